@@ -15,7 +15,7 @@ use plmkit_cli::{
 };
 use plmkit_contract::{ModelName, StoreDtype};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{Device, Kernels};
+use plmkit_esm2::{Device, Isa, Kernels};
 use plmkit_hub::model_name;
 
 #[cfg(feature = "testing")]
@@ -164,6 +164,21 @@ pub(crate) struct Args {
     )]
     dtype: String,
 
+    /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `onednn`
+    /// or `libtorch`; auto is the fastest set of the CPU
+    ///
+    /// The run events and the metadata of the output name the set that computed. Sets differ in the last bits. auto is plmkit's
+    /// kernels for the best instruction set, and in bf16 on a CPU with AMX `onednn`: the same kernels with the matrix products of
+    /// libtorch's oneDNN. `libtorch` computes everything with libtorch; on a GPU, it leaves out plmkit's kernels.
+    #[arg(
+        long,
+        value_name = "KERNELS",
+        default_value = "auto",
+        help_heading = "Computation"
+    )]
+    #[arg(value_parser = |text: &str| kernels(text, Isa::is_available))]
+    kernels: Kernels,
+
     /// CPU threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N", help_heading = "Computation")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -272,7 +287,7 @@ impl TryFrom<Args> for RunConfig {
             worker_arguments: worker_arguments(),
             prefetch: args.prefetch.into(),
             force: args.force,
-            kernels: Kernels::default(),
+            kernels: args.kernels,
             profile: false,
             injection: Injection::default(),
         };
@@ -286,6 +301,14 @@ impl TryFrom<Args> for RunConfig {
 fn worker_arguments() -> Vec<OsString> {
     let worker = std::iter::once(OsString::from("--worker"));
     worker.chain(env::args_os().skip(1)).collect()
+}
+
+/// Parses kernels. Refuses an instruction set that the CPU does not have, by `has`.
+fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
+    match text.parse::<Kernels>() {
+        Ok(Kernels::Own(isa)) if !has(isa) => Err(format!("this CPU has no {isa}")),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
 }
 
 /// Checks that the outputs can be renamed into place, before a model is fetched.
@@ -336,4 +359,19 @@ fn default_threads() -> NonZeroUsize {
     of_task
         .and_then(|cpus| cpus.parse().ok())
         .map_or(available, |cpus: NonZeroUsize| cpus.min(available))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_the_cpu_cannot_run_are_refused() {
+        let has = |isa| isa <= Isa::Avx2;
+        assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
+        assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
+        let refused = Err("this CPU has no avx_vnni".to_owned());
+        assert_eq!(kernels("avx_vnni", has), refused);
+        assert!(kernels("avx1024", has).is_err());
+    }
 }

@@ -2,16 +2,9 @@
 
 use clap::Args;
 use plmkit_engine::{Injection, RunConfig};
-use plmkit_esm2::{Isa, Kernels};
 
 #[derive(Args, Debug)]
 pub(crate) struct TestingArgs {
-    /// Kernels of the layers on a CPU, for comparisons: `auto`, `portable`, `avx2`, `avx512`, `avx512_vnni`,
-    /// `avx512_bf16`, `libtorch`
-    #[arg(long, value_name = "KERNELS", default_value = "auto", hide = true)]
-    #[arg(value_parser = |text: &str| kernels(text, Isa::is_available))]
-    kernels: Kernels,
-
     /// Record the time of each kind of GPU kernel in the run events
     #[arg(long, hide = true, requires = "events")]
     profile: bool,
@@ -24,17 +17,8 @@ pub(crate) struct TestingArgs {
 
 impl TestingArgs {
     pub(crate) fn apply(self, config: &mut RunConfig) {
-        config.kernels = self.kernels;
         config.profile = self.profile;
         config.injection = self.inject;
-    }
-}
-
-/// Parses kernels. Refuses an instruction set that the CPU does not have, by `has`.
-fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
-    match text.parse::<Kernels>() {
-        Ok(Kernels::Own(isa)) if !has(isa) => Err(format!("this CPU has no {isa}")),
-        parsed => parsed.map_err(|error| error.to_string()),
     }
 }
 
@@ -55,19 +39,4 @@ fn injection(text: &str) -> Result<Injection, String> {
         }
     }
     Ok(injection)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_that_the_cpu_cannot_run_are_refused() {
-        let has = |isa| isa <= Isa::Avx2;
-        assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
-        assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
-        let refused = Err("this CPU has no avx512".to_owned());
-        assert_eq!(kernels("avx512", has), refused);
-        assert!(kernels("avx1024", has).is_err());
-    }
 }

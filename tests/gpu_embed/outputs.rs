@@ -8,6 +8,7 @@ use std::process::Command;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
 use plmkit_contract::{KeyColumns, ordinals};
+use plmkit_esm2::Isa;
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
 use safetensors::tensor::{TensorView, serialize};
@@ -180,17 +181,22 @@ fn narrow_types_are_close_and_are_other_work() {
     let model = test_data("model-tiny");
     run(&mut case.embed(&model, "f32.parquet", &[]));
     let expected = case.means("f32.parquet");
-    let own = plmkit_esm2::Isa::best().has_bf16();
+    let has_bf16 = Isa::best().has_bf16();
     let kernels = [
         ("bf16", 0.9995, "libtorch"),
         ("f16", 0.99999, "libtorch"),
         ("int8", 0.9995, "auto"),
         ("int8", 0.9995, "portable"),
     ];
-    for (dtype, least, kernels) in kernels
+    let of_this_cpu = [
+        ("bf16", 0.9995, "avx512_bf16", has_bf16),
+        ("bf16", 0.9995, "onednn", has_bf16),
+        ("int8", 0.9995, "avx_vnni", Isa::AvxVnni.is_available()),
+    ];
+    let of_this_cpu = of_this_cpu
         .into_iter()
-        .chain(own.then_some(("bf16", 0.9995, "auto")))
-    {
+        .filter_map(|(dtype, least, kernels, has)| has.then_some((dtype, least, kernels)));
+    for (dtype, least, kernels) in kernels.into_iter().chain(of_this_cpu) {
         let out = format!("{dtype}-{kernels}.parquet");
         run(&mut case.embed(&model, &out, &["--dtype", dtype, "--kernels", kernels]));
         let cosine = lowest_cosine(&case.means(&out), &expected);
@@ -297,7 +303,8 @@ fn int8_is_refused_where_it_loses_too_much() {
 fn columns_are_reported_with_shapes_and_only_vectors_are_compared() {
     let case = Case::new();
     let (embeddings, events) = (case.path("e.parquet"), case.path("e.jsonl"));
-    let options = ["--residues", "--logits", "--contacts", "--events"];
+    let options = "--kernels portable --residues --logits --contacts --events";
+    let options: Vec<&str> = options.split(' ').collect();
     let mut embed = case.embed(&test_data("model-tiny"), "e.parquet", &options);
     let said = run(embed.arg(&events));
     let shapes =
@@ -318,6 +325,7 @@ fn columns_are_reported_with_shapes_and_only_vectors_are_compared() {
     let events = fs::read_to_string(events).expect("events");
     let run: Value = serde_json::from_str(events.lines().next().expect("a line")).expect("JSON");
     assert!(run["model_digest"].is_string());
+    assert_eq!(run["kernel_set"], "portable");
     for entry in ["model", "model_digest"] {
         assert_eq!(report[entry], run[entry], "{entry}");
     }

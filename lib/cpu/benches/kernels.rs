@@ -21,8 +21,11 @@ const HEADS: usize = 20;
 /// Each instruction set with each of `types` that it has kernels of its own for.
 fn multiplications(types: &[Multiply]) -> impl Iterator<Item = (Isa, Multiply)> {
     let all = Isa::available().flat_map(|isa| types.iter().map(move |&multiply| (isa, multiply)));
-    all.filter(|&(isa, multiply)| {
-        isa.for_weights(multiply) == isa && (multiply != Multiply::Bf16 || isa.has_bf16())
+    all.filter(|&(isa, multiply)| match multiply {
+        Multiply::F32 => isa.for_weights(multiply) == isa,
+        Multiply::Bf16 => isa.has_bf16(),
+        // Those of AVX512-BF16 are those of AVX512-VNNI.
+        Multiply::Int8 => !isa.has_bf16(),
     })
 }
 

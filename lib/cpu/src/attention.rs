@@ -135,6 +135,9 @@ trait Products<S: Simd> {
     /// The keys of a block. Their values are added one after the other.
     const KEYS: usize;
 
+    /// Coefficients of [`exp2`](crate::exp::exp2) that are as exact as the weights.
+    const EXP2: &[f32];
+
     /// Writes `count` values times `factor` to words, padded with zeros to whole vectors.
     unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32);
 

@@ -23,7 +23,7 @@ macro_rules! dispatch {
                 $crate::Isa::Portable => unsafe {
                     $function::<$crate::simd::Portable>($($name),*)
                 },
-                $crate::Isa::Avx2 => unsafe { avx2($($name),*) },
+                $crate::Isa::Avx2 | $crate::Isa::AvxVnni => unsafe { avx2($($name),*) },
                 $crate::Isa::Avx512 | $crate::Isa::Avx512Vnni | $crate::Isa::Avx512Bf16 => unsafe { avx512($($name),*) },
             }
         }

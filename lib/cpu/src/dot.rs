@@ -4,12 +4,16 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx_vnni;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
 use crate::simd::Simd;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx_vnni::AvxVnni;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2Pairs;
 #[cfg(target_arch = "x86_64")]

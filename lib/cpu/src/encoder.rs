@@ -97,6 +97,11 @@ impl Encoder {
         }
     }
 
+    /// Replaces the layers, and returns those before. Working memory is kept.
+    pub fn replace(&mut self, layers: Vec<Layer>) -> Vec<Layer> {
+        std::mem::replace(&mut self.layers, layers)
+    }
+
     /// Applies the first `depth` layers to `x`, `(tokens, hidden)`, in place. `sequences` are the row ranges that attend to
     /// themselves; they cover all rows in order. With `in_f32`, bfloat16 weights are widened and all products are in f32. int8
     /// weights do not support it.

@@ -24,6 +24,8 @@ pub enum Isa {
     Portable,
     /// x86-64 with AVX2 and FMA, 8 lanes.
     Avx2,
+    /// [`Avx2`](Self::Avx2) with AVX-VNNI: dot products of 8-bit integers in vectors of 256 bits.
+    AvxVnni,
     /// x86-64 with AVX-512 F, BW, DQ and VL, 16 lanes.
     Avx512,
     /// [`Avx512`](Self::Avx512) with AVX512-VNNI: dot products of 8-bit integers.
@@ -52,6 +54,7 @@ impl Isa {
         match self {
             Self::Portable => true,
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => {
                 Self::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
@@ -74,12 +77,38 @@ impl Isa {
         self == Self::Portable
     }
 
+    /// Whether this CPU multiplies tiles of bfloat16 (AMX-BF16), and the system saves their registers. plmkit has no kernels for them.
+    #[cfg(target_arch = "x86_64")]
+    pub fn has_bf16_tiles() -> bool {
+        use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+        /// Bits of `EDX` of leaf 7: AMX-BF16 and AMX-TILE.
+        const INSTRUCTIONS: u32 = 1 << 22 | 1 << 24;
+        /// Bits of the state components that the system saves: the configuration of tiles, and their data.
+        const STATE: u64 = 1 << 17 | 1 << 18;
+        #[target_feature(enable = "xsave")]
+        unsafe fn saved() -> u64 {
+            unsafe { _xgetbv(0) }
+        }
+        // SAFETY: a system that lets programs use AVX-512 has enabled `xgetbv`.
+        Self::Avx512.is_available()
+            && __cpuid(0).eax >= 7
+            && __cpuid_count(7, 0).edx & INSTRUCTIONS == INSTRUCTIONS
+            && unsafe { saved() } & STATE == STATE
+    }
+
+    /// Whether this CPU multiplies tiles of bfloat16.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn has_bf16_tiles() -> bool {
+        false
+    }
+
     /// Returns the least instruction set with the same results for weights of a type, to the bit.
     #[must_use]
     pub fn for_weights(self, multiply: Multiply) -> Self {
         match multiply {
             // Sums of integers are the same with and without VNNI. With int8, attention is in bfloat16 if the CPU supports it.
             Multiply::Int8 if self.has_bf16() => self,
+            Multiply::F32 | Multiply::Int8 if self == Self::AvxVnni => Self::Avx2,
             Multiply::F32 | Multiply::Int8 => self.min(Self::Avx512),
             Multiply::Bf16 => self,
         }

@@ -37,6 +37,6 @@ pub use attention::{Head, Scratch, attention};
 pub use encoder::{Encoder, Layer, LayerObserver};
 pub use isa::Isa;
 pub use layer_norm::LayerNorm;
-pub use linear::{Converted, Multiply, Panel, StoredType, Then, Weights};
+pub use linear::{Converted, Multiply, Panel, Product, StoredType, Then, Weights};
 pub use rope::Rotations;
 pub use rows::{Rows, RowsMut};

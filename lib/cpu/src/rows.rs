@@ -59,6 +59,12 @@ impl<'a> Rows<'a> {
         self.width
     }
 
+    /// Returns all values.
+    pub fn values(&self) -> &'a [f32] {
+        // SAFETY: the values are borrowed, and nothing writes to them.
+        unsafe { std::slice::from_raw_parts(self.first, self.count * self.width) }
+    }
+
     /// Returns the address of a row.
     pub(crate) fn at(&self, row: usize) -> *const f32 {
         debug_assert!(row < self.count);

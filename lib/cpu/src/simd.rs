@@ -46,6 +46,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn select_greater(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Rounds to the nearest integer.
     unsafe fn round(v: Self::V) -> Self::V;
+    /// Returns the values of a table at integers from 0 to 7, which are given as `index`; at NaN, any value.
+    unsafe fn lookup(table: &[f32; 8], index: Self::V) -> Self::V;
     /// `v·2^n` for integers `n` from -126 to 127.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
     /// Swaps the values of each pair. Undefined for fewer than two values.

@@ -228,6 +228,7 @@ impl<'a> Run<'a> {
             flops_per_token: Some(info.flops_per_token),
             flops_per_pair: Some(info.flops_per_pair),
             dtype: Some(info.dtype.to_string()),
+            kernel_set: Some(info.kernels.clone()),
             threads: Some(config.threads.get() as u64),
             token_budget: inputs.token_budget(),
             load_ms: Some(milliseconds(info.load_times.all)),

@@ -40,12 +40,9 @@ fn main() {
     let kernels = arguments.get(2).map_or(Kernels::Best, |kernels| {
         kernels.parse().expect("the name of kernels")
     });
-    let dtype = match arguments.get(3).map_or("f32", String::as_str) {
-        "f32" => Dtype::F32,
-        "bf16" => Dtype::Bf16,
-        "f16" => Dtype::F16,
-        other => panic!("expected f32, bf16 or f16, found {other}"),
-    };
+    let dtype: Dtype = arguments
+        .get(3)
+        .map_or(Dtype::F32, |dtype| dtype.parse().expect("a type"));
     let lengths: Vec<usize> = match arguments.get(4..) {
         Some([]) | None => LENGTHS.to_vec(),
         Some(lengths) => lengths

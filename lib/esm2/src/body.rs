@@ -3,6 +3,7 @@
 mod cpu;
 mod fused;
 mod libtorch;
+mod onednn;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -19,6 +20,7 @@ use crate::threads::threads;
 pub(crate) use cpu::OnCpu;
 pub(crate) use fused::OnGpu;
 pub(crate) use libtorch::OnLibtorch;
+pub(crate) use onednn::{Failure, Product};
 
 /// The layers between the embedding and the final `LayerNorm`.
 pub(crate) trait Body: fmt::Debug + Send {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use plmkit_contract::Stop;
 use plmkit_cpu::{Isa, Layer, Multiply};
 
-use crate::body::{Body, OnCpu};
+use crate::body::{Body, Failure, OnCpu};
 use crate::compute_options::ComputePlan;
 use crate::shim::cuda_memory;
 use crate::weights::Weights;
@@ -62,14 +62,26 @@ pub(crate) fn load(model: &Path, plan: ComputePlan, stop: &Stop) -> Result<Check
         let multiply = plan.multiply();
         let layers = frequencies.into_iter().enumerate();
         let layers = layers.map(|(number, inv_freq)| {
-            layers::layer(&config, &stored, number, inv_freq, (isa, multiply))
+            layers::layer(&config, &stored, number, inv_freq, (isa, multiply), None)
         });
         let mut layers = layers.collect::<Result<Vec<_>, _>>()?;
+        let failure = plan.onednn.then(Failure::default);
+        if let Some(failure) = &failure {
+            let all = layers.into_iter().enumerate();
+            layers = all
+                .map(|(number, layer)| assembly.by_onednn(number, layer, failure))
+                .collect::<Result<_, _>>()?;
+        }
         let jobs = layers.iter_mut().enumerate();
         let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, &config, &stored, number));
         let jobs = jobs.collect();
         let (digest, ()) = tasks::hash_and_pack(&input, &checksums, jobs, stop, || Ok(()))?;
-        let body: Box<dyn Body> = Box::new(OnCpu::packed(isa, multiply, layers, config.heads));
+        let body: Box<dyn Body> = Box::new(OnCpu::packed(
+            (isa, multiply),
+            layers,
+            config.heads,
+            failure,
+        ));
         (digest, (body, None))
     } else {
         tasks::hash_and_pack(&input, &checksums, Vec::new(), stop, || {
@@ -124,17 +136,18 @@ impl CheckpointFiles {
         Ok((stored, config))
     }
 
-    /// Packs a layer of a model of `config`.
+    /// Packs a layer of a model of `config`, in the memory of the layer `before`.
     pub(crate) fn layer(
         &self,
         config: &ModelConfig,
         number: usize,
         inv_freq: Vec<f32>,
         kernels: (Isa, Multiply),
+        before: Option<Layer>,
     ) -> Result<Layer, EsmError> {
         let stored = StoredTensors::open(&self.folder, &self.weights)?;
         stored.check(&self.folder, config)?;
-        let mut layer = layers::layer(config, &stored, number, inv_freq, kernels)?;
+        let mut layer = layers::layer(config, &stored, number, inv_freq, kernels, before)?;
         let jobs = layers::jobs(&mut layer, config, &stored, number);
         tasks::pack(jobs, &Stop::default())?;
         Ok(layer)

@@ -25,16 +25,18 @@ impl ComputeOptions {
     pub(crate) fn plan_for(&self, opened: &Opened) -> ComputePlan {
         let own = match self.kernels {
             _ if opened.device != tch::Device::Cpu => None,
-            Kernels::Best => Some(Isa::best()),
+            Kernels::Best | Kernels::Onednn => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
+        let dtype = dtype(self.dtype, own, opened.capability);
         ComputePlan {
             device: opened.device,
             capability: opened.capability,
             own,
             fused: self.kernels != Kernels::Libtorch,
-            dtype: dtype(self.dtype, own, opened.capability),
+            onednn: own.is_some() && self.kernels.onednn(dtype, Isa::has_bf16_tiles()),
+            dtype,
         }
     }
 }
@@ -48,6 +50,8 @@ pub(crate) struct ComputePlan {
     pub(crate) capability: Option<(i32, i32)>,
     /// On a CPU, the instruction set of plmkit's kernels; `None` for libtorch.
     pub(crate) own: Option<Isa>,
+    /// Whether oneDNN computes the matrix products of plmkit's CPU kernels.
+    pub(crate) onednn: bool,
     /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
     pub(crate) fused: bool,
     /// The type.
@@ -80,18 +84,28 @@ fn dtype(asked: Option<Dtype>, own: Option<Isa>, capability: Option<(i32, i32)>)
 /// The kernels that compute the layers on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernels {
-    /// plmkit's kernels for the best instruction set of the CPU.
+    /// plmkit's kernels for the best instruction set of the CPU, or [`Onednn`](Self::Onednn) on a CPU with AMX.
     #[default]
     Best,
     /// plmkit's kernels for this instruction set.
     Own(Isa),
+    /// plmkit's kernels for the best instruction set of the CPU; in bfloat16, matrix products of oneDNN, which is part of libtorch.
+    Onednn,
     /// libtorch's kernels.
     Libtorch,
 }
 
+impl Kernels {
+    /// Whether oneDNN computes matrix products in the type `dtype`. `tiles` says whether the CPU multiplies tiles of bfloat16:
+    /// oneDNN does, plmkit's kernels do not.
+    fn onednn(self, dtype: Dtype, tiles: bool) -> bool {
+        dtype == Dtype::Bf16 && (self == Self::Onednn || tiles && self == Self::Best)
+    }
+}
+
 /// Text is not a name of kernels.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected auto, portable, avx2, avx512, avx512_vnni, avx512_bf16 or libtorch")]
+#[error("expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or libtorch")]
 pub struct ParseKernelsError;
 
 impl FromStr for Kernels {
@@ -100,6 +114,7 @@ impl FromStr for Kernels {
     fn from_str(text: &str) -> Result<Self, ParseKernelsError> {
         match text {
             "auto" => Ok(Self::Best),
+            "onednn" => Ok(Self::Onednn),
             "libtorch" => Ok(Self::Libtorch),
             isa => isa.parse().map(Self::Own).map_err(|_| ParseKernelsError),
         }
@@ -109,6 +124,22 @@ impl FromStr for Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn onednn_multiplies_bfloat16_where_the_cpu_has_tiles() {
+        let own = Kernels::Own(Isa::Avx512Bf16);
+        for (kernels, dtype, tiles, expected) in [
+            (Kernels::Best, Dtype::Bf16, true, true),
+            (Kernels::Best, Dtype::Bf16, false, false),
+            (Kernels::Best, Dtype::Int8, true, false),
+            (own, Dtype::Bf16, true, false),
+            (Kernels::Onednn, Dtype::Bf16, false, true),
+            (Kernels::Onednn, Dtype::F32, true, false),
+        ] {
+            let shown = format!("{kernels:?} {dtype} {tiles}");
+            assert_eq!(kernels.onednn(dtype, tiles), expected, "{shown}");
+        }
+    }
 
     #[test]
     fn the_type_is_one_that_the_device_supports() {

@@ -197,7 +197,7 @@ impl Esm2 {
         Some((now as u64 >> 20, peak as u64 >> 20))
     }
 
-    /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
+    /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `onednn`, `cuda` or `libtorch`.
     pub fn kernels(&self) -> &str {
         &self.kernels
     }

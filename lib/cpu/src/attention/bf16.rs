@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{MOST_KEYS, Scratch, Task, attend};
 use crate::simd::{Avx512, Simd};
 use crate::tile::bf16::tile;
-use crate::{Rows, RowsMut};
+use crate::{Rows, RowsMut, exp};
 
 /// See [`attention`](super::attention).
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
@@ -20,6 +20,7 @@ impl super::Products<Avx512> for Products {
     const VALUES: usize = 2;
     // More than in f32: sums lose less precision than rounding the weights does.
     const KEYS: usize = MOST_KEYS;
+    const EXP2: &[f32] = exp::COARSE;
 
     #[inline(always)]
     unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32) {

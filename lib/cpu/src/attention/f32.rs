@@ -1,8 +1,8 @@
 //! Scores and mixes in f32.
 
-use crate::Rows;
 use crate::simd::Simd;
 use crate::tile::{DEPTH, part};
+use crate::{Rows, exp};
 
 /// A word is a value.
 pub(super) struct Products;
@@ -10,6 +10,7 @@ pub(super) struct Products;
 impl<S: Simd> super::Products<S> for Products {
     const VALUES: usize = 1;
     const KEYS: usize = DEPTH;
+    const EXP2: &[f32] = exp::FINE;
 
     #[inline(always)]
     unsafe fn convert(to: *mut f32, from: *const f32, count: usize, factor: f32) {

@@ -3,7 +3,7 @@
 use std::f32::consts::LOG2_E;
 
 use super::{Head, MOST_KEYS, MOST_LANES, MOST_ROWS, Products, Scratch};
-use crate::exp::exp2;
+use crate::exp::{FINE, exp2};
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
 
@@ -124,7 +124,7 @@ impl<'a> Packed<'a> {
                     down[row] = before - largest[row];
                 }
                 let down_to = down.as_mut_ptr();
-                S::store(down_to, exp2::<S>(S::load(down_to)));
+                S::store(down_to, exp2::<S>(S::load(down_to), FINE));
                 for row in 0..ROWS {
                     let scores = self.scores.add(row * P::KEYS);
                     let sum = soften::<S, P>(scores, count, largest[row]);
@@ -156,33 +156,38 @@ impl<'a> Packed<'a> {
                 let panel = self.keys.add((key + first) * self.words);
                 let scores = self.scores.add(first);
                 let there = count - first;
-                if there > S::LANES {
-                    self.score_panel::<S, P, ROWS, 2>(scores, &mut most, panel, there.min(columns));
+                if there >= columns {
+                    self.score_panel::<S, P, ROWS, 2>(scores, &mut most, panel, None);
+                } else if there > S::LANES {
+                    self.score_panel::<S, P, ROWS, 2>(scores, &mut most, panel, Some(there));
                 } else {
-                    self.score_panel::<S, P, ROWS, 1>(scores, &mut most, panel, there);
+                    self.score_panel::<S, P, ROWS, 1>(scores, &mut most, panel, Some(there));
                 }
             }
         }
         most
     }
 
-    /// Computes the scores with the first `VECTORS` vectors of a panel that has `count` keys.
+    /// Computes the scores with the first `VECTORS` vectors of a panel that has `count` keys, or no key past the end.
     #[inline(always)]
     unsafe fn score_panel<S: Simd, P: Products<S>, const ROWS: usize, const VECTORS: usize>(
         &self,
         scores: *mut f32,
         most: &mut [S::V; ROWS],
         panel: *const f32,
-        count: usize,
+        count: Option<usize>,
     ) {
         unsafe {
-            let floor = FLOOR.as_ptr().add(2 * MOST_LANES - count);
+            let floor = count.map(|count| FLOOR.as_ptr().add(2 * MOST_LANES - count));
             let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
             let (queries, words) = (self.queries, self.words);
             P::tile(&mut sums, words, queries, self.wide, panel, 2 * S::LANES);
             for (row, sums) in sums.iter().enumerate() {
                 for (v, &sum) in sums.iter().enumerate() {
-                    let sum = S::add(sum, S::load(floor.add(v * S::LANES)));
+                    let mut sum = sum;
+                    if let Some(floor) = floor {
+                        sum = S::add(sum, S::load(floor.add(v * S::LANES)));
+                    }
                     most[row] = S::max(most[row], sum);
                     S::store(scores.add(row * P::KEYS + v * S::LANES), sum);
                 }
@@ -241,7 +246,7 @@ unsafe fn soften<S: Simd, P: Products<S>>(scores: *mut f32, count: usize, larges
     unsafe {
         let mut sum = S::splat(0.0);
         for key in (0..count).step_by(S::LANES) {
-            let weights = exp2::<S>(S::sub(S::load(scores.add(key)), S::splat(largest)));
+            let weights = exp2::<S>(S::sub(S::load(scores.add(key)), S::splat(largest)), P::EXP2);
             P::weigh(scores, key, weights);
             sum = S::add(sum, weights);
         }

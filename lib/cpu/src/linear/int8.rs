@@ -9,7 +9,7 @@ use super::product::{Finish, Multiplier, products, room_for};
 use super::{Add, Gelu, Store, Then, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
 #[cfg(target_arch = "x86_64")]
-use crate::dot::{Avx2Pairs, Avx512Pairs, Vnni};
+use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
 use crate::simd::Simd;
 use crate::tile::int8::tile;
@@ -82,6 +82,8 @@ impl Form {
             Isa::Portable => Self::by::<PortableDot>(6),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Self::by::<Avx2Pairs>(6),
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => Self::by::<AvxVnni>(6),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Self::by::<Avx512Pairs>(12),
             #[cfg(target_arch = "x86_64")]
@@ -229,6 +231,10 @@ unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
     unsafe fn avx512<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Avx512Pairs, F, 12>(job, out) }
     }
+    #[target_feature(enable = "avxvnni,avx2,fma")]
+    unsafe fn avx_vnni<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<AvxVnni, F, 6>(job, out) }
+    }
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Avx2Pairs, F, 6>(job, out) }
@@ -237,6 +243,7 @@ unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
         match job.weights.isa {
             Isa::Portable => multiply::<PortableDot, F, 6>(job, out),
             Isa::Avx2 => avx2::<F>(job, out),
+            Isa::AvxVnni => avx_vnni::<F>(job, out),
             Isa::Avx512 => avx512::<F>(job, out),
             Isa::Avx512Vnni | Isa::Avx512Bf16 => vnni::<F>(job, out),
         }

@@ -54,7 +54,6 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
     let at_once = rows
         .div_ceil(rows.div_ceil(most).max(1))
         .next_multiple_of(ROWS);
-    let mut edge = [0f32; 64];
     for first in (0..rows).step_by(at_once) {
         let last = rows.min(first + at_once);
         unsafe {
@@ -67,23 +66,34 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
                     let sums = multiplier.tile(row - first, count, panel);
                     for (i, sums) in sums.iter().enumerate().take(count) {
                         let to = out.at(row + i).add(column);
-                        let (left, right) = (S::add(sums[0], left), S::add(sums[1], right));
-                        if column + columns <= weights.outputs {
-                            S::store(to, F::finish::<S>(to, left));
-                            let to = to.add(S::LANES);
-                            S::store(to, F::finish::<S>(to, right));
-                        } else {
-                            let width = weights.outputs - column;
-                            let (edge, beside) =
-                                (edge.as_mut_ptr(), edge.as_mut_ptr().add(S::LANES));
-                            std::ptr::copy_nonoverlapping(to, edge, width);
-                            S::store(edge, F::finish::<S>(edge, left));
-                            S::store(beside, F::finish::<S>(beside, right));
-                            std::ptr::copy_nonoverlapping(edge, to, width);
-                        }
+                        let sums = [S::add(sums[0], left), S::add(sums[1], right)];
+                        finish_row::<S, F>(to, weights.outputs - column, sums);
                     }
                 }
             }
+        }
+    }
+}
+
+/// Finishes the sums of two vectors of columns, of which the first `width` exist.
+#[inline(always)]
+pub(super) unsafe fn finish_row<S: Simd, F: Finish>(
+    to: *mut f32,
+    width: usize,
+    [left, right]: [S::V; VECTORS],
+) {
+    unsafe {
+        if width >= VECTORS * S::LANES {
+            S::store(to, F::finish::<S>(to, left));
+            let to = to.add(S::LANES);
+            S::store(to, F::finish::<S>(to, right));
+        } else {
+            let mut edge = [0f32; 64];
+            let (edge, beside) = (edge.as_mut_ptr(), edge.as_mut_ptr().add(S::LANES));
+            std::ptr::copy_nonoverlapping(to, edge, width);
+            S::store(edge, F::finish::<S>(edge, left));
+            S::store(beside, F::finish::<S>(beside, right));
+            std::ptr::copy_nonoverlapping(edge, to, width);
         }
     }
 }

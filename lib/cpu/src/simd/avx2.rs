@@ -120,6 +120,14 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn lookup(table: &[f32; 8], index: __m256) -> __m256 {
+        unsafe {
+            let table = _mm256_loadu_ps(table.as_ptr());
+            _mm256_permutevar8x32_ps(table, _mm256_cvttps_epi32(index))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn scale(v: __m256, n: __m256) -> __m256 {
         unsafe {
             let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));

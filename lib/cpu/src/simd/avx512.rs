@@ -127,6 +127,14 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn lookup(table: &[f32; 8], index: __m512) -> __m512 {
+        unsafe {
+            let table = _mm512_broadcast_f32x8(_mm256_loadu_ps(table.as_ptr()));
+            _mm512_permutexvar_ps(_mm512_cvttps_epi32(index), table)
+        }
+    }
+
+    #[inline(always)]
     unsafe fn scale(v: __m512, n: __m512) -> __m512 {
         unsafe { _mm512_scalef_ps(v, n) }
     }

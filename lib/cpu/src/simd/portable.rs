@@ -111,6 +111,11 @@ impl<const N: usize> Simd for Lanes<N> {
     }
 
     #[inline(always)]
+    unsafe fn lookup(table: &[f32; 8], index: [f32; N]) -> [f32; N] {
+        each(|i| table[index[i] as usize % 8])
+    }
+
+    #[inline(always)]
     unsafe fn scale(v: [f32; N], n: [f32; N]) -> [f32; N] {
         each(|i| v[i] * f32::from_bits(((n[i] as i32 + 127) as u32) << 23))
     }

@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use plmkit_cpu::{Encoder, Isa, Layer, Multiply};
 use tch::{Device, Kind, Tensor};
 
-use super::{Body, LayerObserver};
+use super::{Body, Failure, LayerObserver};
 use crate::checkpoint::CheckpointFiles;
 use crate::device_batch::DeviceBatch;
 use crate::threads::threads;
@@ -20,6 +20,8 @@ pub(crate) struct OnCpu {
     multiply: Multiply,
     heads: usize,
     layers: Layers,
+    /// That of matrix products of oneDNN, if it computes them.
+    failure: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -36,12 +38,18 @@ enum Layers {
 }
 
 impl OnCpu {
-    pub(crate) fn packed(isa: Isa, multiply: Multiply, layers: Vec<Layer>, heads: usize) -> Self {
+    pub(crate) fn packed(
+        (isa, multiply): (Isa, Multiply),
+        layers: Vec<Layer>,
+        heads: usize,
+        failure: Option<Failure>,
+    ) -> Self {
         Self {
             isa,
             multiply,
             heads,
             layers: Layers::Packed(Encoder::new(isa, layers, heads)),
+            failure,
         }
     }
 
@@ -60,13 +68,17 @@ impl OnCpu {
                 frequencies,
                 files,
             },
+            failure: None,
         }
     }
 }
 
 impl Body for OnCpu {
     fn kernels(&self) -> String {
-        self.isa.for_weights(self.multiply).to_string()
+        match self.failure {
+            Some(_) => "onednn".to_owned(),
+            None => self.isa.for_weights(self.multiply).to_string(),
+        }
     }
 
     /// One: with more, contacts and logits would have other last bits.
@@ -108,17 +120,23 @@ impl Body for OnCpu {
             Layers::Packed(encoder) => {
                 // int8 weights cannot be converted to f32.
                 let in_f32 = batch.kind == Kind::Float && self.multiply != Multiply::Int8;
-                run(encoder, 0, depth, in_f32)
+                let done = run(encoder, 0, depth, in_f32);
+                let failure = self.failure.as_ref();
+                let failure = failure
+                    .and_then(|place| place.lock().unwrap_or_else(PoisonError::into_inner).take());
+                failure.map_or(done, Err)
             }
             Layers::Streamed {
                 config,
                 frequencies,
                 files,
             } => {
+                let kernels = (self.isa, self.multiply);
+                let mut encoder = Encoder::new(self.isa, Vec::new(), self.heads);
                 for (number, inv_freq) in frequencies[..depth].iter().enumerate() {
-                    let kernels = (self.isa, self.multiply);
-                    let layer = files.layer(config, number, inv_freq.clone(), kernels)?;
-                    let encoder = Encoder::new(self.isa, vec![layer], self.heads);
+                    let before = encoder.replace(Vec::new()).pop();
+                    let layer = files.layer(config, number, inv_freq.clone(), kernels, before)?;
+                    encoder.replace(vec![layer]);
                     run(&encoder, number, 1, true)?;
                 }
                 Ok(())

@@ -11,7 +11,7 @@ use super::parameters::layer_name;
 use super::stored::StoredTensors;
 use super::tasks::hash;
 use crate::attention::Attention;
-use crate::body::{Body, OnGpu, OnLibtorch};
+use crate::body::{Body, Failure, OnGpu, OnLibtorch, Product};
 use crate::compute_options::ComputePlan;
 use crate::embedding::Embedding;
 use crate::heads::{ContactHead, HeadWeights, Heads, LanguageModelHead};
@@ -114,6 +114,27 @@ impl<'a> Assembly<'a> {
             return Ok((Box::new(body), Some(started.elapsed())));
         }
         Ok((Box::new(OnLibtorch::new(layers, heads, attention)), None))
+    }
+
+    /// Returns a layer of plmkit's CPU kernels whose matrices oneDNN multiplies.
+    pub(super) fn by_onednn(
+        &self,
+        number: usize,
+        layer: plmkit_cpu::Layer,
+        failure: &Failure,
+    ) -> Result<plmkit_cpu::Layer, EsmError> {
+        let name = layer_name(number);
+        let by = |weights: plmkit_cpu::Weights, linear: Linear| -> Result<_, EsmError> {
+            Ok(weights.by(Box::new(Product::new(&linear.weight, failure)?)))
+        };
+        let linear = |module: &str| self.linear(&format!("{name}.{module}"));
+        Ok(plmkit_cpu::Layer {
+            qkv: by(layer.qkv, self.qkv(&format!("{name}.attention.self"))?)?,
+            out: by(layer.out, linear("attention.output.dense")?)?,
+            up: by(layer.up, linear("intermediate.dense")?)?,
+            down: by(layer.down, linear("output.dense")?)?,
+            ..layer
+        })
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>, kind: Kind) -> Result<Layer, EsmError> {

@@ -9,13 +9,14 @@ use super::stored::{StoredTensor, StoredTensors};
 use crate::rope::unpaired;
 use crate::{EsmError, ModelConfig};
 
-/// Returns a layer whose weights are zeros until its [`jobs`] are done.
+/// Returns a layer whose weights are not valid until its [`jobs`] are done. They have the memory of the layer `before`, if any.
 pub(super) fn layer(
     config: &ModelConfig,
     stored: &StoredTensors<'_>,
     number: usize,
     inv_freq: Vec<f32>,
     (isa, multiply): (Isa, Multiply),
+    before: Option<Layer>,
 ) -> Result<Layer, EsmError> {
     let layer = layer_name(number);
     let values = |name: &str| stored.get(&format!("{layer}.{name}")).values();
@@ -25,15 +26,17 @@ pub(super) fn layer(
         eps: config.layer_norm_eps as f32,
     };
     let (hidden, intermediate) = (config.hidden, config.intermediate);
-    let weights = |inputs: usize, bias: &[f32]| -> Result<Weights, EsmError> {
-        let mut bias = bias.to_vec();
-        if multiply == Multiply::Bf16 {
-            // Biases have the type of the weights.
-            let round = |value: &mut f32| *value = half::bf16::from_f32(*value).to_f32();
-            bias.iter_mut().for_each(round);
-        }
-        Ok(Weights::zeros(isa, multiply, inputs, &bias)?)
-    };
+    let weights =
+        |inputs: usize, bias: &[f32], before: Option<Weights>| -> Result<Weights, EsmError> {
+            let mut bias = bias.to_vec();
+            if multiply == Multiply::Bf16 {
+                // Biases have the type of the weights.
+                let round = |value: &mut f32| *value = half::bf16::from_f32(*value).to_f32();
+                bias.iter_mut().for_each(round);
+            }
+            let again = before.map(|before| before.again(&bias));
+            Ok(again.map_or_else(|| Weights::zeros(isa, multiply, inputs, &bias), Ok)?)
+        };
     let [query, key, value] =
         ["query", "key", "value"].map(|part| values(&format!("attention.self.{part}.bias")));
     let paired = |bias: &[f32]| -> Vec<f32> {
@@ -42,14 +45,20 @@ pub(super) fn layer(
             .collect()
     };
     let bias = [paired(&query), paired(&key), value].concat();
+    let [before_qkv, before_out, before_up, before_down] = match before {
+        Some(Layer {
+            qkv, out, up, down, ..
+        }) => [qkv, out, up, down].map(Some),
+        None => [const { None }; 4],
+    };
     Ok(Layer {
         attention_norm: norm("attention.LayerNorm"),
-        qkv: weights(hidden, &bias)?,
+        qkv: weights(hidden, &bias, before_qkv)?,
         inv_freq,
-        out: weights(hidden, &values("attention.output.dense.bias"))?,
+        out: weights(hidden, &values("attention.output.dense.bias"), before_out)?,
         ffn_norm: norm("LayerNorm"),
-        up: weights(hidden, &values("intermediate.dense.bias"))?,
-        down: weights(intermediate, &values("output.dense.bias"))?,
+        up: weights(hidden, &values("intermediate.dense.bias"), before_up)?,
+        down: weights(intermediate, &values("output.dense.bias"), before_down)?,
     })
 }
 
