@@ -105,7 +105,9 @@ impl Kernels {
 
 /// Text is not a name of kernels.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or libtorch")]
+#[error(
+    "expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, onednn or libtorch"
+)]
 pub struct ParseKernelsError;
 
 impl FromStr for Kernels {
