@@ -137,11 +137,11 @@ impl Part {
 
     /// Returns an entry to be changed. Makes the blocks before it.
     fn entry_mut(&mut self, at: usize) -> &mut u128 {
-        &mut self.from_mut(at)[0]
+        &mut self.entries_mut(at)[0]
     }
 
     /// Returns the entries from `at` to the end of their block. Makes the blocks before it.
-    fn from_mut(&mut self, at: usize) -> &mut [u128] {
+    fn entries_mut(&mut self, at: usize) -> &mut [u128] {
         while self.blocks.len() <= at / BLOCK {
             self.blocks.push(vec![0; BLOCK].into_boxed_slice());
         }
@@ -157,7 +157,7 @@ impl Part {
         // The entries up to the next free place move by one: dozens, in a table that is nearly full.
         let mut first = entry;
         while first != 0 {
-            let entries = self.from_mut(at);
+            let entries = self.entries_mut(at);
             let free = entries.iter().position(|&entry| entry == 0);
             let end = free.map_or(entries.len(), |free| free + 1);
             entries[..end].rotate_right(1);

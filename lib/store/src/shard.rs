@@ -127,7 +127,9 @@ pub fn encode_rows(
 ) -> Result<RowGroup, StoreError> {
     let batches = rows.chunks(BATCH_ROWS).map(|rows| {
         let mut builder = RowsBuilder::for_rows(rows);
-        rows.iter().for_each(|row| builder.push(row));
+        for row in rows {
+            builder.push(row);
+        }
         builder.batch()
     });
     let group = encoder.encode_each(batches);
