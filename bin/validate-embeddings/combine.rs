@@ -98,10 +98,16 @@ impl CombineArgs {
                 plural(outcome.copied as u64, "row group"),
             );
         }
-        if outcome.left_out > 0 {
+        if outcome.aliases_left_out > 0 {
+            tracing::info!(
+                "{out}: --distinct: {} left out, because other records have their residues",
+                plural(outcome.aliases_left_out, "record"),
+            );
+        }
+        if outcome.known_left_out > 0 {
             tracing::warn!(
-                "{out}: {} left out, because other records or datasets have their residues: --known adds those of datasets",
-                plural(outcome.left_out, "record"),
+                "{out}: {} left out, because earlier datasets have their residues: --known adds them",
+                plural(outcome.known_left_out, "record"),
             );
         }
         Ok(Exit::Done)

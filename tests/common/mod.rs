@@ -95,6 +95,20 @@ pub(crate) fn model_of(folder: &Path, name: &str, weights: &[u8]) -> PathBuf {
     model
 }
 
+/// A model whose vectors are not finite for proteins with pyrrolysine: the sum of its channels overflows.
+pub(crate) fn poisoned_model(folder: &Path, name: &str) -> PathBuf {
+    const PYRROLYSINE: usize = 28;
+    const HIDDEN: usize = 64;
+    let mut bytes = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
+    let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
+    let embedding = &tensors["esm.embeddings.word_embeddings.weight"]["data_offsets"][0];
+    let embedding = embedding.as_u64().expect("offset") as usize;
+    let row = 8 + header + embedding + PYRROLYSINE * HIDDEN * 4;
+    bytes[row..row + HIDDEN * 4].copy_from_slice(&f32::MAX.to_le_bytes().repeat(HIDDEN));
+    model_of(folder, name, &bytes)
+}
+
 /// Runs a program that must succeed, and returns its standard error.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");

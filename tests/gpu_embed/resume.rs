@@ -19,7 +19,7 @@ use crate::common::case::{
     rejects, send,
 };
 use crate::common::pty::pair;
-use crate::common::{all, assert_failed, assert_fails, model_of, run, test_data};
+use crate::common::{all, assert_failed, assert_fails, poisoned_model, run, test_data};
 use crate::{assert_has, ends, flip, stderr, validate_shard, wait_until};
 
 const SAVED: &str = " saved by an earlier run)";
@@ -364,20 +364,6 @@ fn a_batch_that_does_not_fit_is_split_and_gives_the_same_output() {
     assert!(!events.contains("rejected"), "{events}");
 }
 
-/// A model whose vectors are not finite for proteins with pyrrolysine: the sum of its channels overflows.
-fn poisoned_model(folder: &Path) -> PathBuf {
-    const PYRROLYSINE: usize = 28;
-    const HIDDEN: usize = 64;
-    let mut bytes = fs::read(test_data("model-tiny/model.safetensors")).expect("weights");
-    let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) as usize;
-    let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).expect("JSON");
-    let embedding = &tensors["esm.embeddings.word_embeddings.weight"]["data_offsets"][0];
-    let embedding = embedding.as_u64().expect("offset") as usize;
-    let row = 8 + header + embedding + PYRROLYSINE * HIDDEN * 4;
-    bytes[row..row + HIDDEN * 4].copy_from_slice(&f32::MAX.to_le_bytes().repeat(HIDDEN));
-    model_of(folder, "poisoned", &bytes)
-}
-
 /// A run of `validate-embeddings` with the lists of rejects, if they are to be `listed`.
 fn validate(case: &Case, listed: bool) -> Command {
     let shard = case.path("shards/shard-00000.parquet");
@@ -393,7 +379,7 @@ fn validate(case: &Case, listed: bool) -> Command {
 fn a_sequence_without_finite_vectors_is_rejected_alone() {
     let mut case = Case::new();
     case.pack(">a\nMKVL\n>b\nMKOL\n>c\nGGG\n>d\nOO\n>e\nWWW\n");
-    case.model = poisoned_model(case.folder.path());
+    case.model = poisoned_model(case.folder.path(), "poisoned");
     for again in [false, true] {
         let said = ends(&mut case.embed("e.parquet"), 1);
         assert_has(&said, "2 sequences could not be embedded");
@@ -414,7 +400,7 @@ fn a_window_without_finite_vectors_is_rejected_alone_if_windows_are_separate() {
     let sequence = format!("MO{}OM", &sequence[2..198]);
     let options = ["--long-policy", "window", "--overlap", "20"];
     case.pack_with(&format!(">a\nMKVL\n>b\n{sequence}\n"), &options, 256);
-    case.model = poisoned_model(case.folder.path());
+    case.model = poisoned_model(case.folder.path(), "poisoned");
     ends(case.embed("e.parquet").args(["--windows", "separate"]), 1);
     let listed = read_text(&case, "e.rejects.csv");
     let lines = "1,b,200,not_finite,0\n1,b,200,not_finite,160\n";
@@ -466,7 +452,7 @@ fn rejected_sequences_survive_an_interruption() {
 #[test]
 fn stitched_proteins_and_a_rejected_one_survive_interruptions() {
     let mut case = in_windows();
-    case.model = poisoned_model(case.folder.path());
+    case.model = poisoned_model(case.folder.path(), "poisoned");
     ends(&mut case.embed("undisturbed.parquet"), 1);
     let expected = read(&case, "undisturbed.parquet");
     let listed = read_text(&case, "undisturbed.rejects.csv");

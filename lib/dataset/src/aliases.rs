@@ -42,15 +42,25 @@ pub(crate) struct Record {
     pub(crate) truncated: bool,
 }
 
-/// Writes the rows of the records in `list`, whose digest is `digest`, to files in `folder`, sorted, as further parts of `parts`. Returns the records whose
-/// representative has no row.
+/// What became of the records of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Expanded {
+    /// The records whose representative has no row.
+    pub(crate) missing: Vec<Record>,
+    /// The rows of which residues were cut off.
+    pub(crate) truncated: u64,
+    /// The lengths of their proteins together, in residues.
+    pub(crate) truncated_length: u64,
+}
+
+/// Writes the rows of the records in `list`, whose digest is `digest`, to files in `folder`, sorted, as further parts of `parts`.
 pub(crate) fn expand(
     list: &List<'_>,
     digest: &str,
     parts: &mut Parts,
     folder: &Path,
     stop: &Stop,
-) -> Result<Vec<Record>, DatasetError> {
+) -> Result<Expanded, DatasetError> {
     let kind = match list.kind {
         Kind::Known => FileKind::Known,
         _ => FileKind::Aliases,
@@ -62,7 +72,7 @@ pub(crate) fn expand(
         let what = format!("expected rows {digest}, as manifest.json says, found {input}");
         return Err(DatasetError::content(list.path, what));
     }
-    let mut missing = Vec::new();
+    let mut expanded = Expanded::default();
     let mut records = Vec::new();
     let mut runs = Runs {
         parts,
@@ -87,11 +97,11 @@ pub(crate) fn expand(
         }
         if records.len() >= RECORDS || (batch.is_none() && !records.is_empty()) {
             let chunk = std::mem::take(&mut records);
-            add_rows(list.rows, chunk, &mut runs, &mut missing, stop)?;
+            add_rows(list.rows, chunk, &mut runs, &mut expanded, stop)?;
         }
         if batch.is_none() {
             runs.end()?;
-            return Ok(missing);
+            return Ok(expanded);
         }
     }
 }
@@ -101,7 +111,7 @@ fn add_rows(
     rows: &Parts,
     mut records: Vec<Record>,
     runs: &mut Runs<'_>,
-    missing: &mut Vec<Record>,
+    expanded: &mut Expanded,
     stop: &Stop,
 ) -> Result<(), DatasetError> {
     records.sort_unstable_by_key(|record| (record.representative, record.ordinal));
@@ -125,6 +135,10 @@ fn add_rows(
             let same = same.take_while(|record| of(record) == Ordering::Equal);
             copies.extend(same.map(|record| (place as u32, record)));
         }
+        for (_, record) in copies.iter().filter(|(_, record)| record.truncated) {
+            expanded.truncated += 1;
+            expanded.truncated_length += u64::from(record.length);
+        }
         // Many records may have one representative.
         for copies in copies.chunks(BATCH_ROWS) {
             let batch = copy(&rows, copies, runs.parts);
@@ -137,7 +151,8 @@ fn add_rows(
         let place = ordinals.binary_search(&record.representative);
         place.is_ok_and(|place| !found[place])
     };
-    missing.extend(records.into_iter().filter(is_missing));
+    let missing = records.into_iter().filter(is_missing);
+    expanded.missing.extend(missing);
     Ok(())
 }
 

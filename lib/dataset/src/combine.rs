@@ -1,22 +1,22 @@
 //! Combines the parts of a dataset into few large files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::slice;
+use std::{fs, io};
 
 use plmkit_contract::{
-    ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, Provenance,
-    RowDigest, Sealed, Stop,
+    ByteDigest, COMBINED, DATASET_FILE, ListedFile, Provenance, RowDigest, Sealed, Stop, path_text,
+    plural,
 };
 use plmkit_store::{
     EmbeddingsFile, EmbeddingsWriter, GroupSummary, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StoreError,
     write_report,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::listing::{check_parts, read_dataset};
+use crate::listing::{check_parts, combined_listing, read_dataset};
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
 use crate::shared::{Earlier, Shared};
@@ -53,8 +53,10 @@ pub struct CombineOutcome {
     pub rows: u64,
     /// Row groups that were copied without decoding.
     pub copied: usize,
-    /// Records that have no row, because other records or datasets have it.
-    pub left_out: u64,
+    /// Records that have no row, because another record of the dataset has it.
+    pub aliases_left_out: u64,
+    /// Records that have no row, because an earlier dataset has it.
+    pub known_left_out: u64,
     /// Whether the new dataset was there already.
     pub existing: bool,
 }
@@ -78,6 +80,15 @@ pub fn combine(
         let what = "expected a dataset whose validation passed, found one that failed";
         return Err(DatasetError::content(&folder.join(DATASET_FILE), what));
     }
+    let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
+    if config.distinct && shared > 0 {
+        let what = format!(
+            "--distinct: {} has rows of {} that other records or datasets have: expected the dataset that it was combined from",
+            path_text(folder),
+            plural(shared, "record")
+        );
+        return Err(DatasetError::Usage(what));
+    }
     check_parts(&listed, folder, &parts.parts)?;
     let mut rejects = Rejects::read(folder, &parts.parts)?;
     let shared = Shared::find(config, &parts, &listed)?;
@@ -87,7 +98,8 @@ pub fn combine(
         files: 0,
         rows: 0,
         copied: 0,
-        left_out: shared.left_out,
+        aliases_left_out: shared.left_out[0],
+        known_left_out: shared.left_out[1],
         existing: true,
     };
     if let Some((files, rows)) = existing(config, &work, stop)? {
@@ -95,7 +107,7 @@ pub fn combine(
         return Ok(outcome);
     }
     let new = NewFolder::claim(&config.out)?;
-    shared.expand(&mut parts, &mut rejects, &new.runs()?, stop)?;
+    let truncated = shared.expand(&mut parts, &mut rejects, &new.runs()?, stop)?;
     let parts = &parts;
     let mut advance = |rows| advance(rows, parts.rows());
     let (rejects_digest, lists) = rejects.write(new.work())?;
@@ -126,8 +138,11 @@ pub fn combine(
     outcome.existing = false;
     (outcome.files, outcome.rows, outcome.copied) = (files.len(), written.rows(), copied);
     let files = files.into_iter().map(|(file, _)| file).collect();
-    let text = new_listing(listed, files, &lists, work, &shared);
-    write_report(&new.work().join(DATASET_FILE), &text)?;
+    let mut listed = combined_listing(listed, files, work, shared.records());
+    listed.others.insert("rejects".to_owned(), json!(lists));
+    shared.count(&mut listed, truncated);
+    rejects.count_copies(&mut listed);
+    write_report(&new.work().join(DATASET_FILE), &listed.to_json())?;
     new.publish()?;
     Ok(outcome)
 }
@@ -164,8 +179,8 @@ fn existing(
         let combined = found.combined.clone()?;
         Some((found, combined))
     }) else {
-        let difference = "not a dataset that combine wrote; expected another path";
-        return Err(StoreError::exists(out, difference).into());
+        let what = "exists, and is not a dataset that combine wrote; expected another path";
+        return Err(StoreError::cannot_create(out)(io::Error::other(what)).into());
     };
     if config.force {
         return Ok(None);
@@ -185,34 +200,6 @@ fn existing(
     }
     let rows = found.embeddings.iter().map(|file| file.rows).sum();
     Ok(Some((found.embeddings.len(), rows)))
-}
-
-/// `dataset.json` of the combined dataset: what was found of the parts holds of their rows.
-fn new_listing(
-    mut listed: ListedDataset,
-    files: Vec<ListedFile>,
-    rejects: &[ListedFile],
-    work: String,
-    shared: &Shared<'_>,
-) -> String {
-    let rows: u64 = files.iter().map(|file| file.rows).sum();
-    let parts = std::mem::replace(&mut listed.embeddings, files);
-    listed.combined = Some(CombinedFrom {
-        work,
-        parts,
-        shared: shared.records(),
-    });
-    let now_rows = shared.lists().map(|name| (name, json!(0)));
-    let others = [
-        ("rows", json!(rows)),
-        ("shards", json!([])),
-        ("rejects", json!(rejects)),
-        ("manifest", Value::Null),
-    ];
-    for (name, value) in others.into_iter().chain(now_rows) {
-        listed.others.insert(name.to_owned(), value);
-    }
-    listed.to_json()
 }
 
 /// Whether a row group is large enough to stay as it is.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{DATASET_FILE, ListedDataset, check_contract};
+use plmkit_contract::{CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, check_contract};
 use plmkit_store::read_sealed;
+use serde_json::{Map, Value, json};
 
 use crate::{DatasetError, Part};
 
@@ -57,6 +58,44 @@ pub(crate) fn check_parts(
         }
     }
     Ok(())
+}
+
+/// The list of the dataset that `files` hold, combined from the parts that `listed` lists: what was found of these holds of their
+/// rows. `shared` records have the rows of others.
+pub(crate) fn combined_listing(
+    mut listed: ListedDataset,
+    files: Vec<ListedFile>,
+    work: String,
+    shared: u64,
+) -> ListedDataset {
+    let rows: u64 = files.iter().map(|file| file.rows).sum();
+    let parts = std::mem::replace(&mut listed.embeddings, files);
+    // What was combined before was made of the same parts.
+    let (parts, shared) = match listed.combined.take() {
+        Some(from) => (from.parts, from.shared),
+        None => (parts, shared),
+    };
+    listed.combined = Some(CombinedFrom {
+        work,
+        parts,
+        shared,
+    });
+    let others = [
+        ("rows", json!(rows)),
+        ("shards", json!([])),
+        ("manifest", Value::Null),
+    ];
+    for (name, value) in others {
+        listed.others.insert(name.to_owned(), value);
+    }
+    listed
+}
+
+/// Adds to a count of `dataset.json`, if it has it.
+pub(crate) fn add_to(counts: &mut Map<String, Value>, name: &str, more: u64) {
+    if let Some(count) = counts.get(name).and_then(Value::as_u64) {
+        counts.insert(name.to_owned(), json!(count + more));
+    }
 }
 
 /// The row digest of each listed file, by its path.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use plmkit_contract::{ByteDigest, ListedFile, Reject, RejectsList};
+use plmkit_contract::{ByteDigest, ListedDataset, ListedFile, Reject, RejectsList};
 use plmkit_store::{FileKind, ListWriter, StoreError, read_rejects};
+use serde_json::{Value, json};
 
 use crate::aliases::Record;
+use crate::listing::add_to;
 use crate::{DatasetError, Part};
 
 /// The list of rows that were not embedded, of all parts.
@@ -83,6 +85,17 @@ impl Rejects {
         let was_rejected = !copies.is_empty();
         self.copies.extend(copies);
         was_rejected
+    }
+
+    /// Adds the copies to the counts of `dataset.json`.
+    pub(crate) fn count_copies(&self, listed: &mut ListedDataset) {
+        if let Some(Value::Object(counts)) = listed.others.get_mut("rejected") {
+            for copy in &self.copies {
+                let reason = copy.reason.to_string();
+                counts.entry(&reason).or_insert(json!(0));
+                add_to(counts, &reason, 1);
+            }
+        }
     }
 
     /// Returns the digests of all lists.

@@ -1,22 +1,24 @@
 //! The records of a dataset whose rows are those of other records.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use plmkit_contract::{
-    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, ListedDataset, ListedFile, Manifest, RowDigest,
-    Stop, plural,
+    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, KnownDataset, ListedDataset, ListedFile,
+    Manifest, RowDigest, Stop, plural,
 };
 use plmkit_store::{FileKind, read_sealed};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::aliases::{List, Record, expand};
-use crate::listing::{check_parts, read_dataset};
+use crate::aliases::{List, expand};
+use crate::listing::{add_to, check_parts, read_dataset};
 use crate::rejects::Rejects;
 use crate::{CombineConfig, DatasetError, Parts};
 
 /// An earlier dataset, which has rows of records of another one.
 #[derive(Debug)]
 pub struct Earlier {
+    path: PathBuf,
     parts: Parts,
     /// The digest of all rows of the dataset that it was combined from: these are among its rows.
     combined_from: Option<RowDigest>,
@@ -24,28 +26,43 @@ pub struct Earlier {
 
 impl Earlier {
     /// Takes the parts of the dataset in `folder`, or of one file, and compares them with its `dataset.json`.
-    pub fn new(folder: &Path, parts: Parts) -> Result<Self, DatasetError> {
+    pub fn new(path: &Path, parts: Parts) -> Result<Self, DatasetError> {
         let mut combined_from = None;
-        if folder.is_dir()
-            && let Some(listed) = read_dataset(folder)?
+        if path.is_dir()
+            && let Some(listed) = read_dataset(path)?
         {
-            check_parts(&listed, folder, &parts.parts)?;
+            check_parts(&listed, path, &parts.parts)?;
             combined_from = listed.combined_rows();
         }
         Ok(Self {
+            path: path.to_owned(),
             parts,
             combined_from,
         })
     }
 
-    /// Whether it has all rows of the dataset with this digest.
-    fn has_rows_of(&self, digest: &str) -> bool {
+    /// The digests of its rows, and of those that it was combined from.
+    fn digests(&self) -> Vec<String> {
         let digests = [Some(self.parts.digest()), self.combined_from];
+        let mut digests: Vec<String> = digests.iter().flatten().map(RowDigest::to_string).collect();
+        digests.dedup();
         digests
-            .iter()
-            .flatten()
-            .any(|found| found.to_string() == digest)
     }
+
+    /// Whether it has all rows of a dataset.
+    fn has_rows_of(&self, dataset: &KnownDataset) -> bool {
+        self.digests().contains(&dataset.digest)
+    }
+}
+
+/// Describes datasets by sample, rows and digest.
+fn described(datasets: &[KnownDataset]) -> String {
+    let datasets = datasets.iter().map(|dataset| {
+        let name = dataset.sample.as_deref().unwrap_or("without a name");
+        let rows = plural(dataset.rows, "row");
+        format!("{name} of {rows}, {}", dataset.digest)
+    });
+    datasets.collect::<Vec<_>>().join("; ")
 }
 
 /// The lists of the shards, and the datasets that have the rows of the second.
@@ -55,8 +72,8 @@ pub(crate) struct Shared<'a> {
     aliases: Option<(PathBuf, ListedFile)>,
     /// Records whose residues an earlier dataset has, and these datasets.
     known: Option<(PathBuf, ListedFile, Vec<&'a Parts>)>,
-    /// The number of records that are left out.
-    pub(crate) left_out: u64,
+    /// The records that are left out: those that another record stands for, and those of earlier datasets.
+    pub(crate) left_out: [u64; 2],
 }
 
 impl<'a> Shared<'a> {
@@ -69,7 +86,7 @@ impl<'a> Shared<'a> {
         let shards = config.folder.join("shards");
         let mut shared = Self::default();
         if !shards.is_dir() && listed.combined.is_none() {
-            for (name, file, are_asked, otherwise) in [
+            let lists = [
                 ("aliases", ALIASES_FILE, !config.distinct, "with --distinct"),
                 (
                     "known",
@@ -77,7 +94,10 @@ impl<'a> Shared<'a> {
                     !config.known.is_empty(),
                     "without --known",
                 ),
-            ] {
+            ];
+            for ((name, file, are_asked, otherwise), left_out) in
+                lists.into_iter().zip(&mut shared.left_out)
+            {
                 let records = listed.others.get(name).and_then(Value::as_u64);
                 let records = records.unwrap_or_default();
                 if are_asked && records > 0 {
@@ -87,7 +107,7 @@ impl<'a> Shared<'a> {
                     );
                     return Err(DatasetError::missing(&shards.join(file), what));
                 }
-                shared.left_out += records;
+                *left_out += records;
             }
         }
         let path = shards.join("manifest.json");
@@ -99,7 +119,7 @@ impl<'a> Shared<'a> {
         let (aliases, known) = manifest.map_or((None, None), |found| (found.aliases, found.known));
         if let Some(list) = aliases {
             if config.distinct {
-                shared.left_out += list.rows;
+                shared.left_out[0] += list.rows;
             } else {
                 shared.aliases = Some((shards.join(ALIASES_FILE), list));
             }
@@ -113,23 +133,27 @@ impl<'a> Shared<'a> {
             };
         };
         if config.known.is_empty() {
-            shared.left_out += known.list.rows;
+            shared.left_out[1] += known.list.rows;
             return Ok(shared);
+        }
+        let is_known =
+            |given: &Earlier| known.datasets.iter().any(|known| given.has_rows_of(known));
+        if let Some(other) = config.known.iter().find(|given| !is_known(given)) {
+            let what = format!(
+                "expected a dataset that fasta-shard --known knew: {}; found {}",
+                described(&known.datasets),
+                other.digests().join(", combined from ")
+            );
+            return Err(DatasetError::content(&other.path, what));
         }
         let mut datasets = Vec::new();
         for expected in &known.datasets {
             let mut found = config.known.iter();
-            let found = found.find(|found| found.has_rows_of(&expected.digest));
+            let found = found.find(|found| found.has_rows_of(expected));
             let found = found.map(|found| &found.parts).ok_or_else(|| {
-                let name = expected.sample.as_deref().unwrap_or("without a name");
-                DatasetError::missing(
-                    &path,
-                    format!(
-                        "expected --known with the dataset {name} of {}, {}",
-                        plural(expected.rows, "row"),
-                        expected.digest
-                    ),
-                )
+                let expected = described(slice::from_ref(expected));
+                let what = format!("expected --known with the dataset {expected}, too");
+                DatasetError::missing(&path, what)
             })?;
             let works =
                 [parts, found].map(|parts| EmbeddingWork::new(&parts.parts[0].provenance.options));
@@ -154,10 +178,21 @@ impl<'a> Shared<'a> {
         aliases.chain(known).collect()
     }
 
-    /// Returns the entries of `dataset.json` that count the records of the lists.
-    pub(crate) fn lists(&self) -> impl Iterator<Item = &'static str> {
-        let aliases = self.aliases.iter().map(|_| "aliases");
-        aliases.chain(self.known.iter().map(|_| "known"))
+    /// Adds the rows of all records to the counts of `dataset.json`: those that are `truncated`, and the lengths of their proteins.
+    pub(crate) fn count(&self, listed: &mut ListedDataset, [truncated, length]: [u64; 2]) {
+        let options = listed.shard_options.as_ref();
+        let kept = options.and_then(|options| options.get("max_residues")?.as_u64());
+        let counts = &mut listed.others;
+        add_to(counts, "truncated", truncated);
+        let cut_off = kept.map_or(0, |kept| length.saturating_sub(truncated * kept));
+        add_to(counts, "residues_truncated", cut_off);
+        let lists = [
+            ("aliases", self.aliases.is_some()),
+            ("known", self.known.is_some()),
+        ];
+        for (name, _) in lists.iter().filter(|(_, have_rows)| *have_rows) {
+            counts.insert((*name).to_owned(), json!(0));
+        }
     }
 
     /// Returns the number of records in the lists.
@@ -169,14 +204,14 @@ impl<'a> Shared<'a> {
     }
 
     /// Writes the rows of all records to files in `folder`, as further parts. Records whose representative was rejected are added
-    /// to `rejects`.
+    /// to `rejects`. Returns the number of truncated rows, and the lengths of their proteins together.
     pub(crate) fn expand(
         &self,
         parts: &mut Parts,
         rejects: &mut Rejects,
         folder: &Path,
         stop: &Stop,
-    ) -> Result<(), DatasetError> {
+    ) -> Result<[u64; 2], DatasetError> {
         // The runs of one list are no rows of the other.
         let own = Parts {
             parts: parts.parts.clone(),
@@ -191,6 +226,7 @@ impl<'a> Shared<'a> {
                 lists.push((path, expected, Kind::Known, Some(number), *rows));
             }
         }
+        let mut truncated = [0; 2];
         for (path, expected, kind, dataset, rows) in lists {
             let list = List {
                 path,
@@ -198,13 +234,15 @@ impl<'a> Shared<'a> {
                 dataset,
                 rows,
             };
-            let missing: Vec<Record> = expand(&list, &expected.digest, parts, folder, stop)?;
-            for record in &missing {
+            let expanded = expand(&list, &expected.digest, parts, folder, stop)?;
+            truncated[0] += expanded.truncated;
+            truncated[1] += expanded.truncated_length;
+            for record in &expanded.missing {
                 if dataset.is_some() || !rejects.add_copy(record) {
                     return Err(record.without_row(path));
                 }
             }
         }
-        Ok(())
+        Ok(truncated)
     }
 }
