@@ -5,17 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use arrow::array::AsArray;
-use plmkit_contract::{AliasColumns, KeyColumns, Kind, SAMPLE};
+use plmkit_contract::{AliasColumns, KeyColumns, Kind};
 use plmkit_store::{AliasesReader, EmbeddingsReader, read_shard};
 use tempfile::TempDir;
 
-use crate::common::{assert_fails, command, files_in, model_of, poisoned_model, run, test_data};
+use crate::common::{assert_fails, command, files_in, model_of, run, test_data};
 use crate::files::{inputs, json};
 
 const MODEL: &str = "--model model-tiny --device cpu --threads 1 --progress none";
 
 /// Records, each with its header.
-fn records() -> Vec<String> {
+pub(crate) fn records() -> Vec<String> {
     let text = fs::read_to_string(test_data("proteins.fasta")).expect("proteins");
     text.split('>')
         .skip(1)
@@ -24,7 +24,7 @@ fn records() -> Vec<String> {
 }
 
 /// Copies of records under other ids, in lower case and with a stop codon.
-fn copies(records: &[String]) -> Vec<String> {
+pub(crate) fn copies(records: &[String]) -> Vec<String> {
     let copy = |record: &String| {
         let (_, sequence) = record.split_once('\n').expect("a header");
         let id = record[1..].split_whitespace().next().expect("an id");
@@ -37,13 +37,13 @@ fn copies(records: &[String]) -> Vec<String> {
 }
 
 /// Runs the chain on records, into the folder of a sample.
-fn sample(folder: &Path, name: &str, records: &[String], options: &str, embed: &str) {
+pub(crate) fn sample(folder: &Path, name: &str, records: &[String], options: &str, embed: &str) {
     let options = format!("--sample {name} {options}");
     results(folder, name, records, &options, embed);
 }
 
 /// Runs the chain on records, into a folder of results.
-fn results(folder: &Path, name: &str, records: &[String], options: &str, embed: &str) {
+pub(crate) fn results(folder: &Path, name: &str, records: &[String], options: &str, embed: &str) {
     fs::write(folder.join(format!("{name}.fasta")), records.concat()).expect("write");
     let shard = format!("fasta-shard {name}.fasta --out {name}/shards {options}");
     run(&mut command(folder, &shard));
@@ -66,7 +66,7 @@ fn results(folder: &Path, name: &str, records: &[String], options: &str, embed: 
     }
 }
 
-fn validate(folder: &Path, name: &str) {
+pub(crate) fn validate(folder: &Path, name: &str) {
     run(&mut command(
         folder,
         &format!("validate-embeddings --dataset {name}"),
@@ -74,7 +74,7 @@ fn validate(folder: &Path, name: &str) {
 }
 
 /// The vectors of a sample, by ordinal and start.
-fn vectors(folder: &Path, name: &str) -> BTreeMap<(u64, u32), (String, Vec<f32>)> {
+pub(crate) fn vectors(folder: &Path, name: &str) -> BTreeMap<(u64, u32), (String, Vec<f32>)> {
     let mut vectors = BTreeMap::new();
     let embeddings = folder.join(name).join("embeddings");
     for file in files_in(&embeddings, "") {
@@ -94,7 +94,7 @@ fn vectors(folder: &Path, name: &str) -> BTreeMap<(u64, u32), (String, Vec<f32>)
 }
 
 /// The vectors of a sample by id, with those of its aliases and of its known records.
-fn expanded(folder: &Path, name: &str, known: &[&str]) -> BTreeMap<String, Vec<f32>> {
+pub(crate) fn expanded(folder: &Path, name: &str, known: &[&str]) -> BTreeMap<String, Vec<f32>> {
     let own = vectors(folder, name);
     let known: Vec<_> = known.iter().map(|name| vectors(folder, name)).collect();
     let mut by_id: BTreeMap<String, Vec<f32>> = own.values().cloned().collect();
@@ -233,7 +233,7 @@ fn sequences_of_earlier_datasets_are_left_out_wherever_they_are() {
 }
 
 /// A sample `old` of ten records, and a sample `new` with one more, a copy of that one, and the ten known ones.
-fn old_and_new() -> TempDir {
+pub(crate) fn old_and_new() -> TempDir {
     let folder = inputs();
     let all = records();
     sample(folder.path(), "old", &all[..10], "--shards 1", "");
@@ -368,159 +368,6 @@ fn embeddings_that_are_unlike_the_known_dataset_fail_the_validation() {
         let what = format!("not made as the known datasets: {what}").replace('"', "\\\"");
         assert!(report.contains(&what), "{what}: {report}");
     }
-}
-
-#[test]
-fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
-    let folder = old_and_new();
-    let folder = folder.path();
-    validate(folder, "new");
-    let line = |known: &str| format!("validate-embeddings combine new --known {known} --out all");
-    let refused = |known: &str, code: i32, what: &str| {
-        assert_fails(command(folder, &line(known)), code, what);
-        assert!(!folder.join("all").exists());
-    };
-    refused("nowhere", 66, "nowhere: expected the folder");
-    sample(
-        folder,
-        "other",
-        &records()[..10],
-        "--shards 1",
-        " --dtype bf16",
-    );
-    validate(folder, "other");
-    refused(
-        "other",
-        65,
-        "other: expected a dataset that fasta-shard --known knew: old of 10 rows, xxh3-128-sum:",
-    );
-    let part = folder.join("old/embeddings/shard-00000.parquet");
-    let bytes = fs::read(&part).expect("read");
-    let mut damaged = bytes.clone();
-    damaged[8] ^= 1;
-    fs::write(&part, damaged).expect("write");
-    refused("old", 65, "old/embeddings/shard-00000.parquet: damaged");
-    fs::remove_file(&part).expect("remove");
-    refused(
-        "old",
-        66,
-        "old/embeddings: expected files named *.parquet in this folder",
-    );
-    fs::write(&part, bytes).expect("write");
-    run(&mut command(folder, &line("old")));
-    // All records have rows, and the counts of the list say so.
-    let report = json(&folder.join("all/dataset.json"));
-    let counts = ["rows", "aliases", "known"].map(|name| report[name].as_u64());
-    assert_eq!(counts, [Some(12), Some(0), Some(0)]);
-    let of = |name: &str| -> BTreeMap<String, Vec<f32>> {
-        vectors(folder, name).into_values().collect()
-    };
-    let expected = expanded(folder, "new", &["old"]);
-    assert!(of("all") == expected);
-    // The known dataset may have been combined itself.
-    run(&mut command(
-        folder,
-        "validate-embeddings combine old --out merged",
-    ));
-    fs::remove_dir_all(folder.join("all")).expect("remove");
-    run(&mut command(folder, &line("merged")));
-    assert!(of("all") == expected);
-    // Without the shards, the records of their lists cannot have rows.
-    fs::remove_dir_all(folder.join("new/shards")).expect("remove");
-    fs::remove_dir_all(folder.join("all")).expect("remove");
-    refused(
-        "old --distinct",
-        66,
-        "new/shards/known.parquet: no such file: expected 10 records",
-    );
-    let combine = "validate-embeddings combine new --out all";
-    let aliases = "new/shards/aliases.parquet: no such file: expected 1 record of aliases";
-    assert_fails(command(folder, combine), 66, aliases);
-    let left = run(&mut command(folder, &format!("{combine} --distinct")));
-    for what in [
-        "all: --distinct: 1 record left out, because other records",
-        "warning: all: 10 records left out, because earlier datasets have their residues",
-    ] {
-        assert!(left.contains(what), "{left}");
-    }
-}
-
-#[test]
-fn a_combined_dataset_is_like_that_of_a_run_without_duplicates() {
-    for of_old in [" --sample old", ""] {
-        let folder = inputs();
-        let folder = folder.path();
-        fs::remove_file(folder.join("model-tiny")).expect("remove");
-        poisoned_model(folder, "model-tiny");
-        let poisoned = [">poison\nMKOL\n".to_owned()];
-        let records = &records()[..16];
-        let all = [records, &poisoned].concat();
-        let all = [copies(&all[9..]), all.clone()].concat();
-        let options = "--shards 1 --max-residues 100 --dedup";
-        let old = [&records[..10], &copies(&records[..3])].concat();
-        results(folder, "old", &old, &format!("{options}{of_old}"), "");
-        validate(folder, "old");
-        let known = format!("{options} --known old");
-        sample(folder, "new", &all, &known, "");
-        validate(folder, "new");
-        let plain = "--shards 1 --max-residues 100 --sample new";
-        results(folder, "plain", &all, plain, "");
-        validate(folder, "plain");
-        let combine = |line: &str| command(folder, &format!("validate-embeddings combine {line}"));
-        run(&mut combine("old --out merged"));
-        run(&mut combine("merged --rows-per-file 4 --out again"));
-        for known in ["old", "merged", "again"] {
-            run(&mut combine(&format!("new --known {known} --out all")));
-            assert!(vectors(folder, "all") == vectors(folder, "plain"));
-            assert_eq!(samples(folder, "all"), ["new"]);
-            let [found, expected] =
-                ["all", "plain"].map(|name| json(&folder.join(name).join("dataset.json")));
-            for count in [
-                "records",
-                "rows",
-                "truncated",
-                "residues_truncated",
-                "rejected",
-                "aliases",
-                "known",
-            ] {
-                assert_eq!(found[count], expected[count], "{count}");
-            }
-            assert_eq!(found["rejected"]["not_finite"], 2);
-            let of_shards = json(&folder.join("new/dataset.json"));
-            assert!(found["truncated"].as_u64() > of_shards["truncated"].as_u64());
-            fs::remove_dir_all(folder.join("all")).expect("remove");
-        }
-        // Which rows of a combined dataset are copies, it does not say.
-        let distinct = "merged --distinct --out distinct";
-        assert_fails(
-            combine(distinct),
-            2,
-            "--distinct: merged has rows of 3 records",
-        );
-        // Of the dataset that the parts were made of, the copies are not wanted: no more is to be done.
-        let left = run(&mut combine("old --distinct --out distinct"));
-        assert!(
-            left.contains("3 records left out") && !left.contains("--known"),
-            "{left}"
-        );
-    }
-}
-
-/// The samples in the rows of a combined dataset.
-fn samples(folder: &Path, name: &str) -> Vec<String> {
-    let mut samples = Vec::new();
-    let embeddings = folder.join(name).join("embeddings");
-    for file in files_in(&embeddings, "") {
-        let mut reader = EmbeddingsReader::open(&embeddings.join(file)).expect("open");
-        while let Some(batch) = reader.next_batch().expect("rows") {
-            let names = batch[SAMPLE].as_string::<i32>();
-            samples.extend(names.iter().flatten().map(str::to_owned));
-        }
-    }
-    samples.sort();
-    samples.dedup();
-    samples
 }
 
 #[test]

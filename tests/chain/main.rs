@@ -1,5 +1,7 @@
 //! All programs together: the chain, common options and limits.
 
+#[cfg(feature = "torch")]
+mod combined;
 mod command_line;
 #[path = "../common/mod.rs"]
 mod common;
