@@ -86,6 +86,33 @@ fn a_usage_error_is_json_if_json_is_requested() {
 }
 
 #[test]
+fn what_is_wrong_with_a_number_is_said_in_plain_words() {
+    let combine = "validate-embeddings combine a --out b --rows-per-file";
+    for (line, what) in [
+        (format!("{combine} 0"), "expected a number above 0; see"),
+        (
+            format!("{combine} many"),
+            "expected a whole number, in digits only; see",
+        ),
+        (
+            format!("{combine}=-3"),
+            "expected a whole number, in digits only; see",
+        ),
+        (
+            format!("{combine} 1{}", "0".repeat(20)),
+            "expected a smaller number; see",
+        ),
+        (
+            "fasta-shard a --out b --shards many".to_owned(),
+            "expected a whole number, in digits only; see",
+        ),
+    ] {
+        let command = common::command(".".as_ref(), &line);
+        common::assert_fails(command, 2, what);
+    }
+}
+
+#[test]
 fn a_dash_is_refused_where_no_stream_is_possible() {
     for line in [
         "fasta-shard a.fasta --shards 1 --out -",

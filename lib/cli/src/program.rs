@@ -1,8 +1,10 @@
 //! Runs a program, from its command line to its exit code.
 
 use std::env;
+use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
+use std::num::{IntErrorKind, ParseIntError};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
@@ -98,7 +100,7 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
         return exit_code(check_printed(printed).map(|()| Exit::Done));
     }
     log::install(P::NAME, requested_format(env::args_os()), false);
-    let what = without_usage(&error.to_string());
+    let what = without_usage(&explained(error));
     exit_code(Err(Fault::usage(format!("{what}; see --help"))))
 }
 
@@ -119,6 +121,21 @@ fn requested_format(arguments: impl IntoIterator<Item = OsString>) -> LogFormat 
     } else {
         LogFormat::Text
     }
+}
+
+/// The text of clap's error. Why a value is no number is said for people, not for programmers of Rust.
+fn explained(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let Some(source) = error.source() else {
+        return text;
+    };
+    let expected = match source.downcast_ref().map(ParseIntError::kind) {
+        Some(IntErrorKind::Zero) => "expected a number above 0",
+        Some(IntErrorKind::PosOverflow) => "expected a smaller number",
+        Some(_) => "expected a whole number, in digits only",
+        None => return text,
+    };
+    text.replace(&source.to_string(), expected)
 }
 
 /// Joins the lines before the usage.
