@@ -1,7 +1,8 @@
 //! `validate-embeddings combine`.
 
+use std::iter;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file};
@@ -56,14 +57,19 @@ impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
         let paths = self.dataset.embeddings()?;
         let folder = self.dataset.folder();
-        let [input, output] = [folder, &self.out].map(|path| path.canonicalize().ok());
-        if input.is_some() && input == output {
-            let out = path_text(&self.out);
-            return Err(Fault::usage(format!("--out {out}: is the dataset itself")));
+        for dataset in iter::once(&self.dataset).chain(&self.known) {
+            let [input, output] = [dataset.folder(), &self.out].map(Path::canonicalize);
+            if let (Ok(input), Ok(output)) = (input, output)
+                && input.starts_with(output)
+            {
+                let [out, dataset] = [&*self.out, dataset.folder()].map(path_text);
+                let what = format!("--out {out}: is or contains the dataset {dataset}");
+                return Err(Fault::usage(what));
+            }
         }
         let parts = Parts::open(&paths, stop)?;
         let known = self.known.iter().map(|dataset| {
-            let parts = Parts::open(&dataset.files()?, stop)?;
+            let parts = dataset.open_passed(stop)?.parts;
             Ok(Earlier::new(dataset.folder(), parts)?)
         });
         let config = CombineConfig {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use plmkit_check::Parts;
-use plmkit_cli::{Exit, Fault, files_in, files_of, is_hidden};
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, files_in, files_of, is_hidden, keep_apart};
 use plmkit_contract::{
     DATASET_FILE, ListedDataset, ListedFile, Manifest, io_text, path_text, seal,
 };
-use plmkit_dataset::{check_files, read_dataset};
+use plmkit_dataset::{DatasetError, check_parts, check_passed, explain_missing, read_dataset};
 use plmkit_store::{StoreError, write_report};
 
 use crate::args::Args;
@@ -44,23 +44,40 @@ impl Dataset {
     /// The embeddings files, sorted by name.
     pub(crate) fn embeddings(&self) -> Result<Vec<PathBuf>, Fault> {
         if !self.folder.join(EMBEDDINGS).is_dir() {
-            let what =
-                "expected the folder of one sample's results, with a folder embeddings in it";
+            let what = if self.folder.exists() {
+                "expected the folder of one sample's results, with a folder embeddings in it"
+            } else {
+                "no such file or folder"
+            };
             return Err(fault(&self.folder, Exit::NoInput, what));
         }
         files_of(vec![self.folder.join(EMBEDDINGS)], &["parquet"])
     }
 
-    /// The embeddings files: of the folder, or the file itself. Where `dataset.json` lists them, all must be there.
-    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Fault> {
-        if self.folder.is_file() {
-            return Ok(vec![self.folder.clone()]);
+    /// Opens the embeddings files of the folder, or the file itself. Where `dataset.json` lists them, they must be these.
+    pub(crate) fn open(&self, stop: &Stop) -> Result<Opened<'_>, Fault> {
+        let folder = &*self.folder;
+        let (paths, listed) = if folder.is_file() {
+            (vec![folder.to_owned()], None)
+        } else {
+            (self.embeddings()?, read_dataset(folder)?)
+        };
+        let parts = plmkit_dataset::Parts::open(&paths, stop)?;
+        if let Some(listed) = &listed {
+            check_parts(listed, folder, &parts.parts)?;
         }
-        let files = self.embeddings()?;
-        if let Some(listed) = read_dataset(&self.folder)? {
-            check_files(&listed, &self.folder, &files)?;
-        }
-        Ok(files)
+        Ok(Opened {
+            folder,
+            parts,
+            listed,
+        })
+    }
+
+    /// Opens a dataset whose validation has passed, if there was one.
+    pub(crate) fn open_passed(&self, stop: &Stop) -> Result<Opened<'_>, Fault> {
+        let opened = self.open(stop)?;
+        opened.check_passed()?;
+        Ok(opened)
     }
 
     /// The file that names it.
@@ -162,6 +179,44 @@ impl Dataset {
             );
             fault(&self.folder, Exit::NoInput, &what)
         })
+    }
+}
+
+/// The parts of a dataset, which are those of its `dataset.json`.
+#[derive(Debug)]
+pub(crate) struct Opened<'a> {
+    folder: &'a Path,
+    pub(crate) parts: plmkit_dataset::Parts,
+    pub(crate) listed: Option<ListedDataset>,
+}
+
+impl Opened<'_> {
+    /// Checks that the validation, if there was one, has passed.
+    pub(crate) fn check_passed(&self) -> Result<(), DatasetError> {
+        let listed = self.listed.as_ref();
+        listed.map_or(Ok(()), |listed| check_passed(listed, self.folder))
+    }
+
+    /// Checks that no output is a file of the dataset, or one of `others`.
+    pub(crate) fn keep_apart(
+        &self,
+        others: &[NamedPath],
+        outputs: &[NamedPath],
+    ) -> Result<(), Fault> {
+        let mut files = vec![self.folder.join(DATASET_FILE)];
+        files.extend(self.parts.parts.iter().map(|part| part.path.clone()));
+        for lists in ["shards", "rejects"] {
+            let found = files_in(&self.folder.join(lists), &["parquet", "csv", "json"]);
+            files.extend(found.unwrap_or_default());
+        }
+        let files = files.iter().map(|file| ("the dataset", file.as_path()));
+        let inputs: Vec<NamedPath> = files.chain(others.iter().copied()).collect();
+        keep_apart(&inputs, outputs)
+    }
+
+    /// Adds to the error of ids without rows which of them have the residues of other records.
+    pub(crate) fn explain(&self, error: DatasetError, stop: &Stop) -> Fault {
+        explain_missing(error, &self.folder.join("shards"), &self.parts, stop).into()
     }
 }
 

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, one_of};
-use plmkit_contract::{StoreDtype, path_text, plural};
-use plmkit_dataset::{ExportConfig, Format, Parts, export};
+use plmkit_cli::{
+    Exit, Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, one_of,
+};
+use plmkit_contract::{ListedDataset, StoreDtype, path_text, plural};
+use plmkit_dataset::{ExportConfig, Format, export};
 
 use crate::dataset::Dataset;
 
@@ -72,8 +74,8 @@ impl ExportArgs {
             (FileFormat::H5ad, false) => Format::H5ad,
         };
         keep_renameable(&[("--out", &self.out)])?;
-        let parts = Parts::open(&self.dataset.files()?, stop)?;
-        let rows = parts.rows();
+        let opened = self.dataset.open_passed(stop)?;
+        let rows = opened.parts.rows();
         let config = ExportConfig {
             format,
             out: self.out,
@@ -81,11 +83,24 @@ impl ExportArgs {
             dtype: self.dtype,
             force: self.force,
         };
+        let files = config.files();
+        let outputs: Vec<NamedPath> = files.iter().map(|file| ("--out", &**file)).collect();
+        opened.keep_apart(&[], &outputs)?;
         let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
-        let files = export(&config, &parts, |rows| progress.advance(rows), stop);
+        let exported = export(&config, &opened.parts, |rows| progress.advance(rows), stop);
         progress.finish();
-        let files: Vec<String> = files?.iter().map(|file| path_text(file)).collect();
+        exported?;
+        let files: Vec<String> = files.iter().map(|file| path_text(file)).collect();
         tracing::info!("{}: {}", files.join(", "), plural(rows, "row"));
+        let left_out = opened.listed.as_ref();
+        let left_out = left_out.map_or(0, ListedDataset::without_row);
+        if left_out > 0 {
+            tracing::warn!(
+                "{}: {} left out, because other records or datasets have their residues: validate-embeddings combine gives them rows",
+                path_text(&config.out),
+                plural(left_out, "record"),
+            );
+        }
         Ok(Exit::Done)
     }
 }

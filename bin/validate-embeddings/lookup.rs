@@ -35,7 +35,11 @@ impl LookupArgs {
         let mut ids = AskedIds::default();
         self.ids.iter().for_each(|id| _ = ids.add(id));
         let mut rows: HashMap<String, Vec<RecordBatch>> = HashMap::new();
-        for Found { id, row } in lookup(&self.dataset.files()?, &ids, &self.column, stop)? {
+        let opened = self.dataset.open(stop)?;
+        if let Err(failed) = opened.check_passed() {
+            tracing::warn!("{failed}");
+        }
+        for Found { id, row } in lookup(&opened.parts, &ids, &self.column, stop)? {
             rows.entry(id).or_default().push(row);
         }
         for row in self.ids.iter().filter_map(|id| rows.get(id)).flatten() {
@@ -44,7 +48,8 @@ impl LookupArgs {
         if ids.in_order().iter().all(|id| rows.contains_key(id)) {
             return Ok(Exit::Done);
         }
-        Err(DatasetError::unknown(&ids, |id| !rows.contains_key(id)).into())
+        let unknown = DatasetError::unknown(&ids, |id| !rows.contains_key(id));
+        Err(opened.explain(unknown, stop))
     }
 }
 

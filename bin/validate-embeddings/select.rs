@@ -4,9 +4,9 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, Stop, file, keep_renameable};
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{AskedIds, Parts, select};
+use plmkit_dataset::{AskedIds, select};
 use plmkit_sequence::{Input, ShardError, Source};
 use plmkit_store::StoreError;
 
@@ -43,15 +43,19 @@ pub(crate) struct SelectArgs {
 
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        keep_renameable(&[("--out", &self.out)])?;
+        let outputs: [NamedPath; 1] = [("--out", &self.out)];
+        keep_renameable(&outputs)?;
         let mut ids = AskedIds::default();
         self.id.iter().for_each(|id| _ = ids.add(id));
         if let Some(path) = &self.ids {
             read_ids(path, &mut ids, stop)?;
         }
-        let parts = Parts::open(&self.dataset.files()?, stop)?;
+        let opened = self.dataset.open_passed(stop)?;
+        let lists: Vec<NamedPath> = self.ids.iter().map(|list| ("--ids", &**list)).collect();
+        opened.keep_apart(&lists, &outputs)?;
         let options = (self.allow_missing, self.force);
-        let selected = select(&parts, &ids, &self.out, options, stop)?;
+        let selected = select(&opened.parts, &ids, &self.out, options, stop);
+        let selected = selected.map_err(|error| opened.explain(error, stop))?;
         let out = path_text(&self.out);
         let rows = plural(selected.rows, "row");
         if selected.existing {
@@ -85,7 +89,11 @@ fn read_ids(path: &Path, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
             break;
         }
         number += 1;
-        let text = line.trim_ascii();
+        let text = match line.strip_prefix("\u{feff}".as_bytes()) {
+            Some(text) if number == 1 => text,
+            _ => &line,
+        };
+        let text = text.trim_ascii();
         is_fasta |= ids.in_order().len() == before && text.starts_with(b">");
         let id = match text.strip_prefix(b">") {
             Some(header) if is_fasta => header.split(u8::is_ascii_whitespace).next(),

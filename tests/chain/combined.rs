@@ -24,7 +24,7 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
         assert_fails(command(folder, &line(known)), code, what);
         assert!(!folder.join("all").exists());
     };
-    refused("nowhere", 66, "nowhere: expected the folder");
+    refused("nowhere", 66, "nowhere: no such file or folder");
     sample(
         folder,
         "other",

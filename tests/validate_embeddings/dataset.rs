@@ -239,8 +239,13 @@ fn rows_are_selected_by_id() {
         .into_iter()
         .filter(|row| [3, 9, 20].contains(&row.0.0))
         .collect();
-    // A list in any order, or FASTA.
-    for ids in ["P20\r\nP03\n\nP09\nP03\n", ">P20 x\nMK\n>P09\nP11\n>P03\n"] {
+    // A list in any order, or FASTA, as a text editor may save it.
+    for ids in [
+        "P20\r\nP03\n\nP09\nP03\n",
+        "\u{feff}P20\nP03\nP09\n",
+        ">P20 x\nMK\n>P09\nP11\n>P03\n",
+        "\u{feff}>P20 x\nMK\n>P09\nP11\n>P03\n",
+    ] {
         succeeded(&select(ids, &["--force"]));
         assert_eq!(content(&[set.path("some.parquet")]), some);
     }
@@ -299,7 +304,7 @@ fn single_proteins_are_looked_up() {
 }
 
 /// Writes a list of records of `rows` beside the shards, each with its representative, and returns its entry of the manifest.
-fn records(
+pub(crate) fn records(
     set: &Set,
     (name, kind): (&str, Kind),
     rows: &[Row],

@@ -7,6 +7,7 @@ mod expectations;
 mod export;
 mod faults;
 mod files;
+mod guards;
 mod merge;
 mod plausible;
 mod reference;

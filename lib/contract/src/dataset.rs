@@ -122,6 +122,12 @@ impl ListedDataset {
         EmbeddingWork::new(&options)
     }
 
+    /// Returns the number of records that have no row, because other records or datasets have their residues.
+    pub fn without_row(&self) -> u64 {
+        let counts = ["aliases", "known"].map(|name| self.others.get(name).and_then(Value::as_u64));
+        counts.into_iter().flatten().sum()
+    }
+
     /// Returns the digest of all rows, with their number; `None` if a part has none. It does not depend on how rows are divided
     /// among parts.
     pub fn rows(&self) -> Option<RowDigest> {

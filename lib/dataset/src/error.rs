@@ -36,14 +36,14 @@ pub enum DatasetError {
     #[error("{0}")]
     Usage(String),
     /// Asked ids have no rows.
-    #[error("{missing} of {asked} ids are not in the dataset: {first}")]
+    #[error("{} of {asked} ids are not in the dataset: {}{why}", missing.len(), first(missing))]
     Unknown {
-        /// How many.
-        missing: usize,
+        /// These ids.
+        missing: Vec<String>,
         /// How many were asked.
         asked: usize,
-        /// The first of them.
-        first: String,
+        /// Why they have none, as [`explain_missing`](crate::explain_missing) finds it; empty by default.
+        why: String,
     },
 }
 
@@ -61,19 +61,22 @@ impl DatasetError {
     /// The error of the asked ids that are `missing`.
     pub fn unknown(ids: &AskedIds, missing: impl Fn(&str) -> bool) -> Self {
         let missing = ids.in_order().iter().filter(|id| missing(id));
-        let missing: Vec<&String> = missing.collect();
-        let first = missing.iter().take(SHOWN).map(|id| Quoted(id).to_string());
-        let more = if missing.len() > SHOWN { ", …" } else { "" };
         Self::Unknown {
-            missing: missing.len(),
+            missing: missing.cloned().collect(),
             asked: ids.in_order().len(),
-            first: first.collect::<Vec<_>>().join(", ") + more,
+            why: String::new(),
         }
     }
 
     pub(crate) fn stopped() -> Self {
         Self::Store(StoreError::Stopped)
     }
+}
+
+fn first(ids: &[String]) -> String {
+    let first = ids.iter().take(SHOWN).map(|id| Quoted(id).to_string());
+    let more = if ids.len() > SHOWN { ", …" } else { "" };
+    first.collect::<Vec<_>>().join(", ") + more
 }
 
 impl Failure for DatasetError {

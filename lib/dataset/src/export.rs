@@ -40,6 +40,16 @@ pub struct ExportConfig {
     pub force: bool,
 }
 
+impl ExportConfig {
+    /// Returns the files that are written.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self.format {
+            Format::Npy => vec![self.out.clone(), self.out.with_extension("ids.txt")],
+            _ => vec![self.out.clone()],
+        }
+    }
+}
+
 /// Exports all rows in the order of the input. `advance` is told the rows as they are written. Returns the files.
 ///
 /// Memory does not grow with the rows, except that of the names of [`Format::PerProtein`].
@@ -54,8 +64,7 @@ pub fn export(
 ) -> Result<Vec<PathBuf>, DatasetError> {
     let layout = &parts.layout;
     let is_pooled = |place: &usize| matches!(layout.columns[*place], Column::Pooled(_));
-    let asked = layout.places(&config.columns);
-    let asked = asked.map_err(|what| DatasetError::content(&parts.parts[0].path, what))?;
+    let asked = parts.places(&config.columns)?;
     let columns: Vec<usize> = match config.format {
         Format::PerProtein => asked,
         _ if config.columns.is_empty() => asked.into_iter().filter(is_pooled).collect(),
@@ -76,10 +85,7 @@ pub fn export(
             "expected one column for this format, found {names}: name it with --columns"
         ));
     }
-    let files = match config.format {
-        Format::Npy => vec![config.out.clone(), config.out.with_extension("ids.txt")],
-        _ => vec![config.out.clone()],
-    };
+    let files = config.files();
     if !config.force
         && let Some(file) = files.iter().find(|file| file.exists())
     {

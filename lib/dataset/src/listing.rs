@@ -20,8 +20,17 @@ pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError
     Ok(Some(listed))
 }
 
+/// Checks that the dataset in `folder` passed the validation that wrote `listed`.
+pub fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), DatasetError> {
+    if listed.passed() {
+        return Ok(());
+    }
+    let what = "expected a dataset whose validation passed, found one that failed";
+    Err(DatasetError::content(&folder.join(DATASET_FILE), what))
+}
+
 /// Checks that `files` are the files of `folder` that `listed` lists.
-pub fn check_files(
+fn check_files(
     listed: &ListedDataset,
     folder: &Path,
     files: &[PathBuf],
@@ -41,8 +50,8 @@ pub fn check_files(
     }
 }
 
-/// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows.
-pub(crate) fn check_parts(
+/// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.
+pub fn check_parts(
     listed: &ListedDataset,
     folder: &Path,
     parts: &[Part],

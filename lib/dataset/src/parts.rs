@@ -101,6 +101,12 @@ impl Parts {
         provenance
     }
 
+    /// Returns the places of the computed columns of these names, or of all.
+    pub(crate) fn places(&self, names: &[String]) -> Result<Vec<usize>, DatasetError> {
+        let places = self.layout.places(names);
+        places.map_err(|what| DatasetError::content(&self.parts[0].path, what))
+    }
+
     /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.digest().rows()

@@ -1,0 +1,89 @@
+//! Why asked ids have no rows.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use arrow::array::AsArray;
+use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Quoted, Stop};
+use plmkit_store::{AliasesReader, FileKind};
+
+use crate::{DatasetError, Merge, Parts, Piece};
+
+/// Adds to an error of ids without rows how many of them are in the lists of the folder `shards`, and what has the residues of the
+/// first. Other errors are returned as they are; where a list cannot be read, that is the error.
+pub fn explain_missing(
+    error: DatasetError,
+    shards: &Path,
+    parts: &Parts,
+    stop: &Stop,
+) -> DatasetError {
+    let DatasetError::Unknown { missing, asked, .. } = error else {
+        return error;
+    };
+    match why(&missing, shards, parts, stop) {
+        Ok(why) => DatasetError::Unknown {
+            missing,
+            asked,
+            why,
+        },
+        Err(error) => error,
+    }
+}
+
+fn why(
+    missing: &[String],
+    shards: &Path,
+    parts: &Parts,
+    stop: &Stop,
+) -> Result<String, DatasetError> {
+    let missing: HashSet<&str> = missing.iter().map(String::as_str).collect();
+    let mut why = Vec::new();
+    for (file, kind, file_kind) in [
+        (ALIASES_FILE, Kind::Aliases, FileKind::Aliases),
+        (KNOWN_FILE, Kind::Known, FileKind::Known),
+    ] {
+        let path = shards.join(file);
+        if !path.exists() {
+            continue;
+        }
+        let reader = AliasesReader::open(&path, kind);
+        let mut reader = reader.map_err(|error| error.of_input(file_kind))?;
+        let (mut count, mut first) = (0_u64, None);
+        while let Some(batch) = reader.next_batch()? {
+            if stop.requested() {
+                return Err(DatasetError::stopped());
+            }
+            let listed = AliasColumns::new(&batch);
+            for row in listed.rows().filter(|row| missing.contains(row.id)) {
+                count += 1;
+                first.get_or_insert_with(|| (row.id.to_owned(), row.representative));
+            }
+        }
+        let Some((id, representative)) = first else {
+            continue;
+        };
+        let (other, option) = match kind {
+            Kind::Known => ("a record of an earlier dataset".to_owned(), " --known"),
+            _ => (name(representative, parts, stop)?, ""),
+        };
+        why.push(format!(
+            "; {count} of them in {file}, where {} has the residues of {other}: validate-embeddings combine{option} gives them rows",
+            Quoted(&id)
+        ));
+    }
+    Ok(why.concat())
+}
+
+/// The id of the row with this ordinal, or the ordinal of a row that was rejected.
+fn name(ordinal: u64, parts: &Parts, stop: &Stop) -> Result<String, DatasetError> {
+    let ordinals = [ordinal];
+    let mut merge = Merge::new(parts, [], None, stop).of_ordinals(&ordinals);
+    while let Some(piece) = merge.next(1, |_| false)? {
+        if let Piece::Rows { rows, .. } = piece
+            && let Some(id) = rows["id"].as_string::<i32>().iter().flatten().next()
+        {
+            return Ok(Quoted(id).to_string());
+        }
+    }
+    Ok(format!("ordinal {ordinal}"))
+}
