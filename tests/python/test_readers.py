@@ -1,5 +1,7 @@
 """Every file opens in pyarrow, polars, DuckDB and pandas, and all of them read the same values."""
 
+import json
+
 import duckdb
 import h5py
 import numpy as np
@@ -175,6 +177,11 @@ def test_exports_have_the_vectors_of_the_file(chain, tmp_path):
             column = file["obs"][name]
             values = column.asstr()[:] if h5py.check_string_dtype(column.dtype) else column[:]
             assert values.tolist() == table[name].to_pylist(), name
+        metadata = pq.read_metadata(chain.embeddings).metadata
+        options = json.loads(file["uns"]["plmkit.options"].asstr()[()])
+        assert options.items() <= json.loads(metadata[b"plmkit.options"]).items()
+        assert "model" in options
+        assert dict(file["uns"]["plmkit.model"].attrs) == {"encoding-type": "string", "encoding-version": "0.2.0"}
 
 
 def test_a_group_of_many_proteins_is_searched_by_h5py(tmp_path):

@@ -63,6 +63,11 @@ fn what_cannot_be_exported_leaves_the_old_file() {
             Some("a/b"),
         ),
         (
+            "ordinal 3 '.': in HDF5, this is the name of the file's own group",
+            each,
+            Some("."),
+        ),
+        (
             "ordinal 4 'P04': 70000 does not fit into f16",
             "--format hdf5 --dtype f16",
             None,

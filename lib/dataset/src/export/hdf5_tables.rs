@@ -6,6 +6,7 @@ use std::path::Path;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 use plmkit_contract::StoreDtype;
+use plmkit_store::StoreError;
 
 use super::values::Table;
 use crate::DatasetError;
@@ -86,10 +87,7 @@ pub(crate) fn write(
     let model = table.parts.provenance();
     let options = serde_json::to_string(&model.options).unwrap_or_default();
     let name = model.model.map(|model| model.name).unwrap_or_default();
-    let about = [
-        ("plmkit.model", Attribute::Text(&name)),
-        ("plmkit.options", Attribute::Text(&options)),
-    ];
+    let about = [("plmkit.model", &*name), ("plmkit.options", &*options)];
     let root = if is_anndata {
         let vectors = table.name(table.columns[0]);
         let keys = datasets.iter().map(|dataset| &*dataset.column);
@@ -101,7 +99,10 @@ pub(crate) fn write(
         if let Some(ids) = members.remove("id") {
             members.insert("ids".to_owned(), ids);
         }
-        writer.group(&members, &about)?
+        writer.group(
+            &members,
+            &about.map(|(name, text)| (name, Attribute::Text(text))),
+        )?
     };
     Ok(writer.finish(root)?)
 }
@@ -115,15 +116,13 @@ fn anndata(
     vectors: &str,
     keys: &[&str],
     dim: u64,
-    about: &[(&str, Attribute<'_>)],
+    about: &[(&str, &str)],
 ) -> Result<Object, DatasetError> {
     let matrix = members.remove(vectors);
     let obs = frame(writer, &members, "id", keys)?;
     let channels: Vec<String> = (0..dim).map(|channel| channel.to_string()).collect();
-    let references = writer.texts(channels.iter().map(String::as_str))?;
-    let address = writer.reserve(references.len() as u64);
-    writer.write(address, &references)?;
-    let channels = writer.dataset(Type::Text, &[dim], address, &encoding(Some("string-array")))?;
+    let channels = channels.iter().map(String::as_str);
+    let channels = add_texts(writer, channels, &[dim], "string-array")?;
     let var = frame(
         writer,
         &[("channel".to_owned(), channels)].into(),
@@ -132,12 +131,36 @@ fn anndata(
     )?;
     let mut root = BTreeMap::from([("obs".to_owned(), obs), ("var".to_owned(), var)]);
     root.extend(matrix.map(|matrix| ("X".to_owned(), matrix)));
-    for name in ["layers", "obsm", "obsp", "uns", "varm", "varp"] {
-        let group = writer.group(&BTreeMap::new(), &encoding(Some("dict")))?;
+    let mut uns = BTreeMap::new();
+    for &(name, text) in about {
+        let text = add_texts(writer, [text], &[], "string")?;
+        uns.insert(name.to_owned(), text);
+    }
+    for (name, members) in [
+        ("layers", BTreeMap::new()),
+        ("obsm", BTreeMap::new()),
+        ("obsp", BTreeMap::new()),
+        ("uns", uns),
+        ("varm", BTreeMap::new()),
+        ("varp", BTreeMap::new()),
+    ] {
+        let group = writer.group(&members, &encoding(Some("dict")))?;
         root.insert(name.to_owned(), group);
     }
-    let attributes = [&encoding(Some("anndata"))[..], about].concat();
-    Ok(writer.group(&root, &attributes)?)
+    Ok(writer.group(&root, &encoding(Some("anndata")))?)
+}
+
+/// Adds a dataset of texts.
+fn add_texts<'t>(
+    writer: &mut Hdf5Writer,
+    texts: impl IntoIterator<Item = &'t str>,
+    shape: &[u64],
+    kind: &'static str,
+) -> Result<Object, StoreError> {
+    let references = writer.texts(texts)?;
+    let address = writer.reserve(references.len() as u64);
+    writer.write(address, &references)?;
+    writer.dataset(Type::Text, shape, address, &encoding(Some(kind)))
 }
 
 /// Adds a table with an index.

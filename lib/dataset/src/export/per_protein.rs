@@ -46,8 +46,10 @@ pub(crate) fn write(
             let address = writer.reserve(bytes.len() as u64);
             writer.write(address, bytes)?;
             let dataset = writer.dataset(kind, shape, address, &[])?;
-            let problem = if key.id.contains('/') || key.id == "." {
+            let problem = if key.id.contains('/') {
                 "names of HDF5 have no /: expected ids without it"
+            } else if key.id == "." {
+                "in HDF5, this is the name of the file's own group: expected another id"
             } else if members.insert(key.id.to_owned(), dataset).is_some() {
                 "expected one row for each id, found two"
             } else {
