@@ -69,8 +69,9 @@ impl CombineArgs {
         }
         let parts = Parts::open(&paths, stop)?;
         let known = self.known.iter().map(|dataset| {
-            let parts = dataset.open_passed(stop)?.parts;
-            Ok(Earlier::new(dataset.folder(), parts)?)
+            let opened = dataset.open_passed(stop)?;
+            let listed = opened.listed.as_ref();
+            Ok(Earlier::new(dataset.folder(), opened.parts, listed))
         });
         let config = CombineConfig {
             folder: folder.to_owned(),

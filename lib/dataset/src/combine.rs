@@ -16,7 +16,7 @@ use plmkit_store::{
 };
 use serde_json::json;
 
-use crate::listing::{check_parts, combined_listing, read_dataset};
+use crate::listing::{check_parts, check_passed, combined_listing, read_dataset};
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
 use crate::shared::{Earlier, Shared};
@@ -76,10 +76,7 @@ pub fn combine(
         );
         DatasetError::missing(folder, what)
     })?;
-    if !listed.passed() {
-        let what = "expected a dataset whose validation passed, found one that failed";
-        return Err(DatasetError::content(&folder.join(DATASET_FILE), what));
-    }
+    check_passed(&listed, folder)?;
     let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
     if config.distinct && shared > 0 {
         let what = format!(

@@ -11,7 +11,7 @@ use plmkit_store::{FileKind, read_sealed};
 use serde_json::{Value, json};
 
 use crate::aliases::{List, expand};
-use crate::listing::{add_to, check_parts, read_dataset};
+use crate::listing::add_to;
 use crate::rejects::Rejects;
 use crate::{CombineConfig, DatasetError, Parts};
 
@@ -25,20 +25,13 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// Takes the parts of the dataset in `folder`, or of one file, and compares them with its `dataset.json`.
-    pub fn new(path: &Path, parts: Parts) -> Result<Self, DatasetError> {
-        let mut combined_from = None;
-        if path.is_dir()
-            && let Some(listed) = read_dataset(path)?
-        {
-            check_parts(&listed, path, &parts.parts)?;
-            combined_from = listed.combined_rows();
-        }
-        Ok(Self {
+    /// Takes the parts of the dataset at `path`, which are those of its `dataset.json` if it has one.
+    pub fn new(path: &Path, parts: Parts, listed: Option<&ListedDataset>) -> Self {
+        Self {
             path: path.to_owned(),
             parts,
-            combined_from,
-        })
+            combined_from: listed.and_then(ListedDataset::combined_rows),
+        }
     }
 
     /// The digests of its rows, and of those that it was combined from.
