@@ -69,12 +69,12 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
 }
 
 fn check_paths(args: &EstimateArgs) -> Result<(), Fault> {
-    let config = args.model.join("config.json");
+    let config = config_of(&args.model);
     let mut inputs: Vec<NamedPath> = vec![("the model", &args.model), ("the model", &config)];
     // All files of a set of shards.
-    let sets = args.shards.iter().filter_map(|path| match path {
-        path if path.is_dir() => Some(path.as_path()),
-        path => path.parent().filter(|_| is_manifest(path)),
+    let sets = args.shards.iter().map(|path| match path {
+        path if is_manifest(path) => path.with_file_name("."),
+        path => path.clone(),
     });
     let files = sets
         .filter_map(|folder| fs::read_dir(folder).ok())
@@ -93,14 +93,18 @@ fn is_manifest(path: &Path) -> bool {
         .is_some_and(|extension| extension == "json")
 }
 
+/// Returns the path of a model's `config.json`: in its folder, or beside its weight file.
+fn config_of(model: &Path) -> PathBuf {
+    if model.is_file() {
+        model.with_file_name("config.json")
+    } else {
+        model.join("config.json")
+    }
+}
+
 /// Returns the shape of a model: a folder with its `config.json`, a weight file beside one, or a published model.
 fn shape(model: &Path) -> Result<ModelShape, Fault> {
-    let folder = if model.is_file() {
-        model.parent()
-    } else {
-        Some(model)
-    };
-    let config = folder.unwrap_or(model).join("config.json");
+    let config = config_of(model);
     if config.exists() {
         let json = read(&config)?;
         return ModelShape::from_json(&json)

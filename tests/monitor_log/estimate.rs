@@ -102,6 +102,9 @@ fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
         assert_fails(command(folder.path(), &line), 2, "are the same file");
         assert_eq!(bytes(out), before);
     }
+    let line = format!("monitor-log estimate manifest.json {model} --report aliases.parquet");
+    let set = folder.path().join("set");
+    assert_fails(command(&set, &line), 2, "are the same file");
 }
 
 #[test]
