@@ -29,38 +29,27 @@ pub fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), Dataset
     Err(DatasetError::content(&folder.join(DATASET_FILE), what))
 }
 
-/// Checks that `files` are the files of `folder` that `listed` lists.
-fn check_files(
-    listed: &ListedDataset,
-    folder: &Path,
-    files: &[PathBuf],
-) -> Result<(), DatasetError> {
-    let listed: BTreeSet<PathBuf> = digests(listed, folder).into_keys().collect();
-    let found: BTreeSet<PathBuf> = files.iter().cloned().collect();
-    if let Some(stray) = found.difference(&listed).next() {
-        let what = format!("not a part of the dataset: {DATASET_FILE} does not list it");
-        return Err(DatasetError::content(stray, what));
-    }
-    match listed.difference(&found).next() {
-        Some(missing) => {
-            let what = format!("no such file: expected every part that {DATASET_FILE} lists");
-            Err(DatasetError::missing(missing, what))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.
 pub fn check_parts(
     listed: &ListedDataset,
     folder: &Path,
     parts: &[Part],
 ) -> Result<(), DatasetError> {
-    let paths: Vec<PathBuf> = parts.iter().map(|part| part.path.clone()).collect();
-    check_files(listed, folder, &paths)?;
-    let digests = digests(listed, folder);
+    let files = listed.embeddings.iter();
+    let listed: BTreeMap<PathBuf, &str> = files
+        .map(|file| (folder.join(&file.file), &*file.digest))
+        .collect();
+    let found: BTreeSet<&Path> = parts.iter().map(|part| &*part.path).collect();
+    if let Some(stray) = found.iter().find(|path| !listed.contains_key(**path)) {
+        let what = format!("not a part of the dataset: {DATASET_FILE} does not list it");
+        return Err(DatasetError::content(stray, what));
+    }
+    if let Some(missing) = listed.keys().find(|path| !found.contains(&***path)) {
+        let what = format!("no such file: expected every part that {DATASET_FILE} lists");
+        return Err(DatasetError::missing(missing, what));
+    }
     for part in parts {
-        let (expected, found) = (digests[&part.path], part.digest);
+        let (expected, found) = (listed[&part.path], part.digest);
         if expected != found.to_string() {
             let what = format!("expected rows {expected}, as {DATASET_FILE} says, found {found}");
             return Err(DatasetError::content(&part.path, what));
@@ -105,12 +94,4 @@ pub(crate) fn add_to(counts: &mut Map<String, Value>, name: &str, more: u64) {
     if let Some(count) = counts.get(name).and_then(Value::as_u64) {
         counts.insert(name.to_owned(), json!(count + more));
     }
-}
-
-/// The row digest of each listed file, by its path.
-fn digests<'a>(listed: &'a ListedDataset, folder: &Path) -> BTreeMap<PathBuf, &'a str> {
-    let files = listed.embeddings.iter();
-    files
-        .map(|file| (folder.join(&file.file), &*file.digest))
-        .collect()
 }
