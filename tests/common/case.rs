@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{all, pack, program, run, shard, test_data};
 
 /// A folder with many small batches, so that a run can be interrupted between any two.
@@ -17,12 +19,17 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) fn new() -> Self {
+        Self::of(3)
+    }
+
+    /// A run of some tenths of a second for each three copies: one that is interrupted several times has more of them.
+    pub(crate) fn of(copies: usize) -> Self {
         let case = Self {
             folder: tempfile::tempdir().expect("temp folder"),
             model: test_data("model-tiny"),
         };
         let proteins = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
-        let copies: String = (0..3)
+        let copies: String = (0..copies)
             .map(|copy| proteins.replace('>', &format!(">{copy}-")))
             .collect();
         case.pack(&copies);
@@ -138,9 +145,8 @@ impl Case {
 }
 
 pub(crate) fn send(child: &Child, signal: i32) {
-    let arguments = [format!("-{signal}"), child.id().to_string()];
-    let sent = Command::new("kill").args(arguments).status();
-    assert!(sent.expect("kill").success());
+    let signal = Signal::from_named_raw(signal).expect("a signal");
+    kill_process(Pid::from_child(child), signal).expect("kill");
 }
 
 /// Kills a run and waits for its end.

@@ -48,7 +48,7 @@ fn assert_nothing_of(case: &Case, out: &str) {
 
 #[test]
 fn a_run_that_is_killed_again_and_again_resumes() {
-    let case = Case::new();
+    let case = Case::of(12);
     let expected = case.undisturbed();
     for _ in 0..3 {
         case.interrupt("e.parquet", SIGKILL);
@@ -106,7 +106,7 @@ fn a_second_try_in_another_folder_resumes_from_the_checkpoints() {
 #[test]
 fn a_signal_saves_finished_work_and_leaves_no_temporary_files() {
     for signals in [&[SIGTERM, SIGINT, SIGUSR1][..], &[SIGHUP, SIGQUIT]] {
-        let case = Case::new();
+        let case = Case::of(12);
         let expected = case.undisturbed();
         for &signal in signals {
             let said = case.interrupt("e.parquet", signal);
