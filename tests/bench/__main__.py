@@ -72,6 +72,12 @@ def arguments():
     choice("--inputs", list(INPUTS), None, " [default: natural and, but for 650M, fragments]")
     choice("--peers", PEERS, PEERS, ", or none")
     choice("--dtypes", DTYPES, DTYPES, ", and f32 always: its vectors are the measure of all others")
+    parser.add_argument(
+        "--kernels",
+        choices=["auto", *machine.LIMITS],
+        default="auto",
+        help="of plmkit; all programs use the instructions of a CPU for which they are the best [default: auto]",
+    )
     parser.add_argument("--tokens", type=int, help="about so many in a repeat [default: by model]")
     parser.add_argument("--repeats", type=int, help="[default: by model]")
     parser.add_argument("--quick", action="store_true", help="a fifth of the tokens, two repeats")
@@ -119,6 +125,7 @@ def new_document(options):
 
 def main():
     options = arguments()
+    machine.limit(options.kernels)
     earlier = options.baseline and Document.read(options.baseline)
     document = new_document(options)
     if "files" in options.cases:

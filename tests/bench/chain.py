@@ -38,10 +38,11 @@ def timed(program, *arguments):
 class Chain:
     """The four programs on one FASTA file, in a folder of their own; each step starts without its output."""
 
-    def __init__(self, chosen, folder, programs, threads):
+    def __init__(self, chosen, folder, options, threads=None):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.folder, self.programs, self.threads = folder, programs, threads
+        self.folder, self.programs, self.kernels = folder, options.programs, options.kernels
+        self.threads = threads or options.threads
         self.fasta, self.shards, self.shard = folder / "proteins.fasta", folder / "shards", "shard-00000.parquet"
         self.batches, self.embeddings = folder / "batches.arrow", folder / "embeddings.parquet"
         self.events = folder / "events.jsonl"
@@ -62,7 +63,8 @@ class Chain:
         for old in self.embeddings, self.events:
             old.unlink(missing_ok=True)
         given = [self.batches, "--model", model, "--out", self.embeddings, "--events", self.events]
-        return self.run("gpu-embed", *given, "--device", "cpu", "--threads", self.threads, *arguments)
+        on = ["--device", "cpu", "--threads", self.threads, "--kernels", self.kernels]
+        return self.run("gpu-embed", *given, *on, *arguments)
 
     def validate_embeddings(self):
         given = ["--shards", self.shards / self.shard, "--rejects", self.shards / "rejects.csv"]
@@ -86,7 +88,7 @@ class Ours:
 
     def __init__(self, dtype, subject, options):
         self.dtype, self.model = dtype, subject.checkpoint
-        self.chain = Chain(subject.proteins, options.folder / "work" / dtype, options.programs, options.threads)
+        self.chain = Chain(subject.proteins, options.folder / "work" / dtype, options)
         cases = ["embed", "command", "chain"]
         self.results = [Result(case, "plmkit", 0, dtype, subject.model, subject.input) for case in cases]
         self.versions = {}
@@ -122,8 +124,8 @@ class Files:
     def __init__(self, model, options):
         work = options.folder / "work"
         long, short = inputs.natural(self.RECORDS), inputs.pieces(inputs.every(), self.RESIDUES)
-        self.long = Chain(long, work / "long", options.programs, options.threads)
-        self.short = Chain(short, work / "short", options.programs, threads=1)
+        self.long = Chain(long, work / "long", options)
+        self.short = Chain(short, work / "short", options, threads=1)
         self.short.fasta_shard()
         self.short.pack_batches()
         self.short.gpu_embed(model, *self.COLUMNS)

@@ -10,6 +10,13 @@ import results
 
 # Instructions that decide which kernels a program can take.
 FLAGS = ["avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "amx_tile"]
+# What keeps torch and its libraries to the instructions of a lesser CPU, by plmkit's name of its kernels. Nothing keeps
+# fbgemm to them, so that it is left out.
+LIMITS = {
+    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "avx_vnni": {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"},
+}
+LIMITED = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "QUANTIZED_ENGINES": "onednn"}
 # A type that is not here runs on any CPU.
 FAST = {"bf16": {"avx512_bf16", "amx_bf16"}}
 CLOCK_BYTES = 64 << 20
@@ -22,6 +29,13 @@ def fields(path):
     for name, value in pairs:
         found.setdefault(name.strip(), value.strip())
     return found
+
+
+def limit(kernels):
+    """Keeps this process and those that it starts to the instructions of plmkit's `kernels`."""
+    if kernels != "auto":
+        os.environ.update(LIMITED | LIMITS[kernels])
+        FLAGS[:] = ["avx2", "fma", *(["avx_vnni"] if kernels == "avx_vnni" else [])]
 
 
 def flags():

@@ -160,6 +160,19 @@ def test_a_cpu_runs_what_it_has_instructions_for(monkeypatch, flags, runs):
     assert workers.PEERS[0].lacks("bf16") == "this CPU has no amx_bf16 or avx512_bf16"
 
 
+def test_a_lesser_cpu_is_kept_to_its_instructions(monkeypatch):
+    monkeypatch.setattr(machine, "FLAGS", list(machine.FLAGS))
+    monkeypatch.setattr(machine.os, "environ", {})
+    monkeypatch.setattr(machine, "fields", lambda _: {"flags": "avx2 fma avx512f avx512_bf16 avx_vnni"})
+    machine.limit("auto")
+    assert "avx512f" in machine.flags()
+    assert not machine.os.environ
+    machine.limit("avx2")
+    assert machine.flags() == ["avx2", "fma"]
+    assert machine.lacks(machine.FAST["bf16"])
+    assert machine.os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+
+
 def test_inputs_are_as_large_as_wanted_and_named_apart():
     for wanted in 3000, 10000, 60000:
         for choose in inputs.INPUTS.values():

@@ -35,6 +35,8 @@ pub(crate) trait Dot {
     type Inputs: Copy;
     /// Weights of each column, as many as inputs.
     type Weights: Copy;
+    /// A weight as [`weights`](Self::weights) loads it.
+    type Weight: Copy;
 
     /// The products that are added to a sum at once.
     const TOGETHER: usize;
@@ -46,8 +48,11 @@ pub(crate) trait Dot {
     unsafe fn load(from: *const i32) -> Self::Sums;
     /// Loads the next inputs of a row.
     unsafe fn inputs(from: *const u8) -> Self::Inputs;
+    /// Returns `count` weights in the form that [`weights`](Self::weights) loads: `from` itself, or what it wrote to `room`,
+    /// which has memory for whole vectors.
+    unsafe fn widen(from: *const i8, count: usize, room: *mut Self::Weight) -> *const Self::Weight;
     /// Loads the weights for these inputs: `(LANES, TOGETHER)`.
-    unsafe fn weights(from: *const i8) -> Self::Weights;
+    unsafe fn weights(from: *const Self::Weight) -> Self::Weights;
     unsafe fn add(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;
     unsafe fn to_f32(sums: Self::Sums) -> <Self::F as Simd>::V;
     /// Stores integers from -127 to 127 as inputs. Other values give arbitrary inputs.

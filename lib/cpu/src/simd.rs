@@ -48,7 +48,7 @@ pub(crate) trait Simd: Copy {
     unsafe fn round(v: Self::V) -> Self::V;
     /// Returns the values of a table at integers from 0 to 7, which are given as `index`; at NaN, any value.
     unsafe fn lookup(table: &[f32; 8], index: Self::V) -> Self::V;
-    /// `v·2^n` for integers `n` from -126 to 127.
+    /// `v·2^n` for integers `n` from -126 to 127, if that is a normal number.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
     /// Swaps the values of each pair. Undefined for fewer than two values.
     unsafe fn swap_pairs(v: Self::V) -> Self::V;

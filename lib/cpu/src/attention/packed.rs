@@ -108,6 +108,10 @@ impl<'a> Packed<'a> {
                         prefetch(query.wrapping_add(part * self.qkv.width() / 3 + dim + k));
                     }
                 }
+                // Nor is the next tile: rows of a long sequence evict each other.
+                for k in (0..dim).step_by(16) {
+                    prefetch(query.wrapping_add(MOST_ROWS * self.qkv.width() + k));
+                }
             }
             let mixed = self.queries.add(MOST_LANES * wide); // (ROWS, wide)
             std::ptr::write_bytes(mixed, 0, ROWS * wide);

@@ -12,6 +12,7 @@ impl Dot for Avx2Pairs {
     type Sums = __m256i;
     type Inputs = __m256i;
     type Weights = __m256i;
+    type Weight = i16;
 
     const TOGETHER: usize = 2;
     const BYTES: usize = 2;
@@ -28,8 +29,19 @@ impl Dot for Avx2Pairs {
     }
 
     #[inline(always)]
-    unsafe fn weights(from: *const i8) -> __m256i {
-        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())) }
+    unsafe fn widen(from: *const i8, count: usize, room: *mut i16) -> *const i16 {
+        unsafe {
+            for k in (0..count).step_by(16) {
+                let wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(from.add(k).cast()));
+                _mm256_storeu_si256(room.add(k).cast(), wide);
+            }
+        }
+        room
+    }
+
+    #[inline(always)]
+    unsafe fn weights(from: *const i16) -> __m256i {
+        unsafe { _mm256_loadu_si256(from.cast()) }
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@ impl Dot for AvxVnni {
     type Sums = __m256i;
     type Inputs = __m256i;
     type Weights = __m256i;
+    type Weight = i8;
 
     const TOGETHER: usize = 4;
     const BYTES: usize = 1;
@@ -25,6 +26,11 @@ impl Dot for AvxVnni {
     #[inline(always)]
     unsafe fn inputs(from: *const u8) -> __m256i {
         unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(from: *const i8, _count: usize, _room: *mut i8) -> *const i8 {
+        from
     }
 
     #[inline(always)]

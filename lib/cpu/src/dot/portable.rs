@@ -12,6 +12,7 @@ impl Dot for PortableDot {
     type Sums = [f32; LANES];
     type Inputs = f32;
     type Weights = [f32; LANES];
+    type Weight = f32;
 
     const TOGETHER: usize = 1;
     const BYTES: usize = size_of::<f32>();
@@ -29,9 +30,16 @@ impl Dot for PortableDot {
     }
 
     #[inline(always)]
-    unsafe fn weights(from: *const i8) -> [f32; LANES] {
-        let integers = unsafe { from.cast::<[i8; LANES]>().read_unaligned() };
-        integers.map(f32::from)
+    unsafe fn widen(from: *const i8, count: usize, room: *mut f32) -> *const f32 {
+        for k in 0..count {
+            unsafe { *room.add(k) = f32::from(*from.add(k)) };
+        }
+        room
+    }
+
+    #[inline(always)]
+    unsafe fn weights(from: *const f32) -> [f32; LANES] {
+        unsafe { from.cast::<[f32; LANES]>().read_unaligned() }
     }
 
     #[inline(always)]

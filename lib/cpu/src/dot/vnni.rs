@@ -12,6 +12,7 @@ impl Dot for Vnni {
     type Sums = __m512i;
     type Inputs = __m512i;
     type Weights = __m512i;
+    type Weight = i8;
 
     const TOGETHER: usize = 4;
     const BYTES: usize = 1;
@@ -25,6 +26,11 @@ impl Dot for Vnni {
     #[inline(always)]
     unsafe fn inputs(from: *const u8) -> __m512i {
         unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(from: *const i8, _count: usize, _room: *mut i8) -> *const i8 {
+        from
     }
 
     #[inline(always)]

@@ -40,24 +40,28 @@ pub(super) struct Quantized {
     inputs: Aligned<u8>,
     /// `(rows, groups)`
     scales: Aligned,
+    /// A panel of weights in the instruction set's form, if that is another one than in memory.
+    panel: Aligned<u8>,
 }
 
 impl Quantized {
     /// Grows to `rows` inputs of `weights`.
     pub(super) fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
-        let [inputs, scales] = room(weights, rows);
+        let [inputs, scales, panel] = room(weights, rows);
         self.inputs.grow(inputs)?;
-        self.scales.grow(scales)
+        self.scales.grow(scales)?;
+        self.panel.grow(panel)
     }
 }
 
-/// Returns the bytes and scales of `rows` inputs.
-fn room(weights: &Weights, rows: usize) -> [usize; 2] {
+/// Returns the bytes and scales of `rows` inputs, and the bytes of a panel.
+fn room(weights: &Weights, rows: usize) -> [usize; 3] {
     let (inputs, form) = (weights.inputs, Form::for_isa(weights.isa));
     let rows = room_for(rows, inputs, form.bytes, form.rows);
     [
         rows * padded(inputs) * form.bytes,
         rows * inputs.div_ceil(GROUP),
+        columns(weights.isa) * padded(inputs) * form.wide_bytes,
     ]
 }
 
@@ -71,6 +75,8 @@ fn padded(inputs: usize) -> usize {
 pub(super) struct Form {
     pub(super) together: usize,
     bytes: usize,
+    /// Bytes of a widened weight; none if weights are not widened.
+    wide_bytes: usize,
     zero_point: i32,
     /// The rows of a tile.
     rows: usize,
@@ -97,6 +103,11 @@ impl Form {
         Self {
             together: D::TOGETHER,
             bytes: D::BYTES,
+            wide_bytes: if size_of::<D::Weight>() == 1 {
+                0
+            } else {
+                size_of::<D::Weight>()
+            },
             zero_point: D::ZERO_POINT,
             rows,
         }
@@ -192,11 +203,10 @@ pub(super) fn apply(
     then: Then,
     quantized: &mut Quantized,
 ) {
-    let [inputs, scales] = room(weights, x.rows());
-    assert!(
-        quantized.inputs.len() >= inputs && quantized.scales.len() >= scales,
-        "there is room"
-    );
+    let [inputs, scales, panel] = room(weights, x.rows());
+    assert!(quantized.inputs.len() >= inputs, "there is room");
+    assert!(quantized.scales.len() >= scales, "there is room");
+    assert!(quantized.panel.len() >= panel, "there is room");
     let job = Job {
         panels,
         weights,
@@ -268,8 +278,9 @@ unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut
         panels,
         quantized: quantized.inputs.as_mut_ptr(),
         scales: quantized.scales.as_mut_ptr(),
+        room: quantized.panel.as_mut_ptr().cast(),
+        panel: std::ptr::null(),
         inputs: weights.inputs,
-        dot: std::marker::PhantomData,
     };
     unsafe { products::<D::F, F, _, ROWS>(integers, weights, x, out) }
 }
@@ -281,8 +292,10 @@ struct Integers<'a, D: Dot> {
     quantized: *mut u8,
     /// `(rows, groups)`
     scales: *mut f32,
+    room: *mut D::Weight,
+    /// The loaded panel, in the instruction set's form.
+    panel: *const D::Weight,
     inputs: usize,
-    dot: std::marker::PhantomData<D>,
 }
 
 impl<D: Dot> Integers<'_, D> {
@@ -315,6 +328,15 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     }
 
     #[inline(always)]
+    unsafe fn load_panel(&mut self, panel: usize) {
+        let values = VECTORS * D::F::LANES * padded(self.inputs);
+        unsafe {
+            let weights = self.panels.weights.as_ptr().add(panel * values);
+            self.panel = D::widen(weights, values, self.room);
+        }
+    }
+
+    #[inline(always)]
     unsafe fn tile(
         &self,
         row: usize,
@@ -323,11 +345,10 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     ) -> [[<D::F as Simd>::V; VECTORS]; ROWS] {
         // Sums of rows beyond the last are not used. There is memory for a whole tile.
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
-        let (groups, depth) = (self.groups(), padded(self.inputs));
+        let groups = self.groups();
         unsafe {
             let a = self.quantized.add(row * self.stride());
             let input_scales = self.scales.add(row * groups);
-            let b = self.panels.weights.as_ptr().add(panel * columns * depth);
             let scales = self.panels.scales.as_ptr().add(panel * columns * groups);
             let compensation = self
                 .panels
@@ -343,7 +364,7 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
                     steps,
                     a.add(begin * D::BYTES),
                     self.stride(),
-                    b.add(begin * columns),
+                    self.panel.add(begin * columns),
                 );
                 let scales = scales.add(group * columns);
                 for (i, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {

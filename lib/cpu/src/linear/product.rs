@@ -15,7 +15,11 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     /// Loads rows of `x`, converted for the product.
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
 
-    /// Returns the products of a panel with `rows` ≤ `ROWS` rows from `row`, counted from the first loaded one.
+    /// Prepares a panel for [`tile`](Self::tile).
+    #[inline(always)]
+    unsafe fn load_panel(&mut self, _panel: usize) {}
+
+    /// Returns the products of a loaded panel with `rows` ≤ `ROWS` rows from `row`, counted from the first loaded one.
     unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS];
 }
 
@@ -61,6 +65,7 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
             for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
                 let bias = weights.bias.as_ptr().add(column);
                 let (left, right) = (S::load(bias), S::load(bias.add(S::LANES)));
+                multiplier.load_panel(panel);
                 for row in (first..last).step_by(ROWS) {
                     let count = ROWS.min(last - row);
                     let sums = multiplier.tile(row - first, count, panel);

@@ -130,8 +130,8 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn scale(v: __m256, n: __m256) -> __m256 {
         unsafe {
-            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-            _mm256_mul_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
+            let exponents = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(n));
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponents))
         }
     }
 

@@ -10,7 +10,7 @@ pub(crate) unsafe fn tile<D: Dot, const ROWS: usize, const VECTORS: usize>(
     steps: usize,
     a: *const u8,
     stride: usize,
-    b: *const i8,
+    b: *const D::Weight,
 ) -> [[D::Sums; VECTORS]; ROWS] {
     use crate::simd::Simd;
     let lanes = D::F::LANES;
