@@ -76,7 +76,7 @@ def arguments():
         "--kernels",
         choices=["auto", *machine.LIMITS],
         default="auto",
-        help="of plmkit; all programs use the instructions of a CPU for which they are the best [default: auto]",
+        help="kernels of plmkit; its peers are kept to the same instructions [default: auto, which is all of this CPU]",
     )
     parser.add_argument("--tokens", type=int, help="about so many in a repeat [default: by model]")
     parser.add_argument("--repeats", type=int, help="[default: by model]")

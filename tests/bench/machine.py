@@ -13,10 +13,14 @@ FLAGS = ["avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "am
 # What keeps torch and its libraries to the instructions of a lesser CPU, by plmkit's name of its kernels. Nothing keeps
 # fbgemm to them, so that it is left out.
 LIMITS = {
-    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
-    "avx_vnni": {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"},
+    kernels: {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": onednn,
+        "QUANTIZED_ENGINES": "onednn",
+    }
+    for kernels, onednn in {"avx2": "AVX2", "avx_vnni": "AVX2_VNNI"}.items()
 }
-LIMITED = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "QUANTIZED_ENGINES": "onednn"}
 # A type that is not here runs on any CPU.
 FAST = {"bf16": {"avx512_bf16", "amx_bf16"}}
 CLOCK_BYTES = 64 << 20
@@ -34,8 +38,8 @@ def fields(path):
 def limit(kernels):
     """Keeps this process and those that it starts to the instructions of plmkit's `kernels`."""
     if kernels != "auto":
-        os.environ.update(LIMITED | LIMITS[kernels])
-        FLAGS[:] = ["avx2", "fma", *(["avx_vnni"] if kernels == "avx_vnni" else [])]
+        os.environ.update(LIMITS[kernels])
+        FLAGS[:] = [flag for flag in FLAGS if flag in {"avx2", "fma", kernels}]
 
 
 def flags():

@@ -22,7 +22,8 @@ impl Case {
         Self::of(3)
     }
 
-    /// A run of some tenths of a second for each three copies: one that is interrupted several times has more of them.
+    /// Packs so many copies of the test proteins; three take some tenths of a second. A run that is interrupted several times
+    /// needs more.
     pub(crate) fn of(copies: usize) -> Self {
         let case = Self {
             folder: tempfile::tempdir().expect("temp folder"),

@@ -50,7 +50,15 @@ pub(crate) trait Dot {
     unsafe fn inputs(from: *const u8) -> Self::Inputs;
     /// Returns `count` weights in the form that [`weights`](Self::weights) loads: `from` itself, or what it wrote to `room`,
     /// which has memory for whole vectors.
-    unsafe fn widen(from: *const i8, count: usize, room: *mut Self::Weight) -> *const Self::Weight;
+    #[inline(always)]
+    unsafe fn widen(
+        from: *const i8,
+        _count: usize,
+        _room: *mut Self::Weight,
+    ) -> *const Self::Weight {
+        const { assert!(size_of::<Self::Weight>() == 1, "bytes need no widening") };
+        from.cast()
+    }
     /// Loads the weights for these inputs: `(LANES, TOGETHER)`.
     unsafe fn weights(from: *const Self::Weight) -> Self::Weights;
     unsafe fn add(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;

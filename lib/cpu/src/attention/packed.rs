@@ -102,15 +102,13 @@ impl<'a> Packed<'a> {
             for row in 0..ROWS {
                 let query = self.qkv.at(first + row).add(number * dim);
                 P::convert(self.queries.add(row * wide), query, dim, scale);
-                // The next head is the neighbour of this one, and not yet in a cache.
-                for part in 0..3 {
+                // The next head, which is the neighbour of this one, is not yet in a cache. The next tile is not there any more:
+                // rows of a long sequence evict each other.
+                let (width, hidden) = (self.qkv.width(), self.qkv.width() / 3);
+                for ahead in [dim, hidden + dim, 2 * hidden + dim, MOST_ROWS * width] {
                     for k in (0..dim).step_by(16) {
-                        prefetch(query.wrapping_add(part * self.qkv.width() / 3 + dim + k));
+                        prefetch(query.wrapping_add(ahead + k));
                     }
-                }
-                // Nor is the next tile: rows of a long sequence evict each other.
-                for k in (0..dim).step_by(16) {
-                    prefetch(query.wrapping_add(MOST_ROWS * self.qkv.width() + k));
                 }
             }
             let mixed = self.queries.add(MOST_LANES * wide); // (ROWS, wide)

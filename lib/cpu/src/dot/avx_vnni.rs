@@ -29,11 +29,6 @@ impl Dot for AvxVnni {
     }
 
     #[inline(always)]
-    unsafe fn widen(from: *const i8, _count: usize, _room: *mut i8) -> *const i8 {
-        from
-    }
-
-    #[inline(always)]
     unsafe fn weights(from: *const i8) -> __m256i {
         unsafe { _mm256_loadu_si256(from.cast()) }
     }

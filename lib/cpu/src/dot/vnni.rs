@@ -29,11 +29,6 @@ impl Dot for Vnni {
     }
 
     #[inline(always)]
-    unsafe fn widen(from: *const i8, _count: usize, _room: *mut i8) -> *const i8 {
-        from
-    }
-
-    #[inline(always)]
     unsafe fn weights(from: *const i8) -> __m512i {
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
