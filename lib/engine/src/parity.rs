@@ -45,6 +45,11 @@ impl fmt::Display for Parity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Rounded down, so that a cosine below its floor does not read like the floor.
         let floored = |cosine: f64| (cosine * 1e6).floor() / 1e6;
+        if self.sequences == 0 {
+            return f.write_str(
+                "no sampled sequence has finite vectors in f32, so nothing was compared",
+            );
+        }
         write!(
             f,
             "over {} of the run, {}, the lowest cosine to f32 is {:.6} for a mean \
@@ -60,9 +65,10 @@ impl fmt::Display for Parity {
 }
 
 impl Parity {
-    /// Whether every cosine reaches its floor.
+    /// Whether something was compared and every cosine reaches its floor.
     pub(crate) fn suffices(&self) -> bool {
-        self.mean_cosine >= self.mean_cosine_floor
+        self.sequences > 0
+            && self.mean_cosine >= self.mean_cosine_floor
             && self.residue_cosine >= self.residue_cosine_floor
     }
 
@@ -128,6 +134,7 @@ mod tests {
         let mut parity = Parity::default();
         parity.compare(&[f32::NAN, 0.0], &[1.0, 0.1], 2);
         assert_eq!(parity, Parity::default());
+        assert!(!parity.suffices(), "nothing was compared");
         parity.compare(&[0.0, 0.0], &[0.0, 0.0], 2);
         assert!(parity.suffices(), "vectors of zeros are equal");
         parity.compare(&[1.0, 0.0], &[f32::NAN, 0.1], 2);
@@ -138,6 +145,7 @@ mod tests {
     #[test]
     fn a_cosine_below_its_floor_does_not_read_like_the_floor() {
         let parity = Parity {
+            sequences: 1,
             mean_cosine: 0.998_999_99,
             ..Parity::default()
         };

@@ -350,11 +350,10 @@ fn check_parity(
         return Ok(None);
     }
     let sample = ParitySample::draw(inputs)?;
-    let tokens = sample.tokens();
-    if tokens == 0 {
+    if sample.is_empty() {
         return Ok(None);
     }
-    tracing::debug!("int8: comparing with f32 on a sample of {tokens} tokens");
+    tracing::debug!("int8: comparing with f32 on a sample");
     let parity = backend.measure_parity(sample)?;
     if !parity.suffices() {
         let model = config.model.clone();

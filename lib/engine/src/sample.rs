@@ -22,22 +22,22 @@ const BATCHES: u64 = 16;
 const CANDIDATES: usize = 4;
 
 /// Sequences from all over a run, the same for the same batches.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ParitySample {
-    /// Token ids, sequence after sequence: `(total_tokens)`.
-    tokens: Vec<u8>,
-    /// Offsets of the sequences: `(sequences + 1)`.
-    cu_seqlens: Vec<i32>,
+    /// Token ids of each sequence to choose from, in the order of choice.
+    candidates: Vec<Vec<u8>>,
+    /// The most tokens to compare.
+    most_tokens: usize,
 }
 
 impl ParitySample {
     /// Draws the sample of a run.
     pub(crate) fn draw(inputs: &RunInputs) -> Result<Self, EngineError> {
-        let wanted_tokens = tokens_for(inputs.total.tokens);
+        let most_tokens = tokens_for(inputs.total.tokens);
         let all = inputs.total.batches;
         let count = BATCHES.min(all);
         let wanted: Vec<u64> = (0..count).map(|i| i * all / count).collect();
-        let mut candidates = Vec::new();
+        let mut of_batches = Vec::new();
         for batch in inputs.batches_where(|index| wanted.contains(&index)) {
             let batch = batch?;
             let (tokens, offsets) = (batch.packed.tokens(), batch.packed.cu_seqlens());
@@ -47,70 +47,84 @@ impl ParitySample {
             let rows = (0..count).map(|candidate| candidate * sequences / count);
             let cut = |row: usize| {
                 let sequence = &tokens[offsets[row] as usize..offsets[row + 1] as usize];
-                cut(sequence, longest(wanted_tokens))
+                cut(sequence, longest(most_tokens))
             };
-            candidates.push(rows.map(cut).collect());
+            of_batches.push(rows.map(cut).collect());
         }
-        Ok(Self::select(&candidates, wanted_tokens))
+        Ok(Self {
+            candidates: interleave(of_batches),
+            most_tokens,
+        })
     }
 
-    /// Selects up to `tokens` tokens of the candidates of each batch. Each batch starts with another candidate, because batches
-    /// hold their longest sequences at one end.
-    fn select(candidates: &[Vec<Vec<u8>>], tokens: usize) -> Self {
-        let mut sample = Self {
-            tokens: Vec::new(),
-            cu_seqlens: vec![0],
-        };
-        for round in 0..CANDIDATES {
-            for (batch, sequences) in candidates.iter().enumerate() {
-                let Some(sequence) = sequences.get((batch + round) % CANDIDATES) else {
-                    continue;
-                };
-                let end = sample.tokens.len() + sequence.len();
-                if end <= tokens {
-                    sample.tokens.extend(sequence);
-                    sample.cu_seqlens.push(end.try_into().expect("few"));
-                }
-            }
-        }
-        sample
+    /// Whether the run has no sequence.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
     }
 
-    /// Compares `model`, which is in int8, with the same checkpoint in f32.
-    pub(crate) fn measure(&self, model: &Esm2, stop: &Stop) -> Result<Parity, EsmError> {
-        let found = self.residue_vectors(model, stop)?;
+    /// Compares `model`, which is in int8, with the same checkpoint in f32. A sequence that f32 cannot compute is no measure, and
+    /// others take its place.
+    pub(crate) fn measure(mut self, model: &Esm2, stop: &Stop) -> Result<Parity, EsmError> {
         let exact = model.in_f32(stop)?;
         let exact = exact.expect("plmkit's own kernels compute int8");
-        let expected = self.residue_vectors(&exact, stop)?;
         let dim = model.config().hidden;
         let mut parity = Parity::default();
-        let mut start = 0;
-        for residues in self.lengths() {
-            let values = start..start + residues * dim;
-            start = values.end;
-            parity.compare(&expected[values.clone()], &found[values], dim);
+        loop {
+            let sequences = self.choose(self.most_tokens - parity.tokens);
+            if sequences.is_empty() {
+                return Ok(parity);
+            }
+            let expected = residue_vectors(&exact, &sequences, stop)?;
+            let found = residue_vectors(model, &sequences, stop)?;
+            let mut start = 0;
+            for sequence in sequences {
+                let values = start..start + (sequence.len() - 2) * dim;
+                start = values.end;
+                parity.compare(&expected[values.clone()], &found[values], dim);
+            }
         }
-        Ok(parity)
     }
 
-    /// The number of tokens.
-    pub(crate) fn tokens(&self) -> usize {
-        self.tokens.len()
+    /// Removes up to `tokens` tokens of sequences from the candidates.
+    fn choose(&mut self, tokens: usize) -> Vec<Vec<u8>> {
+        let mut left = tokens;
+        let fits = |sequence: &mut Vec<u8>| {
+            let fits = sequence.len() <= left;
+            left -= if fits { sequence.len() } else { 0 };
+            fits
+        };
+        self.candidates.extract_if(.., fits).collect()
     }
+}
 
-    /// Residues of each sequence.
-    fn lengths(&self) -> impl Iterator<Item = usize> {
-        let pairs = self.cu_seqlens.windows(2);
-        pairs.map(|pair| (pair[1] - pair[0] - 2) as usize)
+/// Orders the candidates of each batch. Each batch starts with another candidate, because batches hold their longest sequences at
+/// one end.
+fn interleave(mut of_batches: Vec<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
+    let mut candidates = Vec::new();
+    for round in 0..CANDIDATES {
+        for (batch, sequences) in of_batches.iter_mut().enumerate() {
+            let sequence = sequences.get_mut((batch + round) % CANDIDATES);
+            candidates.extend(sequence.map(std::mem::take));
+        }
     }
+    candidates
+}
 
-    /// Computes the last layer of each residue: `(residues of all sequences, dim)`.
-    fn residue_vectors(&self, model: &Esm2, stop: &Stop) -> Result<Buffer<f32>, EsmError> {
-        let batch = Varlen::new(&self.tokens, &self.cu_seqlens).expect("each sequence was checked");
-        let last = Column::Residues(model.config().layers as u32);
-        let mut columns = model.embed(batch, &[last], model.dtype(), stop)?;
-        Ok(columns.swap_remove(0))
+/// Computes the last layer of each residue: `(residues of all sequences, dim)`.
+fn residue_vectors(
+    model: &Esm2,
+    sequences: &[Vec<u8>],
+    stop: &Stop,
+) -> Result<Buffer<f32>, EsmError> {
+    let mut cu_seqlens = vec![0];
+    for sequence in sequences {
+        cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + sequence.len() as i32);
     }
+    let tokens = sequences.concat();
+    let batch = Varlen::new(&tokens, &cu_seqlens).expect("each sequence was checked");
+    let last = Column::Residues(model.config().layers as u32);
+    let mut columns = model.embed(batch, &[last], model.dtype(), stop)?;
+    Ok(columns.swap_remove(0))
 }
 
 /// Returns the tokens of the sample of a run with `run` tokens.
@@ -142,7 +156,13 @@ mod tests {
         let sequence = |length: usize| cut(&[vec![0], vec![5; length], vec![2]].concat(), 512);
         let batch = |first: usize| (first..first + CANDIDATES).map(sequence).collect();
         let long = vec![vec![sequence(1022); CANDIDATES]; 16];
-        for (candidates, tokens, lengths) in [
+        let lengths = |sequences: Vec<Vec<u8>>| -> Vec<usize> {
+            sequences
+                .iter()
+                .map(|sequence| sequence.len() - 2)
+                .collect()
+        };
+        for (of_batches, most_tokens, expected) in [
             (vec![], 4096, &[][..]),
             (vec![vec![sequence(30_000)]], 4096, &[510]),
             (
@@ -153,9 +173,20 @@ mod tests {
             (vec![batch(10), batch(20)], 40, &[10, 21]),
             (long, 4096, &[510; 8]),
         ] {
-            let sample = ParitySample::select(&candidates, tokens);
-            assert_eq!(sample.lengths().collect::<Vec<_>>(), lengths);
+            let candidates = interleave(of_batches);
+            let mut sample = ParitySample {
+                candidates,
+                most_tokens,
+            };
+            assert_eq!(lengths(sample.choose(most_tokens)), expected);
+            assert_eq!(lengths(sample.choose(11)), [0; 0], "none fits");
         }
+        let mut sample = ParitySample {
+            candidates: interleave(vec![batch(10), batch(20)]),
+            most_tokens: 40,
+        };
+        assert_eq!(lengths(sample.choose(40)), [10, 21]);
+        assert_eq!(lengths(sample.choose(40)), [11, 22], "others");
         let cut = sequence(1022);
         assert_eq!((cut.len(), cut[0], cut[511]), (512, 0, 2));
         for (run, tokens, longest_of_them) in [
