@@ -13,9 +13,9 @@ use plmkit_cli::{
     Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
     keep_apart, keep_renameable, one_of,
 };
-use plmkit_contract::{ModelName, StoreDtype};
+use plmkit_contract::{ModelName, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{Device, Isa, Kernels};
+use plmkit_esm2::{Device, Isa, Kernels, ParseKernelsError};
 use plmkit_hub::model_name;
 
 #[cfg(feature = "testing")]
@@ -149,12 +149,12 @@ pub(crate) struct Args {
     /// Precision of the computation; auto is the most exact type that is fast on the device, f32 on a CPU
     ///
     /// In f16 and bf16, the linear maps of the layers and attention compute in that type; sums and normalisation stay in f32. A
-    /// sequence whose values overflow is computed again in f32. CPUs with AVX512-BF16 compute bf16, twice as fast as f32; for other
-    /// CPUs, and for f16, weights are widened and the run is in f32.
+    /// sequence whose values overflow is computed again in f32. CPUs compute bf16 with AVX512-BF16, twice as fast as f32. A type that
+    /// the device does not compute is refused.
     ///
-    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: three times as fast as f32 with AVX512-VNNI. The run first
-    /// compares int8 with f32 in the last layer, on a sample of its sequences (a hundredth of the tokens, from 256 to 4,096). It is
-    /// refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector.
+    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: three times as fast as f32 with AVX512-VNNI, and 1.5 times with
+    /// AVX2. The run first compares int8 with f32 in the last layer, on a sample of its sequences: a hundredth of the tokens, at most
+    /// 4,096, and up to 256 if that is more. It is refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector.
     #[arg(
         long,
         value_parser = ["auto", "f32", "f16", "bf16", "int8"],
@@ -167,9 +167,9 @@ pub(crate) struct Args {
     /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `onednn`
     /// or `libtorch`; auto is the fastest set of the CPU
     ///
-    /// The run events and the metadata of the output name the set that computed. Sets differ in the last bits. auto is plmkit's
-    /// kernels for the best instruction set, and in bf16 on a CPU with AMX `onednn`: the same kernels with the matrix products of
-    /// libtorch's oneDNN. `libtorch` computes everything with libtorch; on a GPU, it leaves out plmkit's kernels.
+    /// The run events and the metadata of the output name the set that computed: of those with the same bits, the least, so that VNNI
+    /// sets are `avx2` or `avx512`. auto is plmkit's kernels for the best instruction set, and in bf16 on a CPU with AMX `onednn`: the
+    /// same kernels with the matrix products of libtorch's oneDNN, for bf16 only. `libtorch` computes everything with libtorch; on a GPU, it leaves out plmkit's kernels.
     #[arg(
         long,
         value_name = "KERNELS",
@@ -277,10 +277,7 @@ impl TryFrom<Args> for RunConfig {
             checkpoint_dir: args.checkpoint_dir,
             wait: args.wait,
             events: args.events,
-            threads: args
-                .threads
-                .and_then(|threads| NonZeroUsize::new(threads.into()))
-                .unwrap_or_else(default_threads),
+            threads: threads(args.threads, args.worker),
             workers: args
                 .workers
                 .and_then(|count| NonZeroUsize::new(count.into())),
@@ -303,11 +300,20 @@ fn worker_arguments() -> Vec<OsString> {
     worker.chain(env::args_os().skip(1)).collect()
 }
 
-/// Parses kernels. Refuses an instruction set that the CPU does not have, by `has`.
+/// Parses kernels. Refuses those that the CPU cannot run, because it does not have an instruction set, by `has`.
 fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
-    match text.parse::<Kernels>() {
-        Ok(Kernels::Own(isa)) if !has(isa) => Err(format!("this CPU has no {isa}")),
-        parsed => parsed.map_err(|error| error.to_string()),
+    let kernels = text
+        .parse()
+        .map_err(|error: ParseKernelsError| error.to_string())?;
+    let needed = match kernels {
+        Kernels::Own(isa) => isa,
+        Kernels::Onednn => Isa::Avx512Bf16,
+        Kernels::Best | Kernels::Libtorch => Isa::Portable,
+    };
+    if has(needed) {
+        Ok(kernels)
+    } else {
+        Err(format!("this CPU has no {needed}"))
     }
 }
 
@@ -351,10 +357,19 @@ fn model_files(model: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the CPUs that this process may use by its affinity and control group, limited to those that SLURM gave to the task: a
-/// task without a control group sees all CPUs of its node.
-fn default_threads() -> NonZeroUsize {
+/// Returns the threads that were `asked` for, or the CPUs that this process may use by its affinity and control group, limited to
+/// those that SLURM gave to the task: a task without a control group sees all CPUs of its node.
+fn threads(asked: Option<u16>, worker: bool) -> NonZeroUsize {
     let available = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    if let Some(asked) = asked.and_then(|count| NonZeroUsize::new(count.into())) {
+        if asked > available && !worker {
+            let cpus = plural(available.get() as u64, "CPU");
+            tracing::warn!(
+                "--threads {asked}: this process may use {cpus}, and more threads are slower"
+            );
+        }
+        return asked;
+    }
     let of_task = env::var("SLURM_CPUS_PER_TASK").ok();
     of_task
         .and_then(|cpus| cpus.parse().ok())
@@ -370,8 +385,10 @@ mod tests {
         let has = |isa| isa <= Isa::Avx2;
         assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
         assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
-        let refused = Err("this CPU has no avx_vnni".to_owned());
-        assert_eq!(kernels("avx_vnni", has), refused);
+        for (text, needed) in [("avx_vnni", "avx_vnni"), ("onednn", "avx512_bf16")] {
+            let refused = Err(format!("this CPU has no {needed}"));
+            assert_eq!(kernels(text, has), refused);
+        }
         assert!(kernels("avx1024", has).is_err());
     }
 }

@@ -258,7 +258,10 @@ fn new_embeddings_are_made_like_those_of_the_known_dataset() {
             "--pool max",
             "expected columns [\"mean_4\"], found [\"max_4\"]",
         ),
-        ("--dtype bf16", "expected dtype \"f32\", found \"bf16\""),
+        (
+            "--dtype bf16 --kernels libtorch",
+            "expected dtype \"f32\", found \"bf16\"",
+        ),
         (
             "--store-dtype f16",
             "expected store_dtype \"f32\", found \"f16\"",
@@ -346,7 +349,7 @@ fn embeddings_that_are_unlike_the_known_dataset_fail_the_validation() {
         ),
         (
             "half",
-            " --dtype bf16",
+            " --dtype bf16 --kernels libtorch",
             "expected dtype \"bf16\", found \"f32\"",
         ),
         ("weighed", "", "expected model "),

@@ -26,12 +26,16 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
+        let text = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
+        let some: String = text.split_inclusive('>').take(21).collect();
+        Self::of(some.trim_end_matches('>'))
+    }
+
+    fn of(fasta: &str) -> Self {
         let case = Self {
             folder: tempfile::tempdir().expect("temp folder"),
         };
-        let text = fs::read_to_string(test_data("proteins.fasta")).expect("test data");
-        let some: String = text.split_inclusive('>').take(21).collect();
-        fs::write(case.path("in.fasta"), some.trim_end_matches('>')).expect("write");
+        fs::write(case.path("in.fasta"), fasta).expect("write");
         let shards = case.path("shards");
         let shard = shard(&case.path("in.fasta"), &shards, &["--max-residues", "300"]);
         pack(&shard, &case.path("b.arrow"), 1000);
@@ -205,15 +209,29 @@ fn narrow_types_are_close_and_are_other_work() {
         let f32 = case.embed(&model, &out, &["--dtype", "f32"]);
         assert_fails(f32, 73, "dtype was");
     }
-    // Types without instructions are widened, which is the same work as f32.
-    for (dtype, kernels) in [("f16", "auto"), ("f16", "portable"), ("bf16", "portable")] {
-        let out = format!("{dtype}-{kernels}.parquet");
+}
+
+#[test]
+fn a_type_that_is_not_computed_is_refused() {
+    let case = Case::new();
+    let model = test_data("model-tiny");
+    for (dtype, kernels, what) in [
+        ("f16", "auto", "on this CPU; expected f32 or "),
+        (
+            "bf16",
+            "portable",
+            "by --kernels portable; expected f32 or int8",
+        ),
+        (
+            "int8",
+            "libtorch",
+            "by --kernels libtorch; expected f32 or f16 or bf16",
+        ),
+    ] {
         let options = ["--dtype", dtype, "--kernels", kernels];
-        let said = run(&mut case.embed(&model, &out, &options));
-        let what = format!("this CPU has no instructions for {dtype}: weights are widened");
-        assert_has(&said, &what);
-        let said = run(&mut case.embed(&model, &out, &["--dtype", "f32"]));
-        assert_has(&said, "already complete");
+        let what = format!("--dtype {dtype}: not computed {what}");
+        assert_fails(case.embed(&model, "refused.parquet", &options), 2, &what);
+        assert!(!case.path("refused.parquet").exists());
     }
 }
 
@@ -246,7 +264,8 @@ fn sequences_that_overflow_in_f16_are_computed_again_in_f32() {
     assert_eq!(recomputed.sum::<u64>(), 20);
     let cosine = lowest_cosine(&case.means("f16.parquet"), &case.means("f32.parquet"));
     assert!(cosine > 0.999, "{cosine}");
-    let said = run(&mut case.embed(&model, "bf16.parquet", &["--dtype", "bf16"]));
+    let bf16 = ["--dtype", "bf16", "--kernels", "libtorch"];
+    let said = run(&mut case.embed(&model, "bf16.parquet", &bf16));
     assert!(!said.contains("again"), "{said}");
 }
 
@@ -288,15 +307,38 @@ fn int8_is_refused_where_it_loses_too_much() {
     run(&mut case.embed(&test_data("model-tiny"), "unchanged.parquet", &[]));
     let cosine = lowest_cosine(&case.means("f32.parquet"), &case.means("unchanged.parquet"));
     assert!(cosine > 0.999_999, "the same function: {cosine}");
-    let int8 = |kernels| {
-        let options = ["--dtype", "int8", "--kernels", kernels];
-        case.embed(&model, "int8.parquet", &options)
-    };
+    let int8 = |model: &Path| case.embed(model, "int8.parquet", &["--dtype", "int8"]);
     let what = "model: --dtype int8 is refused: over 2 sequences of the run, 256 tokens, ";
-    assert_fails(int8("auto"), 65, what);
+    assert_fails(int8(&model), 65, what);
     assert!(!case.path("int8.parquet").exists());
-    let what = "--dtype int8: needs plmkit's own kernels";
-    assert_fails(int8("libtorch"), 2, what);
+}
+
+#[test]
+fn int8_is_measured_on_sequences_that_f32_computes() {
+    // Tryptophan has an embedding whose variance is too large for f32.
+    let models = tempfile::tempdir().expect("create");
+    let model = changed_model(models.path(), |name, i| {
+        let tryptophan = name.ends_with("word_embeddings.weight") && i / HIDDEN == 22;
+        Some(if tryptophan { 1e36 } else { 1.0 })
+    });
+    let case = |has_tryptophan: fn(usize) -> bool| {
+        let record = |i: usize| {
+            let first = if has_tryptophan(i) { "W" } else { "M" };
+            let sequence = &"KTAYIAKQRQISFVKSHFSRQ".repeat(4)[i..];
+            format!(">p{i}\n{first}{sequence}\n")
+        };
+        Case::of(&(0..16).map(record).collect::<String>())
+    };
+    let int8 = |case: &Case| case.embed(&model, "int8.parquet", &["--dtype", "int8"]);
+    let some = case(|i| i % 4 != 3);
+    let output = int8(&some).output().expect("run");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let what = "int8: over 2 sequences of the run, 156 tokens, ";
+    assert_has(&stderr(&output), what);
+    let all = case(|_| true);
+    let what = "--dtype int8 is refused: no sampled sequence has finite vectors in f32";
+    assert_fails(int8(&all), 65, what);
+    assert!(!all.path("int8.parquet").exists());
 }
 
 #[test]

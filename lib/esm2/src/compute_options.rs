@@ -5,7 +5,7 @@ use std::str::FromStr;
 use plmkit_cpu::{Isa, Multiply};
 
 use crate::device::Opened;
-use crate::{Device, Dtype};
+use crate::{Device, Dtype, EsmError};
 
 /// Options of a computation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,23 +21,60 @@ pub struct ComputeOptions {
 }
 
 impl ComputeOptions {
-    /// Returns the plan for an opened device.
-    pub(crate) fn plan_for(&self, opened: &Opened) -> ComputePlan {
+    /// Returns the plan for an opened device. Fails if it does not compute in the type.
+    pub(crate) fn plan_for(&self, opened: &Opened) -> Result<ComputePlan, EsmError> {
         let own = match self.kernels {
             _ if opened.device != tch::Device::Cpu => None,
             Kernels::Best | Kernels::Onednn => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
-        let dtype = dtype(self.dtype, own, opened.capability);
-        ComputePlan {
+        let dtype = self.dtype_for(own, opened.capability)?;
+        Ok(ComputePlan {
             device: opened.device,
             capability: opened.capability,
             own,
             fused: self.kernels != Kernels::Libtorch,
             onednn: own.is_some() && self.kernels.onednn(dtype, Isa::has_bf16_tiles()),
             dtype,
+        })
+    }
+
+    /// Returns the type of the computation. `own` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
+    /// capability of a GPU.
+    fn dtype_for(
+        &self,
+        own: Option<Isa>,
+        capability: Option<(i32, i32)>,
+    ) -> Result<Dtype, EsmError> {
+        use Dtype::{Bf16, F16, F32, Int8};
+        let known: &[Dtype] = match (own, capability) {
+            (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
+            (_, Some(_)) | (None, None) => &[F32, F16, Bf16],
+            (Some(isa), None) => match (isa.has_bf16(), self.kernels == Kernels::Onednn) {
+                (true, false) => &[F32, Bf16, Int8],
+                (true, true) => &[Bf16],
+                (false, _) => &[F32, Int8],
+            },
+        };
+        let exact_and_fast = capability.map_or(F32, |_| F16);
+        let dtype = self.dtype.unwrap_or(exact_and_fast);
+        if known.contains(&dtype) {
+            return Ok(dtype);
         }
+        let place = match (self.kernels, capability) {
+            (_, Some(_)) => "on this GPU".to_owned(),
+            (Kernels::Best, None) => "on this CPU".to_owned(),
+            (Kernels::Own(isa), None) => format!("by --kernels {isa}"),
+            (Kernels::Onednn, None) => "by --kernels onednn".to_owned(),
+            (Kernels::Libtorch, None) => "by --kernels libtorch".to_owned(),
+        };
+        let known: Vec<String> = known.iter().map(Dtype::to_string).collect();
+        Err(EsmError::NoSuchDtype {
+            dtype,
+            place,
+            known: known.join(" or "),
+        })
     }
 }
 
@@ -66,18 +103,6 @@ impl ComputePlan {
             Dtype::Bf16 => Multiply::Bf16,
             Dtype::Int8 => Multiply::Int8,
         }
-    }
-}
-
-/// Returns the type that a device uses for the type `asked`. plmkit's `own` kernels for a CPU support f32, int8 and, if the CPU
-/// does, bfloat16. GPUs support f16, and bfloat16 from compute capability 8.0.
-fn dtype(asked: Option<Dtype>, own: Option<Isa>, capability: Option<(i32, i32)>) -> Dtype {
-    match (asked, own, capability) {
-        (None, _, Some(_)) => Dtype::F16,
-        (None, _, None) | (Some(Dtype::F16), Some(_), _) => Dtype::F32,
-        (Some(Dtype::Bf16), Some(isa), _) if !isa.has_bf16() => Dtype::F32,
-        (Some(Dtype::Bf16), _, Some(capability)) if capability < (8, 0) => Dtype::F32,
-        (Some(dtype), ..) => dtype,
     }
 }
 
@@ -144,26 +169,81 @@ mod tests {
     }
 
     #[test]
-    fn the_type_is_one_that_the_device_supports() {
+    fn a_type_that_the_device_does_not_compute_is_refused() {
+        use Dtype::{Bf16, F16, F32, Int8};
         let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
-        for (asked, own, capability, expected) in [
-            (None, Some(Isa::Avx2), None, Dtype::F32),
-            (None, None, None, Dtype::F32),
-            (None, None, turing, Dtype::F16),
-            (Some(Dtype::F32), None, hopper, Dtype::F32),
-            (Some(Dtype::F16), Some(Isa::Avx512Bf16), None, Dtype::F32),
-            (Some(Dtype::F16), None, None, Dtype::F16),
-            (Some(Dtype::Bf16), Some(Isa::Avx512), None, Dtype::F32),
-            (Some(Dtype::Bf16), Some(Isa::Avx512Bf16), None, Dtype::Bf16),
-            (Some(Dtype::Bf16), None, turing, Dtype::F32),
-            (Some(Dtype::Bf16), None, hopper, Dtype::Bf16),
-            (Some(Dtype::Int8), Some(Isa::Portable), None, Dtype::Int8),
+        let (best, onednn, libtorch) = (Kernels::Best, Kernels::Onednn, Kernels::Libtorch);
+        let (avx2, bf16) = (Some(Isa::Avx2), Some(Isa::Avx512Bf16));
+        let in_avx2 = Kernels::Own(Isa::Avx2);
+        for (asked, kernels, own, capability, expected) in [
+            (None, best, avx2, None, Ok(F32)),
+            (None, libtorch, None, None, Ok(F32)),
+            (None, best, None, turing, Ok(F16)),
+            (Some(F32), best, None, hopper, Ok(F32)),
+            (Some(F16), libtorch, None, None, Ok(F16)),
+            (Some(Bf16), best, bf16, None, Ok(Bf16)),
+            (Some(Bf16), onednn, bf16, None, Ok(Bf16)),
+            (Some(Bf16), best, None, hopper, Ok(Bf16)),
+            (Some(Int8), best, avx2, None, Ok(Int8)),
+            (
+                Some(F16),
+                best,
+                bf16,
+                None,
+                Err("f16: not computed on this CPU; expected f32 or bf16 or int8"),
+            ),
+            (
+                Some(Bf16),
+                best,
+                avx2,
+                None,
+                Err("bf16: not computed on this CPU; expected f32 or int8"),
+            ),
+            (
+                Some(Bf16),
+                in_avx2,
+                avx2,
+                None,
+                Err("bf16: not computed by --kernels avx2; expected f32 or int8"),
+            ),
+            (
+                None,
+                onednn,
+                bf16,
+                None,
+                Err("f32: not computed by --kernels onednn; expected bf16"),
+            ),
+            (
+                Some(Int8),
+                libtorch,
+                None,
+                None,
+                Err("int8: not computed by --kernels libtorch; expected f32 or f16 or bf16"),
+            ),
+            (
+                Some(Bf16),
+                best,
+                None,
+                turing,
+                Err("bf16: not computed on this GPU; expected f32 or f16"),
+            ),
+            (
+                Some(Int8),
+                best,
+                None,
+                hopper,
+                Err("int8: not computed on this GPU; expected f32 or f16 or bf16"),
+            ),
         ] {
-            assert_eq!(
-                dtype(asked, own, capability),
-                expected,
-                "{asked:?} {own:?} {capability:?}"
-            );
+            let options = ComputeOptions {
+                dtype: asked,
+                kernels,
+                ..ComputeOptions::default()
+            };
+            let found = options.dtype_for(own, capability);
+            let found = found.map_err(|error| error.to_string());
+            let expected = expected.map_err(|what| format!("--dtype {what}"));
+            assert_eq!(found, expected);
         }
     }
 }

@@ -6,7 +6,7 @@ use plmkit_contract::{Exit, Failure, NoSuchLayer, path_text};
 use plmkit_gpu::GpuError;
 use tch::TchError;
 
-use crate::{CheckpointError, DeviceError, Head};
+use crate::{CheckpointError, DeviceError, Dtype, Head};
 
 /// Why a model cannot be loaded or a batch cannot be computed.
 #[derive(Debug, thiserror::Error)]
@@ -30,11 +30,16 @@ pub enum EsmError {
         /// Its missing tensors.
         missing: String,
     },
-    /// int8 is asked for without kernels that multiply integers.
-    #[error(
-        "--dtype int8: needs plmkit's own kernels, which compute on CPUs; expected --device cpu without other --kernels"
-    )]
-    NoInt8,
+    /// The device or the kernels do not compute in a type.
+    #[error("--dtype {dtype}: not computed {place}; expected {known}")]
+    NoSuchDtype {
+        /// The type.
+        dtype: Dtype,
+        /// The device, and the kernels if they were selected.
+        place: String,
+        /// The types in which they compute, for a message.
+        known: String,
+    },
     /// Memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
@@ -61,7 +66,7 @@ impl Failure for EsmError {
         match self {
             Self::Checkpoint(error) => error.exit(),
             Self::Device(error) => error.exit(),
-            Self::NoSuchLayer(_) | Self::NoInt8 => Exit::Usage,
+            Self::NoSuchLayer(_) | Self::NoSuchDtype { .. } => Exit::Usage,
             Self::NoHead { .. } => Exit::Data,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
             Self::Gpu(_) | Self::Torch(_) => Exit::Internal,

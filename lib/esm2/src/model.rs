@@ -72,19 +72,10 @@ impl Esm2 {
     /// Weights are safetensors or PyTorch files, one or several. `stop` is polled between tensors.
     pub fn load(model: &Path, options: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let plan = options.plan_for(&options.device.open()?);
-        if plan.dtype == Dtype::Int8 && plan.own.is_none() {
-            return Err(EsmError::NoInt8);
-        }
+        let plan = options.plan_for(&options.device.open()?)?;
         // Loading only copies, and libtorch would keep the threads.
         set_libtorch_threads(NonZeroUsize::MIN);
         let dtype = plan.dtype;
-        if let Some(asked) = options.dtype.filter(|&asked| asked != dtype) {
-            let kind = plan.capability.map_or("CPU", |_| "GPU");
-            tracing::warn!(
-                "this {kind} has no instructions for {asked}: weights are widened, and the run is in {dtype}, as fast and as large as with --dtype {dtype}"
-            );
-        }
         let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
