@@ -99,7 +99,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
         );
     } else {
         tracing::info!(
-            "cpu: nothing is measured; larger batches than the default, {recommended} tokens, are no faster"
+            "cpu: nothing is measured; the default of pack-batches is {recommended} tokens"
         );
     }
     print(format!("{recommended}\n")).map(|()| Exit::Done)
