@@ -116,11 +116,11 @@ fn residue_vectors(
     sequences: &[Vec<u8>],
     stop: &Stop,
 ) -> Result<Buffer<f32>, EsmError> {
-    let mut cu_seqlens = vec![0];
+    let (mut tokens, mut cu_seqlens) = (Vec::new(), vec![0]);
     for sequence in sequences {
-        cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + sequence.len() as i32);
+        tokens.extend(sequence);
+        cu_seqlens.push(tokens.len().try_into().expect("few"));
     }
-    let tokens = sequences.concat();
     let batch = Varlen::new(&tokens, &cu_seqlens).expect("each sequence was checked");
     let last = Column::Residues(model.config().layers as u32);
     let mut columns = model.embed(batch, &[last], model.dtype(), stop)?;
