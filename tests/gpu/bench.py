@@ -42,7 +42,11 @@ class Bench:
 
     @property
     def types(self):
-        return ["f32", "f16", "bf16"] if self.on_gpu else ["f32"]
+        if not self.on_gpu:
+            return ["f32"]
+        import torch
+
+        return ["f32", "f16", "bf16"] if torch.cuda.get_device_capability() >= (8, 0) else ["f32", "f16"]
 
     def path(self, name):
         return self.folder / name

@@ -6,14 +6,20 @@ from pathlib import Path
 FAST, SLOW = 4e11, 1e10
 
 
-def budget(dtype):
+def is_fast(dtype):
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     except OSError:
         flags = []
     # With AVX-512, libtorch widens f16 to f32 in blocks; where it has no way of its own, one value after the other.
     fast = {"bf16": {"avx512_bf16", "amx_bf16"}, "f16": {"avx512f"}}[dtype]
-    return FAST if fast & set(flags) else SLOW
+    return bool(fast & set(flags))
+
+
+def kernels(asked, dtype):
+    """Those of plmkit compute no f16, and bf16 only with instructions for it."""
+    own = dtype in ("f32", "int8") or (dtype == "bf16" and is_fast(dtype))
+    return asked if own or asked != "auto" else "libtorch"
 
 
 def choose(proteins, configuration, dtype):
@@ -22,6 +28,6 @@ def choose(proteins, configuration, dtype):
         return proteins
     for step in range(1, len(proteins) + 1):
         chosen = proteins[::step]
-        if sum(configuration.flops(len(protein)) for protein in chosen) <= budget(dtype):
+        if sum(configuration.flops(len(protein)) for protein in chosen) <= (FAST if is_fast(dtype) else SLOW):
             return chosen
     return proteins[:1]

@@ -5,6 +5,7 @@ import subprocess
 import numpy as np
 import pyarrow.parquet as pq
 
+import affordable
 import outputs
 import proteins
 
@@ -43,7 +44,7 @@ class Embedder:
         run(self.programs / "pack-batches", *pack)
         embed = [batches, "--model", checkpoint, "--out", out, "--device", "cpu", "--threads", self.threads, "--force"]
         numbers = ",".join(map(str, range(layers + 1)))
-        embed += ["--kernels", self.kernels, "--dtype", dtype, "--layers", numbers, "--pool", ",".join(outputs.POOLS)]
+        embed += ["--kernels", affordable.kernels(self.kernels, dtype), "--dtype", dtype, "--layers", numbers, "--pool", ",".join(outputs.POOLS)]
         embed += [f"--{group}" for group in groups if group != "pooled"]
         run(self.gpu_embed, *embed)
         yield from read(out)
