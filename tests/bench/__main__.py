@@ -46,7 +46,7 @@ PLANS = {
     "650M": Plan(3000, 3, ("natural",)),
 }
 DEFAULT_MODELS = ["150M", "650M"]
-# --quick: a look, not a figure to quote.
+# --quick
 QUICK_TOKENS, QUICK_REPEATS = 0.2, 2
 FILE_REPEATS = 20
 
@@ -67,10 +67,13 @@ def arguments():
         says = f"some of {','.join(choices)}{says}"
         parser.add_argument(name, type=some_of(choices), default=default, metavar="NAMES", help=says)
 
+    def defaults(what):
+        return ", ".join(f"{model} {getattr(plan, what)}" for model, plan in PLANS.items())
+
     choice("--cases", CASES, CASES)
     choice("--models", list(PLANS), DEFAULT_MODELS, f" [default: {','.join(DEFAULT_MODELS)}]")
-    choice("--inputs", list(INPUTS), None, " [default: natural and, but for 650M, fragments]")
-    choice("--peers", PEERS, PEERS, ", or none")
+    choice("--inputs", list(INPUTS), None, " [default: both; of 650M natural]")
+    choice("--peers", PEERS, PEERS, ", or none [default: all]")
     choice("--dtypes", DTYPES, DTYPES, ", and f32 always: its vectors are the measure of all others")
     parser.add_argument(
         "--kernels",
@@ -78,9 +81,9 @@ def arguments():
         default="auto",
         help="kernels of plmkit; its peers are kept to the same instructions [default: auto, which is all of this CPU]",
     )
-    parser.add_argument("--tokens", type=int, help="about so many in a repeat [default: by model]")
-    parser.add_argument("--repeats", type=int, help="[default: by model]")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the tokens, two repeats")
+    parser.add_argument("--tokens", type=int, help="tokens of a repeat, roughly [default: " + defaults("tokens") + "]")
+    parser.add_argument("--repeats", type=int, help="[default: " + defaults("repeats") + "]")
+    parser.add_argument("--quick", action="store_true", help="a look, no figure to quote: a fifth of the tokens, two repeats")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="[default: all cores]")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="results of an earlier run to compare with")
     parser.add_argument("--output", type=Path, default=ROOT / "target/bench/results.json", metavar="FILE")
