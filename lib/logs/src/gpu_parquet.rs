@@ -4,20 +4,20 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::csv::ReaderBuilder;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMillisecondType};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use csv::StringRecord;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use plmkit_store::{AtomicFile, StoreError, open_input};
+use plmkit_store::{AtomicFile, ForeignParquet, StoreError, open_input};
 
 use crate::gpu_csv::{GpuCsvReader, HEADER, parse_row};
 use crate::{GpuSample, LogError, SkippedLines};
@@ -84,7 +84,7 @@ impl GpuSamples {
             read.map_err(StoreError::cannot_read(path))?;
         }
         if head == MAGIC {
-            return read_parquet(file, path.to_owned());
+            return read_parquet(path.to_owned());
         }
         let source: Box<dyn BufRead> = Box::new(BufReader::new(file));
         Ok(Self::Csv(Box::new(GpuCsvReader::new(source, path))))
@@ -115,27 +115,50 @@ impl Iterator for GpuSamples {
     }
 }
 
-fn read_parquet(file: File, path: PathBuf) -> Result<GpuSamples, LogError> {
+fn read_parquet(path: PathBuf) -> Result<GpuSamples, LogError> {
+    let all = |schema: &Schema| {
+        Ok(schema
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect())
+    };
+    let mut file = Some(ForeignParquet::open(&path, all)?);
+    let batches = iter::from_fn(move || {
+        let batch = file.as_mut()?.next_batch().transpose();
+        // A damaged file has no next batch.
+        file = file.take().filter(|_| matches!(batch, Some(Ok(_))));
+        batch
+    });
     let not_samples = move |reason| LogError::NotSamples {
         path: path.clone(),
         reason,
     };
-    let batches = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(ParquetRecordBatchReaderBuilder::build)
-        .map_err(|error| not_samples(error.to_string()))?;
-    let samples = batches.flat_map(|batch| {
-        let samples = batch.and_then(|batch| parse_batch(&batch));
-        samples.unwrap_or_else(|error| vec![Err(error.to_string())])
+    let samples = batches.flat_map(move |batch| match batch {
+        Ok(batch) => {
+            let samples = parse_batch(&batch).unwrap_or_else(|error| vec![Err(error.to_string())]);
+            let samples = samples.into_iter();
+            samples.map(|sample| sample.map_err(&not_samples)).collect()
+        }
+        Err(error) => vec![Err(error.into())],
     });
-    let samples = samples.map(move |sample| sample.map_err(&not_samples));
     Ok(GpuSamples::Parquet(Box::new(samples)))
 }
 
 /// Parses the rows of a batch as rows of a log with the same values.
 fn parse_batch(batch: &RecordBatch) -> Result<Vec<Result<GpuSample, String>>, ArrowError> {
     let options = FormatOptions::new().with_timestamp_tz_format(Some("%Y-%m-%dT%H:%M:%S%.3fZ"));
-    let columns = batch.columns().iter();
+    // Parquet calls it UTC, which the formatter does not know.
+    let columns = batch.columns().iter().map(|column| {
+        let times = column.as_primitive_opt::<TimestampMillisecondType>();
+        times.map_or_else(
+            || Arc::clone(column),
+            |times| Arc::new(times.clone().with_timezone_utc()) as ArrayRef,
+        )
+    });
+    let columns: Vec<ArrayRef> = columns.collect();
     let columns: Vec<ArrayFormatter> = columns
+        .iter()
         .map(|column| ArrayFormatter::try_new(column, &options))
         .collect::<Result<_, _>>()?;
     let schema = batch.schema();
@@ -196,9 +219,25 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("gpu.parquet");
-        fs::write(&path, b"PAR1 and no more").unwrap();
-        let error = GpuSamples::open(&path).err().unwrap().to_string();
-        assert!(error.contains("gpu.parquet: not GPU samples: "), "{error}");
+        let [csv, parquet] = ["gpu.csv", "gpu.parquet"].map(|name| folder.path().join(name));
+        let columns = schema().fields().len();
+        let row = format!("2026-01-31T12:00:01.000Z{}\n", ",".repeat(columns - 1));
+        fs::write(&csv, format!("{HEADER}{row}")).unwrap();
+        to_parquet(&csv, &parquet).unwrap();
+        let whole = fs::read(&parquet).unwrap();
+        let mut refused = 0;
+        let places = (0..whole.len()).step_by(11);
+        let count = places.len();
+        for at in places {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            fs::write(&parquet, damaged).unwrap();
+            let read = GpuSamples::open(&parquet).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            if let Err(error) = read {
+                assert_eq!(error.to_string().lines().count(), 1, "{error}");
+                refused += 1;
+            }
+        }
+        assert!(refused > count / 2, "{refused} of {count}");
     }
 }
