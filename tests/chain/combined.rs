@@ -8,7 +8,7 @@ use arrow::array::AsArray;
 use plmkit_contract::SAMPLE;
 use plmkit_store::EmbeddingsReader;
 
-use crate::common::{assert_fails, command, files_in, poisoned_model, run};
+use crate::common::{all, assert_fails, command, files_in, poisoned_model, run};
 use crate::duplicates::{
     copies, expanded, old_and_new, records, results, sample, validate, vectors,
 };
@@ -69,6 +69,13 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
     fs::remove_dir_all(folder.join("all")).expect("remove");
     run(&mut command(folder, &line("merged")));
     assert!(of("all") == expected);
+    // Killed after the folder got its name.
+    fs::write(folder.join(".all.plmkit-lock"), "").expect("write");
+    fs::create_dir_all(folder.join(".all.plmkit-old/embeddings")).expect("create");
+    let said = run(&mut command(folder, &line("merged")));
+    assert!(said.contains("all: already complete"), "{said}");
+    let hidden = |name: &&String| name.starts_with(".all");
+    assert_eq!(all(folder).iter().find(hidden), None);
     // Without the shards, the records of their lists cannot have rows.
     fs::remove_dir_all(folder.join("new/shards")).expect("remove");
     fs::remove_dir_all(folder.join("all")).expect("remove");

@@ -100,6 +100,7 @@ pub fn combine(
         existing: true,
     };
     if let Some((files, rows)) = existing(config, &work, stop)? {
+        NewFolder::clean_up(&config.out);
         (outcome.files, outcome.rows) = (files, rows);
         return Ok(outcome);
     }

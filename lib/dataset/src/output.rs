@@ -26,19 +26,28 @@ impl NewFolder {
     /// Locks the folder that will be at `path`, and creates or finds the one under construction.
     pub(crate) fn claim(path: &Path) -> Result<Self, StoreError> {
         let failed = StoreError::cannot_create(path);
-        let name = path
-            .file_name()
-            .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
-        let hidden = |mark| path.with_file_name(hidden_name(name, mark));
-        let lock = Lock::acquire(&hidden(LOCK), path)?;
+        if path.file_name().is_none() {
+            return Err(failed(io::ErrorKind::InvalidFilename.into()));
+        }
+        let lock = Lock::acquire(&hidden(path, LOCK), path)?;
         let folder = Self {
             path: path.to_owned(),
-            work: hidden(WORK),
-            old: hidden(OLD),
+            work: hidden(path, WORK),
+            old: hidden(path, OLD),
             _lock: lock,
         };
         fs::create_dir_all(folder.work.join("embeddings")).map_err(failed)?;
         Ok(folder)
+    }
+
+    /// Removes what a run leaves that is killed after its folder has its name. What cannot be removed stays.
+    pub(crate) fn clean_up(path: &Path) {
+        let [lock, old] = [LOCK, OLD].map(|mark| hidden(path, mark));
+        if (lock.exists() || old.exists())
+            && let Ok(_lock) = Lock::acquire(&lock, path)
+        {
+            let _ = remove(&old);
+        }
     }
 
     /// Returns the folder under construction.
@@ -84,6 +93,11 @@ impl Drop for NewFolder {
             let _ = fs::remove_dir_all(&self.work);
         }
     }
+}
+
+/// Returns the path of a folder or file that belongs to the folder at `path`.
+fn hidden(path: &Path, mark: &str) -> PathBuf {
+    path.with_file_name(hidden_name(path.file_name().unwrap_or_default(), mark))
 }
 
 fn sync(folder: &Path) -> io::Result<()> {
