@@ -232,6 +232,12 @@ fn a_type_that_is_not_computed_is_refused() {
         let what = format!("--dtype {dtype}: not computed {what}");
         assert_fails(case.embed(&model, "refused.parquet", &options), 2, &what);
         assert!(!case.path("refused.parquet").exists());
+        let mut probe = bin("gpu-embed");
+        probe
+            .args(["--probe", "--device", "cpu", "--model"])
+            .arg(&model);
+        probe.args(options);
+        assert_fails(probe, 2, &what);
     }
 }
 

@@ -27,9 +27,12 @@ const SHARE: usize = 80;
 /// the default.
 pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> {
     // A driver may hang, so this comes before the claim.
-    let on_cpu = stop.interruptible(|| config.device.is_cpu());
+    let on_cpu = stop.interruptible(|| {
+        config.compute_options().check()?;
+        config.device.is_cpu().map_err(EsmError::from)
+    });
     // On a CPU, a batch that is too large takes minutes and then all memory of the machine.
-    let on_cpu = on_cpu.map_err(EsmError::from)? && config.injection.out_of_memory_above.is_none();
+    let on_cpu = on_cpu? && config.injection.out_of_memory_above.is_none();
     let has_output = !config.out.as_os_str().is_empty();
     // The claim is held until the end, so that only one of several processes measures.
     let output = has_output.then(|| claim_output(config, stop, || AtomicFile::create(&config.out)));

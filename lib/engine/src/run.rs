@@ -32,8 +32,7 @@ pub fn embed(
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<RunOutcome, EngineError> {
     // A driver may hang, so this comes before the claim. Quick checks come before those that may take minutes.
-    let usable = stop.interruptible(|| config.device.check());
-    usable.map_err(EsmError::from)?;
+    stop.interruptible(|| config.compute_options().check())?;
     // A complete output can be verified where nothing can be written, so other errors wait.
     let claim = || RunFolder::claim(&config.out, config.checkpoint_dir.as_deref());
     let claimed = match claim_output(config, stop, claim) {

@@ -21,6 +21,11 @@ pub struct ComputeOptions {
 }
 
 impl ComputeOptions {
+    /// Checks that the device is usable and computes in the type, as far as possible without using it.
+    pub fn check(&self) -> Result<(), EsmError> {
+        self.plan_for(&self.device.open()?).map(drop)
+    }
+
     /// Returns the plan for an opened device. Fails if it does not compute in the type.
     pub(crate) fn plan_for(&self, opened: &Opened) -> Result<ComputePlan, EsmError> {
         let own = match self.kernels {

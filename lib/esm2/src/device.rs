@@ -99,11 +99,6 @@ impl Device {
         }
     }
 
-    /// Checks that the device is usable, as far as possible without using it.
-    pub fn check(self) -> Result<(), DeviceError> {
-        self.open().map(drop)
-    }
-
     /// Logs the reason if `auto` is the CPU.
     pub fn log_if_cpu(self) {
         if self == Self::Auto {
