@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use clap::{Parser, Subcommand};
-use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, keep_apart, one_of};
+use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, lists_of, one_of};
 
 use plmkit_check::{MatchBy, Tiers, parse_share};
 use plmkit_contract::{Quoted, path_text};
@@ -16,6 +16,7 @@ use crate::export::ExportArgs;
 use crate::lists::without_lists;
 use crate::lookup::LookupArgs;
 use crate::outputs::{Judging, Outputs};
+use crate::recompute::Sampling;
 use crate::reference::{AskedColumn, compared_twice};
 use crate::select::SelectArgs;
 
@@ -164,12 +165,11 @@ pub(crate) struct Args {
     #[arg(value_parser = parse_share)]
     pub(crate) lenient_share: Option<f64>,
 
-    /// Compute a sample of the rows again, and compare the vectors: folder or weight file of the model
+    /// Compute a sample of the rows again, and compare the vectors: the model, as gpu-embed takes it
     ///
-    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. Each embeddings file has its share of the
-    /// sample, over all lengths; where files are more than rows, some files have one row. Tolerances are those of the type
-    /// that the embeddings were computed in. A file whose rows differ, or that is much nearer or farther than the others, is
-    /// named.
+    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. The sample has at least eight rows of each
+    /// shard, over all lengths, and each column. Tolerances are those of the type that the embeddings were computed in. A model
+    /// other than that of the embeddings is an error (65).
     #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
     pub(crate) model: Option<PathBuf>,
 
@@ -186,25 +186,14 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     pub(crate) golden: Option<PathBuf>,
 
-    /// Rows to compute again
-    #[arg(
-        long,
-        value_name = "ROWS",
-        default_value = "200",
-        requires = "model",
-        help_heading = "Spot check"
-    )]
-    pub(crate) sample: NonZero<usize>,
+    /// Rows that validate-embeddings recompute has computed, instead of --model; a folder stands for its .parquet files
+    #[arg(long, value_name = "SAMPLE.parquet", num_args = 1.., conflicts_with = "model")]
+    #[arg(help_heading = "Spot check")]
+    #[arg(value_parser = file())]
+    pub(crate) recomputed: Vec<PathBuf>,
 
-    /// Seed of the choice of rows
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value_t = 0,
-        requires = "model",
-        help_heading = "Spot check"
-    )]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) sampling: Sampling,
 
     /// Threads; all cores by default
     #[arg(long, value_name = "N")]
@@ -224,9 +213,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Judge a whole set by the findings of its parts
     ///
-    /// Each part was validated with --findings. The verdict is that of one run over all files. The map has at most 256 rows of
-    /// each part.
+    /// Each part was validated with --findings. The verdict is that of one run over all files.
     Merge(MergeArgs),
+    Recompute(RecomputeArgs),
     Combine(CombineArgs),
     Select(SelectArgs),
     Lookup(LookupArgs),
@@ -255,19 +244,53 @@ pub(crate) struct MergeArgs {
     pub(crate) outputs: Outputs,
 }
 
+/// Compute a sample of the rows again, for a verdict by --recomputed
+///
+/// A shard is computed again where it is embedded, beside the others; validate-embeddings --recomputed compares. The rows, the
+/// columns and the tolerance are those that --model has there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecomputeArgs {
+    /// Embeddings of the shards
+    #[arg(value_name = "EMB.parquet", required = true, value_parser = file())]
+    pub(crate) embeddings: Vec<PathBuf>,
+
+    /// Their shards
+    #[arg(long, value_name = "SHARD.parquet", num_args = 1.., required = true, value_parser = file())]
+    pub(crate) shards: Vec<PathBuf>,
+
+    /// manifest.json of all shards, which says how many rows of these are in the sample
+    #[arg(long, value_name = "FILE.json", value_parser = file())]
+    pub(crate) manifest: Option<PathBuf>,
+
+    /// The model, as gpu-embed takes it
+    #[arg(long, value_name = "MODEL", value_parser = file())]
+    pub(crate) model: PathBuf,
+
+    /// Write the rows to this file
+    #[arg(long, value_name = "SAMPLE.parquet", value_parser = file())]
+    pub(crate) out: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) sampling: Sampling,
+
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
 impl MergeArgs {
     /// Puts files in place of folders and lists, and checks that no output is one of them.
     pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
+        let lists = lists_of(self.parts.iter().chain(&self.rejects));
         self.parts = files_of(self.parts, &["findings"])?;
         self.rejects = files_of(self.rejects, &["csv"])?;
         let inputs = [
             ("the findings", self.parts.as_slice()),
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
-            ("--colour-by", self.outputs.colour_by.as_slice()),
+            ("a list of files", &lists),
         ];
-        keep_apart(&all_named(inputs), &self.outputs.named())?;
-        self.outputs.check_replaced()?;
+        self.outputs.keep_apart(&all_named(inputs))?;
         self.outputs
             .check_part(&self.judging, &[("--manifest", self.manifest.is_some())])?;
         Ok(self)
@@ -303,10 +326,13 @@ impl Args {
             let what = format!("{name} comes before all options: validate-embeddings {name} …");
             return Err(Fault::usage(what));
         }
+        let given = [&self.embeddings, &self.shards, &self.rejects];
+        let lists = lists_of(given.into_iter().flatten().chain(&self.reference));
         self.embeddings = files_of(self.embeddings, &["parquet"])?;
         self.shards = without_lists(files_of(self.shards, &["parquet"])?);
         self.rejects = files_of(self.rejects, &["csv"])?;
         self.reference = files_of(self.reference, &["parquet"])?;
+        self.recomputed = files_of(self.recomputed, &["parquet"])?;
         if let Some(dataset) = self.dataset.clone() {
             dataset.add_files(&mut self)?;
         }
@@ -323,22 +349,26 @@ impl Args {
                 Quoted(&name)
             ));
         }
-        if self.model.is_some() && self.shards.is_empty() {
-            let what = "--model needs the shards of the embeddings: add --shards";
+        let recomputed = self.model.is_some() || !self.recomputed.is_empty();
+        if recomputed && self.shards.is_empty() {
+            let what = "--model and --recomputed need the shards of the embeddings: add --shards";
             return usage(what.to_owned());
         }
-        if let Some(model) = self.model.as_ref().filter(|model| !model.exists()) {
-            let what = format!("{}: no such file or folder", path_text(model));
-            return Err(Fault::new(Exit::NoInput, what));
-        }
+        let dataset = self.dataset.as_ref().map(Dataset::own).unwrap_or_default();
+        let config = self.model.as_ref().filter(|model| model.is_file());
+        let config = config.map(|model| model.with_file_name("config.json"));
         let inputs = [
             ("the embeddings", self.embeddings.as_slice()),
+            ("--dataset", &dataset),
+            ("--model", self.model.as_slice()),
+            ("--model", config.as_slice()),
+            ("a list of files", &lists),
             ("--shards", &self.shards),
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
             ("--reference", &self.reference),
             ("--golden", self.golden.as_slice()),
-            ("--colour-by", self.outputs.colour_by.as_slice()),
+            ("--recomputed", &self.recomputed),
         ];
         self.outputs.check_part(
             &self.judging,
@@ -348,8 +378,7 @@ impl Args {
                 ("--reference", !self.reference.is_empty()),
             ],
         )?;
-        keep_apart(&all_named(inputs), &self.outputs.named())?;
-        self.outputs.check_replaced()?;
+        self.outputs.keep_apart(&all_named(inputs))?;
         Ok(self)
     }
 

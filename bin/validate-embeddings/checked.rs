@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::ValueEnum;
-use plmkit_check::{Check, Criteria, Findings, MapSample, RejectsLists, SpotCheck};
+use plmkit_check::{Check, Criteria, Findings, RejectsLists};
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{ByteDigest, LIST_SHOWN, ListedFile, RejectsList, one_line, path_text};
 use plmkit_store::{AtomicFile, StoreError, open_input};
@@ -18,9 +18,6 @@ use crate::report::{ComparedWith, InputFiles, VerdictReport};
 /// The first words of a file of findings; the program's version and the digest of what follows end the line.
 const MAGIC: &str = "plmkit findings";
 
-/// Rows that a file of findings has for the map.
-const MAP_ROWS: usize = 256;
-
 /// Checks of the whole set, which a part cannot pass.
 const OF_ALL_FILES: [&str; 3] = ["ordinals", "manifest", "expectations"];
 
@@ -31,9 +28,6 @@ pub(crate) struct Checked {
     pub(crate) files: InputFiles,
     /// Name and content of each list of rejects.
     lists: Vec<(String, RejectsList)>,
-    /// None where nothing was to be computed again.
-    pub(crate) spot_check: Option<SpotCheck>,
-    pub(crate) map: MapSample,
 }
 
 impl Checked {
@@ -56,15 +50,10 @@ impl Checked {
         for (name, list) in other.lists {
             self.add_list(name, list);
         }
-        if let Some(sample) = other.spot_check {
-            self.spot_check.get_or_insert_default().merge(sample);
-        }
-        self.map.merge(other.map);
     }
 
     /// Writes everything to a file.
-    pub(crate) fn write(&mut self, path: &Path) -> Result<(), Fault> {
-        self.map.shrink(MAP_ROWS);
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Fault> {
         let content = rmp_serde::to_vec(&self);
         let content = content.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
         let mut file = AtomicFile::create(path)?;
@@ -100,7 +89,7 @@ impl Checked {
 
     /// The verdict on the files. It is written to `outputs`, and where that is a `dataset`, to its folder.
     pub(crate) fn conclude(
-        mut self,
+        self,
         criteria: &Criteria,
         judging: &Judging,
         compared_with: ComparedWith,
@@ -120,9 +109,6 @@ impl Checked {
         let manifest = manifest.map(|(_, manifest)| *manifest);
         let mut verdict = self.findings.verdict(criteria, manifest, &rejects);
         verdict.checks.push(parts);
-        if let Some(sample) = self.spot_check {
-            verdict.add_spot_check(sample);
-        }
         let skipped = judging.skip.iter().filter_map(ValueEnum::to_possible_value);
         for check in skipped {
             verdict.skip(check.get_name(), "switched off by --skip");
@@ -134,7 +120,7 @@ impl Checked {
         }
         let min_cosine = compared_with.min_cosine;
         let report = VerdictReport::new(first.as_ref(), &self.files, compared_with, &verdict);
-        outputs.write(&report, &self.map)?;
+        outputs.write(&report)?;
         // Before the folder is written to: that of an archive may not be writable.
         log_verdict(&verdict, min_cosine.unwrap_or(1.0));
         // Without shards there is less to say than what it says already.

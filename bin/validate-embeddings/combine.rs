@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{CombineConfig, Earlier, Parts, combine};
+use plmkit_dataset::{CombineConfig, Earlier, Parts, check_outside, combine};
+use plmkit_store::StoreError;
 
 use crate::dataset::Dataset;
 
@@ -57,6 +58,14 @@ impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
         let paths = self.dataset.embeddings()?;
         let folder = self.dataset.folder();
+        // The folder that a link names is replaced, not the link.
+        let new = if self.out.is_symlink() {
+            let target = self.out.canonicalize();
+            target.map_err(StoreError::cannot_create(&self.out))?
+        } else {
+            self.out.clone()
+        };
+        check_outside(&new, folder)?;
         for dataset in iter::once(&self.dataset).chain(&self.known) {
             let [input, output] = [dataset.folder(), &self.out].map(Path::canonicalize);
             if let (Ok(input), Ok(output)) = (input, output)
@@ -75,7 +84,7 @@ impl CombineArgs {
         });
         let config = CombineConfig {
             folder: folder.to_owned(),
-            out: self.out.clone(),
+            out: new,
             rows_per_file: self.rows_per_file,
             distinct: self.distinct,
             known: known.collect::<Result<_, Fault>>()?,

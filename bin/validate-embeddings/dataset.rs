@@ -5,13 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use plmkit_check::Parts;
+use plmkit_check::{CheckOutcome, Parts};
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, files_in, files_of, is_hidden, keep_apart};
 use plmkit_contract::{
-    DATASET_FILE, ListedDataset, ListedFile, Manifest, io_text, path_text, seal,
+    DATASET_FILE, FAILED_FILE, ListedDataset, ListedFile, Manifest, io_text, path_text, seal,
 };
-use plmkit_dataset::{DatasetError, check_parts, check_passed, explain_missing, read_dataset};
-use plmkit_store::{StoreError, write_report};
+use plmkit_dataset::{
+    DatasetError, check_parts, check_passed, explain_missing, read_dataset, read_lists,
+};
+use plmkit_store::write_report;
 
 use crate::args::Args;
 use crate::lists::without_lists;
@@ -39,6 +41,11 @@ impl Dataset {
     /// Its folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What no output may replace: the file that names it, and whatever readers find in the folder of its parts.
+    pub(crate) fn own(&self) -> [PathBuf; 2] {
+        [DATASET_FILE, EMBEDDINGS].map(|name| self.folder.join(name))
     }
 
     /// The embeddings files, sorted by name.
@@ -129,14 +136,26 @@ impl Dataset {
     }
 
     /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when
-    /// it was last found right.
-    pub(crate) fn write(&self, report: &VerdictReport) -> Result<(), StoreError> {
+    /// it was last found right. A verdict that failed is written beside one that passed.
+    pub(crate) fn write(&self, report: &VerdictReport) -> Result<(), Fault> {
+        let failed = self.folder.join(FAILED_FILE);
+        let passed = report.outcome == CheckOutcome::Pass;
+        let known = || read_dataset(&self.folder).ok().flatten();
+        if !passed && known().is_some_and(|listed| listed.passed()) {
+            return Ok(write_report(&failed, &seal(report))?);
+        }
         let (path, text) = (self.file(), seal(report));
         if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
             let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-            return Ok(());
+        } else {
+            write_report(&path, &text)?;
         }
-        write_report(&path, &text)
+        match fs::remove_file(&failed) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(fault(&failed, Exit::CannotCreate, &io_text(&error)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What is known of the parts before they are read.
@@ -149,7 +168,10 @@ impl Dataset {
                 ..Parts::default()
             });
         }
-        let listed = self.listed()?;
+        let mut listed = self.listed()?;
+        let is_of_shards = |list: &ListedFile| Path::new(&list.file).starts_with("shards");
+        listed.rejects.retain(|list| !is_of_shards(list));
+        read_lists(&listed, &self.folder)?;
         Ok(Parts {
             listed: Some(listed.embeddings.iter().map(ListedFile::part).collect()),
             failed_before: !listed.passed(),
@@ -203,7 +225,7 @@ impl Opened<'_> {
         others: &[NamedPath],
         outputs: &[NamedPath],
     ) -> Result<(), Fault> {
-        let mut files = vec![self.folder.join(DATASET_FILE)];
+        let mut files: Vec<PathBuf> = Dataset::new(self.folder.to_owned()).own().into();
         files.extend(self.parts.parts.iter().map(|part| part.path.clone()));
         for lists in ["shards", "rejects"] {
             let found = files_in(&self.folder.join(lists), &["parquet", "csv", "json"]);
@@ -216,7 +238,8 @@ impl Opened<'_> {
 
     /// Adds to the error of ids without rows which of them have the residues of other records.
     pub(crate) fn explain(&self, error: DatasetError, stop: &Stop) -> Fault {
-        explain_missing(error, &self.folder.join("shards"), &self.parts, stop).into()
+        let shards = self.folder.join("shards");
+        explain_missing(error, &shards, self.listed.as_ref(), &self.parts, stop).into()
     }
 }
 

@@ -8,7 +8,7 @@ use plmkit_cli::{
     Exit, Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, one_of,
 };
 use plmkit_contract::{ListedDataset, StoreDtype, path_text, plural};
-use plmkit_dataset::{ExportConfig, Format, export};
+use plmkit_dataset::{ExportConfig, Format, check_outside, export};
 
 use crate::dataset::Dataset;
 
@@ -86,6 +86,7 @@ impl ExportArgs {
         let files = config.files();
         let outputs: Vec<NamedPath> = files.iter().map(|file| ("--out", &**file)).collect();
         opened.keep_apart(&[], &outputs)?;
+        check_outside(&config.out, self.dataset.folder())?;
         let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
         let exported = export(&config, &opened.parts, |rows| progress.advance(rows), stop);
         progress.finish();

@@ -1,19 +1,20 @@
 //! Reads one embeddings file.
 
 use arrow::array::RecordBatch;
-use plmkit_check::{PILOT_ROWS, Validator};
+use plmkit_check::Validator;
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{EmbeddingLayout, KeyColumns, RowDigest, path_text};
 use plmkit_store::EmbeddingsReader;
 
 use crate::groups::{EmbeddingsFile, Reading};
-use crate::spot_check::SpotSample;
 use crate::vectors::Vectors;
+
+/// The first rows of a file, from which it is learned where the others are expected.
+const FIRST_ROWS: usize = 2048;
 
 /// An embeddings file on its way to a validator.
 pub(crate) struct FileReading<'a, 'b> {
     validator: &'a mut Validator<'b>,
-    sample: &'a mut SpotSample,
     file: &'a EmbeddingsFile,
     name: &'a str,
     /// The ordinal of its first row.
@@ -23,13 +24,11 @@ pub(crate) struct FileReading<'a, 'b> {
 impl<'a, 'b> FileReading<'a, 'b> {
     pub(crate) fn new(
         validator: &'a mut Validator<'b>,
-        sample: &'a mut SpotSample,
         file: &'a EmbeddingsFile,
         name: &'a str,
     ) -> Self {
         Self {
             validator,
-            sample,
             file,
             name,
             first: None,
@@ -42,7 +41,7 @@ impl<'a, 'b> FileReading<'a, 'b> {
         let layout = reader.layout().clone();
         let mut begun = Vec::new();
         let mut rows = 0;
-        while rows < PILOT_ROWS
+        while rows < FIRST_ROWS
             && let Some(batch) = reader.next_batch()?
         {
             rows += batch.num_rows();
@@ -67,29 +66,25 @@ impl<'a, 'b> FileReading<'a, 'b> {
         let layout = reader.layout();
         let columns = batches.iter().map(|batch| vectors(batch, layout));
         let columns: Vec<Vec<Vectors>> = columns.collect();
-        let pilot: Vec<Vec<&[f32]>> = (0..layout.columns.len())
+        let first: Vec<Vec<&[f32]>> = (0..layout.columns.len())
             .map(|column| {
                 let batches = batches.iter().zip(&columns);
                 let rows = batches.flat_map(|(batch, columns)| {
                     (0..batch.num_rows()).map(move |row| columns[column].row(row))
                 });
-                rows.take(PILOT_ROWS).collect()
+                rows.take(FIRST_ROWS).collect()
             })
             .collect();
         let provenance = reader.provenance();
         let begun = self
             .validator
-            .begin_file(self.name, provenance, layout, &pilot);
+            .begin_file(self.name, provenance, layout, &first);
         begun.map_err(|error| {
             // Only a reference can be wrong here.
             let reference = reading.args.reference.first();
             let path = path_text(reference.unwrap_or(&self.file.path));
             Fault::new(Exit::Data, format!("{path}: {error}"))
         })?;
-        if reading.sampling.is_some() {
-            self.sample
-                .begin_file(self.file.position, self.name.to_owned(), reader);
-        }
         for (batch, columns) in batches.iter().zip(&columns) {
             self.add_rows(batch, columns);
         }
@@ -101,7 +96,6 @@ impl<'a, 'b> FileReading<'a, 'b> {
             self.first.get_or_insert(row.ordinal);
             let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
             self.validator.add_row(&row, &vectors);
-            self.sample.add(&row, &vectors);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use plmkit_check::{Composition, Criteria, ExpectedRows, Findings, Validator};
+use plmkit_check::{Criteria, ExpectedRows, Findings, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Labels, ListedFile, RowDigest};
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError, read_shard};
@@ -18,7 +18,7 @@ use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError, read_shard};
 use crate::args::Args;
 use crate::file::FileReading;
 use crate::proteins::each_protein;
-use crate::spot_check::{Sampling, SpotSample};
+use crate::recompute::{Quotas, chosen};
 
 /// An embeddings file, as its footer describes it.
 pub(crate) struct EmbeddingsFile {
@@ -40,8 +40,6 @@ pub(crate) struct Group {
     pub(crate) embeddings: Vec<(usize, ListedFile)>,
     /// Name and first ordinal of each embeddings file with rows.
     pub(crate) begins: Vec<(String, u64)>,
-    /// The rows that are computed again.
-    pub(crate) sample: SpotSample,
 }
 
 /// How files are read.
@@ -53,8 +51,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) labels: Labels,
     /// Whether a row of the embeddings is a whole protein, whatever its windows.
     pub(crate) stitched: bool,
-    /// Which rows are computed again, if any are.
-    pub(crate) sampling: Option<Sampling>,
+    /// How many rows of each shard were computed again, and the seed of their choice, if any were.
+    pub(crate) sampled: Option<(Quotas, u64)>,
 }
 
 impl EmbeddingsFile {
@@ -75,7 +73,6 @@ impl Group {
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
         self.begins.extend(other.begins);
-        self.sample.merge(other.sample);
     }
 
     /// Puts files in the order given.
@@ -273,20 +270,17 @@ impl Reading<'_> {
                 .shards
                 .push((*position, ListedFile::from_rows(&name, shard.digest)));
         }
-        if let [(shard, _)] = shards {
-            let mut composition = Composition::default();
-            for row in shard.rows().iter() {
-                composition.add(row.sequence.as_bytes());
-            }
-            validator.set_composition(composition);
-        }
-        if let Some(sampling) = &self.sampling {
-            let positions = embeddings.iter().map(|file| file.position);
-            group.sample = SpotSample::choose(sampling, shards, positions, self.stitched);
+        if let Some((quotas, seed)) = &self.sampled {
+            let aliases = &self.criteria.aliases;
+            let shards = paths.iter().zip(shards);
+            let sample = shards.flat_map(|((_, path), (shard, _))| {
+                chosen(shard, quotas.of(path), *seed, self.stitched, aliases)
+            });
+            validator.set_sample(sample.collect());
         }
         for file in embeddings {
             let name = self.args.name(&file.path);
-            let mut reader = FileReading::new(&mut validator, &mut group.sample, file, &name);
+            let mut reader = FileReading::new(&mut validator, file, &name);
             let digest = reader.read(self)?;
             // The first rows may be rejected, so that the shard says where its part begins.
             let first = match shards {

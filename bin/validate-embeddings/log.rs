@@ -44,8 +44,16 @@ pub(crate) fn log_verdict(verdict: &Verdict, min_cosine: f64) {
         }
         (rows, _) => format!(", {rows} truncated"),
     };
+    let spot_check = verdict
+        .checks
+        .iter()
+        .find(|check| check.name == "spot-check");
+    let recomputed = match spot_check {
+        Some(check) if check.outcome == CheckOutcome::Skipped => format!("; {}", check.summary),
+        _ => String::new(),
+    };
     info!(
-        "{}{truncated}; passed: {}; failed: {}; skipped: {}",
+        "{}{truncated}; passed: {}; failed: {}; skipped: {}{recomputed}",
         plural(verdict.rows, "row"),
         names(CheckOutcome::Pass),
         names(CheckOutcome::Fail),

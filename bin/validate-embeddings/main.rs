@@ -2,7 +2,6 @@
 
 mod args;
 mod checked;
-mod classes;
 mod combine;
 mod dataset;
 mod export;
@@ -16,11 +15,11 @@ mod lookup;
 mod mqc;
 mod outputs;
 mod proteins;
+mod recompute;
 mod reference;
 mod report;
 mod run;
 mod select;
-mod spot_check;
 mod vectors;
 
 use std::process::ExitCode;

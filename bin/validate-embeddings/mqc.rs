@@ -45,7 +45,7 @@ pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
         .iter()
         .find(|check| check.name == "spot-check");
     let spot_check = spot_check.filter(|check| check.outcome != CheckOutcome::Skipped);
-    let norms = verdict.norms.first().and_then(|column| column.median);
+    let norms = verdict.norms.first().and_then(|column| column.mean);
     let others = [
         ("outcome", Some(report.outcome.to_string().into())),
         ("rows", Some(verdict.rows.into())),
@@ -61,7 +61,7 @@ pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
             "spot_check",
             spot_check.map(|check| check.outcome.to_string().into()),
         ),
-        ("median_norm", norms.map(Value::from)),
+        ("mean_norm", norms.map(Value::from)),
     ];
     let cells = counts.into_iter().chain(others);
     let row: Map<String, Value> = cells

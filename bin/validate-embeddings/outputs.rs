@@ -1,30 +1,23 @@
 //! How verdicts are judged, and where they go.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use plmkit_check::{Expectations, MapSample};
-use plmkit_cli::{Exit, Fault, NamedPath, file};
-use plmkit_contract::path_text;
+use plmkit_check::Expectations;
+use plmkit_cli::{Fault, NamedPath, file, keep_apart, keep_data};
 use plmkit_store::{write_json, write_report};
 
-use crate::classes::Classes;
 use crate::html::html;
 use crate::mqc::table;
 use crate::report::VerdictReport;
-
-/// The first bytes of Parquet and Arrow files.
-const DATA: [&[u8]; 2] = [b"PAR1", b"ARROW1"];
 
 /// What the user expects, and what does not matter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Judging {
     /// What every file must be: model=NAME or 8 digits of its digest, dtype=, columns=A+B, max-rejected=1%
     ///
-    /// Entries are separated by commas; of two for one thing the last holds. Without max-rejected any share of the records may
-    /// be rejected, but not all of them: an empty set passes only with max-rejected=100%.
+    /// Entries are separated by commas; of two for one thing the last holds. Without max-rejected, at most 5% of the records may be
+    /// rejected.
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
     pub(crate) expect: Vec<Expectations>,
 
@@ -47,10 +40,8 @@ pub(crate) enum Optional {
     Sequences,
     /// Whether a dimension never changes
     Constant,
-    /// Whether a vector is unlike others of its length
+    /// Whether a vector has another size or direction than others
     Outliers,
-    /// Whether a file is unlike the other files
-    Centres,
 }
 
 /// Where a verdict goes.
@@ -62,20 +53,9 @@ pub(crate) struct Outputs {
 
     /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
     ///
-    /// What was checked and what was not, lengths, norms, a map of a sample of the vectors, the rows and files that are
-    /// most unlike the others.
+    /// What was checked and what was not, the origin, norms, the spot check and the agreement with a reference.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
-
-    /// Colour the map of the page by a table with a header: a column id, and one of classes; tabs in .tsv
-    #[arg(
-        long,
-        value_name = "FILE.csv",
-        requires = "html",
-        help_heading = "Output"
-    )]
-    #[arg(value_parser = file())]
-    pub(crate) colour_by: Option<PathBuf>,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
@@ -112,22 +92,11 @@ impl Outputs {
             .collect()
     }
 
-    /// Checks that no output is a data file of another program.
-    pub(crate) fn check_replaced(&self) -> Result<(), Fault> {
-        for (option, path) in self.named() {
-            let mut head = Vec::new();
-            let is_file = path.metadata().is_ok_and(|found| found.is_file());
-            let opened = is_file.then(|| File::open(path).ok()).flatten();
-            let _ = opened.map(|file| file.take(6).read_to_end(&mut head));
-            if DATA.iter().any(|magic| head.starts_with(magic)) {
-                let what = format!(
-                    "{option} {}: exists, and is a data file, not a report",
-                    path_text(path)
-                );
-                return Err(Fault::new(Exit::CannotCreate, what));
-            }
-        }
-        Ok(())
+    /// Checks that no output is an input, another output or a data file.
+    pub(crate) fn keep_apart(&self, inputs: &[NamedPath]) -> Result<(), Fault> {
+        let outputs = self.named();
+        keep_apart(inputs, &outputs)?;
+        keep_data(&outputs)
     }
 
     /// Checks that a part of a set is not judged as a whole: by `--expect` or by these options, if they are given.
@@ -146,8 +115,8 @@ impl Outputs {
         }
     }
 
-    /// Writes the verdict, and a sample of the vectors.
-    pub(crate) fn write(&self, report: &VerdictReport, map: &MapSample) -> Result<(), Fault> {
+    /// Writes the verdict.
+    pub(crate) fn write(&self, report: &VerdictReport) -> Result<(), Fault> {
         if let Some(path) = &self.report {
             write_json(path, report)?;
         }
@@ -155,11 +124,7 @@ impl Outputs {
             write_json(path, &table(path, report))?;
         }
         if let Some(path) = &self.html {
-            let classes = self.colour_by.as_deref().map_or_else(
-                || Ok(Classes::of_lengths()),
-                |table| Classes::read(table, map),
-            )?;
-            write_report(path, &html(report, map, &classes))?;
+            write_report(path, &html(report))?;
         }
         Ok(())
     }

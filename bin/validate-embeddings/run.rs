@@ -2,26 +2,29 @@
 
 use std::path::Path;
 
-use plmkit_check::{Criteria, check_parts};
-use plmkit_cli::{Exit, Fault, Program, Stop};
-use plmkit_contract::{Labels, ListedFile, Manifest, path_text};
+use plmkit_check::{AliasLists, Criteria, Findings, Recomputed, check_parts};
+use plmkit_cli::{Exit, Fault, Program, Stop, files_of, keep_apart};
+use plmkit_contract::{
+    EmbeddingLayout, Labels, ListedFile, Manifest, Provenance, Quoted, path_text,
+};
 use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed};
 
-use crate::args::{Args, Command, MergeArgs};
+use crate::args::{Args, Command, MergeArgs, RecomputeArgs};
 use crate::checked::Checked;
 use crate::dataset::Dataset;
 use crate::golden::Golden;
 use crate::groups::{EmbeddingsFile, Reading};
-use crate::lists::read_lists;
+use crate::lists::{read_lists, without_lists};
+use crate::recompute::{GOLDEN_ORDINALS, Quotas, Recompute, computed, read, scratch};
 use crate::reference::read_reference;
 use crate::report::ComparedWith;
-use crate::spot_check::Sampling;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let quiet = args.common().quiet;
     match args.command {
         Some(Command::Merge(args)) => return merge(args),
+        Some(Command::Recompute(args)) => return recompute(args),
         Some(Command::Combine(args)) => return args.run(quiet, stop),
         Some(Command::Select(args)) => return args.run(stop),
         Some(Command::Lookup(args)) => return args.run(stop),
@@ -33,19 +36,20 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut stitched = false;
     let mut labels = Labels::default();
     let mut embeddings = Vec::new();
+    let mut layouts = Vec::new();
     for (position, path) in args.embeddings.iter().enumerate() {
         let opened = EmbeddingsReader::open(path);
         let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
         stitched |= opened.layout().stitched;
         labels = opened.layout().labels;
         embeddings.push(EmbeddingsFile::new(position, &opened));
+        layouts.push((opened.layout().clone(), opened.provenance().clone()));
     }
     let dataset = args.dataset.as_ref();
     let known = dataset.map(Dataset::parts).transpose()?;
 
     let mut criteria = Criteria::default();
     criteria.expectations = args.judging.expectations();
-    criteria.keep_map = args.outputs.html.is_some() || args.outputs.findings.is_some();
     let mut checked = Checked::default();
     for path in &args.rejects {
         let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
@@ -66,28 +70,37 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     }
     let golden = args.golden.as_deref().map(Golden::read).transpose()?;
     let golden = golden.unwrap_or_default();
+    let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
+    let has_rows = embeddings.iter().any(|file| file.rows > 0);
+    let mut sampled = None;
+    if args.sampling.sample == 0 {
+        criteria.not_recomputed = Some("--sample 0 was given");
+    }
+    if is_recomputed && has_rows && args.sampling.sample > 0 {
+        let quotas = Quotas::new(args.sampling, &args.shards, manifest.as_ref(), stitched)?;
+        let recomputed = again(&args, &quotas, &criteria.aliases, &layouts, &golden)?;
+        check_model(&recomputed, &layouts)?;
+        criteria.recomputed = Some(recomputed);
+        sampled = Some((quotas, args.sampling.seed));
+    }
     let reading = Reading {
         args: &args,
         criteria: &criteria,
         stop,
         labels,
         stitched,
-        sampling: args.model.is_some().then(|| {
-            let rows: Vec<u64> = embeddings.iter().map(|file| file.rows).collect();
-            Sampling::new(args.sample.get(), args.seed, &rows)
-        }),
+        sampled,
     };
     let mut group = reading.read(embeddings)?;
-    checked.map = group.findings.take_map();
+    if let (Some(path), Some(recomputed)) = (&args.golden, &criteria.recomputed) {
+        add_golden(&path_text(path), &golden, recomputed, &mut group.findings);
+    }
     checked.findings = group.findings;
     let files = &mut checked.files;
     files.shards = group.shards.into_iter().map(|(_, file)| file).collect();
     files.embeddings = group.embeddings.into_iter().map(|(_, file)| file).collect();
     let found: Vec<(String, String)> = files.embeddings.iter().map(ListedFile::part).collect();
     let parts = check_parts(known, &found, &group.begins);
-    if let Some(model) = &args.model {
-        checked.spot_check = Some(group.sample.compare(&args, model, &golden)?);
-    }
     let path = args.manifest.as_deref();
     let compared_with = ComparedWith {
         manifest: path.map(|path| args.name(path)).zip(manifest.as_ref()),
@@ -106,6 +119,104 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         &args.outputs,
         dataset,
     )
+}
+
+/// The sample, as `--model` or `--recomputed` has it.
+fn again(
+    args: &Args,
+    quotas: &Quotas,
+    aliases: &AliasLists,
+    files: &[(EmbeddingLayout, Provenance)],
+    golden: &Golden,
+) -> Result<Recomputed, Fault> {
+    let Some(model) = &args.model else {
+        return read(&args.recomputed);
+    };
+    let (seed, threads) = (args.sampling.seed, args.threads);
+    let recompute = Recompute::new(model, quotas, seed, threads, aliases, files);
+    computed(&recompute, golden)
+}
+
+/// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
+fn check_model(
+    recomputed: &Recomputed,
+    files: &[(EmbeddingLayout, Provenance)],
+) -> Result<(), Fault> {
+    let mut others = files.iter().map(|(_, made_by)| made_by);
+    if others
+        .clone()
+        .any(|made_by| made_by.text_option("model") == Some(recomputed.model()))
+    {
+        return Ok(());
+    }
+    let Some(made_by) = others.next() else {
+        return Ok(());
+    };
+    let name = made_by
+        .model
+        .as_ref()
+        .map_or("unknown", |model| &model.name);
+    let digest = made_by.text_option("model").unwrap_or("unknown");
+    Err(Fault::new(
+        Exit::Data,
+        format!(
+            "the model of the spot check has the digest {}: expected that of the embeddings, {} ({digest})",
+            recomputed.model(),
+            Quoted(name)
+        ),
+    ))
+}
+
+/// Compares known vectors with the same computed again.
+fn add_golden(file: &str, golden: &Golden, recomputed: &Recomputed, findings: &mut Findings) {
+    for (ordinal, protein) in (GOLDEN_ORDINALS..).zip(&golden.proteins) {
+        let again = recomputed.vectors((ordinal, 0));
+        for (&column, vector) in golden.columns.iter().zip(&protein.vectors) {
+            let place = recomputed
+                .columns()
+                .iter()
+                .position(|&other| other == column);
+            let again = again
+                .zip(place)
+                .map(|(again, place)| again[place].as_slice());
+            findings.add_golden(file, &protein.id, column, vector, again);
+        }
+    }
+}
+
+/// Computes a sample of some shards again.
+fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
+    let embeddings = files_of(args.embeddings, &["parquet"])?;
+    let shards = without_lists(files_of(args.shards, &["parquet"])?);
+    let inputs = [("the embeddings", &embeddings), ("--shards", &shards)];
+    let inputs = inputs
+        .iter()
+        .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
+    let manifest_path = args.manifest.iter().map(|path| ("--manifest", &**path));
+    keep_apart(
+        &inputs.chain(manifest_path).collect::<Vec<_>>(),
+        &[("--out", &args.out)],
+    )?;
+    let mut files = Vec::new();
+    for path in &embeddings {
+        let opened = EmbeddingsReader::open(path);
+        let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+        files.push((opened.layout().clone(), opened.provenance().clone()));
+    }
+    let manifest = args.manifest.as_deref().map(read_manifest).transpose()?;
+    let lists = args.manifest.as_deref().zip(manifest.as_ref());
+    let aliases = lists
+        .map(|(path, manifest)| read_lists(path, manifest))
+        .transpose()?;
+    let aliases = aliases.unwrap_or_default();
+    let stitched = files.iter().any(|(layout, _)| layout.stitched);
+    let quotas = Quotas::new(args.sampling, &shards, manifest.as_ref(), stitched)?;
+    let seed = args.sampling.seed;
+    let recompute = Recompute::new(&args.model, &quotas, seed, args.threads, &aliases, &files);
+    recompute.run(&[], scratch()?.path(), &args.out)?;
+    let recomputed = read(std::slice::from_ref(&args.out))?;
+    check_model(&recomputed, &files)?;
+    Ok(Exit::Done)
 }
 
 /// Puts together what was found in parts of a set, and judges the whole.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{AskedIds, select};
+use plmkit_dataset::{AskedIds, check_outside, select};
 use plmkit_sequence::{Input, ShardError, Source};
 use plmkit_store::StoreError;
 
@@ -14,15 +14,19 @@ use crate::dataset::Dataset;
 
 /// Write the rows of some proteins to one embeddings file, in the order of the input
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "id"])))]
+#[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct SelectArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
     #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
     dataset: Dataset,
 
-    /// File with one id a line, or FASTA whose ids are taken; both may be compressed
+    /// File with one id a line, as it stands; may be compressed
     #[arg(long, value_name = "FILE", value_parser = file())]
     ids: Option<PathBuf>,
+
+    /// FASTA file whose ids are taken; may be compressed
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    fasta: Option<PathBuf>,
 
     /// An id; may be repeated
     #[arg(long, value_name = "ID")]
@@ -47,12 +51,16 @@ impl SelectArgs {
         keep_renameable(&outputs)?;
         let mut ids = AskedIds::default();
         self.id.iter().for_each(|id| _ = ids.add(id));
-        if let Some(path) = &self.ids {
-            read_ids(path, &mut ids, stop)?;
+        for (list, is_fasta) in [(&self.ids, false), (&self.fasta, true)] {
+            if let Some(path) = list {
+                read_ids(path, is_fasta, &mut ids, stop)?;
+            }
         }
         let opened = self.dataset.open_passed(stop)?;
-        let lists: Vec<NamedPath> = self.ids.iter().map(|list| ("--ids", &**list)).collect();
-        opened.keep_apart(&lists, &outputs)?;
+        let lists = [("--ids", &self.ids), ("--fasta", &self.fasta)].into_iter();
+        let lists = lists.filter_map(|(name, list)| Some((name, list.as_deref()?)));
+        opened.keep_apart(&lists.collect::<Vec<NamedPath>>(), &outputs)?;
+        check_outside(&self.out, self.dataset.folder())?;
         let options = (self.allow_missing, self.force);
         let selected = select(&opened.parts, &ids, &self.out, options, stop);
         let selected = selected.map_err(|error| opened.explain(error, stop))?;
@@ -72,12 +80,11 @@ impl SelectArgs {
     }
 }
 
-/// Adds the ids of a list, or of a FASTA file.
-fn read_ids(path: &Path, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
+/// Adds the ids of a list, or of a FASTA file. A byte-order mark at its beginning is no part of the first.
+fn read_ids(path: &Path, is_fasta: bool, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
     let mut source = Source::open(&Input::File(path.to_owned()), stop)?;
     let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-    let before = ids.in_order().len();
-    let (mut line, mut number, mut is_fasta) = (Vec::new(), 0_u64, false);
+    let (mut line, mut number) = (Vec::new(), 0_u64);
     loop {
         line.clear();
         let read = source.read_until(b'\n', &mut line);
@@ -93,23 +100,27 @@ fn read_ids(path: &Path, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
             Some(text) if number == 1 => text,
             _ => &line,
         };
-        let text = text.trim_ascii();
-        is_fasta |= ids.in_order().len() == before && text.starts_with(b">");
-        let id = match text.strip_prefix(b">") {
-            Some(header) if is_fasta => header.split(u8::is_ascii_whitespace).next(),
-            _ if is_fasta => None,
-            _ => Some(text),
+        let id = match text.trim_ascii() {
+            text if !is_fasta => text,
+            text => {
+                let header = text.strip_prefix(b">").unwrap_or_default();
+                let mut words = header.split(u8::is_ascii_whitespace);
+                words.next().unwrap_or_default()
+            }
         };
-        let id = str::from_utf8(id.unwrap_or_default());
+        let id = str::from_utf8(id);
         let id = id.map_err(|_| bad(format!("line {number}: expected an id in UTF-8")))?;
         if !id.is_empty() {
             ids.add(id);
         }
     }
-    if ids.in_order().len() == before && before == 0 {
-        return Err(bad(
-            "expected one id on each line, or FASTA, found no id".to_owned()
-        ));
+    if ids.in_order().is_empty() {
+        let expected = if is_fasta {
+            "FASTA"
+        } else {
+            "one id on each line"
+        };
+        return Err(bad(format!("expected {expected}, found no id")));
     }
     Ok(())
 }

@@ -100,6 +100,11 @@ impl AliasLists {
         self.aliases.is_empty()
     }
 
+    /// Whether a row of a shard stands for other records.
+    pub fn has(&self, representative: u64) -> bool {
+        self.of(representative).next().is_some()
+    }
+
     /// The records that this protein of a shard stands for.
     fn of(&self, representative: u64) -> impl Iterator<Item = &Alias> {
         let first = self

@@ -3,7 +3,7 @@
 use plmkit_contract::{Column, RowKey};
 use serde::Serialize;
 
-use crate::histogram::Histogram;
+use crate::look::median;
 use crate::vector::{cosine, dot};
 use crate::violation::{LISTED, Violations};
 
@@ -29,12 +29,12 @@ pub struct ColumnAgreement {
     pub mean: Option<f64>,
     /// The median cosine of a vector with that of another protein of the reference: what a cosine of no agreement looks like.
     pub unrelated_median: Option<f64>,
-    /// The median norm of the difference beside the norm of the reference's vector, to 1 %; null, as what follows, where the two
+    /// The median norm of the difference beside the norm of the reference's vector; null, as what follows, where the two
     /// are always equal.
     pub relative_median: Option<f64>,
     /// The largest.
     pub relative_max: Option<f64>,
-    /// The smallest norm beside that of the reference's vector, to 1 %: cosines do not see a wrong scale.
+    /// The smallest norm beside that of the reference's vector: cosines do not see a wrong scale.
     pub norm_ratio_min: Option<f64>,
     /// The largest.
     pub norm_ratio_max: Option<f64>,
@@ -88,8 +88,8 @@ pub(crate) struct Cosines {
     values: Vec<f64>,
     undefined: u64,
     unrelated: Vec<f64>,
-    relative: Histogram,
-    norm_ratio: Histogram,
+    relative: Vec<f64>,
+    norm_ratio: Option<(f64, f64)>,
     max_abs_difference: f32,
     worst: Vec<Compared>,
 }
@@ -101,8 +101,8 @@ impl Cosines {
             values: Vec::new(),
             undefined: 0,
             unrelated: Vec::new(),
-            relative: Histogram::default(),
-            norm_ratio: Histogram::default(),
+            relative: Vec::new(),
+            norm_ratio: None,
             max_abs_difference: 0.0,
             worst: Vec::new(),
         }
@@ -134,8 +134,9 @@ impl Cosines {
         let norm = |vector: &[f32]| dot(vector, vector).sqrt();
         let (difference, found, expected) = (norm(&differences), norm(found), norm(expected));
         if difference > 0.0 && expected > 0.0 && difference.is_finite() && expected.is_finite() {
-            self.relative.add(difference / expected);
-            self.norm_ratio.add(found / expected);
+            self.relative.push(difference / expected);
+            let ratio = found / expected;
+            self.norm_ratio = span(self.norm_ratio, Some((ratio, ratio)));
         }
 
         let place = self.place(cosine);
@@ -162,8 +163,8 @@ impl Cosines {
         self.values.extend(other.values);
         self.undefined += other.undefined;
         self.unrelated.extend(other.unrelated);
-        self.relative.merge(&other.relative);
-        self.norm_ratio.merge(&other.norm_ratio);
+        self.relative.extend(other.relative);
+        self.norm_ratio = span(self.norm_ratio, other.norm_ratio);
         self.max_abs_difference = self.max_abs_difference.max(other.max_abs_difference);
         for compared in other.worst {
             self.worst.insert(self.place(compared.cosine), compared);
@@ -233,17 +234,18 @@ impl Cosines {
             median: quantile(0.5),
             mean: (count > 0).then(|| self.values.iter().sum::<f64>() / count as f64),
             unrelated_median: median(&mut self.unrelated),
-            relative_median: self.relative.quantile(0.5),
-            relative_max: self.relative.quantile(1.0),
-            norm_ratio_min: self.norm_ratio.quantile(0.0),
-            norm_ratio_max: self.norm_ratio.quantile(1.0),
+            relative_median: median(&mut self.relative),
+            relative_max: self.relative.iter().copied().reduce(f64::max),
+            norm_ratio_min: self.norm_ratio.map(|(least, _)| least),
+            norm_ratio_max: self.norm_ratio.map(|(_, most)| most),
             max_abs_difference: (count > 0).then_some(self.max_abs_difference),
             worst: self.worst,
         }
     }
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
-    let middle = values.len().checked_sub(1)? / 2;
-    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
+/// The least and the largest of two ranges.
+fn span(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    let both = a.into_iter().chain(b);
+    both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::check::Check;
 use crate::files::EmbeddedFile;
-use crate::majority::majority;
 use crate::violation::Violations;
 
 /// The columns of `file` beside those that its options promise.
@@ -43,13 +42,11 @@ pub(crate) fn check(embeddings: &[EmbeddedFile]) -> Check {
         .map(|file| (file.name.as_str(), shape(&file.layout)))
         .collect();
     let mut usual = "no vectors";
-    if let Some(most) = majority(&shapes, |a, b| a.1 == b.1) {
-        let (typical, shape) = most.typical;
+    if let Some(((first, shape), others)) = shapes.split_first() {
         usual = shape;
-        let place = most.place(typical);
-        for (file, found) in &most.odd {
+        for (file, found) in others.iter().filter(|(_, found)| found != shape) {
             different.add_file(format_args!(
-                "{file}: expected {shape} {place}, found {found}"
+                "{file}: expected {shape} as in {first}, found {found}"
             ));
         }
     }
@@ -60,7 +57,7 @@ pub(crate) fn check(embeddings: &[EmbeddedFile]) -> Check {
     let summary = match different.count + other_options.count {
         0 => format!("{}, all with {usual}", plural(files, "file")),
         _ => format!(
-            "{} of {files} files differ from the others, {} from their options",
+            "{} of {files} files differ from the first, {} from their options",
             different.count, other_options.count
         ),
     };
@@ -117,11 +114,11 @@ mod tests {
         assert_eq!((check.counts["files"], check.counts["different"]), (6, 4));
         assert_eq!(
             check.violations[0].to_string(),
-            "c: expected mean_6 (320) in f32 as in a and 1 more, found mean_6 (640) in f32"
+            "c: expected mean_6 (320) in f32 as in a, found mean_6 (640) in f32"
         );
         assert_eq!(
             check.violations[3].to_string(),
-            "f: expected mean_6 (320) in f32 as in a and 1 more, found mean_6 (320) in f32, stitched from windows"
+            "f: expected mean_6 (320) in f32 as in a, found mean_6 (320) in f32, stitched from windows"
         );
     }
 }

@@ -2,20 +2,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Manifest, Reason, RejectsList};
+use plmkit_contract::{Column, Manifest, Reason, RejectsList};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
 use crate::aliases::{AliasFindings, other_work};
-use crate::columns::{Centre, ColumnFindings, VectorViolations};
+use crate::columns::{ColumnFindings, VectorViolations};
+use crate::contacts::ContactFindings;
 use crate::coverage::CoverageFindings;
 use crate::files::{EmbeddedFile, ShardFile};
 use crate::pooling::PoolingViolations;
-use crate::{
-    Check, Criteria, MapSample, Verdict, centres, dimensions, expectations, manifest, ordinals,
-    origin,
-};
+use crate::recomputed::SpotFindings;
+use crate::{Check, Criteria, Verdict, dimensions, expectations, manifest, ordinals, origin};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -31,14 +30,13 @@ pub struct Findings {
     pub(crate) shards: Vec<ShardFile>,
     pub(crate) embeddings: Vec<EmbeddedFile>,
     pub(crate) columns: Vec<ColumnFindings>,
-    /// Of the sequences of each file, where shards say them.
-    pub(crate) compositions: Vec<Centre>,
     pub(crate) vectors: VectorViolations,
     pub(crate) pooling: PoolingViolations,
+    pub(crate) contacts: ContactFindings,
+    pub(crate) spot: SpotFindings,
     /// Not written: a reference is compared in one run.
     #[serde(skip)]
     pub(crate) agreement: Agreement,
-    pub(crate) map: MapSample,
 }
 
 /// The lists of what is not in the embeddings.
@@ -105,14 +103,14 @@ impl Findings {
         self.aliases.merge(other.aliases);
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
-        self.compositions.extend(other.compositions);
         self.vectors.merge(other.vectors);
         for column in other.columns {
             self.add_column(column);
         }
         self.pooling.merge(other.pooling);
+        self.contacts.merge(other.contacts);
+        self.spot.merge(other.spot);
         self.agreement.merge(other.agreement);
-        self.map.merge(other.map);
     }
 
     /// Whether shards say which rows are expected.
@@ -125,9 +123,16 @@ impl Findings {
         &self.embeddings
     }
 
-    /// A sample of the vectors for pictures; empty unless [`Criteria::keep_map`].
-    pub fn take_map(&mut self) -> MapSample {
-        std::mem::take(&mut self.map)
+    /// Compares a golden vector of a protein in a column with the same computed again. `file` is where it is from.
+    pub fn add_golden(
+        &mut self,
+        file: &str,
+        id: &str,
+        column: Column,
+        golden: &[f32],
+        again: Option<&[f32]>,
+    ) {
+        self.spot.add_golden(file, id, column, golden, again);
     }
 
     /// The verdict on all files.
@@ -150,7 +155,9 @@ impl Findings {
             (_, false) => Check::skipped("ordinals", "no rejects were given"),
         };
         let rejected: u64 = rejects.by_reason.values().sum();
-        let all = records.unwrap_or(self.rows + rejected);
+        // Rows that were lost count, too.
+        let in_shards = self.ordinals.len().max(self.rows);
+        let all = records.unwrap_or(in_shards + rejected);
         let expected = &criteria.expectations;
         let expectations = expectations::check(
             expected,
@@ -158,6 +165,7 @@ impl Findings {
             self.rows,
             &rejects.by_reason,
             all,
+            manifest.is_some_and(|manifest| manifest.rows == 0),
         );
         let known = manifest.and_then(|manifest| manifest.known.as_ref());
         let other_work = other_work(&self.embeddings, known);
@@ -166,9 +174,15 @@ impl Findings {
             || ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given")),
             |coverage| coverage.checks(without_list, self.aliases),
         );
-        let (centres_check, centres) = centres::check(&self.columns, &self.compositions);
-        let (checks, extremes) = self.vectors.finish(&self.columns);
-        let [finite, norms, constant, outliers, sequences] = checks;
+        let [finite, norms, sequences, constant, outliers] = self.vectors.finish(&self.columns);
+        let (spot_check, spot_agreement) = if criteria.recomputed.is_some() || self.spot.rows() > 0
+        {
+            self.spot.finish()
+        } else {
+            let why = criteria.not_recomputed.unwrap_or("no model was given");
+            let why = format!("not recomputed: {why}");
+            (Check::skipped("spot-check", &why), Vec::new())
+        };
         let (reference, agreement, not_compared) = criteria.reference.as_ref().map_or_else(
             || {
                 (
@@ -204,21 +218,19 @@ impl Findings {
                 finite,
                 norms,
                 self.pooling.finish(),
+                self.contacts.finish(),
                 sequences,
                 constant,
                 outliers,
-                centres_check,
                 reference,
-                Check::skipped("spot-check", "no model was given"),
+                spot_check,
             ],
             norms: self
                 .columns
                 .into_iter()
                 .map(ColumnFindings::norms)
                 .collect(),
-            centres,
-            extremes,
-            spot_check: Vec::new(),
+            spot_check: spot_agreement,
             agreement,
             not_compared,
         }
@@ -292,7 +304,7 @@ mod tests {
         );
         assert_eq!(
             names(CheckOutcome::Skipped),
-            "coverage records ordinals manifest pooling outliers centres reference spot-check"
+            "coverage records ordinals manifest pooling contacts outliers reference spot-check"
         );
     }
 
@@ -328,7 +340,10 @@ mod tests {
 
     /// Records 1 and 2 are in the shards, and 1 is embedded.
     fn passes(rejects: &[(u64, Reason)]) -> bool {
-        let mut criteria = Criteria::default();
+        let mut criteria = Criteria {
+            expectations: "max-rejected=100%".parse().expect("a share"),
+            ..Criteria::default()
+        };
         let mut lists = RejectsLists::default();
         for of_rows in [false, true] {
             let lines = rejects.iter().map(|&(ordinal, reason)| Reject {

@@ -6,7 +6,6 @@ use plmkit_contract::{ByteDigest, COMBINED, Provenance, Quoted, RowDigest, SOURC
 
 use crate::check::Check;
 use crate::files::{EmbeddedFile, ShardFile};
-use crate::majority::majority;
 use crate::violation::Violations;
 
 /// A list of rows without rows.
@@ -15,8 +14,7 @@ const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 /// Lists of rows that are not in the embeddings: name and digest of each.
 pub(crate) type RejectsFiles = Vec<(String, String)>;
 
-/// How the work of the most files, the first of which is `typical`, differs from that of another file: what it is, there and
-/// here.
+/// How the work of a `typical` file differs from that of another file: what it is, there and here.
 fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, String, String)> {
     let (what, expected, found) = typical.changed_work(file)?;
     if what != "model" {
@@ -31,17 +29,15 @@ fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, St
     Some((what.to_owned(), expected, found))
 }
 
-/// Adds the files, each with its name, that were made by other work than most.
+/// Adds the files, each with its name, that were made by other work than the first.
 fn add_odd_files(files: &[(&str, &Provenance)], different: &mut Violations) {
-    let Some(most) = majority(files, |a, b| different_work(a.1, b.1).is_none()) else {
+    let Some(((first, work), others)) = files.split_first() else {
         return;
     };
-    let (typical, work) = most.typical;
-    let place = most.place(typical);
-    for (file, found) in &most.odd {
+    for (file, found) in others {
         if let Some((what, expected, found)) = different_work(work, found) {
             different.add_file(format_args!(
-                "{file}: expected {what} {expected} {place}, found {found}"
+                "{file}: expected {what} {expected} as in {first}, found {found}"
             ));
         }
     }
@@ -82,21 +78,19 @@ pub(crate) fn check(
         .map(|file| (file.name.as_str(), &file.provenance));
     add_odd_files(&works.collect::<Vec<_>>(), &mut different);
     let source = |file: &EmbeddedFile| file.provenance.options.get(SOURCE).cloned();
-    if let Some(most) = majority(embeddings, |a, b| source(a) == source(b)) {
-        for file in &most.odd {
-            let (file, typical) = (&file.name, &most.typical.name);
+    if let Some((first, others)) = embeddings.split_first() {
+        for file in others.iter().filter(|file| source(file) != source(first)) {
+            let (file, first) = (&file.name, &first.name);
             different.add_file(format_args!(
-                "{file}: not of the same set of shards as {typical}"
+                "{file}: not of the same set of shards as {first}"
             ));
         }
     }
-    let inputs = |file: &ShardFile| file.provenance.inputs.clone();
-    if let Some(most) = majority(shards, |a, b| inputs(a) == inputs(b)) {
-        for file in &most.odd {
-            let (file, typical) = (&file.name, &most.typical.name);
-            different.add_file(format_args!(
-                "{file}: made from other inputs than {typical}"
-            ));
+    if let Some((first, others)) = shards.split_first() {
+        let differs = |file: &&ShardFile| file.provenance.inputs != first.provenance.inputs;
+        for file in others.iter().filter(differs) {
+            let (file, first) = (&file.name, &first.name);
+            different.add_file(format_args!("{file}: made from other inputs than {first}"));
         }
     }
     let known: BTreeSet<String> = shards.iter().map(|file| file.batches.to_string()).collect();
@@ -144,7 +138,7 @@ pub(crate) fn check(
     }
     let (embeddings, shards) = (embeddings.len() as u64, shards.len() as u64);
     let summary = format!(
-        "{}, {}: {} of other work than most, {} batches of other shards, {} batches embedded twice, \
+        "{}, {}: {} of other work than the first, {} batches of other shards, {} batches embedded twice, \
          {} rejects of other embeddings, {} unlike known datasets",
         plural(embeddings, "embeddings file"),
         plural(shards, "shard"),
@@ -233,8 +227,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "c: expected model \"m\" as in a and 1 more, found \"n\"",
-                "d: expected the program 'gpu-embed' as in a and 1 more, found 'another'",
+                "c: expected model \"m\" as in a, found \"n\"",
+                "d: expected the program 'gpu-embed' as in a, found 'another'",
             ]
         );
     }
@@ -270,7 +264,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "d: expected max_residues 1022 as in a and 2 more, found 500",
+                "d: expected max_residues 1022 as in a, found 500",
                 "c: made from other inputs than a",
             ]
         );

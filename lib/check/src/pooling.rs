@@ -132,19 +132,19 @@ impl PoolingViolations {
                 }
             }
             if let Some(residues) = residues {
-                self.compare_residues(plan, row, layer, residues, [mean, max]);
+                self.compare_residues(plan, row, layer, residues, [mean, max, std]);
             }
         }
     }
 
-    /// Compares the mean and the maximum of the residues' vectors with the columns that say so.
+    /// Compares the mean, the maximum and the deviation of the residues' vectors with the columns that say so.
     fn compare_residues(
         &mut self,
         plan: &PoolingPlan,
         row: &RowKey,
         layer: u32,
         residues: &[f32],
-        [mean, max]: [Option<&[f32]>; 2],
+        [mean, max, std]: [Option<&[f32]>; 3],
     ) {
         let count = residues.len() / plan.dim;
         if count == 0 || count > (row.length - row.start.min(row.length)) as usize {
@@ -162,9 +162,22 @@ impl PoolingViolations {
                 magnitude = magnitude.max(value.abs());
             }
         }
-        let means = sums.iter().map(|sum| (sum / count as f64) as f32);
-        let means: Vec<f32> = means.collect();
-        for (name, found, expected) in [("mean", mean, means), ("max", max, largest)] {
+        let mut squares = vec![0.0_f64; plan.dim];
+        for residue in residues.chunks_exact(plan.dim) {
+            for (d, &value) in residue.iter().enumerate() {
+                squares[d] += (f64::from(value) - sums[d] / count as f64).powi(2);
+            }
+        }
+        let means: Vec<f32> = sums.iter().map(|sum| (sum / count as f64) as f32).collect();
+        let deviations = squares
+            .iter()
+            .map(|square| (square / count as f64).sqrt() as f32);
+        let deviations: Vec<f32> = deviations.collect();
+        for (name, found, expected) in [
+            ("mean", mean, means),
+            ("max", max, largest),
+            ("std", std, deviations),
+        ] {
             let Some(found) = found else {
                 continue;
             };

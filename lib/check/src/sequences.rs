@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::Check;
-use crate::pilot::Pilot;
+use crate::tolerance::Tolerance;
 use crate::violation::Violations;
 
 /// Sequences, and vectors, that are kept of one column: below this number all are.
@@ -20,9 +20,9 @@ const KEPT: usize = 1 << 16;
 /// Dimensions that stand for a vector when equal sequences are compared.
 const DIMENSIONS: usize = 8;
 
-/// The largest difference of vectors of equal sequences, as a share of the spread over proteins: the root mean square over
-/// [`DIMENSIONS`]. Vectors of different proteins differ by about 1.4, those of two computations in bf16 by less than 0.1.
-const MAX_DIFFERENCE: f32 = 0.5;
+/// How many times more than the tolerance of two computations vectors of equal sequences may differ in [`DIMENSIONS`]: the root mean
+/// square, as a share of that of all dimensions.
+const MAX_DIFFERENCE: f64 = 8.0;
 
 /// The sampled rows of one column.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -33,8 +33,6 @@ pub(crate) struct Sequences {
     by_vector: HashSample<(u64, u64)>,
     /// Vectors of a sequence that was there before.
     pub(crate) repeated: u64,
-    /// One over the spread of the sampled dimensions, in the first file.
-    inverse_spread: [f32; DIMENSIONS],
 }
 
 /// A row with a sequence that was not there before.
@@ -43,6 +41,8 @@ struct Sampled {
     ordinal: u64,
     /// The vector in the sampled dimensions.
     values: [f32; DIMENSIONS],
+    /// The largest difference, root mean square.
+    most: f32,
 }
 
 /// The values of a map whose hashes are below a limit, which falls as the map fills.
@@ -120,22 +120,23 @@ fn sampled_dimensions(vector: &[f32]) -> [f32; DIMENSIONS] {
     std::array::from_fn(|i| vector[(2 * i + 1) * vector.len() / (2 * DIMENSIONS)])
 }
 
-impl Sequences {
-    /// The rows of a file with this pilot, none of them yet.
-    pub(crate) fn new(pilot: &Pilot) -> Self {
-        Self {
-            inverse_spread: sampled_dimensions(&pilot.inverse_spread),
-            ..Self::default()
-        }
+impl Sampled {
+    fn differs(&self, other: &Self) -> bool {
+        let pairs = self.values.iter().zip(&other.values);
+        let squares = pairs.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2));
+        (squares.sum::<f64>() / DIMENSIONS as f64).sqrt() > f64::from(self.most)
     }
+}
 
-    /// Adds a row with a finite vector that is not zero.
+impl Sequences {
+    /// Adds a row with a finite vector that is not zero. `size` is the norm by which a difference is measured.
     pub(crate) fn add(
         &mut self,
         column: Column,
         row: &RowKey,
         vector: &[f32],
-        exact: bool,
+        size: f64,
+        (exact, tolerance): (bool, Tolerance),
         violations: &mut SequenceViolations,
     ) {
         let sequence = row.digest.hash();
@@ -143,10 +144,12 @@ impl Sequences {
         let sampled = Sampled {
             ordinal: row.ordinal,
             values: sampled_dimensions(vector),
+            most: (MAX_DIFFERENCE * tolerance.of_each(column) * size / (vector.len() as f64).sqrt())
+                as f32,
         };
         if let Some(known) = self.by_sequence.insert(sequence, sampled) {
             self.repeated += 1;
-            if self.differ(&sampled, &known) {
+            if sampled.differs(&known) {
                 let problem = format_args!(
                     "{column}: not the vector of ordinal {}, which has the same residues",
                     known.ordinal
@@ -181,7 +184,7 @@ impl Sequences {
                 continue;
             };
             self.repeated += 1;
-            if self.differ(&sampled, &known) {
+            if sampled.differs(&known) {
                 let problem = format_args!(
                     "{column}: not the vector of ordinal {}, which has the same residues",
                     known.ordinal
@@ -198,13 +201,6 @@ impl Sequences {
                 violations.same_vector.add_record(ordinal, problem);
             }
         }
-    }
-
-    fn differ(&self, a: &Sampled, b: &Sampled) -> bool {
-        let differences =
-            (0..DIMENSIONS).map(|i| (a.values[i] - b.values[i]) * self.inverse_spread[i]);
-        let squares: f32 = differences.map(|difference| difference * difference).sum();
-        (squares / DIMENSIONS as f32).sqrt() > MAX_DIFFERENCE
     }
 }
 

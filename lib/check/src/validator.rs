@@ -1,14 +1,19 @@
 //! All checks of some of the files, fed row by row.
 
-use plmkit_contract::{EmbeddingLayout, Provenance, Reject, RowDigest, RowKey};
+use std::collections::HashSet;
+
+use plmkit_contract::{Column, EmbeddingLayout, Pooling, Provenance, Reject, RowDigest, RowKey};
 
 use crate::agreement::Pair;
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::files::{EmbeddedFile, ShardFile};
+use crate::look::of_both_moments;
 use crate::pooling::PoolingPlan;
+use crate::recomputed::SpotPlan;
+use crate::tolerance::Tolerance;
 use crate::{
-    AliasLists, Composition, Expectations, ExpectedRows, Findings, Reference, ReferenceError, Tiers,
+    AliasLists, Expectations, ExpectedRows, Findings, Recomputed, Reference, ReferenceError, Tiers,
 };
 
 /// What embeddings are compared with, whatever file they are in.
@@ -22,8 +27,10 @@ pub struct Criteria {
     pub(crate) not_embedded: Vec<Reject>,
     /// Records that are in no shard, because another row holds their vectors.
     pub aliases: AliasLists,
-    /// Whether to keep a sample of the vectors for pictures.
-    pub keep_map: bool,
+    /// A sample of the rows, computed again.
+    pub recomputed: Option<Recomputed>,
+    /// Why there is none, if not for want of a model.
+    pub not_recomputed: Option<&'static str>,
 }
 
 impl Criteria {
@@ -42,7 +49,8 @@ pub struct Validator<'a> {
     criteria: &'a Criteria,
     coverage: Option<Coverage>,
     findings: Findings,
-    composition: Option<Composition>,
+    /// Rows that should have been computed again: ordinal and start.
+    sample: HashSet<(u64, u32)>,
     file: Option<OpenFile>,
 }
 
@@ -51,8 +59,13 @@ pub struct Validator<'a> {
 struct OpenFile {
     name: String,
     columns: Vec<FileColumn>,
+    /// For each column of deviations the place of the means of its layer, if they are there.
+    means: Vec<Option<usize>>,
     pooling: PoolingPlan,
     pairs: Vec<Pair>,
+    spot: Option<SpotPlan>,
+    /// Ordinal, start and id of each row.
+    keys: Vec<(u64, u32, Box<str>)>,
 }
 
 impl<'a> Validator<'a> {
@@ -66,7 +79,7 @@ impl<'a> Validator<'a> {
             criteria,
             coverage: shards.map(Coverage::new),
             findings,
-            composition: None,
+            sample: HashSet::new(),
             file: None,
         }
     }
@@ -93,13 +106,13 @@ impl<'a> Validator<'a> {
         self.findings.aliases.add(lists, protein);
     }
 
-    /// Says of which residues the sequences of all the files are.
-    pub fn set_composition(&mut self, composition: Composition) {
-        self.composition = Some(composition);
+    /// Says which rows, by ordinal and start, should have been computed again.
+    pub fn set_sample(&mut self, sample: HashSet<(u64, u32)>) {
+        self.sample = sample;
     }
 
-    /// Begins an embeddings file with these columns. `sample` has the first vectors of each column: up to
-    /// [`PILOT_ROWS`](crate::PILOT_ROWS).
+    /// Begins an embeddings file with these columns. `sample` has the first vectors of each column, from which it is learned where
+    /// the others are expected.
     ///
     /// # Errors
     /// If there is a reference and it has none of these columns.
@@ -123,15 +136,34 @@ impl<'a> Validator<'a> {
             .transpose()?;
         let columns = layout.columns.iter().zip(sample);
         let computed = provenance.text_option("dtype").unwrap_or("f32");
+        let tolerance = Tolerance::of(provenance);
+        let model = provenance.text_option("model").unwrap_or("unknown");
+        let spot = self.criteria.recomputed.as_ref().and_then(|recomputed| {
+            SpotPlan::new(
+                name,
+                model,
+                layout,
+                tolerance,
+                recomputed,
+                &mut findings.spot,
+            )
+        });
         self.file = Some(OpenFile {
             name: name.to_owned(),
             columns: columns
                 .map(|(&column, sample)| {
-                    FileColumn::new(column, sample, layout.dim, layout.dtype, computed)
+                    FileColumn::new(column, sample, layout, computed, tolerance)
                 })
+                .collect(),
+            means: layout
+                .columns
+                .iter()
+                .map(|&column| mean_of(column, layout))
                 .collect(),
             pooling: PoolingPlan::new(layout),
             pairs: pairs.unwrap_or_default(),
+            spot,
+            keys: Vec::new(),
         });
         Ok(())
     }
@@ -148,16 +180,24 @@ impl<'a> Validator<'a> {
         if let Some(coverage) = &mut self.coverage {
             coverage.add(row);
         }
+        let place = file.keys.len();
+        file.keys.push((row.ordinal, row.start, row.id.into()));
         let mut finite = true;
-        for (column, vector) in file.columns.iter_mut().zip(vectors) {
-            let norm = column.add(row, vector, &mut findings.vectors);
-            finite &= norm.is_some();
-            if let Some(norm) = norm.filter(|_| self.criteria.keep_map && column.is_scattered()) {
-                findings.map.add(row, column.column(), vector, norm);
+        let columns = file.columns.iter_mut().zip(&file.means).zip(vectors);
+        for ((column, mean), vector) in columns {
+            let size = mean.map(|mean| of_both_moments(vectors[mean], vector));
+            finite &= column.add(place, row, vector, size, &mut findings.vectors);
+            if column.is_contacts() {
+                findings.contacts.add(row, vector);
             }
         }
         if finite {
             findings.pooling.add(&file.pooling, row, vectors);
+        }
+        if let (Some(recomputed), Some(plan)) = (&self.criteria.recomputed, &mut file.spot) {
+            findings
+                .spot
+                .add(plan, recomputed, &self.sample, row, vectors);
         }
         if let Some((reference, _)) = &self.criteria.reference {
             findings.agreement.add(reference, row, &file.pairs, vectors);
@@ -167,11 +207,15 @@ impl<'a> Validator<'a> {
     fn end_file(&mut self) {
         if let Some(file) = self.file.take() {
             let findings = &mut self.findings;
-            let composition = self.composition.as_ref();
-            let composition = composition.map(|composition| composition.centre(&file.name));
-            findings.compositions.extend(composition);
+            let key = |place: usize| {
+                let (ordinal, start, id) = &file.keys[place];
+                (*ordinal, *start, &**id)
+            };
+            if let Some(plan) = file.spot {
+                findings.spot.finish_file(plan);
+            }
             for column in file.columns {
-                let column = column.finish(&file.name, &mut findings.vectors);
+                let column = column.finish(&file.name, key, &mut findings.vectors);
                 findings.add_column(column);
             }
         }
@@ -185,4 +229,12 @@ impl<'a> Validator<'a> {
         self.findings.coverage = coverage;
         self.findings
     }
+}
+
+/// The place of the means of the layer that a column has the deviations of.
+fn mean_of(column: Column, layout: &EmbeddingLayout) -> Option<usize> {
+    let is = |column: Column, wanted| matches!(column, Column::Pooled(name) if name.pool == wanted);
+    let mut columns = layout.columns.iter();
+    let mean = |other: &Column| is(*other, Pooling::Mean) && other.layer() == column.layer();
+    columns.position(mean).filter(|_| is(column, Pooling::Std))
 }

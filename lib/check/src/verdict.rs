@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{
-    Check, CheckOutcome, ColumnAgreement, ColumnNorms, Extreme, FileCentre, SpotAgreement,
-    SpotCheck,
-};
+use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms, SpotAgreement};
 
 /// All checks with what they counted, and the distributions behind them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,21 +38,17 @@ pub struct Verdict {
     /// | `finite` | no value is NaN or infinite | `vectors`, `not_finite` (vectors), `nan`, `infinite` (values) |
     /// | `norms` | no vector is all zero, but in `std_*` columns, where a single residue has no deviation, and few values are exactly zero | `vectors`, `zero`, `zeros` |
     /// | `pooling` | the poolings and the residues of a layer fit together | `compared` (rows), `mean_above_max`, `std_negative`, `std_too_small`, `not_of_residues`, `residue_count` |
+    /// | `contacts` | contacts are probabilities, and symmetric | `maps`, `not_probabilities`, `not_symmetric` (maps) |
     /// | `sequences` | equal sequences have equal vectors, and others have not | `repeated`, `different`, `same_vector` (vectors) |
     /// | `constant` | every dimension changes in every file | `constant` (dimensions) |
-    /// | `outliers` | vectors are like others of their length in their file | `compared`, `outliers`, `directions` (vectors) |
-    /// | `centres` | the vectors of a file lie where those of the other files do | `compared`, `different` (columns of files) |
+    /// | `outliers` | no vector is of another size than those of proteins of about its length in the file, or points elsewhere | `compared`, `norms`, `directions` (vectors) |
     /// | `reference` | each reference row is found or rejected, at least one is compared, each cosine reaches the floor | `compared`, `not_in_reference` (rows), `rejected`, `not_found` (reference rows), `lenient`, `below`, `undefined`, `other_dimension` (vectors), `nothing_compared` |
-    /// | `spot-check` | a sample that is computed again is the same | `rows`, `other_model` (files), `different`, `other_shape` (vectors), `odd_files` (columns of files), `not_computed` (rows) |
+    /// | `spot-check` | a sample that is computed again is the same | `rows`, `other_model` (files), `different`, `other_shape` (vectors), `different_files` (columns of files), `not_computed` (rows), `not_compared` (columns of files) |
     /// | `parts` | the folder of embeddings has nothing else in it; without shards, the embeddings are those that an earlier validation listed, and it passed | `listed`, `missing_parts`, `unlisted_parts`, `altered_parts`, `strays` (files), `failed_before`, `parts_out_of_order` |
     pub checks: Vec<Check>,
     /// The norms of each vector column.
     pub norms: Vec<ColumnNorms>,
-    /// Where the vectors of each column of each file lie beside those of the other files.
-    pub centres: Vec<FileCentre>,
-    /// The twenty vectors that are most unlike others of their length, worst first.
-    pub extremes: Vec<Extreme>,
-    /// How near the sampled vectors of each column of each file are to the same computed again; empty where none were.
+    /// How near the sampled vectors of each column are to the same computed again; empty where none were.
     pub spot_check: Vec<SpotAgreement>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
@@ -65,19 +58,6 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Adds the check `spot-check` of a sample.
-    pub fn add_spot_check(&mut self, compared: SpotCheck) {
-        let (check, agreement) = compared.finish();
-        self.spot_check = agreement;
-        for listed in self
-            .checks
-            .iter_mut()
-            .filter(|listed| listed.name == check.name)
-        {
-            *listed = check.clone();
-        }
-    }
-
     /// Skips the check of this name: what it found does not count.
     pub fn skip(&mut self, name: &str, why: &str) {
         for check in self.checks.iter_mut().filter(|check| check.name == name) {

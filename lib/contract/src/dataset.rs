@@ -13,6 +13,9 @@ use crate::{
 /// The name of the file that describes a dataset, in its folder.
 pub const DATASET_FILE: &str = "dataset.json";
 
+/// The name of the file with a verdict that failed, beside a `dataset.json` whose verdict passed.
+pub const FAILED_FILE: &str = "dataset.failed.json";
+
 /// The content of `dataset.json`: the parts of a dataset, and all that a validation found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedDataset {
@@ -37,6 +40,9 @@ pub struct ListedDataset {
     pub shard_options: Option<BTreeMap<String, Value>>,
     /// The embeddings files, by their paths relative to `dataset.json`.
     pub embeddings: Vec<ListedFile>,
+    /// The lists of rejects, by their paths relative to `dataset.json`; `rows` are their lines.
+    #[serde(default)]
+    pub rejects: Vec<ListedFile>,
     /// What a combined dataset was made of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combined: Option<CombinedFrom>,
@@ -111,6 +117,19 @@ impl ListedDataset {
     /// Whether the validation passed.
     pub fn passed(&self) -> bool {
         self.outcome == "pass"
+    }
+
+    /// The check at which a later validation of the same parts failed: `failed` is that of [`FAILED_FILE`]. What a user asked for in
+    /// vain says nothing about the parts.
+    pub fn failed_since(&self, failed: &Self) -> Option<String> {
+        let checks = failed.others.get("checks").and_then(Value::as_array);
+        let checks = checks.filter(|_| failed.embeddings == self.embeddings)?;
+        let mut names = checks
+            .iter()
+            .filter(|check| check["outcome"] == "fail")
+            .filter_map(|check| check["name"].as_str());
+        let name = names.find(|name| !["expectations", "reference"].contains(name))?;
+        Some(name.to_owned())
     }
 
     /// Returns what made the vectors.
@@ -228,6 +247,7 @@ mod tests {
             }],
             shard_options: None,
             embeddings: vec![part(&format!("xxh3-128-sum:{:032x}:1", 5)); 2],
+            rejects: Vec::new(),
             combined: None,
             seal: IgnoredAny,
             others: Map::new(),
@@ -244,7 +264,7 @@ mod tests {
         let text = crate::seal(&json!({
             "contract": "1", "tool": "validate-embeddings", "outcome": "pass", "sample": "a", "model_digest": null,
             "options": { "dtype": "f32" }, "columns": [{ "name": "mean_4", "of": "protein", "dimension": 64 }],
-            "shard_options": { "dedup": true }, "embeddings": [], "rows": 7, "checks": [{ "name": "coverage" }],
+            "shard_options": { "dedup": true }, "embeddings": [], "rejects": [], "rows": 7, "checks": [{ "name": "coverage" }],
         }));
         let listed = ListedDataset::from_json(text.as_bytes()).expect("a list");
         let again = listed.to_json();

@@ -40,11 +40,11 @@ pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};
 pub use column::{Column, VOCABULARY};
 pub use dataset::{
-    CombinedFrom, DATASET_FILE, EmbeddingWork, ListedColumn, ListedDataset, ListedFile,
+    CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset, ListedFile,
 };
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use error::ContentError;
-pub use exit::{Exit, Failure, exit_of};
+pub use exit::{Exit, Failure, exit_of, exit_of_system};
 pub use guard::{guarded, is_guarded};
 pub use labels::{DESCRIPTION, Labels, SAMPLE};
 pub use layout::{EmbeddingLayout, N_WINDOWS};

@@ -1,0 +1,439 @@
+//! Computes a sample of the rows again, with `gpu-embed` on the CPU in f32.
+
+use std::collections::{BTreeSet, HashSet};
+use std::env;
+use std::ffi::OsString;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use plmkit_check::{AliasLists, Candidate, Recomputed, choose, quotas};
+use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
+use plmkit_contract::{
+    Column, EmbeddingLayout, KeyColumns, Manifest, Pooling, Provenance, RowKey, SequenceDigest,
+    ShardRow, VectorColumn, WINDOWS, path_text,
+};
+use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardWriter, read_shard};
+
+use tempfile::TempDir;
+
+use crate::file::vectors;
+use crate::golden::{Golden, GoldenProtein};
+
+/// Known proteins are records from here on: after all that an input may have.
+pub(crate) const GOLDEN_ORDINALS: u64 = 1 << 48;
+
+/// Which rows are computed again: how many in all, and the seed of their choice.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Sampling {
+    /// Rows to compute again in all, at least eight of each shard; 0: none
+    #[arg(
+        long,
+        value_name = "ROWS",
+        default_value_t = 200,
+        help_heading = "Spot check"
+    )]
+    pub(crate) sample: u64,
+
+    /// Seed of the choice of rows
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        help_heading = "Spot check"
+    )]
+    pub(crate) seed: u64,
+}
+
+/// The shards that a sample is taken from, each with the number of its rows that are in it.
+#[derive(Debug, Default)]
+pub(crate) struct Quotas(Vec<(PathBuf, u64)>);
+
+impl Quotas {
+    /// Of these shards, which are some or all of those of a manifest; without one, they are all that there are.
+    pub(crate) fn new(
+        sampling: Sampling,
+        shards: &[PathBuf],
+        manifest: Option<&Manifest>,
+        stitched: bool,
+    ) -> Result<Self, Fault> {
+        let listed: Vec<(String, u64)> = match manifest {
+            Some(manifest) => {
+                let shards = manifest.shards.iter();
+                shards
+                    .map(|shard| (shard.file.clone(), shard.rows))
+                    .collect()
+            }
+            None => shards
+                .iter()
+                .map(|path| {
+                    let shard = open(path)?;
+                    let rows = shard.rows();
+                    let keys: HashSet<_> = rows.iter().map(|row| key_of(&row, stitched)).collect();
+                    Ok((path_text(path), keys.len() as u64))
+                })
+                .collect::<Result<_, Fault>>()?,
+        };
+        let rows: Vec<u64> = listed.iter().map(|(_, rows)| *rows).collect();
+        let all = quotas(sampling.sample, &rows);
+        let quota_of = |path: &Path| {
+            let name = match manifest {
+                Some(_) => path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                None => path_text(path),
+            };
+            let place = listed.iter().position(|(listed, _)| *listed == name);
+            place.map_or(0, |place| all[place])
+        };
+        let shards = shards.iter();
+        Ok(Self(
+            shards.map(|path| (path.clone(), quota_of(path))).collect(),
+        ))
+    }
+
+    /// Rows of the shard in a path that are in the sample.
+    pub(crate) fn of(&self, path: &Path) -> u64 {
+        let mut shards = self.0.iter();
+        shards
+            .find(|(shard, _)| shard == path)
+            .map_or(0, |&(_, quota)| quota)
+    }
+}
+
+/// The key of the embedding that a row of a shard becomes, or a part of.
+fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
+    (row.key.ordinal, if stitched { 0 } else { row.key.start })
+}
+
+/// The rows of a shard that are computed again: ordinal and start, the latter 0 where windows are stitched.
+pub(crate) fn chosen(
+    shard: &Shard,
+    quota: u64,
+    seed: u64,
+    stitched: bool,
+    aliases: &AliasLists,
+) -> HashSet<(u64, u32)> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for row in shard.rows().iter() {
+        let key = key_of(&row, stitched);
+        if candidates.last().is_some_and(|last| last.key == key) {
+            continue;
+        }
+        let windowed = (row.sequence.len() as u32) < row.key.length && !row.key.truncated;
+        let residues = if stitched {
+            row.key.length
+        } else {
+            row.sequence.len() as u32
+        };
+        candidates.push(Candidate {
+            key,
+            residues,
+            truncated: row.key.truncated,
+            windowed,
+            aliased: aliases.has(row.key.ordinal),
+        });
+    }
+    choose(&candidates, quota, seed)
+}
+
+/// What is computed again, and how.
+pub(crate) struct Recompute<'a> {
+    pub(crate) model: &'a Path,
+    pub(crate) quotas: &'a Quotas,
+    pub(crate) seed: u64,
+    pub(crate) threads: Option<NonZero<usize>>,
+    pub(crate) aliases: &'a AliasLists,
+    /// The columns of all embeddings.
+    pub(crate) columns: BTreeSet<String>,
+    pub(crate) stitched: bool,
+    /// How gpu-embed treated windows.
+    pub(crate) windows: Option<String>,
+    /// What the embeddings were computed in.
+    pub(crate) dtype: String,
+}
+
+impl<'a> Recompute<'a> {
+    /// Of embeddings of these layouts and origins.
+    pub(crate) fn new(
+        model: &'a Path,
+        quotas: &'a Quotas,
+        seed: u64,
+        threads: Option<NonZero<usize>>,
+        aliases: &'a AliasLists,
+        files: &[(EmbeddingLayout, Provenance)],
+    ) -> Self {
+        let columns = files.iter().flat_map(|(layout, _)| &layout.columns);
+        let first = files.first().map(|(_, provenance)| provenance);
+        let option = |name| {
+            first
+                .and_then(|first| first.text_option(name))
+                .map(str::to_owned)
+        };
+        Self {
+            model,
+            quotas,
+            seed,
+            threads,
+            aliases,
+            columns: columns.map(ToString::to_string).collect(),
+            stitched: files.iter().any(|(layout, _)| layout.stitched),
+            windows: option(WINDOWS),
+            dtype: option("dtype").unwrap_or_default(),
+        }
+    }
+
+    /// Computes the sample, and known proteins as records after all others, into an embeddings file. `folder` is for what lies between.
+    pub(crate) fn run(
+        &self,
+        golden: &[GoldenProtein],
+        folder: &Path,
+        out: &Path,
+    ) -> Result<(), Fault> {
+        let [shard, batches] = ["shard.parquet", "batches.arrow"].map(|name| folder.join(name));
+        self.write_sample(golden, &shard)?;
+        run(
+            "pack-batches",
+            &[shard.into(), "--out".into(), batches.clone().into()],
+        )?;
+        let mut options: Vec<OsString> = vec![batches.into(), "--out".into(), out.into()];
+        options.extend(["--model".into(), self.model.into()]);
+        options.extend(
+            [
+                "--device",
+                "cpu",
+                "--dtype",
+                "f32",
+                "--progress",
+                "none",
+                "--force",
+            ]
+            .map(OsString::from),
+        );
+        options.extend(self.columns_options().into_iter().map(OsString::from));
+        if let Some(windows) = &self.windows {
+            options.extend(["--windows", windows].map(OsString::from));
+        }
+        if let Some(threads) = self.threads {
+            options.extend(["--threads".into(), threads.to_string().into()]);
+        }
+        run("gpu-embed", &options)
+    }
+
+    /// Writes the chosen rows of all shards as one shard.
+    fn write_sample(&self, golden: &[GoldenProtein], path: &Path) -> Result<(), Fault> {
+        let mut rows: Vec<SourceRow> = Vec::new();
+        let mut made_by = Provenance::new("fasta-shard", Vec::new());
+        for (path, quota) in &self.quotas.0 {
+            if *quota == 0 {
+                continue;
+            }
+            let shard = open(path)?;
+            let chosen = chosen(&shard, *quota, self.seed, self.stitched, self.aliases);
+            for row in shard.rows().iter() {
+                if chosen.contains(&key_of(&row, self.stitched)) {
+                    rows.push(SourceRow::of(&row));
+                }
+            }
+            made_by = shard.provenance;
+        }
+        let known = (GOLDEN_ORDINALS..).zip(golden);
+        rows.extend(known.map(|(ordinal, protein)| SourceRow::known(ordinal, protein)));
+        rows.sort_by_key(|row| (row.ordinal, row.start));
+        let mut writer = ShardWriter::create(path, 1 << 24)?;
+        for row in &rows {
+            writer.push(&ShardRow {
+                key: row.key(),
+                description: None,
+                sequence: &row.sequence,
+            })?;
+        }
+        writer.finish(&made_by)?.publish()?;
+        Ok(())
+    }
+
+    /// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
+    fn columns_options(&self) -> Vec<String> {
+        let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
+        let mut layers: BTreeSet<u32> = BTreeSet::new();
+        let mut options = Vec::new();
+        let columns = self
+            .columns
+            .iter()
+            .filter_map(|name| name.parse::<Column>().ok());
+        for column in columns {
+            layers.extend(column.layer());
+            match column {
+                Column::Pooled(VectorColumn { pool, .. }) => {
+                    pools.insert(pool.to_string());
+                }
+                Column::Residues(_) if !options.contains(&"--residues".to_owned()) => {
+                    options.push("--residues".to_owned());
+                }
+                Column::Residues(_) => {}
+                Column::Logits => options.push("--logits".to_owned()),
+                Column::Contacts => options.push("--contacts".to_owned()),
+            }
+        }
+        let pools: Vec<String> = pools.into_iter().collect();
+        options.extend(["--pool".to_owned(), pools.join(",")]);
+        if !layers.is_empty() {
+            let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
+            options.extend(["--layers".to_owned(), layers.join(",")]);
+        }
+        options
+    }
+}
+
+/// A row of a shard that is computed again.
+struct SourceRow {
+    ordinal: u64,
+    id: String,
+    start: u32,
+    length: u32,
+    truncated: bool,
+    digest: SequenceDigest,
+    sequence: String,
+}
+
+impl SourceRow {
+    fn of(row: &ShardRow) -> Self {
+        let key = row.key;
+        Self {
+            ordinal: key.ordinal,
+            id: key.id.to_owned(),
+            start: key.start,
+            length: key.length,
+            truncated: key.truncated,
+            digest: key.digest,
+            sequence: row.sequence.to_owned(),
+        }
+    }
+
+    fn known(ordinal: u64, protein: &GoldenProtein) -> Self {
+        Self {
+            ordinal,
+            id: protein.id.clone(),
+            start: 0,
+            length: protein.sequence.len() as u32,
+            truncated: false,
+            digest: SequenceDigest::new(protein.sequence.as_bytes()),
+            sequence: protein.sequence.clone(),
+        }
+    }
+
+    fn key(&self) -> RowKey<'_> {
+        RowKey {
+            ordinal: self.ordinal,
+            id: &self.id,
+            start: self.start,
+            length: self.length,
+            truncated: self.truncated,
+            digest: self.digest,
+            n_windows: 1,
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Shard, Fault> {
+    Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
+}
+
+/// Reads rows that were computed again, of one model. All are held in memory.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Recomputed, Fault> {
+    let mut all: Option<Recomputed> = None;
+    for path in paths {
+        let opened = EmbeddingsReader::open(path);
+        let mut reader = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+        let layout = reader.layout().clone();
+        let broken = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+        let option = |name| {
+            reader
+                .provenance()
+                .text_option(name)
+                .unwrap_or("unknown")
+                .to_owned()
+        };
+        let (model, dtype) = (option("model"), option("dtype"));
+        if dtype != "f32" {
+            return Err(broken(format!(
+                "expected rows computed again in f32, found {dtype}"
+            )));
+        }
+        let known =
+            all.get_or_insert_with(|| Recomputed::new(model.clone(), layout.columns.clone()));
+        if known.model() != model || known.columns() != layout.columns {
+            let what =
+                "expected the model and the columns of the other rows that were computed again";
+            return Err(broken(what.to_owned()));
+        }
+        while let Some(batch) = reader.next_batch()? {
+            let columns = vectors(&batch, &layout);
+            for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
+                let vectors = columns.iter().map(|column| column.row(place).to_vec());
+                known.push(row.sort_key(), vectors.collect());
+            }
+        }
+    }
+    Ok(all.unwrap_or_default())
+}
+
+/// A folder of `TMPDIR`, which goes with it.
+pub(crate) fn scratch() -> Result<TempDir, Fault> {
+    tempfile::tempdir().map_err(|error| {
+        let what = format!("cannot make a folder for the spot check: {error}");
+        Fault::new(Exit::CannotCreate, what)
+    })
+}
+
+/// Computes the sample again in a folder of `TMPDIR`, and compares the golden vectors. Returns the rows.
+pub(crate) fn computed(recompute: &Recompute, golden: &Golden) -> Result<Recomputed, Fault> {
+    let folder = scratch()?;
+    let mut recompute = Recompute {
+        columns: recompute.columns.clone(),
+        windows: recompute.windows.clone(),
+        dtype: recompute.dtype.clone(),
+        ..*recompute
+    };
+    recompute
+        .columns
+        .extend(golden.columns.iter().map(ToString::to_string));
+    let out = folder.path().join("embeddings.parquet");
+    recompute.run(&golden.proteins, folder.path(), &out)?;
+    read(&[out])
+}
+
+/// Runs a program of plmkit, which lies beside this one, and which ends if this one does.
+fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
+    let failed = |exit, what: &str| Fault::new(exit, format!("spot check: {program}: {what}"));
+    let own = env::current_exe();
+    let own = own.map_err(|error| failed(Exit::Unavailable, &error.to_string()))?;
+    let path = own.with_file_name(program);
+    let output = Command::new(&path)
+        .args(options)
+        .env(PARENT_VARIABLE, std::process::id().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| {
+            let path = path_text(&path);
+            let what =
+                format!("cannot start {path}: {error}; expected it beside validate-embeddings");
+            failed(Exit::Unavailable, &what)
+        })?;
+    let code = output.status.code();
+    let known = Exit::TABLE.iter().map(|(exit, _)| *exit);
+    let exit = known
+        .into_iter()
+        .find(|&exit| code == Some(i32::from(exit as u8)));
+    if matches!(exit, Some(Exit::Done | Exit::Negative)) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let last = text.lines().last().unwrap_or("it said nothing");
+    let last = last.strip_prefix(&format!("{program}: ")).unwrap_or(last);
+    Err(failed(exit.unwrap_or(Exit::Unavailable), last))
+}

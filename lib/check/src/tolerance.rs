@@ -1,0 +1,79 @@
+//! How far two computations of a vector may differ.
+
+use plmkit_contract::{Column, Pooling, Provenance};
+use serde::{Deserialize, Serialize};
+
+/// How far a vector may be from the same computed again in f32, as shares of its size: `docs/validate-embeddings.md` has what was
+/// measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tolerance {
+    /// Of the norm of a mean-pooled vector, in which the errors of many residues cancel.
+    mean: f64,
+    /// Of the norm of any other pooled vector.
+    pooled: f64,
+    /// Of the norm of all residues' vectors together; a single residue may differ by [`WORST_RESIDUE`] times as much.
+    residues: f64,
+    /// Of the standard deviation of all logits: the root mean square difference of one token's logits.
+    logits: f64,
+    /// Of the root mean square contact: the root mean square difference.
+    contacts: f64,
+    /// Deviations also differ by what rounding makes of equal residues: this share of the norm of the mean counts as their size.
+    pub(crate) std_floor: f64,
+    /// What rounding to the stored type adds.
+    stored: f64,
+}
+
+/// How much farther than all together the worst residue may be. In narrow types, rounding decides between two nearly equal attention
+/// weights for one residue in thousands.
+pub(crate) const WORST_RESIDUE: f64 = 20.0;
+
+/// How much smaller the median difference of a file must be than the largest: single short or repetitive sequences are the farthest.
+const MEDIAN: f64 = 0.25;
+
+/// Half a unit in the last of the 11 digits of f16.
+const STORED_F16: f64 = 4.9e-4;
+
+impl Tolerance {
+    /// That of a file, by the type that it was computed in and stored in.
+    pub(crate) fn of(provenance: &Provenance) -> Self {
+        let [mean, pooled, residues, logits, contacts, std_floor] =
+            match provenance.text_option("dtype") {
+                Some("int8") => [0.16, 0.32, 0.36, 0.9, 0.4, 1.0],
+                Some("bf16") => [4e-2, 0.1, 0.12, 0.2, 0.16, 1.0],
+                Some("f16") => [6e-3, 1.2e-2, 1.6e-2, 3e-2, 2e-2, 1.0],
+                _ => [2e-5, 2e-5, 2e-5, 5e-5, 2e-5, 0.1],
+            };
+        Self {
+            mean,
+            pooled,
+            residues,
+            logits,
+            contacts,
+            std_floor,
+            stored: match provenance.text_option("store_dtype") {
+                Some("f16") => STORED_F16,
+                _ => 0.0,
+            },
+        }
+    }
+
+    /// The largest difference that passes in a column.
+    pub(crate) fn of_each(&self, column: Column) -> f64 {
+        self.of_column(column) + self.stored
+    }
+
+    /// The largest median difference of a file that passes.
+    pub(crate) fn of_median(&self, column: Column) -> f64 {
+        MEDIAN * self.of_column(column) + self.stored
+    }
+
+    fn of_column(&self, column: Column) -> f64 {
+        match column {
+            Column::Pooled(vector) if vector.pool == Pooling::Mean => self.mean,
+            Column::Pooled(_) => self.pooled,
+            Column::Residues(_) => self.residues,
+            Column::Logits => self.logits,
+            Column::Contacts => self.contacts,
+        }
+    }
+}
