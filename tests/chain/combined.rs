@@ -158,6 +158,62 @@ fn a_combined_dataset_is_like_that_of_a_run_without_duplicates() {
     }
 }
 
+#[test]
+fn the_lists_of_the_shards_are_those_that_were_validated() {
+    let folder = inputs();
+    let folder = folder.path();
+    let short = [">short\nMK\n".to_owned()];
+    let new = [&records()[..4], &copies(&records()[..2]), &short].concat();
+    sample(
+        folder,
+        "new",
+        &new,
+        "--shards 1 --dedup --min-residues 3",
+        "",
+    );
+    validate(folder, "new");
+    sample(
+        folder,
+        "other",
+        &records()[..4],
+        "--shards 1 --dedup --min-residues 3",
+        "",
+    );
+    let shards = |name: &str| folder.join(name).join("shards");
+    for (file, what) in [
+        ("rejects.csv", "altered: expected digest xxh3-128:"),
+        (
+            "manifest.json",
+            "not the manifest of this dataset: expected ",
+        ),
+        ("aliases.parquet", "expected rows xxh3-128-sum:"),
+    ] {
+        let path = shards("new").join(file);
+        let bytes = fs::read(&path).expect("read");
+        let combine = |code: i32, what: &str| {
+            let line = "validate-embeddings combine new --out all";
+            assert_fails(command(folder, line), code, what);
+            assert!(!folder.join("all").exists());
+        };
+        fs::copy(shards("other").join(file), &path).expect("copy");
+        combine(65, &format!("new/shards/{file}: {what}"));
+        if file == "aliases.parquet" {
+            let id = copies(&records()[..1])[0].split(' ').next().expect("an id")[1..].to_owned();
+            let line = format!("validate-embeddings lookup new {id}");
+            assert_fails(command(folder, &line), 65, what);
+        }
+        fs::remove_file(&path).expect("remove");
+        combine(66, &format!("new/shards/{file}: "));
+        fs::write(&path, bytes).expect("write");
+    }
+    let combined = run(&mut command(
+        folder,
+        "validate-embeddings combine new --out all",
+    ));
+    assert!(combined.contains("6 rows of 1 part"), "{combined}");
+    assert_eq!(files_in(&folder.join("all/rejects"), ""), ["records.csv"]);
+}
+
 /// The samples in the rows of a combined dataset.
 fn samples(folder: &Path, name: &str) -> Vec<String> {
     let mut samples = Vec::new();

@@ -44,6 +44,25 @@ fn help_version_man_page_and_completions_need_no_other_argument() {
 }
 
 #[test]
+fn a_message_is_bounded_whatever_it_quotes() {
+    let long = "x".repeat(100_000);
+    let bounded = |output: &Output, code: i32, end: &str| {
+        common::assert_failed(output, code, "… (9");
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert!(line.contains(" characters left out) …"), "{line}");
+        assert!(line.ends_with(end), "{line}");
+        assert!(line.len() < 2200, "{} bytes", line.len());
+    };
+    for program in PROGRAMS {
+        let output = run(program, &format!("--log-format={long}"));
+        bounded(&output, 2, "; see --help\n");
+    }
+    let mut shard = common::bin("fasta-shard");
+    shard.arg(&long).args(["--shards", "1", "--out", "absent"]);
+    bounded(&shard.output().expect("run"), 66, ": file name too long\n");
+}
+
+#[test]
 fn a_usage_error_is_one_line_and_exit_code_2() {
     for program in PROGRAMS {
         for (arguments, what) in [

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use arrow::array::AsArray;
@@ -9,7 +10,7 @@ use plmkit_contract::{AliasColumns, KeyColumns, Kind};
 use plmkit_store::{AliasesReader, EmbeddingsReader, read_shard};
 use tempfile::TempDir;
 
-use crate::common::{assert_fails, command, files_in, model_of, run, test_data};
+use crate::common::{assert_fails, command, files_in, model_of, run, test_data, tree};
 use crate::files::{inputs, json};
 
 const MODEL: &str = "--model model-tiny --device cpu --threads 1 --progress none";
@@ -69,7 +70,7 @@ pub(crate) fn results(folder: &Path, name: &str, records: &[String], options: &s
 pub(crate) fn validate(folder: &Path, name: &str) {
     run(&mut command(
         folder,
-        &format!("validate-embeddings --dataset {name}"),
+        &format!("validate-embeddings --dataset {name} --expect max-rejected=20%"),
     ));
 }
 
@@ -311,7 +312,8 @@ fn a_dataset_that_cannot_be_joined_is_refused() {
     fs::remove_file(&part).expect("remove");
     refused("", 66, "cannot open");
     fs::write(&part, bytes).expect("write");
-    // An expectation that is not met: the verdict is written, and negative.
+    // An expectation that is not met, and no earlier verdict: it is written, and negative.
+    fs::remove_file(&file).expect("remove");
     let line = "validate-embeddings --dataset old --expect dtype=bf16";
     assert_eq!(
         command(folder, line).output().expect("run").status.code(),
@@ -333,6 +335,30 @@ fn a_dataset_that_cannot_be_joined_is_refused() {
     validate(folder, "windows");
     let line = format!("fasta-shard new.fasta --out refused {windows} --known windows");
     assert_fails(command(folder, &line), 65, "found --windows separate");
+}
+
+#[test]
+fn a_known_dataset_is_not_replaced() {
+    let folder = old_and_new();
+    let folder = folder.path();
+    let before = tree(&folder.join("old"));
+    let refused = |known: &str, out: &str, what: &str| {
+        let line = format!("fasta-shard new.fasta --known {known} --out {out} --shards 1 --force");
+        assert_fails(command(folder, &line), 2, what);
+        assert!(tree(&folder.join("old")) == before, "{line}");
+    };
+    let outside = "expected a place outside the folder of --known";
+    for out in ["old", "old/embeddings", "old/shards", "old/new/set"] {
+        refused("old", out, outside);
+        refused("old/dataset.json", out, outside);
+    }
+    fs::rename(folder.join("old/embeddings"), folder.join("parts")).expect("rename");
+    symlink("../parts", folder.join("old/embeddings")).expect("link");
+    refused(
+        "old",
+        "parts",
+        "expected an input that is no file of the set",
+    );
 }
 
 #[test]

@@ -45,7 +45,8 @@ fn chain(folder: &Path, options: &str) -> Value {
         embeddings.push(format!("{name}.emb.parquet"));
         shards.push(format!("{name}.parquet"));
     }
-    let lists = "--rejects shards/rejects.csv --manifest shards/manifest.json";
+    let lists =
+        "--rejects shards/rejects.csv --manifest shards/manifest.json --expect max-rejected=10%";
     let [embeddings, shards] = [embeddings, shards].map(|files| files.join(" "));
     let validate = format!("validate-embeddings {embeddings} --shards {shards} {lists}");
     run_line(folder, &format!("{validate} --report report.json"));
@@ -357,7 +358,9 @@ fn a_dataset_lists_its_parts_and_is_checked_by_them_without_its_shards() {
     assert_eq!(json(&named), found, "the old verdict is kept");
     fs::remove_file(folder.path().join(part)).expect("remove");
     validate(".", 1, "");
-    assert_eq!(json(&named)["outcome"], "fail");
+    let failed = folder.path().join("dataset.failed.json");
+    assert_eq!(json(&failed)["outcome"], "fail");
+    assert_eq!(json(&named), found, "the old verdict is kept beside it");
     rename("aside", part);
     validate("dataset.json", 0, "");
 
@@ -390,6 +393,7 @@ fn a_dataset_lists_its_parts_and_is_checked_by_them_without_its_shards() {
     fs::remove_file(&stray).expect("remove");
 
     // A failed validation lists no parts to rely on.
+    fs::remove_file(&named).expect("remove");
     rename(part, "aside");
     validate("dataset.json", 1, "");
     rename("shards", "cut");

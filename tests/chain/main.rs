@@ -10,3 +10,4 @@ mod duplicates;
 #[cfg(feature = "torch")]
 mod files;
 mod memory;
+mod open_files;

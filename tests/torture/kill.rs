@@ -151,6 +151,8 @@ fn combine() {
 fn export() {
     let line = "validate-embeddings export sample --format h5ad --out OUT/vectors.h5ad --force";
     Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
+    let line = "validate-embeddings export sample --format npy --out OUT/vectors.npy";
+    Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
 }
 
 /// The output after kills is that of a run in one process.

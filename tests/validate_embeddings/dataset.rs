@@ -224,10 +224,15 @@ fn rows_are_selected_by_id() {
     let select = |ids: &str, options: &[&str]| {
         fs::write(set.path("ids.txt"), ids).expect("write");
         let mut select = bin("validate-embeddings");
+        let list = if ids.contains('>') {
+            "--fasta"
+        } else {
+            "--ids"
+        };
         select
             .arg("select")
             .arg(&sample)
-            .arg("--ids")
+            .arg(list)
             .arg(set.path("ids.txt"));
         select
             .arg("--out")

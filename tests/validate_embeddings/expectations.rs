@@ -1,7 +1,5 @@
 //! What a user expects of embeddings, on one set and on merged parts.
 
-use std::fs;
-
 use serde_json::Value;
 
 use crate::common::{assert_failed, bin};
@@ -64,45 +62,5 @@ fn what_is_expected_is_found_or_named() {
             2,
             what,
         );
-    }
-}
-
-#[test]
-fn a_map_is_coloured_by_a_table() {
-    let set = Plausible::new();
-    let files: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
-    let (page, table) = (set.path("page.html"), set.path("organisms.tsv"));
-    // Six classes of different sizes, and proteins of no class.
-    let lines = (0..1200).filter_map(|ordinal| {
-        let class = (ordinal * 7919 % 1000 + 1_i32).ilog2().saturating_sub(3);
-        (class > 0).then(|| format!("<i>{class}</i>\tP{ordinal:04}\n"))
-    });
-    let lines = format!("organism\tid\n{}", lines.collect::<String>());
-    let coloured = |lines: &str| {
-        fs::write(&table, lines).expect("write");
-        let mut command = set.command(&files);
-        command
-            .arg("--html")
-            .arg(&page)
-            .arg("--colour-by")
-            .arg(&table);
-        run(&mut command)
-    };
-    assert_eq!(coloured(&lines).status.code(), Some(0));
-    let text = fs::read_to_string(&page).expect("a page");
-    let map = &text[text.find("principal components").expect("a map")..];
-    assert!(map.starts_with("principal components, coloured by organism"));
-    for class in ["&lt;i&gt;6&lt;/i&gt;", "&lt;i&gt;2&lt;/i&gt;", "others"] {
-        assert!(map.contains(class), "{class}");
-    }
-    assert!(!map.contains("&lt;i&gt;1&lt;/i&gt;") && !text.contains("<i>"));
-    for (lines, what) in [
-        (
-            "organism\tname\nx\ty\n",
-            "organisms.tsv: expected a header with a column 'id'",
-        ),
-        ("id\tclass\nP0000\n", "organisms.tsv: CSV error"),
-    ] {
-        assert_failed(&coloured(lines), 65, what);
     }
 }

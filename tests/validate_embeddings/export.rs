@@ -47,6 +47,27 @@ fn a_matrix_is_exported_with_its_ids() {
 }
 
 #[test]
+fn ids_that_a_killed_run_left_are_taken_over() {
+    let set = Set::new();
+    let sample = dataset(&set, 3, interleaved);
+    let export = |options| export_from(&set, sample.clone(), "m.npy", options);
+    succeeded(&export("--format npy"));
+    let files = || ["m.npy", "m.ids.txt"].map(|name| fs::read(set.path(name)).expect(name));
+    let expected = files();
+    fs::remove_file(set.path("m.npy")).expect("remove");
+    succeeded(&export("--format npy"));
+    assert!(files() == expected);
+    // Others are not ours.
+    fs::remove_file(set.path("m.npy")).expect("remove");
+    fs::write(set.path("m.ids.txt"), "mine\n").expect("write");
+    assert_failed(&export("--format npy"), 73, "m.ids.txt: exists");
+    assert_eq!(fs::read(set.path("m.ids.txt")).expect("ids"), b"mine\n");
+    assert!(!set.path("m.npy").exists());
+    succeeded(&export("--format npy --force"));
+    assert!(files() == expected);
+}
+
+#[test]
 fn what_cannot_be_exported_leaves_the_old_file() {
     let mut rows = rows();
     let each = "--format hdf5 --per-protein";

@@ -204,5 +204,17 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         let message = "--report and the embeddings are the same file";
         assert_failed(&over_itself, 2, message);
     }
+    let list = set.path("list.txt");
+    fs::write(&list, embeddings.to_str().expect("UTF-8")).expect("write");
+    let listed = format!("@{}", list.display());
+    for option in ["--report", "--html", "--mqc", "--findings"] {
+        let over_list = run(bin("validate-embeddings")
+            .arg(&listed)
+            .arg(option)
+            .arg(&list));
+        assert_failed(&over_list, 2, "and a list of files are the same file");
+    }
+    let text = fs::read_to_string(&list).expect("read");
+    assert_eq!(Path::new(&text), embeddings);
     assert!(fs::read(&embeddings).expect("read") == before);
 }

@@ -12,13 +12,13 @@ use crate::dataset::{dataset, interleaved, records, succeeded};
 use crate::set::{Set, rows, run};
 
 /// Runs `validate-embeddings` with these words in the folder of the set.
-fn tool(set: &Set, line: &str) -> Output {
+pub(crate) fn tool(set: &Set, line: &str) -> Output {
     let mut tool = bin("validate-embeddings");
     run(tool.current_dir(set.path(".")).args(line.split(' ')))
 }
 
 /// Changes entries of the `dataset.json` in `folder`.
-fn relist(folder: &Path, entries: Value) {
+pub(crate) fn relist(folder: &Path, entries: Value) {
     let path = folder.join("dataset.json");
     let text = fs::read(&path).expect("a list");
     let mut list: Value = serde_json::from_slice(&text).expect("JSON");
@@ -37,6 +37,7 @@ fn no_output_is_an_input() {
     let sample = dataset(&set, 3, interleaved);
     set.embeddings("one.ids.txt", &rows(), StoreDtype::F32);
     fs::write(set.path("ids"), "P20\n").expect("write");
+    fs::write(set.path("fasta"), ">P20\n").expect("write");
     fs::create_dir(sample.join("shards")).expect("folder");
     fs::write(sample.join("shards/manifest.json"), "{}").expect("write");
     fs::hard_link(
@@ -55,13 +56,14 @@ fn no_output_is_an_input() {
         "export one.ids.txt --format npy --out one.npy --force".to_owned(),
         "select one.ids.txt --id P20 --out one.ids.txt --force".to_owned(),
         "select sample --ids ids --out ids --force".to_owned(),
+        "select sample --fasta fasta --out fasta --force".to_owned(),
     ];
     for file in files {
         lines.push(format!("export sample --format hdf5 --out {file} --force"));
         lines.push(format!("select sample --id P20 --out {file} --force"));
     }
     let read = || {
-        let files = files.iter().chain(&["one.ids.txt", "ids"]);
+        let files = files.iter().chain(&["one.ids.txt", "ids", "fasta"]);
         let files: Vec<Vec<u8>> = files
             .map(|file| fs::read(set.path(file)).expect(file))
             .collect();

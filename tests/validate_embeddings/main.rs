@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod guards;
 mod merge;
+mod own_files;
 mod plausible;
 mod reference;
 mod reference_files;

@@ -31,7 +31,7 @@ fn complete_embeddings_pass_in_any_order_and_number_of_files() {
     assert_eq!(check(&report, "reference")["outcome"], "skipped");
     assert_eq!(report["norms"][0]["column"], "mean_6");
     assert!(
-        stderr.contains("failed: none; skipped: manifest, pooling, outliers, centres, reference"),
+        stderr.contains("failed: none; skipped: manifest, pooling, contacts, reference"),
         "{stderr}"
     );
 }
@@ -50,7 +50,7 @@ fn without_shards_coverage_is_skipped_and_said_so() {
     );
     assert!(
         stderr.contains(
-            "skipped: coverage, records, ordinals, manifest, pooling, outliers, centres, reference"
+            "skipped: coverage, records, ordinals, manifest, pooling, contacts, reference"
         ),
         "{stderr}"
     );
@@ -183,7 +183,9 @@ fn shards_and_rejects_must_share_out_all_records() {
             format!("ordinal,id,length,reason\n{rejects}"),
         )
         .expect("write");
-        let (report, stderr) = set.report(&mut set.expecting(&embeddings), 1);
+        let mut command = set.expecting(&embeddings);
+        let expect = ["--expect", "max-rejected=10%"];
+        let (report, stderr) = set.report(command.args(expect), 1);
         assert_eq!(failed(&report), ["ordinals"]);
         assert_eq!(check(&report, "ordinals")["counts"][count], 1);
         assert!(stderr.contains(message), "{stderr}");
@@ -201,12 +203,14 @@ fn a_window_that_could_not_be_embedded_excuses_no_other() {
     let listed = set.path("embeddings.rejects.csv");
     fs::write(&listed, of_windows).expect("write");
     let embeddings = without(&[20]);
-    let (report, _) = set.report(set.expecting(&embeddings).arg(&listed), 0);
+    let expect = ["--expect", "max-rejected=10%"];
+    let (report, _) = set.report(set.expecting(&embeddings).arg(&listed).args(expect), 0);
     assert_eq!(check(&report, "coverage")["counts"]["rejected"], 1);
     assert_eq!(check(&report, "ordinals")["counts"]["in_rejects"], 1);
     for missing in [[0].as_slice(), &[0, 20]] {
         let embeddings = without(missing);
-        let (report, stderr) = set.report(set.expecting(&embeddings).arg(&listed), 1);
+        let mut command = set.expecting(&embeddings);
+        let (report, stderr) = set.report(command.arg(&listed).args(expect), 1);
         assert_eq!(failed(&report), ["coverage"]);
         assert_eq!(check(&report, "coverage")["counts"]["missing"], 1);
         assert!(stderr.contains("ordinal 9 'P09': missing"), "{stderr}");

@@ -61,17 +61,8 @@ pub(crate) fn expand(
     folder: &Path,
     stop: &Stop,
 ) -> Result<Expanded, DatasetError> {
-    let kind = match list.kind {
-        Kind::Known => FileKind::Known,
-        _ => FileKind::Aliases,
-    };
-    let mut reader =
-        AliasesReader::open(list.path, list.kind).map_err(|error| error.of_input(kind))?;
+    let mut reader = open_list(list.path, list.kind, Some(digest))?;
     let input = reader.digest().to_string();
-    if input != digest {
-        let what = format!("expected rows {digest}, as manifest.json says, found {input}");
-        return Err(DatasetError::content(list.path, what));
-    }
     let mut expanded = Expanded::default();
     let mut records = Vec::new();
     let mut runs = Runs {
@@ -104,6 +95,25 @@ pub(crate) fn expand(
             return Ok(expanded);
         }
     }
+}
+
+/// Opens a list whose rows have this digest, if that is known.
+pub(crate) fn open_list(
+    path: &Path,
+    kind: Kind,
+    digest: Option<&str>,
+) -> Result<AliasesReader, DatasetError> {
+    let of = match kind {
+        Kind::Known => FileKind::Known,
+        _ => FileKind::Aliases,
+    };
+    let reader = AliasesReader::open(path, kind).map_err(|error| error.of_input(of))?;
+    let found = reader.digest().to_string();
+    if let Some(digest) = digest.filter(|digest| **digest != found) {
+        let what = format!("expected rows {digest}, as manifest.json says, found {found}");
+        return Err(DatasetError::content(path, what));
+    }
+    Ok(reader)
 }
 
 /// Adds the rows of some records.

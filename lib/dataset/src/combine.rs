@@ -7,8 +7,8 @@ use std::slice;
 use std::{fs, io};
 
 use plmkit_contract::{
-    ByteDigest, COMBINED, DATASET_FILE, ListedFile, Provenance, RowDigest, Sealed, Stop, path_text,
-    plural,
+    ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, Provenance,
+    RowDigest, Sealed, Stop, path_text, plural,
 };
 use plmkit_store::{
     EmbeddingsFile, EmbeddingsWriter, GroupSummary, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StoreError,
@@ -16,7 +16,9 @@ use plmkit_store::{
 };
 use serde_json::json;
 
-use crate::listing::{check_parts, check_passed, combined_listing, read_dataset};
+use crate::listing::{
+    check_own, check_parts, check_passed, combined_listing, read_dataset, read_lists,
+};
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
 use crate::shared::{Earlier, Shared};
@@ -87,7 +89,7 @@ pub fn combine(
         return Err(DatasetError::Usage(what));
     }
     check_parts(&listed, folder, &parts.parts)?;
-    let mut rejects = Rejects::read(folder, &parts.parts)?;
+    let mut rejects = Rejects::read(&listed, folder, &parts.parts)?;
     let shared = Shared::find(config, &parts, &listed)?;
     let work = work(config, &parts, &rejects, &shared);
     let mut outcome = CombineOutcome {
@@ -137,10 +139,13 @@ pub fn combine(
     (outcome.files, outcome.rows, outcome.copied) = (files.len(), written.rows(), copied);
     let files = files.into_iter().map(|(file, _)| file).collect();
     let mut listed = combined_listing(listed, files, work, shared.records());
-    listed.others.insert("rejects".to_owned(), json!(lists));
+    listed.rejects = lists;
     shared.count(&mut listed, truncated);
     rejects.count_copies(&mut listed);
     write_report(&new.work().join(DATASET_FILE), &listed.to_json())?;
+    if let Some((replaced, _)) = combined_at(&config.out)? {
+        check_own(&config.out, &replaced)?;
+    }
     new.publish()?;
     Ok(outcome)
 }
@@ -157,6 +162,26 @@ fn work(config: &CombineConfig, parts: &Parts, rejects: &Rejects, shared: &Share
     ByteDigest::compute(work.to_string().as_bytes()).to_string()
 }
 
+/// The combined dataset in a folder; `None` if there is nothing in it.
+fn combined_at(folder: &Path) -> Result<Option<(ListedDataset, CombinedFrom)>, DatasetError> {
+    let is_empty = fs::read_dir(folder).is_ok_and(|mut files| files.next().is_none());
+    if !folder.exists() || is_empty {
+        return Ok(None);
+    }
+    let found = if folder.is_dir() {
+        read_dataset(folder)?
+    } else {
+        None
+    };
+    let found = found.and_then(|found| {
+        let combined = found.combined.clone()?;
+        Some((found, combined))
+    });
+    let what = "exists, and is not a dataset that combine wrote; expected another path";
+    let other = || StoreError::cannot_create(folder)(io::Error::other(what));
+    Ok(Some(found.ok_or_else(other)?))
+}
+
 /// The files and the rows of the dataset that is at the output's path, verified, if it is the same.
 fn existing(
     config: &CombineConfig,
@@ -164,29 +189,18 @@ fn existing(
     stop: &Stop,
 ) -> Result<Option<(usize, u64)>, DatasetError> {
     let out = &config.out;
-    let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut files| files.next().is_none());
-    if !out.exists() || is_empty(out) {
+    let Some((found, combined)) = combined_at(out)? else {
         return Ok(None);
-    }
-    let found = if out.is_dir() {
-        read_dataset(out)?
-    } else {
-        None
-    };
-    let Some((found, combined)) = found.and_then(|found| {
-        let combined = found.combined.clone()?;
-        Some((found, combined))
-    }) else {
-        let what = "exists, and is not a dataset that combine wrote; expected another path";
-        return Err(StoreError::cannot_create(out)(io::Error::other(what)).into());
     };
     if config.force {
+        check_own(out, &found)?;
         return Ok(None);
     }
     if combined.work != work {
         let difference = "the parts or the options are not the same";
         return Err(StoreError::exists(out, difference).into());
     }
+    read_lists(&found, out)?;
     for file in &found.embeddings {
         let path = out.join(&file.file);
         let opened = EmbeddingsFile::open(&path).map_err(StoreError::of_existing)?;
@@ -347,7 +361,7 @@ impl Copied {
             if groups.len() == part.groups.len() {
                 rows = part.digest;
             } else {
-                let file = EmbeddingsFile::open(&part.path)?;
+                let file = part.reopen()?;
                 for &group in groups {
                     add_rows(&mut rows, &file, group, part.groups[group], stop)?;
                 }

@@ -86,11 +86,9 @@ pub fn export(
         ));
     }
     let files = config.files();
-    if !config.force
-        && let Some(file) = files.iter().find(|file| file.exists())
-    {
+    if !config.force && config.out.exists() {
         let difference = "an export cannot be verified";
-        return Err(StoreError::exists(file, difference).into());
+        return Err(StoreError::exists(&config.out, difference).into());
     }
     let dtype = config.dtype.unwrap_or(layout.dtype);
     let table = values::Table {
@@ -100,7 +98,7 @@ pub fn export(
         stop,
     };
     match config.format {
-        Format::Npy => npy::write(&table, &files, &mut advance)?,
+        Format::Npy => npy::write(&table, &files, config.force, &mut advance)?,
         Format::Hdf5 | Format::H5ad => {
             let is_anndata = config.format == Format::H5ad;
             hdf5_tables::write(&table, &config.out, is_anndata, &mut advance)?;

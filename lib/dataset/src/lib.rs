@@ -23,7 +23,7 @@ pub use combine::{CombineConfig, CombineOutcome, combine};
 pub use error::DatasetError;
 pub use export::{ExportConfig, Format, export};
 pub use ids::AskedIds;
-pub use listing::{check_parts, check_passed, read_dataset};
+pub use listing::{check_outside, check_parts, check_passed, read_dataset, read_lists};
 pub use lookup::{Found, lookup};
 pub use merge::{Merge, Piece};
 pub use missing::explain_missing;

@@ -1,13 +1,21 @@
 //! `dataset.json`, as far as its parts are compared with it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, check_contract};
-use plmkit_store::read_sealed;
+use plmkit_contract::{
+    CombinedFrom, DATASET_FILE, FAILED_FILE, LIST_SHOWN, ListedDataset, ListedFile, Manifest,
+    RejectsList, check_contract, one_line, path_text,
+};
+use plmkit_store::{FileKind, StoreError, read_rejects, read_sealed};
 use serde_json::{Map, Value, json};
 
 use crate::{DatasetError, Part};
+
+/// The folders of a dataset's own files.
+const OWN_FOLDERS: [&str; 3] = ["embeddings", "rejects", "shards"];
 
 /// Reads the `dataset.json` of the dataset in `folder`; `None` if there is none.
 pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
@@ -20,8 +28,18 @@ pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError
     Ok(Some(listed))
 }
 
-/// Checks that the dataset in `folder` passed the validation that wrote `listed`.
+/// Checks that the dataset in `folder` passed the validation that wrote `listed`, and has not failed another one since.
 pub fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), DatasetError> {
+    let path = folder.join(FAILED_FILE);
+    if listed.passed() && path.exists() {
+        let failed: ListedDataset = read_sealed(&path)?;
+        if let Some(check) = listed.failed_since(&failed) {
+            let what = format!(
+                "a later validation of these parts failed, at {check}: expected one that passed, which removes this file"
+            );
+            return Err(DatasetError::content(&path, what));
+        }
+    }
     if listed.passed() {
         return Ok(());
     }
@@ -53,6 +71,118 @@ pub fn check_parts(
         if expected != found.to_string() {
             let what = format!("expected rows {expected}, as {DATASET_FILE} says, found {found}");
             return Err(DatasetError::content(&part.path, what));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the lists of rejects in `folder` that `listed` lists: each must be as it was when the dataset was validated. One without
+/// lines need not be kept.
+pub fn read_lists(listed: &ListedDataset, folder: &Path) -> Result<Vec<RejectsList>, DatasetError> {
+    let mut lists = Vec::new();
+    for ListedFile { file, rows, digest } in &listed.rejects {
+        let path = folder.join(file);
+        if *rows == 0 && !path.exists() {
+            continue;
+        }
+        let list = read_rejects(&path).map_err(|error| error.of_input(FileKind::Rejects))?;
+        if list.digest != *digest {
+            let what = format!(
+                "altered: expected digest {digest}, as {DATASET_FILE} says, found {}",
+                list.digest
+            );
+            return Err(DatasetError::content(&path, what));
+        }
+        lists.push(list);
+    }
+    Ok(lists)
+}
+
+/// Reads the manifest in the folder `shards`: it must be that of the dataset, as far as `listed` repeats it.
+pub(crate) fn read_manifest(
+    shards: &Path,
+    listed: &ListedDataset,
+) -> Result<Manifest, DatasetError> {
+    let path = shards.join("manifest.json");
+    let manifest: Manifest =
+        read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?;
+    let known = manifest.known.as_ref();
+    let aliases = manifest.aliases.as_ref().map_or(0, |list| list.rows);
+    let entry = |name| listed.others.get(name).cloned().unwrap_or_default();
+    for (name, expected, found) in [
+        (
+            "shard_options",
+            json!(listed.shard_options),
+            json!(manifest.options),
+        ),
+        ("inputs", entry("inputs"), json!(manifest.inputs)),
+        ("aliases", entry("aliases"), json!(aliases)),
+        (
+            "known",
+            entry("known"),
+            json!(known.map_or(0, |known| known.list.rows)),
+        ),
+        (
+            "known_datasets",
+            entry("known_datasets"),
+            json!(known.map_or(&[][..], |known| &known.datasets)),
+        ),
+    ] {
+        if !expected.is_null() && expected != found {
+            let [expected, found] =
+                [expected, found].map(|value| one_line(&value.to_string(), LIST_SHOWN));
+            let what = format!(
+                "not the manifest of this dataset: expected {name} {expected}, as {DATASET_FILE} says, found {found}"
+            );
+            return Err(DatasetError::content(&path, what));
+        }
+    }
+    Ok(manifest)
+}
+
+/// Checks that `combine` wrote every file of the folder that it is to replace, whose list is `listed`.
+pub(crate) fn check_own(out: &Path, listed: &ListedDataset) -> Result<(), StoreError> {
+    let files = listed.embeddings.iter().chain(&listed.rejects);
+    let files = files.map(|file| &*file.file).chain([DATASET_FILE]);
+    let own: BTreeSet<PathBuf> = files.map(|file| out.join(file)).collect();
+    let mut folders = vec![out.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let failed = StoreError::cannot_open(&folder);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            let is_folder = entry.file_type().map_err(failed)?.is_dir();
+            if is_folder && own.iter().any(|file| file.starts_with(&path)) {
+                folders.push(path);
+            } else if !own.contains(&path) {
+                let stray = path_text(&path);
+                let what = format!("--force would remove {stray}, which combine did not write");
+                return Err(StoreError::cannot_create(out)(io::Error::other(what)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an output is not among the own files of a dataset, whose readers would take it for one of them. `folder` may be that
+/// of a dataset without [`DATASET_FILE`].
+pub fn check_outside(output: &Path, folder: &Path) -> Result<(), DatasetError> {
+    let parent = output.parent().filter(|parent| *parent != Path::new(""));
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize();
+    let (Ok(parent), Some(name)) = (parent, output.file_name()) else {
+        return Ok(());
+    };
+    let folder = folder.canonicalize().ok();
+    for place in parent.join(name).ancestors() {
+        if let (Some(dataset), Some(name)) = (place.parent(), place.file_name())
+            && OWN_FOLDERS.iter().any(|own| name == *own)
+            && (dataset.join(DATASET_FILE).exists() || folder.as_deref() == Some(dataset))
+        {
+            let [output, place] = [output, place].map(path_text);
+            let what = format!(
+                "--out {output}: expected a place outside {place}, which has the dataset's own files"
+            );
+            return Err(DatasetError::Usage(what));
         }
     }
     Ok(())

@@ -2,7 +2,6 @@
 
 use arrow::array::{AsArray, RecordBatch};
 use plmkit_contract::Stop;
-use plmkit_store::EmbeddingsFile;
 
 use crate::{AskedIds, DatasetError, Parts};
 
@@ -27,7 +26,7 @@ pub fn lookup(
     let keys = parts.layout.keys();
     let columns = parts.places(names)?;
     for part in &parts.parts {
-        let file = EmbeddingsFile::open(&part.path)?;
+        let file = part.reopen()?;
         for group in 0..part.groups.len() {
             if stop.requested() {
                 return Err(DatasetError::stopped());

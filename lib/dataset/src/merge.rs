@@ -361,11 +361,7 @@ impl<'a> Merge<'a> {
         if let Some(file) = file {
             return Ok(Arc::clone(file));
         }
-        let opened = Arc::new(EmbeddingsFile::open(&self.parts[*part].path)?);
-        if opened.digest() != self.parts[*part].digest {
-            let what = "it was replaced in the meantime";
-            return Err(StoreError::malformed(&self.parts[*part].path, what));
-        }
+        let opened = Arc::new(self.parts[*part].reopen()?);
         if self.keeps_open {
             *file = Some(Arc::clone(&opened));
         }

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use arrow::array::AsArray;
-use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Quoted, Stop};
-use plmkit_store::{AliasesReader, FileKind};
+use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, ListedDataset, Quoted, Stop};
 
+use crate::aliases::open_list;
+use crate::listing::read_manifest;
 use crate::{DatasetError, Merge, Parts, Piece};
 
 /// Adds to an error of ids without rows how many of them are in the lists of the folder `shards`, and what has the residues of the
@@ -14,17 +15,23 @@ use crate::{DatasetError, Merge, Parts, Piece};
 pub fn explain_missing(
     error: DatasetError,
     shards: &Path,
+    listed: Option<&ListedDataset>,
     parts: &Parts,
     stop: &Stop,
 ) -> DatasetError {
-    let DatasetError::Unknown { missing, asked, .. } = error else {
+    let DatasetError::Unknown {
+        missing,
+        asked,
+        why: known,
+    } = error
+    else {
         return error;
     };
-    match why(&missing, shards, parts, stop) {
+    match why(&missing, shards, listed, parts, stop) {
         Ok(why) => DatasetError::Unknown {
             missing,
             asked,
-            why,
+            why: known + &why,
         },
         Err(error) => error,
     }
@@ -33,21 +40,30 @@ pub fn explain_missing(
 fn why(
     missing: &[String],
     shards: &Path,
+    listed: Option<&ListedDataset>,
     parts: &Parts,
     stop: &Stop,
 ) -> Result<String, DatasetError> {
+    let lists = [ALIASES_FILE, KNOWN_FILE].map(|name| shards.join(name));
+    if !lists.iter().any(|list| list.exists()) {
+        return Ok(String::new());
+    }
+    // Only a hint is taken from the lists: a manifest that is not there leaves them as they are.
+    let listed = listed.filter(|_| shards.join("manifest.json").exists());
+    let manifest = listed.map(|listed| read_manifest(shards, listed));
+    let manifest = manifest.transpose()?;
+    let known = manifest.as_ref().and_then(|found| found.known.as_ref());
+    let aliases = manifest.as_ref().and_then(|found| found.aliases.as_ref());
     let missing: HashSet<&str> = missing.iter().map(String::as_str).collect();
     let mut why = Vec::new();
-    for (file, kind, file_kind) in [
-        (ALIASES_FILE, Kind::Aliases, FileKind::Aliases),
-        (KNOWN_FILE, Kind::Known, FileKind::Known),
+    for (path, kind, list) in [
+        (&lists[0], Kind::Aliases, aliases),
+        (&lists[1], Kind::Known, known.map(|known| &known.list)),
     ] {
-        let path = shards.join(file);
         if !path.exists() {
             continue;
         }
-        let reader = AliasesReader::open(&path, kind);
-        let mut reader = reader.map_err(|error| error.of_input(file_kind))?;
+        let mut reader = open_list(path, kind, list.map(|list| &*list.digest))?;
         let (mut count, mut first) = (0_u64, None);
         while let Some(batch) = reader.next_batch()? {
             if stop.requested() {
@@ -66,6 +82,7 @@ fn why(
             Kind::Known => ("a record of an earlier dataset".to_owned(), " --known"),
             _ => (name(representative, parts, stop)?, ""),
         };
+        let file = path.file_name().unwrap_or_default().display();
         why.push(format!(
             "; {count} of them in {file}, where {} has the residues of {other}: validate-embeddings combine{option} gives them rows",
             Quoted(&id)

@@ -36,7 +36,15 @@ impl NewFolder {
             old: hidden(path, OLD),
             _lock: lock,
         };
-        fs::create_dir_all(folder.work.join("embeddings")).map_err(failed)?;
+        let embeddings = folder.work.join("embeddings");
+        fs::create_dir_all(&embeddings).map_err(failed)?;
+        // Embeddings say which work they are of. Lists do not: they may be those of a killed run of other work.
+        for entry in fs::read_dir(&folder.work).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.is_dir() && path != embeddings {
+                remove(&path).map_err(failed)?;
+            }
+        }
         Ok(folder)
     }
 
@@ -58,8 +66,7 @@ impl NewFolder {
     /// Makes an empty folder for further parts, which [`publish`](Self::publish) removes.
     pub(crate) fn runs(&self) -> Result<PathBuf, StoreError> {
         let runs = self.work.join(RUNS);
-        let made = remove(&runs).and_then(|()| fs::create_dir(&runs));
-        made.map_err(StoreError::cannot_create(&self.path))?;
+        fs::create_dir(&runs).map_err(StoreError::cannot_create(&self.path))?;
         Ok(runs)
     }
 
@@ -70,18 +77,15 @@ impl NewFolder {
         for folder in [&self.work.join("embeddings"), &self.work] {
             sync(folder).map_err(failed)?;
         }
-        let replaces = self.path.exists();
-        if replaces {
+        if self.path.exists() {
             remove(&self.old).map_err(failed)?;
             fs::rename(&self.path, &self.old).map_err(failed)?;
         }
         fs::rename(&self.work, &self.path).map_err(failed)?;
         let parent = self.path.parent().filter(|path| *path != Path::new(""));
         sync(parent.unwrap_or(Path::new("."))).map_err(failed)?;
-        if replaces {
-            remove(&self.old).map_err(failed)?;
-        }
-        Ok(())
+        // A run that was killed between the two renames has left one, too.
+        remove(&self.old).map_err(failed)
     }
 }
 

@@ -40,6 +40,19 @@ impl Part {
         };
         Ok((part, file.layout().clone()))
     }
+
+    /// Opens the file again, to read its rows. All that is read of it is from the file that is open then.
+    ///
+    /// # Errors
+    /// If another file is at its path: one that was not compared with `dataset.json`.
+    pub(crate) fn reopen(&self) -> Result<EmbeddingsFile, StoreError> {
+        let file = EmbeddingsFile::open(&self.path)?;
+        if (file.digest(), file.groups()?) != (self.digest, self.groups.clone()) {
+            let what = "it was replaced in the meantime";
+            return Err(StoreError::malformed(&self.path, what));
+        }
+        Ok(file)
+    }
 }
 
 /// All embeddings files of a dataset: of one work, with the same columns.
@@ -130,4 +143,71 @@ fn check_same(
         return Ok(());
     };
     Err(DatasetError::content(path, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field};
+    use plmkit_contract::{
+        Column, KeyColumnsBuilder, Labels, Pooling, RowKey, SequenceDigest, StoreDtype,
+        VectorColumn,
+    };
+    use plmkit_store::EmbeddingsWriter;
+
+    use super::*;
+    use crate::{AskedIds, Merge, lookup};
+
+    /// Writes a file with one row, whose vector has this value.
+    fn part(path: &Path, value: f32) {
+        let layout = EmbeddingLayout {
+            columns: vec![Column::Pooled(VectorColumn {
+                pool: Pooling::Mean,
+                layer: 6,
+            })],
+            dim: 1,
+            dtype: StoreDtype::F32,
+            stitched: false,
+            labels: Labels::default(),
+        };
+        let mut keys = KeyColumnsBuilder::default();
+        keys.push(&RowKey {
+            ordinal: 0,
+            id: "P1",
+            start: 0,
+            length: 1,
+            truncated: false,
+            digest: SequenceDigest::new(b"M"),
+            n_windows: 1,
+        });
+        let item = Arc::new(Field::new_list_field(DataType::Float32, false));
+        let values: ArrayRef = Arc::new(Float32Array::from(vec![value]));
+        let mut columns = Vec::from(keys.finish());
+        columns.push(Arc::new(FixedSizeListArray::new(item, 1, values, None)));
+        let mut writer = EmbeddingsWriter::create(path, &layout).expect("create");
+        let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);
+        writer.write(&batch.expect("a row")).expect("write");
+        let provenance = Provenance::new("gpu-embed", Vec::new());
+        writer.finish(&provenance).expect("finish");
+    }
+
+    #[test]
+    fn a_part_that_was_replaced_after_it_was_checked_is_not_read() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("a.parquet");
+        part(&path, 1.0);
+        let stop = Stop::default();
+        let parts = Parts::open(std::slice::from_ref(&path), &stop).expect("a part");
+        let mut ids = AskedIds::default();
+        ids.add("P1");
+        let found = |parts| lookup(parts, &ids, &[], &stop).map(|found| found.len());
+        assert_eq!(found(&parts).expect("as it was checked"), 1);
+        part(&path, 2.0);
+        let error = found(&parts).expect_err("another file");
+        assert!(error.to_string().contains("it was replaced"), "{error}");
+        let merged = Merge::new(&parts, [0], None, &stop).next(1, |_| false);
+        assert!(merged.is_err());
+    }
 }

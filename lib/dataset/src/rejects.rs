@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use plmkit_contract::{ByteDigest, ListedDataset, ListedFile, Reject, RejectsList};
-use plmkit_store::{FileKind, ListWriter, StoreError, read_rejects};
+use plmkit_store::{ListWriter, StoreError};
 use serde_json::{Value, json};
 
 use crate::aliases::Record;
-use crate::listing::add_to;
+use crate::listing::{add_to, read_lists};
 use crate::{DatasetError, Part};
 
 /// The list of rows that were not embedded, of all parts.
@@ -30,17 +30,14 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Reads the lists in `folder`. There must be those that `parts` know.
-    pub(crate) fn read(folder: &Path, parts: &[Part]) -> Result<Self, DatasetError> {
+    /// Reads the lists that `listed` lists. There must be those that `parts` know.
+    pub(crate) fn read(
+        listed: &ListedDataset,
+        folder: &Path,
+        parts: &[Part],
+    ) -> Result<Self, DatasetError> {
         let mut rejects = Self::default();
-        let mut paths = vec![folder.join("shards/rejects.csv")];
-        if let Ok(entries) = fs::read_dir(folder.join(FOLDER)) {
-            let entries = entries.filter_map(|entry| Some(entry.ok()?.path()));
-            paths.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "csv")));
-        }
-        paths.sort();
-        for path in paths.iter().filter(|path| path.exists()) {
-            let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
+        for list in read_lists(listed, folder)? {
             if list.of_rows {
                 rejects.rows.insert(list.digest.clone(), list);
             } else {

@@ -48,8 +48,16 @@ pub fn select(
             writer.write(&rows)?;
         }
     }
-    if !allow_missing && !missing.is_empty() {
-        return Err(DatasetError::unknown(ids, |id| missing.contains(id)));
+    // They are of no protein: of these, no one wants to leave out those that are missing.
+    let headers = missing.iter().any(|id| id.starts_with('>'));
+    if headers || (!allow_missing && !missing.is_empty()) {
+        let mut error = DatasetError::unknown(ids, |id| missing.contains(id));
+        if let DatasetError::Unknown { why, .. } = &mut error
+            && headers
+        {
+            why.push_str("; --fasta takes the ids of a FASTA file");
+        }
+        return Err(error);
     }
     let rows = writer.finish(&provenance)?.digest.rows();
     Ok(Selected {

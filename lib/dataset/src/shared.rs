@@ -5,13 +5,12 @@ use std::slice;
 
 use plmkit_contract::{
     ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, KnownDataset, ListedDataset, ListedFile,
-    Manifest, RowDigest, Stop, plural,
+    RowDigest, Stop, plural,
 };
-use plmkit_store::{FileKind, read_sealed};
 use serde_json::{Value, json};
 
 use crate::aliases::{List, expand};
-use crate::listing::add_to;
+use crate::listing::{add_to, read_manifest};
 use crate::rejects::Rejects;
 use crate::{CombineConfig, DatasetError, Parts};
 
@@ -104,11 +103,9 @@ impl<'a> Shared<'a> {
             }
         }
         let path = shards.join("manifest.json");
-        let manifest: Option<Manifest> = path
-            .exists()
-            .then(|| read_sealed(&path))
-            .transpose()
-            .map_err(|error| error.of_input(FileKind::Manifest))?;
+        let has_manifest = shards.is_dir() && listed.combined.is_none();
+        let manifest = has_manifest.then(|| read_manifest(&shards, listed));
+        let manifest = manifest.transpose()?;
         let (aliases, known) = manifest.map_or((None, None), |found| (found.aliases, found.known));
         if let Some(list) = aliases {
             if config.distinct {

@@ -1,35 +1,69 @@
 //! Matrices of numpy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use arrow::array::AsArray;
-use plmkit_contract::StoreDtype;
-use plmkit_store::AtomicFile;
+use arrow::array::{AsArray, RecordBatch};
+use plmkit_contract::{ByteDigest, StoreDtype};
+use plmkit_store::{AtomicFile, StoreError, read_byte_digest, remove_published};
 
 use super::values::Table;
 use crate::DatasetError;
 
-/// Writes a matrix `(rows, dim)`, and a text file with one id a line.
+/// Writes a matrix `(rows, dim)`, and a text file with one id a line. `force` replaces files of other ids.
+///
+/// The ids are published first. A run that is killed then leaves ids without a matrix: no matrix is ever beside other ids.
 ///
 /// Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 pub(crate) fn write(
     table: &Table<'_>,
     files: &[PathBuf],
+    force: bool,
     advance: &mut impl FnMut(u64),
 ) -> Result<(), DatasetError> {
-    let [matrix, ids] = files else { return Ok(()) };
-    let mut matrix = AtomicFile::create(matrix)?;
-    let mut ids = AtomicFile::create(ids)?;
+    let [matrix_path, ids_path] = files else {
+        return Ok(());
+    };
+    if !force && ids_path.exists() {
+        check_ids(table, ids_path)?;
+    }
+    let mut matrix = AtomicFile::create(matrix_path)?;
+    let mut ids = AtomicFile::create(ids_path)?;
     matrix.append(&header(table))?;
     let name = table.name(table.columns[0]);
     table.for_each(advance, |batch| {
         matrix.append(&table.bytes(batch, &batch[&*name])?)?;
-        let names = batch["id"].as_string::<i32>().iter().flatten();
-        let lines: String = names.flat_map(|id| [id, "\n"]).collect();
-        Ok(ids.append(lines.as_bytes())?)
+        Ok(ids.append(lines(batch).as_bytes())?)
     })?;
+    matrix.sync()?;
+    ids.sync()?;
+    if force {
+        remove_published(matrix_path)?;
+    }
     ids.finish()?;
     Ok(matrix.finish()?)
+}
+
+/// Checks that a file has the ids of all rows: then a run that was killed before it published the matrix left it.
+fn check_ids(table: &Table<'_>, path: &Path) -> Result<(), DatasetError> {
+    let keys = Table {
+        columns: Vec::new(),
+        ..*table
+    };
+    let mut digest = ByteDigest::default();
+    keys.for_each(&mut |_| (), |batch| {
+        digest.update(lines(batch).as_bytes());
+        Ok(())
+    })?;
+    if read_byte_digest(path)? == digest.to_string() {
+        return Ok(());
+    }
+    Err(StoreError::exists(path, "it has other ids").into())
+}
+
+/// The ids of some rows, one a line.
+fn lines(batch: &RecordBatch) -> String {
+    let names = batch["id"].as_string::<i32>().iter().flatten();
+    names.flat_map(|id| [id, "\n"]).collect()
 }
 
 fn header(table: &Table<'_>) -> Vec<u8> {
