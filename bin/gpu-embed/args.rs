@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use plmkit_cli::{
     Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
-    keep_apart, keep_renameable, one_of,
+    keep_apart, keep_renameable, lists_of, one_of,
 };
 use plmkit_contract::{ModelName, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
@@ -154,7 +154,9 @@ pub(crate) struct Args {
     ///
     /// In int8, on CPUs only, the linear maps multiply 8-bit integers: three times as fast as f32 with AVX512-VNNI, and 1.5 times with
     /// AVX2. The run first compares int8 with f32 in the last layer, on a sample of its sequences: a hundredth of the tokens, at most
-    /// 4,096, and up to 256 if that is more. It is refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector.
+    /// 4,096, and up to 256 if that is more. It is refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector;
+    /// with --logits also if log-probabilities of amino acids differ by more than 0.1 on average, or the most probable one in more
+    /// than 5 % of positions.
     #[arg(
         long,
         value_parser = ["auto", "f32", "f16", "bf16", "int8"],
@@ -251,14 +253,15 @@ impl TryFrom<Args> for RunConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
-        keep_files_apart(&args)?;
+        let batches = files_of(args.batches.clone(), &["arrow"])?;
+        keep_files_apart(&args, &batches)?;
         if args.workers.is_some() && args.device == Device::All {
             let what = "--workers: with --device all there is one for each GPU";
             return Err(Fault::new(Exit::Usage, what.to_owned()));
         }
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
         let mut config = Self {
-            batches: files_of(args.batches, &["arrow"])?,
+            batches,
             model_name: {
                 let ModelName { name, revision } = model_name(&args.model);
                 let name = args.model_name.unwrap_or(name);
@@ -324,10 +327,11 @@ pub(crate) fn check_outputs(args: &Args) -> Result<(), Fault> {
 }
 
 /// Checks that no output overwrites the batches, the model or another output.
-fn keep_files_apart(args: &Args) -> Result<(), Fault> {
+fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     let weights = model_files(&args.model);
-    let batches = named("a batches file", &args.batches);
-    let inputs: Vec<NamedPath> = batches
+    let lists = lists_of(&args.batches);
+    let inputs: Vec<NamedPath> = named("a batches file", batches)
+        .chain(named("a list of batches", &lists))
         .chain(named("a file of the model", &weights))
         .collect();
     let out = args.out.clone().unwrap_or_default();

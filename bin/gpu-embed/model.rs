@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use plmkit_cli::{ProgressDisplay, Stop};
-use plmkit_contract::path_text;
-use plmkit_hub::{DownloadProgress, HubError, Settings, resolve};
+use plmkit_contract::{ModelName, path_text};
+use plmkit_hub::{DownloadProgress, HubError, Settings, model_name, resolve};
 
 use crate::args::Args;
 
@@ -20,6 +20,18 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
     let located = resolve(&args.model, &Settings::from_env(), download, stop);
     // A failed download leaves its progress bar open.
     screen.end_file();
+    if let Ok(path) = &located
+        && !args.worker
+        && let ModelName {
+            revision: Some(commit),
+            ..
+        } = model_name(path)
+        && *path != args.model
+    {
+        // A branch may have moved since it was fetched.
+        let model = path_text(&args.model);
+        tracing::info!("{model}: commit {commit}, from the Hub's cache");
+    }
     located
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         found: "it aborts".to_owned(),
     };
     on_abort(&args, stop, &aborted.into())
-        .map_err(|error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}")))?;
+        .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
     let (mode, quiet) = (args.progress, args.common.quiet);
     let mut progress = None;
     let mut report = |event| match event {

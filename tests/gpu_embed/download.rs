@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -409,11 +410,13 @@ fn a_server_that_sends_something_else() {
     let too_many = "expected 1097272 bytes, the server sends more";
     let no_etag = "not an answer of a Hub: ETag '../../../escaped'";
     let git = "config.json: cannot fetch: expected git SHA-1 ";
-    let faults: [(SetFault, i32, &str); 6] = [
+    let unhashed = "ETag '5f3a-61b', expected a SHA-256 or a git SHA-1";
+    let faults: [(SetFault, i32, &str); 7] = [
         (|it| it.flip_config = true, 75, git),
         (|it| it.flip = true, 75, "expected SHA-256 "),
         (|it| it.endless = Some(3 << 30), 75, too_many),
         (|it| it.etag = Some("../../../escaped"), 65, no_etag),
+        (|it| it.etag = Some("5f3a-61b"), 65, unhashed),
         (|it| it.status = Some(503), 75, "answers with status 503"),
         (
             |it| it.status = Some(401),
@@ -429,6 +432,38 @@ fn a_server_that_sends_something_else() {
     }
     hub.fault(|_| {});
     run(&mut command);
+}
+
+/// Another program put all files of a server that sends one `ETag` into one blob: the last of them.
+#[test]
+fn a_cache_in_which_files_overwrote_each_other_is_mended() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let (blob, snapshot) = (case.cached().join("blobs/5f3a-61b"), case.snapshot());
+    for folder in [
+        &case.cached().join("blobs"),
+        &case.cached().join("refs"),
+        &snapshot,
+    ] {
+        fs::create_dir_all(folder).expect("create");
+    }
+    fs::write(
+        &blob,
+        fs::read(test_data("model-tiny/model.safetensors")).expect("read"),
+    )
+    .expect("write");
+    for name in ["config.json", "model.safetensors"] {
+        symlink("../../blobs/5f3a-61b", snapshot.join(name)).expect("link");
+    }
+    fs::write(case.cached().join("refs/main"), COMMIT).expect("write");
+    let what = "no model.safetensors of its own); --download fetches it";
+    assert_fails(case.embed("some/model", "e.parquet"), 66, what);
+    let said = run(&mut case.download("some/model", "e.parquet", &hub));
+    assert_has(
+        &said,
+        &format!("some/model: commit {COMMIT}, from the Hub's cache"),
+    );
+    run(&mut case.embed("some/model", "again.parquet"));
+    assert_same_bytes(&case.path("e.parquet"), &case.path("again.parquet"));
 }
 
 #[test]

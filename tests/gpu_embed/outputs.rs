@@ -319,6 +319,35 @@ fn int8_is_refused_where_it_loses_too_much() {
     assert!(!case.path("int8.parquet").exists());
 }
 
+/// The head of the tiny model makes much of small differences: its vectors are near enough, and its logits are not.
+#[test]
+fn int8_is_refused_where_logits_lose_too_much() {
+    let case = Case::new();
+    let int8 = |model: &Path, options: &[&str]| {
+        let options = [&["--dtype", "int8", "--logits"], options].concat();
+        case.embed(model, "logits.parquet", &options)
+    };
+    let what = "have another most probable one (expected at most 5 %); try --dtype bf16 or f32";
+    for options in [&[][..], &["--workers", "2"]] {
+        assert_fails(int8(&test_data("model-tiny"), options), 65, what);
+    }
+    assert!(!case.path("logits.parquet").exists());
+    let model = changed_model(case.folder.path(), |name, _| {
+        let is_head = name.starts_with("lm_head.layer_norm");
+        Some(if is_head { 0.002 } else { 1.0 })
+    });
+    let said = run(&mut int8(&model, &[]));
+    let text = "; log-probabilities of amino acids differ by ";
+    assert_has(&said, text);
+    let reader = EmbeddingsReader::open(&case.path("logits.parquet")).expect("open");
+    let parity = reader.provenance().parity.clone().expect("it is recorded");
+    let logits = &parity["logits"];
+    assert_eq!(logits["positions"], 252);
+    assert_eq!(logits["mean_difference_limit"], 0.1);
+    let mean = logits["mean_difference"].as_f64().expect("a number");
+    assert!((1e-4..0.1).contains(&mean), "{mean}");
+}
+
 #[test]
 fn int8_is_measured_on_sequences_that_f32_computes() {
     // Tryptophan has an embedding whose variance is too large for f32.

@@ -47,7 +47,7 @@ pub enum EngineError {
         /// The checkpoint.
         model: PathBuf,
         /// The measured cosines.
-        parity: Parity,
+        parity: Box<Parity>,
     },
     /// A worker reported an error that ends the run, or no worker is left.
     #[error("{message}")]
@@ -59,7 +59,7 @@ pub enum EngineError {
     },
     /// A worker process could not be started.
     #[error("cannot start a worker: {}", io_text(.0))]
-    Start(std::io::Error),
+    Start(#[source] std::io::Error),
     /// A run and its worker do not understand each other, or one of them has gone.
     #[error("the connection between a run and its worker broke: {}", io_text(.0))]
     Connection(std::io::Error),

@@ -46,7 +46,7 @@ mod writer;
 pub use config::{Injection, RunConfig, Windows, rejects_beside};
 pub use error::EngineError;
 pub use outcome::{EmbedSummary, RunOutcome, RunProgress};
-pub use parity::Parity;
+pub use parity::{LogitsParity, Parity};
 pub use probe::probe;
 pub use run::embed;
 pub use workers::serve;

@@ -1,8 +1,9 @@
-//! Measured agreement of int8 vectors with f32 vectors.
+//! Measured agreement of int8 vectors and logits with those in f32.
 
 use std::fmt;
+use std::ops::Range;
 
-use plmkit_contract::plural;
+use plmkit_contract::{VOCABULARY, plural};
 use serde::{Deserialize, Serialize};
 
 /// The lowest accepted cosine of a sequence's mean vector.
@@ -10,6 +11,16 @@ const MEAN_FLOOR: f64 = 0.999;
 /// The lowest accepted cosine of a residue vector. One residue in thousands attends equally to two others, and rounding decides
 /// between them.
 const RESIDUE_FLOOR: f64 = 0.98;
+
+/// The tokens of the twenty amino acids, between which a language model chooses.
+const AMINO_ACIDS: Range<usize> = 4..24;
+/// The highest accepted mean difference of log-probabilities.
+const MEAN_DIFFERENCE_LIMIT: f64 = 0.1;
+/// The highest accepted share of positions whose most probable amino acid is another.
+const CHANGED_LIMIT: f64 = 0.05;
+
+/// The difference to a log-probability that is undefined: JSON, which workers send, has no infinity.
+const UNDEFINED: f64 = 1e6;
 
 /// How close int8 vectors of the last layer are to f32 vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +37,39 @@ pub struct Parity {
     pub residue_cosine: f64,
     /// The lowest cosine that is accepted for a residue vector.
     pub residue_cosine_floor: f64,
+    /// How close logits are, if the run computes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logits: Option<LogitsParity>,
+}
+
+/// How close int8 log-probabilities of the twenty amino acids are to those in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogitsParity {
+    /// Compared positions.
+    pub positions: usize,
+    /// The mean difference of log-probabilities.
+    pub mean_difference: f64,
+    /// The highest mean difference that is accepted.
+    pub mean_difference_limit: f64,
+    /// The largest difference.
+    pub largest_difference: f64,
+    /// The share of positions whose most probable amino acid is another.
+    pub changed: f64,
+    /// The highest share that is accepted.
+    pub changed_limit: f64,
+}
+
+impl Default for LogitsParity {
+    fn default() -> Self {
+        Self {
+            positions: 0,
+            mean_difference: 0.0,
+            mean_difference_limit: MEAN_DIFFERENCE_LIMIT,
+            largest_difference: 0.0,
+            changed: 0.0,
+            changed_limit: CHANGED_LIMIT,
+        }
+    }
 }
 
 impl Default for Parity {
@@ -37,6 +81,7 @@ impl Default for Parity {
             mean_cosine_floor: MEAN_FLOOR,
             residue_cosine: 1.0,
             residue_cosine_floor: RESIDUE_FLOOR,
+            logits: None,
         }
     }
 }
@@ -60,23 +105,45 @@ impl fmt::Display for Parity {
             self.mean_cosine_floor,
             floored(self.residue_cosine),
             self.residue_cosine_floor,
+        )?;
+        match &self.logits {
+            Some(logits) => write!(f, "; {logits}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for LogitsParity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Rounded up, as above.
+        let raised = |value: f64| (value * 1e4).ceil() / 1e4;
+        write!(
+            f,
+            "log-probabilities of amino acids differ by {:.4} on average (expected at most {}) and by {:.4} at most, and {:.2} % of \
+             positions have another most probable one (expected at most {} %)",
+            raised(self.mean_difference),
+            self.mean_difference_limit,
+            raised(self.largest_difference),
+            raised(self.changed) * 100.0,
+            self.changed_limit * 100.0,
         )
     }
 }
 
 impl Parity {
-    /// Whether something was compared and every cosine reaches its floor.
+    /// Whether something was compared, every cosine reaches its floor, and logits keep their limits.
     pub(crate) fn suffices(&self) -> bool {
         self.sequences > 0
             && self.mean_cosine >= self.mean_cosine_floor
             && self.residue_cosine >= self.residue_cosine_floor
+            && self.logits.is_none_or(|logits| logits.suffices())
     }
 
-    /// Compares the residue vectors of a sequence, `(residues, dim)`.
-    pub(crate) fn compare(&mut self, expected: &[f32], found: &[f32], dim: usize) {
-        // A sequence that f32 cannot compute is no measure.
+    /// Compares the residue vectors of a sequence, `(residues, dim)`. Returns whether f32 can compute them; otherwise they are no
+    /// measure.
+    pub(crate) fn compare(&mut self, expected: &[f32], found: &[f32], dim: usize) -> bool {
         if !expected.iter().all(|value| value.is_finite()) {
-            return;
+            return false;
         }
         self.sequences += 1;
         self.tokens += expected.len() / dim + 2;
@@ -90,7 +157,59 @@ impl Parity {
         // A sum has the direction of the mean.
         let mean = cosine(&expected_sum, &found_sum);
         self.mean_cosine = self.mean_cosine.min(mean);
+        true
     }
+}
+
+impl LogitsParity {
+    fn suffices(&self) -> bool {
+        self.positions > 0
+            && self.mean_difference <= self.mean_difference_limit
+            && self.changed <= self.changed_limit
+    }
+
+    /// Compares the logits of a sequence, `(residues, 33)`.
+    pub(crate) fn compare(&mut self, expected: &[f32], found: &[f32]) {
+        let before = self.positions as f64;
+        let (mut sum, mut changed) = (self.mean_difference * before, self.changed * before);
+        let rows = expected.chunks(VOCABULARY).zip(found.chunks(VOCABULARY));
+        for (expected, found) in rows {
+            let [expected, found] = [expected, found].map(log_probabilities);
+            // A position that f32 cannot compute is no measure.
+            if !expected.iter().all(|value| value.is_finite()) {
+                continue;
+            }
+            self.positions += 1;
+            let pairs = expected.iter().zip(&found);
+            // `min` drops NaN.
+            let differences =
+                pairs.map(|(expected, found)| (expected - found).abs().min(UNDEFINED));
+            let differences: Vec<f64> = differences.collect();
+            sum += differences.iter().sum::<f64>() / differences.len() as f64;
+            let largest = differences.into_iter().fold(0.0, f64::max);
+            self.largest_difference = self.largest_difference.max(largest);
+            changed += f64::from(u8::from(best(&expected) != best(&found)));
+        }
+        if self.positions > 0 {
+            self.mean_difference = sum / self.positions as f64;
+            self.changed = changed / self.positions as f64;
+        }
+    }
+}
+
+/// Returns the logarithms of the probabilities of the twenty amino acids, for the logits of a position.
+fn log_probabilities(logits: &[f32]) -> Vec<f64> {
+    let logits = widen(&logits[AMINO_ACIDS]);
+    let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|logit| (logit - highest).exp()).sum();
+    let logits = logits.into_iter();
+    logits.map(|logit| logit - highest - sum.ln()).collect()
+}
+
+/// Returns the place of the highest value, the first of several.
+fn best(values: &[f64]) -> Option<usize> {
+    let best = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    values.iter().position(|&value| value >= best)
 }
 
 fn widen(values: &[f32]) -> Vec<f64> {
@@ -140,6 +259,50 @@ mod tests {
         parity.compare(&[1.0, 0.0], &[f32::NAN, 0.1], 2);
         assert!((parity.residue_cosine + 1.0).abs() < 1e-15);
         assert!(!parity.suffices());
+    }
+
+    /// The logits of a position whose amino acids have these first two, and whose other tokens have `other`.
+    fn logits(first: f32, second: f32, other: f32) -> Vec<f32> {
+        let mut logits = vec![other; VOCABULARY];
+        logits[AMINO_ACIDS].fill(first.min(second) - 100.0);
+        logits[4..6].copy_from_slice(&[first, second]);
+        logits
+    }
+
+    #[test]
+    fn log_probabilities_are_those_of_the_amino_acids() {
+        let mut parity = LogitsParity::default();
+        assert!(!parity.suffices(), "nothing was compared");
+        // Other tokens and a constant do not matter.
+        parity.compare(&logits(1.0, 0.0, 3.0), &logits(6.0, 5.0, 50.0));
+        assert!(
+            parity.mean_difference < 1e-6 && parity.suffices(),
+            "{parity}"
+        );
+        // The second becomes the best one, by one unit of each of two in twenty.
+        let (before, after) = (logits(0.5, -0.5, 0.0), logits(-0.5, 0.5, 0.0));
+        parity.compare(&before, &after);
+        assert!((parity.largest_difference - 1.0).abs() < 1e-6, "{parity}");
+        assert!((parity.changed - 0.5).abs() < 1e-15 && !parity.suffices());
+        assert_eq!(parity.positions, 2);
+    }
+
+    #[test]
+    fn logits_that_are_not_finite_are_a_failure_of_int8_and_no_measure_in_f32() {
+        let (finite, not) = (logits(1.0, 0.0, 0.0), logits(f32::NAN, 0.0, 0.0));
+        let mut parity = LogitsParity::default();
+        parity.compare(&not, &finite);
+        assert_eq!(parity, LogitsParity::default());
+        parity.compare(&finite, &not);
+        assert!(!parity.suffices(), "{parity}");
+        // As a worker sends it.
+        let sent = serde_json::to_string(&parity).unwrap();
+        assert_eq!(serde_json::from_str::<LogitsParity>(&sent).unwrap(), parity);
+        let mut vectors = Parity::default();
+        vectors.compare(&[1.0, 0.0], &[1.0, 0.0], 2);
+        assert!(vectors.suffices());
+        vectors.logits = Some(parity);
+        assert!(!vectors.suffices(), "{vectors}");
     }
 
     #[test]

@@ -348,7 +348,7 @@ fn check_parity(
     if info.dtype != Dtype::Int8 {
         return Ok(None);
     }
-    let sample = ParitySample::draw(inputs)?;
+    let sample = ParitySample::draw(inputs, config.outputs.logits)?;
     if sample.is_empty() {
         return Ok(None);
     }
@@ -356,7 +356,10 @@ fn check_parity(
     let parity = backend.measure_parity(sample)?;
     if !parity.suffices() {
         let model = config.model.clone();
-        return Err(EngineError::Parity { model, parity });
+        return Err(EngineError::Parity {
+            model,
+            parity: Box::new(parity),
+        });
     }
     tracing::info!("int8: {parity}");
     Ok(Some(parity))

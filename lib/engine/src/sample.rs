@@ -2,13 +2,13 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::{Column, Stop, VOCABULARY};
 use plmkit_esm2::{Buffer, Esm2, EsmError, Varlen};
 use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 use crate::inputs::RunInputs;
-use crate::parity::Parity;
+use crate::parity::{LogitsParity, Parity};
 
 /// The sample has one in this many tokens of the run. Computing it in both types costs four to five times as much as in int8 alone.
 const SHARE: u64 = 100;
@@ -28,11 +28,13 @@ pub(crate) struct ParitySample {
     candidates: Vec<Vec<u8>>,
     /// The most tokens to compare.
     most_tokens: usize,
+    /// Whether logits are compared too.
+    logits: bool,
 }
 
 impl ParitySample {
-    /// Draws the sample of a run.
-    pub(crate) fn draw(inputs: &RunInputs) -> Result<Self, EngineError> {
+    /// Draws the sample of a run, which computes `logits` or not.
+    pub(crate) fn draw(inputs: &RunInputs, logits: bool) -> Result<Self, EngineError> {
         let most_tokens = tokens_for(inputs.total.tokens);
         let all = inputs.total.batches;
         let count = BATCHES.min(all);
@@ -54,6 +56,7 @@ impl ParitySample {
         Ok(Self {
             candidates: interleave(of_batches),
             most_tokens,
+            logits,
         })
     }
 
@@ -68,21 +71,48 @@ impl ParitySample {
         let exact = model.in_f32(stop)?;
         let exact = exact.expect("plmkit's own kernels compute int8");
         let dim = model.config().hidden;
-        let mut parity = Parity::default();
+        let mut parity = Parity {
+            logits: self.logits.then(LogitsParity::default),
+            ..Parity::default()
+        };
         loop {
             let sequences = self.choose(self.most_tokens - parity.tokens);
             if sequences.is_empty() {
                 return Ok(parity);
             }
-            let expected = residue_vectors(&exact, &sequences, stop)?;
-            let found = residue_vectors(model, &sequences, stop)?;
+            let expected = self.compute(&exact, &sequences, stop)?;
+            let found = self.compute(model, &sequences, stop)?;
             let mut start = 0;
             for sequence in sequences {
-                let values = start..start + (sequence.len() - 2) * dim;
-                start = values.end;
-                parity.compare(&expected[values.clone()], &found[values], dim);
+                let end = start + sequence.len() - 2;
+                let values = start * dim..end * dim;
+                let measured = parity.compare(&expected[0][values.clone()], &found[0][values], dim);
+                if let (true, Some(logits)) = (measured, &mut parity.logits) {
+                    let values = start * VOCABULARY..end * VOCABULARY;
+                    logits.compare(&expected[1][values.clone()], &found[1][values]);
+                }
+                start = end;
             }
         }
+    }
+
+    /// Computes the last layer of each residue, `(residues of all sequences, dim)`, and its logits if they are compared.
+    fn compute(
+        &self,
+        model: &Esm2,
+        sequences: &[Vec<u8>],
+        stop: &Stop,
+    ) -> Result<Vec<Buffer<f32>>, EsmError> {
+        let (mut tokens, mut cu_seqlens) = (Vec::new(), vec![0]);
+        for sequence in sequences {
+            tokens.extend(sequence);
+            cu_seqlens.push(tokens.len().try_into().expect("few"));
+        }
+        let batch = Varlen::new(&tokens, &cu_seqlens).expect("each sequence was checked");
+        let last = Column::Residues(model.config().layers as u32);
+        let columns = [last, Column::Logits];
+        let columns = &columns[..=usize::from(self.logits)];
+        model.embed(batch, columns, model.dtype(), stop)
     }
 
     /// Removes up to `tokens` tokens of sequences from the candidates.
@@ -108,23 +138,6 @@ fn interleave(mut of_batches: Vec<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
         }
     }
     candidates
-}
-
-/// Computes the last layer of each residue: `(residues of all sequences, dim)`.
-fn residue_vectors(
-    model: &Esm2,
-    sequences: &[Vec<u8>],
-    stop: &Stop,
-) -> Result<Buffer<f32>, EsmError> {
-    let (mut tokens, mut cu_seqlens) = (Vec::new(), vec![0]);
-    for sequence in sequences {
-        tokens.extend(sequence);
-        cu_seqlens.push(tokens.len().try_into().expect("few"));
-    }
-    let batch = Varlen::new(&tokens, &cu_seqlens).expect("each sequence was checked");
-    let last = Column::Residues(model.config().layers as u32);
-    let mut columns = model.embed(batch, &[last], model.dtype(), stop)?;
-    Ok(columns.swap_remove(0))
 }
 
 /// Returns the tokens of the sample of a run with `run` tokens.
@@ -177,6 +190,7 @@ mod tests {
             let mut sample = ParitySample {
                 candidates,
                 most_tokens,
+                logits: false,
             };
             assert_eq!(lengths(sample.choose(most_tokens)), expected);
             assert_eq!(lengths(sample.choose(11)), [0; 0], "none fits");
@@ -184,6 +198,7 @@ mod tests {
         let mut sample = ParitySample {
             candidates: interleave(vec![batch(10), batch(20)]),
             most_tokens: 40,
+            logits: false,
         };
         assert_eq!(lengths(sample.choose(40)), [10, 21]);
         assert_eq!(lengths(sample.choose(40)), [11, 22], "others");

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plmkit_contract::Stop;
+use plmkit_contract::{Stop, path_text};
 use plmkit_cpu::{Isa, Layer, Multiply};
 
 use crate::body::{Body, Failure, OnCpu};
@@ -54,6 +54,10 @@ pub(crate) fn load(model: &Path, plan: ComputePlan, stop: &Stop) -> Result<Check
     let explain = |error| checksums.verify().err().unwrap_or(error);
     let (stored, config) = files.read().map_err(explain)?;
     check_memory(&config, plan)?;
+    if stored.has_classifier() {
+        let folder = path_text(&files.folder);
+        tracing::info!("{folder}: its classifier is not used");
+    }
     let frequencies =
         frequencies::read_frequencies(&files.folder, &config, &stored).map_err(explain)?;
     let input = DigestInput::for_model(&config, &stored, &frequencies);
@@ -128,11 +132,12 @@ impl CheckpointFiles {
     /// Returns the tensors and the configuration, checked against each other.
     fn read(&self) -> Result<(StoredTensors<'_>, ModelConfig), CheckpointError> {
         // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
-        let stored = StoredTensors::open(&self.folder, &self.weights)?;
+        let mut stored = StoredTensors::open(&self.weights)?;
         let path = self.folder.join("config.json");
         let config = ModelConfig::from_json(&folder::read_json(&path)?)
             .map_err(|error| CheckpointError::invalid(&path, error.to_string()))?;
         stored.check(&self.folder, &config)?;
+        stored.settle_decoder(&config);
         Ok((stored, config))
     }
 
@@ -145,7 +150,7 @@ impl CheckpointFiles {
         kernels: (Isa, Multiply),
         before: Option<Layer>,
     ) -> Result<Layer, EsmError> {
-        let stored = StoredTensors::open(&self.folder, &self.weights)?;
+        let stored = StoredTensors::open(&self.weights)?;
         stored.check(&self.folder, config)?;
         let mut layer = layers::layer(config, &stored, number, inv_freq, kernels, before)?;
         let jobs = layers::jobs(&mut layer, config, &stored, number);

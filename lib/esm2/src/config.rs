@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{ModelShape, VOCABULARY};
+use plmkit_contract::{ModelShape, Quoted, VOCABULARY};
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
@@ -23,6 +23,9 @@ pub struct ModelConfig {
     pub layer_norm_eps: f64,
     /// Whether embeddings are scaled as if tokens had been masked in training (`token_dropout`; true for ESM-2).
     pub token_dropout: bool,
+    /// Whether the language-model head decodes with the word embeddings where no other decoder is stored
+    /// (`tie_word_embeddings`; true for ESM-2).
+    pub tied_decoder: bool,
 }
 
 /// Why a `config.json` is not that of an ESM-2: the key, the expected value and the value found.
@@ -50,8 +53,11 @@ impl ModelConfig {
         entries.must_be("mask_token_id", MASK, true)?;
         entries.must_be("hidden_act", "gelu", true)?;
         entries.must_be("rope_theta", ROPE_BASE, true)?;
+        entries.must_be("partial_rotary_factor", 1.0, true)?;
+        entries.must_be_default_rotation("rope_parameters")?;
+        entries.must_be_default_rotation("rope_scaling")?;
         entries.must_be("emb_layer_norm_before", false, true)?;
-        entries.must_be("tie_word_embeddings", true, true)?;
+        entries.must_be("is_decoder", false, true)?;
         entries.must_be("is_folding_model", false, true)?;
         let most = ModelShape::MOST;
         let config = Self {
@@ -61,6 +67,8 @@ impl ModelConfig {
             intermediate: entries.count("intermediate_size", 1..=most.intermediate as usize)?,
             layer_norm_eps: entries.epsilon("layer_norm_eps")?,
             token_dropout: entries.flag("token_dropout")?,
+            tied_decoder: entries.get("tie_word_embeddings").is_null()
+                || entries.flag("tie_word_embeddings")?,
         };
         // The rotary embedding pairs the channels of a head.
         if config.hidden.is_multiple_of(2 * config.heads) {
@@ -112,6 +120,29 @@ impl Entries {
         }
     }
 
+    /// Checks an optional object that describes the rotation of queries and keys, as transformers 5 or 4 writes it.
+    fn must_be_default_rotation(&self, key: &str) -> Result<(), ConfigError> {
+        let Value::Object(object) = self.get(key) else {
+            return self.must_be(key, Value::Null, true);
+        };
+        let known = [
+            ("rope_type", Value::from("default")),
+            ("type", Value::from("default")),
+            ("rope_theta", Value::from(ROPE_BASE)),
+            ("partial_rotary_factor", Value::from(1.0)),
+        ];
+        let of_key = |ConfigError(what)| ConfigError(format!("key '{key}': {what}"));
+        let entries = Self(object.clone());
+        // The type first: it explains the others.
+        let names = known.iter().map(|(name, _)| *name);
+        for name in names.chain(object.keys().map(String::as_str)) {
+            let expected = known.iter().find(|(known, _)| *known == name);
+            let expected = expected.map_or(Value::Null, |(_, value)| value.clone());
+            entries.must_be(name, expected, true).map_err(of_key)?;
+        }
+        Ok(())
+    }
+
     fn count(&self, key: &str, range: RangeInclusive<usize>) -> Result<usize, ConfigError> {
         self.get(key)
             .as_u64()
@@ -149,7 +180,8 @@ impl Entries {
                 .take(80)
                 .collect(),
         };
-        ConfigError(format!("key '{key}': expected {expected}, found {found}"))
+        let key = Quoted(key);
+        ConfigError(format!("key {key}: expected {expected}, found {found}"))
     }
 }
 
@@ -195,6 +227,70 @@ mod tests {
             assert!(with(key, Value::Null).is_ok(), "{key}");
         }
         assert!(with("rope_theta", json!(10000)).is_ok());
+    }
+
+    #[test]
+    fn a_rotation_that_is_not_the_default_is_refused() {
+        let default = json!({"rope_type": "default", "rope_theta": 10000.0, "factor": null});
+        for (key, value) in [
+            ("rope_parameters", default),
+            ("rope_parameters", json!(null)),
+            ("rope_scaling", json!({"type": "default"})),
+            ("partial_rotary_factor", json!(1)),
+            ("is_decoder", json!(false)),
+        ] {
+            assert_eq!(with(key, value), with("model_type", json!("esm")), "{key}");
+        }
+        for (key, value, text) in [
+            (
+                "rope_parameters",
+                json!({"rope_type": "yarn", "factor": 4.0}),
+                r#"key 'rope_type': expected "default", found "yarn""#,
+            ),
+            (
+                "rope_parameters",
+                json!({"factor": 4.0}),
+                "key 'factor': expected null, found 4.0",
+            ),
+            (
+                "rope_parameters",
+                json!({"rope_theta": 1e6}),
+                "key 'rope_theta': expected 10000.0, found 1000000.0",
+            ),
+            (
+                "rope_parameters",
+                json!({"partial_rotary_factor": 0.5}),
+                "expected 1.0, found 0.5",
+            ),
+            (
+                "rope_scaling",
+                json!({"type": "linear"}),
+                r#"key 'type': expected "default", found "linear""#,
+            ),
+            ("rope_scaling", json!(2.0), "expected null, found 2.0"),
+            (
+                "partial_rotary_factor",
+                json!(0.5),
+                "expected 1.0, found 0.5",
+            ),
+            ("is_decoder", json!(true), "expected false, found true"),
+        ] {
+            let error = with(key, value).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("key '{key}': ")), "{error}");
+            assert!(error.ends_with(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_decoder_that_is_not_tied_is_said() {
+        for (tied, value) in [
+            (true, json!(null)),
+            (true, json!(true)),
+            (false, json!(false)),
+        ] {
+            let config = with("tie_word_embeddings", value).unwrap();
+            assert_eq!(config.tied_decoder, tied);
+        }
     }
 
     #[test]

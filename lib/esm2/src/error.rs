@@ -20,15 +20,15 @@ pub enum EsmError {
     /// The model does not have a layer.
     #[error(transparent)]
     NoSuchLayer(#[from] NoSuchLayer),
-    /// The checkpoint lacks a head that an output needs.
-    #[error("{}: has no {head}; missing {missing}", path_text(.model))]
+    /// The checkpoint has no head that an output needs, or one that cannot be computed.
+    #[error("{}: has no {head}; {reason}", path_text(.model))]
     NoHead {
         /// The checkpoint.
         model: PathBuf,
         /// The head.
         head: Head,
-        /// Its missing tensors.
-        missing: String,
+        /// What was expected.
+        reason: String,
     },
     /// The device or the kernels do not compute in a type.
     #[error("--dtype {dtype}: not computed {place}; expected {known}")]

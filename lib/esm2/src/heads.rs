@@ -46,7 +46,7 @@ pub(crate) struct HeadWeights<T> {
     pub(crate) digest: String,
 }
 
-/// The heads of a model. For a missing head, a list of its missing tensors.
+/// The heads of a model. For a head that cannot be computed, the reason.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) language_model: Result<HeadWeights<LanguageModelHead>, String>,
@@ -54,7 +54,7 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// Returns the digest of a head, or the list of its missing tensors.
+    /// Returns the digest of a head, or why it cannot be computed.
     pub(crate) fn digest(&self, head: Head) -> Result<&str, &String> {
         let digest = match head {
             Head::LanguageModel => self.language_model.as_ref().map(|head| &head.digest),

@@ -211,10 +211,10 @@ impl Esm2 {
     /// Returns BLAKE3, 128 bits in hexadecimal, of the stored weights of a head, or [`EsmError::NoHead`].
     pub fn head_digest(&self, head: Head) -> Result<&str, EsmError> {
         let digest = self.weights.heads.digest(head);
-        digest.map_err(|missing| EsmError::NoHead {
+        digest.map_err(|reason| EsmError::NoHead {
             model: self.source.clone(),
             head,
-            missing: missing.clone(),
+            reason: reason.clone(),
         })
     }
 

@@ -16,6 +16,11 @@ use sha2::{Digest as _, Sha256};
 use crate::HubError;
 use crate::id::is_commit;
 
+/// Whether the name of a file is a hash of its content.
+pub(crate) fn is_hash(name: &str) -> bool {
+    matches!(name.len(), 40 | 64) && is_commit(name)
+}
+
 /// Computes the hash of a file that `name` should be, and returns its kind and value; `None` if `name` is no known kind of hash.
 ///
 /// Calls `go_on` now and then, and ends with [`io::ErrorKind::Interrupted`] if it returns false.
@@ -25,20 +30,18 @@ pub(crate) fn hash_like(
     go_on: &dyn Fn() -> bool,
 ) -> io::Result<Option<(&'static str, String)>> {
     let mut file = File::open(path)?;
-    Ok(match name.len() {
-        64 if is_commit(name) => {
-            let mut hasher = Sha256::new();
-            read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
-            Some(("SHA-256", hex(&hasher.finalize())))
-        }
-        40 if is_commit(name) => {
-            let mut hasher = Sha1::new();
-            hasher.update(format!("blob {}\0", file.metadata()?.len()));
-            read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
-            Some(("git SHA-1", hex(&hasher.finalize())))
-        }
-        _ => None,
-    })
+    if !is_hash(name) {
+        return Ok(None);
+    }
+    if name.len() == 64 {
+        let mut hasher = Sha256::new();
+        read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
+        return Ok(Some(("SHA-256", hex(&hasher.finalize()))));
+    }
+    let mut hasher = Sha1::new();
+    hasher.update(format!("blob {}\0", file.metadata()?.len()));
+    read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
+    Ok(Some(("git SHA-1", hex(&hasher.finalize()))))
 }
 
 fn read_all(

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::ApiError;
-use plmkit_contract::{Exit, Failure, io_text, one_line, path_text};
+use plmkit_contract::{Exit, Failure, exit_of_system, io_text, one_line, path_text};
 
 /// Why a name of a model leads to no files. Messages begin with the model, path, URL or variable that they are about.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ impl HubError {
                 Self::network(url, &format!("the server answers with status {status}"))
             }
             // hf-hub reads from the network and writes to the disk in one call, so either may have failed.
-            Http::Io(source) if is_of_disk(&source) => Self::Write(folder.to_owned(), source),
+            Http::Io(source) if is_local(&source) => Self::Write(folder.to_owned(), source),
             Http::Io(source) => Self::network(url, &io_text(&source)),
             Http::HostNotFound
             | Http::ConnectionFailed
@@ -88,13 +88,9 @@ impl HubError {
     }
 }
 
-/// Whether only a disk fails like this, and no network.
-fn is_of_disk(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    matches!(
-        error.kind(),
-        FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull
-    )
+/// Whether only this machine fails like this, and no network.
+fn is_local(error: &io::Error) -> bool {
+    exit_of_system(error) == Some(Exit::Io) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
 impl Failure for HubError {
@@ -103,7 +99,7 @@ impl Failure for HubError {
             Self::NotFound(_) | Self::Read(..) => Exit::NoInput,
             Self::Invalid(_) => Exit::Data,
             Self::Setting(_) => Exit::Usage,
-            Self::Write(_, source) if is_of_disk(source) => Exit::Io,
+            Self::Write(_, source) if is_local(source) => Exit::Io,
             Self::Write(..) => Exit::CannotCreate,
             Self::Unavailable(_) | Self::Stopped => Exit::Transient,
         }

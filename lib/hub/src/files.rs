@@ -36,8 +36,17 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
         // The loader reports a damaged index.
         files.extend(indexed(&folder.join(weights)).unwrap_or_default());
     }
-    match files.iter().find(|file| lacks(file)) {
-        Some(missing) => Err(missing.clone()),
+    if let Some(missing) = files.iter().find(|file| lacks(file)) {
+        return Err(missing.clone());
+    }
+    // Links to one blob: a server may have sent files under one name, and the last has overwritten the others.
+    let mut blobs = BTreeSet::new();
+    let shared = files.iter().find(|file| {
+        let blob = folder.join(file).canonicalize();
+        blob.is_ok_and(|blob| !blobs.insert(blob))
+    });
+    match shared {
+        Some(shared) => Err(format!("{shared} of its own")),
         None => Ok(files),
     }
 }
@@ -99,6 +108,17 @@ mod tests {
         let files = needed(folder.path()).unwrap().join(" ");
         let expected = "config.json model.safetensors.index.json 1.safetensors 2.safetensors";
         assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn files_that_are_one_file_are_not_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("blob"), "").unwrap();
+        for name in ["config.json", "model.safetensors"] {
+            std::os::unix::fs::symlink("blob", folder.path().join(name)).unwrap();
+        }
+        let missing = needed(folder.path()).unwrap_err();
+        assert_eq!(missing, "model.safetensors of its own");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use plmkit_gpu::Kernels;
 use tch::{Device, Kind, Tensor};
 
 use super::digest::DigestInput;
-use super::parameters::layer_name;
+use super::parameters::{BIAS, DECODER, layer_name};
 use super::stored::StoredTensors;
 use super::tasks::hash;
 use crate::attention::Attention;
@@ -57,8 +57,12 @@ impl<'a> Assembly<'a> {
                         dense: self.linear("lm_head.dense")?,
                         norm: self.layer_norm("lm_head.layer_norm")?,
                         decoder: Linear {
-                            weight: words.shallow_clone(),
-                            bias: self.tensor("lm_head.bias")?,
+                            weight: if self.stored.has_own_decoder() {
+                                self.tensor(DECODER)?
+                            } else {
+                                words.shallow_clone()
+                            },
+                            bias: self.tensor(BIAS)?,
                         },
                     })
                 })?,
@@ -81,14 +85,14 @@ impl<'a> Assembly<'a> {
         self.stored.get(name).tensor(self.device)
     }
 
-    /// Returns a head made by `build`, or the names of its missing tensors.
+    /// Returns a head made by `build`, or why there is none.
     fn head<T>(
         &self,
         head: Head,
         build: impl FnOnce() -> Result<T, EsmError>,
     ) -> Result<Result<HeadWeights<T>, String>, EsmError> {
-        if let Some(missing) = self.stored.missing_of_head(self.config, head) {
-            return Ok(Err(missing));
+        if let Some(reason) = self.stored.refusal_of_head(self.config, head) {
+            return Ok(Err(reason));
         }
         let input = DigestInput::for_head(self.config, self.stored, head);
         Ok(Ok(HeadWeights {

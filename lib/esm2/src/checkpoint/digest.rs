@@ -9,7 +9,7 @@ use blake3::{Hash, Hasher};
 
 use super::CheckpointError;
 use super::finite::not_finite;
-use super::parameters::{Parameter, head_parameters, parameters};
+use super::parameters::{Parameter, parameters};
 use super::stored::{StoredTensor, StoredTensors};
 use crate::{Head, ModelConfig};
 
@@ -68,7 +68,7 @@ impl<'a> DigestInput<'a> {
         stored: &'a StoredTensors<'a>,
         head: Head,
     ) -> Self {
-        let parameters = head_parameters(config, head);
+        let parameters = stored.head_parameters(config, head);
         Self::new(Vec::new(), stored, parameters, Vec::new())
     }
 

@@ -1,6 +1,6 @@
 //! The files of a model.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -19,6 +19,10 @@ const WEIGHTS: [&str; 4] = [
     "pytorch_model.bin.index.json",
 ];
 
+/// What to do with the weights of a PEFT adapter.
+const MERGE: &str = "a PEFT adapter, which is no model: load it on its model with PEFT, and save the result of \
+    merge_and_unload() with save_pretrained";
+
 /// Returns the folder of a model that is named by its folder or by a weight file.
 pub(super) fn model_folder(model: &Path) -> &Path {
     match model.parent() {
@@ -30,10 +34,16 @@ pub(super) fn model_folder(model: &Path) -> &Path {
 
 /// Opens the weight files of a model that is named by its folder, a weight file or an index.
 pub(super) fn weight_files(model: &Path) -> Result<Vec<WeightFile>, CheckpointError> {
-    paths(model)?.into_iter().map(WeightFile::open).collect()
+    let files = paths(model)?.into_iter();
+    files
+        .map(|(path, indexed)| WeightFile::open(path, indexed))
+        .collect()
 }
 
-fn paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
+/// The weight files of a model, each with the names of the tensors that an index says are in it.
+type Paths = BTreeMap<PathBuf, Vec<String>>;
+
+fn paths(model: &Path) -> Result<Paths, CheckpointError> {
     let open = |source| CheckpointError::Open {
         path: model.to_owned(),
         source,
@@ -54,10 +64,13 @@ fn paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     } else {
         model.to_owned()
     };
+    if path.file_stem().is_some_and(|stem| stem == "adapter_model") {
+        return Err(no_weights(format!("is {MERGE}")));
+    }
     if path.to_string_lossy().ends_with(".index.json") {
         indexed(model_folder(&path), &path)
     } else if is_weights(&path) {
-        Ok(vec![path])
+        Ok(Paths::from([(path, Vec::new())]))
     } else {
         Err(no_weights(
             "expected a folder, or a file with a name in .safetensors or .bin".to_owned(),
@@ -71,8 +84,8 @@ fn is_weights(path: &Path) -> bool {
     extension.is_some_and(|found| ["safetensors", "bin", "pt", "pth"].contains(&found))
 }
 
-/// Returns each file that an index names once.
-fn indexed(folder: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
+/// Returns the files that an index names.
+fn indexed(folder: &Path, index: &Path) -> Result<Paths, CheckpointError> {
     let invalid = |reason: String| {
         CheckpointError::invalid(index, format!("not an index of weight files: {reason}"))
     };
@@ -82,15 +95,16 @@ fn indexed(folder: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointError>
         .as_object()
         .filter(|map| !map.is_empty())
         .ok_or_else(|| invalid("key 'weight_map': expected tensor names and files".to_owned()))?;
-    let files: BTreeSet<&str> = map
-        .values()
-        .map(|file| {
-            file.as_str()
-                .filter(|file| is_file_name(file) && is_weights(Path::new(file)))
-                .ok_or_else(|| invalid(format!("expected a file name, found {file}")))
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(files.into_iter().map(|file| folder.join(file)).collect())
+    let mut paths = Paths::new();
+    for (tensor, file) in map {
+        let name = file
+            .as_str()
+            .filter(|file| is_file_name(file) && is_weights(Path::new(file)))
+            .ok_or_else(|| invalid(format!("expected a file name, found {file}")))?;
+        let tensors = paths.entry(folder.join(name)).or_default();
+        tensors.push(tensor.clone());
+    }
+    Ok(paths)
 }
 
 /// Whether a path is a plain name, which stays in its folder.
@@ -104,6 +118,9 @@ fn other_weights(folder: &Path) -> io::Result<String> {
     let names: BTreeSet<String> = fs::read_dir(folder)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<io::Result<_>>()?;
+    if names.contains("adapter_config.json") {
+        return Ok(MERGE.to_owned());
+    }
     let mut names = names.iter();
     Ok(
         match names.find(|name| {
@@ -160,8 +177,10 @@ mod tests {
             } else {
                 path.clone()
             };
-            assert_eq!(paths(folder.path()).unwrap(), [expected.as_path()]);
-            assert_eq!(paths(&path).unwrap(), [expected]);
+            for model in [folder.path(), &path] {
+                let found: Vec<_> = paths(model).unwrap().into_keys().collect();
+                assert_eq!(found, [expected.as_path()]);
+            }
             assert_eq!(model_folder(&path), folder.path());
         }
         assert_eq!(model_folder(folder.path()), folder.path());

@@ -7,15 +7,16 @@ pub(super) const SHARED_INV_FREQ: &str =
 /// Their name in the state dictionary of transformers 5. `save_pretrained` changes it, `torch.save` does not.
 const STATE_INV_FREQ: &str = "rotary_embeddings.inv_freq";
 
-/// Heads of other models. They do not affect the hidden states.
-const OTHER_HEADS: [&str; 2] = ["pooler.", "classifier."];
+/// What the names of a classifier begin with.
+pub(super) const CLASSIFIER: &str = "classifier.";
 
-/// Tensors that an ESM-2 stores but does not use: positions are rotary, and the decoder is the word embeddings.
-const UNUSED: [&str; 4] = [
+/// Heads of other models. They do not affect the hidden states.
+const OTHER_HEADS: [&str; 2] = ["pooler.", CLASSIFIER];
+
+/// Tensors that an ESM-2 stores but does not use: positions are rotary.
+const UNUSED: [&str; 2] = [
     "embeddings.position_embeddings.weight",
     "embeddings.position_ids",
-    "lm_head.decoder.weight",
-    "lm_head.decoder.bias",
 ];
 
 /// Returns the canonical name of a stored tensor, or `None` for one that is not read.
@@ -52,7 +53,6 @@ mod tests {
             ("encoder.LayerNorm.beta", Some("encoder.LayerNorm.bias")),
             (SHARED_INV_FREQ, Some(SHARED_INV_FREQ)),
             ("esm.rotary_embeddings.inv_freq", Some(SHARED_INV_FREQ)),
-            ("lm_head.decoder.weight", None),
             ("classifier.dense.weight", None),
             ("esm.embeddings.position_ids", None),
             ("esm.embeddings.position_embeddings.weight", None),

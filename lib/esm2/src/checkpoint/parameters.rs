@@ -43,7 +43,24 @@ pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     all
 }
 
-/// Returns the tensors of a head, which a checkpoint may lack. The language-model head decodes with the word embeddings.
+/// The decoder of the language-model head, if it is not the word embeddings.
+pub(super) const DECODER: &str = "lm_head.decoder.weight";
+
+/// The bias of the language-model head, which transformers keeps outside of the decoder.
+pub(super) const BIAS: &str = "lm_head.bias";
+
+/// Another name of that bias.
+pub(super) const DECODER_BIAS: &str = "lm_head.decoder.bias";
+
+/// Returns the tensors of a decoder that is not the word embeddings.
+pub(super) fn decoder_parameters(config: &ModelConfig) -> [Parameter; 2] {
+    [
+        parameter(DECODER.to_owned(), &[VOCABULARY, config.hidden]),
+        parameter(DECODER_BIAS.to_owned(), &[VOCABULARY]),
+    ]
+}
+
+/// Returns the tensors of a head, which a checkpoint may lack, without those of a decoder of its own.
 pub(super) fn head_parameters(config: &ModelConfig, head: Head) -> Vec<Parameter> {
     let hidden = config.hidden;
     let named = |name: &str, shape: &[usize]| parameter(format!("{}.{name}", head.name()), shape);

@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use plmkit_contract::{Quoted, path_text};
 use plmkit_cpu::StoredType;
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use super::error::{CheckpointError, list_names};
-use super::names::{SHARED_INV_FREQ, canonical};
-use super::parameters::{Parameter, head_parameters, inv_freq_name, parameters};
+use super::names::{CLASSIFIER, SHARED_INV_FREQ, canonical};
+use super::parameters::{
+    BIAS, DECODER, DECODER_BIAS, Parameter, decoder_parameters, head_parameters, inv_freq_name,
+    parameters,
+};
 use super::tensor::TensorData;
 use super::weight_file::WeightFile;
 use crate::{EsmError, Head, ModelConfig};
@@ -19,6 +23,12 @@ use crate::{EsmError, Head, ModelConfig};
 /// tensors have the right shape and a supported type.
 pub(super) struct StoredTensors<'a> {
     tensors: BTreeMap<String, StoredTensor<'a>>,
+    /// Whether the language-model head decodes with a matrix that is not the word embeddings.
+    own_decoder: bool,
+    /// Whether a classifier is stored, which is not read.
+    has_classifier: bool,
+    /// What all stored names begin with, up to a dot.
+    prefix: String,
 }
 
 /// A tensor of a checkpoint and its file.
@@ -109,10 +119,13 @@ fn upload(bytes: &[u8], device: Device) -> Result<Tensor, EsmError> {
 
 impl<'a> StoredTensors<'a> {
     /// Finds the tensors in `files`. Headers are checked against file sizes first.
-    pub(super) fn open(folder: &Path, files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
-        let mut tensors = BTreeMap::new();
+    pub(super) fn open(files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
+        let mut tensors = BTreeMap::<String, StoredTensor<'_>>::new();
+        let (mut has_classifier, mut prefix) = (false, None);
         for file in files {
             for (name, data) in file.tensors()? {
+                prefix = Some(common_prefix(&name, prefix.as_deref()).to_owned());
+                has_classifier |= name.starts_with(CLASSIFIER);
                 let Some(name) = canonical(&name) else {
                     continue;
                 };
@@ -121,13 +134,19 @@ impl<'a> StoredTensors<'a> {
                     file,
                     readers: AtomicUsize::new(0),
                 };
-                if tensors.insert(name.clone(), tensor).is_some() {
-                    let reason = format!("tensor '{name}' is stored twice");
-                    return Err(CheckpointError::invalid(folder, reason));
+                if let Some(other) = tensors.insert(name.clone(), tensor) {
+                    let (name, other) = (Quoted(&name), path_text(other.path()));
+                    let reason = format!("tensor {name} is stored twice, here and in {other}");
+                    return Err(CheckpointError::invalid(&file.path, reason));
                 }
             }
         }
-        Ok(Self { tensors })
+        Ok(Self {
+            tensors,
+            own_decoder: false,
+            has_classifier,
+            prefix: prefix.unwrap_or_default(),
+        })
     }
 
     /// Checks names, shapes and types against those of the model.
@@ -143,9 +162,10 @@ impl<'a> StoredTensors<'a> {
         let unexpected: Vec<String> = unexpected.cloned().collect();
         if !missing.is_empty() || !unexpected.is_empty() {
             let reason = format!(
-                "not the tensors of this ESM-2: missing {}, unexpected {}",
+                "not the tensors of this ESM-2: missing {}, unexpected {}{}",
                 list_names(&missing),
-                list_names(&unexpected)
+                list_names(&unexpected),
+                self.foreign_prefix()
             );
             return Err(CheckpointError::invalid(folder, reason));
         }
@@ -175,6 +195,21 @@ impl<'a> StoredTensors<'a> {
         Ok(())
     }
 
+    /// Names what all names begin with, if no ESM-2 has it.
+    fn foreign_prefix(&self) -> String {
+        let own = ["esm.", "encoder.", "embeddings."];
+        if self.prefix.is_empty() || own.iter().any(|own| self.prefix.starts_with(own)) {
+            return String::new();
+        }
+        let prefix = Quoted(&self.prefix);
+        format!("; all names begin with {prefix}: save the model again without that prefix")
+    }
+
+    /// Whether a classifier is stored, which is not read.
+    pub(super) fn has_classifier(&self) -> bool {
+        self.has_classifier
+    }
+
     /// Returns the names of parameters that are not stored.
     fn missing(&self, parameters: &[Parameter]) -> Vec<String> {
         let names = parameters.iter().map(|parameter| &parameter.name);
@@ -184,10 +219,47 @@ impl<'a> StoredTensors<'a> {
             .collect()
     }
 
-    /// Lists the tensors of a head that are not stored, if there are any.
-    pub(super) fn missing_of_head(&self, config: &ModelConfig, head: Head) -> Option<String> {
-        let missing = self.missing(&head_parameters(config, head));
-        (!missing.is_empty()).then(|| list_names(&missing))
+    /// Decides after the checks what the language-model head decodes with, as transformers 5 does: a stored decoder is used
+    /// unless it is the word embeddings.
+    pub(super) fn settle_decoder(&mut self, config: &ModelConfig) {
+        let words = self.get("embeddings.word_embeddings.weight").values();
+        self.own_decoder = match self.find(DECODER) {
+            Some(decoder) => decoder.values() != words,
+            None => !config.tied_decoder,
+        };
+        if let Some(bias) = self.tensors.remove(DECODER_BIAS) {
+            match self.find(BIAS) {
+                None => _ = self.tensors.insert(BIAS.to_owned(), bias),
+                Some(own) if own.values() == bias.values() => {}
+                Some(_) => _ = self.tensors.insert(DECODER_BIAS.to_owned(), bias),
+            }
+        }
+    }
+
+    /// Whether the language-model head decodes with a matrix that is not the word embeddings.
+    pub(super) fn has_own_decoder(&self) -> bool {
+        self.own_decoder
+    }
+
+    /// Returns the tensors that a head is computed from.
+    pub(super) fn head_parameters(&self, config: &ModelConfig, head: Head) -> Vec<Parameter> {
+        let mut parameters = head_parameters(config, head);
+        if head == Head::LanguageModel && self.own_decoder {
+            let [decoder, _] = decoder_parameters(config);
+            parameters.push(decoder);
+        }
+        parameters
+    }
+
+    /// Says why a head cannot be computed, if so.
+    pub(super) fn refusal_of_head(&self, config: &ModelConfig, head: Head) -> Option<String> {
+        let missing = self.missing(&self.head_parameters(config, head));
+        if !missing.is_empty() {
+            return Some(format!("missing {}", list_names(&missing)));
+        }
+        // transformers never computes with both.
+        let two = head == Head::LanguageModel && self.find(DECODER_BIAS).is_some();
+        two.then(|| format!("expected one bias, found '{BIAS}' and another '{DECODER_BIAS}'"))
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
@@ -198,6 +270,17 @@ impl<'a> StoredTensors<'a> {
     pub(super) fn get(&self, name: &str) -> &StoredTensor<'a> {
         self.find(name).expect("names were checked")
     }
+}
+
+/// Returns the beginning of `name`, up to a dot, that `prefix` begins with too.
+fn common_prefix<'a>(name: &'a str, prefix: Option<&str>) -> &'a str {
+    let of_name = || name.rfind('.').map_or("", |dot| &name[..=dot]);
+    let Some(prefix) = prefix else {
+        return of_name();
+    };
+    let parts = name.split_inclusive('.').zip(prefix.split_inclusive('.'));
+    let common = parts.take_while(|(part, other)| part == other);
+    &name[..common.map(|(part, _)| part.len()).sum()]
 }
 
 fn stored_type(dtype: Dtype) -> Option<StoredType> {
@@ -222,7 +305,10 @@ fn optional_parameters(config: &ModelConfig) -> Vec<Parameter> {
     let heads = heads
         .into_iter()
         .flat_map(|head| head_parameters(config, head));
-    frequencies.chain(heads).collect()
+    frequencies
+        .chain(heads)
+        .chain(decoder_parameters(config))
+        .collect()
 }
 
 #[cfg(test)]

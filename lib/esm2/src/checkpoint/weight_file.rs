@@ -1,6 +1,6 @@
 //! A memory-mapped weight file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use plmkit_contract::{check_fetched, check_regular};
 use safetensors::tensor::Metadata;
 use safetensors::{SafeTensorError, SafeTensors};
 
+use super::error::list_names;
 use super::tensor::TensorData;
 use super::torch_file::Record;
 use super::{CheckpointError, torch_file};
@@ -20,6 +21,8 @@ use super::{CheckpointError, torch_file};
 #[derive(Debug)]
 pub(super) struct WeightFile {
     pub(super) path: PathBuf,
+    /// Tensors that are in the file according to an index.
+    indexed: Vec<String>,
     bytes: Mmap,
     file: File,
     opened: Stamp,
@@ -44,7 +47,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 impl WeightFile {
     #[allow(unsafe_code)]
-    pub(super) fn open(path: PathBuf) -> Result<Self, CheckpointError> {
+    pub(super) fn open(path: PathBuf, indexed: Vec<String>) -> Result<Self, CheckpointError> {
         let mapped = open(&path).and_then(|file| {
             let opened = stamp(&file)?;
             // SAFETY: the bytes are only read, as bytes: they are checked, hashed and copied, and no value of another
@@ -56,6 +59,7 @@ impl WeightFile {
         match mapped {
             Ok((bytes, file, opened)) => Ok(Self {
                 path,
+                indexed,
                 bytes,
                 file,
                 opened,
@@ -75,7 +79,7 @@ impl WeightFile {
     }
 
     /// Returns the tensors of the file with the names that they have in it. Offsets and shapes are checked against the
-    /// file size.
+    /// file size, names against the index.
     pub(super) fn tensors(&self) -> Result<Vec<(String, TensorData<'_>)>, CheckpointError> {
         let tensors = if self.is_safetensors() {
             match SafeTensors::deserialize(&self.bytes) {
@@ -88,7 +92,22 @@ impl WeightFile {
         } else {
             torch_file::tensors(&self.bytes)
         };
-        tensors.map_err(|reason| CheckpointError::invalid(&self.path, reason))
+        let invalid = |reason| CheckpointError::invalid(&self.path, reason);
+        let tensors: Vec<(String, TensorData<'_>)> = tensors.map_err(invalid)?;
+        let found: BTreeSet<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
+        let indexed = self.indexed.iter();
+        let missing: Vec<_> = indexed
+            .filter(|name| !found.contains(name.as_str()))
+            .cloned()
+            .collect();
+        if missing.is_empty() {
+            Ok(tensors)
+        } else {
+            let missing = list_names(&missing);
+            Err(invalid(format!(
+                "not the file of this model's index: missing {missing}"
+            )))
+        }
     }
 
     /// Returns the records of a PyTorch file by name, and none for another file.
@@ -157,7 +176,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         fs::write(&path, b"weights").unwrap();
-        let file = WeightFile::open(path.clone()).unwrap();
+        let file = WeightFile::open(path.clone(), Vec::new()).unwrap();
         assert_eq!(&file.bytes[..], b"weights");
         assert!(file.check_unchanged().is_ok());
         std::thread::sleep(std::time::Duration::from_millis(20)); // the clock of the file system may be coarse
@@ -185,7 +204,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("bytes");
         fs::write(&path, vec![7; 1 << 20]).unwrap();
-        let file = WeightFile::open(path.clone()).unwrap();
+        let file = WeightFile::open(path.clone(), Vec::new()).unwrap();
         let sum = || file.bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
         assert_eq!(sum(), 7 << 20);
         assert_eq!(resident(&path), 1 << 10);
@@ -208,6 +227,7 @@ mod tests {
         assert_eq!(absent.kind(), io::ErrorKind::NotFound);
         let empty = folder.path().join("empty");
         fs::write(&empty, b"").unwrap();
-        assert!(WeightFile::open(empty).unwrap().bytes.is_empty());
+        let empty = WeightFile::open(empty, Vec::new()).unwrap();
+        assert!(empty.bytes.is_empty());
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct LanguageModelHead {
     /// `(hidden, hidden)`
     pub(crate) dense: Linear,
     pub(crate) norm: LayerNorm,
-    /// `(33, hidden)`: the stored word embeddings, with a bias of its own.
+    /// `(33, hidden)`: the stored word embeddings or a stored decoder, with a bias of its own.
     pub(crate) decoder: Linear,
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use half::{bf16, f16};
-use plmkit_contract::Stop;
-use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, EsmError, set_threads};
+use plmkit_contract::{Column, Exit, Failure, Stop};
+use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, EsmError, Head, set_threads};
 use safetensors::Dtype;
 
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
@@ -178,6 +178,100 @@ fn the_digest_is_that_of_the_encoder() {
         digest(&|tiny| tiny.config["token_dropout"] = false.into()),
         original
     );
+}
+
+/// A change of the tiny model, and why it is refused.
+type Refused<'a> = (&'a dyn Fn(&mut Tiny), &'a str);
+
+/// As transformers 5: a stored decoder is used, unless it is the word embeddings.
+#[test]
+fn the_decoder_of_the_language_model() {
+    let tiny = Tiny::new();
+    let words = tiny.parts["esm.embeddings.word_embeddings.weight"].clone();
+    let bias = tiny.parts["lm_head.bias"].clone();
+    let doubled = |part: &Part| {
+        let mut part = part.clone();
+        let values = part.values().into_iter();
+        part.bytes = values
+            .flat_map(|value| (2.0 * value).to_le_bytes())
+            .collect();
+        part
+    };
+    let load = |change: &dyn Fn(&mut Tiny)| {
+        let mut changed = tiny.clone();
+        change(&mut changed);
+        changed.load().unwrap()
+    };
+    let decoder = "lm_head.decoder.weight";
+    let head = |model: &Esm2| model.head_digest(Head::LanguageModel).unwrap().to_owned();
+    let logits = |model: &Esm2| {
+        let pack = Pack::of([protein("P81746").tokens.as_slice()]);
+        model
+            .embed(pack.batch(), &[Column::Logits], Type::F32, &Stop::default())
+            .unwrap()
+            .remove(0)
+            .to_vec()
+    };
+    let original = model_tiny();
+    let same: [&dyn Fn(&mut Tiny); 4] = [
+        &|tiny| _ = tiny.parts.insert(decoder.to_owned(), words.clone()),
+        &|tiny| {
+            tiny.config["tie_word_embeddings"] = false.into();
+            tiny.parts.insert(decoder.to_owned(), words.clone());
+        },
+        &|tiny| {
+            _ = tiny
+                .parts
+                .insert("lm_head.decoder.bias".to_owned(), bias.clone());
+        },
+        &|tiny| {
+            let bias = tiny.parts.remove("lm_head.bias").unwrap();
+            tiny.parts.insert("lm_head.decoder.bias".to_owned(), bias);
+        },
+    ];
+    for change in same {
+        let model = load(change);
+        assert_eq!(head(&model), head(&original));
+        assert_eq!(logits(&model), logits(&original));
+    }
+    for tied in [true, false] {
+        let model = load(&|tiny| {
+            tiny.config["tie_word_embeddings"] = tied.into();
+            tiny.parts.insert(decoder.to_owned(), doubled(&words));
+        });
+        assert_eq!(model.digest(), original.digest());
+        assert_ne!(head(&model), head(&original));
+        let bias = bias.values().into_iter().cycle();
+        let pairs = std::iter::zip(logits(&model), logits(&original)).zip(bias);
+        for ((found, once), bias) in pairs {
+            let expected = 2.0 * (once - bias) + bias;
+            assert!(
+                (found - expected).abs() <= 1e-4 * (1.0 + expected.abs()),
+                "{found} {expected}"
+            );
+        }
+    }
+    let refused: [Refused; 2] = [
+        (
+            &|tiny| {
+                _ = tiny
+                    .parts
+                    .insert("lm_head.decoder.bias".to_owned(), doubled(&bias));
+            },
+            "has no language-model head; expected one bias, found 'lm_head.bias' and another",
+        ),
+        (
+            &|tiny| tiny.config["tie_word_embeddings"] = false.into(),
+            "has no language-model head; missing 1 ('lm_head.decoder.weight')",
+        ),
+    ];
+    for (change, what) in refused {
+        let model = load(change);
+        assert_eq!(model.digest(), original.digest());
+        let error = model.head_digest(Head::LanguageModel).unwrap_err();
+        assert_eq!(error.exit(), Exit::Data);
+        assert!(error.to_string().contains(what), "{error}");
+    }
 }
 
 /// Frequencies may differ from layer to layer; each layer turns by its own.

@@ -62,6 +62,18 @@ fn files_that_are_not_there() {
         "'esm2_t6_8M_UR50D.pt', a fair-esm checkpoint: convert-fair-esm.py",
     );
 
+    let adapter = folder.path().join("adapter_model.safetensors");
+    fs::write(&adapter, b"").unwrap();
+    fs::write(folder.path().join("adapter_config.json"), b"{}").unwrap();
+    for model in [folder.path(), &adapter] {
+        refused(model, Exit::NoInput, "a PEFT adapter, which is no model: ");
+        refused(
+            model,
+            Exit::NoInput,
+            "merge_and_unload() with save_pretrained",
+        );
+    }
+
     let sharded = Tiny::new().write_sharded();
     fs::remove_file(sharded.path().join("model-00002-of-00002.safetensors")).unwrap();
     refused(
@@ -146,6 +158,66 @@ fn tensors_of_another_model_are_listed_in_one_error() {
     refused_data(
         &misnamed.write(),
         "missing 1 ('encoder.emb_layer_norm_after.bias'), unexpected 1 ('encoder.adapter')",
+    );
+}
+
+#[test]
+fn a_prefix_of_all_names_is_named() {
+    let tiny = Tiny::new();
+    for prefix in [
+        "model.",
+        "module.",
+        "_orig_mod.",
+        "base_model.model.",
+        "a.b.",
+    ] {
+        let other = tiny.renamed(|name| Some(format!("{prefix}{name}")));
+        let what =
+            format!("; all names begin with '{prefix}': save the model again without that prefix");
+        refused_data(&other.write(), &what);
+        let encoder = other.renamed(|name| name.contains(".esm.").then(|| name.to_owned()));
+        refused_bin(
+            &torch_file(&encoder.parts),
+            &format!("with '{prefix}esm.': "),
+        );
+    }
+    // Names of which not all have it are listed only.
+    let some = tiny.renamed(|name| Some(name.replace("esm.encoder", "model.encoder")));
+    let error = some.load().unwrap_err().to_string();
+    assert!(error.ends_with(", …)"), "{error}");
+}
+
+/// A file of another model under the name of one in the index.
+#[test]
+fn a_file_that_is_not_the_one_of_the_index() {
+    let folder = Tiny::new().write_sharded();
+    let second = folder.path().join("model-00002-of-00002.safetensors");
+    let without = |missing: &'static str| {
+        Tiny::new().bytes(move |name| {
+            !name.contains("layer.0") && !name.contains("layer.2") && !name.contains(missing)
+        })
+    };
+    fs::write(&second, without("layer.3.")).unwrap();
+    refused_data(
+        &folder,
+        "model-00002-of-00002.safetensors: not the file of this model's index: missing 17 ('esm.encoder.layer.3.",
+    );
+    fs::write(&second, Tiny::new().bytes(|name| !name.contains("layer.0"))).unwrap();
+    let first = folder.path().join("model-00001-of-00002.safetensors");
+    let twice = format!("' is stored twice, here and in {}", first.display());
+    refused_data(&folder, &twice);
+    let mut wider = Tiny::new();
+    for part in wider.parts.values_mut() {
+        part.shape.push(1);
+    }
+    fs::write(
+        &second,
+        wider.bytes(|name| !name.contains("layer.0") && !name.contains("layer.2")),
+    )
+    .unwrap();
+    refused_data(
+        &folder,
+        "model-00002-of-00002.safetensors: tensor 'embeddings.word_embeddings.weight': expected shape",
     );
 }
 
@@ -358,6 +430,19 @@ fn objects_of_other_classes() {
         let value = [text(module), text(name), b"\x93".to_vec()].concat();
         refused_pickle(&pickle(&value), what);
     }
+    // Of the other objects that PyTorch makes of bytes, none has the values that lie in the file.
+    for class in [
+        "ctorch._utils\n_rebuild_qtensor\n",
+        "ctorch._utils\n_rebuild_sparse_tensor\n",
+        "ctorch._utils\n_rebuild_tensor_v3\n",
+        "ctorch._utils\n_rebuild_parameter_with_state\n",
+        "ctorch\nQInt8Storage\n",
+        "ctorch\nComplexFloatStorage\n",
+        "ctorch\nUntypedStorage\n",
+    ] {
+        let value = [class.as_bytes(), b")R"].concat();
+        refused_pickle(&pickle(&value), "', which is not read: save");
+    }
     let number = [text("a"), b"K\x01".to_vec()].concat();
     refused_pickle(
         &pickle(&dictionary(&number)),
@@ -380,6 +465,39 @@ fn a_checkpoint_of_fair_esm_by_its_name() {
         Exit::Data,
         "a fair-esm checkpoint, which is not read: convert-fair-esm.py",
     );
+}
+
+/// The last argument of a tensor says whether its values are those of the storage.
+#[test]
+fn a_tensor_with_flags() {
+    let one = tensor(&storage("FloatStorage", 0, 1), 0, &[1], &[1]);
+    let with = |flags: &[u8]| {
+        let arguments = one.strip_suffix(b"tR").unwrap();
+        let entry = [
+            text("a"),
+            arguments.to_vec(),
+            flags.to_vec(),
+            b"tR".to_vec(),
+        ]
+        .concat();
+        pickle(&dictionary(&entry))
+    };
+    for none in [&b""[..], b"N", b"}"] {
+        refused_pickle(&with(none), "unexpected 1 ('a')");
+    }
+    let flag = |name: &str, value: &[u8]| [b"}", &text(name)[..], value, b"s"].concat();
+    for flags in [
+        flag("neg", b"\x88"),
+        flag("conj", b"\x88"),
+        flag("other", b"\x89"),
+        b"\x88".to_vec(),
+        b"NN".to_vec(),
+    ] {
+        refused_pickle(
+            &with(&flags),
+            "has a tensor with flags, such as a negative or conjugate view",
+        );
+    }
 }
 
 /// What a pickle claims is compared with what is there before anything is done with it.

@@ -1,7 +1,7 @@
 //! Reads the pickle of a state dictionary, a dictionary of tensors, without running it.
 //!
 //! Knows the instructions of Python's `pickletools` that `torch.save` uses in protocols 2 to 5. Skips everything that
-//! no tensor is made of, such as `_metadata`, hooks and flags.
+//! no tensor is made of, such as `_metadata` and hooks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -76,6 +76,7 @@ pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<String, TensorE
 enum Value {
     /// Not part of any tensor.
     Other,
+    None,
     Number(i64),
     Text(Rc<str>),
     Tuple(Rc<Tuple>),
@@ -187,7 +188,8 @@ impl Machine<'_> {
             b'h' => self.byte().and_then(|key| self.memo.get(&key).cloned())?,
             b'j' => self.u32().and_then(|key| self.memo.get(&key).cloned())?,
             // NONE, NEWTRUE, NEWFALSE, EMPTY_LIST
-            b'N' | 0x88 | 0x89 | b']' => Value::Other,
+            b'N' => Value::None,
+            0x88 | 0x89 | b']' => Value::Other,
             // BINFLOAT
             b'G' => self.take::<8>().map(|_| Value::Other)?,
             // BININT, BININT1, BININT2, LONG1
@@ -239,8 +241,28 @@ impl Machine<'_> {
         match (class, &arguments.values[..]) {
             (Class::OrderedDict, []) => Some(self.dictionary()),
             (Class::Parameter, [Value::Tensor(tensor), ..]) => Some(Value::Tensor(tensor.clone())),
-            // storage, offset, shape, strides, requires_grad, hooks, and since 2.0 others that are skipped
-            (Class::Tensor, [Value::Storage(storage), offset, shape, strides, _, _, ..]) => {
+            // storage, offset, shape, strides, requires_grad, hooks, and since 2.0 flags
+            (
+                Class::Tensor,
+                [
+                    Value::Storage(storage),
+                    offset,
+                    shape,
+                    strides,
+                    _,
+                    _,
+                    flags @ ..,
+                ],
+            ) => {
+                // A view with the flag `neg` has the values of the storage with the other sign.
+                if !self.is_empty(flags) {
+                    self.refusal = Some(
+                        "has a tensor with flags, such as a negative or conjugate view, which is not read: save the \
+                         model again with transformers' save_pretrained"
+                            .to_owned(),
+                    );
+                    return None;
+                }
                 let (shape, strides) = (sizes(shape)?, sizes(strides)?);
                 (shape.len() == strides.len()).then_some(())?;
                 Some(Value::Tensor(Rc::new(TensorEntry {
@@ -251,6 +273,15 @@ impl Machine<'_> {
                 })))
             }
             _ => None,
+        }
+    }
+
+    /// Whether the flags of a tensor are absent, `None` or an empty dictionary.
+    fn is_empty(&self, flags: &[Value]) -> bool {
+        match flags {
+            [] | [Value::None] => true,
+            [Value::Dictionary(index)] => self.dictionaries[*index].is_empty(),
+            _ => false,
         }
     }
 
