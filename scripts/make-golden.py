@@ -75,6 +75,8 @@ def main():
     parser.add_argument("--layers", type=layer_list, help="layers, with commas between them; by default the last")
     arguments = parser.parse_args()
     proteins = read_fasta(arguments.proteins)
+    if arguments.output.exists() and arguments.output.samefile(arguments.proteins):
+        fail(USAGE, f"{arguments.output}: expected another file than the input")
 
     import pyarrow as pa
     import pyarrow.parquet as pq

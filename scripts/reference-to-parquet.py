@@ -75,8 +75,11 @@ def misused(arguments):
     """What is wrong with the options, or None."""
     folder = arguments.input.is_dir()
     npy = not folder and arguments.input.suffix == ".npy"
-    if arguments.output.suffix != ".parquet":
-        return f"{arguments.output}: expected a name that ends in .parquet"
+    output = arguments.output
+    if output.suffix != ".parquet":
+        return f"{output}: expected a name that ends in .parquet"
+    if any(path and path.exists() and output.exists() and path.samefile(output) for path in [arguments.input, arguments.ids]):
+        return f"{output}: expected another file than an input"
     if npy != (arguments.ids is not None):
         return "a .npy file needs --ids, and no other input takes it"
     if (arguments.dataset is None) != (arguments.id_dataset is None):

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, Program, file};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart};
+use plmkit_contract::DATASET_FILE;
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, Input, InvalidPolicy, Limits, LongPolicy, OrfBetween, Peptides,
     Policy, ShardConfig, ShardTarget, StopPolicy, Translation,
@@ -249,11 +250,30 @@ fn translation(args: &Args) -> Result<Option<Translation>, Fault> {
     Ok(Some(Translation { peptides, code }))
 }
 
+/// Checks that the set replaces no file of a known dataset, and no input that is named like an unfinished file of it.
+fn check_paths(args: &Args) -> Result<(), Fault> {
+    let known = args.known.iter().map(|path| match path {
+        path if path.ends_with(DATASET_FILE) => path.with_file_name("."),
+        path => path.clone(),
+    });
+    let known: Vec<PathBuf> = known.collect();
+    // That no input is a file of the set is checked with the folder.
+    let inputs = args
+        .inputs
+        .iter()
+        .filter(|path| !path.ends_with("manifest.json"));
+    let inputs = inputs.map(|path| ("an input", path.as_path()));
+    let known = known.iter().map(|path| ("--known", path.as_path()));
+    let inputs: Vec<NamedPath> = inputs.chain(known).collect();
+    keep_apart(&inputs, &[("--out", &args.out.join("manifest.json"))])
+}
+
 impl TryFrom<Args> for ShardConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
         let translation = translation(&args)?;
+        check_paths(&args)?;
         let inputs: Vec<Input> = args.inputs.into_iter().map(Input::from).collect();
         let stdin = inputs.iter().filter(|input| **input == Input::Stdin);
         if stdin.count() > 1 {

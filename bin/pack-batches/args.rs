@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, keep_renameable};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, keep_data, keep_renameable};
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
 use plmkit_store::read_sealed;
 
@@ -76,7 +76,8 @@ impl Args {
         inputs.extend(self.batch_size.iter().map(|path| ("--batch-size", &**path)));
         let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
-        keep_apart(&inputs, &outputs)
+        keep_apart(&inputs, &outputs)?;
+        keep_data(&outputs[1..])
     }
 
     /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.

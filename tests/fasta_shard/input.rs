@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::case::{Case, done, fed, proteins};
+use crate::common::run;
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -161,9 +162,33 @@ fn cut_and_damaged_streams() {
         // Damaged text may be refused before the checksum of its block.
         case.refuses(name, 65, &format!("{name}: "));
     }
+}
+
+#[test]
+fn what_other_tools_leave_out_or_add_at_the_end_of_a_stream_is_no_error() {
+    let text = proteins(300, 2);
     let whole = bgzip(text.as_bytes());
-    case.write("a.bgz", &whole[..whole.len() - 28]);
-    case.refuses("a.bgz", 65, "a.bgz: the gzip stream is cut");
+    let endless = &whole[..whole.len() - 28];
+    let zeros = [0; 512];
+    let missing = "warning: a.gz: the end block of BGZF, 28 bytes, is missing";
+    for (bytes, warns) in [
+        ([&gzip(text.as_bytes())[..], &zeros].concat(), false),
+        ([&whole[..], &zeros].concat(), false),
+        ([endless, &zeros].concat(), true),
+        (endless.to_vec(), true),
+    ] {
+        let case = Case::new();
+        case.write("a.gz", &bytes);
+        let stderr = run(&mut case.command("a.gz --shards 1"));
+        assert_eq!(stderr.contains(missing), warns, "{stderr}");
+        assert_eq!(case.manifest().records, 300);
+        case.write("a.gz", [&bytes[..], b"\0garbage"].concat());
+        case.refuses("a.gz --force", 65, "a.gz: the gzip stream is ");
+    }
+    // A block is cut.
+    let case = Case::new();
+    case.write("a.gz", &endless[..endless.len() - 1]);
+    case.refuses("a.gz", 65, "a.gz: the gzip stream is cut");
 }
 
 #[test]

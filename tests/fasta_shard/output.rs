@@ -80,6 +80,24 @@ fn an_input_is_not_overwritten() {
         case.fails(&format!("{input} --shards 1 --force"), 2, message);
         assert_eq!(case.files(), before);
     }
+    let mut lines = Vec::new();
+    for name in [
+        ".shard-00000.parquet.plmkit-tmp",
+        ".rejects.csv.plmkit-tmp-7-0",
+        ".plmkit-lock",
+    ] {
+        case.write(&format!("out/{name}"), ">a\nMK\n");
+        lines.push(format!("out/{name} --shards 1 --force"));
+    }
+    let before = case.files();
+    for line in lines {
+        case.fails(
+            &line,
+            2,
+            "has the name of an unfinished file, which --out removes",
+        );
+        assert_eq!(case.files(), before);
+    }
 }
 
 fn send(signal: &str, run: &Child) {

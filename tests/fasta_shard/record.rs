@@ -3,8 +3,10 @@
 use std::fs;
 
 use plmkit_contract::Reason;
+use plmkit_store::read_shard;
 
 use crate::case::Case;
+use crate::common::run;
 
 /// Makes one shard of `fasta`.
 fn made(fasta: impl AsRef<[u8]>, options: &str) -> Case {
@@ -115,7 +117,8 @@ fn headers_that_are_refused() {
             b">a\nMK\n>P\0\nMK\n",
             "a.fasta: record 2 'P\\u{0}': expected an id without NUL bytes",
         ),
-        (format!(">a {header}\nMK\n").as_bytes(), too_long),
+        (format!(">{header}\nMK\n").as_bytes(), too_long),
+        (format!(">{header} a protein\nMK\n").as_bytes(), too_long),
         (format!(">{id}\nM1\n").as_bytes(), &cut_id),
     ] {
         refused(fasta, "", message);
@@ -126,6 +129,49 @@ fn headers_that_are_refused() {
 fn a_description_in_another_encoding_is_recoded_and_counted() {
     let case = made(b">a prot\xe9ine\nMK\n", "");
     assert_eq!(case.manifest().changed["descriptions_recoded"], 1);
+}
+
+#[test]
+fn a_header_of_megabytes_is_no_reason_to_edit_the_file() {
+    // Identical proteins in NCBI's nr.
+    let header = "WP_000000001.1 MULTISPECIES: a protein [Bacteria]\u{1}".repeat(60_000);
+    for policy in [
+        "",
+        " --invalid x",
+        " --invalid reject",
+        " --duplicate-ids suffix",
+    ] {
+        let case = made(format!(">{header}\nMK\n>b\nMK\n"), policy);
+        assert_eq!(case.manifest().changed["descriptions_cut"], 1);
+        let shard = read_shard(&case.out().join("shard-00000.parquet")).expect("a shard");
+        let rows: Vec<_> = shard
+            .rows()
+            .iter()
+            .map(|row| (row.key.id.to_owned(), row.description.map(str::len)))
+            .collect();
+        let kept = (1 << 16) - 1;
+        assert_eq!(
+            rows,
+            [
+                ("WP_000000001.1".to_owned(), Some(kept)),
+                ("b".to_owned(), None)
+            ]
+        );
+    }
+    // Only what is kept is in memory.
+    let case = Case::new();
+    case.write("a.fasta", format!(">a {}\nMK\n", header.repeat(100)));
+    run(&mut case.limited("-v 300000", "a.fasta --shards 1 --threads 1"));
+}
+
+#[test]
+fn a_protein_has_at_most_a_mebi_of_windows() {
+    let most = 1 << 20;
+    let options = " --max-residues 2 --overlap 1 --long-policy window --threads 1";
+    let fasta = |windows: usize| format!(">a\nMKV\n>b\n{}\n", "M".repeat(windows + 1));
+    let message = "record 2 'b': 1048578 residues are 1048577 windows: expected at most 1048576; a larger --max-residues";
+    refused(fasta(most + 1), options, message);
+    assert_eq!(made(fasta(most), options).manifest().rows, most as u64 + 2);
 }
 
 #[test]

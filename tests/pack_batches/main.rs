@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt32Type};
 use arrow::ipc::reader::FileReader;
-use common::{SmallDisk, assert_failed, assert_fails, bin, command, run, test_data, visible};
+use common::{SmallDisk, assert_failed, assert_fails, bin, command, run, test_data, tree, visible};
 use plmkit_contract::{
     KeyColumns, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
     ordinals,
@@ -426,10 +426,35 @@ fn invalid_command_lines() {
     assert_eq!(visible(folder.path()), ["shard.parquet"]);
 }
 
+#[test]
+fn files_that_a_run_would_replace_or_remove() {
+    let (folder, shard, _) = shard(1);
+    for copy in [".out.arrow.plmkit-tmp", "other.parquet"] {
+        fs::copy(&shard, folder.path().join(copy)).expect("copy");
+    }
+    let before = tree(folder.path());
+    let unfinished =
+        "the shard .out.arrow.plmkit-tmp: has the name of an unfinished file, which --out removes";
+    let data = "--report other.parquet: exists, and is a data file, not a report";
+    for (line, code, message) in [
+        (".out.arrow.plmkit-tmp --out out.arrow", 2, unfinished),
+        (
+            "shard.parquet --out out.arrow --report other.parquet",
+            73,
+            data,
+        ),
+    ] {
+        let line = format!("pack-batches {line}");
+        assert_fails(command(folder.path(), &line), code, message);
+        assert!(tree(folder.path()) == before);
+    }
+}
+
 /// All readers accept the largest record that `fasta-shard` accepts. One byte more is refused.
 #[test]
 fn the_largest_header_and_the_largest_sequence_are_accepted() {
-    const HEADER: usize = 1 << 20;
+    const ID: usize = 1 << 20;
+    const DESCRIPTION: usize = 1 << 16;
     const SEQUENCE: usize = 1 << 24;
     let folder = tempfile::tempdir().expect("temp folder");
     let fasta = folder.path().join("in.fasta");
@@ -443,18 +468,17 @@ fn the_largest_header_and_the_largest_sequence_are_accepted() {
         command
     };
     // The '>' counts, the line end does not.
-    let id = "x".repeat(HEADER - 1);
-    let description = "y".repeat(HEADER - 3);
+    let id = "x".repeat(ID - 1);
+    let description = "y".repeat(DESCRIPTION - 1);
     let residues: String = RESIDUES.chars().cycle().take(SEQUENCE).collect();
     let lines = residues.as_bytes().chunks(60).collect::<Vec<_>>();
     let wrapped = String::from_utf8(lines.join(&b'\n')).expect("ASCII");
 
-    let (long_id, long) = (format!("{id}x"), format!("{description}y"));
+    let long_id = format!("{id}x");
     let longer = format!("{wrapped}M");
     let header = "the header line is too long";
     for (id, description, sequence, number, message) in [
         (&long_id, &description, "MK", 1, header),
-        (&id, &long, "MK", 2, header),
         (&id, &description, &*longer, 3, "the sequence is too long"),
     ] {
         let output = shards(id, description, sequence).output().expect("run");

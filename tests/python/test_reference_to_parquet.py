@@ -50,6 +50,14 @@ def compare(chain, reference, *options):
     return agreement
 
 
+def test_an_input_is_not_replaced(tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"an HDF5 file")
+    assert "expected another file than an input" in convert(path, path, code=2)
+    assert "expected another file than an input" in convert(tmp_path, path, "--ids", path, code=2)
+    assert path.read_bytes() == b"an HDF5 file"
+
+
 def test_an_array_of_numpy_with_a_file_of_ids(chain, vectors, tmp_path):
     names, columns = vectors
     half = columns["mean_4"].astype(np.float16)

@@ -12,7 +12,9 @@ import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from conftest import MODEL, PROGRAMS, PROTEINS, ROOT
 
@@ -89,6 +91,23 @@ def test_what_results_md_says(sample, environment, piece):
     python = sys.executable if environment == "readers" else ROOT / ".venv" / environment / "bin/python"
     done = subprocess.run([python, "-c", piece], cwd=sample, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize(("name", "leaves"), [("..", False), ("a/b", False), ("../../x", True), ("a/../../x", True), ("{}/x", True)])
+def test_no_id_names_a_file_of_fair_esm_outside_the_folder(tmp_path, name, leaves):
+    folder = tmp_path / "results/one"
+    (folder / "embeddings").mkdir(parents=True)
+    vector = [0.5] * 64
+    table = pa.table({"id": [name.format(tmp_path)], "mean_4": [vector], "residues_4": [[vector]]})
+    pq.write_table(table, folder / "embeddings/part.parquet")
+    [(environment, piece)] = [param.values for param in pieces() if param.id == "Files of fair-esm-0"]
+    python = ROOT / ".venv" / environment / "bin/python"
+    done = subprocess.run([python, "-c", piece], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == leaves, done.stderr
+    files = list(tmp_path.rglob("*.pt"))
+    assert len(files) == (not leaves)
+    assert all(path.is_relative_to(folder / "fair-esm") for path in files)
 
 
 def test_a_gene_is_the_mean_of_its_isoforms(sample):

@@ -21,9 +21,10 @@ pub use interval::interval;
 pub use memory::silence_refusals;
 pub use outputs::OutputArgs;
 pub use paths::{
-    NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_renameable, one_of,
+    NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_data, keep_renameable,
+    lists_of, one_of,
 };
-pub use program::{Program, main, print};
+pub use program::{PARENT_VARIABLE, Program, main, print};
 pub use progress::{ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once, on_abort};
 

@@ -1,5 +1,6 @@
 //! Messages on standard error.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::LazyLock;
@@ -50,8 +51,9 @@ where
     }
 }
 
-/// Formats a message of `tool` as a line.
+/// Formats a message of `tool` as a line. Cuts a long one, which has text from outside: of a file, a server, a command line.
 pub(crate) fn line(tool: &str, format: LogFormat, level: Level, message: &str) -> String {
+    let message = shortened(message);
     match format {
         LogFormat::Text => {
             let mark = if level == Level::WARN {
@@ -69,6 +71,21 @@ pub(crate) fn line(tool: &str, format: LogFormat, level: Level, message: &str) -
     }
 }
 
+/// The most bytes of a message that are shown.
+const LONGEST: usize = 2048;
+
+/// Cuts the middle of a long text: a message begins with its path and ends with what was found.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST {
+        return text.into();
+    }
+    let begin = text.floor_char_boundary(LONGEST / 2);
+    let end = text.ceil_char_boundary(text.len() - LONGEST / 2);
+    let left_out = text[begin..end].chars().count();
+    let (begin, end) = (&text[..begin], &text[end..]);
+    format!("{begin}… ({left_out} characters left out) …{end}").into()
+}
+
 struct Screen;
 
 impl Write for Screen {
@@ -80,5 +97,25 @@ impl Write for Screen {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_in_the_middle() {
+        let shown = "ä".repeat(LONGEST / 2);
+        assert_eq!(shortened(&shown), shown);
+        let long = format!("a{}b", "ä".repeat(1 << 19));
+        let half = "ä".repeat(LONGEST / 4 - 1);
+        let left_out = (1 << 19) - 2 * (LONGEST / 4 - 1);
+        let expected = format!("a{half}… ({left_out} characters left out) …{half}b");
+        assert_eq!(shortened(&long), expected);
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let line = line("tool", format, Level::ERROR, &long);
+            assert!(line.len() < LONGEST + 200 && line.ends_with('\n'));
+        }
     }
 }

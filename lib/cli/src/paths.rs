@@ -3,18 +3,21 @@
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
-use plmkit_contract::{Exit, io_text, is_stream, path_text};
+use plmkit_contract::{Exit, is_stream, path_text};
 
 use crate::Fault;
 
 /// A path of a command line, with its name in messages (usually its option).
 pub type NamedPath<'a> = (&'a str, &'a Path);
+
+/// The first bytes of Parquet, Arrow and compressed files, and of FASTA.
+const DATA: [&[u8]; 5] = [b"PAR1", b"ARROW1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b">"];
 
 /// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
@@ -68,16 +71,27 @@ pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> 
 pub fn files_of(paths: Vec<PathBuf>, extensions: &[&str]) -> Result<Vec<PathBuf>, Fault> {
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
-        match path.as_os_str().as_bytes() {
-            [b'@', list @ ..] => {
-                for listed in listed_in(Path::new(OsStr::from_bytes(list)))? {
+        match list_of(&path) {
+            Some(list) => {
+                for listed in listed_in(list)? {
                     add_files(&mut files, listed, extensions)?;
                 }
             }
-            _ => add_files(&mut files, path, extensions)?,
+            None => add_files(&mut files, path, extensions)?,
         }
     }
     Ok(files)
+}
+
+/// The lists in the arguments of [`files_of`]: FILE of each `@FILE`.
+pub fn lists_of<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    let lists = paths.into_iter().filter_map(|path| list_of(path));
+    lists.map(Path::to_owned).collect()
+}
+
+fn list_of(path: &Path) -> Option<&Path> {
+    let list = path.as_os_str().as_bytes().strip_prefix(b"@")?;
+    Some(Path::new(OsStr::from_bytes(list)))
 }
 
 /// Adds a file, or the files of a folder.
@@ -86,7 +100,7 @@ fn add_files(files: &mut Vec<PathBuf>, path: PathBuf, extensions: &[&str]) -> Re
         files.push(path);
         return Ok(());
     }
-    let found = files_in(&path, extensions).map_err(|error| no_input(&path, &io_text(&error)))?;
+    let found = files_in(&path, extensions).map_err(cannot_read(&path))?;
     if found.is_empty() {
         let names = extensions.join(" or *.");
         let what = format!("expected files named *.{names} in this folder, found none");
@@ -101,7 +115,7 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
     if list.as_os_str().is_empty() {
         return Err(Fault::usage("@: expected the name of a list after it"));
     }
-    let text = fs::read(list).map_err(|error| no_input(list, &io_text(&error)))?;
+    let text = fs::read(list).map_err(cannot_read(list))?;
     let lines = text.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let paths = lines.filter(|line| !line.is_empty());
@@ -110,6 +124,10 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
         return Err(no_input(list, "expected one path on each line, found none"));
     }
     Ok(paths)
+}
+
+fn cannot_read(path: &Path) -> impl Fn(io::Error) -> Fault {
+    |error| Fault::of_system(Exit::NoInput, path_text(path), &error)
 }
 
 fn no_input(path: &Path, what: &str) -> Fault {
@@ -131,6 +149,9 @@ pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
 }
 
 /// Checks that no output is an input, another output, a folder, or a temporary file of plmkit, which a later run would remove.
+/// Checks that no input is such a temporary file beside an output: this run would remove it.
+///
+/// An input is a file, or a folder that no output may be in.
 ///
 /// Two paths are the same file if they have the same inode, or, for new files, the same name in the same folder. Symbolic links
 /// are followed. Nothing is opened.
@@ -160,13 +181,55 @@ pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fau
         return Err(Fault::new(Exit::CannotCreate, what));
     }
     let mut known: Vec<_> = inputs.iter().map(identified).collect();
-    let outputs = outputs.iter().filter(|(_, path)| !is_device(path));
-    for (output, identity) in outputs.map(identified) {
+    let files = outputs.iter().filter(|(_, path)| !is_device(path));
+    for (output, identity) in files.map(identified) {
         if let Some((other, _)) = known.iter().find(|(_, known)| *known == identity) {
             let what = format!("{output} and {other} are the same file");
             return Err(Fault::usage(what));
         }
         known.push((output, identity));
+    }
+    let mut files = outputs.iter().filter(|(_, path)| !is_stream(path));
+    files.try_for_each(|output| keep_from_folders(inputs, *output))
+}
+
+/// Checks that an output is in no input that is a folder, and that no input is an unfinished file in the folder of the output.
+fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<(), Fault> {
+    let place = resolved(path);
+    let folder = place.parent().unwrap_or(&place);
+    for (name, input) in inputs {
+        let (shown, found) = (path_text(input), resolved(input));
+        if input.is_dir() && input.canonicalize().is_ok_and(|of| place.starts_with(of)) {
+            return Err(Fault::usage(format!(
+                "{output} {}: expected a place outside the folder of {name}, {shown}",
+                path_text(path)
+            )));
+        }
+        let beside = found.strip_prefix(folder).ok();
+        let beside = beside.and_then(|below| below.iter().next());
+        if beside.is_some_and(|name| is_temporary(name.as_ref())) {
+            return Err(Fault::usage(format!(
+                "{name} {shown}: has the name of an unfinished file, which {output} removes; expected another name"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no report replaces a file of data.
+pub fn keep_data(reports: &[NamedPath]) -> Result<(), Fault> {
+    for (option, path) in reports {
+        let mut head = Vec::new();
+        let is_file = path.metadata().is_ok_and(|found| found.is_file());
+        let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
+        let _ = opened.map(|file| file.take(6).read_to_end(&mut head));
+        if DATA.iter().any(|magic| head.starts_with(magic)) {
+            let what = format!(
+                "{option} {}: exists, and is a data file, not a report",
+                path_text(path)
+            );
+            return Err(Fault::new(Exit::CannotCreate, what));
+        }
     }
     Ok(())
 }
@@ -191,7 +254,7 @@ fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Resolves a path whose last name does not exist: follows links, and canonicalizes the folder.
+/// Resolves a path whose last names do not exist: follows links, and canonicalizes the folder.
 fn resolved(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -204,10 +267,12 @@ fn resolved(path: &Path) -> PathBuf {
         };
     }
     let path = absolute(&path).unwrap_or(path);
-    match (path.parent().map(fs::canonicalize), path.file_name()) {
-        (Some(Ok(folder)), Some(name)) => folder.join(name),
-        _ => path,
-    }
+    let mut folders = path.ancestors().skip(1);
+    let found = folders.find_map(|folder| {
+        let rest = path.strip_prefix(folder).ok()?;
+        Some(folder.canonicalize().ok()?.join(rest))
+    });
+    found.unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -215,6 +280,34 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_report_replaces_a_report_and_no_data() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("r");
+        for (text, is_data) in [
+            (&b"PAR1"[..], true),
+            (b"ARROW1", true),
+            (b"\x1f\x8b", true),
+            (b">a", true),
+            (b"{}", false),
+            (b"", false),
+        ] {
+            fs::write(&path, text).expect("write");
+            let kept = keep_data(&[("--report", &path)]);
+            assert_eq!(
+                kept.map_err(|fault| fault.exit()).err(),
+                is_data.then_some(Exit::CannotCreate)
+            );
+        }
+        assert!(
+            keep_data(&[
+                ("--report", Path::new("/dev/stdout")),
+                ("--html", folder.path())
+            ])
+            .is_ok()
+        );
+    }
 
     #[test]
     fn two_paths_of_one_file_are_refused() {
@@ -252,5 +345,25 @@ mod tests {
         assert!(refused(&[], &[".e.parquet.plmkit-tmp"]));
         assert!(refused(&[], &[".e.parquet.plmkit-run/lock"]));
         assert!(!refused(&[], &[".e.parquet", "e.plmkit-tmp"]));
+
+        // Inputs that are folders, and inputs that are named like unfinished files.
+        for within in [
+            "sub/new",
+            "folder/new",
+            "sub/no/such/folder/new",
+            "dangling",
+        ] {
+            assert!(refused(&["sub"], &["new", within]), "{within}");
+            assert!(refused(&["folder/."], &[within]), "{within}");
+        }
+        assert!(!refused(&["sub"], &["new", "subway/new"]));
+        for name in [".new.plmkit-tmp", ".plmkit-lock"] {
+            fs::write(at(name), name).expect("write");
+            symlink(at(name), at("sub/link")).expect("link");
+            assert!(refused(&["in", name], &["new"]), "{name}");
+            assert!(refused(&["sub/link"], &["new"]), "{name}");
+            assert!(!refused(&[name], &["sub/new"]), "{name}");
+            fs::remove_file(at("sub/link")).expect("remove");
+        }
     }
 }

@@ -9,7 +9,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use clap::{Command, Parser};
-use plmkit_contract::{Exit, Stop, io_text, is_guarded};
+use plmkit_contract::{Exit, Stop, is_guarded};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::generate::generate;
 use crate::signals::{Signals, die_of, handle_file_size_limit};
@@ -58,13 +59,14 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         }
     }));
 
+    end_with_parent();
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
     let failed = signals.as_ref().and_then(|signals| signals.as_ref().err());
     let handled = handle_file_size_limit().and_then(|()| memory::survive_aborts());
     let result = if let Some(error) = failed.or(handled.as_ref().err()) {
-        let what = format!("cannot handle signals: {error}");
-        Err(Fault::new(Exit::Internal, what))
+        let what = "cannot handle signals";
+        Err(Fault::of_system(Exit::Internal, what, error))
     } else {
         panic::catch_unwind(AssertUnwindSafe(|| run(program, &stop)))
             // The hook has printed the panic.
@@ -85,8 +87,8 @@ pub fn print(data: impl AsRef<[u8]>) -> Result<(), Fault> {
 fn check_printed(written: io::Result<()>) -> Result<(), Fault> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            let what = format!("standard output: cannot write: {}", io_text(&error));
-            Err(Fault::new(Exit::Io, what))
+            let what = "standard output: cannot write";
+            Err(Fault::of_system(Exit::Io, what, &error))
         }
         _ => Ok(()),
     }
@@ -185,5 +187,21 @@ fn one_line(info: &panic::PanicHookInfo<'_>) -> String {
     match info.location() {
         Some(place) => format!("{what} ({}:{})", place.file(), place.line()),
         None => what,
+    }
+}
+
+/// Names the process that started this program, if this program is to end when that process does.
+pub const PARENT_VARIABLE: &str = "PLMKIT_PARENT";
+
+/// Has the kernel end this process when its parent ends, however that happens, if the parent asked for it.
+fn end_with_parent() {
+    let Some(parent) = env::var_os(PARENT_VARIABLE) else {
+        return;
+    };
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let is_parent = |pid: Pid| pid.as_raw_nonzero().to_string().as_str() == parent;
+    // It may have ended before.
+    if !getppid().is_some_and(is_parent) {
+        std::process::exit(Exit::Transient as i32);
     }
 }

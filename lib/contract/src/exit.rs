@@ -61,18 +61,35 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn exit(&self) -> Exit;
 }
 
-/// Returns the exit code of a program that ends with `error`: its own, or [`Exit::Transient`] if the system refused memory or a
-/// thread.
+/// Returns the exit code of a program that ends with `error`: that of the system's error in it, or its own.
 pub fn exit_of(error: &impl Failure) -> Exit {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
-        let kind = error.downcast_ref().map(io::Error::kind);
-        if let Some(ErrorKind::OutOfMemory | ErrorKind::WouldBlock) = kind {
-            return Exit::Transient;
+        if let Some(exit) = error.downcast_ref().and_then(exit_of_system) {
+            return exit;
         }
         next = error.source();
     }
     error.exit()
+}
+
+/// Returns the exit code of a system error that means the same wherever it occurs; `None` for any other.
+pub fn exit_of_system(error: &io::Error) -> Option<Exit> {
+    /// `ENFILE` and `EMFILE`, for which Rust has no kind: no more files can be open.
+    const TOO_MANY_FILES: [i32; 2] = [23, 24];
+    match error.kind() {
+        // Memory or a thread was refused.
+        ErrorKind::OutOfMemory | ErrorKind::WouldBlock => Some(Exit::Transient),
+        // A file is shorter than it was when it was opened, or than it says.
+        ErrorKind::UnexpectedEof => Some(Exit::Data),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            Some(Exit::Io)
+        }
+        _ => error
+            .raw_os_error()
+            .filter(|errno| TOO_MANY_FILES.contains(errno))
+            .map(|_| Exit::Io),
+    }
 }
 
 #[cfg(test)]
@@ -90,15 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn refused_memory_is_transient() {
+    fn some_system_errors_decide_the_exit_code() {
         for (errno, exit) in [
             (2, Exit::NoInput),
             (11, Exit::Transient),
             (12, Exit::Transient),
+            (23, Exit::Io),
+            (24, Exit::Io),
+            (27, Exit::Io),
+            (28, Exit::Io),
         ] {
             let error = Open(io::Error::from_raw_os_error(errno));
             assert_eq!(exit_of(&error), exit, "{errno}");
         }
+        let cut = Open(ErrorKind::UnexpectedEof.into());
+        assert_eq!(exit_of(&cut), Exit::Data);
     }
 
     #[test]

@@ -62,6 +62,9 @@ fn misleads(c: char) -> bool {
 
 /// Formats a system error as the end of a message: in lower case, without the error number.
 pub fn io_text(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return "it was cut short".to_owned();
+    }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();

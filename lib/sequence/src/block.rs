@@ -23,6 +23,8 @@ pub(crate) struct Parsed {
     pub(crate) records: Records,
     /// How many descriptions had bytes that were not UTF-8. U+FFFD replaces them.
     pub(crate) descriptions_recoded: u64,
+    /// How many descriptions were cut, because they are longer than the limit.
+    pub(crate) descriptions_cut: u64,
     /// Why the record after these is invalid.
     pub(crate) error: Option<RecordError>,
 }
@@ -59,6 +61,7 @@ impl Block {
         let mut parsed = Parsed {
             records: Records::with_capacity(self.text.len()),
             descriptions_recoded: 0,
+            descriptions_cut: 0,
             error: None,
         };
         let mut at = 0;
@@ -75,12 +78,13 @@ impl Block {
     fn parse_record(&self, start: usize, parsed: &mut Parsed) -> Result<usize, RecordError> {
         let body = memchr(b'\n', &self.text[start..]);
         let body = body.map_or(self.text.len(), |end| start + end + 1);
-        let (id, description) = header(&self.text[start..body], self.limits.header_bytes)?;
+        let (id, description, cut) = header(&self.text[start..body], &self.limits)?;
         let recoded = matches!(description, Some(Cow::Owned(_)));
         parsed.records.push_header(id, description.as_deref());
         match self.parse_sequence(body, &mut parsed.records) {
             Ok(next) => {
                 parsed.descriptions_recoded += u64::from(recoded);
+                parsed.descriptions_cut += u64::from(cut);
                 Ok(next)
             }
             Err(problem) => {
@@ -135,19 +139,25 @@ fn misplaced(found: char) -> String {
     )
 }
 
-/// Parses a header line. Returns the id and the description.
-fn header(line: &[u8], limit: usize) -> Result<(&str, Option<Cow<'_, str>>), RecordError> {
+/// Parses a header line. Returns the id, the description, and whether it was cut: NCBI's nr joins the headers of equal proteins to
+/// lines of megabytes.
+fn header<'a>(
+    line: &'a [u8],
+    limits: &Limits,
+) -> Result<(&'a str, Option<Cow<'a, str>>, bool), RecordError> {
     let mut header = line;
     while let [line @ .., b'\n' | b'\r'] = header {
         header = line;
     }
-    if header.len() > limit {
-        let problem = format!("the header line is too long: expected at most {limit} bytes");
-        return Err(RecordError::new(None, problem));
-    }
-    let header = header.strip_prefix(b">").unwrap_or(header);
     let end = header.iter().position(u8::is_ascii_whitespace);
     let (name, description) = header.split_at(end.unwrap_or(header.len()));
+    let limit = limits.id_bytes;
+    if name.len() > limit {
+        let problem =
+            format!("the header line is too long: expected at most {limit} bytes before a blank");
+        return Err(RecordError::new(None, problem));
+    }
+    let name = name.strip_prefix(b">").unwrap_or(name);
     let Ok(id) = std::str::from_utf8(name) else {
         let id = String::from_utf8_lossy(name);
         let problem = "expected an id in UTF-8, found other bytes";
@@ -166,7 +176,21 @@ fn header(line: &[u8], limit: usize) -> Result<(&str, Option<Cow<'_, str>>), Rec
             "expected lines that end in LF or CRLF, found a carriage return inside the header";
         return Err(RecordError::new(Some(id), problem));
     }
-    let description = description.trim_ascii();
+    let limit = limits.description_bytes;
+    let cut = description.len() > limit;
+    let description = description[..character_end(description, limit)].trim_ascii();
     let description = (!description.is_empty()).then(|| String::from_utf8_lossy(description));
-    Ok((id, description))
+    Ok((id, description, cut))
+}
+
+/// Returns where the last character of UTF-8 ends that is whole in the first `limit` bytes of `text`.
+fn character_end(text: &[u8], limit: usize) -> usize {
+    let is_start = |at: &usize| text[*at] & 0xc0 != 0x80;
+    match text.len() {
+        length if length <= limit => length,
+        _ => (limit.saturating_sub(3)..=limit)
+            .rev()
+            .find(is_start)
+            .unwrap_or(limit),
+    }
 }

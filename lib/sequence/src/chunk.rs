@@ -61,6 +61,8 @@ pub(crate) struct PreparedChunk {
     pub(crate) alphabets: Vec<Alphabet>,
     /// How many descriptions had bytes that were not UTF-8.
     pub(crate) descriptions_recoded: u64,
+    /// How many descriptions were cut.
+    pub(crate) descriptions_cut: u64,
     /// Why the record after these is invalid.
     pub(crate) error: Option<RecordError>,
 }
@@ -100,6 +102,7 @@ pub(crate) fn prepare(
         names,
         alphabets,
         descriptions_recoded: parsed.descriptions_recoded,
+        descriptions_cut: parsed.descriptions_cut,
         error: parsed.error,
     }
 }

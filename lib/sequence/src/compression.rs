@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
+use crate::input::Input;
+
 /// The number of bytes that [`Compression::detect`] needs.
 pub(crate) const MAGIC_LEN: usize = 6;
 
@@ -49,15 +51,16 @@ impl Compression {
         }
     }
 
-    /// Decompresses `stream`. A truncated stream is an error of kind `UnexpectedEof`.
+    /// Decompresses `stream`, the bytes of `input`. A truncated stream is an error of kind `UnexpectedEof`.
     pub(crate) fn decode<R: Read + Send + 'static>(
         self,
         stream: R,
+        input: Input,
     ) -> io::Result<Box<dyn Read + Send>> {
         let buffered = |stream| BufReader::with_capacity(BUFFER, stream);
         Ok(match self {
             Self::Plain | Self::Unsupported(_) => Box::new(stream),
-            Self::Gzip => Box::new(GzipMembers::new(buffered(stream))),
+            Self::Gzip => Box::new(GzipMembers::new(buffered(stream), input)),
             Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(buffered(stream))?),
         })
     }
@@ -65,16 +68,18 @@ impl Compression {
 
 /// Decompresses the members of a gzip stream.
 ///
-/// A BGZF stream ends with an empty member. A file that is truncated between two members is valid gzip; only the missing empty
-/// member shows the truncation.
+/// Zero bytes may follow a member: tapes and copies by blocks pad files. A BGZF stream ends with an empty member. Writers that stream
+/// may leave it out, and a file that is truncated between two members lacks it too: that is a warning, as in htslib.
 struct GzipMembers<R> {
+    input: Input,
     member: Option<GzDecoder<R>>,
     empty: bool,
 }
 
 impl<R: BufRead> GzipMembers<R> {
-    fn new(stream: R) -> Self {
+    fn new(stream: R, input: Input) -> Self {
         Self {
+            input,
             member: Some(GzDecoder::new(stream)),
             empty: true,
         }
@@ -89,19 +94,30 @@ impl<R: BufRead> Read for GzipMembers<R> {
                 self.empty = false;
                 return Ok(count);
             }
-            if member.get_mut().fill_buf()?.is_empty() {
-                if is_bgzf(member) && !self.empty {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                return Ok(0);
+            skip_zeros(member.get_mut())?;
+            let ended = member.get_mut().fill_buf()?.is_empty();
+            if ended && is_bgzf(member) && !self.empty {
+                tracing::warn!(
+                    "{}: the end block of BGZF, 28 bytes, is missing: the file may be cut; every record before its end is read",
+                    self.input
+                );
             }
             self.empty = true;
-            self.member = self
-                .member
-                .take()
-                .map(|member| GzDecoder::new(member.into_inner()));
+            let rest = self.member.take().filter(|_| !ended);
+            self.member = rest.map(|member| GzDecoder::new(member.into_inner()));
         }
         Ok(0)
+    }
+}
+
+fn skip_zeros(stream: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let bytes = stream.fill_buf()?;
+        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+        if zeros == 0 {
+            return Ok(());
+        }
+        stream.consume(zeros);
     }
 }
 
@@ -118,6 +134,9 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
+
+    /// The bytes of the end block of BGZF.
+    const BGZF_END: usize = 28;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -138,7 +157,8 @@ mod tests {
     fn plain(stream: Vec<u8>) -> io::Result<Vec<u8>> {
         let format = Compression::detect(&stream[..stream.len().min(MAGIC_LEN)]);
         let mut text = Vec::new();
-        format.decode(Cursor::new(stream))?.read_to_end(&mut text)?;
+        let decoded = format.decode(Cursor::new(stream), Input::Stdin);
+        decoded?.read_to_end(&mut text)?;
         Ok(text)
     }
 
@@ -171,11 +191,32 @@ mod tests {
             let cuts = (MAGIC_LEN..whole.len())
                 .step_by(997)
                 .chain(whole.len() - 30..whole.len());
-            for end in cuts {
+            for end in cuts.filter(|end| end + BGZF_END != whole.len()) {
                 let error = plain(whole[..end].to_vec()).expect_err("cut");
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "cut at {end}");
             }
         }
+    }
+
+    #[test]
+    fn zero_bytes_may_follow_and_the_end_block_may_be_missing() {
+        let endless = |text: &[u8]| {
+            let mut whole = bgzf(text);
+            whole.truncate(whole.len() - BGZF_END);
+            whole
+        };
+        for encode in [gzip, bgzf, endless] {
+            let whole = encode(&text());
+            for zeros in [0, 1, 512, 200_000] {
+                let mut padded = [&whole[..], &vec![0; zeros]].concat();
+                assert!(plain(padded.clone()).expect("padded") == text(), "{zeros}");
+                padded.extend(gzip(b"MK"));
+                assert!(plain(padded.clone()).expect("joined").ends_with(b"MK"));
+                padded.extend(b"\0garbage, twenty bytes");
+                assert!(plain(padded).is_err(), "{zeros}");
+            }
+        }
+        assert!(plain([zstd(b"MK"), vec![0; 512]].concat()).is_err());
     }
 
     #[test]

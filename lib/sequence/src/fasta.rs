@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use memchr::memrchr_iter;
+use memchr::{memchr2, memrchr_iter};
 use plmkit_contract::{InputSummary, Quoted, Stop};
 use plmkit_store::FileKind;
 
@@ -18,19 +18,22 @@ pub(crate) const BLOCK_BYTES: usize = 1 << 19;
 /// Limits of an input, which bound the memory of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of a header line.
-    pub header_bytes: usize,
+    /// The most bytes of the `>` and the id.
+    pub id_bytes: usize,
+    /// The most bytes that are kept of a description.
+    pub description_bytes: usize,
     /// The most bytes of the sequence lines of a record.
     pub sequence_bytes: usize,
     /// The most bytes of blank lines before the first record.
     pub blank_bytes: usize,
 }
 
-/// A header of 1 MiB; a sequence of 16 MiB, several hundred times the longest known protein (titin, 35,000 residues).
+/// An id of 1 MiB; a description of 64 KiB, because thousands are in memory at once; a sequence of 16 MiB, several hundred times the longest known protein (titin, 35,000 residues).
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            header_bytes: 1 << 20,
+            id_bytes: 1 << 20,
+            description_bytes: 1 << 16,
             sequence_bytes: 1 << 24,
             blank_bytes: 1 << 24,
         }
@@ -112,8 +115,9 @@ impl FastaReader {
             Vec::new()
         };
         // A block that has more, and no second record, ends inside its record.
-        let most = self.limits.header_bytes + 2 * self.limits.sequence_bytes + self.block_bytes;
         let limits = self.limits;
+        let header = limits.id_bytes + limits.description_bytes + 1;
+        let most = header + 2 * limits.sequence_bytes + self.block_bytes;
         let mut searched = 1;
         loop {
             let until = self.block_bytes.max(text.len() + self.block_bytes / 2);
@@ -126,8 +130,18 @@ impl FastaReader {
                 let cut = false;
                 return Ok((!text.is_empty()).then_some(Block { text, limits, cut }));
             }
+            let is_long = text.len() > header && memchr2(b'\n', b'\r', &text).is_none();
+            let mut id = text.iter().take(limits.id_bytes + 1);
+            if is_long && id.any(u8::is_ascii_whitespace) {
+                // A byte more than is kept, which tells the parser that there is more.
+                text.truncate(header);
+                self.skip_line()?;
+                searched = header;
+                continue;
+            }
             let last = last_record(&text, searched);
-            let cut = last.is_none() && text.len() > most;
+            // An id that is too long is an error.
+            let cut = is_long || last.is_none() && text.len() > most;
             if last.is_some() || cut {
                 let next = last.unwrap_or(text.len());
                 let mut rest = Vec::with_capacity(self.block_bytes.max(text.len() - next) + 1);
@@ -159,6 +173,22 @@ impl FastaReader {
             self.source.digest(stop).err()
         } else {
             None
+        }
+    }
+
+    /// Skips the rest of a line, up to a carriage return: residues may follow it.
+    fn skip_line(&mut self) -> Result<(), ShardError> {
+        loop {
+            let bytes = self.source.fill_buf().map_err(inner_error)?;
+            let end = memchr2(b'\n', b'\r', bytes);
+            let (skipped, ended) = (
+                end.unwrap_or(bytes.len()),
+                end.is_some() || bytes.is_empty(),
+            );
+            self.source.consume(skipped);
+            if ended {
+                return Ok(());
+            }
         }
     }
 

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
-    SequenceDigest, Stop, check_contract, path_text,
+    DATASET_FILE, EmbeddingWork, FAILED_FILE, KnownDataset, KnownSummary, ListedDataset,
+    ListedFile, Quoted, SequenceDigest, Stop, check_contract, path_text,
 };
 use plmkit_store::{EmbeddingsKeys, StoreError, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
 use crate::id_table::IdTable;
+use crate::input::Input;
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded. The others decide which records are
 /// accepted.
@@ -43,6 +44,14 @@ impl KnownDatasets {
             let dataset: ListedDataset = read_sealed(&file)?;
             let refused = |what: String| ShardError::Known(file.clone(), what);
             let summary = check(&dataset, options).map_err(refused)?;
+            let failed = file.with_file_name(FAILED_FILE);
+            if failed.exists() {
+                let failed: ListedDataset = read_sealed(&failed)?;
+                if let Some(check) = dataset.failed_since(&failed) {
+                    let what = format!("a later validation of its parts failed, at {check}");
+                    return Err(refused(what));
+                }
+            }
             let work = dataset.work();
             let known = known.get_or_insert_with(|| Self {
                 datasets: Vec::new(),
@@ -66,6 +75,22 @@ impl KnownDatasets {
             known.datasets.push((file, dataset));
         }
         Ok(known)
+    }
+
+    /// Returns the files that are read.
+    pub(crate) fn files(&self) -> Vec<Input> {
+        let parts = |(file, dataset): &(PathBuf, ListedDataset)| {
+            let parts = dataset
+                .embeddings
+                .iter()
+                .map(|part| file.with_file_name(&part.file));
+            parts.chain([file.clone()]).collect::<Vec<_>>()
+        };
+        self.datasets
+            .iter()
+            .flat_map(parts)
+            .map(Input::File)
+            .collect()
     }
 
     /// Returns the option of shards that lack the sequences of these datasets.

@@ -31,6 +31,9 @@ use crate::tally::Tally;
 use crate::tasks::Tasks;
 use crate::translate::{Translated, Translator};
 
+/// The most windows of a protein: its rows are in memory at once.
+const MOST_WINDOWS: usize = 1 << 20;
+
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
 pub(crate) struct Pass<'a, 'scope> {
     config: &'a ShardConfig,
@@ -167,8 +170,12 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                 let number = self.records - first + 1;
                 self.add(input, number, record, *name, prepared, stop)?;
             }
-            let recoded = chunk.descriptions_recoded;
-            self.tally.count_change("descriptions_recoded", recoded);
+            for (change, count) in [
+                ("descriptions_recoded", chunk.descriptions_recoded),
+                ("descriptions_cut", chunk.descriptions_cut),
+            ] {
+                self.tally.count_change(change, count);
+            }
             if let Some(error) = chunk.error {
                 return Err(error.of(input, self.records - first + 1));
             }
@@ -241,8 +248,8 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             ..record
         };
         match prepared {
-            Outcome::Whole(prepared) => self.add_protein(record, prepared),
-            Outcome::Translated(translated) => self.add_peptides(record, translated, stop),
+            Outcome::Whole(prepared) => self.add_protein(record, prepared, &invalid),
+            Outcome::Translated(found) => self.add_peptides(record, found, &invalid, stop),
         }
     }
 
@@ -251,12 +258,14 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         &mut self,
         contig: Record<'_>,
         translated: &Translated,
+        invalid: &dyn Fn(String) -> ShardError,
         stop: &Stop,
     ) -> Result<(), ShardError> {
         self.tally.count_translated(translated);
         if translated.len() == 0 {
             let (reason, length) = (Reason::NoOrf, translated.bases as u32);
-            return self.add_protein(contig, &Prepared::Rejected { reason, length });
+            let rejected = Prepared::Rejected { reason, length };
+            return self.add_protein(contig, &rejected, invalid);
         }
         let mut id = String::new();
         for (peptide, (place, sequence)) in translated.iter().enumerate() {
@@ -277,13 +286,18 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             {
                 *found = found.identified(whole, sequence);
             }
-            self.add_protein(record, &prepared)?;
+            self.add_protein(record, &prepared, invalid)?;
         }
         Ok(())
     }
 
     /// Adds a protein, or lists a rejected record.
-    fn add_protein(&mut self, record: Record<'_>, prepared: &Prepared) -> Result<(), ShardError> {
+    fn add_protein(
+        &mut self,
+        record: Record<'_>,
+        prepared: &Prepared,
+        invalid: &dyn Fn(String) -> ShardError,
+    ) -> Result<(), ShardError> {
         let ordinal = self.ordinal;
         self.ordinal += 1;
         match *prepared {
@@ -303,6 +317,13 @@ impl<'a, 'scope> Pass<'a, 'scope> {
                 self.tally.count_normalised(protein.changes);
                 if self.aliases.take(&protein)? {
                     return Ok(());
+                }
+                let windows = protein.windows().len();
+                if windows > MOST_WINDOWS {
+                    return Err(invalid(format!(
+                        "{} residues are {windows} windows: expected at most {MOST_WINDOWS}; a larger --max-residues or a smaller --overlap makes fewer",
+                        protein.length
+                    )));
                 }
                 self.tally.count_accepted(&protein);
                 let (key, full) = self.assignment.assign(&protein);

@@ -45,10 +45,13 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
         claimed => claimed,
     };
     let found = folder.list()?;
-    check_inputs(config, &folder, &found)?;
+    check_inputs(&config.inputs, &folder, &found)?;
     let options = config.provenance(Vec::new(), None).options;
     let known = KnownDatasets::open(&config.known, &options)?;
     let known = known.as_ref();
+    if let Some(known) = known {
+        check_inputs(&known.files(), &folder, &found)?;
+    }
     if !config.force && !found.names.is_empty() {
         match earlier(config, known, &folder, &found, stop)? {
             Some(Earlier::Complete) => {
@@ -104,7 +107,7 @@ fn make<'a>(
 
 /// Checks that no input is a file that the new set replaces.
 fn check_inputs(
-    config: &ShardConfig,
+    inputs: &[Input],
     folder: &OutputFolder,
     found: &FolderContents,
 ) -> Result<(), ShardError> {
@@ -114,7 +117,7 @@ fn check_inputs(
         .iter()
         .filter_map(|name| inode(&folder.path().join(name)))
         .collect();
-    for input in &config.inputs {
+    for input in inputs {
         if let Input::File(path) = input
             && inode(path).is_some_and(|inode| outputs.contains(&inode))
         {

@@ -83,7 +83,8 @@ impl Source {
         let stream: Box<dyn Read + Send> = if compression == Compression::Plain {
             Box::new(stream)
         } else {
-            let pipe = Pipe::open(move || compression.decode(stream), stop);
+            let named = input.clone();
+            let pipe = Pipe::open(move || compression.decode(stream, named), stop);
             Box::new(pipe.map_err(|error| ShardError::from_stream(input, compression, error))?)
         };
         Ok(Self {

@@ -13,11 +13,12 @@ use crate::residue::ResidueChanges;
 use crate::translate::Translated;
 
 /// The kinds of change that a manifest counts.
-const CHANGES: [&str; 9] = [
+const CHANGES: [&str; 10] = [
     "residues_uppercased",
     "residues_replaced_by_x",
     "terminal_stops_removed",
     "descriptions_recoded",
+    "descriptions_cut",
     "ids_suffixed",
     "proteins_truncated",
     "residues_truncated",

@@ -20,8 +20,10 @@ use crate::parquet::{Reader, properties};
 use crate::row_group::RowGroupEncoder;
 use crate::{AtomicFile, FileSummary, Finished, StoreError};
 
-/// Rows of a row group.
+/// The most rows of a row group.
 const ROWS: usize = 1 << 16;
+/// A row group ends with the row in which its ids and descriptions reach this many bytes.
+const HEADER_BYTES: usize = 1 << 26;
 
 /// Writes a list of [`Kind::Aliases`] or [`Kind::Known`]. Its bytes depend only on its rows.
 pub struct AliasesWriter {
@@ -52,7 +54,7 @@ impl AliasesWriter {
     /// Adds a row.
     pub fn push(&mut self, row: &AliasRow<'_>) -> Result<(), StoreError> {
         self.rows.push(row);
-        if self.rows.len == ROWS {
+        if self.rows.len == ROWS || self.rows.header_bytes >= HEADER_BYTES {
             self.end_row_group()?;
         }
         Ok(())
@@ -101,6 +103,7 @@ struct RowsBuilder {
     datasets: UInt32Builder,
     representatives: Int64Builder,
     len: usize,
+    header_bytes: usize,
 }
 
 impl RowsBuilder {
@@ -115,6 +118,7 @@ impl RowsBuilder {
         let representative = row.representative.cast_signed();
         self.representatives.append_value(representative);
         self.len += 1;
+        self.header_bytes += row.id.len() + row.description.map_or(0, str::len);
     }
 
     fn batch(mut self, encoder: &RowGroupEncoder) -> Result<RecordBatch, ParquetError> {
@@ -190,11 +194,12 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
+    use parquet::file::metadata::ParquetMetaDataReader;
     use plmkit_contract::{AliasColumns, Exit, Failure, SequenceDigest};
 
     use super::*;
 
-    fn rows(count: u64, dataset: Option<u32>) -> Vec<AliasRow<'static>> {
+    fn rows<'a>(count: u64, dataset: Option<u32>) -> Vec<AliasRow<'a>> {
         let row = |ordinal| AliasRow {
             ordinal,
             id: "P1",
@@ -244,6 +249,20 @@ mod tests {
                 assert_eq!((digest, digest.rows()), (summary.digest, count));
             }
         }
+    }
+
+    #[test]
+    fn a_row_group_ends_before_its_descriptions_fill_a_column() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let long = "x".repeat(1 << 20);
+        let mut rows = rows(65, None);
+        for row in &mut rows {
+            row.description = Some(&long);
+        }
+        let (path, _) = write(folder.path(), Kind::Aliases, &rows);
+        let file = fs::File::open(path).expect("open");
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&file);
+        assert_eq!(metadata.expect("metadata").num_row_groups(), 2);
     }
 
     #[test]

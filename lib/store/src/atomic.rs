@@ -144,7 +144,7 @@ impl AtomicFile {
     }
 
     /// Syncs the bytes to the disk, so that [`finish`](Self::finish) need not.
-    fn sync(&mut self) -> Result<(), StoreError> {
+    pub fn sync(&mut self) -> Result<(), StoreError> {
         if !self.synced {
             let synced = self.resumed().and_then(|writer| {
                 writer.flush()?;

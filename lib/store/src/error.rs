@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use plmkit_contract::{ContentError, Exit, Failure, io_text, one_line, path_text};
-use rustix::io::Errno;
 
 /// Why a file could not be read or written. Every message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +91,6 @@ pub enum StoreError {
 impl Failure for StoreError {
     fn exit(&self) -> Exit {
         match self {
-            // Wherever a disk is found to be full, the exit code is the same.
-            Self::Open { source, .. } | Self::Create { source, .. } if is_exhausted(source) => {
-                Exit::Io
-            }
             Self::Open { .. } => Exit::NoInput,
             Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
@@ -252,18 +247,6 @@ fn write_text(error: &io::Error) -> String {
     }
 }
 
-/// Whether disk space or file descriptors ran out.
-fn is_exhausted(error: &io::Error) -> bool {
-    let limits = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::FBIG,
-    ];
-    Errno::from_io_error(error).is_some_and(|errno| limits.contains(&errno))
-}
-
 /// Formats text from a file or a decoder on one line.
 fn on_one_line(text: &str) -> String {
     one_line(text, usize::MAX)
@@ -271,6 +254,10 @@ fn on_one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use plmkit_contract::exit_of;
+
     use super::*;
 
     #[test]
@@ -288,6 +275,16 @@ mod tests {
         let error =
             StoreError::decoding_parquet(Path::new("x"), &ParquetError::EOF("short".into()));
         assert_eq!(error.exit(), Exit::Data);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_read_is_bad_data() {
+        let mut file = tempfile::NamedTempFile::new().expect("temp file");
+        file.write_all(b"five.").expect("write");
+        let read = crate::verified::append(file.as_file(), 0..6, &mut Vec::new());
+        let error = StoreError::cannot_read(Path::new("x"))(read.expect_err("it is cut"));
+        assert_eq!(exit_of(&error), Exit::Data);
+        assert_eq!(error.to_string(), "x: cannot read: it was cut short");
     }
 
     #[test]

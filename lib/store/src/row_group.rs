@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
@@ -182,11 +183,15 @@ impl RowGroupEncoder {
         }
         // Batches may have one row each, and the writer has overhead for each batch.
         let flat = batches.iter().map(|batch| batch.project(&self.flat));
-        let flat = match &flat.collect::<std::result::Result<Vec<_>, _>>()?[..] {
-            [batch] => batch.clone(),
-            batches => concat_batches(&Arc::new(self.schema.project(&self.flat)?), batches)?,
+        let flat = flat.collect::<std::result::Result<Vec<_>, _>>()?;
+        let joined = concat_batches(&Arc::new(self.schema.project(&self.flat)?), &flat);
+        let flat = match joined {
+            _ if flat.len() == 1 => flat,
+            // Ids or descriptions of more than 2 GiB.
+            Err(ArrowError::OffsetOverflowError(_)) => flat,
+            joined => vec![joined?],
         };
-        let flat = self.encode_flat(std::iter::once(Ok(flat)))?;
+        let flat = self.encode_flat(flat.into_iter().map(Ok))?;
         self.join(rows, flat, batches)
     }
 

@@ -33,6 +33,9 @@ pub use reader::{RowLength, ShardReader};
 /// which divides this number.
 const BATCH_ROWS: usize = 1 << 10;
 
+/// The most bytes of ids and descriptions that are packed together. The offsets of their columns are i32.
+const MOST_HEADER_BYTES: usize = 1 << 30;
+
 /// Writes a shard.
 ///
 /// Its bytes depend only on the rows of its row groups.
@@ -194,7 +197,9 @@ impl RowsBuilder {
 /// Returns the encodings of the columns.
 pub(crate) fn shard_properties() -> WriterProperties {
     // Row groups are read whole, so that an index of their pages would only make a set of many shards larger.
+    // A row group ends with a protein, whatever the number of its windows.
     let mut properties = properties()
+        .set_max_row_group_row_count(None)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for (column, encoding) in [
@@ -275,6 +280,7 @@ fn pack<'a>(
     let mut descriptions = StringBuilder::new();
     let mut tokens = Vec::new(); // (total_tokens)
     let mut cu_seqlens = vec![0]; // (sequences + 1)
+    let mut header_bytes = 0;
     for row in rows {
         let failed = |what: &dyn std::fmt::Display| {
             let (ordinal, id) = (row.key.ordinal, Quoted(row.key.id));
@@ -282,10 +288,17 @@ fn pack<'a>(
             StoreError::malformed(path, what)
         };
         tokenize(row.sequence.as_bytes(), &mut tokens).map_err(|error| failed(&error))?;
+        header_bytes += row.key.id.len();
+        if labels.description {
+            header_bytes += row.description.map_or(0, str::len);
+            descriptions.append_option(row.description);
+        }
+        if header_bytes > MOST_HEADER_BYTES {
+            return Err(too_long_headers(path));
+        }
         let limit = format_args!("expected at most {} tokens in a batch", i32::MAX);
         cu_seqlens.push(i32::try_from(tokens.len()).map_err(|_| failed(&limit))?);
         keys.push(&row.key);
-        descriptions.append_option(row.description);
     }
     let sequences = cu_seqlens.len() - 1;
     let mut columns = Vec::from(keys.finish());
@@ -299,6 +312,14 @@ fn pack<'a>(
     columns.push(token_lists(tokens, cu_seqlens));
     let batch = RecordBatch::try_new(batches_schema(labels), columns);
     batch.map_err(|error: ArrowError| StoreError::encoding_arrow(path, error))
+}
+
+/// Makes the error of rows that have too many bytes of ids and descriptions to be packed together.
+fn too_long_headers(path: &Path) -> StoreError {
+    let what = format_args!(
+        "expected at most {MOST_HEADER_BYTES} bytes of ids and descriptions in sequences that are packed together, found more; a smaller --max-batch-tokens or no --description takes less"
+    );
+    StoreError::malformed(path, what)
 }
 
 /// Makes a `List<UInt8>` array with one list of token ids per sequence.

@@ -41,7 +41,8 @@ fuzz_target!(|bytes: &[u8]| {
 fn records(bytes: &[u8], header_bytes: usize) -> Result<Vec<Records>, ShardError> {
     as_file(bytes, |path| {
         let limits = Limits {
-            header_bytes,
+            id_bytes: header_bytes,
+            description_bytes: header_bytes,
             sequence_bytes: 1 << 14,
             ..Limits::default()
         };

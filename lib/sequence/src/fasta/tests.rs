@@ -7,31 +7,33 @@ use super::*;
 use crate::records::Record;
 
 const LIMITS: Limits = Limits {
-    header_bytes: 40,
+    id_bytes: 40,
+    description_bytes: 20,
     sequence_bytes: 60,
     blank_bytes: 100,
 };
 
-/// Reads `text` in blocks of about `block` bytes. Returns the records, and how many descriptions were recoded.
-fn read(text: &[u8], block: usize) -> Result<(Records, u64), ShardError> {
+/// Reads `text` in blocks of about `block` bytes. Returns the records, and how many descriptions were recoded and cut.
+fn read(text: &[u8], block: usize) -> Result<(Records, [u64; 2]), ShardError> {
     let input = Input::File("a.fasta".into());
     let source = Source::new(&input, Cursor::new(text.to_vec()), block, &Stop::default())?;
     let mut reader = FastaReader::new(source, LIMITS, block);
     let mut records = Records::default();
-    let mut recoded = 0;
+    let mut changed = [0; 2];
     while let Some(block) = reader.read_block()? {
         let parsed = block.parse();
         parsed
             .records
             .iter()
             .for_each(|record| records.push(record));
-        recoded += parsed.descriptions_recoded;
+        changed[0] += parsed.descriptions_recoded;
+        changed[1] += parsed.descriptions_cut;
         if let Some(error) = parsed.error {
             return Err(error.of(&input, records.len() as u64 + 1));
         }
     }
     assert_eq!(reader.finish(0)?.bytes, text.len() as u64);
-    Ok((records, recoded))
+    Ok((records, changed))
 }
 
 type Owned = (String, Option<String>, String);
@@ -78,8 +80,8 @@ fn line_ends_blank_lines_and_a_missing_last_newline_do_not_matter() {
 #[test]
 fn ids_may_be_missing_and_descriptions_are_recoded() {
     let text = b">P1 prot\xe9ine\nMK\n> P2 prot\xc3\xa9ine\nMK\n>\n";
-    let (records, recoded) = read(text, 7).expect("FASTA");
-    assert_eq!(recoded, 1);
+    let (records, changed) = read(text, 7).expect("FASTA");
+    assert_eq!(changed, [1, 0]);
     let found: Vec<_> = records
         .iter()
         .map(|record| (record.id, record.description))
@@ -95,11 +97,13 @@ fn ids_may_be_missing_and_descriptions_are_recoded() {
 #[test]
 fn limits_hold_to_the_byte() {
     let header = |size| format!(">{}\nMK\n", "P".repeat(size));
-    assert!(read(header(LIMITS.header_bytes - 2).as_bytes(), 7).is_ok());
-    assert!(
-        message(header(LIMITS.header_bytes).as_bytes())
-            .contains("record 1: the header line is too long")
-    );
+    for (rest, block) in [("", 7), (" a protein", 7), ("", 200)] {
+        let header = |size| header(size).replace('\n', &format!("{rest}\n"));
+        assert!(read(header(LIMITS.id_bytes - 1).as_bytes(), block).is_ok());
+        let error = read(header(LIMITS.id_bytes).as_bytes(), block).expect_err("too long");
+        let what = "record 1: the header line is too long: expected at most 40 bytes";
+        assert!(error.to_string().contains(what), "{error}");
+    }
     let sequence = |size| {
         format!(
             ">P1\n{}\n{}\n>P2\nMK\n",
@@ -121,16 +125,50 @@ fn limits_hold_to_the_byte() {
     );
 }
 
+#[test]
+fn a_long_description_is_cut_whole_characters_are_kept() {
+    // The blank before a description counts.
+    for (description, kept, cut) in [
+        ("0123456789012345678".to_owned(), "0123456789012345678", 0),
+        ("01234567890123456789".to_owned(), "0123456789012345678", 1),
+        (
+            "0123456789é0123456€\u{1}".repeat(30),
+            "0123456789é0123456",
+            1,
+        ),
+        ("\u{e9}".repeat(500), "ééééééééé", 1),
+        (format!("{}x", " ".repeat(300)), "", 1),
+    ] {
+        for end in ["\n", "\r\n", "\nMK\n>b\nMK\n", ""] {
+            for block in [1, 7, 1 << 10] {
+                let text = format!(">a {description}{end}");
+                let (records, changed) = read(text.as_bytes(), block).expect("FASTA");
+                let found = records.get(0).description.unwrap_or_default();
+                assert_eq!((found, changed), (kept, [0, cut]), "{text:?}");
+                assert_eq!(records.get(0).id, "a");
+            }
+        }
+    }
+    for block in [7, 1 << 10] {
+        let text = format!(">a {}\rMK\n", "x".repeat(500));
+        let error = read(text.as_bytes(), block).expect_err("residues in the header");
+        assert!(error.to_string().contains("carriage return"), "{error}");
+    }
+}
+
 proptest! {
     #[test]
     fn records_do_not_depend_on_how_the_bytes_arrive(
-        text in "(>[ab> ]{1,6}\r?\n)?[MK>* \r\n]{0,60}",
+        text in "(>[ab> ]{1,6}[é ]{0,60}\r?\n)?[MK>* \r\n]{0,60}",
         block in 1usize..20,
     ) {
         let text = text.as_bytes();
         let (whole, parts) = (read(text, 1 << 10), read(text, block));
         match (whole, parts) {
-            (Ok((whole, _)), Ok((parts, _))) => prop_assert_eq!(strip(&whole), strip(&parts)),
+            (Ok((whole, changed)), Ok((parts, found))) => {
+                prop_assert_eq!(strip(&whole), strip(&parts));
+                prop_assert_eq!(changed, found);
+            }
             (Err(_), Err(_)) => {}
             (whole, parts) => prop_assert!(false, "{:?} and {:?}", whole, parts),
         }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::datatypes::UInt32Type;
-use plmkit_contract::{Labels, Provenance, RowDigest, ordinals};
+use plmkit_contract::{DESCRIPTION, Labels, Provenance, RowDigest, ordinals};
 
-use super::{ShardRows, open, pack};
+use super::{MOST_HEADER_BYTES, ShardRows, open, pack, too_long_headers};
 use crate::StoreError;
 use crate::parquet::Reader;
 
@@ -21,6 +21,8 @@ pub struct ShardReader {
     held: VecDeque<Held>,
     /// The number of the row after them.
     end: usize,
+    /// The bytes of their ids and descriptions.
+    header_bytes: usize,
 }
 
 /// The length of a row.
@@ -50,6 +52,7 @@ impl ShardReader {
             reader: open(path)?,
             held: VecDeque::new(),
             end: 0,
+            header_bytes: 0,
         })
     }
 
@@ -69,7 +72,7 @@ impl ShardReader {
                 });
             }
         }
-        (self.held, self.end) = (VecDeque::new(), 0);
+        (self.held, self.end, self.header_bytes) = (VecDeque::new(), 0, 0);
         self.reader.rewind(None)
     }
 
@@ -92,6 +95,15 @@ impl ShardReader {
         let last = rows.iter().max().map_or(0, |&row| row as usize);
         while self.end <= last {
             let batch = self.reader.next_batch()?.expect("a row of the shard");
+            let batch = if labels.description {
+                batch
+            } else {
+                without_descriptions(&batch)
+            };
+            self.header_bytes += header_bytes(&batch);
+            if self.header_bytes > MOST_HEADER_BYTES {
+                return Err(too_long_headers(self.reader.file.path()));
+            }
             self.held.push_back(Held {
                 first: self.end,
                 unused: batch.num_rows(),
@@ -108,8 +120,8 @@ impl ShardReader {
             let after = self.held.partition_point(|held| held.first <= row as usize);
             self.held[after - 1].unused -= 1;
         }
-        while self.held.front().is_some_and(|held| held.unused == 0) {
-            self.held.pop_front();
+        while let Some(held) = self.held.pop_front_if(|held| held.unused == 0) {
+            self.header_bytes -= header_bytes(&held.batch);
         }
         Ok(packed)
     }
@@ -119,4 +131,21 @@ impl ShardReader {
     pub(super) fn held_rows(&self) -> usize {
         self.held.iter().map(|held| held.batch.num_rows()).sum()
     }
+}
+
+/// Returns the bytes of the ids and descriptions of a record batch.
+fn header_bytes(batch: &RecordBatch) -> usize {
+    let bytes = |column| batch[column].as_string::<i32>().value_data().len();
+    bytes("id") + bytes(DESCRIPTION)
+}
+
+/// Returns a record batch of a shard with nulls for its descriptions. They may be much longer than the sequences.
+fn without_descriptions(batch: &RecordBatch) -> RecordBatch {
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns());
+    let columns = columns.map(|(field, column)| match field.name().as_str() {
+        DESCRIPTION => new_null_array(field.data_type(), batch.num_rows()),
+        _ => ArrayRef::clone(column),
+    });
+    RecordBatch::try_new(schema.clone(), columns.collect()).expect("the same columns")
 }
