@@ -245,7 +245,8 @@ pub(crate) struct ReportArgs {
     /// GPU samples of monitor-log record: logs, Parquet files, or folders with subfolders of *.csv and *.parquet
     ///
     /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
-    /// since boot, others by the time of day. If no sample was taken during a run, the samples count for no verdict.
+    /// since boot, logs without one by the time of day, and logs of different boots only with --clocks-agree. If no sample was
+    /// taken during a run, the samples count for no verdict.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) gpu: Vec<PathBuf>,
@@ -257,6 +258,12 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
+
+    /// Join runs and samples of different boots or machines by the time of day: their clocks agree
+    ///
+    /// Without it, a run is joined with samples of its own boot, and with those that do not name their boot.
+    #[arg(long, requires = "gpu", requires = "events", help_heading = "Input")]
+    pub(crate) clocks_agree: bool,
 
     /// Report to write, as JSON; `-` is standard output. An unknown value is null
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
@@ -304,8 +311,8 @@ fn failing_tier() -> impl TypedValueParser<Value = Tier> {
 
 fn tflops(text: &str) -> Result<f64, String> {
     let tera = text.parse().ok();
-    let valid = tera.filter(|tera: &f64| tera.is_finite() && *tera > 0.0);
-    valid.ok_or_else(|| "expected a number above 0".to_owned())
+    let valid = tera.filter(|tera: &f64| *tera > 0.0 && *tera <= 1e9);
+    valid.ok_or_else(|| "expected a number above 0, and at most 1e9".to_owned())
 }
 
 impl Program for Args {

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, print};
+use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data, print};
 use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, Manifest, ModelShape, Outputs, io_text, path_text, plural,
+    ALIASES_FILE, KNOWN_FILE, Manifest, ModelShape, Outputs, ShardSummary, io_text, path_text,
+    plural,
 };
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, Work, measured, table};
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
@@ -18,6 +19,9 @@ use crate::report::read_events;
 
 /// Bytes of a row of a list of aliases or of known records, as encoded.
 const LIST_ROW_BYTES: u64 = 21;
+
+/// The most rows and tokens of a set of shards: what a number of JSON holds exactly.
+const MAX_COUNT: u64 = 1 << 53;
 
 /// The most bytes of a `config.json` and of a report.
 const JSON_BYTES: u64 = 256 << 20;
@@ -82,10 +86,13 @@ fn check_paths(args: &EstimateArgs) -> Result<(), Fault> {
     let files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
     let shards = files.iter().chain(&args.shards);
     inputs.extend(shards.map(|path| ("the shards", &**path)));
+    // A report may be beside what it is about.
+    inputs.retain(|(_, path)| !path.is_dir());
     inputs.extend(args.measured.iter().map(|path| ("--measured", &**path)));
     let report = args.report.iter().map(|path| ("--report", &**path));
     let outputs: Vec<NamedPath> = report.collect();
-    keep_apart(&inputs, &outputs)
+    keep_apart(&inputs, &outputs)?;
+    keep_data(&outputs)
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -165,7 +172,10 @@ fn add(work: &mut Work, path: &Path) -> Result<(), Fault> {
         path.join("manifest.json")
     };
     let folder = manifest.parent().unwrap_or(Path::new("")).to_owned();
-    let manifest: Manifest = read_sealed(&manifest)?;
+    let path = manifest;
+    let manifest: Manifest = read_sealed(&path)?;
+    check_manifest(&manifest)
+        .map_err(|what| Fault::new(Exit::Data, format!("{}: {what}", path_text(&path))))?;
     work.samples += 1;
     let known = manifest.known.as_ref().map(|known| &known.list);
     for (name, list) in [
@@ -174,7 +184,7 @@ fn add(work: &mut Work, path: &Path) -> Result<(), Fault> {
     ] {
         if let Some(list) = list {
             let found = fs::metadata(folder.join(name)).map(|found| found.len());
-            work.add_list(found.unwrap_or(list.rows * LIST_ROW_BYTES));
+            work.add_list(found.unwrap_or(list.rows.saturating_mul(LIST_ROW_BYTES)));
         }
     }
     let shards = manifest.shards.iter().map(|shard| folder.join(&shard.file));
@@ -195,6 +205,31 @@ fn add(work: &mut Work, path: &Path) -> Result<(), Fault> {
                 path_text(path)
             );
             return Err(Fault::new(Exit::Data, what));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses counts that are not those of the shards, or that no set of shards has.
+fn check_manifest(manifest: &Manifest) -> Result<(), String> {
+    let sum = |count: fn(&ShardSummary) -> u64| {
+        let counts = manifest.shards.iter().map(count);
+        counts.fold(0, u64::saturating_add)
+    };
+    for (name, found, expected) in [
+        ("rows", manifest.rows, sum(|shard| shard.rows)),
+        ("residues", manifest.residues, sum(|shard| shard.residues)),
+        ("tokens", manifest.tokens, sum(|shard| shard.tokens)),
+    ] {
+        if found != expected {
+            return Err(format!(
+                "{name}: expected {expected}, the sum over its shards, found {found}"
+            ));
+        }
+        if found > MAX_COUNT {
+            return Err(format!(
+                "{name}: expected at most {MAX_COUNT}, found {found}"
+            ));
         }
     }
     Ok(())

@@ -8,7 +8,6 @@ use std::net::TcpListener;
 use std::sync::mpsc::RecvTimeoutError;
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::io_text;
 use plmkit_telemetry::Background;
 use plmkit_telemetry::command::wait_for_end;
 use plmkit_telemetry::export::{dcgm_text, prometheus_text};
@@ -90,7 +89,6 @@ fn metrics(snapshot: &Snapshot, dcgm: bool) -> String {
 }
 
 fn internal(error: &io::Error) -> Fault {
-    let reason = io_text(error);
-    let message = format!("cannot handle signals or start threads: {reason}");
-    Fault::new(Exit::Internal, message)
+    let what = "cannot handle signals or start threads";
+    Fault::of_system(Exit::Internal, what, error)
 }

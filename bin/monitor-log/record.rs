@@ -48,7 +48,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         log => Some(log?),
     };
     let internal =
-        |error: io::Error| Fault::new(Exit::Internal, format!("cannot handle signals: {error}"));
+        |error: io::Error| Fault::of_system(Exit::Internal, "cannot handle signals", &error);
     let Some((program, arguments)) = args.command.split_first() else {
         let recorder = start(log, &path, args, None);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
@@ -67,9 +67,8 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
             }
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             *end = Some(End::Code(if is_missing { NOT_FOUND } else { CANNOT_RUN }));
-            let (program, reason) = (path_text(program.as_ref()), io_text(&error));
-            let message = format!("cannot run '{program}': {reason}");
-            Fault::new(Exit::Unavailable, message)
+            let what = format!("cannot run '{}'", path_text(program.as_ref()));
+            Fault::of_system(Exit::Unavailable, what, &error)
         })?;
     // This process stands for the command: it adopts what the command leaves in the background.
     let recorder = start(log, &path, args, Some(process::id()));

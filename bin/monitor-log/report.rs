@@ -4,7 +4,7 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart};
+use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_data, lists_of};
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventReader;
 use plmkit_logs::gpu_parquet::GpuSamples;
@@ -20,7 +20,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     let events = logs_of(&args.events, &["jsonl"], first_event)?;
     let samples = logs_of(&args.gpu, &["csv", "parquet"], first_sample)?;
     check_paths(&events, &samples, args)?;
-    let report = read(&events, &samples, args.peak_tflops)?;
+    let report = read(&events, &samples, args)?;
     write_json(&args.out, &report)?;
     if let Some(mqc) = &args.mqc {
         write_json(mqc, &multiqc(&report, &sample_name(mqc)))?;
@@ -115,20 +115,20 @@ fn first_sample(path: &Path) -> Result<Option<Timestamp>, LogError> {
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
     let events = events.iter().map(|path| ("--events", path.as_path()));
     let samples = samples.iter().map(|path| ("--gpu", path.as_path()));
-    let inputs: Vec<NamedPath> = samples.chain(events).collect();
+    let lists = lists_of(args.events.iter().chain(&args.gpu));
+    let lists = lists.iter().map(|path| ("a list of files", path.as_path()));
+    let inputs: Vec<NamedPath> = samples.chain(events).chain(lists).collect();
     let mut outputs = vec![("--out", args.out.as_path())];
     outputs.extend(args.mqc.as_deref().map(|path| ("--mqc", path)));
     outputs.extend(args.html.as_deref().map(|path| ("--html", path)));
-    keep_apart(&inputs, &outputs)
+    keep_apart(&inputs, &outputs)?;
+    keep_data(&outputs)
 }
 
 /// Reads the logs. Events come first: they tell which samples belong to a run.
-fn read(
-    events: &[PathBuf],
-    samples: &[PathBuf],
-    peak_tflops: Option<f64>,
-) -> Result<Report, Fault> {
+fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Report, Fault> {
     let mut runs = Runs::default();
+    runs.clocks_agree = args.clocks_agree;
     for path in events {
         let read = read_events(path, &mut runs);
         read.map_err(|error| explain(FileKind::Events, path, error))?;
@@ -140,7 +140,7 @@ fn read(
     }
     let runs = Some(runs).filter(|_| !events.is_empty());
     let joined = Some(joined).filter(|_| !samples.is_empty());
-    Ok(Report::new(runs, joined, peak_tflops))
+    Ok(Report::new(runs, joined, args.peak_tflops))
 }
 
 pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<(), LogError> {

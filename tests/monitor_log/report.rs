@@ -188,6 +188,18 @@ fn an_input_is_never_overwritten() {
         let output = case.run(&format!("report --events events.jsonl {outputs}"));
         assert_failed(&output, 2, "are the same file");
     }
+    case.write("list", "events.jsonl\n");
+    for outputs in ["--out list", "--out r --mqc list", "--out r --html list"] {
+        let output = case.run(&format!("report --events @list {outputs}"));
+        assert_failed(&output, 2, "and a list of files are the same file");
+    }
+    case.write("data", "PAR1");
+    let output = case.run("report --events @list --out data");
+    assert_failed(&output, 73, "--out data: exists, and is a data file");
+    assert_eq!(
+        (case.read("list"), case.read("data")),
+        ("events.jsonl\n".into(), "PAR1".into())
+    );
     assert_eq!(case.run("report --out report.json").status.code(), Some(2));
     assert_eq!(case.read("events.jsonl"), before);
 }

@@ -11,7 +11,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use httparse::{EMPTY_HEADER, Header, Status};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::io_text;
 use plmkit_telemetry::export::CONTENT_TYPE;
 use tracing::info;
 
@@ -63,9 +62,8 @@ impl ServedText {
 /// Takes the port, before anything else is done.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {
     TcpListener::bind(address).map_err(|error| {
-        let reason = io_text(&error);
-        let message = format!("--listen {address}: cannot listen: {reason}");
-        Fault::new(Exit::CannotCreate, message)
+        let what = format!("--listen {address}: cannot listen");
+        Fault::of_system(Exit::CannotCreate, what, &error)
     })
 }
 

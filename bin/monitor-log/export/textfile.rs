@@ -24,7 +24,9 @@ impl Textfile {
             )));
         }
         keep_renameable(&[("--textfile", path)])?;
-        let events = events.iter().map(|path| ("--events", path.as_path()));
+        // It may be beside the logs.
+        let events = events.iter().filter(|path| !path.is_dir());
+        let events = events.map(|path| ("--events", path.as_path()));
         let events: Vec<NamedPath> = events.collect();
         keep_apart(&events, &[("--textfile", path)])?;
         Ok(Self {

@@ -20,14 +20,19 @@ pub(super) struct History {
     pub(super) commands: HashMap<u32, String>,
     /// Messages for people, the latest last.
     pub(super) notes: Vec<String>,
-    utilization: HashMap<u32, VecDeque<Option<u64>>>,
+    /// By number and UUID: MIG instances have the number of their GPU.
+    utilization: HashMap<Device, VecDeque<Option<u64>>>,
 }
+
+/// A GPU or an instance of one: its number and its UUID.
+type Device = (Option<u32>, Option<String>);
 
 impl History {
     /// Adds a snapshot. `command` returns the name of a process, if known.
     pub(super) fn add(&mut self, mut snapshot: Snapshot, command: impl Fn(u32) -> Option<String>) {
-        for (index, row) in gpus(&snapshot.rows) {
-            let past = self.utilization.entry(index).or_default();
+        for (_, row) in gpus(&snapshot.rows) {
+            let id = (row.index, row.uuid.clone());
+            let past = self.utilization.entry(id).or_default();
             past.push_back(row.gpu_util.map(u64::from));
             if past.len() > MAX_SNAPSHOTS {
                 past.pop_front();
@@ -44,8 +49,8 @@ impl History {
     }
 
     /// Returns the last `count` utilisations of a GPU in percent, the latest last; `None` if unknown.
-    pub(super) fn utilization(&self, index: u32, count: usize) -> Vec<Option<u64>> {
-        let past = self.utilization.get(&index);
+    pub(super) fn utilization(&self, row: &GpuSample, count: usize) -> Vec<Option<u64>> {
+        let past = self.utilization.get(&(row.index, row.uuid.clone()));
         let skipped = past.map_or(0, |past| past.len().saturating_sub(count));
         past.into_iter().flatten().skip(skipped).copied().collect()
     }

@@ -25,6 +25,8 @@ fn row(sample: &GpuSample) -> String {
         return format!("host  cpu {cpu} %  mem {used}/{total} MiB");
     };
     let name = or_dash(sample.name.as_ref());
+    // Under the line of its GPU.
+    let index = index.to_string() + if sample.is_instance() { " mig" } else { "" };
     if !sample.has_values() {
         return format!("gpu {index}  {name}  lost");
     }

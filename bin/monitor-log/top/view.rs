@@ -98,11 +98,20 @@ fn title(
     // Cut to the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
     let mut time = time.unwrap_or_default();
-    let found = match (whole.gpus, whole.gpus - plan.gpus) {
-        (0, _) => "no GPU".to_owned(),
-        (gpus, 0) => plural(gpus, "GPU"),
-        (gpus, hidden) => format!("{}, {hidden} more", plural(gpus, "GPU")),
+    let all = history::gpus(&snapshot.rows);
+    let instances = all.filter(|(_, row)| row.is_instance()).count();
+    let mut found = match whole.gpus - instances {
+        0 => "no GPU".to_owned(),
+        gpus => plural(gpus, "GPU"),
     };
+    if instances > 0 {
+        found.push_str(", ");
+        found.push_str(&plural(instances, "instance"));
+    }
+    if whole.gpus > plan.gpus {
+        let more = (whole.gpus - plan.gpus).to_string();
+        found.extend([", ", &more, " more"]);
+    }
     let is_wide = width >= WIDE;
     let name = if is_wide {
         time += " UTC";

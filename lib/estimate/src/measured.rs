@@ -16,6 +16,9 @@ pub struct Measured {
     pub device_s: f64,
 }
 
+/// No device computes as fast.
+const MAX_FLOPS_PER_S: f64 = 1e18;
+
 /// Returns the runs in a report of `monitor-log report`. The error describes what the report lacks, or that a run was of another
 /// model than one of `shape`.
 pub fn measured(report: &Value, shape: &ModelShape) -> Result<Vec<Measured>, String> {
@@ -29,11 +32,24 @@ pub fn measured(report: &Value, shape: &ModelShape) -> Result<Vec<Measured>, Str
             known.ok_or_else(|| named("its operations or its time are unknown".to_owned()))?;
         check_model(run, flops, shape).map_err(named)?;
         let (device, count) = device(run);
+        // An attempt computed on its own GPUs.
+        let attempts = run["by_attempt"].as_array().into_iter().flatten();
+        let times_s = attempts.map(|attempt| {
+            let gpus = attempt["gpu_uuids"].as_array().map_or(count, Vec::len);
+            attempt["elapsed_s"].as_f64().unwrap_or(0.0) * gpus as f64
+        });
+        let device_s = Some(times_s.sum()).filter(|&device_s: &f64| device_s > 0.0);
+        let device_s = device_s.unwrap_or(elapsed_s * count as f64);
+        let rate = flops / device_s;
+        if !(1.0..=MAX_FLOPS_PER_S).contains(&rate) {
+            let what = "its rate is impossible; expected 1 to 1e18 operations a second";
+            return Err(named(format!("{what}, found {rate:e}")));
+        }
         Ok(Measured {
             device,
             dtype: run["dtype"].as_str().unwrap_or("?").to_owned(),
             flops,
-            device_s: elapsed_s * count as f64,
+            device_s,
         })
     });
     runs.collect()

@@ -52,7 +52,7 @@ impl Lengths {
         let tokens = u64::from(residues) + u64::from(SPECIAL_TOKENS);
         self.sequences += 1;
         self.tokens += tokens;
-        self.pairs += tokens * tokens;
+        self.pairs = self.pairs.saturating_add(tokens.saturating_mul(tokens));
         let of_protein = match self.last {
             Some((last, residues)) if last == ordinal => {
                 self.proteins -= 1;
@@ -65,7 +65,7 @@ impl Lengths {
         let of_protein = u64::from(of_protein);
         self.proteins += 1;
         self.residues += of_protein;
-        self.residue_pairs += of_protein * of_protein;
+        self.residue_pairs = self.residue_pairs.saturating_add(of_protein * of_protein);
         self.last = Some((ordinal, of_protein));
     }
 }
@@ -81,19 +81,24 @@ impl Work {
 
     /// Adds a shard of `bytes`.
     pub fn add(&mut self, shard: Lengths, bytes: u64) {
-        self.all.sequences += shard.sequences;
-        self.all.proteins += shard.proteins;
-        self.all.tokens += shard.tokens;
-        self.all.pairs += shard.pairs;
-        self.all.residues += shard.residues;
-        self.all.residue_pairs += shard.residue_pairs;
-        self.shard_bytes += bytes;
+        for (sum, own) in [
+            (&mut self.all.sequences, shard.sequences),
+            (&mut self.all.proteins, shard.proteins),
+            (&mut self.all.tokens, shard.tokens),
+            (&mut self.all.pairs, shard.pairs),
+            (&mut self.all.residues, shard.residues),
+            (&mut self.all.residue_pairs, shard.residue_pairs),
+            (&mut self.shard_bytes, bytes),
+        ] {
+            // A manifest may count anything.
+            *sum = sum.saturating_add(own);
+        }
         self.shards.push(shard);
     }
 
     /// Adds a list of aliases or of known records.
     pub fn add_list(&mut self, bytes: u64) {
-        self.shard_bytes += bytes;
+        self.shard_bytes = self.shard_bytes.saturating_add(bytes);
         self.lists += 1;
     }
 
@@ -129,7 +134,8 @@ impl Work {
         // Records whose residues another record or an earlier dataset has are in no shard.
         let known = manifest.known.as_ref().map(|known| &known.list);
         let listed = [manifest.aliases.as_ref(), known].into_iter().flatten();
-        let listed: u64 = listed.map(|list| list.rows).sum();
+        let listed = listed.map(|list| list.rows);
+        let listed = listed.fold(0, u64::saturating_add);
         let proteins = manifest.accepted.saturating_sub(listed);
         let share = proteins as f64 / manifest.accepted as f64;
         for shard in &manifest.shards {
@@ -163,7 +169,7 @@ impl Work {
 /// what the mean of all leaves for them.
 fn lengths(of: &LengthSummary) -> Vec<(f64, f64)> {
     let bins = of.histogram.windows(2);
-    let middles = bins.map(|bins| (bins[0].from + bins[1].from - 1) as f64 / 2.0);
+    let middles = bins.map(|bins| (bins[0].from as f64 + bins[1].from as f64 - 1.0) / 2.0);
     let last = of.max.unwrap_or(0) as f64;
     let middles = middles.chain([last]);
     let mut lengths: Vec<(f64, f64)> = middles

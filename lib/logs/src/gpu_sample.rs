@@ -117,6 +117,12 @@ impl GpuSample {
         }
     }
 
+    /// Whether it is of a MIG instance.
+    pub fn is_instance(&self) -> bool {
+        let uuid = self.uuid.as_deref();
+        uuid.is_some_and(|uuid| uuid.starts_with("MIG-"))
+    }
+
     /// Whether the driver gave a value besides the names. A GPU that is lost or hangs has none.
     pub fn has_values(&self) -> bool {
         self.gpu_util.is_some()

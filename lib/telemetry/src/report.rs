@@ -51,7 +51,6 @@ pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
 pub use gpu_count::GpuDistributions;
 pub use gpus::GpuSummary;
-pub(crate) use gpus::is_mig;
 pub use host::HostSummary;
 pub use html::html;
 pub use idle::Idle;
@@ -165,10 +164,11 @@ impl Report {
     }
 }
 
-/// Divides `part` by `whole`. Returns `None` if one is unknown or `whole` is 0.
+/// Divides `part` by `whole`. Returns `None` if one is unknown, `whole` is 0, or the result is beyond all numbers.
 fn share(part: impl Into<Option<f64>>, whole: impl Into<Option<f64>>) -> Option<f64> {
     let (part, whole) = (part.into()?, whole.into()?);
-    (whole > 0.0).then(|| part / whole)
+    let share = (whole > 0.0).then(|| part / whole);
+    share.filter(|share| share.is_finite())
 }
 
 /// Returns a share in sentences, with so many digits that a share beside a threshold does not read as the threshold.

@@ -28,7 +28,11 @@ pub(super) fn draw(rows: &mut ScreenRows, gpus: &[Gpu], history: &History, plan:
     let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
     let width = longest.min(usize::from(rows.left.width).saturating_sub(BESIDE_NAME));
     for &(index, row) in gpus.iter().take(plan.gpus) {
-        let number = format!("gpu {index:<2} ");
+        let number = if row.is_instance() {
+            "   mig ".to_owned()
+        } else {
+            format!("gpu {index:<2} ")
+        };
         if plan.gpu_rows == 1 {
             let mut spans = vec![Span::from(number)];
             if !row.has_values() {
@@ -60,7 +64,7 @@ pub(super) fn draw(rows: &mut ScreenRows, gpus: &[Gpu], history: &History, plan:
         let mut area = rows.area((plan.gpu_rows - 2) as u16);
         area.x += 7.min(area.width);
         area.width = area.width.saturating_sub(7);
-        let past = history.utilization(index, usize::from(area.width));
+        let past = history.utilization(row, usize::from(area.width));
         let line = Sparkline::default()
             .data(past)
             .max(100)

@@ -175,6 +175,45 @@ fn forty_columns_have_all_states_and_count_what_is_hidden() {
 }
 
 #[test]
+fn instances_are_under_their_gpu_and_have_no_utilization_of_its() {
+    let instance = |uuid: &str, second| GpuSample {
+        index: Some(0),
+        uuid: Some(format!("MIG-{uuid}")),
+        name: Some("NVIDIA H100 80GB HBM3 MIG 1g.10gb".to_owned()),
+        mem_used_mib: Some(5 * 1024),
+        mem_total_mib: Some(10 * 1024),
+        ..GpuSample::at(at(second))
+    };
+    let mut history = History::default();
+    for second in 0..40 {
+        let snapshot = Snapshot {
+            rows: vec![gpu(0, second), instance("a", second), instance("b", second)],
+            runs: Vec::new(),
+            notes: Vec::new(),
+        };
+        history.add(snapshot, |_| None);
+    }
+    let text = lines(&drawn(&history, 120, 40));
+    assert!(text[0].contains("  1 GPU, 2 instances"), "{}", text[0]);
+    let named = text.iter().filter(|line| line.contains("NVIDIA"));
+    let starts: Vec<&str> = named.map(|line| &line[..7]).collect();
+    assert_eq!(starts, ["gpu 0  ", "   mig ", "   mig "]);
+    let graphs = text
+        .iter()
+        .filter(|line| line.contains('▅') || line.contains('▇'));
+    let first = text
+        .iter()
+        .position(|line| line.starts_with("   mig"))
+        .unwrap();
+    let below = text[first..].iter().filter(|line| line.contains('▇'));
+    assert!(
+        graphs.count() > 0 && below.count() == 0,
+        "{}",
+        text.join("\n")
+    );
+}
+
+#[test]
 fn a_figure_of_a_run_is_shown_whole_or_not_at_all() {
     let history = history(1);
     let figures = |width| {

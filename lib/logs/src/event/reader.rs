@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 
-use super::{BatchDone, Event};
+use super::{BatchDone, Event, RunDone, RunStarted};
 use crate::lines::LogReader;
 use crate::{LogError, SkippedLines};
 
@@ -71,8 +71,9 @@ pub fn parse_event(line: &[u8]) -> Result<Option<Event>, String> {
     };
     let event = event.map_err(|error| not_an_event(&error))?;
     match &event {
+        Event::Run(run) => check_run(run)?,
         Event::Batch(batch) => check_batch(batch)?,
-        Event::Done(done) => check_duration("elapsed_s", done.elapsed_s)?,
+        Event::Done(done) => check_done(done)?,
         _ => {}
     }
     if let Some(boot_s) = event.boot_s() {
@@ -97,19 +98,47 @@ pub const MAX_WORKERS: u64 = 4096;
 /// The most that the offsets of a batch can count. It keeps sums over a log from overflowing.
 const MAX_COUNT: u64 = i32::MAX as u64;
 
+/// The most that a run can count: what a number of JSON holds exactly.
+const MAX_TOTAL: u64 = 1 << 53;
+
 /// Refuses impossible values.
+fn check_run(run: &RunStarted) -> Result<(), String> {
+    check_durations(&[
+        ("load_ms", run.load_ms),
+        ("compile_ms", run.compile_ms),
+        ("pin_ms", run.pin_ms),
+        ("compare_ms", run.compare_ms),
+    ])?;
+    let counts = [
+        ("batches_total", run.batches_total.unwrap_or(0)),
+        ("batches_saved", run.batches_saved.unwrap_or(0)),
+        ("sequences_total", run.sequences_total.unwrap_or(0)),
+        ("tokens_total", run.tokens_total.unwrap_or(0)),
+    ];
+    check_counts(&counts, MAX_TOTAL, "run")
+}
+
+fn check_done(done: &RunDone) -> Result<(), String> {
+    check_duration("elapsed_s", done.elapsed_s)?;
+    let counts = [
+        ("sequences", done.sequences),
+        ("tokens", done.tokens),
+        ("residues", done.residues),
+        ("rejected", done.rejected),
+    ];
+    check_counts(&counts, MAX_TOTAL, "run")
+}
+
 fn check_batch(batch: &BatchDone) -> Result<(), String> {
-    for (name, value) in [
+    check_durations(&[
         ("elapsed_s", batch.elapsed_s),
         ("wait_ms", batch.wait_ms),
         ("h2d_ms", batch.h2d_ms),
         ("compute_ms", batch.compute_ms),
         ("d2h_ms", batch.d2h_ms),
         ("write_ms", batch.write_ms),
-    ] {
-        value.map_or(Ok(()), |value| check_duration(name, value))?;
-    }
-    for (name, count) in [
+    ])?;
+    let counts = [
         ("sequences", batch.sequences),
         ("tokens", batch.tokens),
         ("residues", batch.residues),
@@ -117,13 +146,8 @@ fn check_batch(batch: &BatchDone) -> Result<(), String> {
         ("oom_splits", batch.oom_splits),
         ("recomputed", batch.recomputed),
         ("rejected", batch.rejected),
-    ] {
-        if count > MAX_COUNT {
-            return Err(format!(
-                "{name} is out of range; expected at most {MAX_COUNT} in a batch, found {count}"
-            ));
-        }
-    }
+    ];
+    check_counts(&counts, MAX_COUNT, "batch")?;
     if let Some(worker) = batch.worker.filter(|&worker| worker >= MAX_WORKERS) {
         return Err(format!(
             "worker is out of range; expected less than {MAX_WORKERS}, found {worker}"
@@ -135,6 +159,22 @@ fn check_batch(batch: &BatchDone) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
+}
+
+fn check_counts(counts: &[(&str, u64)], most: u64, of: &str) -> Result<(), String> {
+    let wrong = counts.iter().find(|(_, count)| *count > most);
+    wrong.map_or(Ok(()), |(name, count)| {
+        Err(format!(
+            "{name} is out of range; expected at most {most} in a {of}, found {count}"
+        ))
+    })
+}
+
+fn check_durations(durations: &[(&str, Option<f64>)]) -> Result<(), String> {
+    let mut known = durations
+        .iter()
+        .filter_map(|(name, value)| Some((name, (*value)?)));
+    known.try_for_each(|(name, value)| check_duration(name, value))
 }
 
 fn check_duration(name: &str, value: f64) -> Result<(), String> {

@@ -142,6 +142,9 @@ fn value_error(error: &csv::Error, header: &StringRecord, row: &StringRecord) ->
     }
 }
 
+/// More than any machine has of anything. It keeps sums over a log finite.
+const MAX_AMOUNT: f64 = 1e15;
+
 /// Refuses impossible values.
 fn check(sample: &GpuSample) -> Result<(), String> {
     let percents = [
@@ -164,7 +167,7 @@ fn check(sample: &GpuSample) -> Result<(), String> {
         ("interval_s", sample.interval_s),
     ];
     let percents = percents.map(|(column, value)| (column, value, 100.0));
-    let amounts = amounts.map(|(column, value)| (column, value, f64::MAX));
+    let amounts = amounts.map(|(column, value)| (column, value, MAX_AMOUNT));
     for (column, value, most) in percents.into_iter().chain(amounts) {
         let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) else {
             continue;

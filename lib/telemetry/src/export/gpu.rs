@@ -4,7 +4,6 @@ use plmkit_logs::GpuSample;
 
 use super::text::{Labels, Metric, MetricsText};
 use super::{flag, number};
-use crate::report::is_mig;
 
 #[rustfmt::skip]
 const GPU_METRICS: &[Metric<GpuSample>] = &[
@@ -94,9 +93,8 @@ fn celsius(celsius: Option<u32>) -> Option<f64> {
 
 /// Writes the metrics of whole GPUs by the names of dcgm-exporter.
 pub(super) fn write_dcgm(text: &mut MetricsText, rows: &[GpuSample]) {
-    let is_mig = |row: &GpuSample| row.uuid.as_deref().is_some_and(is_mig);
     let gpus = rows.iter();
-    let gpus = gpus.filter(|row| row.index.is_some() && !is_mig(row));
+    let gpus = gpus.filter(|row| row.index.is_some() && !row.is_instance());
     let gpus = gpus.map(|row| {
         let labels = Labels::default().with("gpu", row.index);
         let labels = labels.with("UUID", row.uuid.as_ref());

@@ -23,7 +23,7 @@ const RUN_METRICS: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| number(run.recent.queue_depth)),
     ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| run.summary.idle.map(|idle| idle.share)),
     ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| run.recent.wait_share),
-    ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| Some(run.summary.by_worker.len().max(1) as f64)),
+    ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| Some((run.summary.by_worker.len() as u64).max(run.summary.workers.unwrap_or(1)).max(1) as f64)),
     ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| run.summary.packing.mean_utilization),
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| Some(seconds(run.last_event))),
     ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| run.summary.started.map(seconds)),

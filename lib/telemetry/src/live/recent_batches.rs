@@ -1,6 +1,6 @@
 //! The last batches of a run.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::Recent;
 use crate::report::QueueState;
@@ -57,8 +57,8 @@ impl RecentBatches {
             recent.sequences_per_s = per_second(after_first().map(|batch| batch.sequences).sum());
             recent.residues_per_s = per_second(after_first().map(|batch| batch.residues).sum());
             let waited_ms: Option<f64> = after_first().map(|batch| batch.wait_ms).sum();
-            let workers = self.0.iter().filter_map(|batch| batch.worker).max();
-            let all_s = span_s * workers.map_or(1.0, |last| last as f64 + 1.0);
+            let workers: HashSet<u64> = self.0.iter().filter_map(|batch| batch.worker).collect();
+            let all_s = span_s * workers.len().max(1) as f64;
             // The first wait may have begun before the first batch ended.
             let share = waited_ms.map(|waited_ms| (waited_ms / 1000.0 / all_s).min(1.0));
             (recent.wait_share, recent.queue) = (share, share.map(QueueState::of));

@@ -8,7 +8,7 @@ use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, Outcome, RunDone, RunSta
 use rangemap::RangeSet;
 use serde::Serialize;
 
-use super::time_span::TimeSpan;
+use super::time_span::{TimeSpan, different_gpus};
 use super::worker::{WorkerCount, Workers, busy_s};
 
 /// A process of a run. An interrupted run that was resumed has several.
@@ -19,6 +19,14 @@ pub struct AttemptSummary {
     pub run: String,
     /// The machine.
     pub host: Option<String>,
+    /// The device: `cpu`, `cuda`, `cuda:0`.
+    pub device: Option<String>,
+    /// UUIDs of its GPUs, each once, in their order.
+    pub gpu_uuids: Option<Vec<String>>,
+    /// Hours of its GPUs, with loading the model; 0 on a CPU.
+    pub gpu_hours: Option<f64>,
+    /// Energy of its GPUs, in joules: see [`Energy`](super::Energy).
+    pub energy_j: Option<f64>,
     /// When it started, after loading the model.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub started: Option<Timestamp>,
@@ -37,6 +45,28 @@ pub struct AttemptSummary {
     pub tokens: u64,
     /// Those of the batches that an attempt before had computed and not saved.
     pub batches_again: u64,
+    /// The number type of the computation.
+    #[serde(skip)]
+    pub(super) dtype: Option<String>,
+}
+
+impl AttemptSummary {
+    /// Returns the number of its GPUs, 0 on a CPU; `None` if it is unknown.
+    pub(super) fn gpu_count(&self) -> Option<usize> {
+        match (self.device.as_deref()?, &self.gpu_uuids) {
+            ("cpu", _) => Some(0),
+            (_, Some(uuids)) => Some(uuids.len()),
+            (device, None) => device.starts_with("cuda:").then_some(1),
+        }
+    }
+
+    /// Returns the hours of its GPUs, to the last known batch and with loading the model.
+    fn gpu_hours(&self) -> Option<f64> {
+        match self.gpu_count()? {
+            0 => Some(0.0),
+            gpus => Some((self.load_s? + self.elapsed_s.unwrap_or(0.0)) * gpus as f64 / 3600.0),
+        }
+    }
 }
 
 /// Returns the range of a number. Batches come nearly in order, so that a set of ranges has few.
@@ -52,17 +82,28 @@ pub(super) struct Attempt {
     pub(super) summary: AttemptSummary,
     pub(super) started: Option<RunStarted>,
     pub(super) done: Option<RunDone>,
+    /// Seconds of the attempts before.
+    pub(super) before_s: f64,
     last_batch_s: Option<f64>,
     /// The lowest number of a batch.
     first_batch: Option<u64>,
     pub(super) span: TimeSpan,
     numbers: RangeSet<i128>,
+    /// Tokens, and pairs of tokens of one sequence, without those that were computed again. Pairs are unknown if a batch does not
+    /// give them.
+    new_tokens: u64,
+    new_pairs: Option<f64>,
     workers: BTreeMap<u64, WorkerCount>,
 }
 
 impl Attempt {
-    pub(super) fn new(name: &str) -> Self {
-        let mut attempt = Self::default();
+    /// An attempt at a run that took `before_s` before.
+    pub(super) fn new(name: &str, before_s: f64) -> Self {
+        let mut attempt = Self {
+            before_s,
+            new_pairs: Some(0.0),
+            ..Self::default()
+        };
         name.clone_into(&mut attempt.summary.run);
         attempt
     }
@@ -116,7 +157,7 @@ impl Attempt {
         } else {
             0.0
         };
-        Some(self.end_s()? - unseen_s)
+        Some((self.end_s()? - unseen_s).max(0.0))
     }
 
     fn end_s(&self) -> Option<f64> {
@@ -135,36 +176,62 @@ impl Attempt {
         if end_s.is_none() && self.summary.batches == 0 {
             return;
         }
-        let declared = self.started.as_ref().and_then(|started| started.workers);
-        // The events of the batches are right if the start is missing or wrong.
-        let seen = self.workers.keys().next_back().map(|worker| worker + 1);
-        let count = declared.max(seen).unwrap_or(1).clamp(1, MAX_WORKERS);
-        let idle = WorkerCount::default();
-        let counts = (0..count).map(|worker| self.workers.get(&worker).unwrap_or(&idle));
-        workers.add(counts, end_s, self.is_cut());
+        let none = RunStarted::default();
+        let started = self.started.as_ref().unwrap_or(&none);
+        let declared = started.workers.unwrap_or(1).clamp(1, MAX_WORKERS);
+        let silent = declared.saturating_sub(self.workers.len() as u64);
+        workers.add(&self.workers, silent, started, (end_s, self.is_cut()));
     }
 
-    /// Whether both attempts computed in the same way on the same devices.
-    pub(super) fn has_setup_of(&self, other: &Self) -> bool {
-        let setup = |attempt: &Self| {
-            let run = attempt.started.clone()?;
-            let flops = (run.flops_per_token, run.flops_per_pair);
-            Some((run.device, run.dtype, run.gpu_uuids, flops))
+    /// Adds the work of a batch that no attempt before had computed.
+    pub(super) fn add_new(&mut self, batch: &BatchDone) {
+        self.new_tokens += batch.tokens;
+        let pairs = self.new_pairs.zip(batch.pairs);
+        self.new_pairs = pairs.map(|(sum, pairs)| sum + pairs as f64);
+    }
+
+    /// Whether it computed batches that no attempt before had.
+    pub(super) fn has_new(&self) -> bool {
+        self.new_tokens > 0
+    }
+
+    /// Counts floating-point operations on real tokens, including attention. Returns `None` if the process or a batch leaves a part
+    /// unknown: a partial sum would be wrong.
+    pub(super) fn flops(&self) -> Option<f64> {
+        let of = |count: f64, each: fn(&RunStarted) -> Option<u64>| {
+            Some(count * self.started.as_ref().and_then(each)? as f64)
         };
-        setup(self) == setup(other)
+        let of_tokens = of(self.new_tokens as f64, |started| started.flops_per_token)?;
+        Some(of_tokens + of(self.new_pairs?, |started| started.flops_per_pair)?)
+    }
+
+    /// Whether both attempts computed on the same GPUs; without GPUs, on the same device.
+    pub(super) fn has_gpus_of(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|attempt| {
+            let gpus = attempt.started.as_ref().map(different_gpus);
+            let device = attempt.started.as_ref().map(|started| &started.device);
+            (gpus.filter(|gpus| !gpus.is_empty()), device)
+        });
+        own.0 == others.0 && (own.0.is_some() || own.1 == others.1)
     }
 
     /// Completes the summary; `before` is the attempt before.
     pub(super) fn finish(&self, before: Option<&Self>) -> AttemptSummary {
         let started = self.started.as_ref();
-        AttemptSummary {
+        let gpu_uuids = started.map(different_gpus);
+        let mut summary = AttemptSummary {
             host: started.and_then(|started| started.host.clone()),
+            device: started.and_then(|started| started.device.clone()),
+            dtype: started.and_then(|started| started.dtype.clone()),
+            gpu_uuids: gpu_uuids.filter(|uuids| !uuids.is_empty()),
             started: started.and_then(|started| started.time),
             outcome: self.done.as_ref().map(|done| done.outcome),
             gap_s: before.and_then(|before| before.span.gap_to(&self.span)),
             load_s: self.load_s(),
             elapsed_s: self.elapsed_s(),
             ..self.summary.clone()
-        }
+        };
+        summary.gpu_hours = summary.gpu_hours();
+        summary
     }
 }

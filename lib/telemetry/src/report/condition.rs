@@ -26,7 +26,8 @@ impl Counter {
             .unwrap_or((count, moment));
         let more = count.checked_sub(before).unwrap_or(count);
         let is_new = more > 0 && used_us(since) > 0;
-        *self.new.get_or_insert(0) += if is_new { more } else { 0 };
+        let known = self.new.unwrap_or(0);
+        self.new = Some(known.saturating_add(if is_new { more } else { 0 }));
     }
 }
 
@@ -77,7 +78,8 @@ impl Condition {
         self.last_row = Some(moment);
         if sample.has_values() {
             if self.is_quiet() {
-                self.silent_us += Self::used_us(self.quiet_since, moment, uuid, times);
+                let silent_us = Self::used_us(self.quiet_since, moment, uuid, times);
+                self.silent_us = self.silent_us.saturating_add(silent_us);
             }
             self.empty_rows = 0;
             (self.quiet_since, self.last_seen) = (Some(moment), Some(sample.timestamp));
@@ -111,7 +113,7 @@ impl Condition {
     pub(super) fn silent_us(&self, uuid: Option<&str>, times: &WorkTimes) -> i64 {
         let last = self.last_row.filter(|_| self.is_quiet());
         let open_us = last.map_or(0, |last| Self::used_us(self.quiet_since, last, uuid, times));
-        self.silent_us + open_us
+        self.silent_us.saturating_add(open_us)
     }
 
     /// Returns for how long runs used the GPU between two moments; without runs, the time between them.
@@ -120,9 +122,8 @@ impl Condition {
             if !times.are_known() {
                 return time.end - time.start;
             }
-            let parts = times.parts(to.clock, time);
-            let used = parts.filter(|(_, work)| work.iter().any(|work| work.uses(uuid)));
-            used.map(|(us, _)| us).sum()
+            let parts = times.parts_of(to.clock, &[time], |position| times.uses(position, uuid));
+            parts.iter().map(|(us, _)| us).sum()
         };
         since(from, to).map_or(0, of_runs)
     }

@@ -2,9 +2,12 @@
 
 use serde::Serialize;
 
+use super::attempt::AttemptSummary;
 use super::run::RunSummary;
 use super::run_gpu::RunGpu;
 use super::share;
+use super::time_span::micros;
+use super::value_count::TimedMean;
 use crate::devices::peak_flops_per_s;
 
 /// What the work cost, compared with the peak of the devices.
@@ -29,21 +32,29 @@ pub struct Efficiency {
 
 impl Efficiency {
     /// Computes the efficiency of a run on `gpus`, if known. `peak_tflops` is a measured peak of each device, in 1e12
-    /// operations a second; it replaces the peak that belongs to the device's name.
+    /// operations a second; it replaces the peak that belongs to the device's name. Attempts count by their time.
     pub(super) fn new(run: &RunSummary, gpus: Option<&[RunGpu]>, peak_tflops: Option<f64>) -> Self {
-        let peak_flops_per_s = match peak_tflops {
-            Some(tera) => device_count(run, gpus).map(|count| tera * 1e12 * count as f64),
-            None => named_peak(run, gpus),
-        };
-        let of_all = |figure: fn(&RunGpu) -> Option<f64>| gpus.and_then(|gpus| sum(gpus, figure));
-        let energy_j = of_all(|gpu| gpu.energy.total_j);
+        let peak_flops_per_s = mean(run, |attempt| {
+            if let Some(tera) = peak_tflops {
+                let peak = tera * 1e12 * device_count(attempt, gpus)? as f64;
+                return Some(peak).filter(|peak| peak.is_finite());
+            }
+            let dtype = attempt.dtype.as_deref()?;
+            sum(attempt, gpus?, |gpu| {
+                peak_flops_per_s(gpu.name.as_deref()?, dtype)
+            })
+        });
+        let on_gpus = |attempt: &AttemptSummary| attempt.gpu_count() != Some(0);
+        let is_whole = run.by_attempt.iter().all(on_gpus);
+        let energy_j = gpus.filter(|gpus| is_whole && !gpus.is_empty());
+        let energy_j = energy_j.and_then(|gpus| gpus.iter().map(|gpu| gpu.energy.total_j).sum());
         let measured = gpus.into_iter().flatten();
         let measured = measured.filter_map(|gpu| gpu.energy.measured_j);
         Self {
             flops: run.flops,
             peak_flops_per_s,
             mfu: share(share(run.flops, run.elapsed_s), peak_flops_per_s),
-            mean_power_w: of_all(|gpu| gpu.mean_power_w),
+            mean_power_w: mean(run, |attempt| sum(attempt, gpus?, |gpu| gpu.mean_power_w)),
             energy_j,
             measured_energy_j: measured.reduce(|sum, joules| sum + joules),
             residues_per_joule: share(run.residues as f64, energy_j),
@@ -51,25 +62,44 @@ impl Efficiency {
     }
 }
 
-/// Counts the devices that computed.
-fn device_count(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<usize> {
-    let device = run.device.as_deref()?;
-    match gpus {
-        Some(gpus) if !gpus.is_empty() => Some(gpus.len()),
-        // Without a list of GPUs: `cuda:N` is one, `cuda` an unknown number.
-        _ => (device == "cpu" || device.starts_with("cuda:")).then_some(1),
+/// Returns the mean of a figure over the time of the attempts; `None` if that of one is unknown.
+fn mean(run: &RunSummary, figure: impl Fn(&AttemptSummary) -> Option<f64>) -> Option<f64> {
+    let mut mean = TimedMean::default();
+    for attempt in &run.by_attempt {
+        let us = micros(attempt.elapsed_s.unwrap_or(0.0));
+        // An attempt that was killed before its first batch took no known time.
+        if us > 0 || run.by_attempt.len() == 1 {
+            mean.add(Some(figure(attempt)?), us.max(1));
+        }
+    }
+    mean.mean(mean.us)
+}
+
+/// Counts the devices of an attempt.
+fn device_count(attempt: &AttemptSummary, gpus: Option<&[RunGpu]>) -> Option<usize> {
+    match (attempt.gpu_count(), gpus) {
+        (Some(0), _) => Some(1),
+        // Without its own list: those of the log. `cuda:N` is one, `cuda` an unknown number.
+        (_, Some(gpus)) if attempt.gpu_uuids.is_none() && !gpus.is_empty() => Some(gpus.len()),
+        (count, _) => count,
     }
 }
 
-fn named_peak(run: &RunSummary, gpus: Option<&[RunGpu]>) -> Option<f64> {
-    let dtype = run.dtype.as_deref()?;
-    sum(gpus?, |gpu| peak_flops_per_s(gpu.name.as_deref()?, dtype))
-}
-
-/// Sums a figure over all GPUs. Returns `None` for no GPU, or if the figure of one is unknown.
-fn sum(gpus: &[RunGpu], figure: impl Fn(&RunGpu) -> Option<f64>) -> Option<f64> {
-    let sum: f64 = gpus.iter().map(figure).sum::<Option<f64>>()?;
-    (!gpus.is_empty()).then_some(sum)
+/// Sums a figure over the GPUs of an attempt: those that it names, or else all. Returns `None` for no GPU, or if the figure of one
+/// is unknown.
+fn sum(
+    attempt: &AttemptSummary,
+    gpus: &[RunGpu],
+    figure: impl Fn(&RunGpu) -> Option<f64>,
+) -> Option<f64> {
+    let is_own = |gpu: &&RunGpu| {
+        let named = attempt.gpu_uuids.as_ref().zip(gpu.uuid.as_ref());
+        named.is_none_or(|(named, uuid)| named.binary_search(uuid).is_ok())
+    };
+    let own = gpus.iter().filter(|_| attempt.gpu_count() != Some(0));
+    let mut figures = own.filter(is_own).map(figure).peekable();
+    figures.peek()?;
+    figures.sum()
 }
 
 #[cfg(test)]

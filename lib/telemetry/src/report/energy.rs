@@ -24,67 +24,68 @@ pub(super) struct Reading<'a> {
     pub(super) sample: &'a GpuSample,
     /// The time since the previous reading.
     pub(super) us: i64,
-    /// Joules in that time by the counter; `None` if the GPU has no counter, or if its driver was reloaded meanwhile.
-    pub(super) counted_j: Option<f64>,
+    /// Joules in that time: by the counter, or its power over that time where the counter is missing.
+    joules: Option<f64>,
+    /// Whether the counter rose by more than the board can draw.
+    pub(super) is_jump: bool,
 }
 
-/// Sums over the time with known energy.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    us: i64,
-    joules: f64,
-    /// With equal parts for all runs at work.
-    own_j: f64,
-}
-
-impl Sum {
-    fn add(&mut self, joules: f64, us: i64, runs: usize) {
-        self.us += us;
-        self.joules += joules;
-        self.own_j += joules / runs.max(1) as f64;
+impl<'a> Reading<'a> {
+    /// `before_j` is the counter of the previous reading. A counter that stays at 0 is none. Of a driver that was reloaded, and
+    /// counts from 0, and of a jump beyond `possible_w` nothing is known.
+    pub(super) fn new(
+        sample: &'a GpuSample,
+        us: i64,
+        before_j: Option<f64>,
+        possible_w: f64,
+    ) -> Self {
+        let counters = sample.energy_j.zip(before_j);
+        let counted_j = counters.filter(|&(now_j, before_j)| now_j.max(before_j) > 0.0);
+        let counted_j = counted_j.map(|(now_j, before_j)| now_j - before_j);
+        // A short interval may have the energy of those before it.
+        let possible_j = possible_w * seconds(us).max(1.0);
+        let is_possible = |joules: &f64| (0.0..=possible_j).contains(joules);
+        Self {
+            sample,
+            us,
+            joules: match counted_j {
+                None => sample.power_w.map(|power_w| power_w * seconds(us)),
+                counted_j => counted_j.filter(is_possible),
+            },
+            is_jump: us > 0 && counted_j > Some(possible_j),
+        }
     }
 }
 
 /// The energy of one GPU over some readings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EnergyCount {
-    counted: Sum,
-    from_power: Sum,
+    us: i64,
+    joules: f64,
+    /// With equal parts for all runs at work.
+    own_j: f64,
 }
 
 impl EnergyCount {
     /// Adds the part of a reading that stands for `us`, in which so many runs were at work on the GPU.
     pub(super) fn add(&mut self, reading: &Reading, us: i64, runs: usize) {
-        if let Some(counted_j) = reading.counted_j {
-            let part = us as f64 / reading.us as f64;
-            self.counted.add(counted_j * part, us, runs);
-        }
-        if let Some(watts) = reading.sample.power_w {
-            self.from_power.add(watts * seconds(us), us, runs);
-        }
-    }
-
-    /// The counter covers the time between readings; power is read at moments. A counter that stays at 0 is none.
-    fn best(&self) -> &Sum {
-        if self.counted.joules > 0.0 {
-            &self.counted
-        } else {
-            &self.from_power
-        }
+        let Some(joules) = reading.joules else { return };
+        let joules = joules * (us as f64 / reading.us as f64);
+        self.us = self.us.saturating_add(us);
+        self.joules += joules;
+        self.own_j += joules / runs.max(1) as f64;
     }
 
     /// Returns the mean power in watts, if it was seen for enough of the time.
     pub(super) fn mean_w(&self, time_us: i64) -> Option<f64> {
-        let sum = self.best();
-        let enough = sum.us > 0 && is_enough(coverage(sum.us, time_us));
-        enough.then(|| sum.joules / seconds(sum.us))
+        let enough = self.us > 0 && is_enough(coverage(self.us, time_us));
+        enough.then(|| self.joules / seconds(self.us))
     }
 
     /// Returns the energy over a time.
     pub(super) fn finish(&self, time_us: i64) -> Energy {
-        let sum = self.best();
-        let coverage = coverage(sum.us, time_us);
-        let measured_j = (sum.us > 0).then_some(sum.own_j);
+        let coverage = coverage(self.us, time_us);
+        let measured_j = (self.us > 0).then_some(self.own_j);
         let enough = coverage.filter(|_| is_enough(coverage));
         Energy {
             coverage,
@@ -99,36 +100,37 @@ mod tests {
     use super::*;
 
     /// Readings of a second each, by the counter and by a power of 7 W.
-    fn count(counted_j: &[Option<f64>], runs: usize) -> EnergyCount {
-        let sample = GpuSample {
-            power_w: Some(7.0),
-            ..GpuSample::default()
-        };
+    fn count(counters: &[Option<f64>], runs: usize) -> EnergyCount {
         let mut count = EnergyCount::default();
-        for &counted_j in counted_j {
-            let reading = Reading {
-                sample: &sample,
-                us: 1_000_000,
-                counted_j,
+        for pair in counters.windows(2) {
+            let sample = GpuSample {
+                energy_j: pair[1],
+                power_w: Some(7.0),
+                ..GpuSample::default()
             };
+            let reading = Reading::new(&sample, 1_000_000, pair[0], 100.0);
             count.add(&reading, 1_000_000, runs);
         }
         count
     }
 
     #[test]
-    fn the_counter_comes_before_the_power_unless_it_stays_at_0() {
-        let mean_w = |counted_j: &[Option<f64>]| count(counted_j, 1).mean_w(2_000_000);
-        assert_eq!(mean_w(&[Some(10.0), Some(30.0)]), Some(20.0));
-        assert_eq!(mean_w(&[Some(10.0), None]), Some(10.0));
-        assert_eq!(mean_w(&[Some(0.0), Some(0.0)]), Some(7.0));
-        assert_eq!(mean_w(&[None, None]), Some(7.0));
+    fn the_counter_comes_before_the_power_where_it_is_there_and_does_not_stay_at_0() {
+        let mean_w = |counters: &[Option<f64>]| count(counters, 1).mean_w(2_000_000);
+        assert_eq!(mean_w(&[Some(0.0), Some(10.0), Some(40.0)]), Some(20.0));
+        assert_eq!(mean_w(&[Some(5.0), Some(15.0), None]), Some(8.5));
+        assert_eq!(mean_w(&[Some(0.0), Some(0.0), Some(0.0)]), Some(7.0));
+        assert_eq!(mean_w(&[None, None, None]), Some(7.0));
+        // It fell, and it rose by more than the board can draw.
+        assert_eq!(mean_w(&[Some(15.0), Some(5.0), Some(9.0)]), Some(4.0));
+        assert_eq!(mean_w(&[Some(5.0), Some(205.0), Some(209.0)]), Some(4.0));
     }
 
     #[test]
     fn energy_is_scaled_to_the_time_and_absent_below_half() {
         let figures = |time_s: i64| {
-            let energy = count(&[Some(10.0), Some(30.0)], 1).finish(time_s * 1_000_000);
+            let counters = [Some(5.0), Some(15.0), Some(45.0)];
+            let energy = count(&counters, 1).finish(time_s * 1_000_000);
             (energy.coverage, energy.measured_j, energy.total_j)
         };
         assert_eq!(figures(2), (Some(1.0), Some(40.0), Some(40.0)));
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn runs_at_one_time_have_equal_parts_of_the_energy_and_the_same_power() {
-        let shared = count(&[Some(10.0), Some(30.0)], 2);
+        let shared = count(&[Some(5.0), Some(15.0), Some(45.0)], 2);
         assert_eq!(shared.finish(2_000_000).total_j, Some(20.0));
         assert_eq!(shared.mean_w(2_000_000), Some(20.0));
     }

@@ -78,9 +78,13 @@ pub(super) struct GpuCount {
 impl GpuCount {
     /// Adds a reading that stands for `us`, in which so many runs were at work on the GPU.
     pub(super) fn add(&mut self, reading: &Reading, us: i64, runs: usize) {
+        if us == 0 {
+            return;
+        }
         let sample = reading.sample;
-        self.us += us;
-        self.shared_us += if runs > 1 { us } else { 0 };
+        self.us = self.us.saturating_add(us);
+        let shared_us = if runs > 1 { us } else { 0 };
+        self.shared_us = self.shared_us.saturating_add(shared_us);
         for (count, (_, bits, _, value)) in self.values.iter_mut().zip(VALUES) {
             count.add(value(sample), us, bits);
         }

@@ -13,7 +13,7 @@ use plmkit_logs::{GpuSample, Timestamp};
 
 use super::condition::Condition;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
-use super::energy::Reading;
+use super::energy::{Energy, EnergyCount, Reading};
 use super::findings::gpu_name;
 use super::gpu_count::{GpuCount, GpuDistributions};
 use super::pace::{Pace, Placed, Row};
@@ -117,7 +117,7 @@ impl GpuSummary {
 }
 
 /// Whether a UUID is that of a MIG instance.
-pub(crate) fn is_mig(uuid: &str) -> bool {
+fn is_mig(uuid: &str) -> bool {
     uuid.starts_with("MIG-")
 }
 
@@ -149,6 +149,8 @@ pub(super) struct GpuRows {
     inside: GpuCount,
     /// Each run that used it.
     by_run: BTreeMap<usize, GpuCount>,
+    /// The energy of each process that used it.
+    by_work: BTreeMap<usize, EnergyCount>,
 }
 
 impl GpuRows {
@@ -156,14 +158,6 @@ impl GpuRows {
         Self {
             host,
             ..Self::default()
-        }
-    }
-
-    /// Whether a sample of a host is of this GPU: by its UUID, or by its number as long as one is not known.
-    pub(super) fn is_of(&self, sample: &GpuSample, host: usize) -> bool {
-        match (&self.gpu.uuid, &sample.uuid) {
-            (Some(uuid), Some(other)) => uuid == other,
-            _ => self.host == host && self.gpu.index == sample.index,
         }
     }
 
@@ -241,44 +235,41 @@ impl GpuRows {
 
     fn count(&mut self, placed: &Placed<GpuSample>, times: &WorkTimes) {
         let row = &placed.row;
-        let sample = &row.values;
         let before_j = (row.is_reading)
-            .then(|| std::mem::replace(&mut self.last_energy_j, sample.energy_j))
+            .then(|| std::mem::replace(&mut self.last_energy_j, row.values.energy_j))
             .flatten();
-        // A reloaded driver counts from 0.
-        let counted_j = sample.energy_j.zip(before_j);
-        let counted_j = counted_j.map(|(now_j, before_j)| now_j - before_j);
-        let counted_j = counted_j.filter(|&joules| joules >= 0.0);
-        // A short interval may have the energy of those before it.
-        let possible_j = self.possible_w() * seconds(placed.us).max(1.0);
-        let possible = counted_j.filter(|&joules| joules <= possible_j);
-        self.jumps += u64::from(placed.us > 0 && possible != counted_j);
-        let reading = Reading {
-            sample,
-            us: placed.us,
-            counted_j: possible,
-        };
-        self.all.readings += u64::from(!placed.fresh.is_empty());
+        let reading = Reading::new(&row.values, placed.us, before_j, self.possible_w());
+        self.jumps += u64::from(reading.is_jump);
+        let fresh_us = placed.fresh_us();
+        if fresh_us == 0 {
+            return;
+        }
+        self.all.readings += 1;
+        self.all.add(&reading, fresh_us, 1);
         let uuid = self.gpu.uuid.as_deref();
         let is_used = times.are_on(uuid);
-        let (mut is_inside, mut of_runs) = (false, BTreeSet::new());
-        for time in &placed.fresh {
-            self.all.add(&reading, time.end - time.start, 1);
-            for (us, work) in times.parts(row.moment.clock, time.clone()) {
-                let users = work.iter().filter(|work| work.uses(uuid));
-                let runs: BTreeSet<usize> = users.map(|work| work.run).collect();
-                if !runs.is_empty() || !is_used {
-                    is_inside = true;
-                    self.inside.add(&reading, us, runs.len());
-                }
-                for &run in &runs {
-                    let count = self.by_run.entry(run).or_default();
-                    count.add(&reading, us, runs.len());
-                }
-                of_runs.extend(runs);
+        let is_chosen = |position| !is_used || times.uses(position, uuid);
+        let parts = times.parts_of(row.moment.clock, &placed.fresh, is_chosen);
+        let parts = parts.into_iter().map(|(us, work)| {
+            let runs = work.iter().map(|&position| times.run_of(position));
+            let runs: BTreeSet<usize> = runs.filter(|_| is_used).collect();
+            (us, work, runs)
+        });
+        let parts: Vec<(i64, Vec<usize>, BTreeSet<usize>)> = parts.collect();
+        let mut of_runs = BTreeSet::new();
+        for (us, work, runs) in &parts {
+            self.inside.add(&reading, *us, runs.len());
+            for &run in runs {
+                let count = self.by_run.entry(run).or_default();
+                count.add(&reading, *us, runs.len());
+                of_runs.insert(run);
+            }
+            for &position in work.iter().filter(|_| is_used) {
+                let energy = self.by_work.entry(position).or_default();
+                energy.add(&reading, *us, runs.len());
             }
         }
-        self.inside.readings += u64::from(is_inside);
+        self.inside.readings += u64::from(!parts.is_empty());
         for run in of_runs {
             self.by_run.entry(run).or_default().readings += 1;
         }
@@ -294,39 +285,47 @@ impl GpuRows {
         ))
     }
 
-    pub(super) fn has_uuid(&self, uuid: &str) -> bool {
-        self.gpu.uuid.as_deref() == Some(uuid)
-    }
-
     /// Returns the readings of a run.
     pub(super) fn during(&self, run: usize) -> Option<&GpuCount> {
         self.by_run.get(&run)
     }
 
-    /// Returns the times of a run that no reading stands for, in their order.
+    /// Returns the energy of the process at a position, over its time.
+    pub(super) fn energy_of(&self, position: usize, times: &WorkTimes) -> Energy {
+        let energy = self.by_work.get(&position).copied().unwrap_or_default();
+        energy.finish(times.time_us([position].into_iter()))
+    }
+
+    /// Returns the times of a run on it that no reading stands for, in their order.
     pub(super) fn gaps(&self, run: usize, times: &WorkTimes) -> Vec<Gap> {
-        let (mut gaps, mut before_us) = (Vec::new(), 0);
-        for (clock, time) in times.times_of(run) {
+        let mut gaps = Vec::new();
+        for (clock, time, before_us) in times.times_on(run, self.gpu.uuid.as_deref()) {
             let of_run = |us: i64| seconds(us - time.start + before_us);
             gaps.extend(self.pace.gaps(clock, &time).into_iter().map(|gap| Gap {
                 from_s: of_run(gap.start),
                 to_s: of_run(gap.end),
             }));
-            before_us += time.end - time.start;
         }
         gaps
     }
 
-    /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs.
+    /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs;
+    /// `all_us` that of all runs.
     pub(super) fn finish(
         &self,
         in_run: bool,
         recorded_us: Option<i64>,
+        all_us: i64,
         times: &WorkTimes,
     ) -> GpuSummary {
         let (uuid, condition) = (self.gpu.uuid.as_deref(), &self.gpu.condition);
-        let is_used = times.are_on(uuid);
-        let runs_us = || times.time_us(|work| !is_used || work.uses(uuid));
+        let runs_us = || {
+            if times.are_on(uuid) {
+                times.time_us(times.positions_on(uuid))
+            } else {
+                all_us
+            }
+        };
         let (count, time_us) = match recorded_us {
             Some(recorded_us) => (&self.all, recorded_us.max(self.all.us)),
             None => (&self.inside, runs_us()),

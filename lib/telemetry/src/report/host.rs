@@ -49,7 +49,7 @@ impl HostCount {
     fn add(&mut self, (cpu, mem_used_mib): HostValues, us: i64) {
         if us > 0 {
             self.readings += 1;
-            self.us += us;
+            self.us = self.us.saturating_add(us);
             self.peak_mem_used_mib = self.peak_mem_used_mib.max(mem_used_mib);
             self.cpu.add(cpu, us);
         }
@@ -59,8 +59,6 @@ impl HostCount {
 /// The rows of a host, by one clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostRows {
-    /// Its boot id, or else its log.
-    pub(super) key: String,
     clock: usize,
     /// Its name, if a run with its boot id tells it.
     pub(super) name: Option<String>,
@@ -76,7 +74,6 @@ pub(super) struct HostRows {
 impl HostRows {
     pub(super) fn new(key: &str, moment: Moment, times: &WorkTimes) -> Self {
         Self {
-            key: key.to_owned(),
             clock: moment.clock,
             name: times.host_of(key).cloned(),
             ..Self::default()
@@ -109,21 +106,21 @@ impl HostRows {
     }
 
     fn count(&mut self, placed: &Placed<HostValues>, times: &WorkTimes) {
-        let (clock, values) = (placed.row.moment.clock, placed.row.values);
-        let (mut all_us, mut inside_us, mut by_run) = (0, 0, BTreeMap::new());
-        for time in &placed.fresh {
-            all_us += time.end - time.start;
-            for (us, work) in times.parts(clock, time.clone()) {
-                inside_us += us;
-                for run in work.iter().map(|work| work.run).collect::<BTreeSet<_>>() {
-                    *by_run.entry(run).or_insert(0) += us;
-                }
+        let values = placed.row.values;
+        let parts = times.parts_of(placed.row.moment.clock, &placed.fresh, |_| true);
+        let (mut inside_us, mut by_run) = (0, BTreeMap::new());
+        for (us, work) in parts {
+            inside_us += us;
+            let runs = work.iter().map(|&position| times.run_of(position));
+            for run in runs.collect::<BTreeSet<_>>() {
+                *by_run.entry(run).or_insert(0) += us;
             }
         }
-        self.all.add(values, all_us);
+        self.all.add(values, placed.fresh_us());
         self.inside.add(values, inside_us);
         for (run, us) in by_run {
-            self.by_run.entry(run).or_default().add(values, us);
+            let count = self.by_run.entry(run).or_default();
+            count.add(values, us);
         }
     }
 
@@ -140,14 +137,27 @@ impl HostRows {
     /// Completes the summary: over the recording if the figures are of all of it, else over the time of runs. By the time of
     /// day, all runs may be those of the `only` host, and else those that it saw.
     pub(super) fn finish(&self, is_whole: bool, only: bool, times: &WorkTimes) -> HostSummary {
-        let own = |run| only || self.clock > 0 || self.by_run.contains_key(&run);
-        let of_runs =
-            || times.time_us(|work| own(work.run) && (only || times.is_by(work, self.clock)));
         if is_whole {
-            self.summary(&self.all, self.recorded_us().max(self.all.us))
-        } else {
-            self.summary(&self.inside, of_runs())
+            return self.summary(&self.all, self.recorded_us().max(self.all.us));
         }
+        if only {
+            return self.summary(&self.inside, times.all_us());
+        }
+        let own = times.positions_by(self.clock);
+        let own = own.filter(|&position| {
+            self.is_of_boot() || self.by_run.contains_key(&times.run_of(position))
+        });
+        self.summary(&self.inside, times.time_us(own))
+    }
+
+    /// Whether its rows are joined by a boot id.
+    fn is_of_boot(&self) -> bool {
+        WorkTimes::is_of_boot(self.clock)
+    }
+
+    /// Returns the runs of which it has samples.
+    pub(super) fn runs(&self) -> impl Iterator<Item = usize> {
+        self.by_run.keys().copied()
     }
 
     fn summary(&self, count: &HostCount, time_us: i64) -> HostSummary {
@@ -163,27 +173,25 @@ impl HostRows {
         }
     }
 
-    /// Returns the figures of the host of a run at this position: the one with its boot id, or else the only one with samples of
-    /// that time, or with its GPUs (`has_gpus`). `None` if there are several.
+    /// Returns the figures of the host of a run: of the `seen` hosts with samples of that time, the one with its boot id, or else
+    /// the only one, or the only one with its GPUs (`has_gpus`). `None` if there are several.
     pub(super) fn of_run(
         hosts: &[Self],
         run: usize,
+        seen: &[usize],
         has_gpus: impl Fn(usize) -> bool,
         times: &WorkTimes,
     ) -> Option<HostSummary> {
-        let seen = hosts.iter().enumerate();
-        let seen = seen.filter(|(_, host)| host.by_run.contains_key(&run));
-        let seen: Vec<(usize, &Self)> = seen.collect();
-        let mut own = seen.clone();
-        own.retain(|(_, host)| host.clock > 0);
-        if own.is_empty() {
-            own = seen;
+        let mut own = seen.to_vec();
+        if own.iter().any(|&host| hosts[host].is_of_boot()) {
+            own.retain(|&host| hosts[host].is_of_boot());
         }
         if own.len() > 1 {
-            own.retain(|&(place, _)| has_gpus(place));
+            own.retain(|&host| has_gpus(host));
         }
-        let [(_, host)] = own[..] else { return None };
-        Some(host.summary(&host.by_run[&run], times.time_us(|work| work.run == run)))
+        let [host] = own[..] else { return None };
+        let time_us = times.time_us(times.positions_of(run));
+        Some(hosts[host].summary(&hosts[host].by_run[&run], time_us))
     }
 }
 

@@ -75,8 +75,16 @@ impl IdleTime {
         Self([elapsed_s, waiting_s, starting_s, other_s])
     }
 
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self(array::from_fn(|part| self.0[part] + other.0[part]))
+    /// Adds the times of so many workers.
+    pub(super) fn plus(self, other: Self, workers: u64) -> Self {
+        let workers = workers as f64;
+        Self(array::from_fn(|part| {
+            self.0[part] + workers * other.0[part]
+        }))
+    }
+
+    pub(super) fn elapsed_s(self) -> f64 {
+        self.0[0]
     }
 
     pub(super) fn finish(self) -> Option<Idle> {

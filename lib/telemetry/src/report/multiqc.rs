@@ -2,6 +2,8 @@
 //!
 //! <https://docs.seqera.io/multiqc/custom_content>
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::text::outcome;
@@ -175,17 +177,19 @@ fn products(run: &RunSummary) -> Option<String> {
 
 /// Returns each name once, in the order of the names, with its number if there are several of it.
 pub(super) fn counted(names: &[&str], times: &str) -> Vec<String> {
-    let mut counted = Vec::new();
+    let mut counts = HashMap::new();
     for name in names {
-        let text = match names.iter().filter(|other| *other == name).count() {
-            1 => (*name).to_owned(),
-            count => format!("{count} {times} {name}"),
-        };
-        if !counted.contains(&text) {
-            counted.push(text);
-        }
+        *counts.entry(name).or_insert(0) += 1;
     }
-    counted
+    // The first of each takes the count of all.
+    let first = names
+        .iter()
+        .filter_map(|name| Some((name, counts.remove(name)?)));
+    let texts = first.map(|(name, count)| match count {
+        1 => (*name).to_owned(),
+        count => format!("{count} {times} {name}"),
+    });
+    texts.collect()
 }
 
 /// Returns the mean of the known shares, in percent.

@@ -34,6 +34,13 @@ pub(super) struct Placed<T> {
     pub(super) fresh: Vec<Range<i64>>,
 }
 
+impl<T> Placed<T> {
+    /// Returns the length of the fresh parts, in microseconds.
+    pub(super) fn fresh_us(&self) -> i64 {
+        self.fresh.iter().map(length).sum()
+    }
+}
+
 /// Finds the time that each reading of a GPU stands for: from the previous reading, unless that is a gap.
 ///
 /// A gap is longer than 2.5 times the nominal interval. The nominal interval is the greater of two: what the recording was
@@ -54,6 +61,13 @@ pub(super) struct Pace<T> {
 impl<T> Pace<T> {
     /// Adds a row. Returns an earlier one, if its time is known by now.
     pub(super) fn push(&mut self, row: Row<T>) -> Option<Placed<T>> {
+        if self.last_row == Some(row.moment) {
+            // Read twice. It must not count among the rows around.
+            if let Some(last) = self.waiting.back_mut().filter(|last| !last.is_reading) {
+                *last = row;
+            }
+            return None;
+        }
         let time = since(self.last_row.replace(row.moment), row.moment);
         self.intervals_us.push_back(time.as_ref().map_or(0, length));
         self.waiting.push_back(row);
@@ -158,7 +172,7 @@ mod tests {
             starts(&[0, 10, 20, 46, 56, 66], None),
             [-1, 0, 10, -1, 46, 56]
         );
-        assert_eq!(starts(&[0, 10, 10, 5, 15], None), [-1, 0, -1, -1, 10]);
+        assert_eq!(starts(&[0, 10, 10, 5, 15], None), [-1, 0, -1, 10]);
     }
 
     #[test]

@@ -129,9 +129,6 @@ pub struct RunSummary {
     pub packing: Packing,
     /// Remarks for people.
     pub notes: Vec<String>,
-    /// Whether all attempts computed in the same way on the same devices.
-    #[serde(skip)]
-    alike: bool,
     /// Floating-point operations of all batches.
     #[serde(skip)]
     pub(super) flops: Option<f64>,
@@ -171,19 +168,12 @@ impl RunSummary {
         self.outcome == Some(Outcome::Done)
     }
 
-    /// Returns the hours of its GPUs, to the last known batch and with loading the model; 0 on a CPU.
+    /// Returns the hours of its GPUs, over all attempts; 0 on a CPU.
     pub(super) fn gpu_hours(&self) -> Option<f64> {
-        let gpus = match (&self.gpu_uuids, self.device.as_deref()?) {
-            (_, "cpu") => return Some(0.0),
-            (Some(uuids), _) if !uuids.is_empty() => uuids.iter().collect::<HashSet<_>>().len(),
-            (_, device) if device.starts_with("cuda:") => 1,
-            _ => return None,
-        };
-        let attempts = self.by_attempt.iter();
-        let times_s =
-            attempts.map(|attempt| Some(attempt.load_s? + attempt.elapsed_s.unwrap_or(0.0)));
-        let sum_s = times_s.sum::<Option<f64>>().filter(|_| self.alike)?;
-        Some(sum_s * gpus as f64 / 3600.0)
+        self.by_attempt
+            .iter()
+            .map(|attempt| attempt.gpu_hours)
+            .sum()
     }
 
     /// Returns sentences about idle time and batches.
@@ -219,8 +209,7 @@ impl RunSummary {
         if self.gpu_uuids.is_none() && gpus.as_ref().is_some_and(|gpus| gpus.len() > 1) {
             self.notes.push("the run does not say which GPUs it worked on: all of the log are taken for its own".to_owned());
         }
-        // No single figure is right for attempts on different devices.
-        self.gpus = gpus.filter(|_| self.alike);
+        self.gpus = gpus;
         let gpu_notes = self.gpus.iter().flatten().flat_map(|gpu| &gpu.notes);
         self.notes.extend(gpu_notes.cloned());
         self.efficiency = Efficiency::new(self, self.gpus.as_deref(), peak_tflops);
@@ -237,8 +226,6 @@ pub(super) struct RunCount {
     batch_numbers: RangeSet<i128>,
     /// Batch events that are there twice.
     repeated: u64,
-    /// Pairs of tokens of one sequence; `None` if a batch does not give its number.
-    pairs: Option<f64>,
     stages: StagesCount,
     queue: QueueCount,
     packing: PackingCount,
@@ -251,7 +238,6 @@ impl RunCount {
     /// `with_pictures` asks for chart data.
     pub(super) fn new(with_pictures: bool) -> Self {
         Self {
-            pairs: Some(0.0),
             summary: RunSummary {
                 pictures: with_pictures.then(RunPictures::default),
                 ..RunSummary::default()
@@ -262,7 +248,9 @@ impl RunCount {
 
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
-        self.attempts.push(Attempt::new(name));
+        let last = self.attempts.last();
+        let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s().unwrap_or(0.0));
+        self.attempts.push(Attempt::new(name, before_s));
         self.attempts.len() - 1
     }
 
@@ -313,18 +301,18 @@ impl RunCount {
         run.recomputed += batch.recomputed;
         run.rejected += batch.rejected;
         run.longest = run.longest.max(batch.longest);
-        let pairs = self.pairs.zip(batch.pairs);
-        self.pairs = pairs.map(|(sum, pairs)| sum + pairs as f64);
+        self.attempts[attempt].add_new(batch);
         self.packing.add(batch);
         if let Some(pictures) = &mut run.pictures {
-            let before = self.attempts[..attempt].iter();
-            pictures.add(batch, before.filter_map(Attempt::elapsed_s).sum());
+            pictures.add(batch, self.attempts[attempt].before_s);
         }
     }
 
     /// Completes the summary of the run.
     pub(super) fn finish(self) -> RunSummary {
-        let (notes, alike) = (self.notes(), self.are_alike());
+        let mut notes = self.notes();
+        let (gpu_uuids, gpu_names) = self.gpus();
+        let flops = self.flops();
         let sum = |times: fn(&Attempt) -> Option<f64>| {
             let times = self.attempts.iter().filter_map(times);
             times.reduce(|sum, time_s| sum + time_s)
@@ -336,6 +324,7 @@ impl RunCount {
         }
         let idle = workers.idle();
         let stages = self.stages.finish(elapsed_s, workers.elapsed_s());
+        notes.extend(stages.notes());
         let wait_share = stages.wait.as_ref().and_then(|wait| wait.share);
         let before = [None].into_iter().chain(self.attempts.iter().map(Some));
         let by_attempt = self.attempts.iter().zip(before);
@@ -355,9 +344,9 @@ impl RunCount {
         let started = self.attempts.last().and_then(|last| last.started.clone());
         let started = started.unwrap_or_default();
         RunSummary {
-            flops: flops(&started, counts.tokens, self.pairs).filter(|_| alike),
+            flops,
             run: last.run,
-            by_worker: workers.finish(&started),
+            by_worker: workers.finish(),
             idle,
             idle_tier: idle.and_then(|idle| idle.tier(elapsed_s)),
             load_share: share(load_s, with_load_s),
@@ -377,8 +366,8 @@ impl RunCount {
             driver_version: started.driver_version,
             cuda_version: started.cuda_version,
             device: started.device,
-            gpu_names: started.gpu_names,
-            gpu_uuids: started.gpu_uuids,
+            gpu_names,
+            gpu_uuids,
             dtype: started.dtype,
             threads: started.threads,
             workers: started.workers,
@@ -393,15 +382,40 @@ impl RunCount {
             distributions: self.distributions.finish(),
             packing: self.packing.finish(),
             notes,
-            alike,
             ..counts
         }
     }
 
-    /// Whether one figure can describe how well all attempts used their devices.
-    fn are_alike(&self) -> bool {
-        let mut pairs = self.attempts.windows(2);
-        pairs.all(|pair| pair[0].has_setup_of(&pair[1]))
+    /// Sums up the operations of the attempts that computed new batches.
+    fn flops(&self) -> Option<f64> {
+        let (all, is_only) = (self.attempts.iter(), self.attempts.len() == 1);
+        let new = all.filter(|attempt| is_only || attempt.has_new());
+        new.map(Attempt::flops).sum()
+    }
+
+    /// Returns the UUIDs and the product names of the GPUs of all attempts, each GPU once.
+    fn gpus(&self) -> (Option<Vec<String>>, Option<Vec<String>>) {
+        let all = self.attempts.iter();
+        let all = all.filter_map(|attempt| attempt.started.as_ref());
+        let mut known = HashSet::new();
+        let (mut uuids, mut names) = (Vec::new(), Some(Vec::new()));
+        for started in all {
+            let own = started.gpu_uuids.iter().flatten().enumerate();
+            for (place, uuid) in own.filter(|(_, uuid)| known.insert(uuid.as_str())) {
+                uuids.push(uuid.clone());
+                let name = started.gpu_names.as_ref();
+                let name = name.and_then(|names| names.get(place).cloned());
+                names = names.zip(name).map(|(mut names, name)| {
+                    names.push(name);
+                    names
+                });
+            }
+        }
+        if uuids.is_empty() {
+            let last = self.last_started();
+            return (None, last.and_then(|started| started.gpu_names.clone()));
+        }
+        (Some(uuids), names)
     }
 
     fn last_started(&self) -> Option<&RunStarted> {
@@ -434,8 +448,9 @@ impl RunCount {
             let tokens = plural(run.lost_tokens, "token");
             format!("computed again after the interruption: {batches} with {tokens}; a shorter checkpoint interval loses less")
         });
-        let changed = (!self.are_alike()).then(|| {
-            "it went on with other devices or another type: no MFU and no energy".to_owned()
+        let mut pairs = self.attempts.windows(2);
+        let changed = pairs.any(|pair| !pair[0].has_gpus_of(&pair[1])).then(|| {
+            "it went on with other devices: its figures are sums over its attempts".to_owned()
         });
         let cut = self.attempts.iter().any(Attempt::is_cut).then(|| {
             "the log begins in mid-run: the figures are of the part that it holds".to_owned()
@@ -460,12 +475,4 @@ impl RunCount {
         let notes = [cut, saved, resumed, lost, changed, set, repeated, end];
         notes.into_iter().flatten().collect()
     }
-}
-
-/// Counts floating-point operations on real tokens, including attention. Returns `None` if the run or a batch leaves a
-/// part unknown: a partial sum would be wrong.
-fn flops(started: &RunStarted, tokens: u64, pairs: Option<f64>) -> Option<f64> {
-    let of_tokens = tokens as f64 * started.flops_per_token? as f64;
-    let of_pairs = pairs? * started.flops_per_pair? as f64;
-    Some(of_tokens + of_pairs)
 }

@@ -53,7 +53,11 @@ pub struct RunGpu {
 impl RunGpu {
     /// Joins a GPU of the log with its readings during a run.
     fn new(rows: &GpuRows, run: usize, times: &WorkTimes) -> Self {
-        let time_us = times.time_us(|work| work.run == run);
+        let uuid = rows.gpu.uuid.as_deref();
+        let on_it = times
+            .positions_of(run)
+            .filter(|&position| times.uses(position, uuid));
+        let time_us = times.time_us(on_it);
         let count = rows.during(run).cloned().unwrap_or_default();
         let coverage = coverage(count.us, time_us);
         let gaps = rows.gaps(run, times);
@@ -124,23 +128,18 @@ impl RunGpu {
 }
 
 /// Returns the GPUs of a run: those that it names, or else all of the log; none on a CPU. `None` if unknown. `position` is
-/// that of the run among all.
-pub(super) fn run_gpus(
+/// that of the run among all, and `found` finds a GPU by its UUID.
+pub(super) fn run_gpus<'a>(
     run: &RunSummary,
     position: usize,
     all: &[GpuRows],
+    found: impl Fn(&str) -> Option<&'a GpuRows>,
     times: &WorkTimes,
 ) -> Option<Vec<RunGpu>> {
-    let device = run.device.as_deref();
-    if device == Some("cpu") {
-        return Some(Vec::new());
-    }
     if let Some(mut uuids) = run.gpu_uuids.clone().filter(|uuids| !uuids.is_empty()) {
-        // Two workers may share a GPU.
         uuids.sort_unstable();
-        uuids.dedup();
         let gpu = |uuid: String| {
-            if let Some(rows) = find_gpu(all, &uuid) {
+            if let Some(rows) = found(&uuid) {
                 return RunGpu::new(rows, position, times);
             }
             let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
@@ -152,12 +151,10 @@ pub(super) fn run_gpus(
         };
         return Some(uuids.into_iter().map(gpu).collect());
     }
+    let device = run.device.as_deref()?;
     let gpus = all.iter().map(|rows| RunGpu::new(rows, position, times));
-    let on_gpus = device.is_some_and(|device| device.starts_with("cuda"));
-    (on_gpus && !all.is_empty()).then(|| gpus.collect())
-}
-
-/// Finds the GPU with a UUID.
-pub(super) fn find_gpu<'a>(gpus: &'a [GpuRows], uuid: &str) -> Option<&'a GpuRows> {
-    gpus.iter().find(|rows| rows.has_uuid(uuid))
+    match device {
+        "cpu" => Some(Vec::new()),
+        _ => (device.starts_with("cuda") && !all.is_empty()).then(|| gpus.collect()),
+    }
 }

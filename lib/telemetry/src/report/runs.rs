@@ -48,8 +48,12 @@ pub struct Runs {
     places: HashMap<String, Vec<(usize, usize)>>,
     /// For each name in the current log, the run and the attempt.
     in_log: HashMap<String, (usize, usize)>,
+    /// For each job, its last run.
+    jobs: HashMap<String, usize>,
     torn_last_line: bool,
     pub(super) skipped: Vec<SkippedLines>,
+    /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
+    pub clocks_agree: bool,
 }
 
 impl Runs {
@@ -68,6 +72,11 @@ impl Runs {
         let known = self.in_log.get(run).copied();
         let (count, attempt) = known.unwrap_or_else(|| self.place(run, event));
         self.counts[count].add(attempt, event);
+        if let Event::Run(started) = event
+            && let Some(job) = &started.job
+        {
+            self.jobs.insert(job.clone(), count);
+        }
     }
 
     /// Returns the place of a run that the log did not name before. A new run is the next attempt at an interrupted run of the
@@ -99,8 +108,9 @@ impl Runs {
             Event::Run(started) => started.job.as_deref(),
             _ => None,
         };
-        let mut counts = self.counts.iter();
-        let unfinished = job.and_then(|job| counts.rposition(|count| count.is_unfinished(job)));
+        let last = job.and_then(|job| Some((job, *self.jobs.get(job)?)));
+        let unfinished = last.filter(|&(job, count)| self.counts[count].is_unfinished(job));
+        let unfinished = unfinished.map(|(_, count)| count);
         let position = unfinished.unwrap_or_else(|| {
             let with_pictures = self.counts.len() < MAX_RUNS;
             self.counts.push(RunCount::new(with_pictures));
@@ -112,10 +122,11 @@ impl Runs {
     /// Returns when runs were at work on which GPUs.
     pub(super) fn work_times(&self) -> WorkTimes {
         let counts = self.counts.iter().enumerate();
-        WorkTimes::new(counts.flat_map(|(position, count)| {
+        let work = counts.flat_map(|(position, count)| {
             let attempts = count.attempts().iter();
             attempts.map(move |of| Work::new(position, &of.span, of.started.as_ref()))
-        }))
+        });
+        WorkTimes::new(work, self.clocks_agree)
     }
 
     /// Completes the summaries.
@@ -294,14 +305,15 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_resumed_elsewhere_has_no_single_figure() {
+    fn the_operations_of_a_run_that_is_resumed_elsewhere_are_the_sum() {
         let mut events = resumed("job");
         if let Event::Run(started) = &mut events[3] {
             started.device = Some("cuda:0".to_owned());
         }
         let run = &summaries(events)[0];
-        assert_eq!((run.flops, run.tokens), (None, 30));
-        assert!(run.notes[2].starts_with("it went on with other devices"));
+        assert_eq!((run.flops, run.tokens), (Some(210.0 + 600.0), 30));
+        let note = "it went on with other devices: its figures are sums over its attempts";
+        assert_eq!(run.notes[2], note);
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn natural(name: &str) -> String {
 
 fn totals(sample: &str, runs: &[&RunSummary]) -> SampleTotals {
     let all = || runs.iter().copied();
-    let count = |of: fn(&RunSummary) -> u64| all().map(of).sum::<u64>();
+    let count = |of: fn(&RunSummary) -> u64| all().map(of).fold(0, u64::saturating_add);
     let sum = |of: fn(&RunSummary) -> Option<f64>| all().map(of).sum::<Option<f64>>();
     let elapsed_s = sum(|run| run.elapsed_s);
     let per_s = |count: u64| share(count as f64, elapsed_s);

@@ -1,6 +1,6 @@
 //! The GPUs and the host of a sample log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use plmkit_logs::{GpuSample, SkippedLines};
 use serde::Serialize;
@@ -11,13 +11,17 @@ use super::host::{HostRows, HostSummary};
 use super::percent;
 use super::pictures::GpuPictures;
 use super::run::RunSummary;
-use super::run_gpu::{find_gpu, run_gpus};
+use super::run_gpu::run_gpus;
 use super::runs::Runs;
 use super::time_axis::TimeAxis;
 use super::time_span::{Moment, WorkTimes};
 
 /// GPUs with charts, the first of a log. Charts take memory.
 const MAX_PICTURES: usize = 16;
+
+/// Why a run has no figures from samples.
+const OTHER_BOOT: &str = "it is not joined with the samples: they are of another boot or machine, whose clock may differ; \
+    --clocks-agree joins them by the time of day";
 
 /// Runs with a note about their GPUs.
 const MAX_NOTES: usize = 8;
@@ -61,7 +65,12 @@ pub struct Samples {
     pictures: Vec<GpuPictures>,
     rows: u64,
     gpus: Vec<GpuRows>,
+    /// The positions of the GPUs by UUID; of the first GPU by its host and number.
+    by_uuid: HashMap<String, usize>,
+    by_number: HashMap<(usize, Option<u32>), usize>,
     hosts: Vec<HostRows>,
+    /// The positions of the hosts by boot id, or else by log.
+    by_boot: HashMap<String, usize>,
     /// The number of the log, its last moment, and how many moments it had.
     log: usize,
     last: Option<Moment>,
@@ -106,10 +115,11 @@ impl Samples {
             self.gpus[gpu].add(sample, moment, (self.log, self.moments), &self.times);
             if let Some(pictures) = self.pictures.get_mut(gpu) {
                 let around = moment.at_us - 1..moment.at_us + 1;
-                let work = self.times.parts(moment.clock, around);
-                let work = work.flat_map(|(_, work)| work);
-                let work = work.filter(|work| work.uses(sample.uuid.as_deref()));
-                pictures.add(at_s, sample, work.map(|work| work.run));
+                let (times, uuid) = (&self.times, sample.uuid.as_deref());
+                let is_on = |position| times.uses(position, uuid);
+                let work = times.parts_of(moment.clock, &[around], is_on);
+                let work = work.into_iter().flat_map(|(_, work)| work);
+                pictures.add(at_s, sample, work.map(|position| times.run_of(position)));
             }
         }
     }
@@ -118,23 +128,34 @@ impl Samples {
     fn host_of(&mut self, sample: &GpuSample, moment: Moment) -> usize {
         let log = || format!("log {}", self.log);
         let key = sample.boot_id.clone().unwrap_or_else(log);
-        let known = self.hosts.iter().position(|host| host.key == key);
-        known.unwrap_or_else(|| {
-            self.hosts.push(HostRows::new(&key, moment, &self.times));
-            self.hosts.len() - 1
+        let hosts = &mut self.hosts;
+        *self.by_boot.entry(key).or_insert_with_key(|key| {
+            hosts.push(HostRows::new(key, moment, &self.times));
+            hosts.len() - 1
         })
     }
 
-    /// Returns the position of the GPU of a sample.
+    /// Returns the position of the GPU of a sample: by its UUID, or by its number as long as one is not known.
     fn gpu_of(&mut self, sample: &GpuSample, host: usize) -> usize {
-        let known = self.gpus.iter().position(|gpu| gpu.is_of(sample, host));
-        known.unwrap_or_else(|| {
+        let uuid = sample.uuid.as_ref();
+        let number = (host, sample.index);
+        let known = uuid.and_then(|uuid| self.by_uuid.get(uuid)).copied();
+        let known = known.or_else(|| {
+            let found = self.by_number.get(&number).copied()?;
+            (uuid.is_none() || self.gpus[found].gpu.uuid.is_none()).then_some(found)
+        });
+        let gpu = known.unwrap_or_else(|| {
             if self.pictures.len() < MAX_PICTURES {
                 self.pictures.push(GpuPictures::new());
             }
             self.gpus.push(GpuRows::new(host));
             self.gpus.len() - 1
-        })
+        });
+        self.by_number.entry(number).or_insert(gpu);
+        if let Some(uuid) = uuid.filter(|uuid| !self.by_uuid.contains_key(*uuid)) {
+            self.by_uuid.insert(uuid.clone(), gpu);
+        }
+        gpu
     }
 
     /// Completes the summary, and gives each run its GPUs and its machine. See [`Report::new`](super::Report::new).
@@ -154,12 +175,26 @@ impl Samples {
                 rows.gpu.tell_apart();
             }
         }
+        let find = |uuid: &str| Some(&self.gpus[*self.by_uuid.get(uuid)?]);
+        let mut seen_by = vec![Vec::new(); runs.len()];
+        for (host, rows) in self.hosts.iter().enumerate() {
+            rows.runs().for_each(|run| seen_by[run].push(host));
+        }
         for (position, run) in runs.iter_mut().enumerate() {
-            let named = || run.gpu_uuids.iter().flatten();
-            let uses = |rows: &GpuRows| named().any(|uuid| rows.has_uuid(uuid));
-            let has_gpus = |host| self.gpus.iter().any(|rows| rows.host == host && uses(rows));
-            run.machine = HostRows::of_run(&self.hosts, position, has_gpus, times);
-            let gpus = run_gpus(run, position, &self.gpus, times);
+            let gpus = run_gpus(run, position, &self.gpus, find, times);
+            let named = || run.gpu_uuids.iter().flatten().filter_map(|uuid| find(uuid));
+            let has_gpus = |host| named().any(|rows| rows.host == host);
+            run.machine =
+                HostRows::of_run(&self.hosts, position, &seen_by[position], has_gpus, times);
+            for (of, attempt) in times.positions_of(position).zip(&mut run.by_attempt) {
+                let uuids = attempt.gpu_uuids.iter().flatten();
+                let energy = uuids.map(|uuid| find(uuid)?.energy_of(of, times).total_j);
+                attempt.energy_j = energy.sum::<Option<f64>>();
+                attempt.energy_j = attempt.energy_j.filter(|_| attempt.gpu_uuids.is_some());
+            }
+            if times.is_of_other_boot(position) {
+                run.notes.push(OTHER_BOOT.to_owned());
+            }
             run.join_gpus(gpus, peak_tflops);
         }
         let is_whole = !self.hosts.iter().any(HostRows::is_inside);
@@ -169,15 +204,16 @@ impl Samples {
             .map(|host| host.finish(is_whole, only, times))
             .collect();
         // Samples from outside all runs must not judge the runs.
+        let all_us = times.all_us();
         let elsewhere = is_whole && self.rows > 0 && times.are_known();
         let gpus = self.gpus.iter().map(|rows| {
             let is_used = times.is_empty() || times.are_on(rows.gpu.uuid.as_deref());
             let in_run = !elsewhere && is_used;
             let recorded_us = || self.hosts[rows.host].recorded_us();
-            rows.finish(in_run, is_whole.then(recorded_us), times)
+            rows.finish(in_run, is_whole.then(recorded_us), all_us, times)
         });
         let gpus: Vec<GpuSummary> = gpus.collect();
-        let mut notes = notes(runs, &self.gpus, elsewhere);
+        let mut notes = notes(runs, &self.by_uuid, elsewhere);
         let jumps = self.gpus.iter().filter_map(GpuRows::jump_note);
         notes.extend(jumps.take(MAX_NOTES));
         if is_whole {
@@ -213,11 +249,11 @@ fn coverage_note(gpu: &GpuSummary) -> Option<String> {
 }
 
 /// Explains why figures of `runs` are unknown, if the samples are not theirs.
-fn notes(runs: &[RunSummary], gpus: &[GpuRows], elsewhere: bool) -> Vec<String> {
+fn notes(runs: &[RunSummary], gpus: &HashMap<String, usize>, elsewhere: bool) -> Vec<String> {
     let outside = "no sample is known to be of the time of a run: none counts for the verdict";
     let unknown = runs.iter().filter_map(|run| {
         let uuids = run.gpu_uuids.as_ref().filter(|uuids| !uuids.is_empty())?;
-        if gpus.is_empty() || uuids.iter().any(|uuid| find_gpu(gpus, uuid).is_some()) {
+        if gpus.is_empty() || uuids.iter().any(|uuid| gpus.contains_key(uuid)) {
             return None;
         }
         let (run, uuids) = (&run.run, uuids.join(", "));

@@ -5,6 +5,7 @@ use serde::Serialize;
 use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 
+use super::coverage::is_enough;
 use super::{percent, share};
 
 /// The stages of a batch. They may overlap, so their shares need not add up to one.
@@ -35,13 +36,19 @@ pub struct Stage {
     pub mean_ms: f64,
     /// The longest time.
     pub max_ms: f64,
-    /// Share of the run's elapsed time; for stages of workers, the mean of their shares.
+    /// The share of the batches whose time is known.
+    pub coverage: f64,
+    /// Share of the run's elapsed time; for stages of workers, the mean of their shares. Of the batches whose time is known, scaled
+    /// to all; `None` below half of them.
     pub share: Option<f64>,
 }
 
 /// Times of the batches of a run, by stage: wait, h2d, compute, d2h, write.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StagesCount([Mean; 5]);
+pub(super) struct StagesCount {
+    batches: u64,
+    stages: [Mean; 5],
+}
 
 impl StagesCount {
     pub(super) fn add(&mut self, batch: &BatchDone) {
@@ -52,7 +59,8 @@ impl StagesCount {
             batch.d2h_ms,
             batch.write_ms,
         ];
-        for (mean, time_ms) in self.0.iter_mut().zip(times_ms) {
+        self.batches += 1;
+        for (mean, time_ms) in self.stages.iter_mut().zip(times_ms) {
             mean.extend(time_ms);
         }
     }
@@ -61,19 +69,21 @@ impl StagesCount {
     /// each of several a part of this sum.
     pub(super) fn finish(&self, elapsed_s: Option<f64>, workers_s: Option<f64>) -> Stages {
         let stage = |mean: &Mean, available_s: Option<f64>| {
-            let share = share(
-                mean.sum(),
-                available_s.map(|available_s| available_s * 1000.0),
-            );
+            let coverage = share(mean.count() as f64, self.batches as f64);
+            let known = coverage.filter(|_| is_enough(coverage));
+            let total_ms = known.map(|part| mean.sum() / part);
+            let available_ms = available_s.map(|available_s| available_s * 1000.0);
+            let share = share(total_ms, available_ms);
             Some(Stage {
                 total_ms: mean.sum(),
                 mean_ms: mean.mean()?,
                 max_ms: mean.max()?,
+                coverage: coverage?,
                 // The writes of a killed run may go beyond the last known time.
                 share: share.map(|share| share.min(1.0)),
             })
         };
-        let [wait, h2d, compute, d2h, write] = &self.0;
+        let [wait, h2d, compute, d2h, write] = &self.stages;
         let mut stages = Stages {
             wait: stage(wait, workers_s),
             h2d: stage(h2d, workers_s),
@@ -102,6 +112,25 @@ impl Stages {
     /// Returns the share of computing.
     pub(super) fn compute_share(&self) -> Option<f64> {
         self.compute.as_ref()?.share
+    }
+
+    /// Returns a note on each stage whose time is known for some batches only.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let known = self.named().into_iter();
+        let known = known.filter_map(|(name, stage)| Some((name, stage.as_ref()?)));
+        let partial = known.filter(|(_, stage)| stage.coverage < 1.0);
+        let notes = partial.map(|(name, stage)| {
+            let (part, effect) = (
+                percent(stage.coverage),
+                if stage.share.is_some() {
+                    "its share is that of these"
+                } else {
+                    "too few for its share"
+                },
+            );
+            format!("{name}_ms is known for {part} of the batches: {effect}")
+        });
+        notes.collect()
     }
 
     fn advise(&self) -> Option<String> {
@@ -146,6 +175,7 @@ mod tests {
             total_ms: 800.0,
             mean_ms: 400.0,
             max_ms: 400.0,
+            coverage: 1.0,
             share: Some(0.8),
         };
         assert_eq!((stages.compute, stages.h2d), (Some(compute), None));

@@ -1,8 +1,11 @@
 //! Complete reports: their schema, and the join of samples with runs.
 
+mod attempts;
+mod hostile;
+
 use std::ops::Range;
 
-use plmkit_logs::event::Event;
+use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
 use schemars::{Schema, SchemaGenerator, json_schema};
 

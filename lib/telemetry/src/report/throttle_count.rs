@@ -22,12 +22,13 @@ pub(super) struct ThrottleCount {
 
 impl ThrottleCount {
     pub(super) fn add(&mut self, throttle: &Throttle, us: i64) {
-        self.us += us;
-        self.any_us += if throttle.active() { us } else { 0 };
-        self.severe_us += if throttle.is_severe() { us } else { 0 };
+        let add = |sum: &mut i64, is_so| *sum = sum.saturating_add(if is_so { us } else { 0 });
+        add(&mut self.us, true);
+        add(&mut self.any_us, throttle.active());
+        add(&mut self.severe_us, throttle.is_severe());
         for reason in &throttle.0 {
             if let Some(sum_us) = self.reasons_us.get_mut(reason) {
-                *sum_us += us;
+                add(sum_us, true);
             } else if self.reasons_us.len() < MAX_REASONS {
                 self.reasons_us.insert(reason.clone(), us);
             }

@@ -1,5 +1,6 @@
 //! When runs were at work on which GPUs, by the clocks that events and samples share.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use plmkit_logs::event::{Event, RunStarted};
@@ -98,29 +99,38 @@ pub(super) struct Work {
     host: Option<String>,
     /// Whether it may have computed on a GPU. A run without a start is not known to.
     on_gpus: bool,
-    /// The GPUs that it names.
+    /// The GPUs that it names, in the order of their UUIDs.
     gpu_uuids: Vec<String>,
 }
 
 impl Work {
     pub(super) fn new(run: usize, span: &TimeSpan, started: Option<&RunStarted>) -> Self {
-        let gpu_uuids = started.and_then(|started| started.gpu_uuids.clone());
         Self {
             run,
             span: span.clone(),
             host: started.and_then(|started| started.host.clone()),
             on_gpus: started.is_some_and(|started| started.device.as_deref() != Some("cpu")),
-            gpu_uuids: gpu_uuids.unwrap_or_default(),
+            gpu_uuids: started.map(different_gpus).unwrap_or_default(),
         }
     }
 
     /// Whether it computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
-    pub(super) fn uses(&self, uuid: Option<&str>) -> bool {
-        match self.gpu_uuids[..] {
-            [] => self.on_gpus,
-            ref named => named.iter().any(|named| Some(named.as_str()) == uuid),
+    fn uses(&self, uuid: Option<&str>) -> bool {
+        if self.gpu_uuids.is_empty() {
+            return self.on_gpus;
         }
+        let uuid = uuid.unwrap_or_default();
+        let found = self.gpu_uuids.binary_search_by(|named| (**named).cmp(uuid));
+        found.is_ok()
     }
+}
+
+/// Returns the GPUs that a process names, each once: two workers may share one.
+pub(super) fn different_gpus(started: &RunStarted) -> Vec<String> {
+    let mut uuids = started.gpu_uuids.clone().unwrap_or_default();
+    uuids.sort_unstable();
+    uuids.dedup();
+    uuids
 }
 
 /// A moment by one of the clocks of [`WorkTimes`], in microseconds.
@@ -130,13 +140,24 @@ pub(super) struct Moment {
     pub(super) at_us: i64,
 }
 
+/// The clock of samples without a boot id: the time of day.
+const DAY: usize = 0;
+
+/// The clock of samples whose boot is that of no run: the time of day, for runs without a boot id. The clocks of two machines
+/// may differ, so a run with another boot id has no time by it unless the reader says that they agree.
+const OTHER_DAY: usize = 1;
+
+/// Work at one time that is told apart, and positions of work in all pieces: they keep memory in proportion to the log.
+const MAX_AT_ONCE: usize = 4096;
+const MAX_POSITIONS: usize = 1 << 24;
+
 /// The seconds of one boot, or the time of day.
 #[derive(Clone, Debug, Default)]
 struct Clock {
-    /// `None` for the time of day.
-    boot_id: Option<String>,
     /// Whether a sample has this clock.
     is_seen: bool,
+    /// The positions of the work that has a time by this clock.
+    work: Vec<usize>,
     /// The time of all work, cut wherever work begins or ends; each piece with the positions of its work.
     pieces: Vec<(Range<i64>, Vec<usize>)>,
 }
@@ -146,18 +167,45 @@ struct Clock {
 pub(super) struct WorkTimes {
     work: Vec<Work>,
     clocks: Vec<Clock>,
+    /// The clock of each boot id.
+    boots: HashMap<String, usize>,
+    /// Whether the clocks of all machines agree.
+    clocks_agree: bool,
+    /// The positions of the work that names each GPU, and of the work that may have used any.
+    named: HashMap<String, Vec<usize>>,
+    on_any: Vec<usize>,
+    /// Whether the time of any run is known.
+    are_known: bool,
 }
 
 impl WorkTimes {
-    pub(super) fn new(work: impl Iterator<Item = Work>) -> Self {
+    /// `work` is in the order of the runs. With `clocks_agree`, boot ids do not matter.
+    pub(super) fn new(work: impl Iterator<Item = Work>, clocks_agree: bool) -> Self {
         let mut times = Self {
             work: work.collect(),
-            clocks: vec![Clock::default()],
+            clocks: vec![Clock::default(); 2],
+            clocks_agree,
+            ..Self::default()
         };
-        let spans = times.work.iter().map(|work| &work.span);
-        let boots = spans.filter_map(|span| span.boot_us.as_ref().and(span.boot_id.clone()));
-        for boot_id in boots.collect::<Vec<_>>() {
-            times.boot_clock(&boot_id);
+        for position in 0..times.work.len() {
+            let work = &times.work[position];
+            for uuid in &work.gpu_uuids {
+                let named = times.named.entry(uuid.clone()).or_default();
+                named.push(position);
+            }
+            if work.uses(None) {
+                times.on_any.push(position);
+            }
+            let span = &work.span;
+            times.are_known |= span.boot_us.is_some() || span.time_us.is_some();
+            let boot_id = span.boot_id.clone().filter(|_| span.boot_us.is_some());
+            let boot = boot_id.filter(|_| !clocks_agree);
+            let boot = boot.map(|boot_id| times.boot_clock(&boot_id));
+            for clock in [DAY, OTHER_DAY].into_iter().chain(boot) {
+                if times.span(position, clock).is_some() {
+                    times.clocks[clock].work.push(position);
+                }
+            }
         }
         for clock in 0..times.clocks.len() {
             times.clocks[clock].pieces = times.pieces(clock);
@@ -167,64 +215,60 @@ impl WorkTimes {
 
     /// Cuts the time of all work by a clock into pieces.
     fn pieces(&self, clock: usize) -> Vec<(Range<i64>, Vec<usize>)> {
-        let all = self.work.iter().enumerate();
-        let spans = all.filter_map(|(position, work)| Some((position, self.span(work, clock)?)));
+        let all = self.clocks[clock].work.iter();
+        let spans = all.filter_map(|&position| Some((position, self.span(position, clock)?)));
         let edges = spans.flat_map(|(position, span)| {
             [(span.start, true, position), (span.end, false, position)]
         });
         let mut edges: Vec<(i64, bool, usize)> = edges.collect();
         edges.sort_unstable();
-        let (mut pieces, mut active, mut from_us) = (Vec::new(), Vec::new(), i64::MIN);
+        let (mut pieces, mut active, mut from_us) = (Vec::new(), BTreeSet::new(), i64::MIN);
+        let mut left = MAX_POSITIONS;
         for (at_us, begins, position) in edges {
-            if from_us < at_us && !active.is_empty() {
-                pieces.push((from_us..at_us, active.clone()));
+            let is_known = (1..=MAX_AT_ONCE.min(left)).contains(&active.len());
+            if from_us < at_us && is_known {
+                left -= active.len();
+                pieces.push((from_us..at_us, active.iter().copied().collect()));
             }
             from_us = at_us;
             if begins {
-                active.push(position);
+                active.insert(position);
             } else {
-                active.retain(|&active| active != position);
+                active.remove(&position);
             }
         }
         pieces
     }
 
     /// Returns when work was done by a clock; `None` if it has no time by that clock, or no length.
-    fn span(&self, work: &Work, clock: usize) -> Option<Range<i64>> {
-        let span = &work.span;
-        let time = match &self.clocks[clock].boot_id {
-            Some(boot_id) if span.boot_id.as_ref() == Some(boot_id) => &span.boot_us,
-            None if !span.is_set() => &span.time_us,
-            _ => &None,
+    fn span(&self, position: usize, clock: usize) -> Option<Range<i64>> {
+        let span = &self.work[position].span;
+        let is_joined = clock == DAY || self.clocks_agree || span.boot_id.is_none();
+        let time = match clock {
+            DAY | OTHER_DAY if is_joined && !span.is_set() => &span.time_us,
+            DAY | OTHER_DAY => &None,
+            _ => &span.boot_us,
         };
         time.clone().filter(|time| !time.is_empty())
     }
 
     fn boot_clock(&mut self, boot_id: &str) -> usize {
-        let known = self.find_boot(boot_id);
-        known.unwrap_or_else(|| {
-            self.clocks.push(Clock {
-                boot_id: Some(boot_id.to_owned()),
-                ..Clock::default()
-            });
-            self.clocks.len() - 1
-        })
-    }
-
-    fn find_boot(&self, boot_id: &str) -> Option<usize> {
-        let mut clocks = self.clocks.iter();
-        clocks.position(|clock| clock.boot_id.as_deref() == Some(boot_id))
+        if let Some(&known) = self.boots.get(boot_id) {
+            return known;
+        }
+        self.clocks.push(Clock::default());
+        self.boots.insert(boot_id.to_owned(), self.clocks.len() - 1);
+        self.clocks.len() - 1
     }
 
     /// Whether the time of any run is known.
     pub(super) fn are_known(&self) -> bool {
-        let known = |work: &Work| work.span.boot_us.is_some() || work.span.time_us.is_some();
-        self.work.iter().any(known)
+        self.are_known
     }
 
     /// Whether any run used the GPU `uuid`.
     pub(super) fn are_on(&self, uuid: Option<&str>) -> bool {
-        self.work.iter().any(|work| work.uses(uuid))
+        !self.on_any.is_empty() || uuid.is_some_and(|uuid| self.named.contains_key(uuid))
     }
 
     /// Whether there is no run.
@@ -236,65 +280,122 @@ impl WorkTimes {
     /// that a set clock does no harm, or if there is no run; else the time of day.
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
         if self.clocks.is_empty() {
-            self.clocks.push(Clock::default());
+            self.clocks = vec![Clock::default(); 2];
         }
-        let boot = sample.boot_time();
-        let boot = boot.and_then(|(boot_id, boot_s)| {
-            let clock = match self.find_boot(boot_id) {
-                None if !self.are_known() => Some(self.boot_clock(boot_id)),
-                known => known,
-            };
-            Some((clock?, micros(boot_s)))
-        });
-        let (clock, at_us) = boot.unwrap_or_else(|| (0, time_of_day_us(sample.timestamp)));
+        let day_us = time_of_day_us(sample.timestamp);
+        let (clock, at_us) = match sample.boot_time() {
+            None => (DAY, day_us),
+            Some((boot_id, boot_s)) => match self.boots.get(boot_id) {
+                Some(&clock) => (clock, micros(boot_s)),
+                None if !self.are_known => (self.boot_clock(boot_id), micros(boot_s)),
+                None => (OTHER_DAY, day_us),
+            },
+        };
         self.clocks[clock].is_seen = true;
         Moment { clock, at_us }
     }
 
-    /// Returns the parts of a time in which work was done, each with its length in microseconds and its work.
-    pub(super) fn parts(
-        &self,
-        clock: usize,
-        time: Range<i64>,
-    ) -> impl Iterator<Item = (i64, Vec<&Work>)> {
+    /// Whether a run has a boot id, and samples are there of other boots only: they are not joined.
+    pub(super) fn is_of_other_boot(&self, run: usize) -> bool {
+        let [day, other_day] = [DAY, OTHER_DAY].map(|clock| {
+            let clock = self.clocks.get(clock);
+            clock.is_some_and(|clock| clock.is_seen)
+        });
+        let mut work = self.positions_of(run);
+        let is_apart = |position: usize| {
+            let (clock, _) = self.joined(position)?;
+            Some(clock > OTHER_DAY && !self.clocks[clock].is_seen)
+        };
+        other_day && !day && !self.clocks_agree && work.any(|of| is_apart(of) == Some(true))
+    }
+
+    /// Returns the parts of a time in which work was done, each with its length in microseconds and the positions of its work.
+    fn parts(&self, clock: usize, time: Range<i64>) -> impl Iterator<Item = (i64, &[usize])> {
         let pieces = &self.clocks[clock].pieces;
         let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
         let pieces = pieces[first..].iter();
         let (from, to) = (time.start, time.end);
         pieces
             .take_while(move |(piece, _)| piece.start < to)
-            .map(move |(piece, work)| {
-                let work = work.iter().map(|&position| &self.work[position]);
-                (piece.end.min(to) - piece.start.max(from), work.collect())
-            })
+            .map(move |(piece, work)| (piece.end.min(to) - piece.start.max(from), &work[..]))
+    }
+
+    /// Returns the parts of some times in which chosen work was done, each with its length and the positions of that work.
+    pub(super) fn parts_of(
+        &self,
+        clock: usize,
+        all: &[Range<i64>],
+        is_chosen: impl Fn(usize) -> bool,
+    ) -> Vec<(i64, Vec<usize>)> {
+        let parts = all.iter().flat_map(|time| self.parts(clock, time.clone()));
+        let parts = parts.map(|(us, work)| {
+            let work = work.iter().copied().filter(|&position| is_chosen(position));
+            (us, work.collect::<Vec<_>>())
+        });
+        parts.filter(|(_, work)| !work.is_empty()).collect()
+    }
+
+    /// Whether a clock counts the seconds of a boot.
+    pub(super) fn is_of_boot(clock: usize) -> bool {
+        clock > OTHER_DAY
+    }
+
+    /// Returns the run of the work at a position.
+    pub(super) fn run_of(&self, position: usize) -> usize {
+        self.work[position].run
+    }
+
+    /// Whether the work at a position computed on the GPU `uuid`.
+    pub(super) fn uses(&self, position: usize, uuid: Option<&str>) -> bool {
+        self.work[position].uses(uuid)
+    }
+
+    /// Returns the positions of a run's processes.
+    pub(super) fn positions_of(&self, run: usize) -> Range<usize> {
+        let first = self.work.partition_point(|work| work.run < run);
+        first..self.work.partition_point(|work| work.run <= run)
+    }
+
+    /// Returns the positions of the work that used the GPU `uuid`.
+    pub(super) fn positions_on(&self, uuid: Option<&str>) -> impl Iterator<Item = usize> {
+        let named = uuid.and_then(|uuid| self.named.get(uuid));
+        named.into_iter().flatten().chain(&self.on_any).copied()
+    }
+
+    /// Returns how long any run was at work, in microseconds.
+    pub(super) fn all_us(&self) -> i64 {
+        self.time_us(0..self.work.len())
+    }
+
+    /// Returns the positions of the work that a clock joins with samples.
+    pub(super) fn positions_by(&self, clock: usize) -> impl Iterator<Item = usize> {
+        let all = self.clocks[clock].work.iter().copied();
+        all.filter(move |&position| self.joined(position).is_some_and(|(by, _)| by == clock))
     }
 
     /// Returns the name of the machine with a boot, if a run tells it.
     pub(super) fn host_of(&self, boot_id: &str) -> Option<&String> {
-        let mut of_boot = self
+        let of_boot = |work: &&Work| work.span.boot_id.as_deref() == Some(boot_id);
+        let clock = self.boots.get(boot_id)?;
+        let work = self.clocks[*clock]
             .work
             .iter()
-            .filter(|work| work.span.boot_id.as_deref() == Some(boot_id));
-        of_boot.find_map(|work| work.host.as_ref())
-    }
-
-    /// Whether a clock joins work with samples.
-    pub(super) fn is_by(&self, work: &Work, clock: usize) -> bool {
-        self.joined(work).is_some_and(|(joined, _)| joined == clock)
+            .map(|&position| &self.work[position]);
+        work.filter(of_boot).find_map(|work| work.host.as_ref())
     }
 
     /// Returns when work was done, by the clock that joins it with samples.
-    fn joined(&self, work: &Work) -> Option<(usize, Range<i64>)> {
-        let boot_id = work.span.boot_id.as_deref();
-        let boot = boot_id.and_then(|boot_id| self.find_boot(boot_id));
-        let seen = boot.filter(|&clock| self.clocks[clock].is_seen);
-        let mut clocks = [seen, Some(0), boot].into_iter().flatten();
-        clocks.find_map(|clock| Some((clock, self.span(work, clock)?)))
+    fn joined(&self, position: usize) -> Option<(usize, Range<i64>)> {
+        let boot_id = self.work[position].span.boot_id.as_deref();
+        let boot = boot_id.and_then(|boot_id| self.boots.get(boot_id).copied());
+        let clocks = [boot, Some(DAY), Some(OTHER_DAY)].into_iter().flatten();
+        let seen = clocks.filter(|&clock| self.clocks[clock].is_seen);
+        let mut clocks = seen.chain(boot).chain([DAY]);
+        clocks.find_map(|clock| Some((clock, self.span(position, clock)?)))
     }
 
     /// Returns how long any of the chosen work was done, in microseconds.
-    pub(super) fn time_us(&self, is_chosen: impl Fn(&Work) -> bool) -> i64 {
-        let chosen = self.work.iter().filter(|work| is_chosen(work));
+    pub(super) fn time_us(&self, chosen: impl Iterator<Item = usize>) -> i64 {
         let mut times: Vec<_> = chosen.filter_map(|work| self.joined(work)).collect();
         times.sort_by_key(|(clock, time)| (*clock, time.start));
         // The end of the times so far, with its clock: times may overlap.
@@ -304,13 +405,24 @@ impl WorkTimes {
             end = end.max((clock, time.end));
             end.1 - from_us
         });
-        lengths.sum()
+        lengths.fold(0, i64::saturating_add)
     }
 
-    /// Returns the times of a run's processes, each with its clock.
-    pub(super) fn times_of(&self, run: usize) -> impl Iterator<Item = (usize, Range<i64>)> {
-        let of_run = self.work.iter().filter(move |work| work.run == run);
-        of_run.filter_map(|work| self.joined(work))
+    /// Returns the times of a run's processes on the GPU `uuid`, each with its clock and how long the run took before.
+    pub(super) fn times_on(
+        &self,
+        run: usize,
+        uuid: Option<&str>,
+    ) -> impl Iterator<Item = (usize, Range<i64>, i64)> {
+        let mut before_us = 0_i64;
+        let all = self.positions_of(run).filter_map(move |position| {
+            let (clock, time) = self.joined(position)?;
+            let before = before_us;
+            before_us = before_us.saturating_add(time.end - time.start);
+            Some((position, clock, time, before))
+        });
+        let on = all.filter(move |&(position, ..)| self.uses(position, uuid));
+        on.map(|(_, clock, time, before_us)| (clock, time, before_us))
     }
 }
 
@@ -356,12 +468,12 @@ mod tests {
     fn samples_are_joined_by_the_boot_clock_if_a_run_has_their_boot_and_else_by_the_time_of_day() {
         let spans = [
             (0, Some("a"), 10, 20),
-            (1, Some("b"), 15, 30),
             (0, Some("a"), 20, 25),
+            (1, Some("b"), 15, 30),
             (2, None, 40, 40),
         ];
         let work = spans.map(|(run, boot_id, first, last)| work(run, boot_id, first, last));
-        let mut times = WorkTimes::new(work.into_iter());
+        let mut times = WorkTimes::new(work.clone().into_iter(), false);
         for (boot_time, time_ms, expected) in [
             (Some(("a", 10.0)), 18_000, &[][..]),
             (Some(("a", 10.5)), 18_000, &[(500_000, vec![0])]),
@@ -373,30 +485,33 @@ mod tests {
             (Some(("a", 25.25)), 18_000, &[(750_000, vec![0])]),
             (Some(("a", 26.0)), 18_000, &[]),
             (Some(("b", 20.0)), 40_000, &[(1_000_000, vec![1])]),
-            (Some(("other", 18.0)), 10_250, &[(250_000, vec![0])]),
+            (Some(("other", 18.0)), 10_250, &[]),
             (None, 15_500, &[(500_000, vec![0]), (500_000, vec![0, 1])]),
             (None, 30_250, &[(750_000, vec![1])]),
             (None, 40_500, &[]),
         ] {
             let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
             let parts = times.parts(clock, at_us - 1_000_000..at_us);
-            let parts = parts.map(|(us, work)| (us, work.iter().map(|work| work.run).collect()));
+            let run_of = |position: &usize| times.run_of(*position);
+            let parts = parts.map(|(us, work)| (us, work.iter().map(run_of).collect()));
             let found: Vec<(i64, Vec<usize>)> = parts.collect();
             assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
-        let length_us = |run| times.time_us(|work| work.run == run);
+        let length_us = |run| times.time_us(times.positions_of(run));
         assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
         assert!(times.are_known() && !WorkTimes::default().are_known());
+        // The clocks are said to agree.
+        let mut times = WorkTimes::new(work.into_iter(), true);
+        let Moment { clock, at_us } = times.place(&at(Some(("other", 18.0)), 10_250));
+        let parts = times.parts(clock, at_us - 1_000_000..at_us);
+        assert_eq!(parts.map(|(us, _)| us).collect::<Vec<_>>(), [250_000]);
     }
 
     #[test]
     fn a_time_counts_once_however_many_runs_are_at_work() {
         let work = [work(0, None, 10, 20), work(1, None, 15, 30)];
-        let times = WorkTimes::new(work.into_iter());
-        assert_eq!(times.time_us(|_| true), 20_000_000);
-        assert_eq!(
-            times.times_of(1).collect::<Vec<_>>(),
-            [(0, 15_000_000..30_000_000)]
-        );
+        let times = WorkTimes::new(work.into_iter(), false);
+        assert_eq!(times.all_us(), 20_000_000);
+        assert_eq!(times.times_on(1, None).collect::<Vec<_>>(), []);
     }
 }

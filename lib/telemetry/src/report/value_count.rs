@@ -37,7 +37,7 @@ impl TimedMean {
     pub(super) fn add(&mut self, value: Option<f64>, us: i64) {
         let Some(value) = value else { return };
         self.readings += 1;
-        self.us += us;
+        self.us = self.us.saturating_add(us);
         // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
         self.mean += (value - self.mean) * (us as f64 / self.us as f64);
     }

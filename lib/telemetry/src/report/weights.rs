@@ -27,7 +27,8 @@ impl Weights {
         self.min = Some(self.min.map_or(value, |min| min.min(value)));
         self.max = Some(self.max.map_or(value, |max| max.max(value)));
         let bin = rounded(value, bits) >> self.lost_bits;
-        *self.bins.entry(bin).or_default() += weight;
+        let sum = self.bins.entry(bin).or_default();
+        *sum = sum.saturating_add(weight);
     }
 
     /// Merges neighbours if there are more than `most` different values.
@@ -36,7 +37,8 @@ impl Weights {
         while is_full && self.bins.len() > most / 2 {
             self.lost_bits += 1;
             for (bits, weight) in std::mem::take(&mut self.bins) {
-                *self.bins.entry(bits >> 1).or_default() += weight;
+                let sum = self.bins.entry(bits >> 1).or_default();
+                *sum = sum.saturating_add(weight);
             }
         }
     }

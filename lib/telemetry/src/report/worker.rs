@@ -1,12 +1,14 @@
 //! The workers of a run.
 
 use std::array;
+use std::collections::BTreeMap;
 
 use plmkit_contract::plural;
 use serde::Serialize;
 
 use plmkit_logs::event::{BatchDone, RunStarted};
 
+use super::coverage::is_enough;
 use super::idle::{Idle, IdleTime};
 use super::run::Throughput;
 use super::{joined, percent, share};
@@ -61,35 +63,59 @@ impl WorkerSummary {
     }
 }
 
+/// A time of the batches of a worker, which some may lack.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BatchTime {
+    seconds: f64,
+    batches: u64,
+}
+
+impl BatchTime {
+    fn add(&mut self, ms: Option<f64>) {
+        self.seconds += ms.unwrap_or(0.0) / 1000.0;
+        self.batches += u64::from(ms.is_some());
+    }
+
+    fn plus(&mut self, other: Self) {
+        self.seconds += other.seconds;
+        self.batches += other.batches;
+    }
+
+    /// Returns the time of all batches, if it is known for half of them.
+    fn of_all(self, batches: u64) -> Option<f64> {
+        let part = share(self.batches as f64, batches as f64);
+        part.filter(|_| is_enough(part))
+            .map(|part| self.seconds / part)
+    }
+}
+
 /// Sums over the batches of a worker, in one process of the run or in all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkerCount {
     batches: u64,
     /// Sequences, residues and tokens.
     amounts: [u64; 3],
-    compute_s: f64,
-    wait_s: f64,
-    /// Batches that do not give both times.
-    untimed: u64,
+    compute: BatchTime,
+    wait: BatchTime,
     /// Seconds until the computation of the first batch began, and of these the wait for it.
     start_s: Option<(f64, f64)>,
     elapsed_s: Option<f64>,
     idle: Option<IdleTime>,
+    gpu_name: Option<String>,
 }
 
 impl WorkerCount {
     pub(super) fn add(&mut self, batch: &BatchDone) {
-        let wait_s = batch.wait_ms.unwrap_or(0.0) / 1000.0;
         if let Some(elapsed_s) = batch.elapsed_s {
             let start_s = elapsed_s - busy_s(batch);
             let first = self.start_s.filter(|(first_s, _)| *first_s <= start_s);
+            let wait_s = batch.wait_ms.unwrap_or(0.0) / 1000.0;
             self.start_s = first.or(Some((start_s, wait_s)));
         }
         self.batches += 1;
         self.add_amounts([batch.sequences, batch.residues, batch.tokens]);
-        self.compute_s += batch.compute_ms.unwrap_or(0.0) / 1000.0;
-        self.wait_s += wait_s;
-        self.untimed += u64::from(batch.compute_ms.is_none() || batch.wait_ms.is_none());
+        self.compute.add(batch.compute_ms);
+        self.wait.add(batch.wait_ms);
     }
 
     /// Returns when the computation of its first batch began.
@@ -104,35 +130,25 @@ impl WorkerCount {
     /// Adds the batches of a process that ended after `end_s`. If its log lost its head, the time of a worker begins with the
     /// first batch that is left.
     fn add_process(&mut self, own: &Self, end_s: Option<f64>, is_cut: bool) {
-        let start_s = match own.batches {
-            0 => end_s.map(|end_s| (end_s, 0.0)),
-            _ => own.start_s,
+        let unseen_s = if is_cut { own.start_s() } else { Some(0.0) };
+        let elapsed_s = end_s.zip(unseen_s);
+        let elapsed_s = elapsed_s.map(|(end_s, unseen_s)| (end_s - unseen_s).max(0.0));
+        let idle = || {
+            let (start_s, first_wait_s) = own.start_s?;
+            Some(IdleTime::new(
+                elapsed_s?,
+                own.compute.of_all(own.batches)?,
+                start_s - unseen_s?,
+                own.wait.of_all(own.batches)? - first_wait_s,
+            ))
         };
-        let unseen_s = match start_s {
-            _ if !is_cut => Some(0.0),
-            start_s => start_s.map(|(start_s, _)| start_s.max(0.0)),
-        };
-        let elapsed_s = end_s
-            .zip(unseen_s)
-            .map(|(end_s, unseen_s)| end_s - unseen_s);
-        let known = elapsed_s.zip(start_s).zip(unseen_s);
-        let known = known.filter(|_| own.untimed == 0);
-        let idle = known.map(|((elapsed_s, (start_s, first_wait_s)), unseen_s)| {
-            let starting_s = start_s - unseen_s;
-            IdleTime::new(
-                elapsed_s,
-                own.compute_s,
-                starting_s,
-                own.wait_s - first_wait_s,
-            )
-        });
+        let idle = idle();
         self.batches += own.batches;
         self.add_amounts(own.amounts);
-        self.compute_s += own.compute_s;
-        self.wait_s += own.wait_s;
-        self.untimed += own.untimed;
+        self.compute.plus(own.compute);
+        self.wait.plus(own.wait);
         self.elapsed_s = self.elapsed_s.zip(elapsed_s).map(|(sum, own)| sum + own);
-        self.idle = self.idle.zip(idle).map(|(sum, own)| sum.plus(own));
+        self.idle = self.idle.zip(idle).map(|(sum, own)| sum.plus(own, 1));
     }
 }
 
@@ -142,74 +158,84 @@ pub(super) fn busy_s(batch: &BatchDone) -> f64 {
     stages.into_iter().flatten().sum::<f64>() / 1000.0
 }
 
-/// The workers of a run, by number, over its attempts.
+/// The workers of a run over its attempts, by number and GPU. A worker is there once it has done a batch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Workers(Vec<WorkerCount>);
+pub(super) struct Workers {
+    seen: BTreeMap<(u64, Option<String>), WorkerCount>,
+    /// The time of the others.
+    silent: IdleTime,
+}
 
 impl Workers {
-    /// Adds the workers of a process that ended after `end_s`, in their order.
-    pub(super) fn add<'a>(
+    /// Adds the workers of a process that ended after `end_s`, and `silent` others that did no batch.
+    pub(super) fn add(
         &mut self,
-        counts: impl Iterator<Item = &'a WorkerCount>,
-        end_s: Option<f64>,
-        is_cut: bool,
+        counts: &BTreeMap<u64, WorkerCount>,
+        silent: u64,
+        started: &RunStarted,
+        (end_s, is_cut): (Option<f64>, bool),
     ) {
-        for (number, count) in counts.enumerate() {
-            if number == self.0.len() {
-                self.0.push(WorkerCount {
-                    elapsed_s: Some(0.0),
-                    idle: Some(IdleTime::default()),
-                    ..WorkerCount::default()
-                });
-            }
-            self.0[number].add_process(count, end_s, is_cut);
+        for (&number, count) in counts {
+            let gpu_uuid = gpu_of(number, started);
+            let worker = self.seen.entry((number, gpu_uuid.cloned()));
+            let worker = worker.or_insert_with(|| WorkerCount {
+                elapsed_s: Some(0.0),
+                idle: Some(IdleTime::default()),
+                gpu_name: gpu_uuid.and_then(|uuid| name_of(uuid, started)),
+                ..WorkerCount::default()
+            });
+            worker.add_process(count, end_s, is_cut);
         }
+        // What is left of a log that lost its head tells nothing of the time of a worker without a batch.
+        let silent_s = end_s.filter(|_| !is_cut).unwrap_or(0.0);
+        let idle = IdleTime::new(silent_s, 0.0, silent_s, 0.0);
+        self.silent = self.silent.plus(idle, silent);
     }
 
     /// Returns the time that all workers had together, in seconds.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
-        let elapsed = self.0.iter().map(|count| count.elapsed_s);
-        elapsed.sum::<Option<f64>>().filter(|_| !self.0.is_empty())
+        let seen = self.seen.values().map(|count| count.elapsed_s);
+        Some(self.silent.elapsed_s() + seen.sum::<Option<f64>>()?)
     }
 
     /// Returns the mean over the workers.
     pub(super) fn idle(&self) -> Option<Idle> {
-        let mut times = self.0.iter().map(|count| count.idle);
-        let sum = times.try_fold(IdleTime::default(), |sum, own| Some(sum.plus(own?)));
+        let mut seen = self.seen.values().map(|count| count.idle);
+        let sum = seen.try_fold(self.silent, |sum, own| Some(sum.plus(own?, 1)));
         sum?.finish()
     }
 
-    /// Completes the table; `started` names their GPUs.
-    pub(super) fn finish(&self, started: &RunStarted) -> Vec<WorkerSummary> {
-        let all_tokens: u64 = self.0.iter().map(|count| count.amounts[2]).sum();
-        let summary = |(worker, count): (usize, &WorkerCount)| {
-            let timed_s = count.elapsed_s.filter(|_| count.untimed == 0);
+    /// Completes the table.
+    pub(super) fn finish(self) -> Vec<WorkerSummary> {
+        let all_tokens: u64 = self.seen.values().map(|count| count.amounts[2]).sum();
+        let summary = |((worker, gpu_uuid), count): ((u64, Option<String>), WorkerCount)| {
             // A killed run ends with its last known batch, and may have waited for the next one.
-            let of_time = |part_s: f64| Some(share(part_s, timed_s)?.min(1.0));
-            let gpu_uuid = gpu_of(worker, started);
+            let of_time = |time: BatchTime| {
+                Some(share(time.of_all(count.batches), count.elapsed_s)?.min(1.0))
+            };
             let [sequences, _, tokens] = count.amounts;
             WorkerSummary {
-                worker: worker as u64,
-                gpu_name: gpu_uuid.and_then(|uuid| name_of(uuid, started)),
-                gpu_uuid: gpu_uuid.cloned(),
+                worker,
+                wait_share: of_time(count.wait),
+                compute_share: of_time(count.compute),
+                gpu_name: count.gpu_name,
+                gpu_uuid,
                 batches: count.batches,
                 sequences,
                 tokens,
                 token_share: share(tokens as f64, all_tokens as f64),
                 throughput: Throughput::new(count.amounts, count.elapsed_s),
-                wait_share: of_time(count.wait_s),
-                compute_share: of_time(count.compute_s),
                 idle: count.idle.and_then(IdleTime::finish),
             }
         };
-        self.0.iter().enumerate().map(summary).collect()
+        self.seen.into_iter().map(summary).collect()
     }
 }
 
 /// Returns the GPU of a worker: the one that the run names for it, or the only one of the run.
-fn gpu_of(worker: usize, started: &RunStarted) -> Option<&String> {
+fn gpu_of(worker: u64, started: &RunStarted) -> Option<&String> {
     match (&started.worker_gpus, &started.gpu_uuids) {
-        (Some(gpus), _) => gpus.get(worker),
+        (Some(gpus), _) => gpus.get(worker as usize),
         (None, Some(gpus)) if gpus.len() == 1 => gpus.first(),
         _ => None,
     }

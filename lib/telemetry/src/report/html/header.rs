@@ -1,5 +1,7 @@
 //! The head of the page: the verdict, and what the report is about.
 
+use std::collections::HashSet;
+
 use plmkit_page::{Page, Tone};
 
 use super::tables::tone;
@@ -77,12 +79,8 @@ fn date(run: &RunSummary) -> Option<String> {
 
 /// Lists different values in their order; `None` without any.
 fn listed(values: impl Iterator<Item = String>) -> Option<String> {
-    let mut all: Vec<String> = Vec::new();
-    for value in values {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
+    let mut known = HashSet::new();
+    let mut all: Vec<String> = values.filter(|value| known.insert(value.clone())).collect();
     let others = all.len().saturating_sub(LISTED);
     all.truncate(LISTED);
     all.extend((others > 0).then(|| format!("{others} more")));

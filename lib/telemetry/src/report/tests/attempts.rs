@@ -1,0 +1,259 @@
+//! A run that was resumed on other GPUs, and times that only some records have.
+
+use super::*;
+use crate::report::{Runs, Samples};
+
+const MINUTE: u32 = 60;
+
+/// An attempt of so many batches of a second each, from one number on: 10 tokens, 8 residues and 270 operations a batch.
+fn attempt(
+    name: &str,
+    begins: u32,
+    numbers: Range<u64>,
+    change: impl FnOnce(&mut RunStarted),
+) -> Vec<Event> {
+    let boot = |second: u32| Some(f64::from(begins + second));
+    let mut setup = RunStarted::default();
+    let first = started(|run| {
+        (run.run, run.job) = (name.to_owned(), Some("job".to_owned()));
+        (run.boot_id, run.boot_s) = (Some("b".to_owned()), boot(0));
+        (run.flops_per_token, run.flops_per_pair) = (Some(7), Some(2));
+        (run.load_ms, run.dtype) = (Some(1800.0), Some("f16".to_owned()));
+        run.device = Some("cuda:0".to_owned());
+        change(run);
+        setup = run.clone();
+    });
+    let workers = setup.workers;
+    let batches = numbers.zip(1..).map(|(number, second)| {
+        batch(number, |batch| {
+            batch.run = name.to_owned();
+            (batch.sequences, batch.tokens, batch.residues) = (1, 10, 8);
+            (batch.pairs, batch.compute_ms, batch.wait_ms) = (Some(100), Some(900.0), Some(0.0));
+            (batch.boot_s, batch.elapsed_s) = (boot(second), Some(f64::from(second)));
+            batch.worker = workers.map(|workers| number % workers);
+        })
+    });
+    [first].into_iter().chain(batches).collect()
+}
+
+fn on(uuid: &str) -> impl Fn(&mut RunStarted) {
+    move |run| {
+        run.gpu_uuids = Some(vec![uuid.to_owned()]);
+        run.gpu_names = Some(vec!["NVIDIA H100 80GB HBM3".to_owned()]);
+    }
+}
+
+/// A row a second of a GPU, with this power.
+fn rows(uuid: &str, seconds: Range<u32>, power_w: f64) -> impl Iterator<Item = GpuSample> {
+    seconds.map(move |second| {
+        sample(0, |sample| {
+            (sample.boot_s, sample.uuid) = (Some(f64::from(second)), Some(uuid.to_owned()));
+            (sample.power_w, sample.gpu_util) = (Some(power_w), Some(90));
+            sample.name = Some("NVIDIA H100 80GB HBM3".to_owned());
+        })
+    })
+}
+
+fn near(found: Option<f64>, expected: f64) {
+    let found = found.expect("a known figure");
+    assert!((found / expected - 1.0).abs() < 1e-9, "{found}: {expected}");
+}
+
+#[test]
+fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
+    let first = attempt("r1", 0, 0..30, on("GPU-A"));
+    let second = attempt("r2", 100, 30..65, on("GPU-B"));
+    let runs = runs([first, second].concat());
+    let mut samples = Samples::during(&runs);
+    rows("GPU-A", 0..31, 300.0).for_each(|row| samples.add(&row));
+    rows("GPU-B", 100..136, 100.0).for_each(|row| samples.add(&row));
+    // A device of 1,000 operations a second.
+    let report = Report::new(Some(runs), Some(samples), Some(1e-9));
+    let run = &report.runs()[0];
+    let workers: Vec<_> = run.by_worker.iter().collect();
+    let of_workers = workers
+        .iter()
+        .map(|worker| (worker.gpu_uuid.as_deref(), worker.batches));
+    let expected = [(Some("GPU-A"), 30), (Some("GPU-B"), 35)];
+    assert_eq!(of_workers.collect::<Vec<_>>(), expected);
+    assert_eq!(workers[0].throughput.tokens_per_s, Some(10.0));
+    let attempts = run.by_attempt.iter();
+    let attempts = attempts.map(|attempt| {
+        (
+            attempt.gpu_uuids.clone(),
+            attempt.elapsed_s,
+            attempt.energy_j,
+        )
+    });
+    let of = |uuid: &str, elapsed_s, energy_j| {
+        (Some(vec![uuid.to_owned()]), Some(elapsed_s), Some(energy_j))
+    };
+    let expected = [of("GPU-A", 30.0, 9000.0), of("GPU-B", 35.0, 3500.0)];
+    assert_eq!(attempts.collect::<Vec<_>>(), expected);
+    let figures = &run.efficiency;
+    assert_eq!(
+        (figures.flops, figures.energy_j),
+        (Some(65.0 * 270.0), Some(12_500.0))
+    );
+    near(figures.mean_power_w, 12_500.0 / 65.0);
+    near(figures.residues_per_joule, 65.0 * 8.0 / 12_500.0);
+    near(figures.mfu, 65.0 * 270.0 / 65.0 / 1000.0);
+    near(run.gpu_hours(), (1.8 + 30.0 + 1.8 + 35.0) / 3600.0);
+    let gpus = run.gpus.as_ref().unwrap();
+    let covered = gpus
+        .iter()
+        .map(|gpu| (gpu.coverage, gpu.mean_power_w, gpu.samples));
+    let expected = [(Some(1.0), Some(300.0), 30), (Some(1.0), Some(100.0), 35)];
+    assert_eq!(covered.collect::<Vec<_>>(), expected);
+    assert_eq!(run.gpu_uuids.as_ref().unwrap(), &["GPU-A", "GPU-B"]);
+}
+
+#[test]
+fn the_name_of_the_device_and_the_number_of_workers_change_no_figure() {
+    let same = on("GPU-A");
+    let first = attempt("r1", 0, 0..30, &same);
+    let second = attempt("r2", 100, 30..60, |run| {
+        same(run);
+        (run.device, run.workers) = (Some("cuda:1".to_owned()), Some(2));
+    });
+    let all = rows("GPU-A", 0..140, 300.0);
+    let report = report(runs([first, second].concat()), all);
+    let run = &report.runs()[0];
+    let (flops, energy_j) = (run.efficiency.flops, run.efficiency.energy_j);
+    assert_eq!((flops, energy_j), (Some(60.0 * 270.0), Some(18_000.0)));
+    let batches = run.by_worker.iter().map(|worker| worker.batches);
+    assert_eq!(batches.collect::<Vec<_>>(), [45, 15]);
+    assert!(
+        run.notes.iter().all(|note| !note.contains("other devices")),
+        "{:?}",
+        run.notes
+    );
+    // 60 batches of 0.9 s in 30 s of one worker and 30 s of two.
+    near(run.idle.map(|idle| idle.share), 1.0 - 60.0 * 0.9 / 90.0);
+}
+
+#[test]
+fn a_worker_is_there_once_it_has_done_a_batch() {
+    let hostile = batch(0, |batch| {
+        (batch.worker, batch.elapsed_s) = (Some(4095), Some(1.0));
+    });
+    let declared = started(|run| (run.run, run.workers) = ("s".to_owned(), Some(u64::MAX)));
+    let runs = crate::tests::summaries([hostile, declared]);
+    let workers = runs
+        .iter()
+        .map(|run| run.by_worker.iter().map(|worker| worker.worker));
+    let workers: Vec<Vec<u64>> = workers.map(Iterator::collect).collect();
+    assert_eq!(workers, [vec![4095], vec![]]);
+    // A declared worker without a batch was idle.
+    let mut events = attempt("r", 0, 0..10, |run| run.workers = Some(1));
+    if let Event::Run(run) = &mut events[0] {
+        run.workers = Some(2);
+    }
+    let run = &crate::tests::summaries(events)[0];
+    assert_eq!(run.by_worker.len(), 1);
+    near(run.idle.map(|idle| idle.share), 1.0 - 9.0 / 20.0);
+}
+
+#[test]
+fn shares_are_of_the_batches_whose_time_is_known() {
+    let mut events = attempt("r", 0, 0..10, |_| {});
+    for (place, event) in events.iter_mut().enumerate() {
+        if let Event::Batch(batch) = event {
+            batch.compute_ms = Some(970.0).filter(|_| place % 2 == 0);
+            batch.wait_ms = Some(10.0).filter(|_| place > 2);
+        }
+    }
+    let run = &crate::tests::summaries(events.clone())[0];
+    let [compute, wait] =
+        [&run.stages.compute, &run.stages.wait].map(|stage| stage.as_ref().unwrap());
+    near(compute.share, 0.97);
+    near(wait.share, 0.01);
+    assert_eq!((compute.coverage, wait.coverage), (0.5, 0.8));
+    near(run.by_worker[0].compute_share, 0.97);
+    near(run.idle.map(|idle| idle.share), 0.03);
+    for note in [
+        "compute_ms is known for 50.0 % of the batches: its share is that of these",
+        "wait_ms is known for 80.0 % of the batches: its share is that of these",
+    ] {
+        assert!(
+            run.notes.iter().any(|known| known == note),
+            "{:?}",
+            run.notes
+        );
+    }
+    if let Event::Batch(batch) = &mut events[2] {
+        batch.compute_ms = None;
+    }
+    let run = &crate::tests::summaries(events)[0];
+    let compute = run.stages.compute.as_ref().unwrap();
+    assert_eq!(
+        (compute.share, run.idle, run.by_worker[0].compute_share),
+        (None, None, None)
+    );
+    let note = "compute_ms is known for 40.0 % of the batches: too few for its share";
+    assert!(
+        run.notes.iter().any(|known| known == note),
+        "{:?}",
+        run.notes
+    );
+}
+
+/// The machine `b`, whose clock is 30 s ahead of that of the machine `a`.
+#[test]
+fn records_of_two_boots_are_joined_only_if_their_clocks_are_said_to_agree() {
+    let run = STEADY.run("r", "GPU-0", 100);
+    let other = Machine {
+        boot_id: Some("other"),
+        set: 0,
+        jump: 30,
+    };
+    let rows = other.recording("GPU-0", 100..161);
+    let joined = |clocks_agree| {
+        let mut runs = runs(run.iter().cloned());
+        runs.clocks_agree = clocks_agree;
+        report(runs, rows.iter().cloned())
+    };
+    let apart = joined(false);
+    let run = &apart.runs()[0];
+    assert_eq!(figures(run), (None, None, 0));
+    assert!(
+        run.notes
+            .iter()
+            .any(|note| note.contains("another boot or machine")),
+        "{:?}",
+        run.notes
+    );
+    assert_eq!(
+        (run.machine.clone(), apart.gpus()[0].bottleneck),
+        (None, None)
+    );
+    // 31 of 60 readings are busy; 30 s have 500 W and 30 s 100 W.
+    let (utilization, residues_per_joule, readings) = figures(&joined(true).runs()[0]);
+    near(utilization, 31.0 / 60.0);
+    near(residues_per_joule, 60_000.0 / 18_000.0);
+    assert_eq!(readings, 60);
+}
+
+#[test]
+fn power_is_integrated_where_the_counter_is_missing() {
+    let mut samples = STEADY.recording("GPU-0", 100..161);
+    for sample in samples.iter_mut().step_by(3) {
+        sample.energy_j = None;
+    }
+    // One interval of three has a counter at both ends: 500 W, and 250 W by the readings.
+    let run = &joined(&STEADY.run("r", "GPU-0", 100), &samples)[0];
+    let energy = &run.gpus.as_ref().unwrap()[0].energy;
+    assert_eq!(energy.coverage, Some(1.0));
+    near(energy.total_j, 20.0 * 500.0 + 40.0 * 250.0);
+}
+
+#[test]
+fn a_row_that_is_there_twice_counts_once_where_the_interval_changes() {
+    let seconds = (0..=20).chain([25, 30, 30]).chain((35..=120).step_by(5));
+    let rows = seconds.map(|second| rows("GPU-0", second..second + 1, 300.0));
+    let gpu = &report(Runs::default(), rows.flatten())
+        .samples
+        .unwrap()
+        .gpus[0];
+    assert_eq!((gpu.coverage, gpu.samples), (Some(1.0), 40));
+}
