@@ -51,7 +51,9 @@ workflow {
     // Once for all shards, unless the user says how large batches are.
     probe = !params.max_batch_tokens && !(params.pack_batches_args ?: '').contains('--max-batch-tokens')
 
-    EMBED(channel.fromList(samples), model, probe, checkpoint_dir.toString())
+    recompute = !(" ${params.validate_embeddings_args ?: ''} " =~ / --sample[ =]0 /)
+
+    EMBED(channel.fromList(samples), model, probe, checkpoint_dir.toString(), recompute)
 
     // Before the first sample is embedded, if it is the last to be cut.
     EMBED.out.manifest.map { _meta, manifest -> manifest }.toList().subscribe { manifests ->

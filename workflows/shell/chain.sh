@@ -227,27 +227,30 @@ record() {
         --events "$1/logs/$2.events.jsonl" "${force[@]}" "${progress[@]}" "${gpu_embed[@]}" "${@:4}"
 }
 
-# validate DIR SAMPLE: with a report on the runs of all its shards, and without the folder of rejects if nothing was rejected.
+# validate DIR SAMPLE MODEL: with a report on the runs of all its shards, and without the folder of rejects if nothing was rejected.
 validate() {
-    local surplus quiet=() code=0
+    local surplus quiet=() rejected=() code=0
     rmdir "$1/rejects" 2>/dev/null || true
     monitor-log report --quiet --gpu "$1/logs" --events "$1/logs" --out "$1/reports/run.json" --mqc "$1/reports/${2}_run_mqc.json" || code=$?
     [[ " $VALIDATE_EMBEDDINGS " == *' --quiet '* ]] || quiet=(--quiet)
     surplus=$(comm -23 <(find "$1"/{embeddings,rejects} -type f -name '[!.]*' 2>/dev/null | sed -n 's#.*/\(.*\)[.]\(parquet\|csv\)$#\1#p' | sort -u) <(shards "$1" | sort) | paste -sd ' ')
     [[ ! $surplus ]] || echo "$1: embeddings and rejects of no shard of this run, remove them: $surplus" >&2
-    validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" --expect max-rejected=100% "${quiet[@]}" \
+    [[ ! ${ALLOW_EMPTY:-} =~ ^([Tt]rue|[Yy]es|1)$ ]] || rejected=(--expect max-rejected=100%)
+    validate-embeddings --dataset "$1" --mqc "$1/reports/${2}_validation_mqc.json" --model "$3" "${rejected[@]}" "${quiet[@]}" \
         "${validate_embeddings[@]}"
     return "$code"
 }
 
 # summary SAMPLE…: what became of those that were asked for.
 summary() {
-    local sample code=0 info=$outdir/pipeline_info
+    local sample verdict code=0 info=$outdir/pipeline_info
     for sample in "$@"; do
         echo ">$sample"
         cat "$outdir/$sample/shards/manifest.json" 2>/dev/null || true
         # A verdict of an earlier run is not this one's.
-        [[ ! $outdir/$sample/dataset.json -nt $outdir/versions.yml ]] || cat "$outdir/$sample/dataset.json"
+        verdict=$outdir/$sample/dataset.failed.json
+        [[ -e $verdict ]] || verdict=$outdir/$sample/dataset.json
+        [[ ! $verdict -nt $outdir/versions.yml ]] || cat "$verdict"
     done | "$workflow/summary.sh" "$outdir" "${ALLOW_EMPTY:-}" >"$outdir/.summary.$$" || code=$?
     mv "$outdir/.summary.$$" "$outdir/summary.tsv"
     # A model that was fetched has a revision now.

@@ -9,7 +9,7 @@
 # Options of the programs come from the environment: FASTA_SHARD, PACK_BATCHES, GPU_EMBED, VALIDATE_EMBEDDINGS, and the size of a
 # shard, MAX_SHARD_TOKENS, as in
 #     GPU_EMBED="--device cuda --dtype bf16" plmkit.sh samples.csv results facebook/esm2_t33_650M_UR50D
-# With ALLOW_EMPTY=true a sample of which every record is rejected is no failure.
+# With ALLOW_EMPTY=true a sample of which every record is rejected is no failure. VALIDATE_EMBEDDINGS="--sample 0" computes nothing again.
 #
 # On a GPU, gpu-embed --probe measures how many tokens a batch holds, unless PACK_BATCHES has --max-batch-tokens; OUTDIR/batch-size.json
 # keeps it.
@@ -32,7 +32,7 @@ embed_sample() {
         ((code <= 1)) || exit "$code"
         rm "$dir/batches/$name.arrow"
     done
-    validate "$dir" "$1"
+    validate "$dir" "$1" "$model"
     rm -rf "$dir/batches"
 }
 

@@ -33,9 +33,9 @@ others() {
     function tell() {
         if (sample == "") return
         expected[sample] = 1
+        if (!rows && rejected && !known && (verdict == "pass" || verdict == "fail" && !allowed)) verdict = "empty"
         if (verdict == "pass" && wrong) { verdict = "fail"; spoilt = spoilt " " sample }
         else if (verdict == "fail") fail = fail " " sample
-        if (verdict == "pass" && !rows && rejected && !known) verdict = "empty"
         if (!rows) truncated = 0
         print sample, records, rows, rejected, aliases, known, truncated, verdict, name, model
         if (verdict == "none") none = none " " sample
@@ -50,7 +50,7 @@ others() {
     }
     function count(n, what, plural) { return n " " what (n == 1 ? "" : plural ? plural : "s") }
     function value() { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }
-    BEGIN { OFS = "\t"; print "sample", "records", "rows", "rejected", "aliases", "known", "truncated", "verdict", "model", "model_digest" }
+    BEGIN { OFS = "\t"; allowed = tolower(allow_empty) ~ /^(true|yes|1)$/; print "sample", "records", "rows", "rejected", "aliases", "known", "truncated", "verdict", "model", "model_digest" }
     /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = aliases = known = truncated = 0; verdict = "none"; model = name = ""; validation = wrong = 0; next }
     /^!/ { wrong = 1; reasons = reasons sample ": " substr($0, 2) "\n"; next }
     /^</ {
@@ -83,7 +83,7 @@ others() {
         list("no verdict, see the messages above", none)
         list("the validation failed, see SAMPLE/dataset.json", fail)
         list("with files that are not of this run, see the messages above", spoilt)
-        if (tolower(allow_empty) ~ /^(true|yes|1)$/ && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
+        if (allowed && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
         else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty, in the shell ALLOW_EMPTY=true, takes that)", empty)
         if (different > 1) list("embedded by different models, one of each is named: remove those of the wrong one", models)
         exit failed

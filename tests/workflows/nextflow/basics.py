@@ -154,7 +154,7 @@ def resume(case):
     shutil.rmtree(lost["workdir"])
     run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
     again = sorted((task["process"].split(":")[-1], task["tag"]) for task in run.computed())
-    chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", "first"), ("VALIDATE_EMBEDDINGS", "first")]
+    chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", "first"), ("RECOMPUTE", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
     check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
     case.compare("out", "shell")
     published = case.path("out/first/embeddings/shard-00000.parquet")

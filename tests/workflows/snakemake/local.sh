@@ -61,15 +61,15 @@ rm results/a/embeddings/shard-00001.parquet
 # As a killed run leaves it; `equal` sees whether it goes.
 mkdir -p results/a/batches
 touch -d 2020-01-01 results/a/batches/shard-00000.arrow
-same "embeddings: only their chain runs" "all:1 embed:1 pack:1 run_report:1 summary:1 validate:1" "$(jobs)"
+same "embeddings: only their chain runs" "all:1 embed:1 pack:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
 rm results/a/shards/rejects.csv
-same "the rejects of the input: only they and the validation" "all:1 restore:1 summary:1 validate:1" "$(jobs)"
+same "the rejects of the input: only they and the validation" "all:1 recompute:3 restore:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
 rm results/a/shards/shard-00001.parquet
-same "a shard: only it and its chain run" "all:1 embed:1 pack:1 restore:1 run_report:1 summary:1 validate:1" "$(jobs)"
+same "a shard: only it and its chain run" "all:1 embed:1 pack:1 recompute:3 restore:1 run_report:1 summary:1 validate:1" "$(jobs)"
 touch before
 check "it comes back" run
 check "the same" equal chain results
@@ -170,7 +170,7 @@ same "it is measured once" 1 "$(grep -l ' tokens fit$' logs/*.log logs/*/*.log |
 check "layout and data are the shell chain's" equal small results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 rm results/a/embeddings/shard-00001.parquet
-same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 run_report:1 summary:1 validate:1" "$(jobs)"
+same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal small results
 rm -rf results

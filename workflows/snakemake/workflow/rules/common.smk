@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,11 @@ def summarise(table, said=None):
     text = []
     for sample in SAMPLES:
         text.append(f">{sample}\n")
-        for name in ("shards/manifest.json", "dataset.json"):
+        # A verdict that failed is the last one.
+        verdict = "dataset.failed.json"
+        if not Path(OUTDIR, sample, verdict).exists():
+            verdict = "dataset.json"
+        for name in ("shards/manifest.json", verdict):
             path = Path(OUTDIR, sample, name)
             text.append(path.read_text() if path.exists() else "")
     script = workflow.source_path("../../../shell/summary.sh")
@@ -113,6 +118,11 @@ WEIGHTS, SAMPLES = read_inputs()
 EMBED_IMAGE = image(
     "plmkit-cpu" if "--device cpu" in OPTIONS["gpu_embed"] else "plmkit"
 )
+# Options that choose the rows which are computed again; --sample 0: none.
+RECOMPUTE_OPTIONS = " ".join(
+    re.findall(r"--(?:sample|seed)[ =]\d+", OPTIONS["validate_embeddings"])
+)
+IS_RECOMPUTED = not re.search(r"--sample[ =]0\b", RECOMPUTE_OPTIONS)
 # Unless the user says so: where it is at hand. An image or an environment of it may need a network that is not there.
 MULTIQC = config.get(
     "multiqc",

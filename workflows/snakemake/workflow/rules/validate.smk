@@ -1,3 +1,32 @@
+# A sample of a shard, as soon as it is embedded, beside the others: on the CPU, in f32.
+rule recompute:
+    input:
+        embeddings=f"{OUTDIR}/{{sample}}/embeddings/{{shard}}.parquet",
+        shard=f"{OUTDIR}/{{sample}}/shards/{{shard}}.parquet",
+        manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
+    output:
+        temp(f"{OUTDIR}/{{sample}}/recomputed/{{shard}}.parquet"),
+    log:
+        "logs/{sample}/{shard}.recompute.log",
+    benchmark:
+        "benchmarks/{sample}/{shard}.recompute.tsv"
+    retries: 2
+    conda:
+        "../envs/plmkit.yaml"
+    container:
+        image("plmkit-cpu")
+    threads: 8
+    resources:
+        mem_mb=lambda wildcards, attempt: 24000 * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+    params:
+        model=config["model"],
+        options=RECOMPUTE_OPTIONS,
+    shell:
+        "validate-embeddings recompute {input.embeddings:q} --shards {input.shard:q} --manifest {input.manifest:q}"
+        " --model {params.model:q} --out {output:q} --threads {threads} {params.options} 2> {log:q}"
+
+
 # dataset.json is a log, which stays when the verdict is negative and the job fails. All files of the folders are looked at, and
 # not those of the inputs alone: one that is left from another set of shards has to be found.
 rule validate:
@@ -6,6 +35,7 @@ rule validate:
         rejects=when_cut("shards/rejects.csv"),
         shards=of_each_shard("shards/{shard}.parquet"),
         embeddings=of_each_shard("embeddings/{shard}.parquet"),
+        recomputed=of_each_shard("recomputed/{shard}.parquet") if IS_RECOMPUTED else [],
     output:
         report(
             f"{OUTDIR}/{{sample}}/reports/{{sample}}_validation_mqc.json",
@@ -26,12 +56,14 @@ rule validate:
         runtime=240,
     params:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
+        recomputed=lambda wildcards, input: "--recomputed" if input.recomputed else "",
+        rejected="--expect max-rejected=100%" if config["allow_empty"] else "",
         options=OPTIONS["validate_embeddings"],
     # The folder of rejects is empty if nothing was rejected.
     shell:
         "rmdir {params.folder:q}/rejects 2> /dev/null || true;"
-        " validate-embeddings --dataset {params.folder:q} --mqc {output:q} --expect max-rejected=100%"
-        " --threads {threads} {params.options} 2> {log.stderr:q}"
+        " validate-embeddings --dataset {params.folder:q} --mqc {output:q} {params.recomputed} {input.recomputed:q}"
+        " {params.rejected} --threads {threads} {params.options} 2> {log.stderr:q}"
 
 
 # Fails where a sample is not what was asked for, though each by itself was validated.

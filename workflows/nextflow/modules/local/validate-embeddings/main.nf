@@ -7,7 +7,7 @@ process VALIDATE_EMBEDDINGS {
 
     input:
     // With the shards their manifest.json and rejects.csv.
-    tuple val(meta), path(embeddings, stageAs: 'embeddings/*'), path(shards, stageAs: 'shards/*'), path(rejects, stageAs: 'rejects/*')
+    tuple val(meta), path(embeddings, stageAs: 'embeddings/*'), path(shards, stageAs: 'shards/*'), path(rejects, stageAs: 'rejects/*'), path(recomputed, stageAs: 'recomputed/*')
 
     output:
     tuple val(meta), path("${prefix}.dataset.json"), emit: report
@@ -25,7 +25,7 @@ process VALIDATE_EMBEDDINGS {
     for file in embeddings/${prefix}_*.parquet; do mv "\$file" "\${file/${prefix}_/}"; done
     for file in rejects/${prefix}_*.rejects.csv; do name=\${file/${prefix}_/}; mv "\$file" "\${name%.rejects.csv}.csv"; done
     VERDICT=pass
-    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json --expect max-rejected=100% \\
+    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json ${recomputed ? '--recomputed recomputed' : ''} \\
         --threads ${task.cpus} ${args} || {
         code=\$?
         [[ \$code -eq 1 ]] || exit \$code

@@ -3,6 +3,7 @@ include { GPU_EMBED_PROBE     } from '../../../modules/local/gpu-embed/probe/mai
 include { PACK_BATCHES        } from '../../../modules/local/pack-batches/main'
 include { GPU_EMBED           } from '../../../modules/local/gpu-embed/main'
 include { MONITOR_LOG_REPORT  } from '../../../modules/local/monitor-log/report/main'
+include { RECOMPUTE           } from '../../../modules/local/validate-embeddings/recompute/main'
 include { VALIDATE_EMBEDDINGS } from '../../../modules/local/validate-embeddings/main'
 
 // FASTA to validated embeddings: scattered over the shards of each sample, gathered again for the validation.
@@ -12,6 +13,7 @@ workflow EMBED {
     model   // value: [ path(folder), name ], or [ [], id ] of a model of the Hugging Face Hub
     probe   // value: whether to measure the batch size on a GPU; otherwise the options of pack-batches say it
     checkpoint_dir // value: folder for what interrupted tasks have finished, an absolute path, or ''
+    recompute // value: whether a sample of each shard is computed again
 
     main:
     FASTA_SHARD(samples)
@@ -32,6 +34,30 @@ workflow EMBED {
         .map { id, recorded, events -> [[id: id.toString()], recorded.sort { file -> file.name }, events.sort { file -> file.name }] }
     MONITOR_LOG_REPORT(runs)
 
+    // Each shard as soon as it is embedded, beside the others.
+    again = channel.empty()
+    if (recompute) {
+        beside = FASTA_SHARD.out.manifest
+            .join(FASTA_SHARD.out.lists)
+            .map { meta, json, files -> [meta.id, [json] + files] }
+        RECOMPUTE(
+            GPU_EMBED.out.embeddings
+                .map { meta, rows, _rejects -> [meta, rows] }
+                .join(shards)
+                .map { meta, rows, shard -> [meta.sample, meta, rows, shard] }
+                .combine(beside, by: 0)
+                .map { _sample, meta, rows, shard, files -> [meta, rows, shard, files] },
+            model,
+        )
+        again = RECOMPUTE.out.recomputed
+    }
+    recomputed = recompute
+        ? again
+            .map { meta, rows -> [groupKey(meta.sample, meta.shards), rows] }
+            .groupTuple()
+            .map { id, rows -> [id.toString(), rows.sort { file -> file.name }] }
+        : FASTA_SHARD.out.manifest.map { meta, _json -> [meta.id, []] }
+
     // With the number of its shards a sample is validated as soon as its last one is embedded. In the order of their names, since
     // the order of arrival would make another task of it after each -resume.
     embedded = GPU_EMBED.out.embeddings
@@ -43,7 +69,7 @@ workflow EMBED {
         .join(FASTA_SHARD.out.rejects)
         .join(FASTA_SHARD.out.manifest)
         .map { meta, files, lists, rejects, json -> [meta.id, meta, files + lists + [rejects, json]] }
-    VALIDATE_EMBEDDINGS(embedded.join(cut).map { _id, rows, rejects, meta, files -> [meta, rows, files, rejects] })
+    VALIDATE_EMBEDDINGS(embedded.join(cut).join(recomputed).map { _id, rows, rejects, meta, files, computed -> [meta, rows, files, rejects, computed] })
 
     embeddings = GPU_EMBED.out.embeddings
     manifest = FASTA_SHARD.out.manifest
