@@ -16,6 +16,8 @@ BUILD ?=
 PARITY ?=
 # Options of the suite on libtorch for CUDA: --cases NAME, …
 GPU_LOAD ?=
+# Options of the planted faults: --binary FILE, --options "--model {model}", --fasta FILE, …
+FAULTS ?=
 # Options of the benchmark: --quick, --models 150M, --baseline FILE, …
 BENCH ?=
 # Which parts to measure, and options of criterion: attention, linear/avx2, --save-baseline NAME, …
@@ -46,6 +48,10 @@ torture: build ## Kill the programs, fill their disks, damage their files and st
 translate-check: build .venv/readers/complete ## Compare translations with EMBOSS (minutes, root, 25 MB of Debian's packages)
 	@tests/install/packages.sh emboss emboss-test bowtie-examples
 	.venv/readers/bin/python tests/translate/check.py
+
+faults: build .venv/readers/complete ## Plant wrong values in embeddings and count what validate-embeddings finds (minutes)
+	cargo build --release --locked --example reseal
+	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python tests/faults $(FAULTS)
 
 parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
@@ -188,6 +194,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test results-check torture parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build demo test results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel dist-check images sif images-check conda aarch64-check goldens
