@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # gpu-embed that remembers: the same batches, model and options are computed once. PROGRAM is the real one, REMEMBERED a folder.
+# The program that it starts is not a child of the one that started this.
+unset PLMKIT_PARENT
 set -euo pipefail
 options=() batches='' out=''
 while (($#)); do
