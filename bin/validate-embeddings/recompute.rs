@@ -1,6 +1,6 @@
 //! Computes a sample of the rows again, with `gpu-embed` on the CPU in f32.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::env;
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -47,7 +47,7 @@ pub(crate) struct Sampling {
 
 /// The shards that a sample is taken from, each with the number of its rows that are in it.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(Vec<(PathBuf, u64)>);
+pub(crate) struct Quotas(BTreeMap<PathBuf, u64>);
 
 impl Quotas {
     /// Of these shards, which are some or all of those of a manifest; without one, they are all that there are.
@@ -76,30 +76,21 @@ impl Quotas {
         };
         let rows: Vec<u64> = listed.iter().map(|(_, rows)| *rows).collect();
         let all = quotas(sampling.sample, &rows);
-        let quota_of = |path: &Path| {
+        let names = listed.iter().map(|(name, _)| &**name);
+        let by_name: HashMap<&str, u64> = names.zip(all).collect();
+        let quota_of = |path: &PathBuf| {
             let name = match manifest {
-                Some(_) => path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
+                Some(_) => path_text(Path::new(path.file_name().unwrap_or_default())),
                 None => path_text(path),
             };
-            let place = listed.iter().position(|(listed, _)| *listed == name);
-            place.map_or(0, |place| all[place])
+            (path.clone(), by_name.get(&*name).copied().unwrap_or(0))
         };
-        let shards = shards.iter();
-        Ok(Self(
-            shards.map(|path| (path.clone(), quota_of(path))).collect(),
-        ))
+        Ok(Self(shards.iter().map(quota_of).collect()))
     }
 
     /// Rows of the shard in a path that are in the sample.
     pub(crate) fn of(&self, path: &Path) -> u64 {
-        let mut shards = self.0.iter();
-        shards
-            .find(|(shard, _)| shard == path)
-            .map_or(0, |&(_, quota)| quota)
+        self.0.get(path).copied().unwrap_or(0)
     }
 }
 
@@ -151,8 +142,6 @@ pub(crate) struct Recompute<'a> {
     pub(crate) stitched: bool,
     /// How gpu-embed treated windows.
     pub(crate) windows: Option<String>,
-    /// What the embeddings were computed in.
-    pub(crate) dtype: String,
 }
 
 impl<'a> Recompute<'a> {
@@ -167,11 +156,7 @@ impl<'a> Recompute<'a> {
     ) -> Self {
         let columns = files.iter().flat_map(|(layout, _)| &layout.columns);
         let first = files.first().map(|(_, provenance)| provenance);
-        let option = |name| {
-            first
-                .and_then(|first| first.text_option(name))
-                .map(str::to_owned)
-        };
+        let windows = first.and_then(|first| first.text_option(WINDOWS));
         Self {
             model,
             quotas,
@@ -180,8 +165,7 @@ impl<'a> Recompute<'a> {
             aliases,
             columns: columns.map(ToString::to_string).collect(),
             stitched: files.iter().any(|(layout, _)| layout.stitched),
-            windows: option(WINDOWS),
-            dtype: option("dtype").unwrap_or_default(),
+            windows: windows.map(str::to_owned),
         }
     }
 
@@ -388,15 +372,9 @@ pub(crate) fn scratch() -> Result<TempDir, Fault> {
     })
 }
 
-/// Computes the sample again in a folder of `TMPDIR`, and compares the golden vectors. Returns the rows.
-pub(crate) fn computed(recompute: &Recompute, golden: &Golden) -> Result<Recomputed, Fault> {
+/// Computes the sample and the known proteins again, in a folder of `TMPDIR`.
+pub(crate) fn computed(mut recompute: Recompute, golden: &Golden) -> Result<Recomputed, Fault> {
     let folder = scratch()?;
-    let mut recompute = Recompute {
-        columns: recompute.columns.clone(),
-        windows: recompute.windows.clone(),
-        dtype: recompute.dtype.clone(),
-        ..*recompute
-    };
     recompute
         .columns
         .extend(golden.columns.iter().map(ToString::to_string));

@@ -134,7 +134,7 @@ fn again(
     };
     let (seed, threads) = (args.sampling.seed, args.threads);
     let recompute = Recompute::new(model, quotas, seed, threads, aliases, files);
-    computed(&recompute, golden)
+    computed(recompute, golden)
 }
 
 /// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
