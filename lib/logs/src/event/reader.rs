@@ -92,6 +92,9 @@ fn not_an_event(error: &serde_json::Error) -> String {
 /// The longest duration, in seconds or milliseconds. It keeps sums over a log finite.
 const MAX_DURATION: f64 = 1e13;
 
+/// The shortest that is not none: no clock has less. It keeps rates over a log finite.
+const MIN_DURATION: f64 = 1e-9;
+
 /// The most worker processes of a run.
 pub const MAX_WORKERS: u64 = 4096;
 
@@ -178,7 +181,7 @@ fn check_durations(durations: &[(&str, Option<f64>)]) -> Result<(), String> {
 }
 
 fn check_duration(name: &str, value: f64) -> Result<(), String> {
-    if (0.0..=MAX_DURATION).contains(&value) {
+    if value == 0.0 || (MIN_DURATION..=MAX_DURATION).contains(&value) {
         Ok(())
     } else {
         Err(format!(
@@ -209,6 +212,7 @@ mod tests {
             ("{\"type\": \"batch\",\"run\":\"r\"}".to_owned(), "not a run event: missing field `batch`"),
             (with("\"wait_ms\":-0.5"), "wait_ms is out of range; expected a duration, found -0.5"),
             (with("\"wait_ms\":1e300"), "wait_ms is out of range"),
+            (with("\"wait_ms\":1e-300"), "wait_ms is out of range"),
             (with("\"wait_ms\":1e999"), "not a run event: "),
             (with("\"utilization\":1.2"), "utilization is out of range; expected 0 to 1, found 1.2"),
             (with("\"queue_depth\":-1"), "not a run event: "),

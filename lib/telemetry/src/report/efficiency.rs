@@ -53,7 +53,9 @@ impl Efficiency {
         Self {
             flops: run.flops,
             peak_flops_per_s,
-            mfu: share(share(run.flops, run.elapsed_s), peak_flops_per_s),
+            // A percentage has to be a number, too.
+            mfu: share(share(run.flops, run.elapsed_s), peak_flops_per_s)
+                .filter(|mfu| (100.0 * mfu).is_finite()),
             mean_power_w: mean(run, |attempt| sum(attempt, gpus?, |gpu| gpu.mean_power_w)),
             energy_j,
             measured_energy_j: measured.reduce(|sum, joules| sum + joules),

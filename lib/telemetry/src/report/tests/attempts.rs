@@ -3,8 +3,6 @@
 use super::*;
 use crate::report::{Runs, Samples};
 
-const MINUTE: u32 = 60;
-
 /// An attempt of so many batches of a second each, from one number on: 10 tokens, 8 residues and 270 operations a batch.
 fn attempt(
     name: &str,

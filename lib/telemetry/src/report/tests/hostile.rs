@@ -126,18 +126,12 @@ proptest! {
     }
 }
 
-/// A report takes time in proportion to its logs: runs of many machines, and GPUs of many names.
+/// Runs of many machines, and GPUs of many names: a search through all of them for each would take minutes.
 #[test]
-fn four_times_as_many_runs_and_gpus_take_no_ten_times_as_long() {
-    let (few_s, many_s) = (report_of(10_000), report_of(40_000));
-    assert!(many_s < 10.0 * few_s, "{few_s}, {many_s}");
-}
-
-/// Returns the seconds that a report on so many runs and GPUs takes.
-fn report_of(count: u32) -> f64 {
-    let begun = std::time::Instant::now();
+fn a_report_of_many_runs_and_gpus_names_all_of_them() {
+    const COUNT: u32 = 40_000;
     let mut runs = Runs::default();
-    for number in 0..count {
+    for number in 0..COUNT {
         let name = number.to_string();
         let boot_s = Some(f64::from(number % 1000));
         runs.add(&started(|run| {
@@ -152,7 +146,7 @@ fn report_of(count: u32) -> f64 {
         }));
     }
     let mut samples = Samples::during(&runs);
-    for number in 0..count {
+    for number in 0..COUNT {
         samples.add(&sample(number % 60, |sample| {
             (sample.uuid, sample.name) = (Some(format!("GPU-{number}")), Some(number.to_string()));
             (sample.boot_id, sample.boot_s) = (Some(number.to_string()), Some(1.0));
@@ -160,8 +154,6 @@ fn report_of(count: u32) -> f64 {
         }));
     }
     let report = Report::new(Some(runs), Some(samples), None);
-    let page = html(&report);
-    assert!(page.contains("<td>999") && !multiqc(&report, "s").is_null());
+    assert!(html(&report).contains("<td>999") && !multiqc(&report, "s").is_null());
     assert!(!sentences(&report).is_empty());
-    begun.elapsed().as_secs_f64()
 }
