@@ -57,6 +57,7 @@ fn too_many_open_files() {
             &events[..],
             "validate-embeddings e.parquet --shards shards/shard-00000.parquet --report report.json --quiet",
             "monitor-log report --events e.jsonl --out monitor.json --quiet",
+            "monitor-log record --out gpu.csv --quiet -- true",
         ]);
     }
     for line in lines {

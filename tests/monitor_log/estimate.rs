@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use plmkit_contract::seal;
 use serde_json::Value;
 
 use crate::common::{assert_fails, command, run, test_data};
@@ -105,6 +106,38 @@ fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
     let line = format!("monitor-log estimate manifest.json {model} --report aliases.parquet");
     let set = folder.path().join("set");
     assert_fails(command(&set, &line), 2, "are the same file");
+}
+
+#[test]
+fn counts_of_a_manifest_that_no_shards_have_are_refused() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    shards(folder.path());
+    let path = folder.path().join("manifest.json");
+    let text = fs::read(folder.path().join("set/manifest.json")).expect("manifest");
+    let mut manifest: Value = serde_json::from_slice(&text).expect("JSON");
+    manifest.as_object_mut().expect("entries").remove("seal");
+    let huge = u64::MAX / 2 + 1;
+    for (rows, sum, expected) in [
+        (vec![huge], huge, "rows: expected at most "),
+        (vec![huge, huge], u64::MAX, "rows: expected at most "),
+        (
+            vec![1, 1],
+            3,
+            "rows: expected 2, the sum over its shards, found 3",
+        ),
+    ] {
+        let mut changed = manifest.clone();
+        let shards = changed["shards"].as_array_mut().expect("shards");
+        shards.truncate(rows.len());
+        for (shard, rows) in shards.iter_mut().zip(rows) {
+            (shard["rows"], shard["residues"], shard["tokens"]) = (rows.into(), 0.into(), 0.into());
+        }
+        (changed["rows"], changed["residues"], changed["tokens"]) =
+            (sum.into(), 0.into(), 0.into());
+        fs::write(&path, seal(&changed)).expect("write");
+        let line = "monitor-log estimate manifest.json --model facebook/esm2_t6_8M_UR50D";
+        assert_fails(command(folder.path(), line), 65, expected);
+    }
 }
 
 #[test]

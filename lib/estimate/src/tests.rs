@@ -133,6 +133,10 @@ fn a_measured_rate_is_that_of_one_device_and_of_this_model() {
     unknown["efficiency"]["flops"] = json!(null);
     assert!(measured(&report(&unknown), &shape).is_err());
     assert!(measured(&json!({ "events": null }), &shape).is_err());
+    let mut impossible = run.clone();
+    impossible["elapsed_s"] = json!(1e-9);
+    let error = measured(&report(&impossible), &shape).unwrap_err();
+    assert!(error.contains("its rate is impossible"), "{error}");
 }
 
 #[test]

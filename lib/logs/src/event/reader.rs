@@ -203,6 +203,7 @@ mod tests {
     #[rustfmt::skip]
     fn a_malformed_line_or_an_impossible_value_is_refused_with_its_line() {
         let done = r#"{"type":"done","run":"r","sequences":1,"tokens":4,"residues":2,"elapsed_s":-1,"outcome":"done"}"#;
+        let run = r#"{"type":"run","run":"r","load_ms":-1}"#;
         let with = |field: &str| format!("{},{field}}}", &BATCH[..BATCH.len() - 1]);
         for (line, reason) in [
             (BATCH[..BATCH.len() - 5].to_owned(), "not a run event: EOF"),
@@ -219,6 +220,7 @@ mod tests {
             (with("\"boot_s\":-1"), "boot_s is out of range"),
             (BATCH.replace(":4,", ":18446744073709551615,"), "tokens is out of range; expected at most 2147483647"),
             (done.to_owned(), "elapsed_s is out of range"),
+            (run.to_owned(), "load_ms is out of range; expected a duration, found -1"),
         ] {
             // Twice: one bad line is left out.
             let log = format!("{BATCH}\n\n{line}\n{line}\n{BATCH}\n");
