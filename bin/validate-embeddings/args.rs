@@ -181,6 +181,7 @@ pub(crate) struct Args {
         long,
         value_name = "GOLDEN.parquet",
         requires = "model",
+        conflicts_with = "recomputed",
         help_heading = "Spot check"
     )]
     #[arg(value_parser = file())]
@@ -349,9 +350,19 @@ impl Args {
                 Quoted(&name)
             ));
         }
+        if self.golden.is_some() && self.sampling.sample == 0 {
+            return usage(
+                "--golden is compared with the sample: expected more than --sample 0".to_owned(),
+            );
+        }
         let recomputed = self.model.is_some() || !self.recomputed.is_empty();
         if recomputed && self.shards.is_empty() {
-            let what = "--model and --recomputed need the shards of the embeddings: add --shards";
+            let what = match self.dataset {
+                Some(_) => {
+                    "--model and --recomputed need shards/, which the folder lacks: name the embeddings, and the shards with --shards"
+                }
+                None => "--model and --recomputed need the shards of the embeddings: add --shards",
+            };
             return usage(what.to_owned());
         }
         let dataset = self.dataset.as_ref().map(Dataset::own).unwrap_or_default();

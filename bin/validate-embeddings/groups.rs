@@ -138,7 +138,7 @@ impl Reading<'_> {
         let alone = Mutex::new(Vec::new());
         let mut read = self.on_threads(&shards, |&(position, path)| {
             let shard = self.shard(path)?;
-            let batches = self.batches_digest(&shard)?;
+            let batches = batches_digest(&shard, self.labels)?;
             let embeddings = take(&batches.to_string());
             if embeddings.is_empty() {
                 let mut alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +156,7 @@ impl Reading<'_> {
         if !(alone.is_empty() && rest.is_empty()) {
             let shards = alone.iter().map(|(_, path)| {
                 let shard = self.shard(path)?;
-                let batches = self.batches_digest(&shard)?;
+                let batches = batches_digest(&shard, self.labels)?;
                 Ok((shard, batches))
             });
             let shards = shards.collect::<Result<Vec<_>, Fault>>()?;
@@ -224,22 +224,6 @@ impl Reading<'_> {
         Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
     }
 
-    /// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not
-    /// depend on how rows are packed.
-    fn batches_digest(&self, shard: &Shard) -> Result<RowDigest, Fault> {
-        let rows = shard.rows();
-        let mut digest = RowDigest::default();
-        let mut next = 0;
-        for batch in &shard.batches {
-            let end = next + batch.num_rows();
-            let batch = shard.pack((next..end).map(|row| rows.get(row)), self.labels)?;
-            let digested = digest.update(&batch);
-            digested.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
-            next = end;
-        }
-        Ok(digest)
-    }
-
     /// Reads embeddings against the rows of their shards. `paths` are those of `shards`, with their positions.
     fn group(
         &self,
@@ -305,4 +289,20 @@ impl Reading<'_> {
             Ok(())
         }
     }
+}
+
+/// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not
+/// depend on how rows are packed.
+pub(crate) fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
+    let rows = shard.rows();
+    let mut digest = RowDigest::default();
+    let mut next = 0;
+    for batch in &shard.batches {
+        let end = next + batch.num_rows();
+        let batch = shard.pack((next..end).map(|row| rows.get(row)), labels)?;
+        let digested = digest.update(&batch);
+        digested.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+        next = end;
+    }
+    Ok(digest)
 }

@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use plmkit_check::{AliasLists, Candidate, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KeyColumns, Manifest, Pooling, Provenance, RowKey, SequenceDigest,
-    ShardRow, VectorColumn, WINDOWS, path_text,
+    Column, EmbeddingLayout, KeyColumns, Manifest, Pooling, Provenance, RowKey, SOURCE,
+    SequenceDigest, ShardRow, VectorColumn, WINDOWS, path_text,
 };
-use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardWriter, read_shard};
+use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardReader, ShardWriter, read_shard};
 
 use tempfile::TempDir;
 
@@ -83,9 +83,15 @@ impl Quotas {
                 Some(_) => path_text(Path::new(path.file_name().unwrap_or_default())),
                 None => path_text(path),
             };
-            (path.clone(), by_name.get(&*name).copied().unwrap_or(0))
+            let quota = by_name.get(&*name).copied();
+            let quota = quota.ok_or_else(|| {
+                let what = format!("{}: expected a shard of the manifest", path_text(path));
+                Fault::new(Exit::Data, what)
+            });
+            Ok((path.clone(), quota?))
         };
-        Ok(Self(shards.iter().map(quota_of).collect()))
+        let all: Result<_, Fault> = shards.iter().map(quota_of).collect();
+        all.map(Self)
     }
 
     /// Rows of the shard in a path that are in the sample.
@@ -170,12 +176,7 @@ impl<'a> Recompute<'a> {
     }
 
     /// Computes the sample, and known proteins as records after all others, into an embeddings file. `folder` is for what lies between.
-    pub(crate) fn run(
-        &self,
-        golden: &[GoldenProtein],
-        folder: &Path,
-        out: &Path,
-    ) -> Result<(), Fault> {
+    fn run(&self, golden: &[GoldenProtein], folder: &Path, out: &Path) -> Result<(), Fault> {
         let [shard, batches] = ["shard.parquet", "batches.arrow"].map(|name| folder.join(name));
         self.write_sample(golden, &shard)?;
         run(
@@ -209,7 +210,7 @@ impl<'a> Recompute<'a> {
     /// Writes the chosen rows of all shards as one shard.
     fn write_sample(&self, golden: &[GoldenProtein], path: &Path) -> Result<(), Fault> {
         let mut rows: Vec<SourceRow> = Vec::new();
-        let mut made_by = Provenance::new("fasta-shard", Vec::new());
+        let mut made_by = None;
         for (path, quota) in &self.quotas.0 {
             if *quota == 0 {
                 continue;
@@ -221,7 +222,7 @@ impl<'a> Recompute<'a> {
                     rows.push(SourceRow::of(&row));
                 }
             }
-            made_by = shard.provenance;
+            made_by = Some(shard.provenance);
         }
         let known = (GOLDEN_ORDINALS..).zip(golden);
         rows.extend(known.map(|(ordinal, protein)| SourceRow::known(ordinal, protein)));
@@ -234,7 +235,8 @@ impl<'a> Recompute<'a> {
                 sequence: &row.sequence,
             })?;
         }
-        writer.finish(&made_by)?.publish()?;
+        let made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
+        writer.finish(&sample_of(made_by))?.publish()?;
         Ok(())
     }
 
@@ -321,37 +323,51 @@ impl SourceRow {
     }
 }
 
+/// What a sample of the shards of this work is made by. Rows that were computed again have it as their source, and no others.
+fn sample_of(shards: Provenance) -> Provenance {
+    shards.with("sample", "computed again")
+}
+
+/// The source of rows that were computed again from the set of shards that the one at `path` is of.
+pub(crate) fn sample_source(path: &Path) -> Result<String, Fault> {
+    let shard = ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?;
+    Ok(sample_of(shard.provenance().clone()).source())
+}
+
 fn open(path: &Path) -> Result<Shard, Fault> {
     Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
 }
 
-/// Reads rows that were computed again, of one model. All are held in memory.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<Recomputed, Fault> {
-    let mut all: Option<Recomputed> = None;
+/// Rows that were computed again, and what they were computed by.
+pub(crate) type Again = (Recomputed, Provenance);
+
+/// Reads rows that were computed again, from this source and of one model. All are held in memory.
+pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Again, Fault> {
+    let mut all: Option<Again> = None;
     for path in paths {
         let opened = EmbeddingsReader::open(path);
         let mut reader = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
         let layout = reader.layout().clone();
-        let broken = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-        let option = |name| {
-            reader
-                .provenance()
-                .text_option(name)
-                .unwrap_or("unknown")
-                .to_owned()
-        };
-        let (model, dtype) = (option("model"), option("dtype"));
-        if dtype != "f32" {
-            return Err(broken(format!(
-                "expected rows computed again in f32, found {dtype}"
-            )));
+        let broken = |what: &str| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+        let made_by = reader.provenance().clone();
+        if made_by.text_option(SOURCE) != Some(source) {
+            let what = "expected rows that validate-embeddings recompute has made of these shards";
+            return Err(broken(what));
         }
-        let known =
-            all.get_or_insert_with(|| Recomputed::new(model.clone(), layout.columns.clone()));
-        if known.model() != model || known.columns() != layout.columns {
+        let model = made_by.text_option("model").unwrap_or("unknown").to_owned();
+        let (known, made_by) = all.get_or_insert_with(|| {
+            (
+                Recomputed::new(model.clone(), layout.columns.clone()),
+                made_by,
+            )
+        });
+        if known.model() != model
+            || known.columns() != layout.columns
+            || !same_heads(made_by, reader.provenance())
+        {
             let what =
                 "expected the model and the columns of the other rows that were computed again";
-            return Err(broken(what.to_owned()));
+            return Err(broken(what));
         }
         while let Some(batch) = reader.next_batch()? {
             let columns = vectors(&batch, &layout);
@@ -361,26 +377,49 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Recomputed, Fault> {
             }
         }
     }
-    Ok(all.unwrap_or_default())
+    Ok(all.unwrap_or_else(|| {
+        (
+            Recomputed::default(),
+            Provenance::new("gpu-embed", Vec::new()),
+        )
+    }))
 }
 
-/// A folder of `TMPDIR`, which goes with it.
-pub(crate) fn scratch() -> Result<TempDir, Fault> {
-    tempfile::tempdir().map_err(|error| {
-        let what = format!("cannot make a folder for the spot check: {error}");
-        Fault::new(Exit::CannotCreate, what)
+/// Whether both were computed with the same heads, as far as both have them.
+pub(crate) fn same_heads(one: &Provenance, other: &Provenance) -> bool {
+    ["lm_head", "contact_head"].iter().all(|name| {
+        let heads = one.text_option(name).zip(other.text_option(name));
+        heads.is_none_or(|(one, other)| one == other)
     })
 }
 
-/// Computes the sample and the known proteins again, in a folder of `TMPDIR`.
-pub(crate) fn computed(mut recompute: Recompute, golden: &Golden) -> Result<Recomputed, Fault> {
-    let folder = scratch()?;
+/// Computes the sample and the known proteins again, in a folder of `TMPDIR`, which goes with the result: the second is the file.
+pub(crate) fn computed(
+    mut recompute: Recompute,
+    golden: &Golden,
+    source: &str,
+) -> Result<(Again, TempDir, PathBuf), Fault> {
+    let failed = |what: String| Fault::new(Exit::CannotCreate, format!("spot check: {what}"));
+    let folder = tempfile::tempdir();
+    let folder = folder.map_err(|error| failed(format!("cannot make a folder: {error}")))?;
+    let of_model = if recompute.model.is_dir() {
+        Some(recompute.model)
+    } else {
+        recompute.model.parent()
+    };
+    let of_model = of_model.and_then(|of_model| of_model.canonicalize().ok());
+    let own = folder.path().canonicalize().unwrap_or_default();
+    if recompute.model.exists() && of_model.is_some_and(|of_model| own.starts_with(of_model)) {
+        let what = "TMPDIR: expected a folder that is not that of the model, nor in it";
+        return Err(failed(what.to_owned()));
+    }
     recompute
         .columns
         .extend(golden.columns.iter().map(ToString::to_string));
     let out = folder.path().join("embeddings.parquet");
     recompute.run(&golden.proteins, folder.path(), &out)?;
-    read(&[out])
+    let again = read(std::slice::from_ref(&out), source)?;
+    Ok((again, folder, out))
 }
 
 /// Runs a program of plmkit, which lies beside this one, and which ends if this one does.

@@ -1,21 +1,27 @@
 //! From files to a verdict.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use plmkit_check::{AliasLists, Criteria, Findings, Recomputed, check_parts};
 use plmkit_cli::{Exit, Fault, Program, Stop, files_of, keep_apart};
 use plmkit_contract::{
-    EmbeddingLayout, Labels, ListedFile, Manifest, Provenance, Quoted, path_text,
+    COMBINED, EmbeddingLayout, Labels, ListedFile, Manifest, Provenance, Quoted, SOURCE, path_text,
 };
-use plmkit_store::{EmbeddingsReader, FileKind, read_rejects, read_sealed};
+use plmkit_store::{
+    AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
+};
 
 use crate::args::{Args, Command, MergeArgs, RecomputeArgs};
 use crate::checked::Checked;
 use crate::dataset::Dataset;
 use crate::golden::Golden;
-use crate::groups::{EmbeddingsFile, Reading};
+use crate::groups::{EmbeddingsFile, Reading, batches_digest};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{GOLDEN_ORDINALS, Quotas, Recompute, computed, read, scratch};
+use crate::recompute::{
+    Again, GOLDEN_ORDINALS, Quotas, Recompute, computed, read, same_heads, sample_source,
+};
 use crate::reference::read_reference;
 use crate::report::ComparedWith;
 
@@ -73,13 +79,15 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
     let has_rows = embeddings.iter().any(|file| file.rows > 0);
     let mut sampled = None;
-    if args.sampling.sample == 0 {
-        criteria.not_recomputed = Some("--sample 0 was given");
-    }
+    criteria.not_recomputed = match args.sampling.sample {
+        0 => Some("--sample 0 was given"),
+        _ if is_recomputed => Some("the embeddings have no rows"),
+        _ => None,
+    };
     if is_recomputed && has_rows && args.sampling.sample > 0 {
         let quotas = Quotas::new(args.sampling, &args.shards, manifest.as_ref(), stitched)?;
-        let recomputed = again(&args, &quotas, &criteria.aliases, &layouts, &golden)?;
-        check_model(&recomputed, &layouts)?;
+        let (recomputed, made_by) = again(&args, &quotas, &criteria.aliases, &layouts, &golden)?;
+        check_model(&recomputed, &made_by, &layouts)?;
         criteria.recomputed = Some(recomputed);
         sampled = Some((quotas, args.sampling.seed));
     }
@@ -128,26 +136,32 @@ fn again(
     aliases: &AliasLists,
     files: &[(EmbeddingLayout, Provenance)],
     golden: &Golden,
-) -> Result<Recomputed, Fault> {
+) -> Result<Again, Fault> {
+    let source = sample_source(&args.shards[0])?;
     let Some(model) = &args.model else {
-        return read(&args.recomputed);
+        return read(&args.recomputed, &source);
     };
     let (seed, threads) = (args.sampling.seed, args.threads);
     let recompute = Recompute::new(model, quotas, seed, threads, aliases, files);
-    computed(recompute, golden)
+    Ok(computed(recompute, golden, &source)?.0)
 }
 
 /// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
 fn check_model(
     recomputed: &Recomputed,
+    again: &Provenance,
     files: &[(EmbeddingLayout, Provenance)],
 ) -> Result<(), Fault> {
     let mut others = files.iter().map(|(_, made_by)| made_by);
-    if others
+    let same = others
         .clone()
-        .any(|made_by| made_by.text_option("model") == Some(recomputed.model()))
-    {
-        return Ok(());
+        .find(|made_by| made_by.text_option("model") == Some(recomputed.model()));
+    if let Some(same) = same {
+        if same_heads(same, again) {
+            return Ok(());
+        }
+        let what = "the model of the spot check has another head: expected that of the embeddings";
+        return Err(Fault::new(Exit::Data, what.to_owned()));
     }
     let Some(made_by) = others.next() else {
         return Ok(());
@@ -213,10 +227,66 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let quotas = Quotas::new(args.sampling, &shards, manifest.as_ref(), stitched)?;
     let seed = args.sampling.seed;
     let recompute = Recompute::new(&args.model, &quotas, seed, args.threads, &aliases, &files);
-    recompute.run(&[], scratch()?.path(), &args.out)?;
-    let recomputed = read(std::slice::from_ref(&args.out))?;
-    check_model(&recomputed, &files)?;
+    let source = sample_source(&shards[0])?;
+    keep_others(&args.out, &source)?;
+    check_shards(&embeddings, &files, &shards)?;
+    let ((recomputed, made_by), _folder, file) = computed(recompute, &Golden::default(), &source)?;
+    check_model(&recomputed, &made_by, &files)?;
+    let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
+    AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
     Ok(Exit::Done)
+}
+
+/// That an output that exists is what this work made before: rows that were computed again from the same source.
+fn keep_others(out: &Path, source: &str) -> Result<(), Fault> {
+    let is_other = |made_by: &Provenance| made_by.text_option(SOURCE) != Some(source);
+    let opened = EmbeddingsReader::open(out);
+    if out.exists() && opened.map_or(true, |opened| is_other(opened.provenance())) {
+        let what = "exists and is no sample of these shards: choose another path or remove it";
+        return Err(Fault::new(
+            Exit::CannotCreate,
+            format!("{}: {what}", path_text(out)),
+        ));
+    }
+    Ok(())
+}
+
+/// That the embeddings at these paths were made from these shards, and from no others. Combined parts do not know their batches.
+fn check_shards(
+    embeddings: &[PathBuf],
+    files: &[(EmbeddingLayout, Provenance)],
+    shards: &[PathBuf],
+) -> Result<(), Fault> {
+    let wrong = |path: &Path, what: &str| {
+        let what = format!("{}: expected {what}", path_text(path));
+        Err(Fault::new(Exit::Data, what))
+    };
+    let is_combined = |made_by: &Provenance| made_by.options.contains_key(COMBINED);
+    let labels = files.first().map(|(layout, _)| layout.labels);
+    if files.iter().any(|(_, made_by)| is_combined(made_by)) {
+        return Ok(());
+    }
+    let inputs = embeddings
+        .iter()
+        .zip(files)
+        .flat_map(|(path, (_, made_by))| {
+            made_by
+                .inputs
+                .iter()
+                .map(move |input| (input.as_str(), path))
+        });
+    let mut inputs: BTreeMap<&str, &PathBuf> = inputs.collect();
+    for path in shards {
+        let shard = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
+        let batches = batches_digest(&shard, labels.unwrap_or_default())?;
+        if inputs.remove(&*batches.to_string()).is_none() && batches.rows() > 0 {
+            return wrong(path, "the shard that the embeddings were made from");
+        }
+    }
+    inputs
+        .into_values()
+        .next()
+        .map_or(Ok(()), |path| wrong(path, "embeddings of the shards"))
 }
 
 /// Puts together what was found in parts of a set, and judges the whole.

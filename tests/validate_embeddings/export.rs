@@ -38,7 +38,14 @@ fn a_matrix_is_exported_with_its_ids() {
     let ids = fs::read_to_string(set.path("m.ids.txt")).expect("ids");
     let expected: String = expected().into_iter().map(|row| row.1 + "\n").collect();
     assert_eq!(ids, expected);
-    assert_failed(&export("--format npy"), 73, "m.npy: exists");
+    succeeded(&export("--format npy"));
+    let others = export("--format npy --dtype f16");
+    assert_failed(
+        &others,
+        73,
+        "m.npy: exists and holds other work (it has other content)",
+    );
+    assert!(fs::read(set.path("m.npy")).expect("a matrix") == matrix);
     succeeded(&export("--format npy --force --dtype f16"));
     assert_eq!(
         fs::read(set.path("m.npy")).expect("a matrix").len(),
@@ -108,10 +115,10 @@ fn what_cannot_be_exported_leaves_the_old_file() {
         assert_failed(&export(&set, &rows, "e.h5", options), 65, what);
         assert!(!set.path("e.h5").exists());
         fs::write(set.path("e.h5"), "old").expect("write");
-        let refused = export(&set, &rows, "e.h5", options);
-        assert_failed(&refused, 73, "e.h5: exists");
-        let forced = export(&set, &rows, "e.h5", &format!("{options} --force"));
-        assert_failed(&forced, 65, what);
+        for force in ["", " --force"] {
+            let again = export(&set, &rows, "e.h5", &format!("{options}{force}"));
+            assert_failed(&again, 65, what);
+        }
         assert_eq!(fs::read(set.path("e.h5")).expect("the old file"), b"old");
         fs::remove_file(set.path("e.h5")).expect("remove");
     }

@@ -377,8 +377,94 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     let missing = &check(&report, "spot-check")["counts"]["not_computed"];
     assert!(missing.as_u64() > Some(0), "{missing}");
 
-    let command = &mut recompute(NAMES[0], &test_data("model-tiny-bin"), "0");
+    // What does not belong together is refused, and changes nothing.
+    let out = embedded.path("again").join(format!("{}.parquet", NAMES[0]));
+    let before = fs::read(&out).expect("a sample");
+    let command = recompute(NAMES[0], &test_data("model-tiny-bin"), "0");
     assert_fails(command, 65, "expected that of the embeddings");
+    let mut of_another_shard = recompute(NAMES[0], &model, "0");
+    of_another_shard.arg(embeddings.join(format!("{}.parquet", NAMES[1])));
+    assert_fails(
+        of_another_shard,
+        65,
+        "shard-00001.parquet: expected embeddings of the shards",
+    );
+    let mut another_shard = recompute(NAMES[0], &model, "0");
+    another_shard.arg("--shards").arg(
+        embedded
+            .path("shards")
+            .join(format!("{}.parquet", NAMES[1])),
+    );
+    let expected = "shard-00001.parquet: expected the shard that the embeddings were made from";
+    assert_fails(another_shard, 65, expected);
+    assert!(fs::read(&out).expect("a sample") == before);
+    for other in ["batches/shard-00000.arrow", "f32/shard-00001.parquet"] {
+        let other = embedded.path(other);
+        let before = fs::read(&other).expect("a file");
+        let mut command = recompute(NAMES[0], &model, "0");
+        let place = command
+            .get_args()
+            .position(|arg| arg == "--out")
+            .expect("--out")
+            + 1;
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        command = bin("validate-embeddings");
+        command
+            .args(&arguments[..place])
+            .arg(&other)
+            .args(&arguments[place + 1..]);
+        assert_fails(command, 73, "exists and is no sample of these shards");
+        assert!(fs::read(&other).expect("a file") == before);
+    }
+    let mut itself = bin("validate-embeddings");
+    itself
+        .arg(&embeddings)
+        .arg("--shards")
+        .arg(embedded.path("shards"));
+    let expected = "expected rows that validate-embeddings recompute has made of these shards";
+    assert_fails(itself.arg("--recomputed").arg(&embeddings), 65, expected);
+}
+
+/// Rounding changes a value by a share of itself, and logits are far from zero.
+#[test]
+fn logits_that_are_stored_in_f16_are_no_fault() {
+    let embedded = Embedded::new();
+    let out = embedded.path("logits.parquet");
+    let mut embed = bin("gpu-embed");
+    embed.arg(embedded.path("batches/shard-00000.arrow"));
+    embed
+        .arg("--out")
+        .arg(&out)
+        .arg("--model")
+        .arg(test_data("model-tiny"));
+    embed.args([
+        "--device",
+        "cpu",
+        "--logits",
+        "--windows",
+        "separate",
+        "--contacts",
+        "--residues",
+        "--pool",
+        "mean,max,std,bos",
+    ]);
+    run(embed.args([
+        "--store-dtype",
+        "f16",
+        "--threads",
+        "1",
+        "--progress",
+        "none",
+    ]));
+    let mut validate = bin("validate-embeddings");
+    validate
+        .arg(&out)
+        .arg("--model")
+        .arg(test_data("model-tiny"));
+    validate
+        .arg("--shards")
+        .arg(embedded.path("shards/shard-00000.parquet"));
+    run(validate.args(["--threads", "1"]));
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl SpotFindings {
                 continue;
             }
             let mean = spot.mean.map(|mean| again[mean].as_slice());
-            let difference = difference(column, found, expected, mean, tolerance.std_floor);
+            let difference = difference(column, found, expected, mean, tolerance);
             let most = tolerance.of_each(column);
             spot.differences.push(difference);
             self.note(column.to_string(), difference, most);
@@ -248,7 +248,7 @@ impl SpotFindings {
             return;
         }
         let exact = Tolerance::of(&Provenance::new("golden", Vec::new()));
-        let difference = difference(column, golden, again, None, exact.std_floor);
+        let difference = difference(column, golden, again, None, exact);
         let most = exact.of_each(column);
         self.note(format!("{file}: {column}"), difference, most);
         if is_beyond(difference, most) {
@@ -348,12 +348,13 @@ fn difference(
     found: &[f32],
     expected: &[f32],
     mean: Option<&[f32]>,
-    std_floor: f64,
+    tolerance: Tolerance,
 ) -> f64 {
+    let distance = |x: &[f32], y: &[f32]| distance(x, y, tolerance.rounding);
     match column {
         Column::Pooled(VectorColumn { pool, .. }) => {
             let mean = mean.filter(|_| pool == Pooling::Std).map_or(0.0, norm);
-            let size = norm(expected).max(std_floor * mean);
+            let size = norm(expected).max(tolerance.std_floor * mean);
             share(distance(found, expected), size)
         }
         Column::Residues(_) => {
@@ -410,8 +411,17 @@ fn norm(vector: &[f32]) -> f64 {
     dot(vector, vector).sqrt()
 }
 
-fn distance(found: &[f32], expected: &[f32]) -> f64 {
+/// The distance beyond what rounding by this share of each value may change. Below the smallest normal number of f16, rounding is
+/// absolute.
+fn distance(found: &[f32], expected: &[f32], rounding: f64) -> f64 {
+    const LEAST_NORMAL_F16: f64 = 6.103_515_625e-5;
     let pairs = found.iter().zip(expected);
-    let squares = pairs.map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2));
+    let squares = pairs.map(|(&x, &y)| {
+        let (x, y) = (f64::from(x), f64::from(y));
+        let difference = (x - y).abs();
+        // What is not a number stays so.
+        let beyond = difference - rounding * y.abs().max(LEAST_NORMAL_F16);
+        if beyond < 0.0 { 0.0 } else { beyond * beyond }
+    });
     squares.sum::<f64>().sqrt()
 }

@@ -144,8 +144,8 @@ impl Sequences {
         let sampled = Sampled {
             ordinal: row.ordinal,
             values: sampled_dimensions(vector),
-            most: (MAX_DIFFERENCE * tolerance.of_each(column) * size / (vector.len() as f64).sqrt())
-                as f32,
+            most: (MAX_DIFFERENCE * (tolerance.of_each(column) + tolerance.rounding) * size
+                / (vector.len() as f64).sqrt()) as f32,
         };
         if let Some(known) = self.by_sequence.insert(sequence, sampled) {
             self.repeated += 1;

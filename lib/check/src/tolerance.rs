@@ -19,8 +19,8 @@ pub(crate) struct Tolerance {
     contacts: f64,
     /// Deviations also differ by what rounding makes of equal residues: this share of the norm of the mean counts as their size.
     pub(crate) std_floor: f64,
-    /// What rounding to the stored type adds.
-    stored: f64,
+    /// What rounding to the stored type changes a value by at most, as a share of the value.
+    pub(crate) rounding: f64,
 }
 
 /// How much farther than all together the worst residue may be. In narrow types, rounding decides between two nearly equal attention
@@ -31,7 +31,7 @@ pub(crate) const WORST_RESIDUE: f64 = 20.0;
 const MEDIAN: f64 = 0.25;
 
 /// Half a unit in the last of the 11 digits of f16.
-const STORED_F16: f64 = 4.9e-4;
+const HALF_UNIT_F16: f64 = 1.0 / 2048.0;
 
 impl Tolerance {
     /// That of a file, by the type that it was computed in and stored in.
@@ -50,24 +50,20 @@ impl Tolerance {
             logits,
             contacts,
             std_floor,
-            stored: match provenance.text_option("store_dtype") {
-                Some("f16") => STORED_F16,
+            rounding: match provenance.text_option("store_dtype") {
+                Some("f16") => HALF_UNIT_F16,
                 _ => 0.0,
             },
         }
     }
 
-    /// The largest difference that passes in a column.
-    pub(crate) fn of_each(&self, column: Column) -> f64 {
-        self.of_column(column) + self.stored
-    }
-
     /// The largest median difference of a file that passes.
     pub(crate) fn of_median(&self, column: Column) -> f64 {
-        MEDIAN * self.of_column(column) + self.stored
+        MEDIAN * self.of_each(column)
     }
 
-    fn of_column(&self, column: Column) -> f64 {
+    /// The largest difference that passes in a column.
+    pub(crate) fn of_each(&self, column: Column) -> f64 {
         match column {
             Column::Pooled(vector) if vector.pool == Pooling::Mean => self.mean,
             Column::Pooled(_) => self.pooled,

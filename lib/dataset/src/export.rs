@@ -8,7 +8,6 @@ mod values;
 use std::path::PathBuf;
 
 use plmkit_contract::{Column, Stop, StoreDtype};
-use plmkit_store::StoreError;
 
 use crate::{DatasetError, Parts};
 
@@ -36,7 +35,7 @@ pub struct ExportConfig {
     pub columns: Vec<String>,
     /// The type of values; that of the dataset if `None`.
     pub dtype: Option<StoreDtype>,
-    /// Whether to replace a file.
+    /// Whether to replace a file of other content.
     pub force: bool,
 }
 
@@ -86,10 +85,6 @@ pub fn export(
         ));
     }
     let files = config.files();
-    if !config.force && config.out.exists() {
-        let difference = "an export cannot be verified";
-        return Err(StoreError::exists(&config.out, difference).into());
-    }
     let dtype = config.dtype.unwrap_or(layout.dtype);
     let table = values::Table {
         parts,
@@ -101,9 +96,14 @@ pub fn export(
         Format::Npy => npy::write(&table, &files, config.force, &mut advance)?,
         Format::Hdf5 | Format::H5ad => {
             let is_anndata = config.format == Format::H5ad;
-            hdf5_tables::write(&table, &config.out, is_anndata, &mut advance)?;
+            hdf5_tables::write(
+                &table,
+                &config.out,
+                (is_anndata, config.force),
+                &mut advance,
+            )?;
         }
-        Format::PerProtein => per_protein::write(&table, &config.out, &mut advance)?,
+        Format::PerProtein => per_protein::write(&table, &config.out, config.force, &mut advance)?,
     }
     Ok(files)
 }

@@ -96,10 +96,10 @@ pub(crate) struct Hdf5Writer {
 }
 
 impl Hdf5Writer {
-    /// Starts a file that will be at `path`.
-    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
+    /// Starts a file that will be at `path`. Without `force`, a file that is there must have the same bytes in the end.
+    pub(crate) fn create(path: &Path, force: bool) -> Result<Self, StoreError> {
         Ok(Self {
-            file: AtomicFile::create(path)?,
+            file: AtomicFile::create(path)?.keeping(!force),
             end: SUPERBLOCK_BYTES,
         })
     }

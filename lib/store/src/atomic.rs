@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::StoreError;
 use crate::hidden_name::{MARK, NAME_BYTES, hidden_name, unique_suffix};
 use crate::lock::{Claim, claim_new, is_at, remove_unheld};
+use crate::rejects::read_byte_digest;
 
 /// A temporary file beside its final path.
 ///
@@ -41,6 +42,8 @@ pub struct AtomicFile {
     written: u64,
     /// Whether all written bytes are on the disk.
     synced: bool,
+    /// Whether a file that is at the path may only be replaced by its own bytes.
+    keeps: bool,
 }
 
 impl AtomicFile {
@@ -80,7 +83,15 @@ impl AtomicFile {
             writer: Some(buffered(file)),
             written: 0,
             synced: false,
+            keeps: false,
         })
+    }
+
+    /// Lets a file that is at the path be replaced only by its own bytes: syncing and finishing fail if it has others.
+    #[must_use]
+    pub fn keeping(mut self, keeps: bool) -> Self {
+        self.keeps = keeps;
+        self
     }
 
     /// Returns the path of the finished file.
@@ -151,6 +162,13 @@ impl AtomicFile {
                 writer.get_ref().sync_all()
             });
             synced.map_err(|source| self.failed(source))?;
+            if self.keeps && self.path.exists() {
+                let [there, new] =
+                    [&self.path, &self.temporary.path].map(|path| read_byte_digest(path));
+                if there? != new? {
+                    return Err(StoreError::exists(&self.path, "it has other content"));
+                }
+            }
             self.synced = true;
         }
         Ok(())

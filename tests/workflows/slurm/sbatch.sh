@@ -64,7 +64,7 @@ done
 rm results/long/embeddings/shard-00000.parquet
 validation=$(WORKFLOW=$workflow sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" "$work/results" "$model") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
-check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.json
+check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.failed.json
 
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv

@@ -24,14 +24,14 @@ struct Dataset {
     rows: u64,
 }
 
-/// Writes the columns to a file.
+/// Writes the columns to a file. `force` replaces another.
 pub(crate) fn write(
     table: &Table<'_>,
     path: &Path,
-    is_anndata: bool,
+    (is_anndata, force): (bool, bool),
     advance: &mut impl FnMut(u64),
 ) -> Result<(), DatasetError> {
-    let mut writer = Hdf5Writer::create(path)?;
+    let mut writer = Hdf5Writer::create(path, force)?;
     let rows = table.parts.rows();
     let schema = table.parts.layout.schema();
     let value = value_type(table.dtype);

@@ -1,15 +1,15 @@
 //! Matrices of numpy.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use arrow::array::{AsArray, RecordBatch};
-use plmkit_contract::{ByteDigest, StoreDtype};
-use plmkit_store::{AtomicFile, StoreError, read_byte_digest, remove_published};
+use plmkit_contract::StoreDtype;
+use plmkit_store::{AtomicFile, remove_published};
 
 use super::values::Table;
 use crate::DatasetError;
 
-/// Writes a matrix `(rows, dim)`, and a text file with one id a line. `force` replaces files of other ids.
+/// Writes a matrix `(rows, dim)`, and a text file with one id a line. `force` replaces other files.
 ///
 /// The ids are published first. A run that is killed then leaves ids without a matrix: no matrix is ever beside other ids.
 ///
@@ -23,11 +23,10 @@ pub(crate) fn write(
     let [matrix_path, ids_path] = files else {
         return Ok(());
     };
-    if !force && ids_path.exists() {
-        check_ids(table, ids_path)?;
-    }
-    let mut matrix = AtomicFile::create(matrix_path)?;
-    let mut ids = AtomicFile::create(ids_path)?;
+    let [mut matrix, mut ids] = [
+        AtomicFile::create(matrix_path)?.keeping(!force),
+        AtomicFile::create(ids_path)?.keeping(!force),
+    ];
     matrix.append(&header(table))?;
     let name = table.name(table.columns[0]);
     table.for_each(advance, |batch| {
@@ -41,23 +40,6 @@ pub(crate) fn write(
     }
     ids.finish()?;
     Ok(matrix.finish()?)
-}
-
-/// Checks that a file has the ids of all rows: then a run that was killed before it published the matrix left it.
-fn check_ids(table: &Table<'_>, path: &Path) -> Result<(), DatasetError> {
-    let keys = Table {
-        columns: Vec::new(),
-        ..*table
-    };
-    let mut digest = ByteDigest::default();
-    keys.for_each(&mut |_| (), |batch| {
-        digest.update(lines(batch).as_bytes());
-        Ok(())
-    })?;
-    if read_byte_digest(path)? == digest.to_string() {
-        return Ok(());
-    }
-    Err(StoreError::exists(path, "it has other ids").into())
 }
 
 /// The ids of some rows, one a line.

@@ -10,13 +10,15 @@ use super::values::{Table, items};
 use crate::DatasetError;
 use crate::hdf5::Hdf5Writer;
 
-/// Writes the vector of each protein, `(dim)`, or its residues, `(length, dim)`, to a dataset named by its id.
+/// Writes the vector of each protein, `(dim)`, or its residues, `(length, dim)`, to a dataset named by its id. `force` replaces
+/// another file.
 pub(crate) fn write(
     table: &Table<'_>,
     path: &Path,
+    force: bool,
     advance: &mut impl FnMut(u64),
 ) -> Result<(), DatasetError> {
-    let mut writer = Hdf5Writer::create(path)?;
+    let mut writer = Hdf5Writer::create(path, force)?;
     let kind = value_type(table.dtype);
     let (name, column) = (
         table.name(table.columns[0]),

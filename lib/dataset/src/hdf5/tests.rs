@@ -67,7 +67,7 @@ fn texts_have_references_however_many_are_empty() {
             _ => "",
         })
         .collect();
-    let mut writer = Hdf5Writer::create(&path).expect("create");
+    let mut writer = Hdf5Writer::create(&path, false).expect("create");
     let references = writer.texts(texts.iter().copied()).expect("write");
     let root = writer.group(&BTreeMap::new(), &[]).expect("write");
     writer.finish(root).expect("finish");
@@ -84,7 +84,7 @@ fn a_group_of_many_members_has_them_in_the_order_of_their_names() {
     // A full leaf, and one member more; a full node of leaves, and one more.
     for count in [0, 1, 64, 65, 16_384, 16_385, 40_000] {
         let path = folder.path().join(format!("{count}.h5"));
-        let mut writer = Hdf5Writer::create(&path).expect("create");
+        let mut writer = Hdf5Writer::create(&path, false).expect("create");
         let members: BTreeMap<String, Object> = (0..count)
             .map(|member| (format!("P{member}é"), Object(8 * member)))
             .collect();
@@ -108,14 +108,14 @@ fn a_group_of_many_members_has_them_in_the_order_of_their_names() {
 fn a_file_that_is_not_finished_does_not_appear() {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("a.h5");
-    let mut writer = Hdf5Writer::create(&path).expect("create");
+    let mut writer = Hdf5Writer::create(&path, false).expect("create");
     let address = writer.reserve(1 << 20);
     writer.write(address, &[1; 1000]).expect("write");
     let names = || fs::read_dir(folder.path()).expect("folder").count();
     assert!(!path.exists());
     drop(writer);
     assert_eq!(names(), 0);
-    let error = Hdf5Writer::create(&folder.path().join("none/a.h5")).err();
+    let error = Hdf5Writer::create(&folder.path().join("none/a.h5"), false).err();
     let error = error.expect("no folder").to_string();
     assert!(error.contains("none/a.h5: cannot create"), "{error}");
 }

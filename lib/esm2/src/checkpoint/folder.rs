@@ -53,6 +53,11 @@ fn paths(model: &Path) -> Result<Paths, CheckpointError> {
         reason,
     };
     let path = if fs::metadata(model).map_err(open)?.is_dir() {
+        if model.join("adapter_config.json").exists() {
+            return Err(no_weights(format!(
+                "has {MERGE}; a weight file that is named is read without it"
+            )));
+        }
         let mut names = WEIGHTS.into_iter();
         let Some(name) = names.find(|name| model.join(name).exists()) else {
             let found = other_weights(model).map_err(open)?;
@@ -118,9 +123,6 @@ fn other_weights(folder: &Path) -> io::Result<String> {
     let names: BTreeSet<String> = fs::read_dir(folder)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<io::Result<_>>()?;
-    if names.contains("adapter_config.json") {
-        return Ok(MERGE.to_owned());
-    }
     let mut names = names.iter();
     Ok(
         match names.find(|name| {
