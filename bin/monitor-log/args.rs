@@ -132,9 +132,8 @@ pub(crate) struct RecordArgs {
     /// One process at a time writes a log. If another process does, a recording without a command ends with exit code 75; a
     /// command starts at once, and is recorded when the other recording has ended.
     ///
-    /// The log is CSV, whatever its name, can be followed while it grows, and survives kill -9. If the name ends in .parquet,
-    /// the log is FILE.parquet.csv and becomes the Parquet file at the end; what a killed recording left is continued.
-    #[arg(long, value_name = "FILE.csv|FILE.parquet", help_heading = "Output")]
+    /// The log is CSV, can be followed while it grows, and survives kill -9.
+    #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     #[arg(value_parser = file())]
     pub(crate) out: PathBuf,
 
@@ -217,10 +216,6 @@ pub(crate) struct ExportArgs {
     #[arg(value_parser = file(), conflicts_with = "listen")]
     pub(crate) textfile: Option<PathBuf>,
 
-    /// Add the main metrics of GPUs by the names, labels and units of dcgm-exporter, for dashboards made for it
-    #[arg(long, help_heading = "Output")]
-    pub(crate) dcgm: bool,
-
     /// Write the file once and exit, leaving the file
     #[arg(long, requires = "textfile", help_heading = "Output")]
     pub(crate) once: bool,
@@ -242,7 +237,7 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 pub(crate) struct ReportArgs {
-    /// GPU samples of monitor-log record: logs, Parquet files, or folders with subfolders of *.csv and *.parquet
+    /// GPU samples of monitor-log record: logs, or folders with subfolders of *.csv
     ///
     /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
     /// since boot, logs without one by the time of day, and logs of different boots only with --clocks-agree. If no sample was
@@ -296,7 +291,7 @@ pub(crate) struct ReportArgs {
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
     /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
-    /// processes, Xid errors, memory to repair, batches halved because memory ran out, sequences that could not be embedded.
+    /// processes, Xid errors, batches halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<Tier>,
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use plmkit_cli::{Exit, Fault};
 use plmkit_telemetry::Background;
 use plmkit_telemetry::command::wait_for_end;
-use plmkit_telemetry::export::{dcgm_text, prometheus_text};
+use plmkit_telemetry::export::prometheus_text;
 use tracing::warn;
 
 use crate::End;
@@ -30,7 +30,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
         Some(path) => Output::File(Textfile::at(path, &args.events)?),
         None => Output::Http(http::listen(args.listen)?),
     };
-    let (interval, dcgm) = (args.interval, args.dcgm);
+    let interval = args.interval;
     if interval > http::STALE / 2 && !args.once {
         warn!(
             "--interval is more than 30s: values older than 60s count as those of a driver that hangs, for /healthz and the \
@@ -39,7 +39,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     }
     let mut monitor = Monitor::open(&args.driver, &args.events, args.keep);
     monitor.forget = Some(args.keep);
-    let first = metrics(&monitor.take_snapshot(true), dcgm);
+    let first = metrics(&monitor.take_snapshot(true));
     let mut put: Box<dyn FnMut(String) + Send> = match output {
         Output::File(mut textfile) => {
             textfile.write(&first)?;
@@ -56,7 +56,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     }
     let sampler = Background::start("sampler", move |stop| {
         while stop.pause(interval) {
-            put(metrics(&monitor.take_snapshot(false), dcgm));
+            put(metrics(&monitor.take_snapshot(false)));
         }
     });
     let sampler = sampler.map_err(|error| internal(&error))?;
@@ -79,13 +79,9 @@ fn stop_sampler(sampler: Background<()>) {
 }
 
 /// Logs the notes of a snapshot and returns its metrics.
-fn metrics(snapshot: &Snapshot, dcgm: bool) -> String {
+fn metrics(snapshot: &Snapshot) -> String {
     snapshot.notes.iter().for_each(|note| warn!("{note}"));
-    let mut text = prometheus_text(&snapshot.rows, &snapshot.runs);
-    if dcgm {
-        text += &dcgm_text(&snapshot.rows);
-    }
-    text
+    prometheus_text(&snapshot.rows, &snapshot.runs)
 }
 
 fn internal(error: &io::Error) -> Fault {

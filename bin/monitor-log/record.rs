@@ -4,17 +4,16 @@ use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{self, Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{io_text, path_text};
 use plmkit_logs::LogError;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
-use plmkit_logs::gpu_parquet::to_parquet;
 use plmkit_store::StoreError;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
-use plmkit_telemetry::{DRIVER_RETRY, Recorder, RecorderEnd, RecorderOptions, Sources};
+use plmkit_telemetry::{DRIVER_RETRY, Recorder, RecorderOptions, Sources};
 
 use crate::args::RecordArgs;
 
@@ -37,9 +36,13 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         return Err(Fault::usage("expected a command after --, found none"));
     }
     // A log that cannot be opened is a mistake on the command line, to be reported before a long run.
-    let path = log_path(&args.out)?;
+    let path = &args.out;
+    if path.extension().is_some_and(|end| end == "parquet") {
+        let what = format!("--out {}: expected a name of a CSV file", path_text(path));
+        return Err(Fault::usage(what));
+    }
     let existed = path.exists();
-    let log = match GpuCsvWriter::append(&path) {
+    let log = match GpuCsvWriter::append(path) {
         // A workflow engine may restart a task while its predecessor still runs. The command must not suffer from that.
         Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
             tracing::warn!("{error}; recording begins when that process has ended");
@@ -50,9 +53,9 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let internal =
         |error: io::Error| Fault::of_system(Exit::Internal, "cannot handle signals", &error);
     let Some((program, arguments)) = args.command.split_first() else {
-        let recorder = start(log, &path, args, None);
+        let recorder = start(log, args, None);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
-        finish(recorder, &path, &args.out);
+        recorder.into_iter().for_each(Recorder::finish);
         return Ok(Exit::Done);
     };
 
@@ -63,7 +66,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         .map_err(|error| {
             if !existed && log.is_some() {
                 // An empty log would look like a record.
-                let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(path);
             }
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             *end = Some(End::Code(if is_missing { NOT_FOUND } else { CANNOT_RUN }));
@@ -71,37 +74,16 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
             Fault::of_system(Exit::Unavailable, what, &error)
         })?;
     // This process stands for the command: it adopts what the command leaves in the background.
-    let recorder = start(log, &path, args, Some(process::id()));
+    let recorder = start(log, args, Some(process::id()));
     let status = forwarder.wait(&child).map_err(internal)?;
-    finish(recorder, &path, &args.out);
+    recorder.into_iter().for_each(Recorder::finish);
     *end = Some(end_of(status));
     Ok(Exit::Done)
 }
 
-/// Returns the path of the log that `out` is, or that becomes the Parquet file `out` at the end.
-fn log_path(out: &Path) -> Result<PathBuf, Fault> {
-    if out.extension().is_none_or(|end| end != "parquet") {
-        return Ok(out.to_owned());
-    }
-    // A Parquet file cannot be appended to, and existing samples are not overwritten.
-    if out.exists() {
-        let message = format!(
-            "{}: exists, and nothing can be added to a Parquet file: choose another path or remove it",
-            path_text(out)
-        );
-        return Err(Fault::new(Exit::CannotCreate, message));
-    }
-    Ok(out.with_added_extension("csv"))
-}
-
 /// Starts recording; if `log` is `None`, once the other process that writes the log ends. A command goes on even if
 /// recording cannot start.
-fn start(
-    log: Option<GpuCsvWriter>,
-    path: &Path,
-    args: &RecordArgs,
-    command: Option<u32>,
-) -> Option<Recorder> {
+fn start(log: Option<GpuCsvWriter>, args: &RecordArgs, command: Option<u32>) -> Option<Recorder> {
     let folder = args.out.parent().filter(|folder| *folder != Path::new(""));
     let options = RecorderOptions {
         interval: args.interval,
@@ -113,36 +95,9 @@ fn start(
         },
         memory_warning: args.memory_warning,
     };
-    Recorder::start(log, path, options)
+    Recorder::start(log, &args.out, options)
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
-}
-
-/// Ends the record. Problems are only logged: the exit code is that of the command.
-fn finish(recorder: Option<Recorder>, log: &Path, out: &Path) {
-    let Some(recorder) = recorder else { return };
-    let ended = recorder.finish();
-    if log == out {
-        return;
-    }
-    let warn_of_log = |why: &str| {
-        tracing::warn!("{why}; the samples are in {}", path_text(log));
-    };
-    match ended {
-        RecorderEnd::Nothing => {}
-        RecorderEnd::Hangs => warn_of_log(&format!("{} is not made", path_text(out))),
-        // Another process made it meanwhile.
-        RecorderEnd::Log(_) if out.exists() => {
-            warn_of_log(&format!("{}: exists", path_text(out)));
-        }
-        // The log stays open until it is removed, so that no other recorder appends to it.
-        RecorderEnd::Log(_log) => match to_parquet(log, out) {
-            Ok(()) => {
-                let _ = fs::remove_file(log);
-            }
-            Err(error) => warn_of_log(&error.to_string()),
-        },
-    }
 }
 
 fn end_of(status: ExitStatus) -> End {

@@ -1,13 +1,13 @@
 //! `monitor-log report`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_data, lists_of};
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventReader;
-use plmkit_logs::gpu_parquet::GpuSamples;
+use plmkit_logs::gpu_csv::GpuCsvReader;
 use plmkit_logs::{GpuSample, LogError, Timestamp};
 use plmkit_store::{FileKind, open_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
@@ -18,7 +18,7 @@ use crate::args::ReportArgs;
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     let events = logs_of(&args.events, &["jsonl"], first_event)?;
-    let samples = logs_of(&args.gpu, &["csv", "parquet"], first_sample)?;
+    let samples = logs_of(&args.gpu, &["csv"], first_sample)?;
     check_paths(&events, &samples, args)?;
     let report = read(&events, &samples, args)?;
     write_json(&args.out, &report)?;
@@ -108,8 +108,12 @@ fn first_event(path: &Path) -> Result<Option<Timestamp>, LogError> {
 
 /// Returns the time of the first sample of a log; `None` for an empty log.
 fn first_sample(path: &Path) -> Result<Option<Timestamp>, LogError> {
-    let first = GpuSamples::open(path)?.next().transpose()?;
+    let first = open_samples(path)?.next().transpose()?;
     Ok(first.map(|sample| sample.timestamp))
+}
+
+fn open_samples(path: &Path) -> Result<GpuCsvReader<BufReader<File>>, LogError> {
+    Ok(GpuCsvReader::new(BufReader::new(open_input(path)?), path))
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
@@ -154,7 +158,7 @@ pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<(), LogError> 
 
 fn read_samples(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
     let begun = samples.clone();
-    let mut log = GpuSamples::open(path)?;
+    let mut log = open_samples(path)?;
     let mut last: Option<GpuSample> = None;
     while let Some(sample) = log.next().transpose()? {
         if last.as_ref().is_some_and(|last| is_before(&sample, last)) {
@@ -182,7 +186,7 @@ fn read_unordered(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
         return Err(LogError::line(path, 1, unordered));
     }
     warn!("{}: {unordered}: they are sorted", path_text(path));
-    let mut log = GpuSamples::open(path)?;
+    let mut log = open_samples(path)?;
     let mut rows = log.by_ref().collect::<Result<Vec<GpuSample>, _>>()?;
     let boot_ms = |row: &GpuSample| row.boot_s.map(|boot_s| (boot_s * 1000.0).round() as i64);
     rows.sort_by_cached_key(|row| (row.boot_id.clone(), boot_ms(row), row.timestamp));

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use plmkit_logs::GpuSample;
-use plmkit_logs::gpu_parquet::GpuSamples;
+use plmkit_logs::gpu_csv::GpuCsvReader;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -113,7 +113,8 @@ impl Case {
 
     /// The samples of a log or a Parquet file.
     pub(crate) fn samples(&self, name: &str) -> Vec<GpuSample> {
-        let samples = GpuSamples::open(&self.path(name)).expect(name);
+        let log = self.read(name);
+        let samples = GpuCsvReader::new(log.as_bytes(), name);
         samples.collect::<Result<_, _>>().expect("samples")
     }
 

@@ -73,11 +73,6 @@ fn each_field_of_each_gpu_is_read() {
             mem_temperature_c: Some(88),
             temperature_limit_c: Some(90),
             mem_temperature_limit_c: Some(95),
-            remapped_rows: Some(3),
-            repair_pending: Some(1),
-            repair_failed: Some(0),
-            pcie_replays: Some(5),
-            nvlink_errors: Some(10),
             xid_errors: Some(0),
             foreign_processes: full.foreign_processes,
             ..gpu(0, full)
@@ -92,9 +87,8 @@ fn each_field_of_each_gpu_is_read() {
         );
         assert_eq!(unknown, (None, None, None, None));
         assert_eq!((little.ecc_uncorrected, little.sm_active), (None, None));
-        assert_eq!((little.xid_errors, little.repair_pending), (None, None));
         assert_eq!(
-            (little.temperature_limit_c, little.pcie_replays),
+            (little.xid_errors, little.temperature_limit_c),
             (None, None)
         );
         assert_eq!(little.processes.as_ref().unwrap().to_string(), "none");
@@ -105,12 +99,7 @@ fn each_field_of_each_gpu_is_read() {
         let gib = if step < 5 { 10 * step } else { 78 };
         assert_eq!(scripted.mem_used_mib, Some(1024 * gib));
         assert_eq!(scripted.throttle.as_ref().unwrap().active(), step >= 5);
-        let older = (scripted.retired_pages, scripted.repair_pending);
-        assert_eq!(older, (Some(4), Some(0)));
-        assert_eq!(
-            (scripted.remapped_rows, scripted.mem_temperature_c),
-            (None, None)
-        );
+        assert_eq!(scripted.mem_temperature_c, None);
         assert_eq!(scripted.temperature_limit_c, Some(89));
         let pcie = (scripted.pcie_rx_mib_s, scripted.pcie_tx_mib_s);
         assert_eq!(pcie, (Some(4.0), Some(2.0)));

@@ -29,25 +29,23 @@ fn end(mut child: Child) -> (ExitStatus, String) {
 fn a_hanging_driver_does_not_delay_the_end_of_the_command() {
     let case = Case::with_gpus();
     case.write("hang", "");
-    for out in ["gpu.csv", "gpu.parquet"] {
-        let command = case.command(&format!("record --out {out} -- sh -c exit\t7"));
-        let (status, stderr) = end(start(&case, command));
-        assert_eq!(status.code(), Some(7));
-        for gpu in [0, 3] {
-            let message = format!("gpu {gpu}: does not answer");
-            assert_eq!(stderr.matches(&message).count(), 1, "{stderr}");
-        }
-        let samples = case.samples(out);
-        // The driver gives the names of a GPU whose first reading hangs.
-        let uuids = samples.iter().filter(|row| row.index == Some(3));
-        let mut uuids = uuids.map(|row| row.uuid.as_deref());
-        assert_eq!(uuids.next_back(), Some(Some("GPU-3")));
-        assert!(
-            samples
-                .iter()
-                .any(|row| row.index == Some(1) && row.has_values())
-        );
+    let command = case.command("record --out gpu.csv -- sh -c exit\t7");
+    let (status, stderr) = end(start(&case, command));
+    assert_eq!(status.code(), Some(7));
+    for gpu in [0, 3] {
+        let message = format!("gpu {gpu}: does not answer");
+        assert_eq!(stderr.matches(&message).count(), 1, "{stderr}");
     }
+    let samples = case.samples("gpu.csv");
+    // The driver gives the names of a GPU whose first reading hangs.
+    let uuids = samples.iter().filter(|row| row.index == Some(3));
+    let mut uuids = uuids.map(|row| row.uuid.as_deref());
+    assert_eq!(uuids.next_back(), Some(Some("GPU-3")));
+    assert!(
+        samples
+            .iter()
+            .any(|row| row.index == Some(1) && row.has_values())
+    );
 }
 
 #[test]
@@ -128,15 +126,15 @@ fn one_recording_at_a_time_writes_a_log() {
 #[test]
 fn a_command_that_ends_before_the_log_is_free_leaves_the_log_alone() {
     let case = Case::new();
-    let record = case.command("record --out gpu.parquet --interval 20ms");
+    let record = case.command("record --out gpu.csv --interval 20ms");
     let first = start(&case, record);
-    wait_until(|| case.path("gpu.parquet.csv").exists());
+    wait_until(|| case.path("gpu.csv").exists());
     for (command, code) in [("sh -c exit\t7", 7), ("no-such-command", 127)] {
-        let other = case.run(&format!("record --out gpu.parquet -- {command}"));
+        let other = case.run(&format!("record --out gpu.csv -- {command}"));
         assert_eq!(other.status.code(), Some(code));
     }
-    assert!(case.path("gpu.parquet.csv").exists());
+    assert!(case.path("gpu.csv").exists());
     kill("TERM", first.id());
     end(first);
-    assert!(!case.samples("gpu.parquet").is_empty());
+    assert!(!case.samples("gpu.csv").is_empty());
 }

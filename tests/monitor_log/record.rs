@@ -79,27 +79,16 @@ fn without_a_command_it_records_until_a_signal_and_dies_of_it() {
         case.kill_after("record --out gpu.csv --interval 10ms", A_WHILE, signal);
         assert!(case.rows("gpu.csv").len() > 5);
     }
-    for signal in [("QUIT", 3), ("TERM", 15)] {
-        let case = Case::new();
-        case.kill_after("record --out gpu.parquet --interval 10ms", A_WHILE, signal);
-        assert!(case.path("gpu.parquet").exists(), "{signal:?}");
-        assert!(!case.path("gpu.parquet.csv").exists(), "{signal:?}");
-    }
-}
-
-/// Records for a while, until `kill -9`.
-fn kill_a_recording(case: &Case, out: &str) {
-    let mut command = case.command(&format!("record --out {out} --interval 10ms"));
-    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    sleep(A_WHILE);
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
 fn after_kill_9_the_log_has_only_complete_lines() {
     let case = Case::new();
-    kill_a_recording(&case, "gpu.csv");
+    let mut command = case.command("record --out gpu.csv --interval 10ms");
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    sleep(A_WHILE);
+    child.kill().unwrap();
+    child.wait().unwrap();
     let rows = case.rows("gpu.csv");
     let columns = HEADER.split(',').count();
     assert!(rows.len() > 5 && rows.iter().all(|row| row.split(',').count() == columns));
@@ -130,6 +119,10 @@ fn mistakes_on_the_command_line_leave_no_log() {
             "expected a command: record, top, export, report or estimate",
         ),
         (
+            "record --out gpu.parquet -- true",
+            "--out gpu.parquet: expected a name of a CSV file",
+        ),
+        (
             "record --out gpu.csv --",
             "expected a command after --, found none",
         ),
@@ -137,34 +130,6 @@ fn mistakes_on_the_command_line_leave_no_log() {
         assert_failed(&case.run(args), 2, message);
     }
     assert!(!case.path("gpu.csv").exists());
-}
-
-#[test]
-fn a_parquet_file_is_made_at_the_end_and_never_changed() {
-    let case = Case::with_gpus();
-    let output = case.run("record --out gpu.parquet --interval 20ms -- sleep 0.2");
-    assert!(output.status.success());
-    let samples = case.samples("gpu.parquet");
-    assert!(samples.len() >= 4, "{samples:?}");
-    assert!(!case.path("gpu.parquet.csv").exists());
-    let again = case.run("record --out gpu.parquet -- true");
-    let message = "gpu.parquet: exists, and nothing can be added to a Parquet file";
-    assert_failed(&again, 73, message);
-    assert_eq!(case.samples("gpu.parquet"), samples);
-}
-
-#[test]
-fn a_killed_recording_of_a_parquet_file_is_continued() {
-    let case = Case::new();
-    kill_a_recording(&case, "gpu.parquet");
-    assert!(!case.path("gpu.parquet").exists());
-    let before = case.samples("gpu.parquet.csv");
-    assert!(before.len() > 5);
-    let output = case.run("record --out gpu.parquet -- true");
-    assert!(output.status.success());
-    let samples = case.samples("gpu.parquet");
-    assert_eq!(samples[..before.len()], before);
-    assert!(samples.len() > before.len());
 }
 
 #[test]

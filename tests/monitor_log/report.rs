@@ -219,20 +219,6 @@ fn samples_from_outside_all_runs_are_reported_and_judge_nothing() {
 }
 
 #[test]
-fn a_parquet_file_gives_the_report_of_its_log() {
-    let case = Case::with_gpus();
-    assert!(case.wrap("sleep 0.5").status().unwrap().success());
-    fs::create_dir(case.path("folder")).unwrap();
-    let [csv, parquet] = ["gpu.csv", "folder/gpu.parquet"].map(|name| case.path(name));
-    plmkit_logs::gpu_parquet::to_parquet(&csv, &parquet).unwrap();
-    let of_log = case.report("--gpu gpu.csv");
-    assert_eq!(of_log["samples"]["gpus"].as_array().unwrap().len(), 4);
-    for gpu in ["folder/gpu.parquet", "folder"] {
-        assert_eq!(case.report(&format!("--gpu {gpu}")), of_log);
-    }
-}
-
-#[test]
 fn text_from_a_log_does_not_control_the_terminal() {
     let case = Case::with_logs();
     let log = case.read("events.jsonl");

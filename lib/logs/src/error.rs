@@ -25,14 +25,6 @@ pub enum LogError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A Parquet file does not hold samples.
-    #[error("{}: not GPU samples: {}", path_text(.path), one_line(.reason, REASON_CHARS))]
-    NotSamples {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// The log cannot be created or opened for writing.
     #[error("{}: cannot create: {}", path_text(.path), io_text(.source))]
     Create {
@@ -74,7 +66,7 @@ impl Failure for LogError {
     fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => error.exit(),
-            Self::Line { .. } | Self::NotSamples { .. } => Exit::Data,
+            Self::Line { .. } => Exit::Data,
             Self::Create { .. } | Self::Foreign { .. } => Exit::CannotCreate,
         }
     }

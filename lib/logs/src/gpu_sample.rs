@@ -75,18 +75,6 @@ pub struct GpuSample {
     pub temperature_limit_c: Option<u32>,
     /// The same for the device memory.
     pub mem_temperature_limit_c: Option<u32>,
-    /// Pages of device memory that were retired (before Ampere). This and the columns up to `nvlink_errors` are read every 10 s.
-    pub retired_pages: Option<u64>,
-    /// Rows of device memory that were remapped (since Ampere).
-    pub remapped_rows: Option<u64>,
-    /// Above 0 if memory is to be repaired by the next reset.
-    pub repair_pending: Option<u64>,
-    /// Above 0 if memory could not be repaired.
-    pub repair_failed: Option<u64>,
-    /// Packets that were sent again over `PCIe`.
-    pub pcie_replays: Option<u64>,
-    /// Errors of all `NVLink` connections, corrected ones included.
-    pub nvlink_errors: Option<u64>,
     /// Xid errors since the driver was opened.
     pub xid_errors: Option<u64>,
     /// Number of the last Xid error.

@@ -11,7 +11,6 @@ mod clock;
 mod error;
 pub mod event;
 pub mod gpu_csv;
-pub mod gpu_parquet;
 mod gpu_sample;
 mod lines;
 mod mean;

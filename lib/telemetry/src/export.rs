@@ -37,14 +37,6 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
     text.0
 }
 
-/// Returns the metrics of GPUs that dashboards made for dcgm-exporter use, by its names, labels and units. MIG instances are
-/// left out.
-pub fn dcgm_text(rows: &[GpuSample]) -> String {
-    let mut text = MetricsText::default();
-    gpu::write_dcgm(&mut text, rows);
-    text.0
-}
-
 #[rustfmt::skip]
 const EXPORTER_METRICS: &[Metric<[GpuSample]>] = &[
     ("gauge", "plmkit_exporter_last_sample_timestamp_seconds", "When GPUs and host were looked at last, in seconds since 1970.", |rows| Some(seconds(rows.first().map_or_else(Timestamp::now, |row| row.timestamp)))),

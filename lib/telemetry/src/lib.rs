@@ -16,5 +16,5 @@ mod tests;
 mod warnings;
 
 pub use background::Background;
-pub use recorder::{Recorder, RecorderEnd, RecorderOptions};
+pub use recorder::{Recorder, RecorderOptions};
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};

@@ -36,19 +36,9 @@ pub struct RecorderOptions {
 /// Records samples until it is told to finish. Warns once of a log that cannot be written, and of missed intervals; tells
 /// both numbers at the end.
 pub struct Recorder {
-    thread: Background<Option<GpuCsvWriter>>,
+    thread: Background<()>,
     /// Whether the thread is writing, to tell a hanging log from a hanging driver.
     writing: Arc<AtomicBool>,
-}
-
-/// How a recorder ended.
-pub enum RecorderEnd {
-    /// With its log. No other recorder can write the log while it is open.
-    Log(GpuCsvWriter),
-    /// Without a record: another process wrote the log all the time, or it could not be opened.
-    Nothing,
-    /// The driver or the log hangs, and the thread was abandoned; or the thread panicked.
-    Hangs,
 }
 
 impl Recorder {
@@ -63,7 +53,9 @@ impl Recorder {
         let writing = Arc::new(AtomicBool::new(false));
         let is_writing = Arc::clone(&writing);
         let thread = Background::start("recorder", move |stop| {
-            let mut log = log.or_else(|| open_when_free(&path, stop))?;
+            let Some(mut log) = log.or_else(|| open_when_free(&path, stop)) else {
+                return;
+            };
             let mut sampler = Sampler::open(&options.sources);
             let mut warnings =
                 Warnings::new(options.memory_warning, options.sources.command.is_some());
@@ -88,15 +80,14 @@ impl Recorder {
             };
             record(options.interval, sample, write, |pause| stop.pause(pause));
             losses.finish();
-            Some(log)
         })?;
         Ok(Self { thread, writing })
     }
 
-    /// Takes a last sample and ends.
-    pub fn finish(self) -> RecorderEnd {
+    /// Takes a last sample and ends. Problems are only logged: the exit code is that of the command.
+    pub fn finish(self) {
         let reason = match self.thread.stop() {
-            Ok(log) => return log.map_or(RecorderEnd::Nothing, RecorderEnd::Log),
+            Ok(()) => return,
             Err(RecvTimeoutError::Disconnected) => "the recorder failed: the log is cut short",
             Err(RecvTimeoutError::Timeout) if self.writing.load(Ordering::Relaxed) => {
                 "the log takes no more rows: ending without the last samples"
@@ -106,7 +97,6 @@ impl Recorder {
             }
         };
         tracing::warn!("{reason}");
-        RecorderEnd::Hangs
     }
 }
 

@@ -73,7 +73,6 @@ pub const REPORT_VERSION: u32 = 1;
 
 /// A report on run events and samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`REPORT_VERSION`].
     pub report_version: u32,
@@ -88,13 +87,11 @@ pub struct Report {
     /// GPUs and host; `None` if no sample log was given.
     pub samples: Option<SamplesSummary>,
     /// Malformed lines that were left out, by log.
-    #[cfg_attr(test, schemars(schema_with = "tests::skipped_schema"))]
     pub skipped: Vec<SkippedLines>,
 }
 
 /// How much a finding costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::Display)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Tier {

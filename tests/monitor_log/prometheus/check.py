@@ -209,14 +209,6 @@ class Export(unittest.TestCase):
         code, said = promtool("check", "metrics", text=(self.folder / "node.prom").read_text())
         self.assertEqual((code, said), (0, ""))
 
-    def test_the_names_of_dcgm_exporter_are_added_on_request(self):
-        command = [MONITOR_LOG, "--quiet", "export", "--textfile", "dcgm.prom", "--once", "--dcgm", "--nvml", self.nvml]
-        subprocess.run(command, cwd=self.folder, check=True)
-        text = (self.folder / "dcgm.prom").read_text()
-        self.assertIn('\nDCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0",modelName="Fake, 0"} 97\n', text)
-        # It is read, and only the style of the names is found wanting.
-        self.assertEqual(promtool("check", "metrics", text=text)[0], 3)
-
     def test_promtool_would_say_what_is_wrong(self):
         wrong = get(f"{self.url}/metrics").replace("# HELP plmkit_run_tokens_total", "# HULP")
         self.assertNotEqual(promtool("check", "metrics", text=wrong), (0, ""))

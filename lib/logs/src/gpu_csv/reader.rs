@@ -104,8 +104,8 @@ impl<R: BufRead> Iterator for GpuCsvReader<R> {
     }
 }
 
-/// Parses a row of a CSV log or of a Parquet file. The error has no file and line.
-pub(crate) fn parse_row(header: &StringRecord, row: &StringRecord) -> Result<GpuSample, String> {
+/// Parses a row. The error has no file and line.
+fn parse_row(header: &StringRecord, row: &StringRecord) -> Result<GpuSample, String> {
     if row.len() != header.len() {
         let (expected, found) = (header.len(), row.len());
         let torn = if found > expected {

@@ -24,10 +24,6 @@ const GPU_METRICS: &[Metric<GpuSample>] = &[
     ("gauge", "plmkit_gpu_memory_temperature_celsius", "Temperature of the device memory.", |gpu| celsius(gpu.mem_temperature_c)),
     ("gauge", "plmkit_gpu_temperature_limit_celsius", "Temperature of the chip above which the board lowers its clocks.", |gpu| celsius(gpu.temperature_limit_c)),
     ("gauge", "plmkit_gpu_memory_temperature_limit_celsius", "Temperature of the device memory above which the board lowers its clocks.", |gpu| celsius(gpu.mem_temperature_limit_c)),
-    ("gauge", "plmkit_gpu_memory_retired_pages", "Pages of device memory that were retired; before Ampere.", |gpu| number(gpu.retired_pages)),
-    ("gauge", "plmkit_gpu_memory_remapped_rows", "Rows of device memory that were remapped; since Ampere.", |gpu| number(gpu.remapped_rows)),
-    ("gauge", "plmkit_gpu_memory_repair_pending", "Whether the next reset repairs device memory, 1 or 0.", |gpu| Some(flag(gpu.repair_pending? > 0))),
-    ("gauge", "plmkit_gpu_memory_repair_failed", "Whether device memory could not be repaired, 1 or 0.", |gpu| Some(flag(gpu.repair_failed? > 0))),
     ("gauge", "plmkit_gpu_last_xid", "Number of the last Xid error; absent if there was none.", |gpu| number(gpu.last_xid)),
     ("gauge", "plmkit_gpu_throttled", "Whether anything holds the clocks down, 1 or 0; idling does not count.", |gpu| Some(flag(gpu.throttle.as_ref()?.active()))),
 ];
@@ -37,28 +33,6 @@ const GPU_COUNTS: &[Metric<GpuSample>] = &[
     ("gauge", "plmkit_gpu_processes", "Processes that compute on the GPU.", |gpu| Some(gpu.processes.as_ref()?.0.len() as f64)),
     ("counter", "plmkit_gpu_energy_joules_total", "Energy that the GPU has used since the driver was loaded.", |gpu| gpu.energy_j),
     ("counter", "plmkit_gpu_xid_errors_total", "Xid errors since the driver was opened.", |gpu| number(gpu.xid_errors)),
-    ("counter", "plmkit_gpu_pcie_replays_total", "Packets that were sent again over PCIe.", |gpu| number(gpu.pcie_replays)),
-    ("counter", "plmkit_gpu_nvlink_errors_total", "Errors of all NVLink connections, corrected ones included.", |gpu| number(gpu.nvlink_errors)),
-];
-
-/// The names and units of dcgm-exporter, for dashboards that were made for it.
-#[rustfmt::skip]
-const DCGM_METRICS: &[Metric<GpuSample>] = &[
-    ("gauge", "DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", |gpu| gpu.gpu_util.map(f64::from)),
-    ("gauge", "DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", |gpu| gpu.mem_util.map(f64::from)),
-    ("gauge", "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", |gpu| number(gpu.mem_used_mib)),
-    ("gauge", "DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", |gpu| number(gpu.mem_total_mib?.checked_sub(gpu.mem_used_mib?))),
-    ("gauge", "DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", |gpu| celsius(gpu.temperature_c)),
-    ("gauge", "DCGM_FI_DEV_MEMORY_TEMP", "Memory temperature (in C).", |gpu| celsius(gpu.mem_temperature_c)),
-    ("gauge", "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", |gpu| gpu.power_w),
-    ("gauge", "DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", |gpu| gpu.sm_clock_mhz.map(f64::from)),
-    ("gauge", "DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", |gpu| gpu.mem_clock_mhz.map(f64::from)),
-    ("gauge", "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered, 0 for none.", |gpu| number(gpu.last_xid.or(gpu.xid_errors.filter(|&errors| errors == 0)))),
-    ("gauge", "DCGM_FI_PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.", |gpu| ratio(gpu.sm_active)),
-    ("gauge", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor pipe is active.", |gpu| ratio(gpu.tensor_active)),
-    ("gauge", "DCGM_FI_PROF_DRAM_ACTIVE", "Ratio of cycles the device memory interface is active.", |gpu| ratio(gpu.dram_active)),
-    ("counter", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", |gpu| Some(gpu.energy_j? * 1000.0)),
-    ("counter", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", |gpu| number(gpu.pcie_replays)),
 ];
 
 #[rustfmt::skip]
@@ -89,18 +63,6 @@ fn hertz(mhz: Option<u32>) -> Option<f64> {
 
 fn celsius(celsius: Option<u32>) -> Option<f64> {
     celsius.map(f64::from)
-}
-
-/// Writes the metrics of whole GPUs by the names of dcgm-exporter.
-pub(super) fn write_dcgm(text: &mut MetricsText, rows: &[GpuSample]) {
-    let gpus = rows.iter();
-    let gpus = gpus.filter(|row| row.index.is_some() && !row.is_instance());
-    let gpus = gpus.map(|row| {
-        let labels = Labels::default().with("gpu", row.index);
-        let labels = labels.with("UUID", row.uuid.as_ref());
-        (row, labels.with("modelName", row.name.as_ref()))
-    });
-    text.table(DCGM_METRICS, &gpus.collect::<Vec<_>>());
 }
 
 /// Writes the metrics of the rows of a moment.

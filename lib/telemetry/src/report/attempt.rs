@@ -13,7 +13,6 @@ use super::worker::{WorkerCount, Workers, busy_s};
 
 /// A process of a run. An interrupted run that was resumed has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AttemptSummary {
     /// The name that the events carry.
     pub run: String,
@@ -28,10 +27,8 @@ pub struct AttemptSummary {
     /// Energy of its GPUs, in joules: see [`Energy`](super::Energy).
     pub energy_j: Option<f64>,
     /// When it started, after loading the model.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub started: Option<Timestamp>,
     /// How it ended; `None` if it was killed or is still running.
-    #[cfg_attr(test, schemars(schema_with = "super::tests::outcome_schema"))]
     pub outcome: Option<Outcome>,
     /// Seconds between the last event of the attempt before and the first of this one, with loading the model.
     pub gap_s: Option<f64>,

@@ -39,8 +39,6 @@ pub(super) struct Condition {
     pub(super) xid_errors: Counter,
     /// The number of the last Xid error.
     pub(super) last_xid: Option<u64>,
-    /// Above 0 if the next reset repairs memory, and if memory could not be repaired.
-    pub(super) repair: (Option<u64>, Option<u64>),
     /// When a row last had values.
     pub(super) last_seen: Option<Timestamp>,
     /// The last row with values, or else the first row.
@@ -73,8 +71,6 @@ impl Condition {
         self.xid_errors.add(sample.xid_errors, moment, used_us);
         self.empty_rows += missed;
         self.last_xid = sample.last_xid.or(self.last_xid);
-        self.repair.0 = sample.repair_pending.or(self.repair.0);
-        self.repair.1 = sample.repair_failed.or(self.repair.1);
         self.last_row = Some(moment);
         if sample.has_values() {
             if self.is_quiet() {

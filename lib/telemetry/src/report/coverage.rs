@@ -10,7 +10,6 @@ use super::time_span::micros;
 
 /// A time of a run that no reading of its GPU stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Gap {
     /// Its start, in seconds of the run; the time between attempts is left out.
     pub from_s: f64,

@@ -13,7 +13,6 @@ const MAX_VALUES: usize = 4096;
 /// A figure over the batches of a run. `pN` is the least value that N % of the batches do not exceed. It is exact up to 4,096
 /// different values, and beyond within about half a percent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BatchDistribution {
     /// Batches with a known value.
     pub batches: u64,
@@ -33,7 +32,6 @@ pub struct BatchDistribution {
 
 /// The distributions of a run; `None` without a known value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BatchDistributions {
     /// How long the device waited for a batch, in ms.
     pub wait_ms: Option<BatchDistribution>,

@@ -12,7 +12,6 @@ use crate::devices::peak_flops_per_s;
 
 /// What the work cost, compared with the peak of the devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Efficiency {
     /// Floating-point operations of the batches, on real tokens. A multiplication and an addition are two.
     pub flops: Option<f64>,

@@ -8,7 +8,6 @@ use super::time_span::seconds;
 
 /// The energy of a GPU over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Energy {
     /// The share of the run's time whose energy was seen.
     pub coverage: Option<f64>,

@@ -12,7 +12,6 @@ use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLE
 
 /// A finding about a run or a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Finding {
     /// How much it costs.
     pub tier: Tier,
@@ -28,7 +27,6 @@ pub struct Finding {
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Serialize, strum::IntoStaticStr)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum FindingKind {
@@ -59,8 +57,6 @@ pub enum FindingKind {
     Rejected,
     /// The driver reported Xid errors.
     XidErrors,
-    /// Device memory must be repaired.
-    MemoryRepair,
 }
 
 impl FindingKind {
@@ -84,7 +80,7 @@ type Found = Option<(Tier, String)>;
 type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-const OF_GPU: [Rule<GpuSummary>; 11] = [
+const OF_GPU: [Rule<GpuSummary>; 10] = [
     (FindingKind::Bottleneck, utilization, ""),
     (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
@@ -94,7 +90,6 @@ const OF_GPU: [Rule<GpuSummary>; 11] = [
     (FindingKind::Temperature, memory_temperature, ": look at cooling and at its neighbours"),
     (FindingKind::DeviceMemory, device_memory, ": pack with a smaller --max-batch-tokens before it runs out"),
     (FindingKind::XidErrors, xid_errors, ": NVIDIA's list of Xid errors says whether the program or the hardware is at fault"),
-    (FindingKind::MemoryRepair, memory_repair, ""),
     (FindingKind::ForeignProcesses, foreign_processes, ": figures are of all together, ask for the GPU alone"),
 ];
 
@@ -182,15 +177,6 @@ fn xid_errors(gpu: &GpuSummary) -> Found {
         .map(|xid| format!(", the last with number {xid}"));
     let found = errors + " occurred" + &last.unwrap_or_default();
     Some((Tier::Mild, found))
-}
-
-fn memory_repair(gpu: &GpuSummary) -> Found {
-    let found = match gpu.condition.repair {
-        (_, Some(1..)) => "could not be repaired: replace it",
-        (Some(1..), _) => "must be repaired: reset it",
-        _ => return None,
-    };
-    Some((Tier::Mild, format!("its memory {found}")))
 }
 
 /// At full load a power limit nearly always holds the clocks down, which costs little; heat should not.
@@ -318,7 +304,7 @@ mod tests {
                 (sample.mem_used_mib, sample.mem_total_mib) = (Some(900), Some(1000));
                 sample.throttle = Some(Throttle::default());
                 (sample.foreign_processes, sample.ecc_uncorrected) = (Some(0), Some(3));
-                (sample.xid_errors, sample.repair_failed) = (Some(7), Some(0));
+                sample.xid_errors = Some(7);
                 change(second.saturating_sub(1), sample);
             })
         });
@@ -337,7 +323,7 @@ mod tests {
     #[rustfmt::skip]
     fn each_problem_of_a_gpu_is_a_finding_with_its_tier_and_a_threshold_is_none() {
         use FindingKind::{
-            DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, MemoryRepair, PowerCap, Temperature, Throttling, XidErrors,
+            DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, PowerCap, Temperature, Throttling, XidErrors,
         };
         use Tier::{Critical, Mild};
         assert_eq!(found(&|_, _| {}), []);
@@ -359,7 +345,7 @@ mod tests {
                 *sample = empty(sample);
             }
         };
-        let cases: [(Change, Tier, FindingKind, &str); 15] = [
+        let cases: [(Change, Tier, FindingKind, &str); 13] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "reached 81 °C, and was above 80 °C in 10.0 %"),
             (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "reached 89 °C, and was above 88 °C in 10.0 %"),
             // The driver was loaded again, and counts from 0.
@@ -372,8 +358,6 @@ mod tests {
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
             (&throttled(10, "sw_power_cap"), Mild, PowerCap, "sw_power_cap in 100.0 %"),
             (&|i, s| (s.xid_errors, s.last_xid) = (Some(7 + u64::from(i > 4)), Some(31)), Mild, XidErrors, "1 Xid error occurred, the last with number 31: "),
-            (&|i, s| s.repair_pending = (i == 0).then_some(1), Mild, MemoryRepair, "must be repaired: reset it"),
-            (&|_, s| (s.repair_pending, s.repair_failed) = (Some(1), Some(1)), Mild, MemoryRepair, "could not be repaired: replace it"),
             (&|i, s| (s.mem_temperature_c, s.mem_temperature_limit_c) = (Some(94 + i / 9), Some(95)), Mild, Temperature, "limit or above in 10.0 %"),
             (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:04.000Z while"),
         ];

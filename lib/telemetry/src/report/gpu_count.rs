@@ -13,7 +13,6 @@ use super::weights::{ROUNDED, WHOLE};
 
 /// Distributions of the values of a GPU over time. `None` for a value that the driver does not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuDistributions {
     /// Share of the time in which a kernel ran.
     pub utilization: Option<TimeDistribution>,

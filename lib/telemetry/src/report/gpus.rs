@@ -24,7 +24,6 @@ use super::{Tier, joined};
 /// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
 /// recording. Means and shares are weighted by time, and `None` below half coverage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GpuSummary {
     /// The driver's number of the GPU.
     pub index: Option<u32>,
@@ -78,7 +77,6 @@ pub struct GpuSummary {
     /// Whether its values ended while the recording went on, or never came.
     pub lost: bool,
     /// When it last gave values.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub last_seen: Option<Timestamp>,
     /// Seconds of the runs that used it in which rows came without values; without runs, of the recording.
     pub silent_s: f64,

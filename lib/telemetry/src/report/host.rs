@@ -15,7 +15,6 @@ use super::{joined, percent};
 
 /// A host over the time of its runs, or of one run; without runs, over the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostSummary {
     /// Its name, if a run with its boot id tells it.
     pub host: Option<String>,

@@ -11,7 +11,6 @@ use super::{Tier, share};
 /// The share of the elapsed time in which a device had no work, 0 to 1. Loading the model comes before and is no part of it.
 /// A device has work while it computes a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Idle {
     /// All of it: the sum of the parts.
     pub share: f64,

@@ -10,7 +10,6 @@ use super::Tier;
 
 /// Token utilisation of the batches. The last batch of each file holds the rest and is counted apart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Packing {
     /// Batches with known utilisation, without last batches.
     pub batches: u64,
@@ -30,7 +29,6 @@ pub struct Packing {
 
 /// Last batches of their files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tail {
     /// Batches.
     pub batches: u64,

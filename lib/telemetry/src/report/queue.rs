@@ -14,7 +14,6 @@ const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
 
 /// How well the queue fed the device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Queue {
     /// The state over the run, by the share of the time that waits took; `None` if it is unknown.
     pub state: Option<QueueState>,
@@ -32,7 +31,6 @@ pub struct Queue {
 
 /// The state of a queue, by the share of the time that the device waited for batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum QueueState {
@@ -57,7 +55,6 @@ impl QueueState {
 
 /// A bin of the wait histogram.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WaitBin {
     /// Upper edge of the bin, exclusive. The lower edge is that of the previous bin. `None` for the last bin.
     pub below_ms: Option<f64>,

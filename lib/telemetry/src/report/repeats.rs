@@ -12,7 +12,6 @@ use plmkit_logs::Mean;
 /// content of the output. Device, GPU names, number type, workers, threads and the program's version are the same, too. Only
 /// runs that one process did from the beginning to the end are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Repeats {
     /// The job.
     pub job: String,
@@ -36,7 +35,6 @@ pub struct Repeats {
 
 /// A figure over repeated runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spread {
     /// The mean.
     pub mean: f64,

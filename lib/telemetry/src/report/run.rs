@@ -24,7 +24,6 @@ use super::{Tier, joined, percent, share};
 
 /// One run with all its attempts. Counts are sums over its batch events. A batch with several events counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunSummary {
     /// The run's name; with several attempts, that of the last.
     pub run: String,
@@ -61,7 +60,6 @@ pub struct RunSummary {
     /// Worker processes, if the run used any.
     pub workers: Option<u64>,
     /// When it started.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub started: Option<Timestamp>,
     /// Processes that worked on it, one after the other. More than one if it was interrupted and resumed.
     pub attempts: u64,
@@ -72,7 +70,6 @@ pub struct RunSummary {
     /// Their tokens.
     pub lost_tokens: u64,
     /// How it ended; `None` if it was killed or is still running.
-    #[cfg_attr(test, schemars(schema_with = "super::tests::outcome_schema"))]
     pub outcome: Option<Outcome>,
     /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock. Of a log that lost its
     /// head, those from its first batch on: its figures are of that part.
@@ -139,7 +136,6 @@ pub struct RunSummary {
 
 /// Work over elapsed time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Throughput {
     /// Sequences (rows) a second.
     pub sequences_per_s: Option<f64>,

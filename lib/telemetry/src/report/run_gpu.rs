@@ -19,7 +19,6 @@ const NAMED_GAPS: usize = 3;
 
 /// A GPU that a run used, over the time of that run. Means are weighted by time, and `None` below half coverage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunGpu {
     /// The driver's number of the GPU.
     pub index: Option<u32>,

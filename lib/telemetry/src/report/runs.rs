@@ -15,7 +15,6 @@ use super::time_span::{Work, WorkTimes};
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunsSummary {
     /// Whether the log ends with a torn line, which was left out.
     pub torn_last_line: bool,

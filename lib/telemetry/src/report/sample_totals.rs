@@ -10,7 +10,6 @@ use super::{joined, percent, share};
 
 /// Sums over the runs of a sample: one for each of its shards, and more where work was repeated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SampleTotals {
     /// The name of the sample.
     pub sample: String,

@@ -28,7 +28,6 @@ const MAX_NOTES: usize = 8;
 
 /// GPUs and host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SamplesSummary {
     /// Whether the log ends with a torn line, which was left out.
     pub torn_last_line: bool,
@@ -47,7 +46,6 @@ pub struct SamplesSummary {
 
 /// Which samples count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Samples that were taken during a run.

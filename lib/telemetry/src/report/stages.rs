@@ -10,7 +10,6 @@ use super::{percent, share};
 
 /// The stages of a batch. They may overlap, so their shares need not add up to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stages {
     /// The device waits for the batch.
     pub wait: Option<Stage>,
@@ -28,7 +27,6 @@ pub struct Stages {
 
 /// One stage over all batches with a known time of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stage {
     /// Total time.
     pub total_ms: f64,

@@ -1,4 +1,4 @@
-//! Complete reports: their schema, and the join of samples with runs.
+//! Complete reports, and the join of samples with runs.
 
 mod attempts;
 mod hostile;
@@ -7,52 +7,9 @@ use std::ops::Range;
 
 use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
-use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{FindingKind, Gap, Report, RunSummary, Tier};
 use crate::tests::{batch, done, report, runs, sample, started};
-
-/// [`Outcome`](plmkit_logs::event::Outcome), or null.
-pub(super) fn outcome_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "enum": ["done", "stopped", "failed", null] })
-}
-
-/// [`SkippedLines`](plmkit_logs::SkippedLines) by log.
-pub(super) fn skipped_schema(_: &mut SchemaGenerator) -> Schema {
-    let count = json_schema!({ "type": "integer", "minimum": 1 });
-    json_schema!({
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "path": { "type": "string", "description": "The log." },
-                "lines": count,
-                "of": count,
-                "first_line": count,
-                "reason": { "type": "string", "description": "What is wrong with the first one." },
-            },
-            "required": ["path", "lines", "of", "first_line", "reason"],
-        },
-    })
-}
-
-/// The schema of a report, for programs that read it. `GOLDEN=write` writes it.
-#[test]
-fn the_schema_that_is_checked_in_is_that_of_the_structs() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/schemas/monitor-report.schema.json"
-    );
-    // An unknown value is written as null, and never left out.
-    let settings = schemars::generate::SchemaSettings::draft2020_12().for_serialize();
-    let mut schema = settings.into_generator().into_root_schema_for::<Report>();
-    schema.insert("title".to_owned(), "Report of monitor-log report".into());
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    if std::env::var_os("GOLDEN").is_some_and(|golden| golden == "write") {
-        std::fs::write(path, &text).unwrap();
-    }
-    assert!(text == std::fs::read_to_string(path).unwrap(), "{path}");
-}
 
 #[test]
 fn a_tier_begins_below_its_threshold() {

@@ -8,7 +8,6 @@ use super::weights::Weights;
 /// How a value was distributed over time: a percentile is the least value that was not exceeded for so much of the time.
 /// Figures are `None` below half coverage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimeDistribution {
     /// The share of the time that readings of this value stand for.
     pub coverage: Option<f64>,

@@ -15,7 +15,6 @@ use super::{joined, percent, share};
 
 /// A worker of a run, or its only process. Batches that were computed again count again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WorkerSummary {
     /// Its number, from 0.
     pub worker: u64,
