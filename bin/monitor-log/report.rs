@@ -86,14 +86,9 @@ fn logs_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     logs
 }
 
-/// Whether a name has one of the extensions, or had it before the log was rotated: `.jsonl.1`, `.jsonl-20260131`.
 fn is_log(path: &Path, extensions: &[&str]) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    let name = name.trim_end_matches(['.', '-']);
-    extensions
-        .iter()
-        .any(|&of| Path::new(name).extension() == Some(of.as_ref()))
+    let of_path = path.extension().and_then(|of_path| of_path.to_str());
+    of_path.is_some_and(|of_path| extensions.contains(&of_path))
 }
 
 /// Returns the time of the first event of a log; `None` for an empty log, and if it is unknown.

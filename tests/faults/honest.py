@@ -23,6 +23,7 @@ def honest_sets(records, many):
     scan = {one[:place] + residue + one[place + 1 :] for place in range(60) for residue in "ACDEFGHIKLMNPQRSTVWY"}
     peptides = [cut(31 * n, 5 + n % 12) for n in range(300)] + [cut(57 * n, 150 + n % 150) for n in range(600)]
     mean, pools, shards = "--pool mean", "--pool mean,max,std,bos", "--shards 3 --max-residues 400"
+    pairs, every = numbered(cut(77 * n, 10 + n) for n in range(60)), "--residues --logits --contacts"
     windows = "--shards 3 --long-policy window --max-residues 100 --overlap 30"
     return [
         ("proteins", proteins(many), shards, mean),
@@ -32,6 +33,7 @@ def honest_sets(records, many):
         ("twenty shards", some, "--shards 20 --max-residues 400", mean),
         ("int8", some, shards, f"--dtype int8 {pools}"),
         ("bf16", some, shards, f"--dtype bf16 --kernels libtorch {pools}"),
+        ("f16", some, shards, f"--dtype f16 --kernels libtorch {pools}"),
         ("f32 stored as f16", some, shards, f"--store-dtype f16 {pools}"),
         ("int8 stored as f16", some, shards, f"--dtype int8 --store-dtype f16 {pools}"),
         ("kernels of libtorch", some, shards, f"--kernels libtorch {pools}"),
@@ -51,5 +53,7 @@ def honest_sets(records, many):
         ("copies, --dedup", twice, f"{shards} --dedup", mean),
         ("windows, stitched", some, windows, pools),
         ("windows, separate", some, windows, f"--windows separate {pools}"),
-        ("residues, logits, contacts", numbered(cut(77 * n, 10 + n) for n in range(60)), "--shards 3", "--residues --logits --contacts"),
+        ("residues, logits, contacts", pairs, "--shards 3", every),
+        ("residues, logits, contacts, stored as f16", pairs, "--shards 3", f"--store-dtype f16 {every}"),
+        ("residues, logits, contacts, f16", pairs, "--shards 3", f"--dtype f16 --kernels libtorch --store-dtype f16 {every}"),
     ]

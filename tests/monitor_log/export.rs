@@ -271,3 +271,108 @@ fn an_instance_has_metrics_of_its_own() {
     let instance = "plmkit_gpu_memory_used_bytes{uuid=\"MIG-2\",index=\"0\"} 3221225472";
     assert_contains(&case.read("gpu.prom"), instance);
 }
+
+#[test]
+fn silent_clients_do_not_delay_others() {
+    let case = Case::new();
+    let exporter = Exporter::start(&case, "");
+    let connect = |_| TcpStream::connect(&exporter.address).unwrap();
+    let _silent: Vec<TcpStream> = (0..20).map(connect).collect();
+    assert_contains(&exporter.metrics(), "\nplmkit_exporter_driver_up 0\n");
+}
+
+#[test]
+fn a_port_in_use_is_one_line() {
+    let case = Case::new();
+    let exporter = Exporter::start(&case, "");
+    let output = case.run(&format!("--quiet export --listen {}", exporter.address));
+    assert_failed(&output, 73, "cannot listen: ");
+    let (code, stderr) = case.code_and_stderr("export --listen localhost:9401");
+    assert_eq!(code, 2);
+    assert_contains(
+        &stderr,
+        "expected an address in numbers and a port: 127.0.0.1:9401",
+    );
+}
+
+#[test]
+fn it_serves_until_a_signal_and_dies_of_it() {
+    for (name, number) in [("TERM", 15), ("INT", 2)] {
+        let mut exporter = Exporter::start(&Case::new(), "");
+        kill(name, exporter.child.id());
+        assert_eq!(exporter.child.wait().unwrap().signal(), Some(number));
+    }
+}
+
+#[test]
+fn a_file_is_written_once_and_stays() {
+    let case = Case::with_gpus();
+    let output = case.run("--quiet export --textfile gpu.prom --once");
+    assert!(output.status.success() && output.stdout.is_empty());
+    let line = "plmkit_gpu_temperature_celsius{uuid=\"GPU-0\",index=\"0\"} 61\n";
+    assert_contains(&case.read("gpu.prom"), line);
+    assert!(case.read("gpu.prom").ends_with('\n'));
+}
+
+#[test]
+fn a_file_is_replaced_every_interval_and_removed_at_the_end() {
+    let case = Case::new();
+    let mut command = case.command("--quiet export --textfile node.prom --interval 20ms");
+    let mut child = command.spawn().unwrap();
+    let sampled = || {
+        let file = std::fs::read_to_string(case.path("node.prom")).unwrap_or_default();
+        let mut lines = file.lines().map(str::to_owned);
+        lines.find(|line| line.starts_with("plmkit_exporter_last_sample"))
+    };
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let line = wait_for(|| {
+            let line = sampled().filter(|line| !seen.contains(line));
+            line.ok_or(format!("{seen:?}"))
+        });
+        seen.push(line);
+    }
+    kill("TERM", child.id());
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert_eq!(crate::common::all(&case.path("")), ["driver"]);
+}
+
+#[test]
+fn an_interval_that_makes_values_stale_is_warned_of() {
+    let case = Case::new();
+    for (interval, warnings) in [("30s", 0), ("31s", 1)] {
+        let args = format!("export --textfile {interval}.prom --interval {interval}");
+        let mut command = case.command(&args);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let file = case.path(&format!("{interval}.prom"));
+        wait_for(|| file.exists().then_some(()).ok_or("no file".to_owned()));
+        kill("TERM", child.id());
+        child.wait().unwrap();
+        let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        let found = stderr.matches("more than 30s").count();
+        assert_eq!(found, warnings, "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_the_collector_ignores_or_that_cannot_be_written_is_refused() {
+    let case = Case::new();
+    for (args, code, message) in [
+        (
+            "--textfile gpu.txt",
+            2,
+            "expected a name that ends in .prom",
+        ),
+        ("--textfile nowhere/gpu.prom", 73, "nowhere/gpu.prom"),
+        (
+            "--textfile a.prom --events a.prom",
+            2,
+            "--textfile and --events are the same file",
+        ),
+    ] {
+        let output = case.run(&format!("--quiet export --once {args}"));
+        assert_failed(&output, code, message);
+    }
+    let both = case.run("export --textfile a.prom --listen 127.0.0.1:0");
+    assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
+}

@@ -8,7 +8,7 @@ use crate::case::{Case, HEADER, assert_contains, kill, text, wait_until};
 use crate::common::{assert_failed, program};
 
 /// The columns of a GPU, from `index` to `last_xid`.
-const NO_GPU: &str = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+const NO_GPU: &str = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
 
 const A_WHILE: Duration = Duration::from_millis(300);
 

@@ -120,7 +120,7 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
         --gpu bad.csv: 65: bad.csv: line 2: column 'boot_s': invalid float
         --gpu other.csv: 65: other.csv: line 1: not a GPU sample log
         --gpu missing.csv: 66: missing.csv: cannot open: no such file or directory
-        --gpu driver: 66: driver: expected files named *.csv or *.parquet in this folder, found none
+        --gpu driver: 66: driver: expected files named *.csv in this folder, found none
     ";
     for line in cases.trim().lines() {
         let parts: Vec<&str> = line.trim().splitn(3, ": ").collect();

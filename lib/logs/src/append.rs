@@ -60,13 +60,8 @@ impl AppendLog {
         })
     }
 
-    /// Whether the log has no lines: it is new, or another program emptied it, as a rotation by copying does.
-    pub(crate) fn is_empty(&mut self) -> bool {
-        let file = self.file.as_ref().filter(|_| self.length.is_some());
-        let metadata = file.and_then(|file| file.metadata().ok());
-        if metadata.is_some_and(|metadata| metadata.len() == 0) {
-            (self.empty, self.length) = (true, Some(0));
-        }
+    /// Whether the log has no lines.
+    pub(crate) fn is_empty(&self) -> bool {
         self.empty
     }
 

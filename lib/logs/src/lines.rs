@@ -93,8 +93,8 @@ impl fmt::Display for SkippedLines {
     }
 }
 
-/// More than one malformed line, and more than one in this many: the log is damaged.
-const LINES_FOR_A_BAD_ONE: u64 = 100;
+/// More than one malformed line, and one in this many or more: the log is damaged.
+const LINES_FOR_A_BAD_ONE: u64 = 10;
 
 /// Reads a log line by line, and counts its malformed lines.
 pub(crate) struct LogReader<R> {
@@ -188,14 +188,14 @@ impl<R: BufRead> LogReader<R> {
             return Ok(());
         };
         let (bad, all) = (skipped.lines, skipped.of);
-        let is_rare = bad <= 1 || bad * LINES_FOR_A_BAD_ONE <= all;
+        let is_rare = bad <= 1 || bad * LINES_FOR_A_BAD_ONE < all;
         if is_rare && self.good > 0 {
             return Ok(());
         }
         // Reported once.
         self.skipped = None;
         let reason = format!(
-            "{}; {bad} of {all} lines are malformed, more than one in {LINES_FOR_A_BAD_ONE}",
+            "{}; {bad} of {all} lines are malformed, one in {LINES_FOR_A_BAD_ONE} or more",
             skipped.reason
         );
         Err(LogError::line(&self.path, skipped.first_line, reason))
@@ -254,19 +254,19 @@ mod tests {
     }
 
     #[test]
-    fn one_line_or_one_in_a_hundred_may_be_bad_but_not_the_first() {
+    fn one_line_or_less_than_one_in_ten_may_be_bad_but_not_the_first() {
         let good = |count| "a\n".repeat(count);
         assert!(read(&format!("-\n{}", good(300)), false).is_err());
         assert_eq!(read(&good(3), false), Ok(None));
         let one = "log: 1 of 2 lines are malformed and were left out; the first is line 2: torn";
         assert_eq!(read("a\n-\n", false), Ok(Some(one.to_owned())));
         assert!(read("header\n-\n", true).is_err());
-        let two = |before| format!("{}-\n-\n{}", good(before), good(198 - before));
+        let two = |after| format!("{}-\n-\n{}", good(9), good(after));
         let left_out =
-            "log: 2 of 200 lines are malformed and were left out; the first is line 50: torn";
-        assert_eq!(read(&two(49), false), Ok(Some(left_out.to_owned())));
-        let many = format!("{}-\n-\n{}", good(49), good(148));
-        let error = "log: line 50: torn; 2 of 199 lines are malformed, more than one in 100";
+            "log: 2 of 21 lines are malformed and were left out; the first is line 10: torn";
+        assert_eq!(read(&two(10), false), Ok(Some(left_out.to_owned())));
+        let many = two(9);
+        let error = "log: line 10: torn; 2 of 20 lines are malformed, one in 10 or more";
         assert_eq!(read(&many, false), Err(error.to_owned()));
     }
 

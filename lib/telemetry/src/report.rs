@@ -49,7 +49,7 @@ pub use efficiency::Efficiency;
 pub use energy::Energy;
 pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
-pub use gpu_count::GpuDistributions;
+pub use gpu_count::GpuValues;
 pub use gpus::GpuSummary;
 pub use host::HostSummary;
 pub use html::html;
@@ -65,7 +65,7 @@ pub use sample_totals::SampleTotals;
 pub use samples::{Samples, SamplesSummary, Scope};
 pub use stages::{Stage, Stages};
 pub use text::sentences;
-pub use value_count::TimeDistribution;
+pub use value_count::ValueRange;
 pub use worker::WorkerSummary;
 
 /// The version of the report's schema.

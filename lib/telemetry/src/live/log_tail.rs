@@ -5,30 +5,19 @@ use std::io::{self, BufReader, Seek, SeekFrom};
 use std::mem;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use plmkit_logs::event::{EVENT_MAGIC, Event, parse_event};
 use plmkit_logs::{CompleteLines, LogError, Timestamp};
-
-/// Bytes that are compared to detect that a file was written anew.
-const HEAD_BYTES: u64 = 256;
-
-/// A file stays open for this long after the last write to it, so that what is written is read even after the file was
-/// renamed away. A folder may have more logs than a process may have open files.
-const OPEN_FOR: Duration = Duration::from_mins(1);
 
 /// A log, and the position up to which it was read.
 #[derive(Debug, Default)]
 pub(super) struct LogTail {
     path: PathBuf,
-    /// The file, while it is written.
-    file: Option<File>,
     /// Device and inode of the file.
     file_id: Option<(u64, u64)>,
     /// Length and modification time of a file that was read to its end.
     finished: Option<(u64, Option<SystemTime>)>,
-    /// The first bytes that were read, at most [`HEAD_BYTES`].
-    head: Vec<u8>,
     /// The end of the last complete line that was read.
     offset: u64,
     /// Lines that were read.
@@ -47,6 +36,9 @@ pub(super) struct TailUpdate {
     /// A message about the first bad line of the file.
     pub(super) bad_line: Option<String>,
 }
+
+/// Bytes that tell whether a file is a log.
+const HEAD_BYTES: usize = 256;
 
 impl TailUpdate {
     fn not_a_log() -> Self {
@@ -69,82 +61,44 @@ impl LogTail {
         }
     }
 
-    /// Whether the file is open: it can be read even if nothing is at its path any more.
-    pub(super) fn is_open(&self) -> bool {
-        self.file.is_some()
-    }
-
     /// Reads new complete lines, up to about `limit` bytes. Calls `add` for each event, with the time of the last write
-    /// to the file. A file that was truncated is read from its beginning. One that was renamed away is read to its end, and
-    /// then the one that has its name.
+    /// to the file. A file that is another than before, or shorter, is read from its beginning.
     pub(super) fn read(
         &mut self,
         limit: u64,
         mut add: impl FnMut(Event, Timestamp),
     ) -> io::Result<TailUpdate> {
-        let metadata = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_open() => {
-                return self.read_open(limit, &mut add);
-            }
-            found => found?,
-        };
+        let metadata = fs::metadata(&self.path)?;
+        let (length, modified) = (metadata.len(), metadata.modified().ok());
         if !metadata.is_file() {
             // Opening a pipe could wait forever.
             return Ok(TailUpdate::not_a_log());
         }
-        if self.file_id != Some(id(&metadata)) {
-            if self.is_open() {
-                let rest = self.read_open(limit, &mut add)?;
-                if rest.behind {
-                    return Ok(rest);
-                }
+        if self.file_id != Some(id(&metadata)) || length < self.offset {
+            *self = Self::new(mem::take(&mut self.path));
+            self.file_id = Some(id(&metadata));
+        } else if self.finished == Some((length, modified)) {
+            return Ok(TailUpdate::default());
+        }
+        let mut file = File::open(&self.path)?;
+        if self.offset == 0 {
+            let mut head = vec![0; HEAD_BYTES];
+            let read = file.read_at(&mut head, 0)?;
+            head.truncate(read);
+            // Other writers of JSON put spaces between tokens.
+            head.retain(|byte| !byte.is_ascii_whitespace());
+            if EVENT_MAGIC.starts_with(&head) {
+                // Too short to tell.
+                return Ok(TailUpdate::default());
             }
-            *self = Self::new(mem::take(&mut self.path));
-        } else if self.finished == Some((metadata.len(), metadata.modified().ok())) {
-            return Ok(TailUpdate::default());
-        }
-        if self.file.is_none() {
-            self.file = Some(File::open(&self.path)?);
-        }
-        self.read_open(limit, &mut add)
-    }
-
-    /// Reads the open file, and closes it if nobody writes it or it cannot be read.
-    fn read_open(
-        &mut self,
-        limit: u64,
-        add: &mut impl FnMut(Event, Timestamp),
-    ) -> io::Result<TailUpdate> {
-        let Some(mut file) = self.file.take() else {
-            return Ok(TailUpdate::default());
-        };
-        let metadata = file.metadata()?;
-        let (length, modified) = (metadata.len(), metadata.modified().ok());
-        let mut head = vec![0; HEAD_BYTES.min(length) as usize];
-        let read = file.read_at(&mut head, 0)?;
-        head.truncate(read);
-        if length < self.offset || !head.starts_with(&self.head) {
-            *self = Self::new(mem::take(&mut self.path));
-        }
-        self.file_id = Some(id(&metadata));
-        // Other writers of JSON put spaces between tokens.
-        let mut compact = head.clone();
-        compact.retain(|byte| !byte.is_ascii_whitespace());
-        if EVENT_MAGIC.starts_with(&compact) {
-            // Too short to tell.
-            return Ok(TailUpdate::default());
-        }
-        if !compact.starts_with(EVENT_MAGIC) {
-            return Ok(TailUpdate::not_a_log());
+            if !head.starts_with(EVENT_MAGIC) {
+                return Ok(TailUpdate::not_a_log());
+            }
         }
         let written = modified.unwrap_or_else(SystemTime::now);
         let mut update = self.read_lines(&mut file, limit, |event| add(event, written.into()))?;
         update.behind &= self.offset < length;
-        head.truncate(usize::try_from(self.offset).unwrap_or(usize::MAX));
-        self.head = head;
         self.finished = (self.offset == length).then_some((length, modified));
-        let is_fresh = written.elapsed().is_ok_and(|age| age < OPEN_FOR);
-        self.file = Some(file).filter(|_| is_fresh || update.behind);
         Ok(update)
     }
 
@@ -255,42 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_replaced_or_rewritten_file_is_read_from_its_beginning() {
+    fn a_truncated_or_replaced_file_is_read_from_its_beginning() {
         let mut case = Case::new(&(batch(0) + &batch(1)));
         assert_eq!(case.numbers(), [0, 1]);
         fs::write(&case.tail.path, batch(2)).unwrap();
         assert_eq!(case.numbers(), [2], "truncated");
         case.replace(&(batch(3) + &batch(4) + &batch(5)));
         assert_eq!(case.numbers(), [3, 4, 5], "another file");
-        fs::write(&case.tail.path, (6..16).map(batch).collect::<String>()).unwrap();
-        assert_eq!(
-            case.numbers(),
-            (6..16).collect::<Vec<_>>(),
-            "rewritten, longer"
-        );
-    }
-
-    /// As `logrotate` does: with `copytruncate`, or by a rename while the writer goes on.
-    #[test]
-    fn a_rotated_log_is_followed() {
-        let mut case = Case::new(&(batch(0) + &batch(1)));
-        assert_eq!(case.numbers(), [0, 1]);
-        fs::copy(&case.tail.path, case.folder.path().join("copy")).unwrap();
-        fs::write(&case.tail.path, "").unwrap();
-        assert!(case.numbers().is_empty());
-        case.append(&batch(2));
-        assert_eq!(case.numbers(), [2]);
-
-        let renamed = case.folder.path().join("events.jsonl.1");
-        case.append(&batch(3));
-        fs::rename(&case.tail.path, &renamed).unwrap();
-        assert_eq!(case.numbers(), [3], "nothing has its name");
-        let mut writer = File::options().append(true).open(&renamed).unwrap();
-        writer.write_all(batch(4).as_bytes()).unwrap();
-        case.append(&batch(5));
-        assert_eq!(case.numbers(), [4, 5]);
-        fs::remove_file(&case.tail.path).unwrap();
-        assert!(case.numbers().is_empty());
     }
 
     #[test]

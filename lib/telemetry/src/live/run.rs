@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::recent_batches::RecentBatches;
 use super::{LiveProgress, Recent, RunState, RunStatus};
-use crate::report::{RunSummary, Runs, Throughput};
+use crate::report::{RunSummary, Runs};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, Outcome, RunStarted};
 
@@ -84,11 +84,7 @@ impl LiveRun {
         now: Timestamp,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Option<RunStatus> {
-        let mut summary = self.count.clone().finish().runs.pop()?;
-        if self.started.is_none() {
-            // The log was rotated. The time counts from a start that was not seen, the work does not.
-            (summary.idle, summary.throughput) = (None, Throughput::default());
-        }
+        let summary = self.count.clone().finish().runs.pop()?;
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         let silent_after_s = match self.last_batch_s {

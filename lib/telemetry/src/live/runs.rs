@@ -220,26 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_start_was_not_seen_has_no_figure_over_all_its_time() {
-        let seen = |started: Option<Event>| {
-            let batches = (70..80).map(|number| {
-                let mut event = batch("r", number, number.cast_signed());
-                if let Event::Batch(batch) = &mut event {
-                    (batch.compute_ms, batch.wait_ms) = (Some(1000.0), Some(0.0));
-                }
-                event
-            });
-            let runs = runs(started.into_iter().chain(batches));
-            let status = runs.status(at(80)).remove(0);
-            let rate = status.summary.throughput.tokens_per_s;
-            assert_eq!(status.recent.tokens_per_s, Some(100.0));
-            (status.summary.idle.is_some(), rate.is_some())
-        };
-        assert_eq!(seen(Some(started(None))), (true, true));
-        assert_eq!(seen(None), (false, false));
-    }
-
-    #[test]
     fn an_ended_run_is_never_silent_and_has_no_recent_rate() {
         for (outcome, state) in [
             (Outcome::Done, RunState::Done),

@@ -9,7 +9,7 @@ use rangemap::RangeSet;
 use serde::Serialize;
 
 use super::time_span::{TimeSpan, different_gpus};
-use super::worker::{WorkerCount, Workers, busy_s};
+use super::worker::{WorkerCount, Workers};
 
 /// A process of a run. An interrupted run that was resumed has several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -82,8 +82,6 @@ pub(super) struct Attempt {
     /// Seconds of the attempts before.
     pub(super) before_s: f64,
     last_batch_s: Option<f64>,
-    /// The lowest number of a batch.
-    first_batch: Option<u64>,
     pub(super) span: TimeSpan,
     numbers: RangeSet<i128>,
     /// Tokens, and pairs of tokens of one sequence, without those that were computed again. Pairs are unknown if a batch does not
@@ -107,12 +105,7 @@ impl Attempt {
 
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
-        // A log that lost its head begins within a batch.
-        let begun_s = match event {
-            Event::Batch(batch) if self.started.is_none() => busy_s(batch),
-            _ => 0.0,
-        };
-        self.span.add(event, begun_s);
+        self.span.add(event);
         match event {
             Event::Run(started) => self.started = Some(started.clone()),
             Event::Batch(batch) => return self.add_batch(batch),
@@ -127,8 +120,6 @@ impl Attempt {
             return false;
         }
         self.numbers.insert(one(batch.batch));
-        let first = self.first_batch.unwrap_or(batch.batch);
-        self.first_batch = Some(first.min(batch.batch));
         let times = [self.last_batch_s, batch.elapsed_s];
         self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
         let worker = self.workers.entry(batch.worker.unwrap_or(0)).or_default();
@@ -138,26 +129,8 @@ impl Attempt {
         true
     }
 
-    /// Whether the log lost its head: the start of the run and its first batches.
-    pub(super) fn is_cut(&self) -> bool {
-        let done = self.done.as_ref();
-        let lost = done.is_some_and(|done| done.tokens > self.summary.tokens);
-        self.started.is_none() && self.first_batch.map_or(lost, |first| first > 0)
-    }
-
-    /// Returns the seconds to the end, or to the last known batch, by a monotonic clock; of a log that lost its head, from the
-    /// start of its first batch on.
+    /// Returns the seconds to the end, or to the last known batch, by a monotonic clock.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
-        let starts_s = self.workers.values().filter_map(WorkerCount::start_s);
-        let unseen_s = if self.is_cut() {
-            starts_s.reduce(f64::min)?
-        } else {
-            0.0
-        };
-        Some((self.end_s()? - unseen_s).max(0.0))
-    }
-
-    fn end_s(&self) -> Option<f64> {
         let done = self.done.as_ref().map(|done| done.elapsed_s);
         done.or(self.last_batch_s)
     }
@@ -169,7 +142,7 @@ impl Attempt {
 
     /// Adds the workers of this process. A process that was killed before its first batch took no known time.
     pub(super) fn add_workers(&self, workers: &mut Workers) {
-        let end_s = self.end_s();
+        let end_s = self.elapsed_s();
         if end_s.is_none() && self.summary.batches == 0 {
             return;
         }
@@ -177,7 +150,7 @@ impl Attempt {
         let started = self.started.as_ref().unwrap_or(&none);
         let declared = started.workers.unwrap_or(1).clamp(1, MAX_WORKERS);
         let silent = declared.saturating_sub(self.workers.len() as u64);
-        workers.add(&self.workers, silent, started, (end_s, self.is_cut()));
+        workers.add(&self.workers, silent, started, end_s);
     }
 
     /// Adds the work of a batch that no attempt before had computed.

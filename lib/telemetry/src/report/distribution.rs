@@ -5,7 +5,7 @@ use serde::Serialize;
 use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 
-use super::weights::{EXACT, Weights};
+use super::weights::Weights;
 
 /// The most different values that are kept.
 const MAX_VALUES: usize = 4096;
@@ -85,7 +85,7 @@ impl Values {
         // No figure is -0.
         let value = value.max(0.0) + 0.0;
         self.mean.add(value);
-        self.weights.add(value, 1, EXACT);
+        self.weights.add(value, 1);
         self.weights.limit(MAX_VALUES);
     }
 

@@ -8,38 +8,37 @@ use serde::Serialize;
 use super::coverage::{coverage, is_enough, is_partial};
 use super::energy::{EnergyCount, Reading};
 use super::throttle_count::ThrottleCount;
-use super::value_count::{TimeDistribution, TimedMean, ValueCount};
-use super::weights::{ROUNDED, WHOLE};
+use super::value_count::{TimedMean, ValueCount, ValueRange};
 
-/// Distributions of the values of a GPU over time. `None` for a value that the driver does not give.
+/// The values of a GPU over time. `None` for a value that the driver does not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct GpuDistributions {
+pub struct GpuValues {
     /// Share of the time in which a kernel ran.
-    pub utilization: Option<TimeDistribution>,
+    pub utilization: Option<ValueRange>,
     /// Power draw of the board.
-    pub power_w: Option<TimeDistribution>,
+    pub power_w: Option<ValueRange>,
     /// Clock of the streaming multiprocessors.
-    pub sm_clock_mhz: Option<TimeDistribution>,
+    pub sm_clock_mhz: Option<ValueRange>,
     /// Clock of the device memory.
-    pub mem_clock_mhz: Option<TimeDistribution>,
+    pub mem_clock_mhz: Option<ValueRange>,
     /// Temperature of the chip.
-    pub temperature_c: Option<TimeDistribution>,
+    pub temperature_c: Option<ValueRange>,
     /// Device memory in use.
-    pub mem_used_mib: Option<TimeDistribution>,
+    pub mem_used_mib: Option<ValueRange>,
 }
 
 /// Reads a value of a GPU.
 type Value = fn(&GpuSample) -> Option<f64>;
 
-/// The values of [`GpuDistributions`] in their order: name, significant bits, unit, and the value.
+/// The values of [`GpuValues`] in their order: name, unit, and the value.
 #[rustfmt::skip]
-const VALUES: [(&str, u32, f64, Value); 6] = [
-    ("utilization", WHOLE, 100.0, |sample| sample.gpu_util.map(f64::from)),
-    ("power", ROUNDED, 1.0, |sample| sample.power_w),
-    ("SM clock", WHOLE, 1.0, |sample| sample.sm_clock_mhz.map(f64::from)),
-    ("memory clock", WHOLE, 1.0, |sample| sample.mem_clock_mhz.map(f64::from)),
-    ("temperature", WHOLE, 1.0, |sample| sample.temperature_c.map(f64::from)),
-    ("memory in use", ROUNDED, 1.0, |sample| sample.mem_used_mib.map(|mib| mib as f64)),
+const VALUES: [(&str, f64, Value); 6] = [
+    ("utilization", 100.0, |sample| sample.gpu_util.map(f64::from)),
+    ("power", 1.0, |sample| sample.power_w),
+    ("SM clock", 1.0, |sample| sample.sm_clock_mhz.map(f64::from)),
+    ("memory clock", 1.0, |sample| sample.mem_clock_mhz.map(f64::from)),
+    ("temperature", 1.0, |sample| sample.temperature_c.map(f64::from)),
+    ("memory in use", 1.0, |sample| sample.mem_used_mib.map(|mib| mib as f64)),
 ];
 
 /// Values that have a mean only, and their units: activity of the SMs, of the tensor cores and of the memory, whether it is
@@ -84,8 +83,8 @@ impl GpuCount {
         self.us = self.us.saturating_add(us);
         let shared_us = if runs > 1 { us } else { 0 };
         self.shared_us = self.shared_us.saturating_add(shared_us);
-        for (count, (_, bits, _, value)) in self.values.iter_mut().zip(VALUES) {
-            count.add(value(sample), us, bits);
+        for (count, (.., value)) in self.values.iter_mut().zip(VALUES) {
+            count.add(value(sample), us);
         }
         for (mean, (_, value)) in self.shares.iter_mut().zip(SHARES) {
             mean.add(value(sample), us);
@@ -103,7 +102,7 @@ impl GpuCount {
 
     /// Returns the mean of the utilisation over a time, 0 to 1, if it is known for enough of it.
     pub(super) fn mean_utilization(&self, time_us: i64) -> Option<f64> {
-        Some(self.values[0].mean.mean(time_us)? / VALUES[0].2)
+        Some(self.values[0].mean.mean(time_us)? / VALUES[0].1)
     }
 
     /// Returns the greatest memory in use and temperature, with any coverage.
@@ -117,10 +116,10 @@ impl GpuCount {
         array::from_fn(|place| Some(self.shares[place].mean(time_us)? / SHARES[place].0))
     }
 
-    /// Returns the distributions of the values over a time.
-    pub(super) fn distributions(&self, time_us: i64) -> GpuDistributions {
-        let of = |place: usize| self.values[place].distribution(time_us, VALUES[place].2);
-        GpuDistributions {
+    /// Returns the values over a time.
+    pub(super) fn values(&self, time_us: i64) -> GpuValues {
+        let of = |place: usize| self.values[place].range(time_us, VALUES[place].1);
+        GpuValues {
             utilization: of(0),
             power_w: of(1),
             sm_clock_mhz: of(2),

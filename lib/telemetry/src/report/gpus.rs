@@ -15,8 +15,8 @@ use super::condition::Condition;
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::{Energy, EnergyCount, Reading};
 use super::findings::gpu_name;
-use super::gpu_count::{GpuCount, GpuDistributions};
-use super::pace::{Pace, Placed, Row};
+use super::gpu_count::{GpuCount, GpuValues};
+use super::pace::{Pace, Placed};
 use super::throttle_count::ThrottleCount;
 use super::time_span::{Moment, WorkTimes, seconds};
 use super::{Tier, joined};
@@ -70,7 +70,7 @@ pub struct GpuSummary {
     /// Share of the time with foreign processes on the GPU; `None` if no command was recorded.
     pub foreign_share: Option<f64>,
     /// Distributions of its values.
-    pub distributions: GpuDistributions,
+    pub values: GpuValues,
     /// Uncorrected memory errors that occurred while runs used it; without runs, during the recording. `None` if the driver does
     /// not say.
     pub new_ecc_uncorrected: Option<u64>,
@@ -134,7 +134,7 @@ pub(super) struct GpuRows {
     pub(super) host: usize,
     /// The number of the log of its last row, and of the moment in that log.
     last_place: Option<(usize, u64)>,
-    pace: Pace<GpuSample>,
+    pace: Pace,
     /// The energy counter of the last reading.
     last_energy_j: Option<f64>,
     /// The highest power limit so far.
@@ -202,17 +202,15 @@ impl GpuRows {
             .power_w
             .filter(|&power_w| power_w <= self.possible_w());
         self.jumps += u64::from(power_w != sample.power_w);
-        let placed = self.pace.push(Row {
-            moment,
-            interval_s: sample.interval_s,
-            is_reading: sample.has_values(),
-            values: GpuSample {
+        let placed = self
+            .pace
+            .place(moment, sample.interval_s, sample.has_values());
+        if let Some(placed) = placed {
+            let sample = GpuSample {
                 power_w,
                 ..sample.clone()
-            },
-        });
-        if let Some(placed) = placed {
-            self.count(&placed, times);
+            };
+            self.count(&sample, moment, &placed, times);
         }
     }
 
@@ -224,19 +222,10 @@ impl GpuRows {
         by_limit.unwrap_or(POWER_POSSIBLE_UP_TO_W)
     }
 
-    /// Counts the rows that were held back.
-    pub(super) fn flush(&mut self, times: &WorkTimes) {
-        while let Some(placed) = self.pace.pop() {
-            self.count(&placed, times);
-        }
-    }
-
-    fn count(&mut self, placed: &Placed<GpuSample>, times: &WorkTimes) {
-        let row = &placed.row;
-        let before_j = (row.is_reading)
-            .then(|| std::mem::replace(&mut self.last_energy_j, row.values.energy_j))
-            .flatten();
-        let reading = Reading::new(&row.values, placed.us, before_j, self.possible_w());
+    /// Counts a reading.
+    fn count(&mut self, sample: &GpuSample, moment: Moment, placed: &Placed, times: &WorkTimes) {
+        let before_j = std::mem::replace(&mut self.last_energy_j, sample.energy_j);
+        let reading = Reading::new(sample, placed.us, before_j, self.possible_w());
         self.jumps += u64::from(reading.is_jump);
         let fresh_us = placed.fresh_us();
         if fresh_us == 0 {
@@ -247,7 +236,7 @@ impl GpuRows {
         let uuid = self.gpu.uuid.as_deref();
         let is_used = times.are_on(uuid);
         let is_chosen = |position| !is_used || times.uses(position, uuid);
-        let parts = times.parts_of(row.moment.clock, &placed.fresh, is_chosen);
+        let parts = times.parts_of(moment.clock, &placed.fresh, is_chosen);
         let parts = parts.into_iter().map(|(us, work)| {
             let runs = work.iter().map(|&position| times.run_of(position));
             let runs: BTreeSet<usize> = runs.filter(|_| is_used).collect();
@@ -358,7 +347,7 @@ impl GpuRows {
             throttled_share: throttled.map(|known| known.share(known.any_us)),
             throttle_reasons: throttled.map(ThrottleCount::shares),
             foreign_share,
-            distributions: count.distributions(time_us),
+            values: count.values(time_us),
             new_ecc_uncorrected: condition.ecc_uncorrected.new,
             lost,
             last_seen: condition.last_seen,

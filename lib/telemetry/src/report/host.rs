@@ -7,7 +7,7 @@ use serde::Serialize;
 use plmkit_logs::GpuSample;
 
 use super::coverage::{coverage, is_partial};
-use super::pace::{Pace, Placed, Row};
+use super::pace::Pace;
 use super::time_axis::TimeAxis;
 use super::time_span::{Moment, WorkTimes};
 use super::value_count::TimedMean;
@@ -63,7 +63,7 @@ pub(super) struct HostRows {
     pub(super) name: Option<String>,
     axis: TimeAxis,
     last: Option<Moment>,
-    pace: Pace<HostValues>,
+    pace: Pace,
     mem_total_mib: Option<u64>,
     all: HostCount,
     inside: HostCount,
@@ -86,27 +86,11 @@ impl HostRows {
         }
         self.axis.place(moment, sample.interval_s);
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
-        let placed = self.pace.push(Row {
-            moment,
-            interval_s: sample.interval_s,
-            is_reading: true,
-            values: (sample.host_cpu_util, sample.host_mem_used_mib),
-        });
-        if let Some(placed) = placed {
-            self.count(&placed, times);
-        }
-    }
-
-    /// Counts the rows that were held back.
-    pub(super) fn flush(&mut self, times: &WorkTimes) {
-        while let Some(placed) = self.pace.pop() {
-            self.count(&placed, times);
-        }
-    }
-
-    fn count(&mut self, placed: &Placed<HostValues>, times: &WorkTimes) {
-        let values = placed.row.values;
-        let parts = times.parts_of(placed.row.moment.clock, &placed.fresh, |_| true);
+        let Some(placed) = self.pace.place(moment, sample.interval_s, true) else {
+            return;
+        };
+        let values = (sample.host_cpu_util, sample.host_mem_used_mib);
+        let parts = times.parts_of(moment.clock, &placed.fresh, |_| true);
         let (mut inside_us, mut by_run) = (0, BTreeMap::new());
         for (us, work) in parts {
             inside_us += us;

@@ -448,9 +448,6 @@ impl RunCount {
         let changed = pairs.any(|pair| !pair[0].has_gpus_of(&pair[1])).then(|| {
             "it went on with other devices: its figures are sums over its attempts".to_owned()
         });
-        let cut = self.attempts.iter().any(Attempt::is_cut).then(|| {
-            "the log begins in mid-run: the figures are of the part that it holds".to_owned()
-        });
         let is_set = self.attempts.iter().any(|attempt| attempt.span.is_set());
         let set = is_set.then(|| {
             "the clock was set in mid-run: only samples with the boot id of the run are joined with it".to_owned()
@@ -460,15 +457,13 @@ impl RunCount {
             .map(|count| format!("batch events that are there again are counted once: {count}"));
         let end = match self.last_done() {
             // With several attempts, the last event counts the tokens of the last attempt only.
-            Some(done) => {
-                (attempts == 1 && cut.is_none() && done.tokens != run.tokens).then(|| {
-                    let (found, told) = (plural(run.tokens, "token"), done.tokens);
-                    format!("events are missing: the batches hold {found}, the run says {told}")
-                })
-            }
+            Some(done) => (attempts == 1 && done.tokens != run.tokens).then(|| {
+                let (found, told) = (plural(run.tokens, "token"), done.tokens);
+                format!("events are missing: the batches hold {found}, the run says {told}")
+            }),
             None => Some("the run has no end: it was killed, or it is still running".to_owned()),
         };
-        let notes = [cut, saved, resumed, lost, changed, set, repeated, end];
+        let notes = [saved, resumed, lost, changed, set, repeated, end];
         notes.into_iter().flatten().collect()
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Energy;
-use super::gpu_count::GpuDistributions;
+use super::gpu_count::GpuValues;
 use super::gpus::GpuRows;
 use super::run::RunSummary;
 use super::time_span::{WorkTimes, seconds};
@@ -43,7 +43,7 @@ pub struct RunGpu {
     /// Seconds of the readings in which other runs were at work on it, too.
     pub shared_s: f64,
     /// Distributions of its values.
-    pub distributions: GpuDistributions,
+    pub values: GpuValues,
     /// Remarks for people: why figures are unknown, or of a part of the run.
     #[serde(skip)]
     pub(super) notes: Vec<String>,
@@ -73,7 +73,7 @@ impl RunGpu {
             mean_power_w: count.energy.mean_w(time_us),
             energy: count.energy.finish(time_us),
             shared_s: seconds(count.shared_us),
-            distributions: count.distributions(time_us),
+            values: count.values(time_us),
             notes: Vec::new(),
         };
         let values = count.less_covered(time_us).into_iter();

@@ -57,8 +57,7 @@ pub struct Runs {
 
 impl Runs {
     /// Ends a log, of which a torn last line and malformed lines were left out. A run with the name of a run of an earlier log
-    /// is that run if the log begins with the same first event, as a copy does, or in the middle of the run, as a log does
-    /// that was rotated.
+    /// is that run if it begins with the same event, as in a copy.
     pub fn end_log(&mut self, torn: bool, skipped: Option<SkippedLines>) {
         self.in_log.clear();
         self.torn_last_line |= torn;
@@ -93,11 +92,8 @@ impl Runs {
 
     fn place_in_other_log(&self, run: &str, event: &Event) -> Option<(usize, usize)> {
         let is_same = |&&(position, attempt): &&(usize, usize)| {
-            let attempt = &self.counts[position].attempts()[attempt];
-            match (event, &attempt.started) {
-                (Event::Run(started), Some(known)) => started == known,
-                _ => true,
-            }
+            let known = self.counts[position].attempts()[attempt].started.as_ref();
+            matches!(event, Event::Run(started) if known == Some(started))
         };
         self.places.get(run)?.iter().rfind(is_same).copied()
     }
@@ -232,24 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_lost_its_head_has_the_figures_of_the_part_that_is_left() {
-        // Batches of 2 s, the first two of which are lost.
-        let batch = |number: u64| {
-            tests::batch(number, |batch| {
-                (batch.tokens, batch.compute_ms, batch.wait_ms) = (10, Some(2000.0), Some(0.0));
-                batch.elapsed_s = Some(2.0 * (number + 1) as f64);
-            })
-        };
-        let run = &summaries([batch(2), batch(3), done("r", 40, 8.0)])[0];
-        let rate = run.throughput.tokens_per_s;
-        assert_eq!((run.elapsed_s, rate), (Some(4.0), Some(5.0)));
-        assert_eq!(run.idle.map(|idle| idle.share), Some(0.0));
-        assert_eq!(run.by_worker[0].compute_share, Some(1.0));
-        assert_eq!(run.notes.len(), 1);
-        assert!(run.notes[0].starts_with("the log begins in mid-run"));
-    }
-
-    #[test]
     fn the_batches_of_all_attempts_are_those_of_the_total() {
         let mut events = resumed("job");
         for (place, total, saved) in [(0, 3, None), (3, 2, Some(1))] {
@@ -285,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_another_log_is_the_same_run_if_the_log_is_a_copy_or_goes_on_in_mid_run() {
+    fn a_name_in_another_log_is_the_same_run_if_the_log_is_a_copy() {
         let figures = |logs: &[&[Event]]| {
             let mut runs = Runs::default();
             for log in logs {
@@ -299,8 +277,6 @@ mod tests {
         let other = [started("r", "two"), batch("r", 0, 1.0)];
         assert_eq!(figures(&[&one, &other]), [2, 1]);
         assert_eq!(figures(&[&one, &other, &one]), [2, 1]);
-        assert_eq!(figures(&[&one[..2], &one[2..]]), [2]);
-        assert_eq!(figures(&[&one[2..], &one[..2]]), [2]);
     }
 
     #[test]

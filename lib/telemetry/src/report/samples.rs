@@ -163,8 +163,6 @@ impl Samples {
         peak_tflops: Option<f64>,
     ) -> SamplesSummary {
         let times = &self.times;
-        self.hosts.iter_mut().for_each(|host| host.flush(times));
-        self.gpus.iter_mut().for_each(|gpu| gpu.flush(times));
         let is_mig = |rows: &GpuRows| rows.gpu.is_mig();
         let are_alike = self.hosts.len() > 1 || self.gpus.iter().any(is_mig);
         for rows in &mut self.gpus {

@@ -293,7 +293,7 @@ fn a_counter_that_jumps_by_more_than_a_board_can_draw_is_left_out() {
         let report = report(runs(events.clone()), rows);
         let energy_j = report.runs()[0].efficiency.energy_j.unwrap();
         assert!((energy_j - 30_000.0).abs() < 1e-6, "{energy_j}");
-        let power_w = report.gpus()[0].distributions.power_w.unwrap();
+        let power_w = report.gpus()[0].values.power_w.unwrap();
         assert_eq!(power_w.max, Some(250.0));
         let note = &report.samples.as_ref().unwrap().notes[0];
         assert!(

@@ -38,17 +38,14 @@ pub(super) struct TimeSpan {
 const SET_CLOCK_US: i64 = 2_000_000;
 
 impl TimeSpan {
-    /// Extends the span to an event, and to what began some seconds before it.
-    pub(super) fn add(&mut self, event: &Event, begun_s: f64) {
+    /// Extends the span to an event.
+    pub(super) fn add(&mut self, event: &Event) {
         if let Event::Run(started) = event {
             self.boot_id.clone_from(&started.boot_id);
         }
         let time_us = event.time().map(time_of_day_us);
-        for before_s in [0.0, begun_s] {
-            let boot_s = event.boot_s().map(|boot_s| boot_s - before_s);
-            extend(&mut self.boot_us, boot_s.map(micros));
-            extend(&mut self.time_us, time_us.map(|us| us - micros(before_s)));
-        }
+        extend(&mut self.boot_us, event.boot_s().map(micros));
+        extend(&mut self.time_us, time_us);
         let elapsed_s = match event {
             Event::Run(_) => Some(0.0),
             Event::Batch(batch) => batch.elapsed_s,
@@ -435,23 +432,17 @@ mod tests {
     fn work(run: usize, boot_id: Option<&str>, first: u32, last: u32) -> Work {
         let time = |second: u32| format!("1970-01-01T00:00:{second}Z").parse().ok();
         let mut span = TimeSpan::default();
-        span.add(
-            &Event::Run(RunStarted {
-                boot_id: boot_id.map(str::to_owned),
-                boot_s: boot_id.map(|_| f64::from(first)),
-                time: time(first),
-                ..RunStarted::default()
-            }),
-            0.0,
-        );
-        span.add(
-            &Event::Batch(BatchDone {
-                boot_s: boot_id.map(|_| f64::from(last)),
-                time: time(last),
-                ..BatchDone::default()
-            }),
-            0.0,
-        );
+        span.add(&Event::Run(RunStarted {
+            boot_id: boot_id.map(str::to_owned),
+            boot_s: boot_id.map(|_| f64::from(first)),
+            time: time(first),
+            ..RunStarted::default()
+        }));
+        span.add(&Event::Batch(BatchDone {
+            boot_s: boot_id.map(|_| f64::from(last)),
+            time: time(last),
+            ..BatchDone::default()
+        }));
         Work::new(run, &span, None)
     }
 

@@ -117,27 +117,18 @@ impl WorkerCount {
         self.wait.add(batch.wait_ms);
     }
 
-    /// Returns when the computation of its first batch began.
-    pub(super) fn start_s(&self) -> Option<f64> {
-        Some(self.start_s?.0.max(0.0))
-    }
-
     fn add_amounts(&mut self, amounts: [u64; 3]) {
         self.amounts = array::from_fn(|amount| self.amounts[amount] + amounts[amount]);
     }
 
-    /// Adds the batches of a process that ended after `end_s`. If its log lost its head, the time of a worker begins with the
-    /// first batch that is left.
-    fn add_process(&mut self, own: &Self, end_s: Option<f64>, is_cut: bool) {
-        let unseen_s = if is_cut { own.start_s() } else { Some(0.0) };
-        let elapsed_s = end_s.zip(unseen_s);
-        let elapsed_s = elapsed_s.map(|(end_s, unseen_s)| (end_s - unseen_s).max(0.0));
+    /// Adds the batches of a process that ended after `elapsed_s`.
+    fn add_process(&mut self, own: &Self, elapsed_s: Option<f64>) {
         let idle = || {
             let (start_s, first_wait_s) = own.start_s?;
             Some(IdleTime::new(
                 elapsed_s?,
                 own.compute.of_all(own.batches)?,
-                start_s - unseen_s?,
+                start_s,
                 own.wait.of_all(own.batches)? - first_wait_s,
             ))
         };
@@ -152,7 +143,7 @@ impl WorkerCount {
 }
 
 /// Returns the seconds of the stages of a batch.
-pub(super) fn busy_s(batch: &BatchDone) -> f64 {
+fn busy_s(batch: &BatchDone) -> f64 {
     let stages = [batch.h2d_ms, batch.compute_ms, batch.d2h_ms, batch.write_ms];
     stages.into_iter().flatten().sum::<f64>() / 1000.0
 }
@@ -172,7 +163,7 @@ impl Workers {
         counts: &BTreeMap<u64, WorkerCount>,
         silent: u64,
         started: &RunStarted,
-        (end_s, is_cut): (Option<f64>, bool),
+        end_s: Option<f64>,
     ) {
         for (&number, count) in counts {
             let gpu_uuid = gpu_of(number, started);
@@ -183,10 +174,9 @@ impl Workers {
                 gpu_name: gpu_uuid.and_then(|uuid| name_of(uuid, started)),
                 ..WorkerCount::default()
             });
-            worker.add_process(count, end_s, is_cut);
+            worker.add_process(count, end_s);
         }
-        // What is left of a log that lost its head tells nothing of the time of a worker without a batch.
-        let silent_s = end_s.filter(|_| !is_cut).unwrap_or(0.0);
+        let silent_s = end_s.unwrap_or(0.0);
         let idle = IdleTime::new(silent_s, 0.0, silent_s, 0.0);
         self.silent = self.silent.plus(idle, silent);
     }
