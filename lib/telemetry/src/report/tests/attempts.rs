@@ -249,7 +249,7 @@ fn power_is_integrated_where_the_counter_is_missing() {
 fn a_row_that_is_there_twice_counts_once_where_the_interval_changes() {
     let seconds = (0..=20).chain([25, 30, 30]).chain((35..=120).step_by(5));
     let rows = seconds.flat_map(|second| {
-        let rows = rows("GPU-0", second..second + 1, 300.0).into_iter();
+        let rows = rows("GPU-0", second..second + 1, 300.0);
         let interval_s = Some(if second > 20 { 5.0 } else { 1.0 });
         rows.map(move |row| GpuSample { interval_s, ..row })
     });
