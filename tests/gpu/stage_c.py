@@ -162,6 +162,9 @@ def workers(bench):
         bench.programs.embed_command(batches, model, killed, "--workers", "2"), stderr=subprocess.PIPE, text=True
     )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    # A busy machine starts them late.
+    while process.poll() is None and not children.read_text(encoding="utf-8").split():
+        time.sleep(0.05)
     time.sleep(0.5)
     for child in children.read_text(encoding="utf-8").split()[:1]:
         os.kill(int(child), signal.SIGKILL)
