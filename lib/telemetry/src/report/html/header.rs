@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use chrono::DateTime;
+use plmkit_logs::Timestamp;
 use plmkit_page::{Page, Tone};
 
 use super::tables::tone;
@@ -26,9 +28,9 @@ pub(super) fn add(page: &mut Page, report: &Report) {
     let runs = report.runs();
     let ends: Vec<&str> = runs.iter().map(|run| outcome(run.outcome)).collect();
     let named = |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(name));
-    let dates = || runs.iter().filter_map(date);
-    let last = dates().max();
-    let dates = dates().min().map(|first| match last {
+    let first = runs.iter().filter_map(|run| minute(run.started?));
+    let last = runs.iter().filter_map(end).filter_map(minute).max();
+    let dates = first.min().map(|first| match last {
         Some(last) if last != first => format!("{first} to {last} UTC"),
         _ => format!("{first} UTC"),
     });
@@ -72,9 +74,19 @@ fn cpu_threads(run: &RunSummary) -> Option<String> {
     Some(run.threads.filter(|_| is_on_cpu(run))?.to_string())
 }
 
-/// Returns the minute in which a run began.
-fn date(run: &RunSummary) -> Option<String> {
-    Some(run.started?.to_string().get(..16)?.replace('T', " "))
+/// Returns the minute of a time.
+fn minute(time: Timestamp) -> Option<String> {
+    Some(time.to_string().get(..16)?.replace('T', " "))
+}
+
+/// Returns when a run ended, or its last known batch.
+fn end(run: &RunSummary) -> Option<Timestamp> {
+    let ends = run.by_attempt.iter().filter_map(|attempt| {
+        let elapsed_ms = attempt.elapsed_s.unwrap_or(0.0) * 1000.0;
+        let end_ms = attempt.started?.unix_ms().checked_add(elapsed_ms as i64)?;
+        DateTime::from_timestamp_millis(end_ms)
+    });
+    ends.max().map(Timestamp::from)
 }
 
 /// Lists different values in their order; `None` without any.
@@ -104,19 +116,22 @@ fn gpus(report: &Report) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{report, runs, sample, started};
+    use crate::tests::{done, report, runs, sample, started};
 
     #[test]
     fn the_header_names_host_gpus_model_version_and_date() {
         let begun = [(9, "a"), (11, "a"), (12, "b")].into_iter().enumerate();
-        let begun = begun.map(|(number, (hour, host))| {
-            started(|run| {
+        let begun = begun.flat_map(|(number, (hour, host))| {
+            let run = started(|run| {
                 (run.run, run.host) = (number.to_string(), Some(host.to_owned()));
                 run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
                 run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
                 (run.tool, run.version) = ("gpu-embed".to_owned(), "1.2.3".to_owned());
                 run.dtype = Some("f16".to_owned());
-            })
+            });
+            // In the next minute.
+            let end = done(|done| (done.run, done.elapsed_s) = (number.to_string(), 5.0));
+            [run, end]
         });
         let samples = (0..2).map(|index| {
             sample(0, |sample| {
@@ -132,7 +147,7 @@ mod tests {
             ("model", "facebook/esm2_t33_650M_UR50D"),
             ("number type", "f16"),
             ("version", "gpu-embed 1.2.3"),
-            ("date", "2026-01-31 09:30 to 2026-01-31 12:30 UTC"),
+            ("date", "2026-01-31 09:30 to 2026-01-31 12:31 UTC"),
             ("report", concat!("monitor-log ", env!("CARGO_PKG_VERSION"))),
         ] {
             let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
