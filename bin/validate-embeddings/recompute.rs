@@ -94,6 +94,21 @@ impl Quotas {
         all.map(Self)
     }
 
+    /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
+    /// source, and no others.
+    fn made_by(&self) -> Result<Provenance, Fault> {
+        let Some(path) = self.0.keys().next() else {
+            return Ok(Provenance::new("fasta-shard", Vec::new()));
+        };
+        let shard = ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?;
+        Ok(shard.provenance().clone().with("sample", "computed again"))
+    }
+
+    /// The source of rows that were computed again from these shards.
+    pub(crate) fn source(&self) -> Result<String, Fault> {
+        Ok(self.made_by()?.source())
+    }
+
     /// Rows of the shard in a path that are in the sample.
     pub(crate) fn of(&self, path: &Path) -> u64 {
         self.0.get(path).copied().unwrap_or(0)
@@ -210,7 +225,6 @@ impl<'a> Recompute<'a> {
     /// Writes the chosen rows of all shards as one shard.
     fn write_sample(&self, golden: &[GoldenProtein], path: &Path) -> Result<(), Fault> {
         let mut rows: Vec<SourceRow> = Vec::new();
-        let mut made_by = None;
         for (path, quota) in &self.quotas.0 {
             if *quota == 0 {
                 continue;
@@ -222,7 +236,6 @@ impl<'a> Recompute<'a> {
                     rows.push(SourceRow::of(&row));
                 }
             }
-            made_by = Some(shard.provenance);
         }
         let known = (GOLDEN_ORDINALS..).zip(golden);
         rows.extend(known.map(|(ordinal, protein)| SourceRow::known(ordinal, protein)));
@@ -235,8 +248,7 @@ impl<'a> Recompute<'a> {
                 sequence: &row.sequence,
             })?;
         }
-        let made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
-        writer.finish(&sample_of(made_by))?.publish()?;
+        writer.finish(&self.quotas.made_by()?)?.publish()?;
         Ok(())
     }
 
@@ -321,17 +333,6 @@ impl SourceRow {
             n_windows: 1,
         }
     }
-}
-
-/// What a sample of the shards of this work is made by. Rows that were computed again have it as their source, and no others.
-fn sample_of(shards: Provenance) -> Provenance {
-    shards.with("sample", "computed again")
-}
-
-/// The source of rows that were computed again from the set of shards that the one at `path` is of.
-pub(crate) fn sample_source(path: &Path) -> Result<String, Fault> {
-    let shard = ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?;
-    Ok(sample_of(shard.provenance().clone()).source())
 }
 
 fn open(path: &Path) -> Result<Shard, Fault> {

@@ -19,9 +19,7 @@ use crate::dataset::Dataset;
 use crate::golden::Golden;
 use crate::groups::{EmbeddingsFile, Reading, batches_digest};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{
-    Again, GOLDEN_ORDINALS, Quotas, Recompute, computed, read, same_heads, sample_source,
-};
+use crate::recompute::{Again, GOLDEN_ORDINALS, Quotas, Recompute, computed, read, same_heads};
 use crate::reference::read_reference;
 use crate::report::ComparedWith;
 
@@ -137,7 +135,7 @@ fn again(
     files: &[(EmbeddingLayout, Provenance)],
     golden: &Golden,
 ) -> Result<Again, Fault> {
-    let source = sample_source(&args.shards[0])?;
+    let source = quotas.source()?;
     let Some(model) = &args.model else {
         return read(&args.recomputed, &source);
     };
@@ -227,7 +225,7 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let quotas = Quotas::new(args.sampling, &shards, manifest.as_ref(), stitched)?;
     let seed = args.sampling.seed;
     let recompute = Recompute::new(&args.model, &quotas, seed, args.threads, &aliases, &files);
-    let source = sample_source(&shards[0])?;
+    let source = quotas.source()?;
     keep_others(&args.out, &source)?;
     check_shards(&embeddings, &files, &shards)?;
     let ((recomputed, made_by), _folder, file) = computed(recompute, &Golden::default(), &source)?;

@@ -425,6 +425,56 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     assert_fails(itself.arg("--recomputed").arg(&embeddings), 65, expected);
 }
 
+#[test]
+fn a_shard_without_rows_has_a_sample_without_rows() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("long.fasta"), format!(">a\n{}\n", "MKV".repeat(40))).expect("write");
+    let mut shard = bin("fasta-shard");
+    shard
+        .arg(path("long.fasta"))
+        .arg("--out")
+        .arg(path("shards"));
+    run(shard.args([
+        "--shards",
+        "1",
+        "--long-policy",
+        "reject",
+        "--max-residues",
+        "100",
+    ]));
+    let shard = path("shards/shard-00000.parquet");
+    pack(&shard, &path("batches.arrow"), 1024);
+    let model = test_data("model-tiny");
+    let mut embed = bin("gpu-embed");
+    embed
+        .arg(path("batches.arrow"))
+        .arg("--out")
+        .arg(path("e.parquet"));
+    embed.arg("--model").arg(&model);
+    run(embed.args(["--device", "cpu", "--threads", "1", "--progress", "none"]));
+    for _ in 0..2 {
+        let mut recompute = bin("validate-embeddings");
+        recompute
+            .arg("recompute")
+            .arg(path("e.parquet"))
+            .arg("--shards")
+            .arg(&shard);
+        recompute
+            .arg("--manifest")
+            .arg(path("shards/manifest.json"));
+        run(recompute
+            .arg("--model")
+            .arg(&model)
+            .arg("--out")
+            .arg(path("again.parquet")));
+    }
+    let mut validate = bin("validate-embeddings");
+    validate.arg(path("e.parquet")).arg("--shards").arg(&shard);
+    validate.arg("--recomputed").arg(path("again.parquet"));
+    run(validate.args(["--expect", "max-rejected=100%"]));
+}
+
 /// Rounding changes a value by a share of itself, and logits are far from zero.
 #[test]
 fn logits_that_are_stored_in_f16_are_no_fault() {
