@@ -13,12 +13,12 @@ use std::thread;
 use plmkit_check::{Criteria, ExpectedRows, Findings, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Labels, ListedFile, RowDigest};
-use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError, read_shard};
+use plmkit_store::{EmbeddingsReader, Shard, StoreError};
 
 use crate::args::Args;
 use crate::file::FileReading;
 use crate::proteins::each_protein;
-use crate::recompute::{Quotas, chosen};
+use crate::recompute::{Quotas, chosen, open};
 
 /// An embeddings file, as its footer describes it.
 pub(crate) struct EmbeddingsFile {
@@ -221,7 +221,7 @@ impl Reading<'_> {
 
     fn shard(&self, path: &Path) -> Result<Shard, Fault> {
         self.check_stop()?;
-        Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
+        open(path)
     }
 
     /// Reads embeddings against the rows of their shards. `paths` are those of `shards`, with their positions.

@@ -335,7 +335,8 @@ impl SourceRow {
     }
 }
 
-fn open(path: &Path) -> Result<Shard, Fault> {
+/// Reads a shard.
+pub(crate) fn open(path: &Path) -> Result<Shard, Fault> {
     Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
 }
 

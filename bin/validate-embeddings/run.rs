@@ -9,9 +9,7 @@ use plmkit_cli::{Exit, Fault, Program, Stop, files_of, keep_apart};
 use plmkit_contract::{
     COMBINED, EmbeddingLayout, Labels, ListedFile, Manifest, Provenance, Quoted, SOURCE, path_text,
 };
-use plmkit_store::{
-    AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
-};
+use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, MergeArgs, RecomputeArgs};
 use crate::checked::Checked;
@@ -19,7 +17,9 @@ use crate::dataset::Dataset;
 use crate::golden::Golden;
 use crate::groups::{EmbeddingsFile, Reading, batches_digest};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{Again, GOLDEN_ORDINALS, Quotas, Recompute, computed, read, same_heads};
+use crate::recompute::{
+    Again, GOLDEN_ORDINALS, Quotas, Recompute, computed, open, read, same_heads,
+};
 use crate::reference::read_reference;
 use crate::report::ComparedWith;
 
@@ -275,7 +275,7 @@ fn check_shards(
         });
     let mut inputs: BTreeMap<&str, &PathBuf> = inputs.collect();
     for path in shards {
-        let shard = read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?;
+        let shard = open(path)?;
         let batches = batches_digest(&shard, labels.unwrap_or_default())?;
         if inputs.remove(&*batches.to_string()).is_none() && batches.rows() > 0 {
             return wrong(path, "the shard that the embeddings were made from");

@@ -330,7 +330,7 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     let embedded = Embedded::new();
     let embeddings = embedded.path("f32");
     fs::create_dir(embedded.path("again")).expect("folder");
-    let recompute = |name: &str, model: &Path, seed: &str| {
+    let recompute_to = |name: &str, model: &Path, seed: &str, out: &Path| {
         let mut command = bin("validate-embeddings");
         let file = format!("{name}.parquet");
         command.arg("recompute").arg(embeddings.join(&file));
@@ -343,9 +343,13 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
             .arg(manifest)
             .arg("--model")
             .arg(model);
-        command.arg("--out").arg(embedded.path("again").join(&file));
+        command.arg("--out").arg(out);
         command.args(["--sample", "60", "--seed", seed, "--threads", "1"]);
         command
+    };
+    let recompute = |name: &str, model: &Path, seed: &str| {
+        let out = embedded.path("again").join(format!("{name}.parquet"));
+        recompute_to(name, model, seed, &out)
     };
     let model = test_data("model-tiny");
     for name in NAMES {
@@ -401,18 +405,7 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     for other in ["batches/shard-00000.arrow", "f32/shard-00001.parquet"] {
         let other = embedded.path(other);
         let before = fs::read(&other).expect("a file");
-        let mut command = recompute(NAMES[0], &model, "0");
-        let place = command
-            .get_args()
-            .position(|arg| arg == "--out")
-            .expect("--out")
-            + 1;
-        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-        command = bin("validate-embeddings");
-        command
-            .args(&arguments[..place])
-            .arg(&other)
-            .args(&arguments[place + 1..]);
+        let command = recompute_to(NAMES[0], &model, "0", &other);
         assert_fails(command, 73, "exists and is no sample of these shards");
         assert!(fs::read(&other).expect("a file") == before);
     }
@@ -552,6 +545,13 @@ fn a_question_put_wrongly_changes_no_verdict() {
     let failed = folder.join("dataset.failed.json");
     assert!(!failed.exists());
 
+    let combine = |out: &str| {
+        let mut command = bin("validate-embeddings");
+        command.arg("combine").arg(&folder);
+        command.arg("--out").arg(embedded.path(out));
+        command
+    };
+
     // An expectation that is not met is a verdict, and says nothing about the dataset.
     let wrong = ["--expect", "dtype=bf16"];
     assert_fails(
@@ -561,13 +561,7 @@ fn a_question_put_wrongly_changes_no_verdict() {
     );
     assert!(failed.exists());
     assert_eq!(verdict(), passed);
-    let mut combine = bin("validate-embeddings");
-    combine
-        .arg("combine")
-        .arg(&folder)
-        .arg("--out")
-        .arg(embedded.path("one"));
-    run(&mut combine);
+    run(&mut combine("one"));
 
     // A sample that differs says it.
     let file = folder
@@ -577,13 +571,7 @@ fn a_question_put_wrongly_changes_no_verdict() {
     plant(&file, &file, |column| scaled(column, 1.01));
     assert_fails(&mut validate(&[], "model-tiny"), 1, "spot-check");
     assert_eq!(verdict(), passed);
-    let mut combine = bin("validate-embeddings");
-    combine
-        .arg("combine")
-        .arg(&folder)
-        .arg("--out")
-        .arg(embedded.path("two"));
-    assert_fails(&mut combine, 65, "");
+    assert_fails(&mut combine("two"), 65, "");
     fs::write(&file, sound).expect("restore");
     run(&mut validate(&[], "model-tiny"));
     assert!(!failed.exists());

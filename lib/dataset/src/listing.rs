@@ -9,7 +9,7 @@ use plmkit_contract::{
     CombinedFrom, DATASET_FILE, FAILED_FILE, LIST_SHOWN, ListedDataset, ListedFile, Manifest,
     RejectsList, check_contract, one_line, path_text,
 };
-use plmkit_store::{FileKind, StoreError, read_rejects, read_sealed};
+use plmkit_store::{FileKind, StoreError, later_failure, read_rejects, read_sealed};
 use serde_json::{Map, Value, json};
 
 use crate::{DatasetError, Part};
@@ -30,21 +30,17 @@ pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError
 
 /// Checks that the dataset in `folder` passed the validation that wrote `listed`, and has not failed another one since.
 pub fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), DatasetError> {
-    let path = folder.join(FAILED_FILE);
-    if listed.passed() && path.exists() {
-        let failed: ListedDataset = read_sealed(&path)?;
-        if let Some(check) = listed.failed_since(&failed) {
-            let what = format!(
-                "a later validation of these parts failed, at {check}: expected one that passed, which removes this file"
-            );
-            return Err(DatasetError::content(&path, what));
-        }
+    if !listed.passed() {
+        let what = "expected a dataset whose validation passed, found one that failed";
+        return Err(DatasetError::content(&folder.join(DATASET_FILE), what));
     }
-    if listed.passed() {
+    let Some(check) = later_failure(listed, folder)? else {
         return Ok(());
-    }
-    let what = "expected a dataset whose validation passed, found one that failed";
-    Err(DatasetError::content(&folder.join(DATASET_FILE), what))
+    };
+    let what = format!(
+        "a later validation of these parts failed, at {check}: expected one that passed, which removes this file"
+    );
+    Err(DatasetError::content(&folder.join(FAILED_FILE), what))
 }
 
 /// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.

@@ -39,7 +39,7 @@ pub use file_kind::FileKind;
 pub use foreign::ForeignParquet;
 pub use hidden_name::{hidden_name, under_construction};
 pub use input::{Lines, open_input, remove_file};
-pub use json::{read_sealed, write_json, write_report, write_sealed};
+pub use json::{later_failure, read_sealed, write_json, write_report, write_sealed};
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
 pub use rejects::{ListWriter, read_byte_digest, read_rejects};
