@@ -15,6 +15,9 @@ use crate::source::{Source, inner_error};
 /// The usual size of a block. The text of a block stays in the cache of a core.
 pub(crate) const BLOCK_BYTES: usize = 1 << 19;
 
+/// How much text after an invalid record is read for damage that explains it: a second's work.
+const EXPLAINED_BYTES: u64 = 1 << 30;
+
 /// Limits of an input, which bound the memory of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -166,14 +169,18 @@ impl FastaReader {
         })
     }
 
-    /// Reads the rest of a compressed input, and returns its damage if there is any. It may explain an invalid record. Plain
-    /// text has no checksum.
-    pub(crate) fn damage(self, stop: &Stop) -> Option<ShardError> {
-        if self.source.is_compressed() {
-            self.source.digest(stop).err()
-        } else {
-            None
+    /// Reads on in a compressed input, for [`EXPLAINED_BYTES`], and returns its damage if there is any. It may explain an
+    /// invalid record. Plain text has no checksum.
+    pub(crate) fn damage(mut self, stop: &Stop) -> Option<ShardError> {
+        let end = self.source.bytes_read() + EXPLAINED_BYTES;
+        while self.source.is_compressed() && self.source.bytes_read() < end && !stop.requested() {
+            match self.source.skip() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(inner_error(error)),
+            }
         }
+        None
     }
 
     /// Skips the rest of a line, up to a carriage return: residues may follow it.

@@ -109,6 +109,11 @@ impl Source {
         self.compression != Compression::Plain
     }
 
+    /// How many bytes of text were read.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes
+    }
+
     /// Reads into `text` until it has `until` bytes. Returns false if the input ends before that.
     pub(crate) fn fill(&mut self, text: &mut Vec<u8>, until: usize) -> io::Result<bool> {
         let mut end = text.len();
@@ -160,7 +165,7 @@ impl Source {
     }
 
     /// Consumes some bytes. Returns false at the end.
-    fn skip(&mut self) -> io::Result<bool> {
+    pub(crate) fn skip(&mut self) -> io::Result<bool> {
         let count = self.fill_buf()?.len();
         self.consume(count);
         Ok(count > 0)
