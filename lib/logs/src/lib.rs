@@ -14,6 +14,7 @@ pub mod gpu_csv;
 mod gpu_sample;
 mod lines;
 mod mean;
+mod metric;
 mod progress_reporter;
 pub mod thresholds;
 
@@ -22,4 +23,5 @@ pub use error::LogError;
 pub use gpu_sample::{GpuProcess, GpuSample, Processes, Throttle};
 pub use lines::{CompleteLines, SkippedLines};
 pub use mean::Mean;
+pub use metric::{METRICS, Metric, Subject, Unit};
 pub use progress_reporter::{ProgressMessage, ProgressReporter};
