@@ -21,15 +21,8 @@ COLUMNS = (
 ).split(",")
 # What tells that a GPU answered.
 ANSWERS = "gpu_util mem_used_mib temperature_c power_w power_limit_w sm_clock_mhz mem_clock_mhz energy_j throttle".split()
-# Column, figure, and divisor.
-VALUES = [
-    ("gpu_util", "utilization", 100),
-    ("power_w", "power_w", 1),
-    ("sm_clock_mhz", "sm_clock_mhz", 1),
-    ("mem_clock_mhz", "mem_clock_mhz", 1),
-    ("temperature_c", "temperature_c", 1),
-    ("mem_used_mib", "mem_used_mib", 1),
-]
+# Columns whose values over time are in reports.
+VALUES = "gpu_util mem_used_mib temperature_c power_w sm_clock_mhz mem_clock_mhz sm_active tensor_active dram_active".split()
 
 
 # --- the logs ---
@@ -178,15 +171,14 @@ class Figures:
             return None
         return math.fsum(value * ms for value, ms in found.items()) / sum(found.values())
 
-    def values(self, column, divisor):
+    def values(self, column):
         found = self.known(column, float)
         if not found:
             return None
         if self.coverage(found) < 0.5:
             return {"coverage": self.coverage(found)} | dict.fromkeys(["min", "mean", "max"])
         mean = math.fsum(value * ms for value, ms in found.items()) / sum(found.values())
-        figures = {"min": min(found), "mean": mean, "max": max(found)}
-        return {"coverage": self.coverage(found)} | {name: value / divisor for name, value in figures.items()}
+        return {"coverage": self.coverage(found), "min": min(found), "mean": mean, "max": max(found)}
 
     def energy(self):
         """Coverage, joules seen of this run, joules in all, mean power."""
@@ -284,8 +276,8 @@ def check(folder):
             near(gpu["energy"], {"coverage": coverage, "measured_j": measured, "total_j": energy})
             shared = [ms for ms in figures.moments if at_work[gpu["uuid"]][ms] > 1 and figures.gpu.at(ms) is not None]
             near(gpu["shared_s"], len(shared) / 1000)
-            for column, name, divisor in VALUES:
-                found_values, expected = gpu["values"][name], figures.values(column, divisor)
+            for column in VALUES:
+                found_values, expected = gpu["values"].get(column), figures.values(column)
                 near(found_values and found_values.keys(), expected and expected.keys())
                 for figure, value in (expected or {}).items():
                     near(found_values[figure], value)
@@ -302,9 +294,8 @@ def check(folder):
         figures = Figures(gpus[uuid], sorted(at_work[uuid]) or everything)
         near(found["coverage"], figures.coverage())
         assert found["samples"] == len(figures.time)
-        for column, name in ("gpu_util", "mean_utilization"), ("sm_active", "mean_sm_active"):
-            mean = figures.mean(column)
-            near(found[name], mean and mean / 100)
+        mean = figures.mean("gpu_util")
+        near(found["mean_utilization"], mean and mean / 100)
         near(found["hot_share"], figures.mean("above_limit_c", truth(lambda text: int(text) > 0)))
         near(found["throttled_share"], figures.mean("throttle", truth(lambda text: text != "none")))
         for reason, share in (found["throttle_reasons"] or {}).items():

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::Timestamp;
+use crate::metric::{METRICS, Metric, Subject};
 use crate::thresholds::{GPU_HOT_ABOVE_C, GPU_HOT_MARGIN_C};
 
 /// One row of a GPU sample log: a GPU, and the host beside it, at one moment.
@@ -111,19 +112,11 @@ impl GpuSample {
         uuid.is_some_and(|uuid| uuid.starts_with("MIG-"))
     }
 
-    /// Whether the driver gave a value besides the names. A GPU that is lost or hangs has none.
+    /// Whether the GPU answered. One that is lost or hangs has names, and what the driver remembers of it.
     pub fn has_values(&self) -> bool {
-        self.gpu_util.is_some()
-            || self.mem_used_mib.is_some()
-            || self.temperature_c.is_some()
-            || self.power_w.is_some()
-            || self.sm_clock_mhz.is_some()
-            || self.power_limit_w.is_some()
-            || self.mem_clock_mhz.is_some()
-            || self.energy_j.is_some()
-            || self.throttle.is_some()
-            || self.processes.is_some()
-            || self.ecc_uncorrected.is_some()
+        let answered =
+            |metric: &Metric| metric.subject == Subject::Gpu && (metric.value)(self).is_some();
+        self.throttle.is_some() || self.processes.is_some() || METRICS.iter().any(answered)
     }
 
     /// Returns the temperature above which the GPU is hot: close to the limit of its board, or a fixed one if the driver gives

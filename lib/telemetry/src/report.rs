@@ -168,16 +168,9 @@ fn share(part: impl Into<Option<f64>>, whole: impl Into<Option<f64>>) -> Option<
     share.filter(|share| share.is_finite())
 }
 
-/// Returns a share in sentences, with so many digits that a share beside a threshold does not read as the threshold.
+/// Returns a share in sentences.
 fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    let shown = (1..=4).map(|digits| format!("{percent:.digits$} %"));
-    let is_near = |text: &String| {
-        let told = text.trim_end_matches(" %").parse().unwrap_or(percent);
-        told % 5.0 == 0.0 && (told - percent).abs() > 1e-9
-    };
-    let mut exact = shown.skip_while(is_near);
-    exact.next().unwrap_or_else(|| format!("{percent:.1} %"))
+    format!("{:.1} %", share * 100.0)
 }
 
 /// Joins the parts of a sentence that are known.

@@ -70,7 +70,7 @@ fn mean(run: &RunSummary, figure: impl Fn(&AttemptSummary) -> Option<f64>) -> Op
         let us = micros(attempt.elapsed_s.unwrap_or(0.0));
         // An attempt that was killed before its first batch took no known time.
         if us > 0 || run.by_attempt.len() == 1 {
-            mean.add(Some(figure(attempt)?), us.max(1));
+            mean.add(figure(attempt)?, us.max(1));
         }
     }
     mean.mean(mean.us)

@@ -1,61 +1,25 @@
 //! Figures of one GPU over some of its readings.
 
 use std::array;
+use std::collections::BTreeMap;
 
-use plmkit_logs::GpuSample;
-use serde::Serialize;
+use plmkit_logs::{GpuSample, METRICS, Metric};
 
 use super::coverage::{coverage, is_enough, is_partial};
 use super::energy::{EnergyCount, Reading};
 use super::throttle_count::ThrottleCount;
 use super::value_count::{TimedMean, ValueCount, ValueRange};
 
-/// The values of a GPU over time. `None` for a value that the driver does not give.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct GpuValues {
-    /// Share of the time in which a kernel ran.
-    pub utilization: Option<ValueRange>,
-    /// Power draw of the board.
-    pub power_w: Option<ValueRange>,
-    /// Clock of the streaming multiprocessors.
-    pub sm_clock_mhz: Option<ValueRange>,
-    /// Clock of the device memory.
-    pub mem_clock_mhz: Option<ValueRange>,
-    /// Temperature of the chip.
-    pub temperature_c: Option<ValueRange>,
-    /// Device memory in use.
-    pub mem_used_mib: Option<ValueRange>,
-}
+/// The values of a GPU over time, by the columns of the log and in their units. One that the driver never gave is not there.
+pub type GpuValues = BTreeMap<&'static str, ValueRange>;
 
-/// Reads a value of a GPU.
-type Value = fn(&GpuSample) -> Option<f64>;
-
-/// The values of [`GpuValues`] in their order: name, unit, and the value.
+/// Conditions, as shares of the time: whether it is hot, whether foreign processes are on it, and whether its memory is hot.
 #[rustfmt::skip]
-const VALUES: [(&str, f64, Value); 6] = [
-    ("utilization", 100.0, |sample| sample.gpu_util.map(f64::from)),
-    ("power", 1.0, |sample| sample.power_w),
-    ("SM clock", 1.0, |sample| sample.sm_clock_mhz.map(f64::from)),
-    ("memory clock", 1.0, |sample| sample.mem_clock_mhz.map(f64::from)),
-    ("temperature", 1.0, |sample| sample.temperature_c.map(f64::from)),
-    ("memory in use", 1.0, |sample| sample.mem_used_mib.map(|mib| mib as f64)),
+const CONDITIONS: [fn(&GpuSample) -> Option<bool>; 3] = [
+    |sample| Some(sample.temperature_c? > sample.hot_above_c()),
+    |sample| Some(sample.foreign_processes? > 0),
+    |sample| Some(sample.mem_temperature_c? >= sample.mem_temperature_limit_c?),
 ];
-
-/// Values that have a mean only, and their units: activity of the SMs, of the tensor cores and of the memory, whether it is
-/// hot, whether foreign processes are on it, and whether its memory is hot.
-#[rustfmt::skip]
-const SHARES: [(f64, Value); 6] = [
-    (100.0, |sample| sample.sm_active),
-    (100.0, |sample| sample.tensor_active),
-    (100.0, |sample| sample.dram_active),
-    (1.0, |sample| Some(truth(sample.temperature_c? > sample.hot_above_c()))),
-    (1.0, |sample| Some(truth(sample.foreign_processes? > 0))),
-    (1.0, |sample| Some(truth(sample.mem_temperature_c? >= sample.mem_temperature_limit_c?))),
-];
-
-fn truth(is_true: bool) -> f64 {
-    f64::from(u8::from(is_true))
-}
 
 /// Sums over readings of one GPU, weighted by the time that they stand for.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +29,10 @@ pub(super) struct GpuCount {
     pub(super) us: i64,
     /// The part of it in which several runs were at work on the GPU.
     pub(super) shared_us: i64,
-    /// Of [`VALUES`].
-    values: [ValueCount; VALUES.len()],
-    /// Of [`SHARES`].
-    shares: [TimedMean; SHARES.len()],
+    /// Of the metrics in reports, by their columns.
+    values: BTreeMap<&'static str, ValueCount>,
+    /// Of [`CONDITIONS`].
+    conditions: [TimedMean; CONDITIONS.len()],
     pub(super) throttling: ThrottleCount,
     pub(super) energy: EnergyCount,
 }
@@ -83,11 +47,16 @@ impl GpuCount {
         self.us = self.us.saturating_add(us);
         let shared_us = if runs > 1 { us } else { 0 };
         self.shared_us = self.shared_us.saturating_add(shared_us);
-        for (count, (.., value)) in self.values.iter_mut().zip(VALUES) {
-            count.add(value(sample), us);
+        for metric in METRICS.iter().filter(|metric| metric.in_reports) {
+            if let Some(value) = (metric.value)(sample) {
+                let count = self.values.entry(metric.column).or_default();
+                count.add(value, us);
+            }
         }
-        for (mean, (_, value)) in self.shares.iter_mut().zip(SHARES) {
-            mean.add(value(sample), us);
+        for (mean, condition) in self.conditions.iter_mut().zip(CONDITIONS) {
+            if let Some(is_true) = condition(sample) {
+                mean.add(f64::from(u8::from(is_true)), us);
+            }
         }
         if let Some(throttle) = &sample.throttle {
             self.throttling.add(throttle, us);
@@ -97,45 +66,39 @@ impl GpuCount {
 
     /// Returns the readings of the utilisation.
     pub(super) fn utilization_readings(&self) -> u64 {
-        self.values[0].mean.readings
+        let count = self.values.get("gpu_util");
+        count.map_or(0, |count| count.mean.readings)
     }
 
     /// Returns the mean of the utilisation over a time, 0 to 1, if it is known for enough of it.
     pub(super) fn mean_utilization(&self, time_us: i64) -> Option<f64> {
-        Some(self.values[0].mean.mean(time_us)? / VALUES[0].1)
+        Some(self.values.get("gpu_util")?.mean.mean(time_us)? / 100.0)
     }
 
-    /// Returns the greatest memory in use and temperature, with any coverage.
-    pub(super) fn greatest(&self) -> (Option<f64>, Option<f64>) {
-        let [.., temperature_c, mem_used_mib] = &self.values;
-        (mem_used_mib.max(), temperature_c.max())
+    /// Returns the greatest value of a column, with any coverage.
+    pub(super) fn greatest(&self, column: &str) -> Option<f64> {
+        Some(self.values.get(column)?.max())
     }
 
-    /// Returns the means of [`SHARES`] over a time.
-    pub(super) fn shares(&self, time_us: i64) -> [Option<f64>; SHARES.len()] {
-        array::from_fn(|place| Some(self.shares[place].mean(time_us)? / SHARES[place].0))
+    /// Returns the means of [`CONDITIONS`] over a time.
+    pub(super) fn conditions(&self, time_us: i64) -> [Option<f64>; CONDITIONS.len()] {
+        array::from_fn(|place| self.conditions[place].mean(time_us))
     }
 
     /// Returns the values over a time.
     pub(super) fn values(&self, time_us: i64) -> GpuValues {
-        let of = |place: usize| self.values[place].range(time_us, VALUES[place].1);
-        GpuValues {
-            utilization: of(0),
-            power_w: of(1),
-            sm_clock_mhz: of(2),
-            mem_clock_mhz: of(3),
-            temperature_c: of(4),
-            mem_used_mib: of(5),
-        }
+        let values = self.values.iter();
+        let values = values.map(|(&column, count)| (column, count.range(time_us)));
+        values.collect()
     }
 
     /// Returns the values that were seen for less of the time than the GPU itself, as far as it matters.
     pub(super) fn less_covered(&self, time_us: i64) -> Vec<(&'static str, f64)> {
         let judged = |coverage| (is_partial(coverage), is_enough(coverage));
         let of_gpu = judged(coverage(self.us, time_us));
-        let values = self.values.iter().zip(VALUES);
-        let known = values.filter_map(|(count, (name, ..))| {
-            let of_value = (count.mean.us > 0).then(|| coverage(count.mean.us, time_us))?;
+        let known = self.values.iter().filter_map(|(column, count)| {
+            let of_value = coverage(count.mean.us, time_us);
+            let name = Metric::of(column)?.name;
             (judged(of_value) != of_gpu).then_some((name, of_value?))
         });
         known.collect()

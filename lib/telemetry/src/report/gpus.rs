@@ -43,12 +43,6 @@ pub struct GpuSummary {
     pub partial: bool,
     /// Mean share of the time in which a kernel ran.
     pub mean_utilization: Option<f64>,
-    /// Mean share of the time, over all streaming multiprocessors, in which one had work.
-    pub mean_sm_active: Option<f64>,
-    /// Mean share of the time in which the tensor cores computed.
-    pub mean_tensor_active: Option<f64>,
-    /// Mean share of the time in which data went to or from device memory.
-    pub mean_dram_active: Option<f64>,
     /// The most device memory that was seen in use, with any coverage.
     pub peak_mem_used_mib: Option<u64>,
     /// Device memory.
@@ -69,7 +63,7 @@ pub struct GpuSummary {
     pub throttle_reasons: Option<BTreeMap<String, f64>>,
     /// Share of the time with foreign processes on the GPU; `None` if no command was recorded.
     pub foreign_share: Option<f64>,
-    /// Distributions of its values.
+    /// Its values over the time.
     pub values: GpuValues,
     /// Uncorrected memory errors that occurred while runs used it; without runs, during the recording. `None` if the driver does
     /// not say.
@@ -319,8 +313,9 @@ impl GpuRows {
         };
         let throttling = &count.throttling;
         let throttled = Some(throttling).filter(|known| is_enough(coverage(known.us, time_us)));
-        let [sm, tensor, dram, hot_share, foreign_share, hot_memory_share] = count.shares(time_us);
-        let (memory, temperature) = count.greatest();
+        let [hot_share, foreign_share, hot_memory_share] = count.conditions(time_us);
+        let memory = count.greatest("mem_used_mib");
+        let temperature = count.greatest("temperature_c");
         let coverage = coverage(count.us, time_us);
         let mean_utilization = count.mean_utilization(time_us);
         // The driver knows the name even of a GPU that was lost before the recording began.
@@ -336,9 +331,6 @@ impl GpuRows {
             coverage,
             partial: is_partial(coverage),
             mean_utilization,
-            mean_sm_active: sm,
-            mean_tensor_active: tensor,
-            mean_dram_active: dram,
             peak_mem_used_mib: memory.map(|mib| mib as u64),
             max_temperature_c: temperature.map(|celsius| celsius as u32),
             hot_share,

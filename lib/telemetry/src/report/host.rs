@@ -50,7 +50,8 @@ impl HostCount {
             self.readings += 1;
             self.us = self.us.saturating_add(us);
             self.peak_mem_used_mib = self.peak_mem_used_mib.max(mem_used_mib);
-            self.cpu.add(cpu, us);
+            cpu.into_iter()
+                .for_each(|percent| self.cpu.add(percent, us));
         }
     }
 }
@@ -127,15 +128,10 @@ impl HostRows {
             return self.summary(&self.inside, times.all_us());
         }
         let own = times.positions_by(self.clock);
-        let own = own.filter(|&position| {
-            self.is_of_boot() || self.by_run.contains_key(&times.run_of(position))
-        });
+        let is_of_boot = times.is_of_boot(self.clock);
+        let own =
+            own.filter(|&position| is_of_boot || self.by_run.contains_key(&times.run_of(position)));
         self.summary(&self.inside, times.time_us(own))
-    }
-
-    /// Whether its rows are joined by a boot id.
-    fn is_of_boot(&self) -> bool {
-        WorkTimes::is_of_boot(self.clock)
     }
 
     /// Returns the runs of which it has samples.
@@ -156,8 +152,8 @@ impl HostRows {
         }
     }
 
-    /// Returns the figures of the host of a run: of the `seen` hosts with samples of that time, the one with its boot id, or else
-    /// the only one, or the only one with its GPUs (`has_gpus`). `None` if there are several.
+    /// Returns the figures of the host of a run: of the `seen` hosts with samples of that time, the only one, or the only one with
+    /// its GPUs (`has_gpus`). `None` if there are several.
     pub(super) fn of_run(
         hosts: &[Self],
         run: usize,
@@ -166,9 +162,6 @@ impl HostRows {
         times: &WorkTimes,
     ) -> Option<HostSummary> {
         let mut own = seen.to_vec();
-        if own.iter().any(|&host| hosts[host].is_of_boot()) {
-            own.retain(|&host| hosts[host].is_of_boot());
-        }
         if own.len() > 1 {
             own.retain(|&host| has_gpus(host));
         }

@@ -448,10 +448,6 @@ impl RunCount {
         let changed = pairs.any(|pair| !pair[0].has_gpus_of(&pair[1])).then(|| {
             "it went on with other devices: its figures are sums over its attempts".to_owned()
         });
-        let is_set = self.attempts.iter().any(|attempt| attempt.span.is_set());
-        let set = is_set.then(|| {
-            "the clock was set in mid-run: only samples with the boot id of the run are joined with it".to_owned()
-        });
         let repeated = Some(self.repeated).filter(|&repeated| repeated > 0);
         let repeated = repeated
             .map(|count| format!("batch events that are there again are counted once: {count}"));
@@ -463,7 +459,7 @@ impl RunCount {
             }),
             None => Some("the run has no end: it was killed, or it is still running".to_owned()),
         };
-        let notes = [saved, resumed, lost, changed, set, repeated, end];
+        let notes = [saved, resumed, lost, changed, repeated, end];
         notes.into_iter().flatten().collect()
     }
 }

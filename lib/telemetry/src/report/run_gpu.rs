@@ -42,7 +42,7 @@ pub struct RunGpu {
     pub energy: Energy,
     /// Seconds of the readings in which other runs were at work on it, too.
     pub shared_s: f64,
-    /// Distributions of its values.
+    /// Its values over the time of the run.
     pub values: GpuValues,
     /// Remarks for people: why figures are unknown, or of a part of the run.
     #[serde(skip)]

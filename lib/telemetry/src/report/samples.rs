@@ -20,8 +20,8 @@ use super::time_span::{Moment, WorkTimes};
 const MAX_PICTURES: usize = 16;
 
 /// Why a run has no figures from samples.
-const OTHER_BOOT: &str = "it is not joined with the samples: they are of another boot or machine, whose clock may differ; \
-    --clocks-agree joins them by the time of day";
+const APART: &str = "it is not joined with the samples: they are of another boot or machine, whose clock may differ, or \
+    only one of both names its boot; --clocks-agree joins them by the time of day";
 
 /// Runs with a note about their GPUs.
 const MAX_NOTES: usize = 8;
@@ -188,8 +188,8 @@ impl Samples {
                 attempt.energy_j = energy.sum::<Option<f64>>();
                 attempt.energy_j = attempt.energy_j.filter(|_| attempt.gpu_uuids.is_some());
             }
-            if times.is_of_other_boot(position) {
-                run.notes.push(OTHER_BOOT.to_owned());
+            if times.is_apart(position) {
+                run.notes.push(APART.to_owned());
             }
             run.join_gpus(gpus, peak_tflops);
         }
@@ -293,8 +293,12 @@ mod tests {
             run.device = Some(device.to_owned());
             run.gpu_uuids = gpu_uuid.map(|uuid| vec![uuid.to_owned()]);
             run.time = time(first);
+            (run.boot_id, run.boot_s) = (Some("b".to_owned()), Some(f64::from(first)));
         });
-        runs([started, batch(0, |batch| batch.time = time(last))])
+        let last = batch(0, |batch| {
+            (batch.time, batch.boot_s) = (time(last), Some(f64::from(last)));
+        });
+        runs([started, last])
     }
 
     #[test]

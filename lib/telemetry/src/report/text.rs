@@ -79,7 +79,7 @@ fn gpu(gpu: &GpuSummary) -> String {
     let covered = covered.map(|share| format!(" over {share} of the time"));
     let lost = if gpu.lost { ", lost" } else { "" };
     let samples = plural(gpu.samples, "sample") + covered.as_deref().unwrap_or_default() + lost;
-    match (gpu.mean_utilization, gpu.values.utilization) {
+    match (gpu.mean_utilization, gpu.values.get("gpu_util")) {
         (Some(mean), _) => format!("{name}: mean utilization {}, {samples}", percent(mean)),
         (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}"),
         (None, None) if gpu.samples == 0 => format!("{name}: no samples{lost}"),

@@ -30,12 +30,7 @@ pub(super) struct TimeSpan {
     boot_us: Option<Range<i64>>,
     /// By the time of day, in microseconds since 1970.
     time_us: Option<Range<i64>>,
-    /// How far the time of day was ahead of the elapsed time of the process, in microseconds.
-    ahead_us: Option<Range<i64>>,
 }
-
-/// A clock that differs from elapsed time by more was set, a part in a thousand aside: clocks are slewed.
-const SET_CLOCK_US: i64 = 2_000_000;
 
 impl TimeSpan {
     /// Extends the span to an event.
@@ -43,26 +38,8 @@ impl TimeSpan {
         if let Event::Run(started) = event {
             self.boot_id.clone_from(&started.boot_id);
         }
-        let time_us = event.time().map(time_of_day_us);
         extend(&mut self.boot_us, event.boot_s().map(micros));
-        extend(&mut self.time_us, time_us);
-        let elapsed_s = match event {
-            Event::Run(_) => Some(0.0),
-            Event::Batch(batch) => batch.elapsed_s,
-            Event::Done(done) => Some(done.elapsed_s),
-            Event::Probe(_) | Event::Unknown => None,
-        };
-        let ahead_us = time_us.zip(elapsed_s.map(micros));
-        extend(
-            &mut self.ahead_us,
-            ahead_us.map(|(time, elapsed)| time - elapsed),
-        );
-    }
-
-    /// Whether the clock was set meanwhile, so that the time of day tells neither when nor for how long it was at work.
-    pub(super) fn is_set(&self) -> bool {
-        let length = |range: &Option<Range<i64>>| range.as_ref().map_or(0, |of| of.end - of.start);
-        length(&self.ahead_us) > SET_CLOCK_US + length(&self.time_us) / 1000
+        extend(&mut self.time_us, event.time().map(time_of_day_us));
     }
 
     /// Returns the seconds from the end of this span to the start of a later one: since boot if both have the same boot, else
@@ -92,6 +69,8 @@ pub(super) struct Work {
     /// The position of its run.
     pub(super) run: usize,
     span: TimeSpan,
+    /// When it was done, and the position of the clock; `None` if that is unknown, or no time.
+    time: Option<(usize, Range<i64>)>,
     /// The name of its machine.
     host: Option<String>,
     /// Whether it may have computed on a GPU. A run without a start is not known to.
@@ -105,6 +84,7 @@ impl Work {
         Self {
             run,
             span: span.clone(),
+            time: None,
             host: started.and_then(|started| started.host.clone()),
             on_gpus: started.is_some_and(|started| started.device.as_deref() != Some("cpu")),
             gpu_uuids: started.map(different_gpus).unwrap_or_default(),
@@ -137,13 +117,6 @@ pub(super) struct Moment {
     pub(super) at_us: i64,
 }
 
-/// The clock of samples without a boot id: the time of day.
-const DAY: usize = 0;
-
-/// The clock of samples whose boot is that of no run: the time of day, for runs without a boot id. The clocks of two machines
-/// may differ, so a run with another boot id has no time by it unless the reader says that they agree.
-const OTHER_DAY: usize = 1;
-
 /// Work at one time that is told apart, and positions of work in all pieces: they keep memory in proportion to the log.
 const MAX_AT_ONCE: usize = 4096;
 const MAX_POSITIONS: usize = 1 << 24;
@@ -153,21 +126,28 @@ const MAX_POSITIONS: usize = 1 << 24;
 struct Clock {
     /// Whether a sample has this clock.
     is_seen: bool,
+    /// Whether it counts the seconds of a boot.
+    is_of_boot: bool,
     /// The positions of the work that has a time by this clock.
     work: Vec<usize>,
     /// The time of all work, cut wherever work begins or ends; each piece with the positions of its work.
     pieces: Vec<(Range<i64>, Vec<usize>)>,
 }
 
-/// The work of all runs over time.
+/// The work of all runs over time. Work and samples are joined if they have one clock: that of their boot, or the time of day
+/// if they name none. The times of day of two machines may differ, so that they join nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkTimes {
     work: Vec<Work>,
     clocks: Vec<Clock>,
-    /// The clock of each boot id.
-    boots: HashMap<String, usize>,
-    /// Whether the clocks of all machines agree.
+    /// The clock of each boot id, and the time of day.
+    by_boot: HashMap<Option<String>, usize>,
+    /// Whether the times of day of all machines agree: they are the only clock then.
     clocks_agree: bool,
+    /// Whether a sample has a clock that no run has.
+    has_strangers: bool,
+    /// The names of machines by their boots.
+    hosts: HashMap<String, String>,
     /// The positions of the work that names each GPU, and of the work that may have used any.
     named: HashMap<String, Vec<usize>>,
     on_any: Vec<usize>,
@@ -179,13 +159,10 @@ impl WorkTimes {
     /// `work` is in the order of the runs. With `clocks_agree`, boot ids do not matter.
     pub(super) fn new(work: impl Iterator<Item = Work>, clocks_agree: bool) -> Self {
         let mut times = Self {
-            work: work.collect(),
-            clocks: vec![Clock::default(); 2],
             clocks_agree,
             ..Self::default()
         };
-        for position in 0..times.work.len() {
-            let work = &times.work[position];
+        for (position, mut work) in work.enumerate() {
             for uuid in &work.gpu_uuids {
                 let named = times.named.entry(uuid.clone()).or_default();
                 named.push(position);
@@ -193,16 +170,28 @@ impl WorkTimes {
             if work.uses(None) {
                 times.on_any.push(position);
             }
-            let span = &work.span;
-            times.are_known |= span.boot_us.is_some() || span.time_us.is_some();
-            let boot_id = span.boot_id.clone().filter(|_| span.boot_us.is_some());
-            let boot = boot_id.filter(|_| !clocks_agree);
-            let boot = boot.map(|boot_id| times.boot_clock(&boot_id));
-            for clock in [DAY, OTHER_DAY].into_iter().chain(boot) {
-                if times.span(position, clock).is_some() {
-                    times.clocks[clock].work.push(position);
-                }
+            let TimeSpan {
+                boot_id,
+                boot_us,
+                time_us,
+            } = &work.span;
+            let host = boot_id.clone().zip(work.host.clone());
+            times.hosts.extend(host);
+            let by_boot = boot_id.as_ref().zip(boot_us.as_ref());
+            let by_boot = by_boot.filter(|_| !clocks_agree);
+            let (boot_id, time) = match by_boot {
+                Some((boot_id, time)) => (Some(boot_id), Some(time)),
+                None => (None, time_us.as_ref()),
+            };
+            if let Some(time) = time {
+                times.are_known = true;
+                let clock = times.clock(boot_id.map(String::as_str));
+                work.time = Some((clock, time.clone())).filter(|(_, time)| !time.is_empty());
             }
+            if let Some((clock, _)) = work.time {
+                times.clocks[clock].work.push(position);
+            }
+            times.work.push(work);
         }
         for clock in 0..times.clocks.len() {
             times.clocks[clock].pieces = times.pieces(clock);
@@ -210,10 +199,24 @@ impl WorkTimes {
         times
     }
 
+    /// Returns the position of the clock of a boot, or of the time of day.
+    fn clock(&mut self, boot_id: Option<&str>) -> usize {
+        let clocks = &mut self.clocks;
+        let key = boot_id.map(str::to_owned);
+        *self.by_boot.entry(key).or_insert_with(|| {
+            clocks.push(Clock {
+                is_of_boot: boot_id.is_some(),
+                ..Clock::default()
+            });
+            clocks.len() - 1
+        })
+    }
+
     /// Cuts the time of all work by a clock into pieces.
     fn pieces(&self, clock: usize) -> Vec<(Range<i64>, Vec<usize>)> {
         let all = self.clocks[clock].work.iter();
-        let spans = all.filter_map(|&position| Some((position, self.span(position, clock)?)));
+        let spans =
+            all.filter_map(|&position| Some((position, &self.work[position].time.as_ref()?.1)));
         let edges = spans.flat_map(|(position, span)| {
             [(span.start, true, position), (span.end, false, position)]
         });
@@ -237,27 +240,6 @@ impl WorkTimes {
         pieces
     }
 
-    /// Returns when work was done by a clock; `None` if it has no time by that clock, or no length.
-    fn span(&self, position: usize, clock: usize) -> Option<Range<i64>> {
-        let span = &self.work[position].span;
-        let is_joined = clock == DAY || self.clocks_agree || span.boot_id.is_none();
-        let time = match clock {
-            DAY | OTHER_DAY if is_joined && !span.is_set() => &span.time_us,
-            DAY | OTHER_DAY => &None,
-            _ => &span.boot_us,
-        };
-        time.clone().filter(|time| !time.is_empty())
-    }
-
-    fn boot_clock(&mut self, boot_id: &str) -> usize {
-        if let Some(&known) = self.boots.get(boot_id) {
-            return known;
-        }
-        self.clocks.push(Clock::default());
-        self.boots.insert(boot_id.to_owned(), self.clocks.len() - 1);
-        self.clocks.len() - 1
-    }
-
     /// Whether the time of any run is known.
     pub(super) fn are_known(&self) -> bool {
         self.are_known
@@ -273,37 +255,32 @@ impl WorkTimes {
         self.work.is_empty()
     }
 
-    /// Returns the time of a sample by the clock that joins it with runs: the seconds since boot if a run has its boot id, so
-    /// that a set clock does no harm, or if there is no run; else the time of day.
+    /// Returns the time of a sample by its clock.
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
-        if self.clocks.is_empty() {
-            self.clocks = vec![Clock::default(); 2];
-        }
-        let day_us = time_of_day_us(sample.timestamp);
-        let (clock, at_us) = match sample.boot_time() {
-            None => (DAY, day_us),
-            Some((boot_id, boot_s)) => match self.boots.get(boot_id) {
-                Some(&clock) => (clock, micros(boot_s)),
-                None if !self.are_known => (self.boot_clock(boot_id), micros(boot_s)),
-                None => (OTHER_DAY, day_us),
-            },
-        };
+        let by_boot = sample.boot_time().filter(|_| !self.clocks_agree);
+        let clocks = self.clocks.len();
+        let clock = self.clock(by_boot.map(|(boot_id, _)| boot_id));
+        self.has_strangers |= clock == clocks;
         self.clocks[clock].is_seen = true;
-        Moment { clock, at_us }
+        let at_us = by_boot.map(|(_, boot_s)| micros(boot_s));
+        Moment {
+            clock,
+            at_us: at_us.unwrap_or_else(|| time_of_day_us(sample.timestamp)),
+        }
     }
 
-    /// Whether a run has a boot id, and samples are there of other boots only: they are not joined.
-    pub(super) fn is_of_other_boot(&self, run: usize) -> bool {
-        let [day, other_day] = [DAY, OTHER_DAY].map(|clock| {
-            let clock = self.clocks.get(clock);
-            clock.is_some_and(|clock| clock.is_seen)
-        });
-        let mut work = self.positions_of(run);
-        let is_apart = |position: usize| {
-            let (clock, _) = self.joined(position)?;
-            Some(clock > OTHER_DAY && !self.clocks[clock].is_seen)
-        };
-        other_day && !day && !self.clocks_agree && work.any(|of| is_apart(of) == Some(true))
+    /// Whether no sample has a clock of a run, and some have one that no run has.
+    pub(super) fn is_apart(&self, run: usize) -> bool {
+        let mut clocks = self
+            .positions_of(run)
+            .filter_map(|of| Some(self.joined(of)?.0));
+        let first = clocks.next();
+        self.has_strangers
+            && first
+                .into_iter()
+                .chain(clocks)
+                .all(|clock| !self.clocks[clock].is_seen)
+            && first.is_some()
     }
 
     /// Returns the parts of a time in which work was done, each with its length in microseconds and the positions of its work.
@@ -333,8 +310,8 @@ impl WorkTimes {
     }
 
     /// Whether a clock counts the seconds of a boot.
-    pub(super) fn is_of_boot(clock: usize) -> bool {
-        clock > OTHER_DAY
+    pub(super) fn is_of_boot(&self, clock: usize) -> bool {
+        self.clocks[clock].is_of_boot
     }
 
     /// Returns the run of the work at a position.
@@ -364,31 +341,19 @@ impl WorkTimes {
         self.time_us(0..self.work.len())
     }
 
-    /// Returns the positions of the work that a clock joins with samples.
+    /// Returns the positions of the work that has a time by a clock.
     pub(super) fn positions_by(&self, clock: usize) -> impl Iterator<Item = usize> {
-        let all = self.clocks[clock].work.iter().copied();
-        all.filter(move |&position| self.joined(position).is_some_and(|(by, _)| by == clock))
+        self.clocks[clock].work.iter().copied()
     }
 
     /// Returns the name of the machine with a boot, if a run tells it.
     pub(super) fn host_of(&self, boot_id: &str) -> Option<&String> {
-        let of_boot = |work: &&Work| work.span.boot_id.as_deref() == Some(boot_id);
-        let clock = self.boots.get(boot_id)?;
-        let work = self.clocks[*clock]
-            .work
-            .iter()
-            .map(|&position| &self.work[position]);
-        work.filter(of_boot).find_map(|work| work.host.as_ref())
+        self.hosts.get(boot_id)
     }
 
-    /// Returns when work was done, by the clock that joins it with samples.
+    /// Returns when work was done, with the position of the clock.
     fn joined(&self, position: usize) -> Option<(usize, Range<i64>)> {
-        let boot_id = self.work[position].span.boot_id.as_deref();
-        let boot = boot_id.and_then(|boot_id| self.boots.get(boot_id).copied());
-        let clocks = [boot, Some(DAY), Some(OTHER_DAY)].into_iter().flatten();
-        let seen = clocks.filter(|&clock| self.clocks[clock].is_seen);
-        let mut clocks = seen.chain(boot).chain([DAY]);
-        clocks.find_map(|clock| Some((clock, self.span(position, clock)?)))
+        self.work[position].time.clone()
     }
 
     /// Returns how long any of the chosen work was done, in microseconds.
@@ -456,12 +421,13 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_joined_by_the_boot_clock_if_a_run_has_their_boot_and_else_by_the_time_of_day() {
+    fn samples_are_joined_by_their_boot_and_by_the_time_of_day_if_nobody_names_a_boot() {
         let spans = [
             (0, Some("a"), 10, 20),
             (0, Some("a"), 20, 25),
             (1, Some("b"), 15, 30),
             (2, None, 40, 40),
+            (3, None, 50, 55),
         ];
         let work = spans.map(|(run, boot_id, first, last)| work(run, boot_id, first, last));
         let mut times = WorkTimes::new(work.clone().into_iter(), false);
@@ -477,9 +443,10 @@ mod tests {
             (Some(("a", 26.0)), 18_000, &[]),
             (Some(("b", 20.0)), 40_000, &[(1_000_000, vec![1])]),
             (Some(("other", 18.0)), 10_250, &[]),
-            (None, 15_500, &[(500_000, vec![0]), (500_000, vec![0, 1])]),
-            (None, 30_250, &[(750_000, vec![1])]),
+            (None, 15_500, &[]),
+            (None, 30_250, &[]),
             (None, 40_500, &[]),
+            (None, 55_250, &[(750_000, vec![3])]),
         ] {
             let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
             let parts = times.parts(clock, at_us - 1_000_000..at_us);

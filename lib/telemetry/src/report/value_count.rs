@@ -26,9 +26,8 @@ pub(super) struct TimedMean {
 }
 
 impl TimedMean {
-    /// Adds a value, if it is known, that stands for some microseconds.
-    pub(super) fn add(&mut self, value: Option<f64>, us: i64) {
-        let Some(value) = value else { return };
+    /// Adds a value that stands for some microseconds.
+    pub(super) fn add(&mut self, value: f64, us: i64) {
         self.readings += 1;
         self.us = self.us.saturating_add(us);
         // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
@@ -43,37 +42,45 @@ impl TimedMean {
 }
 
 /// A value over time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct ValueCount {
     pub(super) mean: TimedMean,
-    range: Option<(f64, f64)>,
+    min: f64,
+    max: f64,
+}
+
+impl Default for ValueCount {
+    fn default() -> Self {
+        Self {
+            mean: TimedMean::default(),
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+        }
+    }
 }
 
 impl ValueCount {
-    /// Adds a value, if it is known, that stands for some microseconds.
-    pub(super) fn add(&mut self, value: Option<f64>, us: i64) {
+    /// Adds a value that stands for some microseconds.
+    pub(super) fn add(&mut self, value: f64, us: i64) {
         self.mean.add(value, us);
-        let Some(value) = value else { return };
-        let (min, max) = self.range.unwrap_or((value, value));
-        self.range = Some((min.min(value), max.max(value)));
+        (self.min, self.max) = (self.min.min(value), self.max.max(value));
     }
 
     /// Returns the greatest value.
-    pub(super) fn max(&self) -> Option<f64> {
-        Some(self.range?.1)
+    pub(super) fn max(&self) -> f64 {
+        self.max
     }
 
-    /// Returns the figures over a time, in a unit of so much; `None` if the value was never seen.
-    pub(super) fn range(&self, time_us: i64, unit: f64) -> Option<ValueRange> {
-        let coverage = (self.mean.us > 0).then(|| coverage(self.mean.us, time_us))?;
-        let figure = |value: f64| Some(value / unit).filter(|_| is_enough(coverage));
-        let (min, max) = self.range?;
-        Some(ValueRange {
+    /// Returns the figures over a time.
+    pub(super) fn range(&self, time_us: i64) -> ValueRange {
+        let coverage = coverage(self.mean.us, time_us);
+        let figure = |value: f64| Some(value).filter(|_| is_enough(coverage));
+        ValueRange {
             coverage,
-            min: figure(min),
+            min: figure(self.min),
             mean: figure(self.mean.mean),
-            max: figure(max),
-        })
+            max: figure(self.max),
+        }
     }
 }
 
@@ -85,7 +92,7 @@ mod tests {
         let mut count = ValueCount::default();
         values
             .into_iter()
-            .for_each(|(value, us)| count.add(Some(value), us));
+            .for_each(|(value, us)| count.add(value, us));
         count
     }
 
@@ -93,16 +100,15 @@ mod tests {
     fn twenty_seconds_at_20_ms_and_twenty_at_1_s_are_equal_halves() {
         let fast = (0..1000).map(|_| (100.0, 20_000));
         let slow = (0..20).map(|_| (0.0, 1_000_000));
-        let found = count(fast.chain(slow)).range(40_000_000, 1.0).unwrap();
+        let found = count(fast.chain(slow)).range(40_000_000);
         assert!((found.mean.unwrap() - 50.0).abs() < 1e-12, "{found:?}");
         assert_eq!((found.min, found.max), (Some(0.0), Some(100.0)));
-        assert_eq!(count([]).range(1000, 1.0), None);
     }
 
     #[test]
     fn below_half_coverage_only_the_coverage_is_known() {
         let count = count([(7.0, 499)]);
-        let found = count.range(1000, 1.0).unwrap();
+        let found = count.range(1000);
         let figures = (found.coverage, found.min, found.mean, found.max);
         assert_eq!(figures, (Some(0.499), None, None, None));
         assert_eq!(

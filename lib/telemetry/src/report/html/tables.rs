@@ -115,7 +115,7 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
         ("product", |gpu| Cell::known(gpu.name.as_deref().map(product))),
         ("covered, %", |gpu| Cell::percent(gpu.coverage)),
         ("busy, %", |gpu| Cell::percent(gpu.mean_utilization)),
-        ("tensor, %", |gpu| Cell::percent(gpu.mean_tensor_active)),
+        ("tensor, %", |gpu| Cell::decimals(gpu.values.get("tensor_active").and_then(|value| value.mean), 1)),
         ("peak memory, MiB", |gpu| Cell::count(gpu.peak_mem_used_mib)),
         ("memory, MiB", |gpu| Cell::count(gpu.mem_total_mib)),
         ("hottest, °C", |gpu| Cell::count(gpu.max_temperature_c.map(u64::from))),
