@@ -10,6 +10,7 @@ mod gpu;
 mod hang;
 #[cfg(feature = "torch")]
 mod live_run;
+mod metrics;
 mod record;
 mod report;
 mod report_join;

@@ -202,9 +202,6 @@ impl RunSummary {
 
     /// Adds the GPUs and computes the efficiency.
     pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>, peak_tflops: Option<f64>) {
-        if self.gpu_uuids.is_none() && gpus.as_ref().is_some_and(|gpus| gpus.len() > 1) {
-            self.notes.push("the run does not say which GPUs it worked on: all of the log are taken for its own".to_owned());
-        }
         self.gpus = gpus;
         let gpu_notes = self.gpus.iter().flatten().flat_map(|gpu| &gpu.notes);
         self.notes.extend(gpu_notes.cloned());

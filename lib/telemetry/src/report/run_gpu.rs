@@ -126,8 +126,8 @@ impl RunGpu {
     }
 }
 
-/// Returns the GPUs of a run: those that it names, or else all of the log; none on a CPU. `None` if unknown. `position` is
-/// that of the run among all, and `found` finds a GPU by its UUID.
+/// Returns the GPUs of a run: those that it names, or else the only one of the log; none on a CPU. `None` if unknown. `position`
+/// is that of the run among all, and `found` finds a GPU by its UUID.
 pub(super) fn run_gpus<'a>(
     run: &RunSummary,
     position: usize,
@@ -151,9 +151,9 @@ pub(super) fn run_gpus<'a>(
         return Some(uuids.into_iter().map(gpu).collect());
     }
     let device = run.device.as_deref()?;
-    let gpus = all.iter().map(|rows| RunGpu::new(rows, position, times));
-    match device {
-        "cpu" => Some(Vec::new()),
-        _ => (device.starts_with("cuda") && !all.is_empty()).then(|| gpus.collect()),
+    match (device, all) {
+        ("cpu", _) => Some(Vec::new()),
+        (_, [only]) if device.starts_with("cuda") => Some(vec![RunGpu::new(only, position, times)]),
+        _ => None,
     }
 }

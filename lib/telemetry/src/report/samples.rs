@@ -23,6 +23,9 @@ const MAX_PICTURES: usize = 16;
 const APART: &str = "it is not joined with the samples: they are of another boot or machine, whose clock may differ, or \
     only one of both names its boot; --clocks-agree joins them by the time of day";
 
+/// Why a run has no energy.
+const UNNAMED: &str = "its energy and its utilization are unknown: it does not name its GPUs, and the samples are of several";
+
 /// Runs with a note about their GPUs.
 const MAX_NOTES: usize = 8;
 
@@ -188,6 +191,10 @@ impl Samples {
                 attempt.energy_j = energy.sum::<Option<f64>>();
                 attempt.energy_j = attempt.energy_j.filter(|_| attempt.gpu_uuids.is_some());
             }
+            let is_on_gpus = run.device.as_deref().is_some_and(|device| device != "cpu");
+            if gpus.is_none() && is_on_gpus && self.gpus.len() > 1 {
+                run.notes.push(UNNAMED.to_owned());
+            }
             if times.is_apart(position) {
                 run.notes.push(APART.to_owned());
             }
@@ -329,6 +336,25 @@ mod tests {
         assert_eq!(notes("GPU-0"), [""; 0]);
         let note = "run r: the samples are of other GPUs than GPU-9";
         assert!(notes("GPU-9")[0].starts_with(note));
+    }
+
+    #[test]
+    fn a_run_that_names_no_gpus_has_the_energy_of_the_only_one() {
+        let energy = |gpus: usize| {
+            let mut rows = samples(|_| vec![Some(90); gpus], 21);
+            rows.iter_mut().for_each(|row| row.power_w = Some(100.0));
+            let report = report(run("cuda:0", None, 0, 20), rows);
+            let run = &report.runs()[0];
+            let is_told = run.notes.iter().any(|note| note == UNNAMED);
+            (
+                run.efficiency.energy_j,
+                run.efficiency.measured_energy_j,
+                is_told,
+            )
+        };
+        // 100 W over 20 s.
+        assert_eq!(energy(1), (Some(2000.0), Some(2000.0), false));
+        assert_eq!(energy(2), (None, None, true));
     }
 
     #[test]
