@@ -280,6 +280,18 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "X", value_parser = tflops, help_heading = "Devices")]
     pub(crate) peak_tflops: Option<f64>,
 
+    /// Compare the speed with that of another report, written by --out
+    ///
+    /// Runs that are done count, by model, device and number type: the ratio of the mean tokens a second, and how both spread.
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        requires = "events",
+        help_heading = "Input"
+    )]
+    #[arg(value_parser = file())]
+    pub(crate) baseline: Option<PathBuf>,
+
     /// End with exit code 1 if the verdict is this or worse
     ///
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used

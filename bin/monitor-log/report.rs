@@ -1,7 +1,7 @@
 //! `monitor-log report`.
 
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_data, lists_of};
@@ -10,17 +10,25 @@ use plmkit_logs::event::EventReader;
 use plmkit_logs::gpu_csv::GpuCsvReader;
 use plmkit_logs::{GpuSample, LogError, Timestamp};
 use plmkit_store::{FileKind, open_input, write_json, write_report};
-use plmkit_telemetry::report::{Report, Runs, Samples, Tier, html, multiqc, sentences};
+use plmkit_telemetry::report::{
+    Comparison, Report, Runs, Samples, Tier, compare, html, multiqc, sentences,
+};
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
+
+/// The most bytes of a baseline.
+const BASELINE_BYTES: u64 = 256 << 20;
 
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     let events = logs_of(&args.events, &["jsonl"], first_event)?;
     let samples = logs_of(&args.gpu, &["csv"], first_sample)?;
     check_paths(&events, &samples, args)?;
-    let report = read(&events, &samples, args)?;
+    let mut report = read(&events, &samples, args)?;
+    if let Some(path) = &args.baseline {
+        report.baseline = comparison(&report, path)?;
+    }
     write_json(&args.out, &report)?;
     if let Some(mqc) = &args.mqc {
         write_json(mqc, &multiqc(&report, &sample_name(mqc)))?;
@@ -32,6 +40,17 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
         info!("{line}");
     }
     Ok(judge(&report, args.fail_on))
+}
+
+/// Compares the speed with that of another report.
+fn comparison(report: &Report, path: &Path) -> Result<Vec<Comparison>, Fault> {
+    let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    let baseline = BufReader::new(open_input(path)?.take(BASELINE_BYTES));
+    let baseline = serde_json::from_reader(baseline);
+    let baseline =
+        baseline.map_err(|error| bad(format!("not a report of monitor-log: {error}")))?;
+    let report = serde_json::to_value(report).map_err(|error| bad(error.to_string()))?;
+    compare(&report, &baseline).map_err(bad)
 }
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
@@ -116,7 +135,12 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
     let samples = samples.iter().map(|path| ("--gpu", path.as_path()));
     let lists = lists_of(args.events.iter().chain(&args.gpu));
     let lists = lists.iter().map(|path| ("a list of files", path.as_path()));
-    let inputs: Vec<NamedPath> = samples.chain(events).chain(lists).collect();
+    let baseline = args
+        .baseline
+        .iter()
+        .map(|path| ("--baseline", path.as_path()));
+    let inputs = samples.chain(events).chain(lists).chain(baseline);
+    let inputs: Vec<NamedPath> = inputs.collect();
     let mut outputs = vec![("--out", args.out.as_path())];
     outputs.extend(args.mqc.as_deref().map(|path| ("--mqc", path)));
     outputs.extend(args.html.as_deref().map(|path| ("--html", path)));

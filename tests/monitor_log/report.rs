@@ -81,6 +81,35 @@ fn a_verdict_is_a_failure_if_asked_for() {
 }
 
 #[test]
+fn a_report_is_its_own_baseline_and_other_files_are_none() {
+    let case = Case::with_logs();
+    case.report("--events events.jsonl");
+    case.write("base.json", &case.read("report.json"));
+    let again = case.report("--events events.jsonl --baseline base.json");
+    // The run that is done: 231.2 tokens/s.
+    let found = &again["baseline"][0];
+    assert_eq!(
+        (&found["ratio"], &found["speed"]["runs"]),
+        (&1.0.into(), &1.into())
+    );
+    for (name, text, expected) in [
+        (
+            "other.json",
+            "{}",
+            "expected a report of monitor-log with run events",
+        ),
+        ("cut.json", "{\"events\":", "not a report of monitor-log: "),
+    ] {
+        case.write(name, text);
+        let args = format!("report --events events.jsonl --out new.json --baseline {name}");
+        let (code, stderr) = case.code_and_stderr(&args);
+        assert_eq!(code, 65, "{stderr}");
+        assert_contains(&stderr, expected);
+        assert!(!case.path("new.json").exists());
+    }
+}
+
+#[test]
 fn without_known_figures_there_is_no_verdict_and_no_failure() {
     let case = Case::new();
     case.write("events.jsonl", "");

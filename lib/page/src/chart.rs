@@ -59,8 +59,8 @@ pub struct Strips<'a> {
     pub x: Range<f64>,
     /// The strips. Those without points are left out.
     pub strips: Vec<Strip>,
-    /// Shaded ranges of the x axis.
-    pub shaded: Vec<Range<f64>>,
+    /// Shaded ranges of the x axis, and their names, which the first strip has where there is room.
+    pub shaded: Vec<(Range<f64>, String)>,
 }
 
 /// A narrow chart.
@@ -301,7 +301,11 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
             .x_label_area_size(axis + STRIP_END - bottom)
             .y_label_area_size(STRIP_Y_LABELS)
             .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max.max(f64::MIN_POSITIVE))?;
-        draw_shaded(&mut chart, &strips.shaded)?;
+        let shaded: Vec<Range<f64>> = strips.shaded.iter().map(|(of, _)| of.clone()).collect();
+        draw_shaded(&mut chart, &shaded)?;
+        if position == 0 {
+            draw_names(&mut chart, &strips.shaded)?;
+        }
         let x_labels = if is_last { X_LABELS } else { 0 };
         draw_axes(
             &mut chart,
@@ -323,6 +327,19 @@ fn draw_shaded<'a>(chart: &mut Chart<'a, '_>, shaded: &[Range<f64>]) -> Drawn<'a
             (shaded.end.min(x.end), y.end),
         ];
         Rectangle::new(corners, BLACK.mix(0.07).filled())
+    }))?;
+    Ok(())
+}
+
+/// Writes the names of shaded ranges that have room for eight pixels a character, low: lines of busy GPUs are at the top.
+fn draw_names<'a>(chart: &mut Chart<'a, '_>, shaded: &[(Range<f64>, String)]) -> Drawn<'a> {
+    let (x, y) = (chart.x_range(), chart.y_range());
+    let pixels = f64::from(WIDTH) / (x.end - x.start) / f64::from(8 * UNIT);
+    let with_room = shaded.iter().filter(|(range, name)| {
+        (range.end.min(x.end) - range.start) * pixels > name.chars().count() as f64
+    });
+    chart.draw_series(with_room.map(|(range, name)| {
+        Text::new(name.clone(), (range.start.max(x.start), y.end * 0.35), FONT)
     }))?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! figure from samples is weighted by time, has the share of the time that it was seen for, and is `None` below half of it.
 
 mod attempt;
+mod baseline;
 mod bins;
 mod condition;
 mod coverage;
@@ -36,6 +37,7 @@ mod throttle_count;
 mod time_axis;
 mod time_span;
 mod value_count;
+mod verdict;
 mod weights;
 mod worker;
 
@@ -43,6 +45,7 @@ use plmkit_logs::SkippedLines;
 use serde::Serialize;
 
 pub use attempt::AttemptSummary;
+pub use baseline::{Comparison, Speed, compare};
 pub use coverage::Gap;
 pub use distribution::{BatchDistribution, BatchDistributions};
 pub use efficiency::Efficiency;
@@ -86,6 +89,8 @@ pub struct Report {
     pub events: Option<RunsSummary>,
     /// GPUs and host; `None` if no sample log was given.
     pub samples: Option<SamplesSummary>,
+    /// The speed over that of a baseline, if one was given.
+    pub baseline: Vec<Comparison>,
     /// Malformed lines that were left out, by log.
     pub skipped: Vec<SkippedLines>,
 }
@@ -140,6 +145,7 @@ impl Report {
             findings: Vec::new(),
             events,
             samples: Some(samples).filter(|_| has_samples),
+            baseline: Vec::new(),
             skipped,
         };
         report.findings = findings::findings(&report);

@@ -74,13 +74,13 @@ impl fmt::Display for Finding {
 }
 
 /// What a rule finds, and how much it costs.
-type Found = Option<(Tier, String)>;
+pub(super) type Found = Option<(Tier, String)>;
 
 /// A kind of finding, its rule, and advice that follows what was found.
-type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
+pub(super) type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-const OF_GPU: [Rule<GpuSummary>; 10] = [
+pub(super) const OF_GPU: [Rule<GpuSummary>; 10] = [
     (FindingKind::Bottleneck, utilization, ""),
     (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
@@ -94,7 +94,7 @@ const OF_GPU: [Rule<GpuSummary>; 10] = [
 ];
 
 #[rustfmt::skip]
-const OF_RUN: [Rule<RunSummary>; 4] = [
+pub(super) const OF_RUN: [Rule<RunSummary>; 4] = [
     (FindingKind::Packing, packing, ""),
     (FindingKind::Idle, idle, ""),
     (FindingKind::OutOfMemory, out_of_memory, ": pack with a smaller --max-batch-tokens"),
@@ -141,9 +141,9 @@ fn utilization(gpu: &GpuSummary) -> Found {
     let tier = gpu.bottleneck?;
     let found = match tier {
         Tier::None => "it was kept busy",
-        Tier::Mild => "it was idle part of the time: see waits and writing",
+        Tier::Mild => "it was idle part of the time: see the idle time of its runs",
         Tier::Critical => {
-            "it was idle most of the time: something else is the bottleneck, see waits and writing"
+            "it was idle most of the time: something else is the bottleneck, see the idle time of its runs"
         }
     };
     let mean = percent(gpu.mean_utilization?);
@@ -266,7 +266,11 @@ fn idle(run: &RunSummary) -> Found {
     let workers = workers.filter_map(|worker| Some((worker.worker, worker.idle?.share)));
     let worst = workers.max_by(|one, other| one.1.total_cmp(&other.1));
     let worst = worst.map(|(worker, share)| format!(", worker {worker} for {}", percent(share)));
-    let (worst, parts, advice) = (worst.unwrap_or_default(), idle.parts(), idle.advice());
+    let (worst, parts, advice) = (
+        worst.unwrap_or_default(),
+        idle.parts(),
+        idle.advice(&run.stages),
+    );
     let found = match tier {
         Tier::None => format!("the device nearly always had work: it was idle for {time}"),
         _ => format!("the device had no work for {time}{worst} ({parts}): {advice}"),
@@ -391,19 +395,21 @@ mod tests {
 
     #[test]
     fn idle_time_is_judged_by_its_share_and_names_its_largest_part() {
-        let found = |wait_ms: f64, compute_ms: f64| {
+        let with_writes = |wait_ms: f64, compute_ms: f64, write_ms: Option<f64>| {
             // Ten batches of 10 s. The first one begins at once.
             let batches = (0..10).map(|number| {
                 batch(number, |batch| {
                     batch.wait_ms = Some(if number == 0 { 0.0 } else { wait_ms });
                     batch.compute_ms = Some(if number == 0 { 10_000.0 } else { compute_ms });
                     batch.elapsed_s = Some(10.0 * (number + 1) as f64);
+                    batch.write_ms = write_ms;
                 })
             });
             let report = report(runs(batches), []);
             assert_eq!(report.verdict, Some(report.findings[0].tier));
             report.findings[0].to_string()
         };
+        let found = |wait_ms, compute_ms| with_writes(wait_ms, compute_ms, None);
         let starved = "critical: run r: the device had no work for 89.7 % of 100.0 s (waiting for batches 89.7 %, \
                        the start 0.0 %, other gaps 0.0 %): raise --prefetch or read from a faster disk";
         assert_eq!(found(9968.75, 31.25), starved);
@@ -414,6 +420,14 @@ mod tests {
             "{}",
             found(0.0, 9000.0)
         );
+        // 1 % and 8 % of the time, beside gaps of 9 %.
+        for (write_ms, advice) in [
+            (100.0, "neither copying nor writing"),
+            (800.0, "writing took longest"),
+        ] {
+            let found = with_writes(0.0, 9000.0, Some(write_ms));
+            assert!(found.contains(&format!("): {advice}")), "{found}");
+        }
         let busy = "ok: run r: the device nearly always had work: it was idle for 4.5 % of 100.0 s";
         assert_eq!(found(500.0, 9500.0), busy);
     }

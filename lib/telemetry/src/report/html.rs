@@ -33,8 +33,12 @@ pub fn html(report: &Report) -> String {
     if let Some(events) = &report.events {
         add_runs(&mut page, events);
     }
+    if !report.baseline.is_empty() {
+        page.heading("Speed over the baseline");
+        page.table(&tables::baseline(&report.baseline));
+    }
     if let Some(samples) = &report.samples {
-        add_gpus(&mut page, samples);
+        add_gpus(&mut page, samples, report.runs());
     }
     add_details(&mut page, report.runs());
     let torn_events = report.events.iter().any(|events| events.torn_last_line);
@@ -91,7 +95,7 @@ fn add_runs(page: &mut Page, events: &RunsSummary) {
     });
 }
 
-fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
+fn add_gpus(page: &mut Page, samples: &SamplesSummary, runs: &[RunSummary]) {
     page.heading("GPUs and host");
     if !samples.gpus.is_empty() {
         page.table(&tables::gpus(&samples.gpus));
@@ -99,7 +103,7 @@ fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
     let hosts = samples.hosts.iter().filter_map(HostSummary::sentence);
     page.list(hosts);
     page.list(&samples.notes);
-    let figures = charts::gpus(samples);
+    let figures = charts::gpus(samples, runs);
     if !figures.is_empty() {
         page.paragraph("Line: mean. Band: from the least to the greatest value. Grey: runs on the GPU. All GPUs have the same axes.");
         page.figures(&figures);
@@ -178,7 +182,10 @@ mod tests {
         for (text, count) in [
             ("<summary>200 runs</summary>", 1),
             ("<summary>more: 196 findings</summary>", 1),
-            ("verdict: critical</span> 200 × packing", 1),
+            (
+                "verdict: critical</span> 200 runs: 200 critical (packing 50.0 %)",
+                1,
+            ),
             ("<dd>200 × no end</dd>", 1),
             ("<summary>Run run-19: no end</summary>", 1),
             ("<figure>", 20 * 2),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE};
 
+use super::stages::{Stage, Stages};
 use super::{Tier, share};
 
 /// The share of the elapsed time in which a device had no work, 0 to 1. Loading the model comes before and is no part of it.
@@ -47,14 +48,25 @@ impl Idle {
             .join(", ")
     }
 
-    /// Returns what helps against the largest part.
-    pub(super) fn advice(&self) -> &'static str {
+    /// Returns what helps against the largest part, as far as the stages of the batches explain it.
+    pub(super) fn advice(&self, stages: &Stages) -> &'static str {
+        let share = |stage: &Option<Stage>| stage.as_ref().and_then(|stage| stage.share);
+        let writing = share(&stages.write);
+        let copying = share(&stages.h2d).zip(share(&stages.d2h));
+        let copying = copying.map(|(to, from)| to + from);
+        let longest = [writing, copying].into_iter().flatten().reduce(f64::max);
         if self.waiting >= self.starting.max(self.other) {
             "raise --prefetch or read from a faster disk"
         } else if self.starting >= self.other {
             "give a run more work: larger shards, or several batches files"
+        } else if longest.is_none() {
+            "look at copying and writing, whose times are not known"
+        } else if longest < Some(self.other / 2.0) {
+            "neither copying nor writing took that long: pack larger batches, and look at other work on this machine"
+        } else if writing >= copying {
+            "writing took longest: a faster disk or fewer outputs"
         } else {
-            "look at copying and writing: a faster disk, fewer outputs, or larger batches"
+            "copying took longest: larger batches or fewer outputs"
         }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::run::RunSummary;
+use super::{percent, share};
 use plmkit_logs::Mean;
 
 /// Runs of the same job on the same kind of machine. A job is a digest of the inputs and of the options that decide the
@@ -40,6 +41,8 @@ pub struct Spread {
     pub mean: f64,
     /// The standard deviation of a sample: the sum of squares is divided by one less than the number of runs.
     pub stddev: f64,
+    /// The coefficient of variation: the standard deviation over the mean.
+    pub cv: Option<f64>,
     /// The least value.
     pub min: f64,
     /// The greatest value.
@@ -61,7 +64,8 @@ impl Repeats {
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} ± {:.1} ", self.mean, self.stddev)?;
-        write!(f, "({:.1} to {:.1})", self.min, self.max)
+        let cv = self.cv.map(|cv| percent(cv) + ", ").unwrap_or_default();
+        write!(f, "({cv}{:.1} to {:.1})", self.min, self.max)
     }
 }
 
@@ -105,15 +109,17 @@ fn summary(runs: &[&RunSummary]) -> Repeats {
 
 impl Spread {
     /// Returns `None` for less than two values.
-    fn new(values: &[f64]) -> Option<Self> {
+    pub(super) fn new(values: &[f64]) -> Option<Self> {
         let mut all = Mean::default();
         all.extend(values.iter().copied());
         let mean = all.mean()?;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let others = values.len().checked_sub(1).filter(|&others| others > 0)?;
+        let stddev = (squares / others as f64).sqrt();
         Some(Self {
             mean,
-            stddev: (squares / others as f64).sqrt(),
+            stddev,
+            cv: share(stddev, mean),
             min: all.min()?,
             max: all.max()?,
         })
@@ -129,6 +135,7 @@ mod tests {
         let expected = Spread {
             mean: 5.0,
             stddev: 2.0_f64.sqrt(),
+            cv: Some(2.0_f64.sqrt() / 5.0),
             min: 4.0,
             max: 6.0,
         };

@@ -22,6 +22,10 @@ use super::stages::{Stages, StagesCount};
 use super::worker::{WorkerSummary, Workers};
 use super::{Tier, joined, percent, share};
 
+/// Batches at the start of a run that warm up caches and clocks, and of how many batches in all they are told apart.
+const WARM_UP: u64 = 5;
+const WITH_WARM_UP: u64 = 20;
+
 /// One run with all its attempts. Counts are sums over its batch events. A batch with several events counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunSummary {
@@ -55,6 +59,10 @@ pub struct RunSummary {
     pub gpu_uuids: Option<Vec<String>>,
     /// The number type of the computation.
     pub dtype: Option<String>,
+    /// What computes the layers: an instruction set of CPU kernels, `onednn`, `cuda` or `libtorch`.
+    pub kernel_set: Option<String>,
+    /// Tokens of a full batch.
+    pub token_budget: Option<u64>,
     /// CPU threads.
     pub threads: Option<u64>,
     /// Worker processes, if the run used any.
@@ -104,6 +112,8 @@ pub struct RunSummary {
     pub peak_device_memory_mib: Option<u64>,
     /// Work over elapsed time.
     pub throughput: Throughput,
+    /// Tokens a second after the first five batches, which warm caches up; of one attempt with 20 batches and more.
+    pub warm_tokens_per_s: Option<f64>,
     /// The GPUs that it used, none on a CPU; `None` if unknown.
     pub gpus: Option<Vec<RunGpu>>,
     /// Its machine during the run; `None` if no samples are known to be of it.
@@ -193,9 +203,11 @@ impl RunSummary {
         });
         let memory = self.peak_device_memory_mib;
         let memory = memory.map(|mib| format!("tensors held at most {mib} MiB of device memory"));
+        let warm = self.warm_tokens_per_s;
+        let warm = warm.map(|rate| format!("{rate:.0} tokens/s after the first {WARM_UP} batches"));
         let recomputed = Some(plural(self.recomputed, "sequence")).filter(|_| self.recomputed > 0);
         let recomputed = recomputed.map(|sequences| format!("{sequences} computed again in f32"));
-        let batches = joined([waits, lengths, memory, recomputed], "; ");
+        let batches = joined([warm, waits, lengths, memory, recomputed], "; ");
         let batches = Some(batches).filter(|line| !line.is_empty());
         idle.into_iter().chain(batches).collect()
     }
@@ -223,6 +235,8 @@ pub(super) struct RunCount {
     queue: QueueCount,
     packing: PackingCount,
     distributions: DistributionsCount,
+    /// The tokens of the first batches, and when they were done.
+    warm_up: (u64, Option<f64>),
     /// The counts and chart data are up to date.
     summary: RunSummary,
 }
@@ -290,6 +304,9 @@ impl RunCount {
         run.sequences += batch.sequences;
         run.residues += batch.residues;
         run.tokens += batch.tokens;
+        if run.batches == WARM_UP {
+            self.warm_up = (run.tokens, batch.elapsed_s);
+        }
         run.oom_splits += batch.oom_splits;
         run.recomputed += batch.recomputed;
         run.rejected += batch.rejected;
@@ -333,6 +350,10 @@ impl RunCount {
             .and_then(|first| first.started.as_ref());
         let counts = self.summary;
         let amounts = [counts.sequences, counts.residues, counts.tokens];
+        let (warm_up, warm_s) = self.warm_up;
+        let warm_s = elapsed_s.zip(warm_s).map(|(all_s, warm_s)| all_s - warm_s);
+        let is_told = by_attempt.len() == 1 && counts.batches >= WITH_WARM_UP;
+        let warm_tokens_per_s = share((counts.tokens - warm_up) as f64, warm_s).filter(|_| is_told);
         let with_load_s = load_s.zip(elapsed_s).map(|(load_s, run_s)| load_s + run_s);
         let started = self.attempts.last().and_then(|last| last.started.clone());
         let started = started.unwrap_or_default();
@@ -362,6 +383,8 @@ impl RunCount {
             gpu_names,
             gpu_uuids,
             dtype: started.dtype,
+            kernel_set: started.kernel_set,
+            token_budget: started.token_budget,
             threads: started.threads,
             workers: started.workers,
             elapsed_s,
@@ -370,6 +393,7 @@ impl RunCount {
             batches_saved: first.and_then(|first| first.batches_saved),
             rejected: rejected.max(counts.rejected),
             throughput: Throughput::new(amounts, elapsed_s),
+            warm_tokens_per_s,
             stages,
             queue: self.queue.finish(wait_share),
             distributions: self.distributions.finish(),

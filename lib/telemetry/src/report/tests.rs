@@ -9,7 +9,7 @@ use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
 
 use super::{FindingKind, Gap, Report, RunSummary, Tier};
-use crate::tests::{batch, done, report, runs, sample, started};
+use crate::tests::{batch, done, report, runs, sample, started, summaries};
 
 #[test]
 fn a_tier_begins_below_its_threshold() {
@@ -304,6 +304,38 @@ fn a_counter_that_jumps_by_more_than_a_board_can_draw_is_left_out() {
             "{note}"
         );
     }
+}
+
+#[test]
+fn the_first_batches_are_told_apart_in_a_run_of_twenty() {
+    // Five batches of 10 s, then one a second.
+    let warm = |batches: u64| {
+        let all = (0..batches).map(|number| {
+            batch(number, |batch| {
+                batch.tokens = 100;
+                let first = 10.0 * (number + 1).min(5) as f64;
+                batch.elapsed_s = Some(first + (number + 1).saturating_sub(5) as f64);
+            })
+        });
+        summaries(all)[0].warm_tokens_per_s
+    };
+    assert_eq!((warm(19), warm(20)), (None, Some(100.0)));
+}
+
+#[test]
+fn the_verdict_counts_runs_and_gpus_by_their_worst_finding() {
+    let events = [("a", 0.7), ("b", 0.95), ("c", 0.83)]
+        .into_iter()
+        .flat_map(|(name, filled)| {
+            (0..3).map(move |number| {
+                batch(number, |batch| {
+                    (batch.run, batch.utilization) = (name.to_owned(), Some(filled));
+                })
+            })
+        });
+    let report = report(runs(events), STEADY.recording("GPU-0", 0..20));
+    let expected = "3 runs: 1 critical (packing 70.0 %), 1 mild (packing 83.0 %), 1 ok";
+    assert_eq!(super::verdict::in_words(&report), expected);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use plmkit_contract::{LIST_SHOWN, one_line, plural};
 
+use super::verdict::in_words;
 use super::{
     GpuSummary, HostSummary, Repeats, Report, RunSummary, SampleTotals, WorkerSummary, joined,
     percent,
@@ -37,6 +38,10 @@ pub fn sentences(report: &Report) -> Vec<String> {
     }
     lines.extend(report.skipped.iter().map(ToString::to_string));
     lines.extend(report.findings.iter().map(ToString::to_string));
+    lines.extend(report.baseline.iter().map(ToString::to_string));
+    if let Some(verdict) = report.verdict {
+        lines.push(format!("verdict: {verdict}: {}", in_words(report)));
+    }
     // Names of runs and GPUs come from a log, which may contain anything.
     let printable = lines.iter().map(|line| one_line(line, LIST_SHOWN));
     printable.collect()

@@ -15,7 +15,7 @@ const MAX_POINTS: usize = 140;
 const MAX_INTERVALS: f64 = 2.5;
 
 /// Draws what each GPU did over the recording, with the same axes for all. Its runs are shaded.
-pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
+pub(super) fn gpus(samples: &SamplesSummary, all_runs: &[RunSummary]) -> Vec<Figure> {
     let all = samples.pictures.iter();
     let lines = all.clone().flat_map(|gpu| &gpu.lines);
     let end_s = lines.map(end).fold(0.0, f64::max);
@@ -32,9 +32,12 @@ pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
     });
     let gpus = samples.gpus.iter().zip(&samples.pictures);
     let figures = gpus.filter_map(|(gpu, pictures)| {
-        let runs = pictures.spans_s.values();
-        let runs = runs.filter(|span| span.start < end_s);
-        let shaded = runs.map(|span| span.start / unit_s..span.end / unit_s);
+        let runs = pictures.spans_s.iter();
+        let runs = runs.filter(|(_, span)| span.start < end_s);
+        let shaded = runs.map(|(run, span)| {
+            let name = all_runs.get(*run).map_or("", |run| run.run.as_str());
+            (span.start / unit_s..span.end / unit_s, name.to_owned())
+        });
         let strips = pictures.lines.iter().zip(GPU_LINES).zip(y_max);
         let strips = strips.map(|((bins, (label, _)), y_max)| Strip {
             y_max,

@@ -9,7 +9,8 @@ use plmkit_page::{Page, Tone};
 use super::tables::tone;
 use crate::report::multiqc::counted;
 use crate::report::text::outcome;
-use crate::report::{Report, RunSummary, Tier};
+use crate::report::verdict::in_words;
+use crate::report::{Report, RunSummary};
 
 const NO_VERDICT: &str = "neither packing nor enough GPU utilization is known";
 
@@ -18,11 +19,7 @@ const LISTED: usize = 3;
 
 pub(super) fn add(page: &mut Page, report: &Report) {
     match report.verdict {
-        Some(tier) => page.verdict(
-            tone(tier),
-            &format!("verdict: {tier}"),
-            &reason(report, tier),
-        ),
+        Some(tier) => page.verdict(tone(tier), &format!("verdict: {tier}"), &in_words(report)),
         None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
     };
     let runs = report.runs();
@@ -44,25 +41,23 @@ pub(super) fn add(page: &mut Page, report: &Report) {
             named(|run| run.model.clone().or_else(|| run.model_digest.clone())),
         ),
         ("number type", named(|run| run.dtype.clone())),
+        ("kernels", named(|run| run.kernel_set.clone())),
+        (
+            "tokens of a batch",
+            named(|run| Some(run.token_budget?.to_string())),
+        ),
         ("sample", named(|run| run.sample.clone())),
         (
             "version",
             named(|run| Some([run.tool.as_deref()?, run.version.as_deref()?].join(" "))),
         ),
         ("driver", named(|run| run.driver_version.clone())),
+        ("CUDA", named(|run| run.cuda_version.clone())),
         ("date", dates),
         ("report", Some(format!("monitor-log {}", report.version))),
     ];
     let facts = facts.into_iter();
     page.facts(facts.filter_map(|(name, value)| Some((name, value?))));
-}
-
-/// Counts the findings that decide the verdict, by kind.
-fn reason(report: &Report, tier: Tier) -> String {
-    let deciding = report.findings.iter();
-    let deciding = deciding.filter(|finding| finding.in_verdict && finding.tier == tier);
-    let kinds: Vec<&str> = deciding.map(|finding| finding.kind.into()).collect();
-    counted(&kinds, "×").join(", ").replace('_', " ")
 }
 
 fn is_on_cpu(run: &RunSummary) -> bool {
@@ -127,7 +122,8 @@ mod tests {
                 run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
                 run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
                 (run.tool, run.version) = ("gpu-embed".to_owned(), "1.2.3".to_owned());
-                run.dtype = Some("f16".to_owned());
+                (run.dtype, run.kernel_set) = (Some("f16".to_owned()), Some("cuda".to_owned()));
+                run.token_budget = Some(50_000);
             });
             // In the next minute.
             let end = done(|done| (done.run, done.elapsed_s) = (number.to_string(), 5.0));
@@ -146,6 +142,8 @@ mod tests {
             ("GPUs", "2 × Fake"),
             ("model", "facebook/esm2_t33_650M_UR50D"),
             ("number type", "f16"),
+            ("kernels", "cuda"),
+            ("tokens of a batch", "50000"),
             ("version", "gpu-embed 1.2.3"),
             ("date", "2026-01-31 09:30 to 2026-01-31 12:31 UTC"),
             ("report", concat!("monitor-log ", env!("CARGO_PKG_VERSION"))),

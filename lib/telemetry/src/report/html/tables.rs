@@ -5,7 +5,7 @@ use plmkit_page::{Cell, Table, Tone};
 
 use crate::report::gpus::short_uuid;
 use crate::report::text::outcome;
-use crate::report::{Finding, GpuSummary, RunSummary, Tier, WorkerSummary};
+use crate::report::{Comparison, Finding, GpuSummary, RunSummary, Speed, Tier, WorkerSummary};
 
 #[rustfmt::skip]
 pub(super) fn findings(findings: &[&Finding]) -> Table {
@@ -39,6 +39,24 @@ pub(super) fn work(runs: &[RunSummary]) -> Table {
         ("sequences/s", |run| Cell::decimals(run.throughput.sequences_per_s, 1)),
         ("residues/s", |run| Cell::decimals(run.throughput.residues_per_s, 0)),
         ("tokens/s", |run| Cell::decimals(run.throughput.tokens_per_s, 0)),
+    ])
+}
+
+/// Speed beside that of a baseline.
+#[rustfmt::skip]
+pub(super) fn baseline(comparisons: &[Comparison]) -> Table {
+    fn cv(speed: &Speed) -> Cell {
+        Cell::percent(speed.spread.as_ref().and_then(|spread| spread.cv))
+    }
+    Table::of(comparisons, &[
+        ("model and device", |found| Cell::text(found.of.as_str())),
+        ("times as fast", |found| Cell::decimals(Some(found.ratio), 2)),
+        ("runs", |found| Cell::count(found.speed.runs as u64)),
+        ("tokens/s", |found| Cell::decimals(Some(found.speed.mean), 0)),
+        ("variation, %", |found| cv(&found.speed)),
+        ("runs before", |found| Cell::count(found.baseline.runs as u64)),
+        ("tokens/s before", |found| Cell::decimals(Some(found.baseline.mean), 0)),
+        ("variation before, %", |found| cv(&found.baseline)),
     ])
 }
 
@@ -78,6 +96,7 @@ pub(super) fn efficiency(runs: &[RunSummary]) -> Table {
         ("GPU busy, %", |run| Cell::percent(mean_utilization(run))),
         ("covered, %", |run| Cell::percent(coverage(run))),
         ("power, W", |run| Cell::decimals(run.efficiency.mean_power_w, 0)),
+        ("energy, kJ", |run| Cell::decimals(run.efficiency.energy_j.map(|joules| joules / 1000.0), 1)),
         ("residues/J", |run| Cell::decimals(run.efficiency.residues_per_joule, 2)),
         ("computing, %", |run| Cell::percent(run.stages.compute_share())),
         ("idle, %", |run| Cell::percent(run.idle.map(|idle| idle.share))),
