@@ -34,6 +34,9 @@ pub const GPU_MILD_BELOW: f64 = 0.80;
 /// A mean utilisation needs at least this many samples.
 pub const GPU_MIN_SAMPLES: u64 = 10;
 
+/// Figures of a run from samples need at least this many. One that is longer than the run tells of the time around it.
+pub const RUN_MIN_READINGS: u64 = 3;
+
 /// A GPU closer than this to the limit of its board is close to throttling. Boards hold the temperature at the limit, so it
 /// is rarely above.
 pub const GPU_HOT_MARGIN_C: u32 = 5;

@@ -1,6 +1,7 @@
 //! Energy of a GPU, from its counter or from readings of its power.
 
 use plmkit_logs::GpuSample;
+use plmkit_logs::thresholds::RUN_MIN_READINGS;
 use serde::Serialize;
 
 use super::coverage::{coverage, is_enough};
@@ -15,6 +16,14 @@ pub struct Energy {
     pub measured_j: Option<f64>,
     /// `measured_j` over its coverage: scaled to the run's time. `None` below half coverage.
     pub total_j: Option<f64>,
+}
+
+impl Energy {
+    /// Leaves out the energy of a run with too few readings.
+    pub(super) fn of_readings(self, readings: u64) -> Self {
+        let total_j = self.total_j.filter(|_| readings >= RUN_MIN_READINGS);
+        Self { total_j, ..self }
+    }
 }
 
 /// A reading, and the time since the previous one.

@@ -141,8 +141,8 @@ pub(super) struct GpuRows {
     inside: GpuCount,
     /// Each run that used it.
     by_run: BTreeMap<usize, GpuCount>,
-    /// The energy of each process that used it.
-    by_work: BTreeMap<usize, EnergyCount>,
+    /// The energy of each process that used it, and the number of its readings.
+    by_work: BTreeMap<usize, (EnergyCount, u64)>,
 }
 
 impl GpuRows {
@@ -237,7 +237,7 @@ impl GpuRows {
             (us, work, runs)
         });
         let parts: Vec<(i64, Vec<usize>, BTreeSet<usize>)> = parts.collect();
-        let mut of_runs = BTreeSet::new();
+        let (mut of_runs, mut of_work) = (BTreeSet::new(), BTreeSet::new());
         for (us, work, runs) in &parts {
             self.inside.add(&reading, *us, runs.len());
             for &run in runs {
@@ -246,13 +246,17 @@ impl GpuRows {
                 of_runs.insert(run);
             }
             for &position in work.iter().filter(|_| is_used) {
-                let energy = self.by_work.entry(position).or_default();
+                let (energy, _) = self.by_work.entry(position).or_default();
                 energy.add(&reading, *us, runs.len());
+                of_work.insert(position);
             }
         }
         self.inside.readings += u64::from(!parts.is_empty());
         for run in of_runs {
             self.by_run.entry(run).or_default().readings += 1;
+        }
+        for position in of_work {
+            self.by_work.entry(position).or_default().1 += 1;
         }
     }
 
@@ -273,8 +277,10 @@ impl GpuRows {
 
     /// Returns the energy of the process at a position, over its time.
     pub(super) fn energy_of(&self, position: usize, times: &WorkTimes) -> Energy {
-        let energy = self.by_work.get(&position).copied().unwrap_or_default();
-        energy.finish(times.time_us([position].into_iter()))
+        let known = self.by_work.get(&position).copied();
+        let (energy, readings) = known.unwrap_or_default();
+        let energy = energy.finish(times.time_us([position].into_iter()));
+        energy.of_readings(readings)
     }
 
     /// Returns the times of a run on it that no reading stands for, in their order.

@@ -3,6 +3,8 @@
 use plmkit_contract::plural;
 use serde::Serialize;
 
+use plmkit_logs::thresholds::RUN_MIN_READINGS;
+
 use super::coverage::{Gap, coverage, is_enough, is_partial};
 use super::energy::Energy;
 use super::gpu_count::GpuValues;
@@ -58,6 +60,7 @@ impl RunGpu {
             .filter(|&position| times.uses(position, uuid));
         let time_us = times.time_us(on_it);
         let count = rows.during(run).cloned().unwrap_or_default();
+        let is_enough_read = count.readings >= RUN_MIN_READINGS;
         let coverage = coverage(count.us, time_us);
         let gaps = rows.gaps(run, times);
         let all_gaps = gaps.len();
@@ -69,13 +72,23 @@ impl RunGpu {
             coverage,
             partial: is_partial(coverage),
             gaps: Gap::longest(gaps, MAX_GAPS),
-            mean_utilization: count.mean_utilization(time_us),
-            mean_power_w: count.energy.mean_w(time_us),
-            energy: count.energy.finish(time_us),
+            mean_utilization: count.mean_utilization(time_us).filter(|_| is_enough_read),
+            mean_power_w: count.energy.mean_w(time_us).filter(|_| is_enough_read),
+            energy: count.energy.finish(time_us).of_readings(count.readings),
             shared_s: seconds(count.shared_us),
-            values: count.values(time_us),
+            values: if is_enough_read {
+                count.values(time_us)
+            } else {
+                GpuValues::new()
+            },
             notes: Vec::new(),
         };
+        let few = (is_enough(coverage) && !is_enough_read).then(|| {
+            let samples = plural(count.readings, "sample");
+            format!(
+                "{samples} in the run, too few for its figures: record with a shorter --interval"
+            )
+        });
         let values = count.less_covered(time_us).into_iter();
         let values = values.map(|(value, coverage)| {
             let effect = match Some(coverage) {
@@ -93,6 +106,7 @@ impl RunGpu {
         let notes = gpu
             .coverage_note(all_gaps)
             .into_iter()
+            .chain(few)
             .chain(values)
             .chain(shared);
         let name = rows.gpu.label();

@@ -339,6 +339,34 @@ mod tests {
     }
 
     #[test]
+    fn a_reading_around_a_run_tells_of_the_time_around_it() {
+        let joined = |seconds: u32| {
+            let rows = (0..6).map(|row| {
+                sample(row * seconds, |sample| {
+                    (sample.power_w, sample.interval_s) = (Some(100.0), Some(seconds.into()));
+                })
+            });
+            let report = report(run("cuda:0", Some("GPU-0"), 13, 16), rows);
+            let run = report.runs()[0].clone();
+            let gpu = &run.gpus.unwrap()[0];
+            let is_told = run
+                .notes
+                .iter()
+                .any(|note| note.contains("too few for its figures"));
+            (
+                gpu.mean_power_w,
+                gpu.energy.measured_j,
+                gpu.energy.total_j,
+                is_told,
+            )
+        };
+        // The reading of 20 s stands for 10 to 20 s; 3 s of 100 W are in the run.
+        assert_eq!(joined(10), (None, Some(300.0), None, true));
+        // The last reading stands for 12 to 15 s; 2 s of it are in the run.
+        assert_eq!(joined(3).1, Some(200.0));
+    }
+
+    #[test]
     fn a_run_that_names_no_gpus_has_the_energy_of_the_only_one() {
         let energy = |gpus: usize| {
             let mut rows = samples(|_| vec![Some(90); gpus], 21);
