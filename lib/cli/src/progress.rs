@@ -1,10 +1,12 @@
 //! Shows progress.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use unit_prefix::NumberPrefix;
 
 use crate::log::SCREEN;
 
@@ -56,12 +58,15 @@ impl ProgressDisplay {
             ProgressMode::Auto | ProgressMode::Bar => {
                 let bar = SCREEN.add(ProgressBar::new(total));
                 let style = format!(
-                    "{{wide_bar}} {{percent:>3}}% {{human_pos}}/{{human_len}} {unit} {{per_sec}} eta {{eta}}"
+                    "{{wide_bar}} {{percent:>3}}% {{human_pos}}/{{human_len}} {{rate}} {unit}/s eta {{eta}}"
                 );
-                bar.set_style(
-                    ProgressStyle::with_template(&style)
-                        .unwrap_or_else(|_| ProgressStyle::default_bar()),
-                );
+                let style = ProgressStyle::with_template(&style)
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
+                // Writing to the bar does not fail.
+                let rate = |state: &ProgressState, to: &mut dyn fmt::Write| {
+                    _ = to.write_str(&short(state.per_sec()))
+                };
+                bar.set_style(style.with_key("rate", rate));
                 Display::Bar(bar)
             }
         };
@@ -110,12 +115,22 @@ impl ProgressDisplay {
         let rate = (self.done - self.done_before) as f64 / elapsed.as_secs_f64();
         let left = self.total.saturating_sub(self.done) as f64 / rate;
         format!(
-            "{:.0} % of {} {}, {rate:.0} {}/s, {left:.0} s left",
+            "{:.0} % of {} {}, {} {}/s, {:#} left",
             100.0 * self.done as f64 / self.total.max(1) as f64,
             self.total,
             self.unit,
+            short(rate),
             self.unit,
+            HumanDuration(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)),
         )
+    }
+}
+
+/// Returns a rate with its prefix: `44.2 k`.
+fn short(rate: f64) -> String {
+    match NumberPrefix::decimal(rate) {
+        NumberPrefix::Standalone(rate) => format!("{rate:.0}"),
+        NumberPrefix::Prefixed(prefix, rate) => format!("{rate:.1} {prefix}"),
     }
 }
 
@@ -131,7 +146,15 @@ mod tests {
             display.advance(computed);
             display.line(Duration::from_secs(10))
         };
-        assert_eq!(line(0, 200), "20 % of 1000 tokens, 20 tokens/s, 40 s left");
-        assert_eq!(line(700, 200), "90 % of 1000 tokens, 20 tokens/s, 5 s left");
+        assert_eq!(line(0, 200), "20 % of 1000 tokens, 20 tokens/s, 40s left");
+        assert_eq!(line(700, 200), "90 % of 1000 tokens, 20 tokens/s, 5s left");
+    }
+
+    #[test]
+    fn a_rate_has_a_prefix_and_the_time_left_a_unit() {
+        let mut display = ProgressDisplay::start(ProgressMode::None, false, "tokens", 100_000_000);
+        display.advance(442_000);
+        let line = display.line(Duration::from_secs(10));
+        assert_eq!(line, "0 % of 100000000 tokens, 44.2 k tokens/s, 38m left");
     }
 }

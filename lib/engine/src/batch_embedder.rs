@@ -15,12 +15,16 @@ pub(crate) struct BatchEmbedder<'a> {
     layout: &'a EmbeddingLayout,
     columns: Columns<'a>,
     stitcher: Stitcher,
+    /// The memory of the GPU.
+    memory_mib: Option<u64>,
 }
 
 impl<'a> BatchEmbedder<'a> {
     /// Makes rows with the columns of `layout`.
     pub(crate) fn new(embedder: Embedder<'a>, layout: &'a EmbeddingLayout) -> Self {
+        let gpu = embedder.model.gpu().ok().flatten();
         Self {
+            memory_mib: gpu.map(|(_, bytes)| bytes as u64 >> 20),
             embedder,
             layout,
             columns: Columns::new(layout),
@@ -77,12 +81,29 @@ impl<'a> BatchEmbedder<'a> {
         }
         computed.rejected.sort_unstable();
         computed.stats.memory_mib = self.embedder.model.used_memory_mib();
+        if let Some((_, peak_mib)) = computed.stats.memory_mib {
+            self.spare_memory(peak_mib, batch.packed.tokens().len());
+        }
         let columns = &self.columns;
         Ok(BatchResult {
             rows: columns.lay_out(&batch.packed, &rows, computed.values)?,
             rejected: computed.rejected,
             stats: Some(computed.stats),
         })
+    }
+
+    /// Halves the next batches if the last ones nearly filled the device memory.
+    fn spare_memory(&mut self, peak_mib: u64, tokens: usize) {
+        let Some(memory_mib) = self.memory_mib else {
+            return;
+        };
+        let share = peak_mib as f64 / memory_mib as f64;
+        if self.embedder.limit.record_memory(share, tokens) {
+            tracing::warn!(
+                "device memory is nearly full, {peak_mib} of {memory_mib} MiB: the next batches are computed in halves; \
+                 pack with a smaller --max-batch-tokens"
+            );
+        }
     }
 
     /// Computes windows of one protein. If the last window is among them, appends the values of the protein to `computed` and

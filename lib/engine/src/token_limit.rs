@@ -3,11 +3,19 @@
 /// Successful computations near the limit before the limit doubles: another process may have freed its memory.
 const SUCCESSES_TO_DOUBLE: u32 = 16;
 
-/// The most tokens to compute at once. Unlimited until memory runs out.
+/// Device memory that tensors hold above this share is nearly full.
+const NEARLY_FULL_ABOVE: f64 = 0.95;
+
+/// Batches in a row with nearly full memory before the limit halves.
+const NEARLY_FULL_BATCHES: u32 = 3;
+
+/// The most tokens to compute at once. Unlimited until memory runs out, or nearly does.
 #[derive(Debug)]
 pub(crate) struct TokenLimit {
     tokens: usize,
     successes: u32,
+    /// Batches in a row with nearly full memory.
+    nearly_full: u32,
 }
 
 impl Default for TokenLimit {
@@ -15,6 +23,7 @@ impl Default for TokenLimit {
         Self {
             tokens: usize::MAX,
             successes: 0,
+            nearly_full: 0,
         }
     }
 }
@@ -29,6 +38,22 @@ impl TokenLimit {
     pub(crate) fn record_failure(&mut self, tokens: usize) {
         self.tokens = tokens / 2;
         self.successes = 0;
+    }
+
+    /// Notes that a batch of `tokens` needed this share of the device memory. After three such batches in a row, the limit halves,
+    /// and the result is true.
+    pub(crate) fn record_memory(&mut self, share: f64, tokens: usize) -> bool {
+        self.nearly_full = if share > NEARLY_FULL_ABOVE {
+            self.nearly_full + 1
+        } else {
+            0
+        };
+        let is_full = self.nearly_full >= NEARLY_FULL_BATCHES;
+        if is_full {
+            self.nearly_full = 0;
+            self.record_failure(tokens.min(self.tokens));
+        }
+        is_full
     }
 
     /// Counts a computation that fitted. The limit doubles after enough of them.
@@ -63,5 +88,14 @@ mod tests {
             limit.record_success(400);
         }
         assert!(limit.permits(1000) && !limit.permits(1001));
+    }
+
+    #[test]
+    fn the_limit_halves_after_three_batches_in_a_row_that_nearly_fill_the_memory() {
+        let mut limit = TokenLimit::default();
+        let shares = [0.96, 0.99, 0.95, 0.96, 0.96, 0.96, 0.99];
+        let halved = shares.map(|share| limit.record_memory(share, 1000));
+        assert_eq!(halved, [false, false, false, false, false, true, false]);
+        assert!(limit.permits(500) && !limit.permits(501));
     }
 }
