@@ -10,7 +10,7 @@ use crate::{LogError, SkippedLines};
 /// The events of a log, in the order of the lines. Keeps one line in memory.
 ///
 /// Unknown types and fields are skipped: a newer program may write more. A last line without a newline is skipped as well, see
-/// [`EventReader::torn`], and so are malformed lines, see [`EventReader::skipped`]. If more than one line in a hundred is
+/// [`EventReader::torn`], and so are malformed lines, see [`EventReader::skipped`]. If two or more lines that are one in ten are
 /// malformed, the last item is an error about the first of them; if the first line is, the first item.
 ///
 /// ```

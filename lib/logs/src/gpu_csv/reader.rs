@@ -8,13 +8,13 @@ use csv_core::ReadRecordResult;
 use plmkit_contract::Quoted;
 
 use crate::lines::LogReader;
-use crate::{GpuSample, LogError, SkippedLines, Timestamp};
+use crate::{GpuSample, LogError, METRICS, SkippedLines, Timestamp, Unit};
 
 /// The samples of a log, in the order of the lines. Keeps one row in memory.
 ///
 /// Columns are found by name: a newer program may write more columns, an older one fewer. A last line without a newline is
-/// skipped, see [`GpuCsvReader::torn`], and so are malformed rows, see [`GpuCsvReader::skipped`]. If more than one row in a
-/// hundred is malformed, the last item is an error about the first of them.
+/// skipped, see [`GpuCsvReader::torn`], and so are malformed rows, see [`GpuCsvReader::skipped`]. If two or more rows that are one in
+/// ten are malformed, the last item is an error about the first of them.
 ///
 /// ```
 /// use plmkit_logs::gpu_csv::GpuCsvReader;
@@ -147,42 +147,23 @@ const MAX_AMOUNT: f64 = 1e15;
 
 /// Refuses impossible values.
 fn check(sample: &GpuSample) -> Result<(), String> {
-    let percents = [
-        ("gpu_util", sample.gpu_util.map(f64::from)),
-        ("mem_util", sample.mem_util.map(f64::from)),
-        ("sm_active", sample.sm_active),
-        ("tensor_active", sample.tensor_active),
-        ("dram_active", sample.dram_active),
-        ("host_cpu_util", sample.host_cpu_util),
-    ];
-    let amounts = [
-        ("power_w", sample.power_w),
-        ("power_limit_w", sample.power_limit_w),
-        ("energy_j", sample.energy_j),
-        ("pcie_rx_mib_s", sample.pcie_rx_mib_s),
-        ("pcie_tx_mib_s", sample.pcie_tx_mib_s),
-        ("host_disk_read_mib_s", sample.host_disk_read_mib_s),
-        ("host_disk_write_mib_s", sample.host_disk_write_mib_s),
-        ("boot_s", sample.boot_s),
-        ("interval_s", sample.interval_s),
-    ];
-    let percents = percents.map(|(column, value)| (column, value, 100.0));
-    let amounts = amounts.map(|(column, value)| (column, value, MAX_AMOUNT));
-    for (column, value, most) in percents.into_iter().chain(amounts) {
-        let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) else {
-            continue;
+    let metrics = METRICS.iter().map(|metric| {
+        let value = (metric.value)(sample);
+        (metric.column, value, metric.unit == Unit::Percent)
+    });
+    let times = [("boot_s", sample.boot_s), ("interval_s", sample.interval_s)];
+    let times = times.map(|(column, value)| (column, value, false));
+    for (column, value, is_percent) in metrics.chain(times) {
+        let (most, expected) = if is_percent {
+            (100.0, "0 to 100")
+        } else {
+            (MAX_AMOUNT, "a number from 0 on")
         };
-        // The name of a column ends with its unit.
-        let expected = match column.rsplit_once('_').unwrap_or_default().1 {
-            "w" => "watts",
-            "j" => "joules",
-            "s" if column.ends_with("_mib_s") => "MiB/s",
-            "s" => "seconds",
-            _ => "0 to 100",
-        };
-        return Err(format!(
-            "column '{column}': expected {expected}, found {value}"
-        ));
+        if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
+            return Err(format!(
+                "column '{column}': expected {expected}, found {value}"
+            ));
+        }
     }
     Ok(())
 }
@@ -246,7 +227,7 @@ mod tests {
             ),
             (
                 format!("{time},1,NaN,"),
-                "column 'power_w': expected watts, found NaN".to_owned(),
+                "column 'power_w': expected a number from 0 on, found NaN".to_owned(),
             ),
             (
                 format!("{time},1,,x"),
