@@ -43,9 +43,6 @@ const COLOURS: [RGBColor; 6] = [
 pub struct Figure {
     svg: String,
     caption: String,
-    /// The legend; empty for a single line.
-    /// Colours by position, and names.
-    key: Vec<(usize, String)>,
 }
 
 /// Narrow charts above one another over a common axis, one line in each.
@@ -68,11 +65,13 @@ pub struct Strips<'a> {
 pub struct Strip {
     /// The end of the y axis, which starts at 0.
     pub y_max: f64,
-    /// The line; its name is the label of the strip.
+    /// The label.
+    pub label: &'static str,
+    /// The line.
     pub line: Line,
 }
 
-/// Lines over a common axis.
+/// A line.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     /// The caption.
@@ -85,17 +84,13 @@ pub struct Lines<'a> {
     pub y_label: &'a str,
     /// The end of the y axis, which starts at 0; `None` for a little above the highest point.
     pub y_max: Option<f64>,
-    /// The lines.
-    pub lines: Vec<Line>,
-    /// Shaded ranges of the x axis.
-    pub shaded: Vec<Range<f64>>,
+    /// The line.
+    pub line: Line,
 }
 
-/// A named line.
+/// A line, in pieces.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name in the legend.
-    pub name: String,
     /// Its pieces, each with points from left to right. There is a gap between two pieces.
     pub pieces: Vec<Vec<(f64, f64)>>,
     /// A band behind the line: x, low and high, in pieces as well.
@@ -115,67 +110,18 @@ pub struct Bars<'a> {
     pub bars: Vec<(String, f64)>,
 }
 
-/// Points, coloured by a third number.
-#[derive(Clone, Debug)]
-pub struct Points<'a> {
-    /// The caption.
-    pub caption: &'a str,
-    /// The label of the x axis.
-    pub x_label: &'a str,
-    /// The label of the y axis.
-    pub y_label: &'a str,
-    /// The points: x, y, and the position of their class in `classes`.
-    pub points: Vec<(f64, f64, usize)>,
-    /// The names of the classes, of which there are at most six.
-    pub classes: Vec<String>,
-}
-
 impl Figure {
-    /// Draws points. Returns `None` without points.
-    pub fn points(points: &Points) -> Option<Self> {
-        let range = |value: fn(&(f64, f64, usize)) -> f64| {
-            let values = || {
-                points
-                    .points
-                    .iter()
-                    .map(value)
-                    .filter(|value| value.is_finite())
-            };
-            let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
-            let margin = ((high - low) * 0.03).max(high.abs() * 1e-3).max(1e-6);
-            Some(low - margin..high + margin)
-        };
-        let (x, y) = (range(|point| point.0)?, range(|point| point.1)?);
-        let used = |class: usize| points.points.iter().any(|point| point.2 == class);
-        let classes = points.classes.iter().enumerate();
-        let classes = classes.filter(|&(class, _)| used(class));
-        Some(Self {
-            svg: draw(HEIGHT, |area| {
-                draw_points(area, points, x.clone(), y.clone())
-            })?,
-            caption: points.caption.to_owned(),
-            key: classes.map(|(class, name)| (class, name.clone())).collect(),
-        })
-    }
-
-    /// Draws lines. Returns `None` without points.
+    /// Draws a line. Returns `None` without points.
     pub fn lines(lines: &Lines) -> Option<Self> {
-        let pieces = lines.lines.iter().flat_map(|line| &line.pieces);
-        let bands = lines.lines.iter().flat_map(|line| &line.band);
+        let (pieces, bands) = (lines.line.pieces.iter(), lines.line.band.iter());
         let heights = pieces.flatten().map(|&(_, y)| y);
         let heights = heights.chain(bands.flatten().map(|&(_, _, high)| high));
         let highest = heights.reduce(f64::max)?.max(0.0);
         let svg = draw(HEIGHT, |area| {
             draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05))
         })?;
-        let several = lines.lines.len() > 1;
-        let named = lines.lines.iter().enumerate();
-        let key = named.map(|(position, line)| (position, line.name.clone()));
-        Some(Self {
-            svg,
-            caption: lines.caption.to_owned(),
-            key: key.filter(|_| several).collect(),
-        })
+        let caption = lines.caption.to_owned();
+        Some(Self { svg, caption })
     }
 
     /// Draws strips. Returns `None` without points.
@@ -186,7 +132,6 @@ impl Figure {
         Some(Self {
             svg: draw(height, |area| draw_strips(area, strips, &shown))?,
             caption: strips.caption.to_owned(),
-            key: Vec::new(),
         })
     }
 
@@ -197,17 +142,12 @@ impl Figure {
         Some(Self {
             svg: draw(HEIGHT, |area| draw_bars(area, bars, highest * 1.05))?,
             caption: bars.caption.to_owned(),
-            key: Vec::new(),
         })
     }
 
     pub(crate) fn html(&self) -> String {
-        let key = self.key.iter().map(|(position, name)| {
-            let class = position % COLOURS.len();
-            format!("<span class=\"key c{class}\">{}</span> ", escape(name))
-        });
-        let (svg, caption, key) = (&self.svg, escape(&self.caption), key.collect::<String>());
-        format!("<figure>{svg}<figcaption>{caption}<div>{key}</div></figcaption></figure>")
+        let (svg, caption) = (&self.svg, escape(&self.caption));
+        format!("<figure>{svg}<figcaption>{caption}</figcaption></figure>")
     }
 }
 
@@ -269,16 +209,12 @@ fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
         .x_label_area_size(AXIS)
         .y_label_area_size(Y_LABELS)
         .build_cartesian_2d(lines.x.clone(), 0.0..y_max.max(f64::MIN_POSITIVE))?;
-    draw_shaded(&mut chart, &lines.shaded)?;
     draw_axes(
         &mut chart,
         (lines.x_label, X_LABELS, &|x| short(*x)),
         (lines.y_label, 6),
     )?;
-    for (position, line) in lines.lines.iter().enumerate() {
-        draw_line(&mut chart, line, colour(position))?;
-    }
-    Ok(())
+    draw_line(&mut chart, &lines.line, colour(0))
 }
 
 fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<'a> {
@@ -289,7 +225,7 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
         // The axis takes the place of the margin.
         let bottom = if is_last { 0 } else { STRIP_END };
         area.draw_text(
-            &strip.line.name,
+            strip.label,
             &FONT.into_text_style(&area),
             (MARGIN.cast_signed(), 0),
         )?;
@@ -301,8 +237,7 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
             .x_label_area_size(axis + STRIP_END - bottom)
             .y_label_area_size(STRIP_Y_LABELS)
             .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max.max(f64::MIN_POSITIVE))?;
-        let shaded: Vec<Range<f64>> = strips.shaded.iter().map(|(of, _)| of.clone()).collect();
-        draw_shaded(&mut chart, &shaded)?;
+        draw_shaded(&mut chart, &strips.shaded)?;
         if position == 0 {
             draw_names(&mut chart, &strips.shaded)?;
         }
@@ -319,9 +254,9 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
 
 type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-fn draw_shaded<'a>(chart: &mut Chart<'a, '_>, shaded: &[Range<f64>]) -> Drawn<'a> {
+fn draw_shaded<'a>(chart: &mut Chart<'a, '_>, shaded: &[(Range<f64>, String)]) -> Drawn<'a> {
     let (x, y) = (chart.x_range(), chart.y_range());
-    chart.draw_series(shaded.iter().map(|shaded| {
+    chart.draw_series(shaded.iter().map(|(shaded, _)| {
         let corners = [
             (shaded.start.max(x.start), y.start),
             (shaded.end.min(x.end), y.end),
@@ -363,28 +298,6 @@ fn draw_line<'a>(chart: &mut Chart<'a, '_>, line: &Line, colour: RGBColor) -> Dr
             }
         }
     }
-    Ok(())
-}
-
-fn draw_points<'a>(area: &Area<'a>, points: &Points, x: Range<f64>, y: Range<f64>) -> Drawn<'a> {
-    let mut chart = ChartBuilder::on(area)
-        .margin(MARGIN)
-        .margin_right(2 * MARGIN)
-        .x_label_area_size(AXIS)
-        .y_label_area_size(Y_LABELS)
-        .build_cartesian_2d(x, y)?;
-    draw_axes(
-        &mut chart,
-        (points.x_label, X_LABELS, &|x| short(*x)),
-        (points.y_label, 6),
-    )?;
-    let finite = points
-        .points
-        .iter()
-        .filter(|point| point.0.is_finite() && point.1.is_finite());
-    chart.draw_series(
-        finite.map(|&(x, y, class)| Circle::new((x, y), 2 * UNIT, colour(class).mix(0.6).filled())),
-    )?;
     Ok(())
 }
 
@@ -433,20 +346,21 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
 mod tests {
     use super::*;
 
-    fn lines(points: Vec<(f64, f64)>) -> Option<Figure> {
-        let line = |name: &str, points: Vec<(f64, f64)>| Line {
-            name: name.to_owned(),
+    fn line(points: Vec<(f64, f64)>) -> Line {
+        Line {
             band: vec![points.iter().map(|&(x, y)| (x, y - 0.5, y)).collect()],
             pieces: vec![points],
-        };
+        }
+    }
+
+    fn lines(points: Vec<(f64, f64)>) -> Option<Figure> {
         Figure::lines(&Lines {
             caption: "<caption>",
             x_label: "<x>",
             x: 0.0..10.0,
             y_label: "y",
             y_max: None,
-            lines: vec![line("one & only", points), line("two", Vec::new())],
-            shaded: vec![2.0..30.0],
+            line: line(points),
         })
     }
 
@@ -457,11 +371,9 @@ mod tests {
         for part in [
             "&lt;x&gt;",
             "&lt;caption&gt;",
-            "one &amp; only",
             "currentColor",
             "#0072B2",
             "<polygon ",
-            "<span class=\"key c1\">two</span>",
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
@@ -474,24 +386,6 @@ mod tests {
         for height in [0.0, 1e300] {
             assert!(lines(vec![(3.0, height)]).is_some(), "{height}");
         }
-        for (points, is_drawn) in [
-            (vec![], false),
-            (vec![(1.0, 2.0, 0), (f64::NAN, 1.0, 1)], true),
-        ] {
-            let figure = Figure::points(&Points {
-                caption: "",
-                x_label: "",
-                y_label: "",
-                points,
-                classes: vec!["short".to_owned(), "long".to_owned(), "unused".to_owned()],
-            });
-            assert_eq!(figure.is_some(), is_drawn);
-            if let Some(figure) = figure {
-                let html = figure.html();
-                assert_eq!(html.matches("<circle").count(), 1, "{html}");
-                assert!(html.contains("long") && !html.contains("unused"), "{html}");
-            }
-        }
         for (height, is_drawn) in [(0.0, false), (5.0, true)] {
             let bars = Figure::bars(&Bars {
                 caption: "",
@@ -501,5 +395,29 @@ mod tests {
             });
             assert_eq!(bars.is_some(), is_drawn);
         }
+    }
+
+    #[test]
+    fn a_shaded_range_has_its_name_where_there_is_room() {
+        let strips = Figure::strips(&Strips {
+            caption: "",
+            x_label: "",
+            x: 0.0..10.0,
+            strips: vec![Strip {
+                y_max: 1.0,
+                label: "busy",
+                line: line(vec![(0.0, 1.0), (10.0, 1.0)]),
+            }],
+            shaded: vec![
+                (0.0..5.0, "<a>".to_owned()),
+                (6.0..6.1, "narrow".to_owned()),
+            ],
+        });
+        let html = strips.unwrap().html();
+        assert!(
+            html.contains("&lt;a&gt;") && !html.contains("narrow"),
+            "{html}"
+        );
+        assert_eq!(html.matches("<rect").count(), 2);
     }
 }

@@ -21,7 +21,7 @@ mod page;
 mod scale;
 mod table;
 
-pub use chart::{Bars, Figure, Line, Lines, Points, Strip, Strips};
+pub use chart::{Bars, Figure, Line, Lines, Strip, Strips};
 pub use escape::escape;
 pub use page::Page;
 pub use scale::{short, time_unit};

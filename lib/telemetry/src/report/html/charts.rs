@@ -41,7 +41,8 @@ pub(super) fn gpus(samples: &SamplesSummary, all_runs: &[RunSummary]) -> Vec<Fig
         let strips = pictures.lines.iter().zip(GPU_LINES).zip(y_max);
         let strips = strips.map(|((bins, (label, _)), y_max)| Strip {
             y_max,
-            line: line(label, bins, (unit_s, 1.0)),
+            label,
+            line: line(bins, (unit_s, 1.0)),
         });
         Figure::strips(&Strips {
             caption: &gpu.label(),
@@ -68,12 +69,10 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
         x: 0.0..pictures.end_s / unit_s,
         y_label: "tokens/s",
         y_max: None,
-        lines: vec![Line {
-            name: "tokens/s".to_owned(),
+        line: Line {
             pieces: vec![rates.collect()],
             band: Vec::new(),
-        }],
-        shaded: Vec::new(),
+        },
     });
     let packing = Figure::lines(&Lines {
         caption: "How full batches were: mean and range, without the last of each file.",
@@ -81,8 +80,7 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
         x: 0.0..end(&pictures.utilization),
         y_label: "tokens, % of budget",
         y_max: Some(105.0),
-        lines: vec![line("mean", &pictures.utilization, (1.0, 100.0))],
-        shaded: Vec::new(),
+        line: line(&pictures.utilization, (1.0, 100.0)),
     });
     let figures = [throughput, waits(run), packing].into_iter();
     figures.flatten().collect()
@@ -103,7 +101,7 @@ fn waits(run: &RunSummary) -> Option<Figure> {
 
 /// Returns a line through the means of bins, and a band from the least to the greatest values. `scales` divide positions and
 /// multiply values.
-fn line(name: &str, bins: &Bins, scales: (f64, f64)) -> Line {
+fn line(bins: &Bins, scales: (f64, f64)) -> Line {
     let (x_scale, y_scale) = scales;
     let bins = bins.coarse(MAX_POINTS);
     let pieces = pieces(&bins);
@@ -115,7 +113,6 @@ fn line(name: &str, bins: &Bins, scales: (f64, f64)) -> Line {
     let bands = bands.map(|piece| piece.iter().map(band).collect());
     let lines = pieces.iter().map(|piece| piece.iter().map(point).collect());
     Line {
-        name: name.to_owned(),
         pieces: lines.collect(),
         band: bands.collect(),
     }
@@ -178,12 +175,12 @@ mod tests {
         for (at, value) in [(1.0, 0.25), (2.0, 0.75), (11.0, 0.5)] {
             bins.add(at, value);
         }
-        let found = line("mean", &bins, (60.0, 100.0));
+        let found = line(&bins, (60.0, 100.0));
         let (first, second) = (5.0 / 60.0, 0.25);
         assert_eq!(found.pieces, [[(first, 50.0), (second, 50.0)]]);
         assert_eq!(found.band, [[(first, 25.0, 75.0), (second, 50.0, 50.0)]]);
         bins = Bins::new(1.0);
         bins.add(0.0, 0.5);
-        assert!(line("mean", &bins, (1.0, 1.0)).band.is_empty());
+        assert!(line(&bins, (1.0, 1.0)).band.is_empty());
     }
 }
