@@ -59,18 +59,13 @@ pub(super) fn state(run: &RunStatus) -> String {
     }
 }
 
-/// Returns the recent share of the time in which a run's devices waited, or that of the entire run without work.
-pub(super) fn idle(run: &RunStatus) -> Option<f64> {
-    let all = run.summary.idle.map(|idle| idle.share);
-    run.recent.wait_share.or(all)
-}
-
-/// Cuts a name to `width`. Its end tells more than its beginning.
-pub(super) fn cut(name: &str, width: usize) -> String {
-    match name.chars().count().saturating_sub(width) {
-        0 => name.to_owned(),
+/// Cuts a text to `width`, to its end or to its start.
+pub(super) fn cut(text: &str, width: usize, keeps_end: bool) -> String {
+    match text.chars().count().saturating_sub(width) {
+        0 => text.to_owned(),
         _ if width == 0 => String::new(),
-        more => format!("…{}", name.chars().skip(more + 1).collect::<String>()),
+        more if keeps_end => format!("…{}", text.chars().skip(more + 1).collect::<String>()),
+        _ => text.chars().take(width - 1).chain(['…']).collect(),
     }
 }
 
@@ -114,9 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_keeps_its_end() {
-        let cuts = [0, 1, 3, 5, 9].map(|width| cut("a-471", width));
-        assert_eq!(cuts, ["", "…", "…71", "a-471", "a-471"]);
+    fn a_long_text_keeps_its_end_or_its_start() {
+        let cuts = |end| [0, 1, 3, 5, 9].map(|width| cut("a-471", width, end));
+        assert_eq!(cuts(true), ["", "…", "…71", "a-471", "a-471"]);
+        assert_eq!(cuts(false), ["", "…", "a-…", "a-471", "a-471"]);
     }
 
     #[test]

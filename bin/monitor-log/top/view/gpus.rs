@@ -46,7 +46,7 @@ pub(super) fn draw(rows: &mut ScreenRows, gpus: &[Gpu], history: &History, plan:
             rows.line(Line::from(spans));
             continue;
         }
-        let name = cut(row.name.as_deref().unwrap_or_default(), width);
+        let name = cut(row.name.as_deref().unwrap_or_default(), width, true);
         let mut spans = vec![Span::from(format!("{number}{name:<width$} ")).bold()];
         if row.has_values() {
             spans.extend(figures(row));

@@ -5,9 +5,7 @@ use plmkit_telemetry::live::{RunState, RunStatus};
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 
-use super::super::text::{
-    batches, cut, device, duration, idle, or_dash, percent, queue, rates, state,
-};
+use super::super::text::{batches, cut, device, duration, or_dash, percent, queue, rates, state};
 use super::{Plan, ScreenRows, bar, heading, percent_of};
 
 pub(super) fn draw(rows: &mut ScreenRows, runs: &[RunStatus], plan: &Plan) {
@@ -71,7 +69,7 @@ fn progress(status: &RunStatus, columns: &Columns) -> Line<'static> {
     };
     let left = status.progress.eta_s.map(duration);
     let left = left.map_or_else(String::new, |left| format!("  {left} left"));
-    let run = cut(&status.summary.run, columns.run);
+    let run = cut(&status.summary.run, columns.run, true);
     let device: String = device(status).chars().take(columns.device).collect();
     let (run_width, device_width, state_width) = (columns.run, columns.device, columns.state);
     let mut spans = vec![Span::from(format!(
@@ -88,7 +86,7 @@ fn progress(status: &RunStatus, columns: &Columns) -> Line<'static> {
 fn throughput(status: &RunStatus, width: u16) -> Line<'static> {
     let (run, recent) = (&status.summary, &status.recent);
     let [tokens, sequences, residues] = rates(status);
-    let idle = idle(status);
+    let idle = status.idle();
     let mut idle_cell = Span::from(format!("  idle {}", percent(idle)));
     if idle > Some(IDLE_CRITICAL_ABOVE) {
         idle_cell = idle_cell.fg(Color::Red);

@@ -114,7 +114,7 @@ fn history(gpus: u32) -> History {
         let snapshot = Snapshot {
             rows,
             runs: runs.clone(),
-            notes: Vec::new(),
+            ..Snapshot::default()
         };
         let command = |pid| (pid == 4711).then(|| "gpu-embed".to_owned());
         history.add(snapshot, command);
@@ -189,7 +189,7 @@ fn instances_are_under_their_gpu_and_have_no_utilization_of_its() {
         let snapshot = Snapshot {
             rows: vec![gpu(0, second), instance("a", second), instance("b", second)],
             runs: Vec::new(),
-            notes: Vec::new(),
+            ..Snapshot::default()
         };
         history.add(snapshot, |_| None);
     }
