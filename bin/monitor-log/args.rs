@@ -171,7 +171,7 @@ fn percent(text: &str) -> Result<f64, String> {
     valid.ok_or_else(|| "expected a percentage, more than 0 and at most 100".to_owned())
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) driver: DriverArgs,

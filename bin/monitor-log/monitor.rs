@@ -46,6 +46,13 @@ pub(crate) struct Snapshot {
     pub(crate) notes: Vec<String>,
 }
 
+impl Snapshot {
+    /// Returns the rows of GPUs and MIG instances.
+    pub(crate) fn gpus(&self) -> impl Iterator<Item = &GpuSample> {
+        self.rows.iter().filter(|row| row.index.is_some())
+    }
+}
+
 impl Monitor {
     /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders are skipped if they are
     /// older than `keep`.

@@ -1,6 +1,7 @@
 //! `monitor-log top`.
 
 mod history;
+mod keys;
 mod lines;
 pub(crate) mod query;
 mod screen;
@@ -32,7 +33,7 @@ const COMPACT_WIDTH: usize = 40;
 pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
     let is_printed = args.once || args.watch.is_some() || args.json || args.compact;
     if io::stdout().is_terminal() && !is_printed && args.query.is_empty() {
-        return screen::show(args, KEEP, end);
+        return screen::show(args, end);
     }
     let mut monitor = open(args);
     let mut is_first = true;
@@ -74,9 +75,10 @@ fn printed(args: &TopArgs, snapshot: &Snapshot, is_first: bool) -> Vec<u8> {
         return (json + "\n").into_bytes();
     }
     let is_terminal = io::stdout().is_terminal();
-    let width = match terminal::size() {
+    let size = is_terminal.then(terminal::size).and_then(Result::ok);
+    let width = match size {
         _ if args.compact => COMPACT_WIDTH,
-        Ok((width, _)) if is_terminal => width.into(),
+        Some((width @ 1.., _)) => width.into(),
         _ => lines::WIDE,
     };
     if args.color == ColorChoice::Always {

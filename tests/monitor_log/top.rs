@@ -102,7 +102,7 @@ fn a_gpu_is_a_line_with_its_owners_and_a_run_a_line() {
     for owner in ["  OWNER/sleep", " 5120 MiB\n", "  ?/4194300/?"] {
         assert_eq!(lines.matches(owner).count(), 6, "{owner}: {lines}");
     }
-    let expected = "  state    done  tokens/s  idle  on       left
+    let expected = " state    done  tokens/s  idle  on       left
 a    running  64 %       280  0 %   gpu 0,3  ";
     assert!(runs.starts_with(expected), "{runs}");
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric};
 use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
-use plmkit_telemetry::report::Tier;
+use plmkit_telemetry::report::{BatchDistribution, Tier};
 use ratatui::prelude::IntoCrossterm;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 
 use super::table::{Row, fitting, table};
-use super::text::{duration, or_dash, percent, short, state};
+use super::text::{DASH, duration, or_dash, percent, short, state};
 use crate::monitor::Snapshot;
 
 /// The columns of an ordinary terminal.
@@ -27,12 +27,15 @@ pub(super) fn printed(
     is_compact: bool,
     has_color: bool,
 ) -> String {
-    let mut lines = vec![title(snapshot, width)];
+    let mut lines = vec![title(snapshot, Vec::new(), width)];
     lines.extend(models(&snapshot.rows).map(|models| fitting(vec![models.into()], width)));
     let mut gpus = Vec::new();
-    for row in snapshot.rows.iter().filter(|row| row.index.is_some()) {
+    for row in snapshot.gpus() {
         let mut cells = gpu(row, &snapshot.runs, is_compact);
-        let is_owner = |process: &&ProcessStatus| process.gpu_uuid == row.uuid && !is_compact;
+        let is_owner = |process: &&ProcessStatus| {
+            let is_here = (Some(process.gpu), &process.gpu_uuid) == (row.index, &row.uuid);
+            is_here && !is_compact
+        };
         let mut owners = snapshot.processes.iter().filter(is_owner);
         cells.resize(GPU.len(), Span::default());
         cells.extend(owners.next().into_iter().flat_map(owner));
@@ -61,20 +64,25 @@ fn colored(line: &Line) -> String {
     spans.collect()
 }
 
-/// Returns machine, time, and the versions of the driver.
-pub(super) fn title(snapshot: &Snapshot, width: usize) -> Line<'static> {
+/// Returns machine, time, `more`, and the versions of the driver.
+pub(super) fn title(snapshot: &Snapshot, more: Row, width: usize) -> Line<'static> {
     let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
     // Cut to the second.
     let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ") + " UTC"));
+    let time = time.map(|time| {
+        time.split_at(if width < WIDE { 11 } else { 0 })
+            .1
+            .to_owned()
+    });
     let versions = &snapshot.versions;
     let version = |name, version: &Option<String>| Some(format!("{name} {}", version.as_ref()?));
-    let cells = [
-        snapshot.host.clone(),
-        time,
+    let names = [snapshot.host.clone(), time];
+    let versions = [
         version("driver", &versions.driver_version),
         version("CUDA", &versions.cuda_version),
     ];
-    let cells = cells.into_iter().flatten().map(|text| text.bold());
+    let bold = |texts: [Option<String>; 2]| texts.into_iter().flatten().map(Stylize::bold);
+    let cells = bold(names).chain(more).chain(bold(versions));
     fitting(cells.collect(), width)
 }
 
@@ -197,8 +205,12 @@ pub(super) fn host(row: &GpuSample, width: usize) -> Line<'static> {
         ("read", &["host_disk_read_mib_s"]),
         ("written", &["host_disk_write_mib_s"]),
     ];
-    let cells = values.map(|(name, columns)| format!("{name} {}", value(row, columns)).into());
-    fitting(cells.to_vec(), width)
+    let known = values.iter().filter(|(_, columns)| {
+        let metric = Metric::of(columns[0]);
+        metric.is_some_and(|metric| (metric.value)(row).is_some())
+    });
+    let cells = known.map(|(name, columns)| format!("{name} {}", value(row, columns)).into());
+    fitting(cells.collect(), width)
 }
 
 /// Returns a heading and a line for each run; nothing without runs.
@@ -234,6 +246,74 @@ pub(super) fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<
     let mut lines = table("^<>><<>", all.collect(), width);
     lines[0] = lines[0].clone().underlined();
     lines
+}
+
+/// Returns how much work a run did, and how well its batches are filled.
+pub(super) fn work(run: &RunStatus) -> Row {
+    let (summary, progress) = (&run.summary, &run.progress);
+    let [sequences, residues] = [
+        (
+            run.recent.sequences_per_s,
+            summary.throughput.sequences_per_s,
+        ),
+        (run.recent.residues_per_s, summary.throughput.residues_per_s),
+    ]
+    .map(|(recent, all)| short(recent.or(all)));
+    let packing = &summary.packing;
+    let filled = format!(
+        "packing {}, least {}, {} below 85 %",
+        percent(packing.mean_utilization),
+        percent(packing.min_utilization),
+        packing.below_85
+    );
+    let color = tier_color(packing.tier.filter(|tier| *tier > Tier::None));
+    let mut cells = vec![
+        format!(
+            "  batch {}/{}",
+            progress.batches,
+            or_dash(progress.batches_total)
+        )
+        .into(),
+        filled.fg(color),
+    ];
+    for (count, what) in [
+        (summary.oom_splits, "halved"),
+        (summary.rejected, "rejected"),
+    ] {
+        cells.extend((count > 0).then(|| Span::from(format!("{count} {what}"))));
+    }
+    let rates = [
+        format!("{sequences} sequences/s"),
+        format!("{residues} residues/s"),
+    ];
+    cells.extend(rates.map(Span::from));
+    cells
+}
+
+/// Returns the waits and the lengths of the batches of a run.
+pub(super) fn batches(run: &RunStatus) -> Row {
+    let of = &run.summary.distributions;
+    let values = |values: &Option<BatchDistribution>, unit: &str| match values {
+        Some(all) => format!(
+            "{}{unit}, p95 {}",
+            short(Some(all.p50)),
+            short(Some(all.p95))
+        ),
+        None => DASH.to_owned(),
+    };
+    let queue = run.recent.queue.or(run.summary.queue.state);
+    let cells = [
+        format!("  wait {}", values(&of.wait_ms, " ms")),
+        format!("tokens {}", values(&of.tokens, "")),
+        format!("longest {}", values(&of.longest, "")),
+        format!("compute {}", values(&of.compute_ms, " ms")),
+        format!(
+            "queue {} {}",
+            queue.map_or(DASH, Into::into),
+            or_dash(run.recent.queue_depth)
+        ),
+    ];
+    cells.map(Span::from).to_vec()
 }
 
 /// Returns the numbers of the GPUs of a run, `gpu 0,1`, or else its device.

@@ -40,7 +40,9 @@ pub(super) fn table(layout: &str, mut rows: Vec<Row>, width: usize) -> Vec<Line<
         match last.filter(|_| over > 0) {
             Some(last) => natural[last] = 0,
             None => {
-                widths[0] = widths[0].min(width);
+                if let Some(first) = widths.first_mut() {
+                    *first = width.min(*first);
+                }
                 break widths;
             }
         }
@@ -101,10 +103,11 @@ mod tests {
                 20,
                 ["run-2…    1  x   9 %", "b\\n     234     10 %"],
             ),
-            ("~><>", 19, ["run-2026-a    1  x", "b\\n         234   "]),
+            ("~><>", 18, ["run-2026-a    1  x", "b\\n         234   "]),
             ("<><>", 5, ["run-…", "b\\n  "]),
         ] {
             assert_eq!(lines(layout, width), expected, "{width}");
         }
+        assert_eq!(fitting(Row::new(), 5).to_string(), "");
     }
 }

@@ -36,7 +36,7 @@ pub struct ProcessStatus {
     pub age_s: Option<f64>,
     /// When it started, in the kernel's ticks, which tell it from a later process with its id.
     #[serde(skip)]
-    started: Option<u64>,
+    pub started: Option<u64>,
 }
 
 impl ProcessStatus {
