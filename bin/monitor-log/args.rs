@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, Parser, Subcommand};
+use clap::{ArgGroup, ColorChoice, Parser, Subcommand};
 use plmkit_cli::{Common, OutputArgs, Program, file, interval, one_of};
 use plmkit_contract::StoreDtype;
 use plmkit_telemetry::report::Tier;
+
+use crate::top::query;
 
 /// Records, shows and exports GPUs, host and runs, reports on runs, and estimates them
 #[derive(Debug, Parser)]
@@ -37,8 +39,9 @@ pub(crate) enum Command {
 
     /// Show GPUs, host and running runs
     ///
-    /// On a terminal: a view that is updated every --interval, until q, Esc or Ctrl-C. Elsewhere, and with --once: a line
-    /// for each GPU, or for the host if there is no GPU, and a line for each run.
+    /// On a terminal: a view that is updated every --interval, until q, Esc or Ctrl-C; its last line names the keys. Elsewhere,
+    /// and with --once, --watch, --json, --query or --compact: a line for each GPU, or for the host if there is no GPU, and a
+    /// line for each run.
     Top(TopArgs),
 
     /// Export metrics of GPUs, host and runs to Prometheus, over HTTP or in a file
@@ -168,14 +171,45 @@ fn percent(text: &str) -> Result<f64, String> {
     valid.ok_or_else(|| "expected a percentage, more than 0 and at most 100".to_owned())
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) driver: DriverArgs,
 
-    /// Show one moment and exit
+    /// Print one moment and exit
     #[arg(long, help_heading = "Output")]
     pub(crate) once: bool,
+
+    /// Print every TIME until interrupted: 1, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Output")]
+    pub(crate) watch: Option<Duration>,
+
+    /// Print JSON, an object on one line for each moment
+    #[arg(long, conflicts_with = "query", help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Print these columns as CSV, a row for each GPU and MIG instance
+    #[arg(
+        long,
+        value_name = "COLUMN,…",
+        value_delimiter = ',',
+        help_heading = "Output"
+    )]
+    #[arg(value_parser = PossibleValuesParser::new(query::columns()), hide_possible_values = true)]
+    pub(crate) query: Vec<String>,
+
+    /// Print lines of 40 columns, without owners and limits
+    #[arg(long, conflicts_with_all = ["json", "query"], help_heading = "Output")]
+    pub(crate) compact: bool,
+
+    /// Color printed lines
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    pub(crate) color: ColorChoice,
 
     /// Run event logs, and folders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
@@ -185,6 +219,16 @@ pub(crate) struct TopArgs {
     /// Time between updates: 500ms, 1s, 2m; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
+}
+
+/// Reads an interval, in seconds if it has no unit.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let is_number = text.parse::<f64>().is_ok();
+    interval(&if is_number {
+        format!("{text}s")
+    } else {
+        text.to_owned()
+    })
 }
 
 /// Reads a numeric address. A name could resolve to several addresses.

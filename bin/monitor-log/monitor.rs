@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use plmkit_logs::event::RunStarted;
 use plmkit_logs::{GpuSample, Timestamp, boot_id, host_name};
-use plmkit_telemetry::live::{Follower, LiveRuns, RunStatus};
-use plmkit_telemetry::{DRIVER_RETRY, Sampler, Sources};
+use plmkit_telemetry::live::{Follower, LiveRuns, ProcessReader, ProcessStatus, RunStatus};
+use plmkit_telemetry::{DRIVER_RETRY, DriverVersions, Sampler, Sources};
+use serde::Serialize;
 
 use crate::args::DriverArgs;
 
@@ -22,16 +23,34 @@ pub(crate) struct Monitor {
     here: (Option<String>, Option<String>),
     /// Drops runs without news for this long, wherever their logs are.
     pub(crate) forget: Option<Duration>,
+    /// Reads what is known of the processes on GPUs.
+    pub(crate) processes: Option<ProcessReader>,
 }
 
 /// GPUs, host and runs at one moment.
+#[derive(Default, Serialize)]
 pub(crate) struct Snapshot {
+    /// The name of this machine.
+    pub(crate) host: Option<String>,
+    #[serde(flatten)]
+    pub(crate) versions: DriverVersions,
     /// A row for each GPU, or one for the host if there is no GPU.
+    #[serde(rename = "samples")]
     pub(crate) rows: Vec<GpuSample>,
+    /// The processes on GPUs, if they are read.
+    pub(crate) processes: Vec<ProcessStatus>,
     /// The runs, those at work first.
     pub(crate) runs: Vec<RunStatus>,
     /// Messages for people, each once.
+    #[serde(skip)]
     pub(crate) notes: Vec<String>,
+}
+
+impl Snapshot {
+    /// Returns the rows of GPUs and MIG instances.
+    pub(crate) fn gpus(&self) -> impl Iterator<Item = &GpuSample> {
+        self.rows.iter().filter(|row| row.index.is_some())
+    }
 }
 
 impl Monitor {
@@ -52,6 +71,7 @@ impl Monitor {
             runs: LiveRuns::default(),
             here: (boot_id(), host_name()),
             forget: None,
+            processes: None,
         }
     }
 
@@ -70,8 +90,13 @@ impl Monitor {
             self.runs.forget(now, keep);
         }
         let keep = self.forget.unwrap_or(Duration::MAX);
+        let rows = self.sampler.sample();
+        let processes = self.processes.as_mut().map(|reader| reader.read(&rows));
         Snapshot {
-            rows: self.sampler.sample(),
+            host: self.here.1.clone(),
+            versions: self.sampler.versions().clone(),
+            rows,
+            processes: processes.unwrap_or_default(),
             runs: self
                 .runs
                 .status_of_recent(now, keep, |run| self.is_gone(run)),

@@ -1,32 +1,100 @@
 //! `monitor-log top`.
 
 mod history;
+mod keys;
 mod lines;
+pub(crate) mod query;
 mod screen;
+mod table;
 mod text;
 mod view;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::thread;
 use std::time::Duration;
 
-use plmkit_cli::{Exit, Fault, print};
+use clap::ColorChoice;
+use plmkit_cli::{Exit, Fault};
+use plmkit_telemetry::live::ProcessReader;
+use ratatui::crossterm::style::force_color_output;
+use ratatui::crossterm::terminal;
 
 use crate::End;
 use crate::args::TopArgs;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, Snapshot};
 
 /// Older logs in folders belong to runs that are over.
 const KEEP: Duration = Duration::from_hours(24);
 
-/// Shows a live view on a terminal, and one snapshot elsewhere.
+/// The columns of the compact form.
+const COMPACT_WIDTH: usize = 40;
+
+/// Shows a live view on a terminal. Elsewhere, and if asked to, prints snapshots.
 pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
-    if io::stdout().is_terminal() && !args.once {
-        return screen::show(args, KEEP, end);
+    let is_printed = args.once || args.watch.is_some() || args.json || args.compact;
+    if io::stdout().is_terminal() && !is_printed && args.query.is_empty() {
+        return screen::show(args, end);
     }
-    let snapshot = Monitor::open(&args.driver, &args.events, KEEP).take_snapshot(true);
-    for note in &snapshot.notes {
-        tracing::warn!("{note}");
+    let mut monitor = open(args);
+    let mut is_first = true;
+    loop {
+        let snapshot = monitor.take_snapshot(true);
+        for note in &snapshot.notes {
+            tracing::warn!("{note}");
+        }
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(&printed(args, &snapshot, is_first));
+        match written.and_then(|()| stdout.flush()) {
+            // Its reader has left.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Done),
+            Err(error) => {
+                let what = "standard output: cannot write";
+                return Err(Fault::of_system(Exit::Io, what, &error));
+            }
+            Ok(()) => is_first = false,
+        }
+        match args.watch {
+            Some(interval) => thread::sleep(interval),
+            None => return Ok(Exit::Done),
+        }
     }
-    print(lines::plain(&snapshot))?;
-    Ok(Exit::Done)
+}
+
+fn open(args: &TopArgs) -> Monitor {
+    let mut monitor = Monitor::open(&args.driver, &args.events, KEEP);
+    monitor.processes = Some(ProcessReader::default());
+    monitor
+}
+
+fn printed(args: &TopArgs, snapshot: &Snapshot, is_first: bool) -> Vec<u8> {
+    if !args.query.is_empty() {
+        return query::csv(&args.query, &snapshot.rows, is_first);
+    }
+    if args.json {
+        let json = serde_json::to_string(snapshot).expect("numbers and texts");
+        return (json + "\n").into_bytes();
+    }
+    let is_terminal = io::stdout().is_terminal();
+    let size = is_terminal.then(terminal::size).and_then(Result::ok);
+    let width = match size {
+        _ if args.compact => COMPACT_WIDTH,
+        Some((width @ 1.., _)) => width.into(),
+        _ => lines::WIDE,
+    };
+    if args.color == ColorChoice::Always {
+        // Even if NO_COLOR is set.
+        force_color_output(true);
+    }
+    let has_color = match args.color {
+        ColorChoice::Auto => is_terminal,
+        choice => choice == ColorChoice::Always,
+    };
+    let text = lines::printed(snapshot, width, args.compact, has_color);
+    let before = match (is_terminal, is_first) {
+        // The screen shows the last moment alone.
+        (true, _) if args.watch.is_some() => "\x1b[H\x1b[J",
+        (false, false) => "\n",
+        _ => "",
+    };
+    (before.to_owned() + &text).into_bytes()
 }

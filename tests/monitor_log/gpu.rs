@@ -187,18 +187,6 @@ fn a_background_process_of_the_command_is_not_foreign() {
 }
 
 #[test]
-fn top_has_a_line_for_each_gpu() {
-    let output = Case::with_gpus().run("top --once");
-    let expected = "\
-gpu 0  Fake, 0  util 97 %  mem 10240/81920 MiB  61 C  251/300 W  1980 MHz  throttle sw_power_cap+hw_slowdown  processes 2
-gpu 1  Fake, 1  util - %  mem 11264/81920 MiB  62 C  -/300 W  1980 MHz  throttle none  processes 0
-gpu 2  Fake, 2  lost
-gpu 3  Fake, 3  util 20 %  mem 20480/81920 MiB  64 C  140/300 W  1980 MHz  throttle none  processes 2
-";
-    assert_eq!(text(&output.stdout), expected);
-}
-
-#[test]
 fn a_utilisation_above_100_is_capped_so_that_the_log_can_be_read() {
     let case = Case::with_gpus();
     let mut command = case.wrap("true");

@@ -252,8 +252,8 @@ fn text_from_a_log_does_not_control_the_terminal() {
     let case = Case::with_logs();
     let log = case.read("events.jsonl");
     for (name, shown) in [
-        ("a\u{1b}[31m\n\u{202e}", "run a\\u{1b}[31m\\n\\u{202e}"),
-        (&"\0".repeat(1000), "run \\u{0}\\u{0}"),
+        ("a\u{1b}[31m\n\u{202e}", "a\\u{1b}[31m\\n\\u{202e}"),
+        (&"\0".repeat(1000), "\\u{0}\\u{0}"),
     ] {
         let named = format!("\"run\":{}", serde_json::to_string(name).unwrap());
         case.write("events.jsonl", &log.replace("\"run\":\"a\"", &named));

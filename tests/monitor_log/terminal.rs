@@ -59,9 +59,13 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn start(case: &Case, args: &str, rows: u16, columns: u16) -> Self {
+        Self::run(case, &case.command(args), rows, columns)
+    }
+
+    pub(crate) fn run(case: &Case, program: &Command, rows: u16, columns: u16) -> Self {
         let (controller, device) = pair(rows, columns);
         let before = tcgetattr(&device).unwrap();
-        let child = spawn(case, &outlived(&case.command(args)), &device);
+        let child = spawn(case, &outlived(program), &device);
         let emulator = vt100::Parser::new(cells(rows), cells(columns), 0);
         let emulator = Arc::new(Mutex::new(emulator));
         let mut written = File::from(controller.try_clone().unwrap());

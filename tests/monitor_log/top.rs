@@ -1,40 +1,241 @@
-//! `top` on a machine without a GPU, not on a terminal.
+//! `top`, printed.
 
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
-use crate::case::{Case, assert_contains, text};
+use serde_json::Value;
+
+use crate::case::{Case, assert_contains, fixture, text};
+
+/// A machine of eight GPUs, the first with MIG instances, and a run on two of them.
+struct Machine {
+    case: Case,
+    /// A process on the GPUs, beside one that is hidden.
+    owner: Child,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let case = Case::with_gpus();
+        let owner = Command::new("sleep").arg("60").spawn().unwrap();
+        case.write("pids", &format!("{} 4194300", owner.id()));
+        let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
+        let now = plmkit_logs::Timestamp::now().to_string();
+        let begun: String = log.split_inclusive('\n').take(3).collect();
+        let begun = begun.replace("2026-01-31T12:00:06.000Z", &now);
+        let begun = begun.replace("[\"GPU-0\"]", "[\"GPU-3\",\"GPU-0\"]");
+        case.write("run.jsonl", &begun);
+        Self { case, owner }
+    }
+
+    fn top(&self, args: &str) -> Command {
+        let mut command = self.case.command(&format!("--quiet top {args}"));
+        command.envs([("FAKE_NVML_GPUS", "8"), ("FAKE_NVML_MIG", "1")]);
+        command.env("FAKE_NVML_PIDS", self.case.path("pids"));
+        command
+    }
+
+    /// Standard output of `top`, with `OWNER` for user and process id.
+    fn printed(&self, args: &str) -> String {
+        let output = self.top(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args}");
+        let user = Command::new("id").arg("-un").output().unwrap().stdout;
+        let owner = format!("{}/{}", text(&user).trim(), self.owner.id());
+        text(&output.stdout).replace(&owner, "OWNER")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.owner.kill();
+        let _ = self.owner.wait();
+    }
+}
+
+/// Leaves out the lines of machine and host.
+fn without_host(printed: &str) -> String {
+    let lines = printed.split_inclusive('\n').skip(2);
+    lines.filter(|line| !line.starts_with("host ")).collect()
+}
 
 #[test]
-fn there_is_a_line_for_the_host_and_for_each_run() {
+fn a_gpu_is_a_line_with_its_owners_and_a_run_a_line() {
+    let machine = Machine::new();
+    let printed = machine.printed("--once");
+    let title = printed.lines().next().unwrap();
+    assert!(title.ends_with(" UTC  driver 580.00  CUDA 13.0"), "{title}");
+    let widest = printed.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{printed}");
+    let lines = without_host(&printed);
+    let (gpus, runs) = lines.split_once("run ").unwrap();
+    // What is known of the owner varies in length.
+    let gpus: String = gpus
+        .lines()
+        .map(|line| {
+            line.chars()
+                .take(48)
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+                + "\n"
+        })
+        .collect();
+    let expected = "\
+0  97 %  10240/81920 MiB  61°C  251/300 W  slow
+
+└         1024/10240 MiB          1g.10gb
+└         3072/10240 MiB          1g.10gb
+1   - %  11264/81920 MiB  62°C    -/300 W
+2  lost
+3  20 %  20480/81920 MiB  64°C  140/300 W
+
+4  97 %  14336/81920 MiB  65°C  251/300 W  slow
+
+5  97 %  15360/81920 MiB  66°C  251/300 W  slow
+
+6  97 %  16384/81920 MiB  67°C  251/300 W  slow
+
+7  97 %  17408/81920 MiB  68°C  251/300 W  slow
+
+";
+    assert_eq!(gpus, expected);
+    for owner in ["  OWNER/sleep", " 5120 MiB\n", "  ?/4194300/?"] {
+        assert_eq!(lines.matches(owner).count(), 6, "{owner}: {lines}");
+    }
+    let expected = " state    done  tokens/s  idle  on       left
+a    running  64 %       280  0 %   gpu 0,3  ";
+    assert!(runs.starts_with(expected), "{runs}");
+}
+
+#[test]
+fn the_compact_form_fits_forty_columns() {
+    let printed = Machine::new().printed("--compact");
+    let expected = "\
+0  97 %  10240 MiB  61°C    251 W  slow
+└         1024 MiB        1g.10gb
+└         3072 MiB        1g.10gb
+1   - %  11264 MiB  62°C      - W
+2  lost
+3  20 %  20480 MiB  64°C    140 W
+4  97 %  14336 MiB  65°C    251 W  slow
+5  97 %  15360 MiB  66°C    251 W  slow
+6  97 %  16384 MiB  67°C    251 W  slow
+7  97 %  17408 MiB  68°C    251 W  slow
+run  state    done  tokens/s  idle
+a    running  64 %       280  0 %
+";
+    assert_eq!(without_host(&printed), expected);
+    let widest = printed.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(40), "{printed}");
+}
+
+#[test]
+fn color_is_for_terminals_unless_it_is_asked_for() {
+    let machine = Machine::new();
+    for (args, has_color) in [
+        ("--once", false),
+        ("--once --color never", false),
+        ("--once --color always", true),
+    ] {
+        // Even without a terminal, and against this variable.
+        let output = machine.top(args).env("NO_COLOR", "1").output().unwrap();
+        assert_eq!(output.stdout.contains(&0x1b), has_color, "{args}");
+    }
+    let printed = machine.printed("--once --color always");
+    let line = |start: &str| printed.lines().find(|line| line.contains(start)).unwrap();
+    // Red and green of the 16 colors. GPU 3 computes a run at 20 %; GPU 4 computes none.
+    assert_contains(line("10240/"), "\x1b[38;5;2m97 %");
+    assert_contains(line("20480/"), "\x1b[38;5;1m20 %");
+    assert_contains(line("14336/"), "\x1b[39m97 %");
+}
+
+#[test]
+fn json_has_samples_processes_and_runs() {
+    let machine = Machine::new();
+    let printed = machine.printed("--json");
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(json["cuda_version"], "13.0");
+    let samples = json["samples"].as_array().unwrap();
+    assert_eq!((samples.len(), &samples[0]["power_w"]), (10, &250.5.into()));
+    let processes = json["processes"].as_array().unwrap();
+    let [known, hidden] = [&processes[0], &processes[1]];
+    assert_eq!(known["pid"], machine.owner.id());
+    assert_eq!(known["command"], "sleep 60");
+    assert_eq!(
+        (&known["gpu_uuid"], &known["mem_used_mib"]),
+        (&"GPU-0".into(), &5120.into())
+    );
+    assert_eq!(
+        (&hidden["pid"], &hidden["user"]),
+        (&4_194_300.into(), &Value::Null)
+    );
+    let run = &json["runs"][0];
+    assert_eq!(
+        (&run["state"], &run["progress"]["batches"]),
+        (&"running".into(), &2.into())
+    );
+    assert_eq!(run["summary"]["run"], "a");
+}
+
+#[test]
+fn columns_are_csv_with_units_in_the_header() {
+    let machine = Machine::new();
+    let printed =
+        machine.printed("--query index,uuid,name,gpu_util,power_w,temperature_c,last_xid,throttle");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 11);
+    let expected = [
+        "index,uuid,name,gpu_util [%],power_w [W],temperature_c [°C],last_xid,throttle",
+        "0,GPU-0,\"Fake, 0\",97,250.5,61,,sw_power_cap+hw_slowdown",
+        "0,MIG-0,\"Fake, 0 MIG 1g.10gb\",,,,,",
+    ];
+    assert_eq!(lines[..3], expected);
+    let (code, stderr) = machine.case.code_and_stderr("top --query index,power");
+    assert_eq!(code, 2);
+    assert_contains(
+        &stderr,
+        "invalid value 'power' for '--query <COLUMN,…>' [possible values: timestamp, index, ",
+    );
+    assert_contains(&stderr, ", power_w, ");
+}
+
+#[test]
+fn a_watch_prints_until_its_reader_leaves() {
+    let case = Case::new();
+    let mut command = case.command("--quiet top --query timestamp,index --watch 0.02");
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The pipe is closed after these.
+    let lines: Vec<String> = printed.take(4).map(Result::unwrap).collect();
+    assert_eq!(lines[0], "timestamp,index");
+    assert!(lines[1] < lines[2] && lines[2] < lines[3], "{lines:?}");
+    assert!(lines[1].ends_with("Z,"), "{lines:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn without_a_gpu_there_are_the_host_and_the_runs() {
     let case = Case::with_logs();
     std::fs::create_dir(case.path("empty")).unwrap();
     for (args, runs) in [
-        ("top --events empty", 0),
-        ("top --once --events empty", 0),
-        ("top --once", 2),
-        ("top --events events.jsonl", 2),
-        ("top --events .", 2),
+        ("top --events empty", false),
+        ("top --once", true),
+        ("top --events events.jsonl", true),
     ] {
-        let output = case.run(args);
-        let stdout = text(&output.stdout);
-        let lines: Vec<&str> = stdout.lines().collect();
-        assert_eq!(
-            (output.status.code(), lines.len()),
-            (Some(0), 1 + runs),
-            "{stdout}"
-        );
-        let host = lines[0];
-        assert!(
-            host.starts_with("host  cpu ") && host.ends_with(" MiB"),
-            "{stdout}"
-        );
-        if runs > 0 {
-            // The second run has no times, so the time of the file counts for it.
-            let running = "run b  cuda:0 -  running  22 %  batches 2/9  tokens/s 20  ";
-            assert!(lines[1].starts_with(running), "{stdout}");
-            let done = "run a  cuda:0 f16  done  100 %  batches 4/4  tokens/s 231  sequences/s 2.16  residues/s 227  queue full  idle 20 %  packing 93 %  left -";
-            assert_eq!(lines[2], done);
+        let printed = text(&case.run(args).stdout);
+        let lines: Vec<&str> = printed.lines().collect();
+        assert!(lines[1].starts_with("host cpu "), "{printed}");
+        if !runs {
+            assert_eq!(lines.len(), 2);
+            continue;
         }
+        // The second run has no times, so the time of the file counts for it.
+        let expected = [
+            "run  state     done  tokens/s  idle       on      left",
+            "b    running   22 %        20  -          cuda:0     -",
+            "a    done     100 %       231  20 % mild  cuda:0     -",
+        ];
+        assert_eq!(lines[2..], expected);
     }
 }
 

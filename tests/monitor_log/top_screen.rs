@@ -27,20 +27,17 @@ const TOP: &str = "top --interval 50ms";
 fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
     let case = busy();
     let mut terminal = Terminal::start(&case, TOP, 24, 80);
-    let text = terminal.wait_for(&["gpu 3 ", "100 %", "running"]);
+    let text = terminal.wait_for(&["3  100 %", "running"]);
     for part in [
-        "monitor-log top",
-        "4 GPUs",
-        "host   cpu",
-        "gpu 0  Fake, 0  61 C  251/300 W  1980 MHz  sw_power_cap+hw_slowdown",
-        " 97 %",
-        " 10.0/80.0 GiB",
-        "gpu 1  Fake, 1 ",
-        "gpu 2  Fake, 2  lost: the driver gives no values",
-        "     4711    0       5.0 ",
-        "cuda:0 f16 running",
-        "batch 2/4",
-        "1 halved",
+        " UTC  ",
+        "host cpu ",
+        "0   97 %  10240/81920 MiB  61°C  251/300 W  slow  a",
+        "2   lost",
+        "0    4711  ?     5120 MiB ",
+        "gpu 0 ",
+        "  batch 2/4  packing 92 %, least 84 %, 1 below 85 %  1 halved",
+        "  wait 0.25 ms, p95 120",
+        "q quit  ↑↓ choose  k end",
         "█",
         "▇",
     ] {
@@ -55,20 +52,20 @@ fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
 fn it_grows_and_shrinks_with_the_terminal() {
     let case = busy();
     let mut terminal = Terminal::start(&case, TOP, 24, 80);
-    terminal.wait_for(&["gpu 3 ", "running", "MHz"]);
+    terminal.wait_for(&["3  100 %", "running", "MHz"]);
     terminal.resize(8, 40);
     wait_until(|| {
         let text = terminal.text();
-        text.lines().count() <= 8 && text.contains("gpu 3 ")
+        text.lines().count() <= 8 && text.contains("3  100 %")
     });
     terminal.wait_for(&[
-        "gpu 0  97 %  10/80 GiB  61 C  throttled",
-        "gpu 2  lost",
+        "+ 4 processes",
+        "0   97 %  10240 MiB  61°C  251 W  slow",
+        "2   lost",
         "running",
-        "4 processes",
     ]);
     terminal.resize(50, 140);
-    terminal.wait_for(&["Fake, 3", "residues ", "command"]);
+    terminal.wait_for(&["Fake, 3", "residues/s", "command"]);
     terminal.press(b"\x1b");
     assert_eq!(terminal.end().code(), Some(0));
 }
@@ -77,7 +74,7 @@ fn it_grows_and_shrinks_with_the_terminal() {
 fn a_run_that_begins_later_appears_and_ctrl_c_ends_the_view() {
     let case = Case::new();
     let mut terminal = Terminal::start(&case, "top --interval 50ms --events .", 24, 80);
-    terminal.wait_for(&["no GPU", "host   cpu"]);
+    terminal.wait_for(&["no GPU", "host cpu"]);
     let run = "{\"type\":\"run\",\"run\":\"late\",\"device\":\"cpu\"}\n";
     case.write("late.jsonl", run);
     terminal.wait_for(&["late ", "running"]);
@@ -89,10 +86,36 @@ fn a_run_that_begins_later_appears_and_ctrl_c_ends_the_view() {
 fn a_signal_ends_the_view_and_the_terminal_is_restored() {
     let case = busy();
     let terminal = Terminal::start(&case, TOP, 24, 80);
-    terminal.wait_for(&["gpu 3 ", "running"]);
+    terminal.wait_for(&["3  100 %", "running"]);
     kill("TERM", terminal.pid());
     // The exit code of the shell.
     assert_eq!(terminal.end().code(), Some(143));
+}
+
+#[test]
+fn a_chosen_process_ends_after_a_question() {
+    let case = busy();
+    let mut owner = Command::new("sleep").arg("60").spawn().unwrap();
+    case.write("pids", &owner.id().to_string());
+    let path = case.path("pids").display().to_string();
+    let mut top = case.command(TOP);
+    top.env("FAKE_NVML_PIDS", path);
+    let mut terminal = Terminal::run(&case, &top, 24, 80);
+    terminal.wait_for(&["sleep 60", "running"]);
+    terminal.press(b"k");
+    terminal.wait_for(&["choose a process with ↑ and ↓ first"]);
+    for (answer, is_ended) in [(b"n", false), (b"y", true)] {
+        terminal.press(b"\x1b[B");
+        terminal.press(b"k");
+        terminal.wait_for(&[&format!("end {} (sleep 60)? y/n", owner.id())]);
+        assert_eq!(owner.try_wait().unwrap(), None);
+        terminal.press(answer);
+        let told = format!("SIGTERM was sent to {}", owner.id());
+        terminal.wait_for(&[if is_ended { &told } else { "q quit" }]);
+    }
+    assert_eq!(owner.wait().unwrap().signal(), Some(15));
+    terminal.press(b"q");
+    assert_eq!(terminal.end().code(), Some(0));
 }
 
 /// Reads the output of the program until the screen has `part`.
@@ -118,7 +141,7 @@ fn it_ends_when_its_terminal_is_lost_with_or_without_a_signal() {
         program.arg(signals).args(top.get_args().skip(1));
         program.env("LD_LIBRARY_PATH", case.path("driver"));
         let mut child = spawn(&case, &program, &device);
-        drop(wait_for_screen(controller, "gpu 3 "));
+        drop(wait_for_screen(controller, "3  100 %"));
         let status = wait_within(&mut child, Duration::from_secs(5)).expect("it ends");
         assert_eq!(status.signal(), Some(1), "{signals}");
     }

@@ -16,10 +16,6 @@ pub(super) struct History {
     pub(super) last: Option<Snapshot>,
     /// How old the last snapshot is, if it is older than it should be.
     pub(super) stale: Option<Duration>,
-    /// The commands of the processes on GPUs, by process id.
-    pub(super) commands: HashMap<u32, String>,
-    /// Messages for people, the latest last.
-    pub(super) notes: Vec<String>,
     /// By number and UUID: MIG instances have the number of their GPU.
     utilization: HashMap<Device, VecDeque<Option<u64>>>,
 }
@@ -28,9 +24,8 @@ pub(super) struct History {
 type Device = (Option<u32>, Option<String>);
 
 impl History {
-    /// Adds a snapshot. `command` returns the name of a process, if known.
-    pub(super) fn add(&mut self, mut snapshot: Snapshot, command: impl Fn(u32) -> Option<String>) {
-        for (_, row) in gpus(&snapshot.rows) {
+    pub(super) fn add(&mut self, snapshot: Snapshot) {
+        for row in snapshot.gpus() {
             let id = (row.index, row.uuid.clone());
             let past = self.utilization.entry(id).or_default();
             past.push_back(row.gpu_util.map(u64::from));
@@ -38,13 +33,6 @@ impl History {
                 past.pop_front();
             }
         }
-        let processes = snapshot.rows.iter().flat_map(|row| &row.processes);
-        let processes = processes.flat_map(|processes| &processes.0);
-        // All anew: process ids are reused.
-        self.commands = processes
-            .filter_map(|process| Some((process.pid, command(process.pid)?)))
-            .collect();
-        self.notes.append(&mut snapshot.notes);
         self.last = Some(snapshot);
     }
 
@@ -54,9 +42,4 @@ impl History {
         let skipped = past.map_or(0, |past| past.len().saturating_sub(count));
         past.into_iter().flatten().skip(skipped).copied().collect()
     }
-}
-
-/// Returns the rows of GPUs with their numbers.
-pub(super) fn gpus(rows: &[GpuSample]) -> impl Iterator<Item = (u32, &GpuSample)> {
-    rows.iter().filter_map(|row| Some((row.index?, row)))
 }

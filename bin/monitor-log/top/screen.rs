@@ -1,6 +1,5 @@
 //! The terminal: set up for drawing, drawn on, and restored.
 
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::mem;
 use std::sync::Arc;
@@ -17,10 +16,11 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::history::History;
+use super::keys::Keys;
 use super::view;
 use crate::End;
 use crate::args::TopArgs;
-use crate::monitor::{Monitor, Snapshot};
+use crate::monitor::Snapshot;
 
 /// The longest reaction time to a key, a signal or a snapshot.
 const TICK: Duration = Duration::from_millis(50);
@@ -38,14 +38,14 @@ const TERMINAL_CHECK: Duration = Duration::from_millis(500);
 const SIGHUP: i32 = 1;
 
 /// Shows snapshots until a key or a signal ends the view.
-pub(super) fn show(args: &TopArgs, keep: Duration, end: &mut Option<End>) -> Result<Exit, Fault> {
+pub(super) fn show(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
     let failed = |error: io::Error| {
         let reason = io_text(&error);
         Fault::new(Exit::Io, format!("the terminal cannot be used: {reason}"))
     };
     let signal = watch_signals().map_err(failed)?;
     watch_terminal().map_err(failed)?;
-    let snapshots = take_snapshots(args, keep).map_err(failed)?;
+    let snapshots = take_snapshots(args).map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
     let shown = screen.run(&snapshots, &signal, 2 * args.interval + STALE_AFTER);
     let mut signal = signal.load(Ordering::Relaxed);
@@ -79,11 +79,13 @@ impl Screen {
         signal: &AtomicI32,
         stale_after: Duration,
     ) -> io::Result<()> {
-        let mut history = History::default();
+        let (mut history, mut keys) = (History::default(), Keys::default());
         let (mut changed, mut taken) = (true, Instant::now());
         while signal.load(Ordering::Relaxed) == 0 {
-            for snapshot in snapshots.try_iter() {
-                history.add(snapshot, command);
+            for mut snapshot in snapshots.try_iter() {
+                let note = mem::take(&mut snapshot.notes).pop();
+                keys.note = note.or(keys.note.take());
+                history.add(snapshot);
                 (changed, taken) = (true, Instant::now());
             }
             let age = Duration::from_secs(taken.elapsed().as_secs());
@@ -91,12 +93,17 @@ impl Screen {
             changed |= stale != history.stale;
             history.stale = stale;
             if changed {
-                self.0.draw(|frame| view::draw(frame, &history))?;
+                self.0.draw(|frame| view::draw(frame, &history, &keys))?;
                 changed = false;
             }
             if event::poll(TICK)? {
                 match event::read()? {
-                    Event::Key(key) if is_quit(key) => break,
+                    Event::Key(key) if is_quit(key) && !keys.is_asking() => break,
+                    Event::Key(key) if key.kind == KeyEventKind::Press => {
+                        let processes = history.last.as_ref().map(|last| &last.processes[..]);
+                        keys.press(key.code, processes.unwrap_or_default());
+                        changed = true;
+                    }
                     Event::Resize(..) => changed = true,
                     _ => {}
                 }
@@ -170,24 +177,17 @@ fn end_without_view(signal: i32) {
 }
 
 /// Takes snapshots in a new thread, so that neither a slow driver nor a long log delays a key.
-fn take_snapshots(args: &TopArgs, keep: Duration) -> io::Result<Receiver<Snapshot>> {
+fn take_snapshots(args: &TopArgs) -> io::Result<Receiver<Snapshot>> {
     let (sender, snapshots) = mpsc::channel();
-    let (driver, events, interval) = (args.driver.clone(), args.events.clone(), args.interval);
+    let args = args.clone();
     spawn("sampler", move || {
         // Messages on standard error would disturb the view.
         with_default(NoSubscriber::default(), || {
-            let mut monitor = Monitor::open(&driver, &events, keep);
+            let mut monitor = super::open(&args);
             while sender.send(monitor.take_snapshot(false)).is_ok() {
-                thread::sleep(interval);
+                thread::sleep(args.interval);
             }
         });
     })?;
     Ok(snapshots)
-}
-
-/// Returns the name of a process, if readable.
-fn command(pid: u32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    // A process can give itself any name.
-    Some(name.trim_end().replace(char::is_control, "?"))
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-use plmkit_logs::GpuSample;
 use plmkit_telemetry::live::{RunState, RunStatus};
 
 /// An unknown value.
@@ -15,11 +14,6 @@ pub(super) fn or_dash(value: Option<impl Display>) -> String {
 /// Formats a share from 0 to 1 as a percentage.
 pub(super) fn percent(share: Option<f64>) -> String {
     or_dash(share.map(|share| format!("{:.0} %", share * 100.0)))
-}
-
-/// Formats mebibytes as gibibytes.
-pub(super) fn gib(mib: Option<u64>) -> String {
-    or_dash(mib.map(|mib| format!("{:.1}", mib as f64 / 1024.0)))
 }
 
 /// Formats a number with three digits: `12`, `12.3 k`, `1.23 M`.
@@ -59,54 +53,14 @@ pub(super) fn state(run: &RunStatus) -> String {
     }
 }
 
-/// Returns the recent share of the time in which a run's devices waited, or that of the entire run without work.
-pub(super) fn idle(run: &RunStatus) -> Option<f64> {
-    let all = run.summary.idle.map(|idle| idle.share);
-    run.recent.wait_share.or(all)
-}
-
-/// Cuts a name to `width`. Its end tells more than its beginning.
-pub(super) fn cut(name: &str, width: usize) -> String {
-    match name.chars().count().saturating_sub(width) {
-        0 => name.to_owned(),
+/// Cuts a text to `width`, to its end or to its start.
+pub(super) fn cut(text: &str, width: usize, keeps_end: bool) -> String {
+    match text.chars().count().saturating_sub(width) {
+        0 => text.to_owned(),
         _ if width == 0 => String::new(),
-        more => format!("…{}", name.chars().skip(more + 1).collect::<String>()),
+        more if keeps_end => format!("…{}", text.chars().skip(more + 1).collect::<String>()),
+        _ => text.chars().take(width - 1).chain(['…']).collect(),
     }
-}
-
-/// Returns the recent state of a run's queue, or that of the entire run after its end.
-pub(super) fn queue(run: &RunStatus) -> &'static str {
-    let state = run.recent.queue.or(run.summary.queue.state);
-    state.map_or(DASH, Into::into)
-}
-
-/// Formats a run's recent tokens, sequences and residues a second, or those of the entire run if there is no recent rate.
-pub(super) fn rates(run: &RunStatus) -> [String; 3] {
-    let (recent, total) = (&run.recent, &run.summary.throughput);
-    [
-        short(recent.tokens_per_s.or(total.tokens_per_s)),
-        short(recent.sequences_per_s.or(total.sequences_per_s)),
-        short(recent.residues_per_s.or(total.residues_per_s)),
-    ]
-}
-
-/// Formats the batches done and to do: `5/10`.
-pub(super) fn batches(run: &RunStatus) -> String {
-    let progress = &run.progress;
-    format!("{}/{}", progress.batches, or_dash(progress.batches_total))
-}
-
-/// Formats the device and the number type of a run.
-pub(super) fn device(run: &RunStatus) -> String {
-    let run = &run.summary;
-    let (device, dtype) = (run.device.as_ref(), run.dtype.as_ref());
-    format!("{} {}", or_dash(device), or_dash(dtype))
-}
-
-/// Formats the power draw and its limit in watts.
-pub(super) fn power(sample: &GpuSample) -> (String, String) {
-    let watts = |watts: Option<f64>| or_dash(watts.map(f64::round));
-    (watts(sample.power_w), watts(sample.power_limit_w))
 }
 
 #[cfg(test)]
@@ -114,9 +68,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_keeps_its_end() {
-        let cuts = [0, 1, 3, 5, 9].map(|width| cut("a-471", width));
-        assert_eq!(cuts, ["", "…", "…71", "a-471", "a-471"]);
+    fn a_long_text_keeps_its_end_or_its_start() {
+        let cuts = |end| [0, 1, 3, 5, 9].map(|width| cut("a-471", width, end));
+        assert_eq!(cuts(true), ["", "…", "…71", "a-471", "a-471"]);
+        assert_eq!(cuts(false), ["", "…", "a-…", "a-471", "a-471"]);
     }
 
     #[test]

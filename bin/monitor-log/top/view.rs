@@ -1,52 +1,60 @@
 //! The contents of the screen.
 
 mod bar;
-mod gpus;
 mod plan;
-mod runs;
 
 use plmkit_contract::plural;
+use plmkit_telemetry::live::ProcessStatus;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Clear, Paragraph, Sparkline};
 
-use super::history::{self, History};
-use super::text::{DASH, duration, gib};
+use super::history::History;
+use super::keys::Keys;
+use super::lines::{self, WIDE};
+use super::table::{Row, fitting, table};
+use super::text::{duration, or_dash};
 use crate::monitor::Snapshot;
 use bar::bar;
 use plan::{MAX_GPU_ROWS, MAX_RUN_ROWS, Plan};
 
-/// Columns of a terminal that has room for bars.
-const WIDE: u16 = 80;
-
 /// Draws the last snapshot in as much detail as fits.
-pub(super) fn draw(frame: &mut Frame, history: &History) {
-    let left = frame.area();
-    let mut rows = ScreenRows { frame, left };
+pub(super) fn draw(frame: &mut Frame, history: &History, keys: &Keys) {
+    let area = frame.area();
+    let mut rows = ScreenRows { frame, left: area };
     let Some(snapshot) = &history.last else {
         rows.line(Line::from("monitor-log top: looking for GPUs"));
         return;
     };
-    let gpus: Vec<_> = history::gpus(&snapshot.rows).collect();
     let whole = Plan {
-        gpus: gpus.len(),
+        host: 1,
+        gpus: snapshot.gpus().count(),
         gpu_rows: MAX_GPU_ROWS,
-        processes: gpus::processes(&gpus).count(),
+        processes: snapshot.processes.len(),
         runs: snapshot.runs.len(),
         run_rows: MAX_RUN_ROWS,
-        notes: history.notes.len().min(1),
+        headings: 1,
+        keys: 1,
     };
-    let plan = Plan::new(left.height, &whole);
-    rows.line(title(history, snapshot, &whole, (&plan, left.width)));
-    let host = host(snapshot, rows.bar_width());
-    rows.line(host);
-    gpus::draw(&mut rows, &gpus, history, &plan);
-    gpus::draw_processes(&mut rows, &gpus, history, &plan);
-    runs::draw(&mut rows, &snapshot.runs, &plan);
-    if let Some(note) = history.notes.last().filter(|_| plan.notes > 0) {
-        rows.line(Line::from(note.as_str()).fg(Color::Yellow));
+    let plan = Plan::new(area.height, &whole);
+    rows.line(title(history, snapshot, (&whole, &plan), area.width.into()));
+    for host in snapshot.rows.iter().take(plan.host) {
+        rows.line(lines::host(host, area.width.into()));
+    }
+    gpus(&mut rows, snapshot, history, &plan);
+    processes(&mut rows, snapshot, keys, &plan);
+    runs(&mut rows, snapshot, &plan);
+    if plan.keys > 0 || keys.is_asking() {
+        let last = Rect::new(
+            area.x,
+            area.bottom().saturating_sub(1),
+            area.width,
+            area.height.min(1),
+        );
+        rows.frame.render_widget(Clear, last);
+        rows.frame.render_widget(keys.line(area.width.into()), last);
     }
 }
 
@@ -74,104 +82,157 @@ impl ScreenRows<'_, '_> {
         self.frame.render_widget(Paragraph::new(line), area);
     }
 
-    /// Two bars with their figures fill 80 columns. A wider terminal has longer bars, a narrower one has none.
-    fn bar_width(&self) -> u16 {
-        match self.left.width.checked_sub(WIDE) {
-            Some(more) => 14 + more / 2,
-            None => 0,
-        }
-    }
-
-    fn is_wide(&self) -> bool {
-        self.left.width >= WIDE
+    fn width(&self) -> usize {
+        self.left.width.into()
     }
 }
 
-/// Names the moment and what there is, and counts what is not shown.
+/// Names machine, time and GPUs, and counts what is not shown.
 fn title(
     history: &History,
     snapshot: &Snapshot,
-    whole: &Plan,
-    (plan, width): (&Plan, u16),
+    (whole, plan): (&Plan, &Plan),
+    width: usize,
 ) -> Line<'static> {
-    let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
-    // Cut to the second.
-    let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ")));
-    let mut time = time.unwrap_or_default();
-    let all = history::gpus(&snapshot.rows);
-    let instances = all.filter(|(_, row)| row.is_instance()).count();
-    let mut found = match whole.gpus - instances {
-        0 => "no GPU".to_owned(),
-        gpus => plural(gpus, "GPU"),
-    };
-    if instances > 0 {
-        found.push_str(", ");
-        found.push_str(&plural(instances, "instance"));
-    }
-    if whole.gpus > plan.gpus {
-        let more = (whole.gpus - plan.gpus).to_string();
-        found.extend([", ", &more, " more"]);
-    }
-    let is_wide = width >= WIDE;
-    let name = if is_wide {
-        time += " UTC";
-        "monitor-log top"
-    } else {
-        time = time.split_off(time.find(' ').map_or(0, |at| at + 1));
-        "top"
-    };
-    let mut spans = vec![
-        Span::from(name).bold(),
-        Span::from(format!("  {time}  {found}")),
+    let stale = history
+        .stale
+        .map(|age| duration(age.as_secs_f64()) + " old");
+    let hidden = [
+        (whole.gpus - plan.gpus, "GPU"),
+        (whole.runs - plan.runs, "run"),
+        (whole.processes - plan.processes, "process"),
     ];
-    if let Some(age) = history.stale {
-        let age = duration(age.as_secs_f64());
-        spans.push(Span::from(format!("  {age} old")).fg(Color::Red));
-    }
-    if whole.processes > 0 && plan.processes == 0 {
-        let end = if whole.processes == 1 { "" } else { "es" };
-        spans.push(Span::from(format!("  {} process{end}", whole.processes)));
-    }
-    if whole.runs > 0 && plan.runs == 0 {
-        spans.push(Span::from(format!("  {}", plural(whole.runs, "run"))));
-    }
-    if is_wide {
-        spans.push(Span::from("  q: quit").dim());
-    }
-    Line::from(spans)
+    let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);
+    let hidden: Vec<String> = hidden.map(|(count, what)| plural(count, what)).collect();
+    let hidden = (!hidden.is_empty()).then(|| format!("+ {}", hidden.join(", ")));
+    let models = lines::models(&snapshot.rows).unwrap_or_else(|| "no GPU".to_owned());
+    let stale = stale.map(|text| Span::from(text).fg(Color::Red));
+    let more = stale
+        .into_iter()
+        .chain(hidden.map(Span::from))
+        .chain([Span::from(models)]);
+    lines::title(snapshot, more.collect(), width)
 }
 
-fn host(snapshot: &Snapshot, width: u16) -> Line<'static> {
-    let Some(row) = snapshot.rows.first() else {
-        return Line::default();
-    };
-    let cpu = row.host_cpu_util.map(|percent| percent / 100.0);
-    let (used, total) = (row.host_mem_used_mib, row.host_mem_total_mib);
-    let mut spans = vec![Span::from("host   cpu  ")];
-    spans.extend(bar(cpu, width, Color::Cyan));
-    spans.push(Span::from(percent_of(cpu)));
-    spans.push(Span::from("  mem "));
-    spans.extend(bar(share_of(used, total), width, Color::Cyan));
-    spans.push(Span::from(format!(" {}/{} GiB", gib(used), gib(total))));
-    Line::from(spans)
-}
-
-/// Returns the share of memory in use.
-fn share_of(used_mib: Option<u64>, total_mib: Option<u64>) -> Option<f64> {
-    Some(used_mib? as f64 / total_mib?.max(1) as f64)
-}
-
-/// Formats a share as a column.
-fn percent_of(share: Option<f64>) -> String {
-    match share {
-        Some(share) => format!(" {:>3.0} %", share * 100.0),
-        None => format!(" {DASH:>3}  "),
+fn gpus(rows: &mut ScreenRows, snapshot: &Snapshot, history: &History, plan: &Plan) {
+    let width = rows.width();
+    let cells = snapshot.gpus().take(plan.gpus).map(|row| {
+        let used = snapshot.runs.iter().filter(|run| run.uses(row));
+        let used: Vec<&str> = used.map(|run| run.summary.run.as_str()).collect();
+        let mut cells = lines::gpu(row, &snapshot.runs, width < WIDE);
+        cells.resize(lines::GPU.len(), Span::default());
+        // A narrow terminal has no room for names.
+        cells.extend((width >= WIDE).then(|| Span::from(used.join(", "))));
+        cells
+    });
+    let table = table(&format!("{}^", lines::GPU), cells.collect(), width);
+    for (line, row) in table.into_iter().zip(snapshot.gpus()) {
+        rows.line(line);
+        let color = lines::tier_color(lines::gpu_tier(row, &snapshot.runs));
+        // A narrow terminal has room for the bars alone.
+        let texts = if width < WIDE { 0 } else { width / 3 };
+        let bars = (width.saturating_sub(14 + texts) / 2) as u16;
+        let mut spans = vec!["   util ".into()];
+        spans.extend(bar(
+            row.gpu_util.map(|percent| f64::from(percent) / 100.0),
+            bars,
+            color,
+        ));
+        spans.push(" mem ".into());
+        let memory = lines::share_of(row.mem_used_mib, row.mem_total_mib);
+        let memory_color = if lines::is_full(row) {
+            Color::Red
+        } else {
+            Color::Cyan
+        };
+        spans.extend(bar(memory, bars, memory_color));
+        let reasons = row.throttle.as_ref().filter(|throttle| throttle.active());
+        let named = [
+            row.name.clone(),
+            reasons.map(ToString::to_string),
+            row.sm_clock_mhz
+                .map(|_| lines::value(row, &["sm_clock_mhz"])),
+        ];
+        let named = named.into_iter().flatten().map(Span::from);
+        spans.push("  ".into());
+        spans.extend(fitting(named.collect(), texts));
+        if plan.gpu_rows > 1 {
+            rows.line(Line::from(spans));
+        }
+        let mut area = rows.area(plan.gpu_rows.saturating_sub(2) as u16);
+        area.x += 3.min(area.width);
+        area.width = area.width.saturating_sub(3);
+        let past = history.utilization(row, usize::from(area.width));
+        let line = Sparkline::default()
+            .data(past)
+            .max(100)
+            .absent_value_symbol("·")
+            .fg(color);
+        rows.frame.render_widget(line, area);
     }
 }
 
-/// Formats the heading of a list.
-fn heading(text: String) -> Line<'static> {
-    Line::from(text).underlined()
+fn processes(rows: &mut ScreenRows, snapshot: &Snapshot, keys: &Keys, plan: &Plan) {
+    if plan.processes == 0 {
+        return;
+    }
+    let sorted = keys.sorted(&snapshot.processes);
+    let chosen = keys.chosen(&sorted);
+    // The chosen process is in sight.
+    let first = chosen.map_or(0, |place| (place + 1).saturating_sub(plan.processes));
+    let heading = [
+        "gpu", "pid", "user", "memory", "busy", "cpu", "time", "command",
+    ];
+    let heading = heading.map(|text| {
+        let is_sorted = keys.sort.is_some_and(|sort| text.starts_with(sort));
+        Span::from(format!("{text}{}", if is_sorted { "▾" } else { "" }))
+    });
+    let shown = sorted
+        .into_iter()
+        .skip(first)
+        .take(plan.processes)
+        .map(process);
+    let all = [heading.to_vec()].into_iter().chain(shown).collect();
+    let table = table("<><>>>>~", all, rows.width());
+    for (place, line) in table.into_iter().enumerate() {
+        rows.line(match place {
+            0 => line.underlined(),
+            _ if chosen.is_some_and(|chosen| first + place == chosen + 1) => line.reversed(),
+            _ => line,
+        });
+    }
+}
+
+fn process(process: &ProcessStatus) -> Row {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+    let percent = |percent: Option<f64>| or_dash(percent.map(|percent| format!("{percent:.0} %")));
+    let cells = [
+        process.gpu.to_string(),
+        process.pid.to_string(),
+        known(&process.user),
+        format!("{} MiB", or_dash(process.mem_used_mib)),
+        percent(process.gpu_util.map(f64::from)),
+        percent(process.cpu_util),
+        or_dash(process.age_s.map(duration)),
+        known(&process.command),
+    ];
+    cells.map(Span::from).to_vec()
+}
+
+fn runs(rows: &mut ScreenRows, snapshot: &Snapshot, plan: &Plan) {
+    let (width, runs) = (rows.width(), &snapshot.runs[..plan.runs]);
+    let mut table = lines::runs(runs, &snapshot.rows, width).into_iter();
+    let heading = table.next();
+    heading
+        .filter(|_| plan.headings > 0)
+        .map(|heading| rows.line(heading));
+    for (line, run) in table.zip(runs) {
+        rows.line(line);
+        let details = [lines::work(run), lines::batches(run)];
+        for cells in details.into_iter().take(plan.run_rows - 1) {
+            rows.line(fitting(cells, width));
+        }
+    }
 }
 
 #[cfg(test)]

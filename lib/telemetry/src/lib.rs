@@ -16,5 +16,6 @@ mod tests;
 mod warnings;
 
 pub use background::Background;
+pub use nvml::DriverVersions;
 pub use recorder::{Recorder, RecorderOptions};
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};

@@ -4,11 +4,13 @@
 
 mod follower;
 mod log_tail;
+mod processes;
 mod recent_batches;
 mod run;
 mod runs;
 mod status;
 
 pub use follower::{Follower, FollowerUpdate};
+pub use processes::{ProcessReader, ProcessStatus};
 pub use runs::LiveRuns;
 pub use status::{LiveProgress, Recent, RunState, RunStatus};

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use nvml_wrapper::Nvml;
 use plmkit_contract::cause;
 use plmkit_logs::GpuSample;
+use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};
 
 use gpu::{Health, Reported};
@@ -37,7 +38,16 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The first pause before a driver that went away is opened again. Later pauses are twice as long each.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-type Opened = Result<Vec<GpuThread>, String>;
+type Opened = Result<(Vec<GpuThread>, DriverVersions), String>;
+
+/// The versions of the driver that was opened last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DriverVersions {
+    /// The version of the driver: `580.65.06`.
+    pub driver_version: Option<String>,
+    /// The newest version of CUDA that it supports: `13.0`.
+    pub cuda_version: Option<String>,
+}
 
 /// The driver, and the search for it while there is none.
 pub(crate) struct Driver {
@@ -51,6 +61,7 @@ pub(crate) struct Driver {
     /// Whether the GPUs are asked. A driver that went away leaves their names.
     is_open: bool,
     gpus: Vec<GpuThread>,
+    pub(crate) versions: DriverVersions,
     reported: Reported,
 }
 
@@ -65,6 +76,7 @@ impl Driver {
             opening: None,
             is_open: false,
             gpus: Vec::new(),
+            versions: DriverVersions::default(),
             reported: Reported::default(),
         };
         if let Err(reason) = driver.search(START_TIMEOUT) {
@@ -145,7 +157,7 @@ impl Driver {
         });
         match opening.recv_timeout(timeout) {
             Ok(opened) => {
-                self.gpus = opened?;
+                (self.gpus, self.versions) = opened?;
                 self.is_open = true;
                 Ok(())
             }
@@ -183,9 +195,14 @@ fn open_gpus(library: Option<&Path>, reported: &Reported) -> Opened {
     if count == 0 {
         return Err("the driver sees no GPU".to_owned());
     }
+    let cuda = nvml.sys_cuda_driver_version().ok();
+    let versions = DriverVersions {
+        driver_version: nvml.sys_driver_version().ok(),
+        cuda_version: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
+    };
     // The last thread shuts NVML down.
     let nvml = Arc::new(nvml);
     let start = |index| GpuThread::start(Arc::clone(&nvml), index, reported.clone());
     let gpus: Result<_, _> = (0..count).map(start).collect();
-    gpus.map_err(|error| cause(&error))
+    Ok((gpus.map_err(|error| cause(&error))?, versions))
 }

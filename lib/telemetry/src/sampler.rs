@@ -6,7 +6,7 @@ use std::time::Duration;
 use plmkit_logs::{GpuSample, Timestamp, boot_id, boot_seconds};
 
 use crate::host::Host;
-use crate::nvml::Driver;
+use crate::nvml::{Driver, DriverVersions};
 use crate::process_tree::ProcessTree;
 
 /// Time between two searches for a missing driver: a service may start before the driver.
@@ -42,6 +42,11 @@ impl Sampler {
             command: sources.command.map(ProcessTree::new),
             boot_id: boot_id(),
         }
+    }
+
+    /// Returns the versions of the driver.
+    pub fn versions(&self) -> &DriverVersions {
+        &self.driver.versions
     }
 
     /// Takes the samples of this moment, at least one.

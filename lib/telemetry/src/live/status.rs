@@ -1,12 +1,16 @@
 //! The state and the progress of a run.
 
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::report::{QueueState, RunSummary};
-use plmkit_logs::Timestamp;
+use crate::report::{QueueState, RunSummary, Tier};
+use plmkit_logs::thresholds::{
+    GPU_CRITICAL_BELOW, GPU_MILD_BELOW, IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE,
+};
+use plmkit_logs::{GpuSample, Timestamp};
 
 /// The state and the progress of a run. An unknown value is `None`, never 0.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunStatus {
     /// The summary of all its events so far.
     pub summary: RunSummary,
@@ -22,8 +26,51 @@ pub struct RunStatus {
     pub silence_s: f64,
 }
 
+impl RunStatus {
+    /// Returns the recent share of the time in which its devices waited, or that of the entire run without work.
+    pub fn idle(&self) -> Option<f64> {
+        let all = self.summary.idle.map(|idle| idle.share);
+        self.recent.wait_share.or(all)
+    }
+
+    /// Returns the tier of [`idle`](Self::idle).
+    pub fn idle_tier(&self) -> Option<Tier> {
+        let tier = |idle| tier(idle > IDLE_CRITICAL_ABOVE, idle > IDLE_MILD_ABOVE);
+        self.idle().map(tier)
+    }
+
+    /// Whether it has not ended and computes on a GPU or a MIG instance.
+    pub fn uses(&self, gpu: &GpuSample) -> bool {
+        let is_there = matches!(self.state, RunState::Running | RunState::Silent);
+        let uuids = self.summary.gpu_uuids.iter().flatten();
+        is_there
+            && uuids
+                .into_iter()
+                .any(|uuid| gpu.uuid.as_ref() == Some(uuid))
+    }
+
+    /// Returns the tier of a GPU that it should keep busy, by the GPU's utilization. `None` of other GPUs, and before the first
+    /// batch.
+    pub fn gpu_tier(&self, gpu: &GpuSample) -> Option<Tier> {
+        let is_judged = self.uses(gpu) && self.summary.batches > 0;
+        let share = f64::from(gpu.gpu_util.filter(|_| is_judged)?) / 100.0;
+        Some(tier(share < GPU_CRITICAL_BELOW, share < GPU_MILD_BELOW))
+    }
+}
+
+fn tier(is_critical: bool, is_mild: bool) -> Tier {
+    match (is_critical, is_mild) {
+        (true, _) => Tier::Critical,
+        (false, true) => Tier::Mild,
+        (false, false) => Tier::None,
+    }
+}
+
 /// The state of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames, Serialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RunState {
     /// It is at work.
@@ -41,7 +88,7 @@ pub enum RunState {
 }
 
 /// The progress of a run. Batches that an earlier, interrupted run saved count as done.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LiveProgress {
     /// Batches done, including saved ones.
     pub batches: u64,
@@ -58,7 +105,7 @@ pub struct LiveProgress {
 }
 
 /// Figures of the last batches of a run: those of its last minute, at least eight.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Recent {
     /// Tokens a second.
     pub tokens_per_s: Option<f64>,
@@ -74,4 +121,62 @@ pub struct Recent {
     pub queue: Option<QueueState>,
     /// Batches that were ready when the last one was taken.
     pub queue_depth: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running() -> RunStatus {
+        RunStatus {
+            summary: RunSummary::default(),
+            state: RunState::Running,
+            progress: LiveProgress::default(),
+            recent: Recent::default(),
+            last_event: Timestamp::default(),
+            silence_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_gpu_is_judged_by_the_run_that_should_keep_it_busy() {
+        let gpu = |uuid: &str, gpu_util| GpuSample {
+            uuid: Some(uuid.to_owned()),
+            gpu_util,
+            ..GpuSample::default()
+        };
+        let mut run = running();
+        run.summary.gpu_uuids = Some(vec!["GPU-0".to_owned(), "GPU-1".to_owned()]);
+        run.summary.batches = 1;
+        for (percent, tier) in [
+            (2, Tier::Critical),
+            (49, Tier::Critical),
+            (50, Tier::Mild),
+            (79, Tier::Mild),
+            (80, Tier::None),
+        ] {
+            assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(percent))), Some(tier));
+        }
+        assert_eq!(run.gpu_tier(&gpu("GPU-2", Some(2))), None);
+        assert_eq!(run.gpu_tier(&gpu("GPU-1", None)), None);
+        // It may still load the model.
+        run.summary.batches = 0;
+        assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(2))), None);
+        assert!(run.uses(&gpu("GPU-1", None)));
+        run.state = RunState::Done;
+        assert!(!run.uses(&gpu("GPU-1", None)));
+    }
+
+    #[test]
+    fn the_tier_of_idle_time_is_that_of_the_last_minute() {
+        for (share, expected) in [
+            (0.05, Tier::None),
+            (0.06, Tier::Mild),
+            (0.21, Tier::Critical),
+        ] {
+            let mut run = running();
+            run.recent.wait_share = Some(share);
+            assert_eq!(run.idle_tier(), Some(expected), "{share}");
+        }
+    }
 }

@@ -8,9 +8,9 @@ use nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor,
 };
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::MemoryInfo;
+use nvml_wrapper::struct_wrappers::device::{MemoryInfo, ProcessInfo};
 use nvml_wrapper::{Device, Nvml};
-use plmkit_logs::{GpuSample, Throttle};
+use plmkit_logs::{GpuSample, Processes, Throttle};
 
 use super::MIB;
 use super::activity::{Activity, tenth};
@@ -118,9 +118,11 @@ impl<'n> Gpu<'n> {
         }
         let busy = self.utilization.read(device);
         let busy = self.value("utilization by process", busy);
-        sample.processes = self
-            .value("processes", device.running_compute_processes())
-            .map(|infos| processes(&infos, &busy.unwrap_or_default()));
+        let infos = self.value("processes", device.running_compute_processes());
+        sample.processes = infos.map(|infos| {
+            let total_mib = sample.mem_total_mib;
+            self.processes(&infos, &busy.unwrap_or_default(), total_mib)
+        });
     }
 
     /// Adds a row for each MIG instance, with its memory and its processes: NVML gives no utilisation of an instance. The
@@ -139,9 +141,24 @@ impl<'n> Gpu<'n> {
             self.read_memory(instance.memory_info(), &mut row);
             let infos = instance.running_compute_processes();
             let infos = self.value("processes of a MIG instance", infos);
-            row.processes = infos.map(|infos| processes(&infos, &HashMap::new()));
+            let total_mib = row.mem_total_mib;
+            row.processes = infos.map(|infos| self.processes(&infos, &HashMap::new(), total_mib));
             rows.push(row);
         }
+    }
+
+    /// Returns the processes of a GPU or an instance. Logs once what is impossible about them.
+    fn processes(
+        &self,
+        infos: &[ProcessInfo],
+        busy: &HashMap<u32, u32>,
+        total_mib: Option<u64>,
+    ) -> Processes {
+        let (processes, wrong) = processes(infos, busy, total_mib);
+        if let Some(wrong) = wrong.filter(|wrong| self.is_new(wrong)) {
+            tracing::info!("gpu {}: {wrong}", self.index);
+        }
+        processes
     }
 
     fn read_load(&mut self, device: &Device, sample: &mut GpuSample) {
@@ -196,13 +213,18 @@ impl<'n> Gpu<'n> {
             Err(error) => (self.index, error),
         };
         self.driver_gone |= is_of_the_driver(&error);
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
-            _ if !reported.insert((index, what)) => {}
+            _ if !self.is_new(what) => {}
             NvmlError::GpuLost => tracing::warn!("gpu {index} is lost: {error}"),
             _ => tracing::info!("gpu {index}: {what} is not available: {error}"),
         }
         None
+    }
+
+    /// Whether something was not reported yet.
+    fn is_new(&self, what: &'static str) -> bool {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.insert((self.index, what))
     }
 }
 

@@ -10,6 +10,9 @@ use plmkit_logs::{GpuProcess, Processes};
 
 use super::MIB;
 
+/// The kernel's greatest process id.
+const MAX_PID: u32 = 1 << 22;
+
 /// Reads the driver's buffer of utilisation samples by process.
 #[derive(Default)]
 pub(super) struct Utilization {
@@ -41,22 +44,66 @@ impl Utilization {
 }
 
 /// Returns the processes with their memory and utilisation. As in `nvidia-smi pmon`, the utilisation of a process without
-/// a sample is unknown.
-pub(super) fn processes(infos: &[ProcessInfo], utilization: &HashMap<u32, u32>) -> Processes {
-    let process = |info: &ProcessInfo| GpuProcess {
-        pid: info.pid,
-        mem_used_mib: match info.used_gpu_memory {
+/// a sample is unknown. So is memory that the driver does not give, or more than the GPU has. A process with an impossible
+/// id is left out. The second value says so.
+pub(super) fn processes(
+    infos: &[ProcessInfo],
+    utilization: &HashMap<u32, u32>,
+    total_mib: Option<u64>,
+) -> (Processes, Option<&'static str>) {
+    let mut wrong = None;
+    let mut process = |info: &ProcessInfo| {
+        if !(1..=MAX_PID).contains(&info.pid) {
+            wrong = Some("the driver gives a process with an impossible id, which is left out");
+            return None;
+        }
+        let mem_used_mib = match info.used_gpu_memory {
             UsedGpuMemory::Used(bytes) => Some(bytes / MIB),
             UsedGpuMemory::Unavailable => None,
-        },
-        gpu_util: utilization.get(&info.pid).copied(),
+        };
+        let mem_used_mib = mem_used_mib.filter(|&mib| total_mib.is_none_or(|total| mib <= total));
+        if mem_used_mib.is_none() {
+            wrong.get_or_insert("the driver gives no possible memory of a process");
+        }
+        Some(GpuProcess {
+            pid: info.pid,
+            mem_used_mib,
+            gpu_util: utilization.get(&info.pid).copied(),
+        })
     };
-    Processes(infos.iter().map(process).collect())
+    let processes = infos.iter().filter_map(&mut process).collect();
+    (Processes(processes), wrong)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn impossible_ids_and_memory_are_left_out_and_told() {
+        let info = |pid, used| ProcessInfo {
+            pid,
+            used_gpu_memory: used,
+            gpu_instance_id: None,
+            compute_instance_id: None,
+        };
+        let used = |mib: u64| UsedGpuMemory::Used(mib * MIB);
+        let found = |info| {
+            let (found, wrong) = processes(&[info], &HashMap::from([(7, 88)]), Some(80));
+            (found.to_string(), wrong.is_some())
+        };
+        for (info, expected) in [
+            (info(7, used(80)), ("7:80:88", false)),
+            (info(7, used(81)), ("7::88", true)),
+            (info(7, UsedGpuMemory::Used(u64::MAX)), ("7::88", true)),
+            (info(7, UsedGpuMemory::Unavailable), ("7::88", true)),
+            (info(MAX_PID, used(0)), ("4194304:0:", false)),
+            (info(MAX_PID + 1, used(0)), ("none", true)),
+            (info(0, used(5)), ("none", true)),
+        ] {
+            assert_eq!(found(info), (expected.0.to_owned(), expected.1));
+        }
+    }
 
     #[test]
     fn the_latest_sample_of_a_process_counts_in_any_order() {

@@ -1,0 +1,113 @@
+//! Aligned columns.
+
+use plmkit_contract::one_line;
+use ratatui::text::{Line, Span};
+
+use super::text::cut;
+
+/// A column that is cut keeps as much.
+const LEAST: usize = 5;
+
+const GAP: &str = "  ";
+
+pub(super) type Row = Vec<Span<'static>>;
+
+/// Aligns the columns of `rows` within `width`. `layout` has a character for each column: `<` and `>` align it to the left and
+/// to the right; one that is `~` or `^` is cut first, to its start or its end. Then the last of the others are dropped.
+pub(super) fn table(layout: &str, mut rows: Vec<Row>, width: usize) -> Vec<Line<'static>> {
+    // Names of runs, programs and GPUs may contain anything.
+    for cell in rows.iter_mut().flatten() {
+        cell.content = one_line(&cell.content, usize::MAX).into();
+    }
+    let longest = |column: usize| {
+        let cells = rows.iter().filter_map(|row: &Row| row.get(column));
+        cells.map(|cell| cell.content.chars().count()).max()
+    };
+    let count = layout.chars().count();
+    let mut natural: Vec<usize> = (0..count).map(|n| longest(n).unwrap_or(0)).collect();
+    let flexible = layout.find(['~', '^']);
+    let widths = loop {
+        let mut widths = natural.clone();
+        let shown = widths.iter().filter(|width| **width > 0);
+        let all: usize = shown.map(|width| width + GAP.len()).sum();
+        let mut over = all.saturating_sub(width + GAP.len());
+        if let Some(flexible) = flexible {
+            let less = over.min(widths[flexible].saturating_sub(LEAST));
+            widths[flexible] -= less;
+            over -= less;
+        }
+        let last = (1..count).rfind(|&n| natural[n] > 0 && flexible != Some(n));
+        match last.filter(|_| over > 0) {
+            Some(last) => natural[last] = 0,
+            None => {
+                if let Some(first) = widths.first_mut() {
+                    *first = width.min(*first);
+                }
+                break widths;
+            }
+        }
+    };
+    let line = |row: Row| {
+        let cells = row.into_iter().zip(layout.chars()).zip(&widths);
+        let cells = cells.filter(|(_, width)| **width > 0);
+        let cells = cells.enumerate().flat_map(|(n, ((cell, kind), &width))| {
+            let text = cut(&cell.content, width, kind == '^');
+            let text = match kind {
+                '>' => format!("{text:>width$}"),
+                _ => format!("{text:<width$}"),
+            };
+            let gap = if n > 0 { GAP } else { "" };
+            [Span::raw(gap), Span::styled(text, cell.style)]
+        });
+        cells.collect()
+    };
+    rows.into_iter().map(line).collect()
+}
+
+/// Joins cells, as many as fit.
+pub(super) fn fitting(cells: Row, width: usize) -> Line<'static> {
+    let layout = "<".repeat(cells.len());
+    table(&layout, vec![cells], width).remove(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_the_flexible_one_is_cut_before_others_go() {
+        let rows = || {
+            let row = |cells: [&'static str; 4]| cells.map(Span::raw).to_vec();
+            vec![
+                row(["run-2026-a", "1", "x", "9 %"]),
+                row(["b\n", "234", "", "10 %"]),
+            ]
+        };
+        let lines = |layout, width| {
+            let lines = table(layout, rows(), width).into_iter();
+            lines.map(|line| line.to_string()).collect::<Vec<_>>()
+        };
+        for (layout, width, expected) in [
+            (
+                "<><>",
+                80,
+                ["run-2026-a    1  x   9 %", "b\\n         234     10 %"],
+            ),
+            (
+                "^><>",
+                20,
+                ["…026-a    1  x   9 %", "b\\n     234     10 %"],
+            ),
+            (
+                "~><>",
+                20,
+                ["run-2…    1  x   9 %", "b\\n     234     10 %"],
+            ),
+            ("~><>", 18, ["run-2026-a    1  x", "b\\n         234   "]),
+            ("<><>", 5, ["run-…", "b\\n  "]),
+        ] {
+            assert_eq!(lines(layout, width), expected, "{width}");
+        }
+        assert_eq!(fitting(Row::new(), 5).to_string(), "");
+    }
+}

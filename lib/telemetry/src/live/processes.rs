@@ -1,0 +1,233 @@
+//! The processes on GPUs, as `/proc` shows them.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use plmkit_logs::{GpuSample, boot_seconds};
+use procfs::process::{Process, Stat};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use serde::Serialize;
+
+/// The longest command that is kept, in characters.
+const MAX_COMMAND: usize = 1024;
+
+/// A process on a GPU or a MIG instance. A container may hide it: its user and all that follows is unknown then.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProcessStatus {
+    /// The driver's number of the GPU.
+    pub gpu: u32,
+    /// The UUID of the GPU, or of the MIG instance.
+    pub gpu_uuid: Option<String>,
+    /// The process id.
+    pub pid: u32,
+    /// Device memory that it holds.
+    pub mem_used_mib: Option<u64>,
+    /// Share of the time in which its kernels ran, in percent.
+    pub gpu_util: Option<u32>,
+    /// The name of its user, or the number of a user without a name.
+    pub user: Option<String>,
+    /// The name of the program.
+    pub program: Option<String>,
+    /// The command line.
+    pub command: Option<String>,
+    /// CPU time since the previous reading over the time since then, in percent of one CPU.
+    pub cpu_util: Option<f64>,
+    /// Seconds since it started.
+    pub age_s: Option<f64>,
+    /// When it started, in the kernel's ticks, which tell it from a later process with its id.
+    #[serde(skip)]
+    pub started: Option<u64>,
+}
+
+impl ProcessStatus {
+    /// Sends SIGTERM. Fails with a reason if the process is that of another user, or has ended.
+    pub fn terminate(&self) -> Result<(), String> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let (pid, started) = pid.zip(self.started).ok_or("it is not visible here")?;
+        // From here on, the handle is that of one process.
+        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| error.to_string())?;
+        let (process, stat) = find(self.pid).ok_or("it has ended")?;
+        if stat.starttime != started {
+            return Err("it has ended".to_owned());
+        }
+        if process.uid().ok() != Some(geteuid().as_raw()) {
+            return Err("it is that of another user".to_owned());
+        }
+        pidfd_send_signal(&handle, Signal::TERM).map_err(|error| error.to_string())
+    }
+}
+
+/// Reads processes. CPU time is measured between two readings: the first has none.
+#[derive(Debug, Default)]
+pub struct ProcessReader {
+    /// CPU time in ticks, and when it was read, by process id and start.
+    cpu: HashMap<(u32, u64), (u64, Instant)>,
+    /// Names of users. Looking them up may ask a server.
+    users: HashMap<u32, String>,
+}
+
+impl ProcessReader {
+    /// Reads the processes of all samples of a moment. A process on a MIG instance is on that alone, though the driver lists it
+    /// for the GPU as well.
+    pub fn read(&mut self, samples: &[GpuSample]) -> Vec<ProcessStatus> {
+        let before = std::mem::take(&mut self.cpu);
+        let mut all: Vec<ProcessStatus> = Vec::new();
+        for sample in samples {
+            let Some(gpu) = sample.index else { continue };
+            for process in sample.processes.iter().flat_map(|list| &list.0) {
+                if sample.is_instance() {
+                    let is_same = |known: &ProcessStatus| {
+                        let is_gpu = known
+                            .gpu_uuid
+                            .as_deref()
+                            .is_none_or(|uuid| !uuid.starts_with("MIG-"));
+                        is_gpu && (known.gpu, known.pid) == (gpu, process.pid)
+                    };
+                    all.retain(|known| !is_same(known));
+                }
+                let mut status = ProcessStatus {
+                    gpu,
+                    gpu_uuid: sample.uuid.clone(),
+                    pid: process.pid,
+                    mem_used_mib: process.mem_used_mib,
+                    gpu_util: process.gpu_util,
+                    ..ProcessStatus::default()
+                };
+                if let Some((process, stat)) = find(status.pid) {
+                    self.describe(&mut status, &process, &stat, &before);
+                }
+                all.push(status);
+            }
+        }
+        all
+    }
+
+    fn describe(
+        &mut self,
+        status: &mut ProcessStatus,
+        process: &Process,
+        stat: &Stat,
+        before: &HashMap<(u32, u64), (u64, Instant)>,
+    ) {
+        let ticks_per_s = procfs::ticks_per_second() as f64;
+        status.started = Some(stat.starttime);
+        status.age_s = Some((boot_seconds() - stat.starttime as f64 / ticks_per_s).max(0.0));
+        status.user = process.uid().ok().map(|uid| {
+            let name = || {
+                uzers::get_user_by_uid(uid).map(|user| user.name().to_string_lossy().into_owned())
+            };
+            let user = self.users.entry(uid);
+            user.or_insert_with(|| name().unwrap_or_else(|| uid.to_string()))
+                .clone()
+        });
+        status.program = Some(stat.comm.clone());
+        let command = process.cmdline().unwrap_or_default().join(" ");
+        let command = Some(command).filter(|command| !command.is_empty());
+        let command = command.unwrap_or_else(|| stat.comm.clone());
+        status.command = Some(command.chars().take(MAX_COMMAND).collect());
+        let (key, used, now) = (
+            (status.pid, stat.starttime),
+            stat.utime + stat.stime,
+            Instant::now(),
+        );
+        status.cpu_util = before.get(&key).and_then(|&(before, at)| {
+            let cpu_s = used.saturating_sub(before) as f64 / ticks_per_s;
+            let share = cpu_s / now.duration_since(at).as_secs_f64();
+            share.is_finite().then_some(share * 100.0)
+        });
+        self.cpu.insert(key, (used, now));
+    }
+}
+
+/// Finds a process in `/proc`.
+fn find(pid: u32) -> Option<(Process, Stat)> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    let stat = process.stat().ok()?;
+    Some((process, stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, id};
+
+    use super::*;
+
+    fn sample(uuid: &str, processes: &str) -> GpuSample {
+        GpuSample {
+            index: Some(0),
+            uuid: Some(uuid.to_owned()),
+            processes: processes.parse().ok(),
+            ..GpuSample::default()
+        }
+    }
+
+    #[test]
+    fn a_process_has_a_user_a_command_and_times_and_a_hidden_one_its_id_only() {
+        let mut reader = ProcessReader::default();
+        let samples = [sample("GPU-0", &format!("{}:7:88;4194304::", id()))];
+        let [own, hidden] = &reader.read(&samples)[..] else {
+            panic!("two processes")
+        };
+        assert_eq!(
+            (own.pid, own.mem_used_mib, own.gpu_util),
+            (id(), Some(7), Some(88))
+        );
+        let user = Command::new("id").arg("-un").output().unwrap().stdout;
+        assert_eq!(
+            own.user.as_deref(),
+            String::from_utf8(user).unwrap().lines().next()
+        );
+        let program = std::env::args().next().unwrap();
+        assert!(own.command.as_ref().unwrap().starts_with(&program));
+        assert!(own.age_s < Some(3600.0) && own.cpu_util.is_none());
+        let expected = ProcessStatus {
+            pid: 4_194_304,
+            gpu_uuid: Some("GPU-0".to_owned()),
+            ..ProcessStatus::default()
+        };
+        assert_eq!(*hidden, expected);
+        // At least 40 ms of CPU time: ticks are 10 ms.
+        let start = Instant::now();
+        let mut sum = 0u64;
+        while start.elapsed().as_millis() < 300 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let cpu = reader.read(&samples)[0].cpu_util.unwrap();
+        assert!(cpu > 10.0 && cpu < 3200.0, "{cpu}");
+    }
+
+    #[test]
+    fn a_process_on_an_instance_is_not_on_its_gpu_as_well() {
+        let samples = [
+            sample("GPU-0", "4194301::;4194302::"),
+            sample("MIG-1", "4194302:5:"),
+        ];
+        let found = ProcessReader::default().read(&samples);
+        let found: Vec<_> = found
+            .iter()
+            .map(|process| (process.pid, process.gpu_uuid.as_deref().unwrap()))
+            .collect();
+        assert_eq!(found, [(4_194_301, "GPU-0"), (4_194_302, "MIG-1")]);
+    }
+
+    #[test]
+    fn a_process_of_this_user_is_ended_and_a_later_one_with_its_id_is_not() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let samples = [sample("GPU-0", &format!("{}::", child.id()))];
+        let status = ProcessReader::default().read(&samples).remove(0);
+        let earlier = ProcessStatus {
+            started: Some(1),
+            ..status.clone()
+        };
+        assert_eq!(earlier.terminate(), Err("it has ended".to_owned()));
+        let hidden = ProcessStatus {
+            started: None,
+            ..status.clone()
+        };
+        assert_eq!(hidden.terminate(), Err("it is not visible here".to_owned()));
+        assert_eq!(child.try_wait().unwrap(), None);
+        assert_eq!(status.terminate(), Ok(()));
+        assert!(!child.wait().unwrap().success());
+        assert!(status.terminate().is_err());
+    }
+}
