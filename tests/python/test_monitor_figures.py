@@ -198,18 +198,6 @@ class Figures:
             return coverage, own, None, None
         return coverage, own, own / coverage, seen / sum(time.values()) * 1000
 
-    def gaps(self):
-        gaps, start = [], None
-        for place, ms in enumerate([*self.moments, None]):
-            missing = ms is not None and self.gpu.at(ms) is None
-            if missing and start is None:
-                start = place
-            if not missing and start is not None:
-                gaps.append((start, place))
-                start = None
-        longest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:8]
-        return [{"from_s": start / 1000, "to_s": end / 1000} for start, end in sorted(longest)]
-
 
 def near(found, expected, relative=1e-9):
     if isinstance(expected, type({}.keys())):
@@ -269,7 +257,6 @@ def check(folder):
             near(gpu["coverage"], figures.coverage())
             assert gpu["partial"] == (figures.coverage() < 0.9)
             assert gpu["samples"] == len(figures.time)
-            near(gpu["gaps"], figures.gaps())
             mean = figures.mean("gpu_util")
             few = len(figures.time) < 3
             if few:
@@ -390,8 +377,7 @@ def test_a_gpu_that_was_gone_for_half_of_a_run(logs):
     logs.run("r", 250, 1_000_250, GPUS[:1])
     logs.record(logs.steps(0, 1_002_000, 1000), GPUS[:1], lost=[("GPU-0", 250_000, 749_000)]).write()
     report = check(logs.folder)
-    [gap] = gpu_of(report)["gaps"]
-    assert gap["to_s"] - gap["from_s"] == pytest.approx(500, abs=2)
+    assert gpu_of(report)["coverage"] == pytest.approx(0.5, abs=0.002)
     assert gpu_of(report)["partial"] and not report["samples"]["gpus"][0]["lost"]
     assert any("came back" in finding["text"] for finding in report["findings"])
 
@@ -410,8 +396,7 @@ def test_a_run_that_was_interrupted_has_the_time_of_both_attempts(logs):
     logs.run("a", 5_000, 40_000, GPUS[:1], job="j", outcome=None)
     logs.run("b", 60_000, 95_000, GPUS[:1], job="j")
     logs.record(logs.steps(0, 80_000, 1000), GPUS[:1], interval=1, counter=GPUS[:1]).write()
-    gpu = gpu_of(check(logs.folder))
-    assert gpu["gaps"][-1]["to_s"] == pytest.approx(69.993)
+    assert 0.75 < gpu_of(check(logs.folder))["coverage"] < 0.8
 
 
 @pytest.mark.parametrize("seed", range(12))

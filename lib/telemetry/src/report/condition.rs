@@ -1,11 +1,9 @@
 //! Whether a GPU still answers, and its memory errors.
 
-use std::ops::Range;
-
 use plmkit_logs::thresholds::{GPU_LOST_AFTER_S, GPU_LOST_MOMENTS};
 use plmkit_logs::{GpuSample, Timestamp};
 
-use super::pace::since;
+use super::pace::{length, since};
 use super::time_span::{Moment, WorkTimes, seconds};
 
 /// A counter of the driver while runs used the GPU; without runs, over the recording. What it counted before does not count.
@@ -18,12 +16,11 @@ pub(super) struct Counter {
 }
 
 impl Counter {
+    /// Adds what was counted until `moment`. `used_us` tells for how long runs used the GPU since an earlier moment.
     fn add(&mut self, count: Option<u64>, moment: Moment, used_us: impl Fn(Moment) -> i64) {
         let Some(count) = count else { return };
-        let (before, since) = self
-            .last
-            .replace((count, moment))
-            .unwrap_or((count, moment));
+        let last = self.last.replace((count, moment));
+        let (before, since) = last.unwrap_or((count, moment));
         let more = count.checked_sub(before).unwrap_or(count);
         let is_new = more > 0 && used_us(since) > 0;
         let known = self.new.unwrap_or(0);
@@ -65,7 +62,7 @@ impl Condition {
             // Read twice.
             return;
         }
-        let used_us = |from| Self::used_us(Some(from), moment, uuid, times);
+        let used_us = |from| times.used_us(Some(from), moment, uuid);
         self.ecc_uncorrected
             .add(sample.ecc_uncorrected, moment, used_us);
         self.xid_errors.add(sample.xid_errors, moment, used_us);
@@ -74,7 +71,7 @@ impl Condition {
         self.last_row = Some(moment);
         if sample.has_values() {
             if self.is_quiet() {
-                let silent_us = Self::used_us(self.quiet_since, moment, uuid, times);
+                let silent_us = times.used_us(self.quiet_since, moment, uuid);
                 self.silent_us = self.silent_us.saturating_add(silent_us);
             }
             self.empty_rows = 0;
@@ -96,31 +93,14 @@ impl Condition {
     /// Whether the values ended while the recording went on, or never came.
     pub(super) fn is_quiet(&self) -> bool {
         let quiet = self.last_row.and_then(|last| since(self.quiet_since, last));
-        let quiet_s = quiet.map_or(0.0, |time| seconds(time.end - time.start));
+        let quiet_s = quiet.map_or(0.0, |time| seconds(length(&time)));
         self.empty_rows >= GPU_LOST_MOMENTS && quiet_s >= GPU_LOST_AFTER_S
-    }
-
-    /// Whether a row ever had values.
-    pub(super) fn has_values(&self) -> bool {
-        self.last_seen.is_some()
     }
 
     /// Returns for how long of its runs, or of the recording without runs, the GPU gave no values while rows came.
     pub(super) fn silent_us(&self, uuid: Option<&str>, times: &WorkTimes) -> i64 {
         let last = self.last_row.filter(|_| self.is_quiet());
-        let open_us = last.map_or(0, |last| Self::used_us(self.quiet_since, last, uuid, times));
+        let open_us = last.map_or(0, |last| times.used_us(self.quiet_since, last, uuid));
         self.silent_us.saturating_add(open_us)
-    }
-
-    /// Returns for how long runs used the GPU between two moments; without runs, the time between them.
-    fn used_us(from: Option<Moment>, to: Moment, uuid: Option<&str>, times: &WorkTimes) -> i64 {
-        let of_runs = |time: Range<i64>| {
-            if !times.are_known() {
-                return time.end - time.start;
-            }
-            let parts = times.parts_of(to.clock, &[time], |position| times.uses(position, uuid));
-            parts.iter().map(|(us, _)| us).sum()
-        };
-        since(from, to).map_or(0, of_runs)
     }
 }

@@ -1,31 +1,6 @@
 //! How much of a time the samples of a GPU cover.
 
-use std::cmp::Reverse;
-
-use serde::Serialize;
-
 use plmkit_logs::thresholds::{COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW};
-
-use super::time_span::micros;
-
-/// A time of a run that no reading of its GPU stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Gap {
-    /// Its start, in seconds of the run; the time between attempts is left out.
-    pub from_s: f64,
-    /// Its end.
-    pub to_s: f64,
-}
-
-impl Gap {
-    /// Returns the longest gaps, in the order of their times.
-    pub(super) fn longest(mut gaps: Vec<Self>, most: usize) -> Vec<Self> {
-        gaps.sort_by_key(|gap| Reverse(micros(gap.to_s - gap.from_s)));
-        gaps.truncate(most);
-        gaps.sort_by_key(|gap| micros(gap.from_s));
-        gaps
-    }
-}
 
 /// Returns the share of `time_us` that `covered_us` is; `None` if the time is unknown.
 pub(super) fn coverage(covered_us: i64, time_us: i64) -> Option<f64> {

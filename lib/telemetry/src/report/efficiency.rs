@@ -7,7 +7,7 @@ use super::run::RunSummary;
 use super::run_gpu::RunGpu;
 use super::share;
 use super::time_span::micros;
-use super::value_count::TimedMean;
+use super::value_count::ValueCount;
 use crate::devices::peak_flops_per_s;
 
 /// What the work cost, compared with the peak of the devices.
@@ -55,7 +55,7 @@ impl Efficiency {
             // A percentage has to be a number, too.
             mfu: share(share(run.flops, run.elapsed_s), peak_flops_per_s)
                 .filter(|mfu| (100.0 * mfu).is_finite()),
-            mean_power_w: mean(run, |attempt| sum(attempt, gpus?, |gpu| gpu.mean_power_w)),
+            mean_power_w: mean(run, |attempt| sum(attempt, gpus?, |gpu| gpu.figures.mean_power_w)),
             energy_j,
             measured_energy_j: measured.reduce(|sum, joules| sum + joules),
             residues_per_joule: share(run.residues as f64, energy_j),
@@ -65,7 +65,7 @@ impl Efficiency {
 
 /// Returns the mean of a figure over the time of the attempts; `None` if that of one is unknown.
 fn mean(run: &RunSummary, figure: impl Fn(&AttemptSummary) -> Option<f64>) -> Option<f64> {
-    let mut mean = TimedMean::default();
+    let mut mean = ValueCount::default();
     for attempt in &run.by_attempt {
         let us = micros(attempt.elapsed_s.unwrap_or(0.0));
         // An attempt that was killed before its first batch took no known time.
@@ -73,7 +73,7 @@ fn mean(run: &RunSummary, figure: impl Fn(&AttemptSummary) -> Option<f64>) -> Op
             mean.add(figure(attempt)?, us.max(1));
         }
     }
-    mean.mean(mean.us)
+    mean.range(mean.us).mean
 }
 
 /// Counts the devices of an attempt.

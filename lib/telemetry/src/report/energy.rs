@@ -1,10 +1,9 @@
 //! Energy of a GPU, from its counter or from readings of its power.
 
-use plmkit_logs::GpuSample;
-use plmkit_logs::thresholds::RUN_MIN_READINGS;
 use serde::Serialize;
 
 use super::coverage::{coverage, is_enough};
+use super::reading::Reading;
 use super::time_span::seconds;
 
 /// The energy of a GPU over a run.
@@ -16,53 +15,6 @@ pub struct Energy {
     pub measured_j: Option<f64>,
     /// `measured_j` over its coverage: scaled to the run's time. `None` below half coverage.
     pub total_j: Option<f64>,
-}
-
-impl Energy {
-    /// Leaves out the energy of a run with too few readings.
-    pub(super) fn of_readings(self, readings: u64) -> Self {
-        let total_j = self.total_j.filter(|_| readings >= RUN_MIN_READINGS);
-        Self { total_j, ..self }
-    }
-}
-
-/// A reading, and the time since the previous one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading<'a> {
-    pub(super) sample: &'a GpuSample,
-    /// The time since the previous reading.
-    pub(super) us: i64,
-    /// Joules in that time: by the counter, or its power over that time where the counter is missing.
-    joules: Option<f64>,
-    /// Whether the counter rose by more than the board can draw.
-    pub(super) is_jump: bool,
-}
-
-impl<'a> Reading<'a> {
-    /// `before_j` is the counter of the previous reading. A counter that stays at 0 is none. Of a driver that was reloaded, and
-    /// counts from 0, and of a jump beyond `possible_w` nothing is known.
-    pub(super) fn new(
-        sample: &'a GpuSample,
-        us: i64,
-        before_j: Option<f64>,
-        possible_w: f64,
-    ) -> Self {
-        let counters = sample.energy_j.zip(before_j);
-        let counted_j = counters.filter(|&(now_j, before_j)| now_j.max(before_j) > 0.0);
-        let counted_j = counted_j.map(|(now_j, before_j)| now_j - before_j);
-        // A short interval may have the energy of those before it.
-        let possible_j = possible_w * seconds(us).max(1.0);
-        let is_possible = |joules: &f64| (0.0..=possible_j).contains(joules);
-        Self {
-            sample,
-            us,
-            joules: match counted_j {
-                None => sample.power_w.map(|power_w| power_w * seconds(us)),
-                counted_j => counted_j.filter(is_possible),
-            },
-            is_jump: us > 0 && counted_j > Some(possible_j),
-        }
-    }
 }
 
 /// The energy of one GPU over some readings.
@@ -105,6 +57,8 @@ impl EnergyCount {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_logs::GpuSample;
+
     use super::*;
 
     /// Readings of a second each, by the counter and by a power of 7 W.
@@ -116,7 +70,7 @@ mod tests {
                 power_w: Some(7.0),
                 ..GpuSample::default()
             };
-            let reading = Reading::new(&sample, 1_000_000, pair[0], 100.0);
+            let reading = Reading::of_gpu(&sample, 1_000_000, pair[0], 100.0);
             count.add(&reading, 1_000_000, runs);
         }
         count

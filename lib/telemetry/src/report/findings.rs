@@ -146,7 +146,7 @@ fn utilization(gpu: &GpuSummary) -> Found {
             "it was idle most of the time: something else is the bottleneck, see the idle time of its runs"
         }
     };
-    let mean = percent(gpu.mean_utilization?);
+    let mean = percent(gpu.figures.mean_utilization?);
     Some((tier, format!("{found} (mean utilization {mean})")))
 }
 
@@ -169,49 +169,38 @@ fn memory_errors(gpu: &GpuSummary) -> Found {
 }
 
 fn xid_errors(gpu: &GpuSummary) -> Found {
-    let condition = &gpu.condition;
-    let errors = condition.xid_errors.new.filter(|&errors| errors > 0)?;
+    let errors = gpu.xid_errors.filter(|&errors| errors > 0)?;
     let errors = plural(errors, "Xid error");
-    let last = condition
-        .last_xid
-        .map(|xid| format!(", the last with number {xid}"));
+    let last = gpu.last_xid.map(|xid| format!(", the last with number {xid}"));
     let found = errors + " occurred" + &last.unwrap_or_default();
     Some((Tier::Mild, found))
 }
 
 /// At full load a power limit nearly always holds the clocks down, which costs little; heat should not.
 fn throttling(gpu: &GpuSummary) -> Found {
-    gpu.throttled_share?;
-    let severe_us = gpu.throttling.severe_us;
+    let share = gpu.figures.severe_share.filter(|&share| share > 0.0)?;
     let reasons = reasons(gpu, true);
     let found = format!("heat or its supply of power held the clocks down ({reasons})");
-    (severe_us > 0).then_some((critical_if(is_often(gpu, severe_us)), found))
+    Some((critical_if(share > THROTTLED_OFTEN_ABOVE), found))
 }
 
 fn power_cap(gpu: &GpuSummary) -> Found {
-    gpu.throttled_share?;
-    let throttling = &gpu.throttling;
-    let is_often = is_often(gpu, throttling.any_us - throttling.severe_us);
+    let share = gpu.figures.capped_share?;
     let reasons = reasons(gpu, false);
     let found = format!("a power limit or a setting held the clocks down ({reasons})");
-    (is_often && !reasons.is_empty()).then_some((Tier::Mild, found))
-}
-
-/// Whether clocks were held down for a part of the time that matters.
-fn is_often(gpu: &GpuSummary, us: i64) -> bool {
-    gpu.throttling.share(us) > THROTTLED_OFTEN_ABOVE
+    (share > THROTTLED_OFTEN_ABOVE).then_some((Tier::Mild, found))
 }
 
 fn reasons(gpu: &GpuSummary, severe: bool) -> String {
-    let shares = gpu.throttling.shares().into_iter();
+    let shares = gpu.figures.throttle_reasons.iter().flatten();
     let shares = shares.filter(|(reason, _)| Throttle::SEVERE.contains(&reason.as_str()) == severe);
-    let named = shares.map(|(reason, share)| format!("{reason} in {} of the time", percent(share)));
+    let named = shares.map(|(reason, share)| format!("{reason} in {} of the time", percent(*share)));
     named.collect::<Vec<_>>().join(", ")
 }
 
 fn temperature(gpu: &GpuSummary) -> Found {
-    let (hottest, limit) = (gpu.max_temperature_c?, gpu.hot_above_c?);
-    let share = gpu.hot_share.map(percent);
+    let (hottest, limit) = (gpu.figures.max_temperature_c?, gpu.hot_above_c?);
+    let share = gpu.figures.hot_share.map(percent);
     let share = share.map_or("for a time".to_owned(), |share| {
         format!("in {share} of the time")
     });
@@ -220,7 +209,7 @@ fn temperature(gpu: &GpuSummary) -> Found {
 }
 
 fn memory_temperature(gpu: &GpuSummary) -> Found {
-    let share = gpu.hot_memory_share.filter(|&share| share > 0.0)?;
+    let share = gpu.figures.hot_memory_share.filter(|&share| share > 0.0)?;
     let found = format!(
         "its memory was at its temperature limit or above in {} of the time",
         percent(share)
@@ -229,13 +218,13 @@ fn memory_temperature(gpu: &GpuSummary) -> Found {
 }
 
 fn device_memory(gpu: &GpuSummary) -> Found {
-    let used = share(gpu.peak_mem_used_mib? as f64, gpu.mem_total_mib? as f64)?;
+    let used = share(gpu.figures.peak_mem_used_mib? as f64, gpu.mem_total_mib? as f64)?;
     let found = format!("{} of its memory was in use at most", percent(used));
     (used > MEMORY_MILD_ABOVE).then_some((critical_if(used > MEMORY_CRITICAL_ABOVE), found))
 }
 
 fn foreign_processes(gpu: &GpuSummary) -> Found {
-    let share = gpu.foreign_share.filter(|&share| share > 0.0)?;
+    let share = gpu.figures.foreign_share.filter(|&share| share > 0.0)?;
     let found = format!("others computed on it in {} of the time", percent(share));
     Some((Tier::Mild, found))
 }

@@ -1,6 +1,6 @@
 //! Hosts over a recording.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
 
 use serde::Serialize;
 
@@ -8,9 +8,10 @@ use plmkit_logs::GpuSample;
 
 use super::coverage::{coverage, is_partial};
 use super::pace::Pace;
+use super::reading::Reading;
+use super::readings::{During, Readings};
 use super::time_axis::TimeAxis;
 use super::time_span::{Moment, WorkTimes};
-use super::value_count::TimedMean;
 use super::{joined, percent};
 
 /// A host over the time of its runs, or of one run; without runs, over the recording.
@@ -32,30 +33,6 @@ pub struct HostSummary {
     pub mem_total_mib: Option<u64>,
 }
 
-/// CPU utilisation and memory in use at one moment.
-type HostValues = (Option<f64>, Option<u64>);
-
-/// Sums over some of the readings.
-#[derive(Clone, Debug, Default)]
-struct HostCount {
-    readings: u64,
-    us: i64,
-    cpu: TimedMean,
-    peak_mem_used_mib: Option<u64>,
-}
-
-impl HostCount {
-    fn add(&mut self, (cpu, mem_used_mib): HostValues, us: i64) {
-        if us > 0 {
-            self.readings += 1;
-            self.us = self.us.saturating_add(us);
-            self.peak_mem_used_mib = self.peak_mem_used_mib.max(mem_used_mib);
-            cpu.into_iter()
-                .for_each(|percent| self.cpu.add(percent, us));
-        }
-    }
-}
-
 /// The rows of a host, by one clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostRows {
@@ -66,9 +43,7 @@ pub(super) struct HostRows {
     last: Option<Moment>,
     pace: Pace,
     mem_total_mib: Option<u64>,
-    all: HostCount,
-    inside: HostCount,
-    by_run: BTreeMap<usize, HostCount>,
+    readings: Readings,
 }
 
 impl HostRows {
@@ -80,37 +55,26 @@ impl HostRows {
         }
     }
 
-    /// Adds a row. The rows of all GPUs at one moment have the same host values: only the first row counts.
-    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
+    /// Adds a row and returns its seconds on the time axis of the host. The rows of all GPUs at one moment have the same host
+    /// values: only the first row counts.
+    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) -> f64 {
+        let at_s = self.axis.place(moment, sample.interval_s);
         if self.last.replace(moment) == Some(moment) {
-            return;
+            return at_s;
         }
-        self.axis.place(moment, sample.interval_s);
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
-        let Some(placed) = self.pace.place(moment, sample.interval_s, true) else {
-            return;
-        };
-        let values = (sample.host_cpu_util, sample.host_mem_used_mib);
-        let parts = times.parts_of(moment.clock, &placed.fresh, |_| true);
-        let (mut inside_us, mut by_run) = (0, BTreeMap::new());
-        for (us, work) in parts {
-            inside_us += us;
-            let runs = work.iter().map(|&position| times.run_of(position));
-            for run in runs.collect::<BTreeSet<_>>() {
-                *by_run.entry(run).or_insert(0) += us;
-            }
+        if let Some(placed) = self.pace.place(moment, sample.interval_s, true) {
+            let reading = Reading::of_host(sample, placed.us);
+            let work = times.at_work(moment.clock, &placed.fresh, |_| true);
+            self.readings
+                .add(&reading, &placed.fresh, &work, true, times);
         }
-        self.all.add(values, placed.fresh_us());
-        self.inside.add(values, inside_us);
-        for (run, us) in by_run {
-            let count = self.by_run.entry(run).or_default();
-            count.add(values, us);
-        }
+        at_s
     }
 
     /// Whether a reading stands for a part of a run.
     pub(super) fn is_inside(&self) -> bool {
-        self.inside.us > 0
+        self.readings.during(During::Runs).us > 0
     }
 
     /// Returns how long was recorded, in microseconds.
@@ -122,32 +86,36 @@ impl HostRows {
     /// day, all runs may be those of the `only` host, and else those that it saw.
     pub(super) fn finish(&self, is_whole: bool, only: bool, times: &WorkTimes) -> HostSummary {
         if is_whole {
-            return self.summary(&self.all, self.recorded_us().max(self.all.us));
+            let all_us = self.readings.during(During::Recording).us;
+            return self.summary(During::Recording, self.recorded_us().max(all_us));
         }
         if only {
-            return self.summary(&self.inside, times.all_us());
+            return self.summary(During::Runs, times.all_us());
         }
-        let own = times.positions_by(self.clock);
         let is_of_boot = times.is_of_boot(self.clock);
-        let own =
-            own.filter(|&position| is_of_boot || self.by_run.contains_key(&times.run_of(position)));
-        self.summary(&self.inside, times.time_us(own))
+        let seen: HashSet<usize> = self.runs().collect();
+        let own = times.positions_by(self.clock);
+        let own = own.filter(|&position| is_of_boot || seen.contains(&times.run_of(position)));
+        self.summary(During::Runs, times.time_us(own))
     }
 
     /// Returns the runs of which it has samples.
     pub(super) fn runs(&self) -> impl Iterator<Item = usize> {
-        self.by_run.keys().copied()
+        self.readings.runs()
     }
 
-    fn summary(&self, count: &HostCount, time_us: i64) -> HostSummary {
+    fn summary(&self, during: During, time_us: i64) -> HostSummary {
+        let count = self.readings.during(during);
         let coverage = coverage(count.us, time_us);
+        let cpu = count.mean("host_cpu_util", time_us);
+        let memory = count.greatest("host_mem_used_mib");
         HostSummary {
             host: self.name.clone(),
             samples: count.readings,
             coverage,
             partial: is_partial(coverage),
-            mean_cpu_utilization: count.cpu.mean(time_us).map(|percent| percent / 100.0),
-            peak_mem_used_mib: count.peak_mem_used_mib,
+            mean_cpu_utilization: cpu.map(|percent| percent / 100.0),
+            peak_mem_used_mib: memory.map(|mib| mib as u64),
             mem_total_mib: self.mem_total_mib,
         }
     }
@@ -167,7 +135,7 @@ impl HostRows {
         }
         let [host] = own[..] else { return None };
         let time_us = times.time_us(times.positions_of(run));
-        Some(hosts[host].summary(&hosts[host].by_run[&run], time_us))
+        Some(hosts[host].summary(During::Run(run), time_us))
     }
 }
 

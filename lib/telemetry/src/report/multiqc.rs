@@ -30,7 +30,7 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
         data.insert(name, known_cells(cells));
     }
     if data.is_empty() {
-        let gpus = report.gpus().iter().map(|gpu| gpu.mean_utilization);
+        let gpus = report.gpus().iter().map(|gpu| gpu.figures.mean_utilization);
         let gpus = mean_percent(gpus);
         let hosts = report.samples.iter().flat_map(|samples| &samples.hosts);
         let cpu = mean_percent(hosts.map(|host| host.mean_cpu_utilization));
@@ -112,7 +112,7 @@ const COLUMNS: [Column; 16] = [
     ("idle_percent", "Idle", "Share of the run in which the device had no work: waits, gaps between batches, the start; the target is 5 %", Format::Percent(LESS_IS_BETTER), true, |run| hundred(run.idle.map(|idle| idle.share))),
     ("packing_percent", "Packing", "Mean share of a batch's token budget that was used, last batches left out", Format::Percent(MORE_IS_BETTER), true, |run| hundred(run.packing.mean_utilization)),
     ("mfu_percent", "MFU", "Model FLOPs utilization: operations on real tokens over the peak of the devices", Format::Percent(MORE_IS_BETTER), true, |run| hundred(run.efficiency.mfu)),
-    ("gpu_percent", "GPU", "Mean utilization over the GPUs of the run", Format::Percent(MORE_IS_BETTER), true, |run| mean_percent(run.gpus.iter().flatten().map(|gpu| gpu.mean_utilization))),
+    ("gpu_percent", "GPU", "Mean utilization over the GPUs of the run", Format::Percent(MORE_IS_BETTER), true, |run| mean_percent(run.gpus.iter().flatten().map(|gpu| gpu.figures.mean_utilization))),
     ("rejected", "Rejected", "Sequences that could not be embedded", Format::Number(0, LOSS), true, |run| run.rejected.into()),
     ("mj_per_residue", "mJ/residue", "Energy that the GPUs used for each residue, in millijoules", Format::Number(3, LESS_IS_BETTER), true, mj_per_residue),
     ("waiting_percent", "Waiting", "Share of the run in which the device waited for batches", Format::Percent(LESS_IS_BETTER), false, |run| hundred(run.idle.map(|idle| idle.waiting))),
@@ -148,7 +148,7 @@ fn totals_cells(totals: &SampleTotals, runs: &[RunSummary]) -> [(&'static str, V
         ("packing_percent", hundred(totals.mean_packing)),
         (
             "gpu_percent",
-            mean_percent(gpus.map(|gpu| gpu.mean_utilization)),
+            mean_percent(gpus.map(|gpu| gpu.figures.mean_utilization)),
         ),
         ("cpu_percent", mean_percent(runs.iter().map(cpu))),
         ("rejected", totals.rejected.into()),

@@ -22,13 +22,6 @@ pub(super) struct Placed {
     pub(super) fresh: Vec<Range<i64>>,
 }
 
-impl Placed {
-    /// Returns the length of the fresh parts, in microseconds.
-    pub(super) fn fresh_us(&self) -> i64 {
-        self.fresh.iter().map(length).sum()
-    }
-}
-
 /// Finds the time that each reading of a GPU stands for: from the previous reading, unless that is a gap.
 ///
 /// A gap is longer than 2.5 times the nominal interval: what the recording was asked for, or the time between the two rows before, up
@@ -76,15 +69,6 @@ impl Pace {
         }
         Some(Placed { us, fresh })
     }
-
-    /// Returns the parts of a time that no reading stands for. The time must not be empty.
-    pub(super) fn gaps(&self, clock: usize, time: &Range<i64>) -> Vec<Range<i64>> {
-        let covered = self.covered.get(&clock);
-        covered.map_or_else(
-            || vec![time.clone()],
-            |covered| covered.gaps(time).collect(),
-        )
-    }
 }
 
 /// Forgets the earliest gap of more than `most` ranges.
@@ -96,7 +80,8 @@ fn limit(times: &mut RangeSet<i64>, most: usize) {
     }
 }
 
-fn length(time: &Range<i64>) -> i64 {
+/// Returns the length of a time, in microseconds.
+pub(super) fn length(time: &Range<i64>) -> i64 {
     time.end - time.start
 }
 

@@ -3,23 +3,16 @@
 use plmkit_contract::plural;
 use serde::Serialize;
 
-use plmkit_logs::thresholds::RUN_MIN_READINGS;
-
-use super::coverage::{Gap, coverage, is_enough, is_partial};
+use super::coverage::is_enough;
 use super::energy::Energy;
-use super::gpu_count::GpuValues;
+use super::gpu_figures::GpuFigures;
 use super::gpus::GpuRows;
+use super::percent;
+use super::readings::During;
 use super::run::RunSummary;
 use super::time_span::{WorkTimes, seconds};
-use super::{joined, percent};
 
-/// Gaps of a GPU in a run that are listed, the longest.
-const MAX_GAPS: usize = 8;
-
-/// Gaps that a sentence names.
-const NAMED_GAPS: usize = 3;
-
-/// A GPU that a run used, over the time of that run. Means are weighted by time, and `None` below half coverage.
+/// A GPU that a run used, over the time of that run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunGpu {
     /// The driver's number of the GPU.
@@ -28,24 +21,13 @@ pub struct RunGpu {
     pub uuid: Option<String>,
     /// The product name; `None` if no sample has it.
     pub name: Option<String>,
-    /// Readings that stand for a part of the run.
-    pub samples: u64,
-    /// The share of the run that readings stand for; `None` if it is unknown when the run was at work.
-    pub coverage: Option<f64>,
-    /// Whether the coverage is too low for figures of the whole run: below 90 %.
-    pub partial: bool,
-    /// The longest times of the run that no reading stands for, at most eight.
-    pub gaps: Vec<Gap>,
-    /// Mean share of the time in which a kernel ran.
-    pub mean_utilization: Option<f64>,
-    /// Mean power draw in watts: by the energy counter, or else the mean of the readings.
-    pub mean_power_w: Option<f64>,
+    /// Its figures over the run; of a run with fewer than three readings, only their number and their coverage.
+    #[serde(flatten)]
+    pub figures: GpuFigures,
     /// Its energy over the run.
     pub energy: Energy,
     /// Seconds of the readings in which other runs were at work on it, too.
     pub shared_s: f64,
-    /// Its values over the time of the run.
-    pub values: GpuValues,
     /// Remarks for people: why figures are unknown, or of a part of the run.
     #[serde(skip)]
     pub(super) notes: Vec<String>,
@@ -54,90 +36,64 @@ pub struct RunGpu {
 impl RunGpu {
     /// Joins a GPU of the log with its readings during a run.
     fn new(rows: &GpuRows, run: usize, times: &WorkTimes) -> Self {
-        let uuid = rows.gpu.uuid.as_deref();
+        let gpu = &rows.gpu;
         let on_it = times
             .positions_of(run)
-            .filter(|&position| times.uses(position, uuid));
+            .filter(|&position| times.uses(position, gpu.uuid.as_deref()));
         let time_us = times.time_us(on_it);
-        let count = rows.during(run).cloned().unwrap_or_default();
-        let is_enough_read = count.readings >= RUN_MIN_READINGS;
-        let coverage = coverage(count.us, time_us);
-        let gaps = rows.gaps(run, times);
-        let all_gaps = gaps.len();
-        let gpu = Self {
-            index: rows.gpu.index,
-            uuid: rows.gpu.uuid.clone(),
-            name: rows.gpu.name.clone(),
-            samples: count.readings,
-            coverage,
-            partial: is_partial(coverage),
-            gaps: Gap::longest(gaps, MAX_GAPS),
-            mean_utilization: count.mean_utilization(time_us).filter(|_| is_enough_read),
-            mean_power_w: count.energy.mean_w(time_us).filter(|_| is_enough_read),
-            energy: count.energy.finish(time_us).of_readings(count.readings),
-            shared_s: seconds(count.shared_us),
-            values: if is_enough_read {
-                count.values(time_us)
-            } else {
-                GpuValues::new()
-            },
-            notes: Vec::new(),
-        };
-        let few = (is_enough(coverage) && !is_enough_read).then(|| {
+        let count = rows.during(During::Run(run));
+        let all = count.figures(time_us);
+        let is_enough_read = count.is_enough_for_a_run();
+        let shared_s = seconds(count.shared_us);
+        let few = is_enough(all.coverage) && !is_enough_read;
+        let few = few.then(|| {
             let samples = plural(count.readings, "sample");
             format!(
                 "{samples} in the run, too few for its figures: record with a shorter --interval"
             )
         });
-        let values = count.less_covered(time_us).into_iter();
-        let values = values.map(|(value, coverage)| {
-            let effect = match Some(coverage) {
-                part if !is_enough(part) => "it is left out",
-                part if is_partial(part) => "it is of that part",
-                _ => "it is complete",
-            };
-            let share = percent(coverage);
-            format!("its {value} is known for {share} of the run: {effect}")
+        let shared = (shared_s > 0.0).then(|| {
+            format!(
+                "other runs were at work on it for {shared_s:.1} s: each has an equal part of its energy in that time"
+            )
         });
-        let shared = (gpu.shared_s > 0.0).then(|| format!(
-            "other runs were at work on it for {:.1} s: each has an equal part of its energy in that time",
-            gpu.shared_s
-        ));
-        let notes = gpu
-            .coverage_note(all_gaps)
-            .into_iter()
-            .chain(few)
-            .chain(values)
-            .chain(shared);
-        let name = rows.gpu.label();
+        let notes = [coverage_note(all.coverage, all.partial), few, shared];
+        let notes = notes.into_iter().flatten();
+        let name = gpu.label();
         Self {
+            index: gpu.index,
+            uuid: gpu.uuid.clone(),
+            name: gpu.name.clone(),
             notes: notes.map(|note| format!("{name}: {note}")).collect(),
-            ..gpu
+            figures: if is_enough_read {
+                all
+            } else {
+                GpuFigures {
+                    samples: all.samples,
+                    coverage: all.coverage,
+                    partial: all.partial,
+                    ..GpuFigures::default()
+                }
+            },
+            energy: count.energy(time_us),
+            shared_s,
         }
     }
+}
 
-    fn coverage_note(&self, all_gaps: usize) -> Option<String> {
-        let Some(coverage) = self.coverage else {
-            let unknown =
-                "its figures are unknown: the events do not tell when the run was at work";
-            return Some(unknown.to_owned());
-        };
-        let effect = match coverage {
-            _ if !is_partial(self.coverage) => return None,
-            0.0 => "its figures are unknown",
-            _ if !is_enough(self.coverage) => "too little to give figures",
-            _ => "its figures are of that part, and its energy is scaled to the run",
-        };
-        let gaps = Gap::longest(self.gaps.clone(), NAMED_GAPS).into_iter();
-        let gaps = gaps.map(|gap| format!("from {:.1} to {:.1} s", gap.from_s, gap.to_s));
-        let others = Some(all_gaps.saturating_sub(NAMED_GAPS)).filter(|&others| others > 0);
-        let others = others.map(|others| format!("and in {} more", plural(others, "gap")));
-        let gaps = joined(gaps.map(Some).chain([others]), ", ");
-        let share = percent(coverage);
-        Some(format!(
-            "its samples cover {share} of the run, {effect}; they are missing {gaps}"
-        ))
-    }
+/// Explains the figures of a run that was not seen for all of its time.
+fn coverage_note(coverage: Option<f64>, is_partial: bool) -> Option<String> {
+    let Some(share) = coverage else {
+        let unknown = "its figures are unknown: the events do not tell when the run was at work";
+        return Some(unknown.to_owned());
+    };
+    let effect = match share {
+        0.0 => "its figures are unknown",
+        _ if !is_enough(coverage) => "too little to give figures",
+        _ => "its figures are of that part, and its energy is scaled to the run",
+    };
+    let share = percent(share);
+    is_partial.then(|| format!("its samples cover {share} of the run, {effect}"))
 }
 
 /// Returns the GPUs of a run: those that it names, or else the only one of the log; none on a CPU. `None` if unknown. `position`

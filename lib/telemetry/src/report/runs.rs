@@ -11,7 +11,7 @@ use super::pictures::MAX_RUNS;
 use super::repeats::Repeats;
 use super::run::{RunCount, RunSummary};
 use super::sample_totals::SampleTotals;
-use super::time_span::{Work, WorkTimes};
+use super::time_span::WorkTimes;
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -117,11 +117,11 @@ impl Runs {
     /// Returns when runs were at work on which GPUs.
     pub(super) fn work_times(&self) -> WorkTimes {
         let counts = self.counts.iter().enumerate();
-        let work = counts.flat_map(|(position, count)| {
+        let attempts = counts.flat_map(|(position, count)| {
             let attempts = count.attempts().iter();
-            attempts.map(move |of| Work::new(position, &of.span, of.started.as_ref()))
+            attempts.map(move |attempt| (position, attempt))
         });
-        WorkTimes::new(work, self.clocks_agree)
+        WorkTimes::new(attempts, self.clocks_agree)
     }
 
     /// Completes the summaries.

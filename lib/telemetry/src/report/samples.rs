@@ -1,19 +1,16 @@
 //! The GPUs and the host of a sample log.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use plmkit_logs::{GpuSample, SkippedLines};
 use serde::Serialize;
 
-use super::coverage::is_enough;
 use super::gpus::{GpuRows, GpuSummary};
 use super::host::{HostRows, HostSummary};
-use super::percent;
 use super::pictures::GpuPictures;
 use super::run::RunSummary;
 use super::run_gpu::run_gpus;
 use super::runs::Runs;
-use super::time_axis::TimeAxis;
 use super::time_span::{Moment, WorkTimes};
 
 /// GPUs with charts, the first of a log. Charts take memory.
@@ -26,7 +23,11 @@ const APART: &str = "it is not joined with the samples: they are of another boot
 /// Why a run has no energy.
 const UNNAMED: &str = "its energy and its utilization are unknown: it does not name its GPUs, and the samples are of several";
 
-/// Runs with a note about their GPUs.
+/// Why no GPU is judged.
+const OUTSIDE: &str =
+    "no sample is known to be of the time of a run: none counts for the verdict";
+
+/// GPUs with a note about their power.
 const MAX_NOTES: usize = 8;
 
 /// GPUs and host over the samples.
@@ -61,8 +62,6 @@ pub enum Scope {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     times: WorkTimes,
-    /// The time axis of each clock: machines record at the same time.
-    axes: BTreeMap<usize, TimeAxis>,
     pictures: Vec<GpuPictures>,
     rows: u64,
     gpus: Vec<GpuRows>,
@@ -94,7 +93,7 @@ impl Samples {
     pub fn end_log(&mut self, torn: bool, skipped: Option<SkippedLines>) {
         if let Some(last) = self.last.take() {
             let gpus = self.gpus.iter_mut();
-            gpus.for_each(|gpu| gpu.end_log(last, (self.log, self.moments)));
+            gpus.for_each(|gpu| gpu.end_log(last, self.moments));
         }
         self.log += 1;
         self.moments = 0;
@@ -106,19 +105,17 @@ impl Samples {
     pub fn add(&mut self, sample: &GpuSample) {
         self.rows += 1;
         let moment = self.times.place(sample);
-        let axis = self.axes.entry(moment.clock).or_default();
-        let at_s = axis.place(moment, sample.interval_s);
         self.moments += u64::from(self.last.replace(moment) != Some(moment));
         let host = self.host_of(sample, moment);
-        self.hosts[host].add(sample, moment, &self.times);
+        let at_s = self.hosts[host].add(sample, moment, &self.times);
         if sample.index.is_some() || sample.uuid.is_some() {
             let gpu = self.gpu_of(sample, host);
-            self.gpus[gpu].add(sample, moment, (self.log, self.moments), &self.times);
+            self.gpus[gpu].add(sample, moment, self.moments, &self.times);
             if let Some(pictures) = self.pictures.get_mut(gpu) {
                 let around = moment.at_us - 1..moment.at_us + 1;
                 let (times, uuid) = (&self.times, sample.uuid.as_deref());
                 let is_on = |position| times.uses(position, uuid);
-                let work = times.parts_of(moment.clock, &[around], is_on);
+                let work = times.at_work(moment.clock, &[around], is_on);
                 let work = work.into_iter().flat_map(|(_, work)| work);
                 pictures.add(at_s, sample, work.map(|position| times.run_of(position)));
             }
@@ -186,10 +183,13 @@ impl Samples {
             run.machine =
                 HostRows::of_run(&self.hosts, position, &seen_by[position], has_gpus, times);
             for (of, attempt) in times.positions_of(position).zip(&mut run.by_attempt) {
-                let uuids = attempt.gpu_uuids.iter().flatten();
-                let energy = uuids.map(|uuid| find(uuid)?.energy_of(of, times).total_j);
-                attempt.energy_j = energy.sum::<Option<f64>>();
-                attempt.energy_j = attempt.energy_j.filter(|_| attempt.gpu_uuids.is_some());
+                let time_us = times.time_us([of].into_iter());
+                let energy_j = |uuid: &String| {
+                    let count = find(uuid)?.during(times.during(of));
+                    count.energy(time_us).total_j
+                };
+                let uuids = attempt.gpu_uuids.as_ref();
+                attempt.energy_j = uuids.and_then(|uuids| uuids.iter().map(energy_j).sum());
             }
             let is_on_gpus = run.device.as_deref().is_some_and(|device| device != "cpu");
             if gpus.is_none() && is_on_gpus && self.gpus.len() > 1 {
@@ -216,12 +216,9 @@ impl Samples {
             rows.finish(in_run, is_whole.then(recorded_us), all_us, times)
         });
         let gpus: Vec<GpuSummary> = gpus.collect();
-        let mut notes = notes(runs, &self.by_uuid, elsewhere);
+        let outside = elsewhere.then(|| OUTSIDE.to_owned());
         let jumps = self.gpus.iter().filter_map(GpuRows::jump_note);
-        notes.extend(jumps.take(MAX_NOTES));
-        if is_whole {
-            notes.extend(gpus.iter().filter_map(coverage_note).take(MAX_NOTES));
-        }
+        let notes = outside.into_iter().chain(jumps.take(MAX_NOTES)).collect();
         SamplesSummary {
             torn_last_line: self.torn_last_line,
             scope: if is_whole {
@@ -235,37 +232,6 @@ impl Samples {
             gpus,
         }
     }
-}
-
-/// Explains the figures of a GPU that was not seen for all of a recording.
-fn coverage_note(gpu: &GpuSummary) -> Option<String> {
-    let coverage = gpu.coverage.filter(|_| gpu.partial)?;
-    let effect = if is_enough(gpu.coverage) {
-        "its figures are of that part"
-    } else {
-        "too little to give figures"
-    };
-    let (name, share) = (gpu.label(), percent(coverage));
-    Some(format!(
-        "{name}: its samples cover {share} of the recording, {effect}"
-    ))
-}
-
-/// Explains why figures of `runs` are unknown, if the samples are not theirs.
-fn notes(runs: &[RunSummary], gpus: &HashMap<String, usize>, elsewhere: bool) -> Vec<String> {
-    let outside = "no sample is known to be of the time of a run: none counts for the verdict";
-    let unknown = runs.iter().filter_map(|run| {
-        let uuids = run.gpu_uuids.as_ref().filter(|uuids| !uuids.is_empty())?;
-        if gpus.is_empty() || uuids.iter().any(|uuid| gpus.contains_key(uuid)) {
-            return None;
-        }
-        let (run, uuids) = (&run.run, uuids.join(", "));
-        Some(format!(
-            "run {run}: the samples are of other GPUs than {uuids}: its energy is not known, nor is its MFU without --peak-tflops"
-        ))
-    });
-    let outside = elsewhere.then(|| outside.to_owned()).into_iter();
-    outside.chain(unknown.take(MAX_NOTES)).collect()
 }
 
 #[cfg(test)]
@@ -313,29 +279,29 @@ mod tests {
         let busy = |second| vec![Some(if (11..21).contains(&second) { 90 } else { 0 })];
         let found = summary(run("cuda:0", None, 10, 20), samples(busy, 30));
         let gpu = &found.gpus[0];
-        assert_eq!((found.scope, gpu.samples), (Scope::Runs, 10));
+        assert_eq!((found.scope, gpu.figures.samples), (Scope::Runs, 10));
         let tier = Some(Tier::None);
-        assert_eq!((gpu.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
+        assert_eq!((gpu.figures.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
         let host = &found.hosts[0];
         assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1020)));
-        assert_eq!((host.coverage, gpu.coverage), (Some(1.0), Some(1.0)));
+        assert_eq!((host.coverage, gpu.figures.coverage), (Some(1.0), Some(1.0)));
 
         let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
         let gpu = &elsewhere.gpus[0];
-        assert_eq!((elsewhere.scope, gpu.samples), (Scope::Recording, 11));
+        assert_eq!((elsewhere.scope, gpu.figures.samples), (Scope::Recording, 11));
         assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
         assert!(elsewhere.notes[0].starts_with("no sample is known to be of the time"));
     }
 
     #[test]
     fn samples_of_other_gpus_than_the_run_names_are_noted() {
-        let notes = |uuid| {
+        let is_noted = |uuid| {
             let run = run("cuda:0", Some(uuid), 0, 9);
-            summary(run, samples(|_| vec![Some(40)], 12)).notes
+            let report = report(run, samples(|_| vec![Some(40)], 12));
+            let note = "GPU-9: its figures are unknown: the log has no samples of it";
+            report.runs()[0].notes.iter().any(|known| known == note)
         };
-        assert_eq!(notes("GPU-0"), [""; 0]);
-        let note = "run r: the samples are of other GPUs than GPU-9";
-        assert!(notes("GPU-9")[0].starts_with(note));
+        assert_eq!(["GPU-0", "GPU-9"].map(is_noted), [false, true]);
     }
 
     #[test]
@@ -354,7 +320,7 @@ mod tests {
                 .iter()
                 .any(|note| note.contains("too few for its figures"));
             (
-                gpu.mean_power_w,
+                gpu.figures.mean_power_w,
                 gpu.energy.measured_j,
                 gpu.energy.total_j,
                 is_told,

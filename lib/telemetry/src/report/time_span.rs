@@ -6,6 +6,10 @@ use std::ops::Range;
 use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Timestamp};
 
+use super::attempt::Attempt;
+use super::pace::{length, since};
+use super::readings::During;
+
 /// No clock of a machine counts further: about 30 years.
 const MAX_S: f64 = 1e9;
 
@@ -65,14 +69,11 @@ fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
 
 /// A process at work: an attempt at a run.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+struct Work {
     /// The position of its run.
-    pub(super) run: usize,
-    span: TimeSpan,
-    /// When it was done, and the position of the clock; `None` if that is unknown, or no time.
+    run: usize,
+    /// The position of its clock, and when it was at work; `None` if that is unknown, or no time.
     time: Option<(usize, Range<i64>)>,
-    /// The name of its machine.
-    host: Option<String>,
     /// Whether it may have computed on a GPU. A run without a start is not known to.
     on_gpus: bool,
     /// The GPUs that it names, in the order of their UUIDs.
@@ -80,17 +81,6 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn new(run: usize, span: &TimeSpan, started: Option<&RunStarted>) -> Self {
-        Self {
-            run,
-            span: span.clone(),
-            time: None,
-            host: started.and_then(|started| started.host.clone()),
-            on_gpus: started.is_some_and(|started| started.device.as_deref() != Some("cpu")),
-            gpu_uuids: started.map(different_gpus).unwrap_or_default(),
-        }
-    }
-
     /// Whether it computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
     fn uses(&self, uuid: Option<&str>) -> bool {
         if self.gpu_uuids.is_empty() {
@@ -126,8 +116,6 @@ const MAX_POSITIONS: usize = 1 << 24;
 struct Clock {
     /// Whether a sample has this clock.
     is_seen: bool,
-    /// Whether it counts the seconds of a boot.
-    is_of_boot: bool,
     /// The positions of the work that has a time by this clock.
     work: Vec<usize>,
     /// The time of all work, cut wherever work begins or ends; each piece with the positions of its work.
@@ -156,42 +144,17 @@ pub(super) struct WorkTimes {
 }
 
 impl WorkTimes {
-    /// `work` is in the order of the runs. With `clocks_agree`, boot ids do not matter.
-    pub(super) fn new(work: impl Iterator<Item = Work>, clocks_agree: bool) -> Self {
+    /// `attempts` come with the positions of their runs, in that order. With `clocks_agree`, boot ids do not matter.
+    pub(super) fn new<'a>(
+        attempts: impl Iterator<Item = (usize, &'a Attempt)>,
+        clocks_agree: bool,
+    ) -> Self {
         let mut times = Self {
             clocks_agree,
             ..Self::default()
         };
-        for (position, mut work) in work.enumerate() {
-            for uuid in &work.gpu_uuids {
-                let named = times.named.entry(uuid.clone()).or_default();
-                named.push(position);
-            }
-            if work.uses(None) {
-                times.on_any.push(position);
-            }
-            let TimeSpan {
-                boot_id,
-                boot_us,
-                time_us,
-            } = &work.span;
-            let host = boot_id.clone().zip(work.host.clone());
-            times.hosts.extend(host);
-            let by_boot = boot_id.as_ref().zip(boot_us.as_ref());
-            let by_boot = by_boot.filter(|_| !clocks_agree);
-            let (boot_id, time) = match by_boot {
-                Some((boot_id, time)) => (Some(boot_id), Some(time)),
-                None => (None, time_us.as_ref()),
-            };
-            if let Some(time) = time {
-                times.are_known = true;
-                let clock = times.clock(boot_id.map(String::as_str));
-                work.time = Some((clock, time.clone())).filter(|(_, time)| !time.is_empty());
-            }
-            if let Some((clock, _)) = work.time {
-                times.clocks[clock].work.push(position);
-            }
-            times.work.push(work);
+        for (run, attempt) in attempts {
+            times.add(run, &attempt.span, attempt.started.as_ref());
         }
         for clock in 0..times.clocks.len() {
             times.clocks[clock].pieces = times.pieces(clock);
@@ -199,15 +162,44 @@ impl WorkTimes {
         times
     }
 
+    fn add(&mut self, run: usize, span: &TimeSpan, started: Option<&RunStarted>) {
+        let position = self.work.len();
+        let gpu_uuids = started.map(different_gpus).unwrap_or_default();
+        for uuid in &gpu_uuids {
+            let named = self.named.entry(uuid.clone()).or_default();
+            named.push(position);
+        }
+        let on_gpus = started.is_some_and(|started| started.device.as_deref() != Some("cpu"));
+        if on_gpus && gpu_uuids.is_empty() {
+            self.on_any.push(position);
+        }
+        let host = started.and_then(|started| started.host.clone());
+        self.hosts.extend(span.boot_id.clone().zip(host));
+        let by_boot = span.boot_id.as_deref().zip(span.boot_us.clone());
+        let (boot_id, time) = match by_boot.filter(|_| !self.clocks_agree) {
+            Some((boot_id, time)) => (Some(boot_id), Some(time)),
+            None => (None, span.time_us.clone()),
+        };
+        self.are_known |= time.is_some();
+        let time = time.filter(|time| !time.is_empty());
+        let time = time.map(|time| (self.clock(boot_id), time));
+        if let Some((clock, _)) = time {
+            self.clocks[clock].work.push(position);
+        }
+        self.work.push(Work {
+            run,
+            time,
+            on_gpus,
+            gpu_uuids,
+        });
+    }
+
     /// Returns the position of the clock of a boot, or of the time of day.
     fn clock(&mut self, boot_id: Option<&str>) -> usize {
         let clocks = &mut self.clocks;
         let key = boot_id.map(str::to_owned);
         *self.by_boot.entry(key).or_insert_with(|| {
-            clocks.push(Clock {
-                is_of_boot: boot_id.is_some(),
-                ..Clock::default()
-            });
+            clocks.push(Clock::default());
             clocks.len() - 1
         })
     }
@@ -258,10 +250,9 @@ impl WorkTimes {
     /// Returns the time of a sample by its clock.
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
         let by_boot = sample.boot_time().filter(|_| !self.clocks_agree);
-        let clocks = self.clocks.len();
         let clock = self.clock(by_boot.map(|(boot_id, _)| boot_id));
-        self.has_strangers |= clock == clocks;
         self.clocks[clock].is_seen = true;
+        self.has_strangers |= self.clocks[clock].work.is_empty();
         let at_us = by_boot.map(|(_, boot_s)| micros(boot_s));
         Moment {
             clock,
@@ -271,47 +262,61 @@ impl WorkTimes {
 
     /// Whether no sample has a clock of a run, and some have one that no run has.
     pub(super) fn is_apart(&self, run: usize) -> bool {
-        let mut clocks = self
-            .positions_of(run)
-            .filter_map(|of| Some(self.joined(of)?.0));
-        let first = clocks.next();
-        self.has_strangers
-            && first
-                .into_iter()
-                .chain(clocks)
-                .all(|clock| !self.clocks[clock].is_seen)
-            && first.is_some()
+        let times = self.work[self.positions_of(run)].iter();
+        let clocks: Vec<usize> = times.filter_map(|work| Some(work.time.as_ref()?.0)).collect();
+        let is_seen = clocks.iter().any(|&clock| self.clocks[clock].is_seen);
+        self.has_strangers && !clocks.is_empty() && !is_seen
     }
 
-    /// Returns the parts of a time in which work was done, each with its length in microseconds and the positions of its work.
-    fn parts(&self, clock: usize, time: Range<i64>) -> impl Iterator<Item = (i64, &[usize])> {
-        let pieces = &self.clocks[clock].pieces;
-        let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
-        let pieces = pieces[first..].iter();
-        let (from, to) = (time.start, time.end);
-        pieces
-            .take_while(move |(piece, _)| piece.start < to)
-            .map(move |(piece, work)| (piece.end.min(to) - piece.start.max(from), &work[..]))
-    }
-
-    /// Returns the parts of some times in which chosen work was done, each with its length and the positions of that work.
-    pub(super) fn parts_of(
+    /// Returns the parts of some times in which chosen work was done, each with its length in microseconds and the positions of
+    /// that work.
+    pub(super) fn at_work(
         &self,
         clock: usize,
-        all: &[Range<i64>],
+        times: &[Range<i64>],
         is_chosen: impl Fn(usize) -> bool,
     ) -> Vec<(i64, Vec<usize>)> {
-        let parts = all.iter().flat_map(|time| self.parts(clock, time.clone()));
-        let parts = parts.map(|(us, work)| {
-            let work = work.iter().copied().filter(|&position| is_chosen(position));
-            (us, work.collect::<Vec<_>>())
-        });
-        parts.filter(|(_, work)| !work.is_empty()).collect()
+        let pieces = &self.clocks[clock].pieces;
+        let mut parts = Vec::new();
+        for time in times {
+            let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
+            let inside = pieces[first..].iter();
+            for (piece, work) in inside.take_while(|(piece, _)| piece.start < time.end) {
+                let work = work.iter().copied().filter(|&position| is_chosen(position));
+                let work: Vec<usize> = work.collect();
+                if !work.is_empty() {
+                    let part = piece.start.max(time.start)..piece.end.min(time.end);
+                    parts.push((length(&part), work));
+                }
+            }
+        }
+        parts
+    }
+
+    /// Returns for how long runs used the GPU `uuid` between two moments; without runs, the time between them.
+    pub(super) fn used_us(&self, from: Option<Moment>, to: Moment, uuid: Option<&str>) -> i64 {
+        let Some(time) = since(from, to) else {
+            return 0;
+        };
+        if !self.are_known {
+            return length(&time);
+        }
+        let parts = self.at_work(to.clock, &[time], |position| self.uses(position, uuid));
+        parts.iter().map(|(us, _)| us).sum()
+    }
+
+    /// Returns the time over which the readings of an attempt are counted: of the only one of its run, that of the run.
+    pub(super) fn during(&self, position: usize) -> During {
+        let run = self.run_of(position);
+        match self.positions_of(run).len() {
+            1 => During::Run(run),
+            _ => During::Attempt(position),
+        }
     }
 
     /// Whether a clock counts the seconds of a boot.
     pub(super) fn is_of_boot(&self, clock: usize) -> bool {
-        self.clocks[clock].is_of_boot
+        self.by_boot.get(&None) != Some(&clock)
     }
 
     /// Returns the run of the work at a position.
@@ -351,14 +356,10 @@ impl WorkTimes {
         self.hosts.get(boot_id)
     }
 
-    /// Returns when work was done, with the position of the clock.
-    fn joined(&self, position: usize) -> Option<(usize, Range<i64>)> {
-        self.work[position].time.clone()
-    }
-
     /// Returns how long any of the chosen work was done, in microseconds.
     pub(super) fn time_us(&self, chosen: impl Iterator<Item = usize>) -> i64 {
-        let mut times: Vec<_> = chosen.filter_map(|work| self.joined(work)).collect();
+        let times = chosen.filter_map(|position| self.work[position].time.clone());
+        let mut times: Vec<(usize, Range<i64>)> = times.collect();
         times.sort_by_key(|(clock, time)| (*clock, time.start));
         // The end of the times so far, with its clock: times may overlap.
         let mut end = (0, i64::MIN);
@@ -369,23 +370,6 @@ impl WorkTimes {
         });
         lengths.fold(0, i64::saturating_add)
     }
-
-    /// Returns the times of a run's processes on the GPU `uuid`, each with its clock and how long the run took before.
-    pub(super) fn times_on(
-        &self,
-        run: usize,
-        uuid: Option<&str>,
-    ) -> impl Iterator<Item = (usize, Range<i64>, i64)> {
-        let mut before_us = 0_i64;
-        let all = self.positions_of(run).filter_map(move |position| {
-            let (clock, time) = self.joined(position)?;
-            let before = before_us;
-            before_us = before_us.saturating_add(time.end - time.start);
-            Some((position, clock, time, before))
-        });
-        let on = all.filter(move |&(position, ..)| self.uses(position, uuid));
-        on.map(|(_, clock, time, before_us)| (clock, time, before_us))
-    }
 }
 
 #[cfg(test)]
@@ -394,21 +378,21 @@ mod tests {
 
     use super::*;
 
-    fn work(run: usize, boot_id: Option<&str>, first: u32, last: u32) -> Work {
+    fn attempt(boot_id: Option<&str>, first: u32, last: u32) -> Attempt {
         let time = |second: u32| format!("1970-01-01T00:00:{second}Z").parse().ok();
-        let mut span = TimeSpan::default();
-        span.add(&Event::Run(RunStarted {
+        let mut attempt = Attempt::default();
+        attempt.add(&Event::Run(RunStarted {
             boot_id: boot_id.map(str::to_owned),
             boot_s: boot_id.map(|_| f64::from(first)),
             time: time(first),
             ..RunStarted::default()
         }));
-        span.add(&Event::Batch(BatchDone {
+        attempt.add(&Event::Batch(BatchDone {
             boot_s: boot_id.map(|_| f64::from(last)),
             time: time(last),
             ..BatchDone::default()
         }));
-        Work::new(run, &span, None)
+        attempt
     }
 
     fn at(boot_time: Option<(&str, f64)>, time_ms: i64) -> GpuSample {
@@ -429,8 +413,10 @@ mod tests {
             (2, None, 40, 40),
             (3, None, 50, 55),
         ];
-        let work = spans.map(|(run, boot_id, first, last)| work(run, boot_id, first, last));
-        let mut times = WorkTimes::new(work.clone().into_iter(), false);
+        let attempts =
+            spans.map(|(run, boot_id, first, last)| (run, attempt(boot_id, first, last)));
+        let attempts = || attempts.iter().map(|(run, attempt)| (*run, attempt));
+        let mut times = WorkTimes::new(attempts(), false);
         for (boot_time, time_ms, expected) in [
             (Some(("a", 10.0)), 18_000, &[][..]),
             (Some(("a", 10.5)), 18_000, &[(500_000, vec![0])]),
@@ -449,7 +435,8 @@ mod tests {
             (None, 55_250, &[(750_000, vec![3])]),
         ] {
             let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
-            let parts = times.parts(clock, at_us - 1_000_000..at_us);
+            let parts = times.at_work(clock, &[at_us - 1_000_000..at_us], |_| true);
+            let parts = parts.into_iter();
             let run_of = |position: &usize| times.run_of(*position);
             let parts = parts.map(|(us, work)| (us, work.iter().map(run_of).collect()));
             let found: Vec<(i64, Vec<usize>)> = parts.collect();
@@ -459,17 +446,16 @@ mod tests {
         assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
         assert!(times.are_known() && !WorkTimes::default().are_known());
         // The clocks are said to agree.
-        let mut times = WorkTimes::new(work.into_iter(), true);
+        let mut times = WorkTimes::new(attempts(), true);
         let Moment { clock, at_us } = times.place(&at(Some(("other", 18.0)), 10_250));
-        let parts = times.parts(clock, at_us - 1_000_000..at_us);
-        assert_eq!(parts.map(|(us, _)| us).collect::<Vec<_>>(), [250_000]);
+        let parts = times.at_work(clock, &[at_us - 1_000_000..at_us], |_| true);
+        assert_eq!(parts, [(250_000, vec![0])]);
     }
 
     #[test]
     fn a_time_counts_once_however_many_runs_are_at_work() {
-        let work = [work(0, None, 10, 20), work(1, None, 15, 30)];
-        let times = WorkTimes::new(work.into_iter(), false);
+        let attempts = [attempt(None, 10, 20), attempt(None, 15, 30)];
+        let times = WorkTimes::new(attempts.iter().enumerate(), false);
         assert_eq!(times.all_us(), 20_000_000);
-        assert_eq!(times.times_on(1, None).collect::<Vec<_>>(), []);
     }
 }

@@ -17,42 +17,23 @@ pub struct ValueRange {
     pub max: Option<f64>,
 }
 
-/// A mean weighted by time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TimedMean {
-    pub(super) readings: u64,
-    pub(super) us: i64,
-    mean: f64,
-}
-
-impl TimedMean {
-    /// Adds a value that stands for some microseconds.
-    pub(super) fn add(&mut self, value: f64, us: i64) {
-        self.readings += 1;
-        self.us = self.us.saturating_add(us);
-        // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
-        self.mean += (value - self.mean) * (us as f64 / self.us as f64);
-    }
-
-    /// Returns the mean, if the value was seen for enough of the time.
-    pub(super) fn mean(&self, time_us: i64) -> Option<f64> {
-        let enough = self.us > 0 && is_enough(coverage(self.us, time_us));
-        enough.then_some(self.mean)
-    }
-}
-
 /// A value over time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValueCount {
-    pub(super) mean: TimedMean,
+    pub(super) readings: u64,
+    pub(super) us: i64,
+    mean: f64,
     min: f64,
-    max: f64,
+    /// The greatest value.
+    pub(super) max: f64,
 }
 
 impl Default for ValueCount {
     fn default() -> Self {
         Self {
-            mean: TimedMean::default(),
+            readings: 0,
+            us: 0,
+            mean: 0.0,
             min: f64::INFINITY,
             max: f64::NEG_INFINITY,
         }
@@ -62,23 +43,22 @@ impl Default for ValueCount {
 impl ValueCount {
     /// Adds a value that stands for some microseconds.
     pub(super) fn add(&mut self, value: f64, us: i64) {
-        self.mean.add(value, us);
-        (self.min, self.max) = (self.min.min(value), self.max.max(value));
-    }
-
-    /// Returns the greatest value.
-    pub(super) fn max(&self) -> f64 {
-        self.max
+        self.readings += 1;
+        self.us = self.us.saturating_add(us);
+        // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
+        self.mean += (value - self.mean) * (us as f64 / self.us as f64);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
     }
 
     /// Returns the figures over a time.
     pub(super) fn range(&self, time_us: i64) -> ValueRange {
-        let coverage = coverage(self.mean.us, time_us);
-        let figure = |value: f64| Some(value).filter(|_| is_enough(coverage));
+        let coverage = coverage(self.us, time_us);
+        let figure = |value: f64| Some(value).filter(|_| self.us > 0 && is_enough(coverage));
         ValueRange {
             coverage,
             min: figure(self.min),
-            mean: figure(self.mean.mean),
+            mean: figure(self.mean),
             max: figure(self.max),
         }
     }
@@ -111,15 +91,12 @@ mod tests {
         let found = count.range(1000);
         let figures = (found.coverage, found.min, found.mean, found.max);
         assert_eq!(figures, (Some(0.499), None, None, None));
-        assert_eq!(
-            (count.mean.mean(1000), count.mean.mean(998)),
-            (None, Some(7.0))
-        );
+        assert_eq!(count.range(998).mean, Some(7.0));
     }
 
     #[test]
     fn the_mean_of_equal_values_is_that_value() {
         let count = count((1..1000).map(|us| (0.85, us)));
-        assert_eq!(count.mean.mean(1000), Some(0.85));
+        assert_eq!(count.range(1000).mean, Some(0.85));
     }
 }

@@ -29,7 +29,7 @@ fn of_run(run: &RunSummary, kind: FindingKind) -> Option<f64> {
 
 fn of_gpu(gpu: &GpuSummary, kind: FindingKind) -> Option<f64> {
     match kind {
-        FindingKind::Bottleneck => gpu.mean_utilization,
+        FindingKind::Bottleneck => gpu.figures.mean_utilization,
         _ => None,
     }
 }

@@ -114,13 +114,13 @@ fn product(name: &str) -> &str {
 /// Returns the mean utilisation of a run's GPUs; `None` if that of one is unknown.
 fn mean_utilization(run: &RunSummary) -> Option<f64> {
     let gpus = run.gpus.as_ref().filter(|gpus| !gpus.is_empty())?;
-    let shares = gpus.iter().map(|gpu| gpu.mean_utilization);
+    let shares = gpus.iter().map(|gpu| gpu.figures.mean_utilization);
     Some(shares.sum::<Option<f64>>()? / gpus.len() as f64)
 }
 
 /// Returns the coverage of the GPU of a run that was seen least.
 fn coverage(run: &RunSummary) -> Option<f64> {
-    let shares = run.gpus.iter().flatten().filter_map(|gpu| gpu.coverage);
+    let shares = run.gpus.iter().flatten().filter_map(|gpu| gpu.figures.coverage);
     shares.reduce(f64::min)
 }
 
@@ -132,13 +132,13 @@ pub(super) fn gpus(gpus: &[GpuSummary]) -> Table {
         ("UUID", |gpu| Cell::known(gpu.uuid.as_deref().map(short_uuid))),
         ("state", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::known(None::<String>) }),
         ("product", |gpu| Cell::known(gpu.name.as_deref().map(product))),
-        ("covered, %", |gpu| Cell::percent(gpu.coverage)),
-        ("busy, %", |gpu| Cell::percent(gpu.mean_utilization)),
-        ("tensor, %", |gpu| Cell::decimals(gpu.values.get("tensor_active").and_then(|value| value.mean), 1)),
-        ("peak memory, MiB", |gpu| Cell::count(gpu.peak_mem_used_mib)),
+        ("covered, %", |gpu| Cell::percent(gpu.figures.coverage)),
+        ("busy, %", |gpu| Cell::percent(gpu.figures.mean_utilization)),
+        ("tensor, %", |gpu| Cell::decimals(gpu.figures.values.get("tensor_active").and_then(|value| value.mean), 1)),
+        ("peak memory, MiB", |gpu| Cell::count(gpu.figures.peak_mem_used_mib)),
         ("memory, MiB", |gpu| Cell::count(gpu.mem_total_mib)),
-        ("hottest, °C", |gpu| Cell::count(gpu.max_temperature_c.map(u64::from))),
-        ("power, W", |gpu| Cell::decimals(gpu.mean_power_w, 0)),
-        ("throttled, %", |gpu| Cell::percent(gpu.throttled_share)),
+        ("hottest, °C", |gpu| Cell::count(gpu.figures.max_temperature_c.map(u64::from))),
+        ("power, W", |gpu| Cell::decimals(gpu.figures.mean_power_w, 0)),
+        ("throttled, %", |gpu| Cell::percent(gpu.figures.throttled_share)),
     ])
 }

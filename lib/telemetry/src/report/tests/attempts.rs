@@ -100,7 +100,7 @@ fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
     let gpus = run.gpus.as_ref().unwrap();
     let covered = gpus
         .iter()
-        .map(|gpu| (gpu.coverage, gpu.mean_power_w, gpu.samples));
+        .map(|gpu| (gpu.figures.coverage, gpu.figures.mean_power_w, gpu.figures.samples));
     let expected = [(Some(1.0), Some(300.0), 30), (Some(1.0), Some(100.0), 35)];
     assert_eq!(covered.collect::<Vec<_>>(), expected);
     assert_eq!(run.gpu_uuids.as_ref().unwrap(), &["GPU-A", "GPU-B"]);
@@ -254,5 +254,5 @@ fn a_row_that_is_there_twice_counts_once_where_the_interval_changes() {
         rows.map(move |row| GpuSample { interval_s, ..row })
     });
     let gpu = &report(Runs::default(), rows).samples.unwrap().gpus[0];
-    assert_eq!((gpu.coverage, gpu.samples), (Some(1.0), 40));
+    assert_eq!((gpu.figures.coverage, gpu.figures.samples), (Some(1.0), 40));
 }
