@@ -58,11 +58,11 @@ pub(crate) enum Command {
     /// resumed is one run. A torn last line of a killed writer is left out, and the report says so.
     Report(ReportArgs),
 
-    /// Estimate a run before it: operations, time on named GPUs, disk and files
+    /// Estimate a run before it: operations, time, files and bytes of embeddings
     ///
-    /// Tokens and operations are exact: they follow from the lengths of all sequences. Time is operations over a share of a
-    /// GPU's peak (--mfu), or over the rate of a measured run (--measured). Loading the model is left out. Disk is within some
-    /// percent for ids and descriptions as in UniProt.
+    /// Tokens and operations are exact: they follow from the lengths of all sequences. Time is operations over one rate: that of
+    /// measured runs (--measured), a given one (--tflops), or 40 % of the peaks of common GPUs. Loading the model is left out.
+    /// Bytes are those of the values and keys before compression.
     Estimate(EstimateArgs),
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Command {
 pub(crate) struct EstimateArgs {
     /// Shards, folders of shards with their manifest.json, or such manifests
     ///
-    /// Each folder is a sample. If a shard of a manifest is missing, its lengths come from the histogram in the manifest.
+    /// Each folder is a sample. All shards of a manifest are read.
     #[arg(required = true, value_name = "SHARDS", value_parser = file())]
     pub(crate) shards: Vec<PathBuf>,
 
@@ -82,35 +82,25 @@ pub(crate) struct EstimateArgs {
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
     pub(crate) report: Option<PathBuf>,
 
-    /// GPUs to estimate, by a part of their names: H100, 'RTX 4090'; `all` is every GPU with a known peak
-    /// [default: common ones, or the device of --measured]
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_delimiter = ',',
-        help_heading = "Devices"
-    )]
-    pub(crate) device: Vec<String>,
-
     /// GPUs that compute, each a shard at a time
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Devices")]
     pub(crate) gpus: NonZeroU32,
 
-    /// Precision of the computation; f16 is what gpu-embed takes on a GPU
+    /// Precision of the computation, which decides the peak of a GPU; f16 is what gpu-embed takes on a GPU
     #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"], default_value = "f16", help_heading = "Devices")]
     pub(crate) dtype: String,
 
-    /// Share of a GPU's peak that the run reaches (MFU), in percent
+    /// Rate of a device in TFLOP/s
     ///
-    /// The default is an assumption: plmkit has not run on a GPU. Published figures for such models on A100 and H100 are 43 to
-    /// 45 %. The small models, 8M and 35M, reach less.
-    #[arg(long, value_name = "PERCENT", default_value = "40", value_parser = percent, help_heading = "Devices")]
-    pub(crate) mfu: f64,
+    /// Without it and --measured, 40 % of the peaks of common GPUs: an assumption, as plmkit has not run on a GPU. Published
+    /// figures for such models on A100 and H100 are 43 to 45 %. The small models, 8M and 35M, reach less.
+    #[arg(long, value_name = "X", value_parser = tflops, conflicts_with = "measured", help_heading = "Devices")]
+    pub(crate) tflops: Option<f64>,
 
     /// Take the rate of measured runs of the same model: reports of monitor-log report, or run events (.jsonl)
     ///
     /// Such as the events of a first shard, in logs/ of a workflow. The rate is in operations a second, so that other lengths are
-    /// accounted for.
+    /// accounted for. The time is that of the shards which these runs have not finished.
     #[arg(long, value_name = "FILE", num_args = 1.., value_parser = file(), help_heading = "Devices")]
     pub(crate) measured: Vec<PathBuf>,
 

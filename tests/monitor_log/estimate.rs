@@ -33,47 +33,140 @@ fn the_work_is_that_of_the_manifest_and_of_the_shards() {
     let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
     let model = "--model facebook/esm2_t6_8M_UR50D";
     let exact = estimate(folder.path(), &format!("set {model}"));
-    let work = &exact["work"];
-    assert_eq!(work["exact"], true);
     for (of_work, of_manifest) in [
         ("sequences", "rows"),
         ("proteins", "accepted"),
         ("tokens", "tokens"),
     ] {
-        assert_eq!(work[of_work], manifest[of_manifest], "{of_work}");
+        assert_eq!(exact[of_work], manifest[of_manifest], "{of_work}");
     }
     // 12 x 320 x 320 parameters in each of 6 layers.
-    let tokens = work["tokens"].as_f64().expect("a number");
+    let tokens = exact["tokens"].as_f64().expect("a number");
     assert_eq!(
         exact["linear_flops"],
         tokens * 2.0 * 6.0 * 12.0 * 320.0 * 320.0
     );
 
-    // One by one they are the same, and without the files nearly.
+    // One by one they are the same.
     let files = "set/shard-00000.parquet set/shard-00001.parquet";
     let files = estimate(folder.path(), &format!("{files} {model}"));
-    assert_eq!(files["attention_flops"], exact["attention_flops"]);
-    assert_eq!(files["disk"]["embeddings"], exact["disk"]["embeddings"]);
-    fs::remove_file(folder.path().join("set/shard-00001.parquet")).expect("remove");
-    let from_manifest = estimate(folder.path(), &format!("set/manifest.json {model}"));
-    assert_eq!(from_manifest["work"]["exact"], false);
-    assert_eq!(from_manifest["linear_flops"], exact["linear_flops"]);
-    for figure in [
-        "/attention_flops",
-        "/work/residues",
-        "/work/residue_pairs",
-        "/disk/shards",
-        "/disk/embeddings",
-    ] {
-        let of = |estimate: &Value| {
-            estimate
-                .pointer(figure)
-                .and_then(Value::as_f64)
-                .expect(figure)
-        };
-        let ratio = of(&from_manifest) / of(&exact);
-        assert!((0.9..1.1).contains(&ratio), "{figure}: {ratio}");
+    for figure in ["attention_flops", "proteins", "embedding_bytes", "times"] {
+        assert_eq!(files[figure], exact[figure], "{figure}");
     }
+}
+
+#[test]
+fn figures_of_three_proteins_are_those_by_hand() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let fasta = ">a\nMKV\n>b\nMKVLA\n>c\nMKVLAMKV\n";
+    fs::write(folder.path().join("a.fasta"), fasta).expect("write");
+    run(&mut command(
+        folder.path(),
+        "fasta-shard a.fasta --shards 1 --out set",
+    ));
+    let options = "set --model facebook/esm2_t6_8M_UR50D --residues --tflops 0.001";
+    let found = estimate(folder.path(), options);
+    // 5, 7 and 10 tokens.
+    let (linear, attention) = (
+        22.0 * 2.0 * 6.0 * 12.0 * 320.0 * 320.0,
+        (25.0 + 49.0 + 100.0) * 6.0 * 4.0 * 320.0,
+    );
+    for (figure, expected) in [
+        ("shards", 1.0),
+        ("proteins", 3.0),
+        ("tokens", 22.0),
+        ("pairs", 174.0),
+        ("residues", 16.0),
+        ("linear_flops", linear),
+        ("attention_flops", attention),
+        // Four of a shard, six of a sample, four of a run.
+        ("files", 14.0),
+        // Three keys of 49 bytes and vectors, and those of the residues.
+        ("embedding_bytes", 3.0 * 49.0 + 19.0 * 320.0 * 4.0),
+    ] {
+        assert_eq!(found[figure].as_f64(), Some(expected), "{figure}");
+    }
+    let hours = found["times"][0]["device_hours"].as_f64();
+    assert_eq!(hours, Some((linear + attention) / 1e9 / 3600.0));
+}
+
+/// Run events of a shard, which took 10 s.
+fn events(of: &Value, outcome: &str) -> String {
+    // The longest row of the test proteins is a window of 1022 residues.
+    let (sequences, tokens, pairs) = (&of["sequences"], &of["tokens"], &of["pairs"]);
+    let run = r#"{"type":"run","run":"a","tool":"gpu-embed","version":"1","device":"cuda:0","gpu_names":["NVIDIA L4"],"dtype":"f16","flops_per_token":14745600,"flops_per_pair":7680}"#;
+    let batch = format!(
+        r#"{{"type":"batch","run":"a","batch":0,"sequences":{sequences},"tokens":{tokens},"residues":1,"longest":1024,"pairs":{pairs}}}"#
+    );
+    let done = format!(
+        r#"{{"type":"done","run":"a","sequences":{sequences},"tokens":{tokens},"residues":1,"elapsed_s":10.0,"outcome":"{outcome}"}}"#
+    );
+    format!("{run}\n{batch}\n{done}\n")
+}
+
+#[test]
+fn shards_that_measured_runs_finished_take_no_time() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    shards(folder.path());
+    let model = "--model facebook/esm2_t6_8M_UR50D";
+    let of = |options: &str| estimate(folder.path(), &format!("{options} {model}"));
+    let flops = |of: &Value| {
+        let flops = |name: &str| of[name].as_f64().expect("a number");
+        flops("linear_flops") + flops("attention_flops")
+    };
+    let first = of("set/shard-00000.parquet");
+    let second = flops(&of("set/shard-00001.parquet"));
+    for (outcome, left, expected) in [("done", 1, second), ("stopped", 2, second + flops(&first))] {
+        fs::write(folder.path().join("e.jsonl"), events(&first, outcome)).expect("write");
+        let report = "monitor-log report --quiet --events e.jsonl --out r.json";
+        run(&mut command(folder.path(), report));
+        for measured in ["e.jsonl", "r.json"] {
+            let found = of(&format!("set --measured {measured}"));
+            assert_eq!(found["shards_left"], left, "{outcome}");
+            let time = &found["times"][0];
+            assert_eq!(time["device"], "NVIDIA L4 in f16");
+            let rate = flops(&first) / 10.0;
+            assert_eq!(time["flops_per_s"].as_f64(), Some(rate));
+            let seconds = time["device_hours"].as_f64().expect("hours") * 3600.0;
+            let ratio = seconds * rate / expected;
+            assert!((ratio - 1.0).abs() < 1e-9, "{outcome}: {ratio}");
+        }
+    }
+    let no_report =
+        "monitor-log estimate set --model facebook/esm2_t6_8M_UR50D --measured set/manifest.json";
+    assert_fails(
+        command(folder.path(), no_report),
+        65,
+        "manifest.json: expected a report with run events, found none",
+    );
+    let other = "monitor-log estimate set --model facebook/esm2_t12_35M_UR50D --measured r.json";
+    assert_fails(
+        command(folder.path(), other),
+        65,
+        "r.json: run a: its operations are not those of this model",
+    );
+}
+
+#[cfg(feature = "torch")]
+#[test]
+fn a_real_run_is_of_its_shard() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    shards(folder.path());
+    let (model, path) = (test_data("model-tiny"), |name: &str| {
+        folder.path().join(name)
+    });
+    crate::common::pack(&path("set/shard-00001.parquet"), &path("b.arrow"), 4096);
+    let mut embed = crate::common::embed(&[&path("b.arrow")], &model, &path("e.parquet"));
+    run(embed.arg("--events").arg(path("e.jsonl")));
+    let line = "monitor-log estimate set --measured e.jsonl --report e.json --model";
+    run(command(folder.path(), line).arg(&model));
+    let found = fs::read(path("e.json")).expect("report");
+    let found: Value = serde_json::from_slice(&found).expect("JSON");
+    assert_eq!(
+        (&found["shards"], &found["shards_left"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(found["times"][0]["device"], "cpu in f32");
 }
 
 #[test]
@@ -86,57 +179,59 @@ fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
         run(&mut command(folder.path(), &line));
     }
     let model = "--model facebook/esm2_t6_8M_UR50D";
-    let of = |set: &str| estimate(folder.path(), &format!("{set} {model}"))["disk"].clone();
-    let (plain, set) = (of("plain"), of("set"));
-    let number = |disk: &Value, figure: &str| disk[figure].as_u64().expect("a number");
-    assert_eq!(number(&set, "files"), number(&plain, "files") + 1);
+    let of = |set: &str| estimate(folder.path(), &format!("{set} {model}"));
+    let files = |set: &str| of(set)["files"].as_u64().expect("a number");
+    assert_eq!(files("set"), files("plain") + 1);
     let bytes = |name: &str| fs::metadata(folder.path().join(name)).expect("it").len();
-    let stored = bytes("set/shard-00000.parquet") + bytes("set/aliases.parquet");
-    assert_eq!(number(&set, "shards"), stored);
-    for (shards, out) in [
-        ("set", "set/aliases.parquet"),
-        ("set", "set/manifest.json"),
-        ("set/manifest.json", "set/shard-00000.parquet"),
+    for (shards, out, code, what) in [
+        ("set", "set/manifest.json", 2, "are the same file"),
+        (
+            "set/manifest.json",
+            "set/manifest.json",
+            2,
+            "are the same file",
+        ),
+        ("set", "set/aliases.parquet", 73, "is a data file"),
+        (
+            "set/manifest.json",
+            "set/shard-00000.parquet",
+            73,
+            "is a data file",
+        ),
     ] {
         let line = format!("monitor-log estimate {shards} {model} --report {out}");
         let before = bytes(out);
-        assert_fails(command(folder.path(), &line), 2, "are the same file");
+        assert_fails(command(folder.path(), &line), code, what);
         assert_eq!(bytes(out), before);
     }
-    let line = format!("monitor-log estimate manifest.json {model} --report aliases.parquet");
-    let set = folder.path().join("set");
-    assert_fails(command(&set, &line), 2, "are the same file");
+    // A report may be beside what it is about.
+    let line = format!("monitor-log estimate manifest.json {model} --report new.json");
+    run(&mut command(&folder.path().join("set"), &line));
 }
 
 #[test]
-fn counts_of_a_manifest_that_no_shards_have_are_refused() {
+fn counts_that_are_not_those_of_the_shards_are_refused() {
     let folder = tempfile::tempdir().expect("temp folder");
     shards(folder.path());
-    let path = folder.path().join("manifest.json");
-    let text = fs::read(folder.path().join("set/manifest.json")).expect("manifest");
+    let path = folder.path().join("set/manifest.json");
+    let text = fs::read(&path).expect("manifest");
     let mut manifest: Value = serde_json::from_slice(&text).expect("JSON");
     manifest.as_object_mut().expect("entries").remove("seal");
-    let huge = u64::MAX / 2 + 1;
-    for (rows, sum, expected) in [
-        (vec![huge], huge, "rows: expected at most "),
-        (vec![huge, huge], u64::MAX, "rows: expected at most "),
-        (
-            vec![1, 1],
-            3,
-            "rows: expected 2, the sum over its shards, found 3",
-        ),
+    let found = |figure: &str| manifest["shards"][1][figure].as_u64().expect("a count");
+    for (figure, count) in [
+        ("rows", found("rows") + 1),
+        ("tokens", found("tokens") - 1),
+        ("rows", u64::MAX),
+        ("tokens", u64::MAX),
     ] {
         let mut changed = manifest.clone();
-        let shards = changed["shards"].as_array_mut().expect("shards");
-        shards.truncate(rows.len());
-        for (shard, rows) in shards.iter_mut().zip(rows) {
-            (shard["rows"], shard["residues"], shard["tokens"]) = (rows.into(), 0.into(), 0.into());
-        }
-        (changed["rows"], changed["residues"], changed["tokens"]) =
-            (sum.into(), 0.into(), 0.into());
+        changed["shards"][1][figure] = count.into();
+        // In the sums, too.
+        changed[figure] = count.into();
         fs::write(&path, seal(&changed)).expect("write");
-        let line = "monitor-log estimate manifest.json --model facebook/esm2_t6_8M_UR50D";
-        assert_fails(command(folder.path(), line), 65, expected);
+        let line = "monitor-log estimate set --model facebook/esm2_t6_8M_UR50D";
+        let what = "set/shard-00001.parquet: is not the shard that its manifest lists";
+        assert_fails(command(folder.path(), line), 65, what);
     }
 }
 
@@ -156,8 +251,15 @@ fn a_changed_shard_and_an_unknown_model_are_errors() {
         66,
         "none",
     );
-    let cpu = "set --model facebook/esm2_t6_8M_UR50D --device cpu";
-    assert_fails(estimate(cpu), 2, "no rate is known for 'cpu'");
+    for (rate, what) in [
+        ("--tflops NaN", "expected a number above 0"),
+        ("--tflops 0", "expected a number above 0"),
+        ("--tflops 1 --measured e.jsonl", "cannot be used with"),
+        ("--gpus 0", "invalid value '0'"),
+    ] {
+        let line = format!("set --model facebook/esm2_t6_8M_UR50D {rate}");
+        assert_fails(estimate(&line), 2, what);
+    }
     let layer = "set --model facebook/esm2_t6_8M_UR50D --layers 7";
     assert_fails(
         estimate(layer),
@@ -171,4 +273,10 @@ fn a_changed_shard_and_an_unknown_model_are_errors() {
         65,
         "shard-00001.parquet: is not the shard that its manifest lists",
     );
+    fs::remove_file(shard("shard-00001.parquet")).expect("remove");
+    for set in ["set", "set/manifest.json"] {
+        let lost = format!("{set} --model facebook/esm2_t6_8M_UR50D");
+        let what = "set/shard-00001.parquet: cannot open: no such file";
+        assert_fails(estimate(&lost), 66, what);
+    }
 }

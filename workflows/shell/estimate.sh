@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a run will cost, before its first shard is embedded: GPU-hours, wall time, disk and files, by `monitor-log estimate`, on standard
-# output. It ends with 0 in any case: a run without an estimate goes on.
+# What a run will cost, before its first shard is embedded: GPU-hours, wall time, files and bytes of embeddings, by
+# `monitor-log estimate`, on standard output. It ends with 0 in any case: a run without an estimate goes on.
 #
 #     estimate.sh MODEL OPTIONS GPUS SHARDS…
 #

@@ -1,209 +1,172 @@
-//! An estimate of a run before it: operations, time on named GPUs, disk and files.
+//! An estimate of a run before it: operations, time, files and bytes of embeddings.
 //!
 //! Tokens and operations are computed from the lengths of all sequences, by the formulas of the run's own events. Time is
-//! operations over a rate: a share of a GPU's peak, or the rate of a measured run. Disk is computed from bytes a row that were
-//! measured on real files.
+//! operations over one rate: that of measured runs, a given one, or a share of the peaks of common GPUs.
 
-mod disk;
+mod lengths;
 mod measured;
-mod schedule;
-mod table;
-mod work;
 
+use std::fmt;
 use std::num::NonZeroU32;
 
 use plmkit_contract::{Column, ModelShape, StoreDtype};
+use plmkit_telemetry::devices::{DEFAULT_DEVICES, peak_flops_per_s};
 use serde::Serialize;
 
-pub use disk::Disk;
-pub use measured::{Measured, measured};
-pub use table::table;
-pub use work::{Lengths, Work};
+pub use lengths::Lengths;
+pub use measured::Measured;
 
-use measured::by_device;
-use plmkit_telemetry::devices::{DEFAULT_DEVICES, devices_named, peak_flops_per_s};
-use schedule::makespan;
-
-/// The share of a GPU's peak that is assumed if nothing was measured.
-///
-/// Published figures of ESM-2 and models like it on A100 and H100, in 16-bit types and without padding, are 43 to 45 %.
-pub const DEFAULT_MFU: f64 = 0.4;
+/// Bytes of the key of a row of embeddings, without its id: ordinal, start, length, truncated, and the digest in hexadecimal.
+const KEY_BYTES: u64 = 8 + 4 + 4 + 1 + 32;
 
 /// What a run is asked to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// The name of the model.
     pub model: String,
-    /// Its shape.
+    /// Its sizes.
     pub shape: ModelShape,
     /// The columns of the embeddings.
     pub columns: Vec<Column>,
-    /// The stored type of values.
+    /// Their stored type.
     pub store_dtype: StoreDtype,
-    /// The type of the computation: `f32`, `f16` or `bf16`.
-    pub dtype: String,
-    /// The assumed share of the peak, 0 to 1.
-    pub mfu: f64,
+    /// Files that the run leaves.
+    pub files: u64,
     /// How many devices compute, each a shard at a time.
     pub gpus: NonZeroU32,
+    /// The source of the rates, in words.
+    pub rate: String,
 }
 
 /// An estimate of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The version of the program that made it.
-    pub version: &'static str,
-    /// The name of the model.
-    pub model: String,
-    /// Its sizes.
-    pub shape: ModelShape,
-    /// Floating-point operations of the matrix products for a token. A multiplication and an addition are two.
-    pub flops_per_token: u64,
-    /// Floating-point operations of attention for a pair of tokens of one sequence.
-    pub flops_per_pair: u64,
-    /// The columns of the embeddings.
-    pub columns: Vec<String>,
-    /// Their stored type.
-    pub store_dtype: StoreDtype,
-    /// What is to be computed.
-    pub work: Work,
-    /// Operations of the matrix products of all tokens.
+    /// What the run is asked to do.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// The sums over all shards.
+    #[serde(flatten)]
+    pub lengths: Lengths,
+    /// Shards.
+    pub shards: usize,
+    /// Shards that measured runs have not finished. The times are theirs.
+    pub shards_left: usize,
+    /// Floating-point operations of the matrix products of all tokens. A multiplication and an addition are two.
     pub linear_flops: f64,
-    /// Operations of attention.
+    /// Floating-point operations of attention.
     pub attention_flops: f64,
-    /// How many devices compute.
-    pub gpus: NonZeroU32,
-    /// Time on each device, without loading the model.
-    pub devices: Vec<DeviceTime>,
-    /// Bytes of files.
-    pub disk: Disk,
+    /// Bytes of the values of the embeddings and of the keys without ids, before compression.
+    pub embedding_bytes: u64,
+    /// The time on each device, without loading the model.
+    pub times: Vec<Time>,
 }
 
 /// Time on a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceTime {
+pub struct Time {
     /// The name of the device.
     pub device: String,
-    /// The type of the computation.
-    pub dtype: String,
-    /// The peak of its data sheet, in floating-point operations a second; `None` for a measured rate.
-    pub peak_flops_per_s: Option<f64>,
-    /// The assumed share of the peak; `None` for a measured rate.
-    pub mfu: Option<f64>,
-    /// The rate that the times follow from.
+    /// Its rate, in floating-point operations a second.
     pub flops_per_s: f64,
-    /// Tokens a second on one device, for these lengths.
-    pub tokens_per_s: f64,
     /// Hours on one device.
     pub device_hours: f64,
-    /// Hours from beginning to end with all devices, each with a shard at a time.
+    /// Hours with all devices: those on one over their number, and at least those of the largest shard.
     pub wall_hours: f64,
-    /// Hours of the largest shard.
-    pub largest_shard_hours: f64,
 }
 
-/// Why there is no estimate for a device.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
-    /// It is no GPU whose peak is known.
-    #[error(
-        "no rate is known for '{0}': expected a part of {1}; or measure a first shard, see --measured"
-    )]
-    Unknown(String, String),
-    /// Its tensor cores do not support the type.
-    #[error("{0} has no known rate in {1}: expected another --dtype")]
-    Dtype(String, String),
+/// Devices and their rates, in floating-point operations a second.
+pub type Rates = Vec<(String, f64)>;
+
+/// Returns common GPUs, and a share of their peaks in a type of the computation: `f32`, `f16` or `bf16`.
+pub fn shares_of_peaks(share: f64, dtype: &str) -> Rates {
+    let peak = |name| Some((name, share * peak_flops_per_s(name, dtype)?));
+    let peaks = DEFAULT_DEVICES.iter().filter_map(|&name| peak(name));
+    peaks.map(|(name, rate)| (name.to_owned(), rate)).collect()
 }
 
 impl Estimate {
-    /// Estimates `work`: on the devices of `measured`, and on those with one of `names` in their own. Without both, on a choice of
-    /// common GPUs; the name `all` is every GPU with a known peak.
-    pub fn new(
-        plan: &Plan,
-        work: Work,
-        measured: &[Measured],
-        names: &[String],
-    ) -> Result<Self, DeviceError> {
-        let (per_token, per_pair) = (plan.shape.flops_per_token(), plan.shape.flops_per_pair());
-        let linear = |tokens: u64| tokens as f64 * per_token as f64;
-        let attention = |pairs: u64| pairs as f64 * per_pair as f64;
-        let shards = work.shards.iter();
-        let shards: Vec<f64> = shards
-            .map(|shard| linear(shard.tokens) + attention(shard.pairs))
-            .collect();
-        let total: f64 = linear(work.all.tokens) + attention(work.all.pairs);
-        let time = |device: &str, dtype: &str, peak: Option<f64>, rate: f64| {
-            let hours = |flops: f64| flops / rate / 3600.0;
-            DeviceTime {
-                device: device.to_owned(),
-                dtype: dtype.to_owned(),
-                peak_flops_per_s: peak,
-                mfu: peak.map(|peak| rate / peak),
-                flops_per_s: rate,
-                tokens_per_s: if total > 0.0 {
-                    work.all.tokens as f64 * rate / total
-                } else {
-                    0.0
-                },
-                device_hours: hours(total),
-                wall_hours: hours(makespan(&shards, plan.gpus)),
-                largest_shard_hours: hours(shards.iter().copied().fold(0.0, f64::max)),
-            }
-        };
-        let mut devices: Vec<DeviceTime> = by_device(measured)
-            .iter()
-            .map(|runs| time(&runs.device, &runs.dtype, None, runs.flops / runs.device_s))
-            .collect();
-        for device in chosen(names, !measured.is_empty())? {
-            match peak_flops_per_s(device, &plan.dtype) {
-                Some(peak) => devices.push(time(device, &plan.dtype, Some(peak), peak * plan.mfu)),
-                // A device that nobody asked for by name is left out.
-                None if names.iter().all(|name| name == "all") => {}
-                None => return Err(DeviceError::Dtype(device.to_owned(), plan.dtype.clone())),
-            }
+    /// Estimates the work of all `shards`, and the time of those that are `left`, by the rates of devices.
+    pub fn new(plan: Plan, shards: &[Lengths], left: &[Lengths], rates: Rates) -> Self {
+        let lengths = Lengths::sum(shards);
+        let [linear_flops, attention_flops] = lengths.flops(&plan.shape);
+        let flops = |shard: &Lengths| shard.flops(&plan.shape).iter().sum::<f64>();
+        let on_one: f64 = left.iter().map(flops).sum();
+        let largest = left.iter().map(flops).fold(0.0, f64::max);
+        let on_all = (on_one / f64::from(plan.gpus.get())).max(largest);
+        let times = rates.into_iter().map(|(device, rate)| Time {
+            device,
+            flops_per_s: rate,
+            device_hours: on_one / rate / 3600.0,
+            wall_hours: on_all / rate / 3600.0,
+        });
+        Self {
+            shards: shards.len(),
+            shards_left: left.len(),
+            linear_flops,
+            attention_flops,
+            embedding_bytes: embedding_bytes(&plan, &lengths),
+            times: times.collect(),
+            plan,
+            lengths,
         }
-        Ok(Self {
-            version: env!("CARGO_PKG_VERSION"),
-            model: plan.model.clone(),
-            shape: plan.shape,
-            flops_per_token: per_token,
-            flops_per_pair: per_pair,
-            columns: plan.columns.iter().map(ToString::to_string).collect(),
-            store_dtype: plan.store_dtype,
-            linear_flops: linear(work.all.tokens),
-            attention_flops: attention(work.all.pairs),
-            gpus: plan.gpus,
-            devices,
-            disk: Disk::new(plan, &work),
-            work,
-        })
     }
 }
 
-/// Returns the devices of the data sheets to estimate.
-fn chosen(names: &[String], has_measured: bool) -> Result<Vec<&'static str>, DeviceError> {
-    if names.is_empty() {
-        let default = if has_measured {
-            &[][..]
-        } else {
-            DEFAULT_DEVICES
+fn embedding_bytes(plan: &Plan, lengths: &Lengths) -> u64 {
+    let values = plan.columns.iter().map(|&column| {
+        let rows = match column {
+            Column::Pooled(_) => lengths.proteins,
+            Column::Residues(_) | Column::Logits => lengths.residues,
+            Column::Contacts => lengths.residue_pairs,
         };
-        return Ok(default.to_vec());
-    }
-    let mut chosen = Vec::new();
-    for name in names {
-        let found = devices_named(if name == "all" { "" } else { name });
-        if found.is_empty() {
-            let known = DEFAULT_DEVICES.join(", ");
-            return Err(DeviceError::Unknown(name.clone(), known));
-        }
-        for device in found {
-            if !chosen.contains(&device) {
-                chosen.push(device);
+        // The values for one residue, which for a pooled vector are those of the protein.
+        rows.saturating_mul(column.values(1, plan.shape.hidden as usize) as u64)
+    });
+    let values = values.fold(0, u64::saturating_add);
+    let values = values.saturating_mul(plan.store_dtype.bytes() as u64);
+    values.saturating_add(lengths.proteins.saturating_mul(KEY_BYTES))
+}
+
+/// The model, the work, what it leaves, and the time on each device: on one, and in parentheses on all.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plan, of) = (&self.plan, &self.lengths);
+        let (layers, hidden, dtype) = (plan.shape.layers, plan.shape.hidden, plan.store_dtype);
+        let (model, files, rate) = (&plan.model, plan.files, &plan.rate);
+        let (proteins, sequences, tokens) = (of.proteins, of.sequences, of.tokens);
+        let (bytes, left, shards) = (self.embedding_bytes, self.shards_left, self.shards);
+        let columns: Vec<String> = plan.columns.iter().map(Column::to_string).collect();
+        let columns = columns.join(", ");
+        let flops = self.linear_flops + self.attention_flops;
+        let attention = 100.0 * self.attention_flops / flops.max(1.0);
+        let times = self.times.iter().map(|time| {
+            let on_one = format!("{} on {}", duration(time.device_hours), time.device);
+            match plan.gpus.get() {
+                1 => on_one,
+                gpus => format!("{on_one} ({} on {gpus})", duration(time.wall_hours)),
             }
-        }
+        });
+        let times = times.collect::<Vec<_>>().join(", ");
+        write!(
+            f,
+            "{model}: {layers} layers of {hidden}, {columns} in {dtype}
+work   {proteins} proteins, {sequences} sequences, {tokens} tokens
+       {flops:.2e} FLOP, {attention:.1} % of them attention
+files  {files}
+bytes  {bytes} of embeddings, before compression
+time   of {left} of {shards} shards at {rate}: {times}
+"
+        )
     }
-    Ok(chosen)
+}
+
+/// Formats hours: `12 s`, `3.4 min`, `5.6 h`.
+fn duration(hours: f64) -> String {
+    match hours {
+        1.0.. => format!("{hours:.1} h"),
+        _ if hours * 60.0 >= 1.0 => format!("{:.1} min", hours * 60.0),
+        _ => format!("{:.1} s", hours * 3600.0),
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -10,172 +10,234 @@ fn plan(gpus: u32) -> Plan {
         shape: ModelShape::published(MODEL).unwrap(),
         columns: vec!["mean_33".parse().unwrap()],
         store_dtype: StoreDtype::F32,
-        dtype: "f16".to_owned(),
-        mfu: 0.5,
+        files: 18,
         gpus: NonZeroU32::new(gpus).unwrap(),
+        rate: "the given 100 TFLOP/s".to_owned(),
     }
 }
 
+fn rates(rate: f64) -> Rates {
+    vec![("a device".to_owned(), rate)]
+}
+
 /// Two shards: proteins of 98 and 198 residues, and one in windows of 98, which has 150 residues.
-fn work() -> Work {
-    let mut work = Work::new();
-    let (mut first, mut second) = (Lengths::default(), Lengths::default());
-    first.add(0, 98, 98);
-    first.add(2, 198, 198);
-    second.add(3, 150, 98);
-    second.add(3, 150, 98);
-    work.add(first, 300);
-    work.add(second, 200);
-    work
+fn shards() -> Vec<Lengths> {
+    let mut shards = vec![Lengths::default(); 2];
+    shards[0].add(0, 98, 98);
+    shards[0].add(2, 198, 198);
+    shards[1].add(3, 150, 98);
+    shards[1].add(3, 150, 98);
+    shards
+}
+
+/// The operations of 300 and 200 tokens, of 100 x 100 + 200 x 200 and 2 x 100 x 100 pairs.
+fn flops() -> [f64; 2] {
+    [(300.0, 50_000.0), (200.0, 20_000.0)]
+        .map(|(tokens, pairs)| tokens * 2.0 * 648_806_400.0 + pairs * 33.0 * 4.0 * 1280.0)
 }
 
 #[test]
 fn windows_are_rows_of_tokens_and_one_row_of_embeddings() {
-    let work = work();
-    assert_eq!((work.all.sequences, work.all.proteins), (4, 3));
-    assert_eq!(
-        (work.all.tokens, work.all.pairs),
-        (500, 3 * 100 * 100 + 200 * 200)
-    );
-    let residues = [98_u64, 198, 150];
-    assert_eq!(work.all.residues, residues.iter().sum::<u64>());
-    let squares = residues.iter().map(|residues| residues * residues);
-    assert_eq!(work.all.residue_pairs, squares.sum::<u64>());
+    let all = Lengths::sum(&shards());
+    assert_eq!((all.sequences, all.proteins), (4, 3));
+    assert_eq!((all.tokens, all.pairs), (500, 3 * 100 * 100 + 200 * 200));
+    assert_eq!(all.residues, 98 + 198 + 150);
+    assert_eq!(all.residue_pairs, 98 * 98 + 198 * 198 + 150 * 150);
+    // A protein of 2000 residues that was truncated to 98.
+    let mut truncated = Lengths::default();
+    truncated.add(7, 2000, 98);
+    assert_eq!((truncated.proteins, truncated.residues), (1, 98));
+}
+
+#[test]
+fn counts_beyond_all_numbers_stay_the_greatest() {
+    let mut shard = Lengths::default();
+    for ordinal in 0..2 {
+        shard.add(ordinal, u32::MAX, u32::MAX);
+        shard.add(ordinal, u32::MAX, 1);
+    }
+    let all = Lengths::sum(&[shard.clone(), shard]);
+    assert_eq!((all.pairs, all.residue_pairs), (u64::MAX, u64::MAX));
+    let mut plan = plan(1);
+    plan.columns = vec!["contacts".parse().unwrap()];
+    let estimate = Estimate::new(plan, &[all], &[], rates(1e14));
+    assert_eq!(estimate.embedding_bytes, u64::MAX);
 }
 
 #[test]
 #[allow(clippy::float_cmp)]
-fn time_is_operations_over_a_share_of_the_peak() {
-    let names = ["h100 80gb".to_owned()];
-    let estimate = Estimate::new(&plan(2), work(), &[], &names).unwrap();
+fn time_is_operations_over_the_rate() {
+    let shards = shards();
+    let [first, second] = flops();
     let linear = 500.0 * 2.0 * 648_806_400.0;
-    let attention = 70_000.0 * 33.0 * 4.0 * 1280.0;
-    assert_eq!(
-        (estimate.linear_flops, estimate.attention_flops),
-        (linear, attention)
-    );
-    let [device] = &estimate.devices[..] else {
-        panic!("{:?}", estimate.devices);
-    };
-    assert_eq!(device.device, "H100 80GB HBM3");
-    let seconds = (linear + attention) / (0.5 * 989.4e12);
-    assert_eq!((device.device_hours * 3600.0 / seconds * 1e9).round(), 1e9);
-    assert_eq!((device.tokens_per_s * seconds).round(), 500.0);
-    // Two GPUs have a shard each: the first one has more work.
-    let first = (300.0 * 2.0 * 648_806_400.0 + 50_000.0 * 33.0 * 4.0 * 1280.0) / (0.5 * 989.4e12);
-    assert_eq!((device.wall_hours * 3600.0 / first * 1e9).round(), 1e9);
+    for (gpus, left, on_one, on_all) in [
+        (1, &shards[..], first + second, first + second),
+        // The larger shard is more than half of the work.
+        (2, &shards[..], first + second, first),
+        (2, &shards[1..], second, second),
+        (2, &[], 0.0, 0.0),
+    ] {
+        let estimate = Estimate::new(plan(gpus), &shards, left, rates(1e14));
+        assert_eq!(estimate.linear_flops, linear);
+        assert_eq!(
+            estimate.linear_flops + estimate.attention_flops,
+            first + second
+        );
+        assert_eq!((estimate.shards, estimate.shards_left), (2, left.len()));
+        let time = &estimate.times[0];
+        assert_eq!(time.device_hours, on_one / 1e14 / 3600.0);
+        assert_eq!(time.wall_hours, on_all / 1e14 / 3600.0);
+    }
+    // Three equal shards on two GPUs: half of the work, which is more than one shard.
+    let three = vec![shards[0].clone(); 3];
+    let estimate = Estimate::new(plan(2), &three, &three, rates(1.5 * first / 3600.0));
+    assert_eq!(estimate.times[0].wall_hours, 1.0);
 }
 
 #[test]
-fn a_device_is_named_by_a_part_and_an_unknown_one_is_refused() {
-    let of = |dtype: &str, names: &[&str]| {
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+fn peaks_are_those_of_the_type() {
+    let of = |dtype: &str| {
+        let rates = shares_of_peaks(0.4, dtype).into_iter();
+        rates
+            .map(|(name, rate)| (name, (rate / 1e9).round()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("f16").len(), DEFAULT_DEVICES.len());
+    assert_eq!(of("f16")[1], ("H100 80GB HBM3".to_owned(), 395_760.0));
+    assert_eq!(of("f32")[1], ("H100 80GB HBM3".to_owned(), 26_760.0));
+    assert!(of("bf16").iter().all(|(name, _)| name != "T4"));
+}
+
+#[test]
+fn bytes_are_those_of_values_and_keys() {
+    let bytes = |columns: &[&str], store_dtype| {
+        let columns = columns
+            .iter()
+            .map(|column| column.parse().unwrap())
+            .collect();
         let plan = Plan {
-            dtype: dtype.to_owned(),
+            columns,
+            store_dtype,
             ..plan(1)
         };
-        let estimate = Estimate::new(&plan, work(), &[], &names)?;
-        let devices = estimate.devices.into_iter();
-        Ok::<_, DeviceError>(devices.map(|device| device.device).collect::<Vec<_>>())
+        Estimate::new(plan, &shards(), &[], vec![]).embedding_bytes
     };
-    assert_eq!(of("f16", &[]).unwrap(), DEFAULT_DEVICES);
-    assert_eq!(of("f16", &["4090"]).unwrap(), ["GeForce RTX 4090"]);
-    // A whole name is no part of another.
-    assert_eq!(of("f16", &["L4", "l4"]).unwrap(), ["L4"]);
-    assert_eq!(of("f16", &["L40"]).unwrap(), ["L40"]);
-    assert!(of("f16", &["A100"]).unwrap()[0].starts_with("A100-"));
-    let all = of("f16", &["all"]).unwrap().len();
-    let with_bf16 = of("bf16", &["all"]).unwrap().len();
-    assert!(with_bf16 < all, "{with_bf16} of {all}");
-    assert_eq!(
-        of("bf16", &["T4"]),
-        Err(DeviceError::Dtype("T4".into(), "bf16".into()))
-    );
-    let error = of("f16", &["cpu"]).unwrap_err().to_string();
-    assert!(
-        error.starts_with("no rate is known for 'cpu': expected a part of B200, "),
-        "{error}"
-    );
+    assert_eq!(bytes(&["mean_33"], StoreDtype::F32), 3 * (49 + 1280 * 4));
+    let values = 3 * 1280 + 446 * (1280 + 33) + 98 * 98 + 198 * 198 + 150 * 150;
+    let columns = ["mean_33", "residues_33", "logits", "contacts"];
+    assert_eq!(bytes(&columns, StoreDtype::F16), 3 * 49 + values * 2);
 }
 
-#[test]
-fn a_measured_rate_is_that_of_one_device_and_of_this_model() {
-    let shape = plan(1).shape;
-    let flops = 500.0 * shape.flops_per_token() as f64 + 70_000.0 * shape.flops_per_pair() as f64;
-    let run = json!({
-        "run": "a", "model": MODEL, "device": "cuda", "dtype": "f16", "tokens": 500, "mean_length": 125.0,
-        "longest": 200, "elapsed_s": 5.0, "efficiency": { "flops": flops }, "gpus": [{}, {}],
-        "gpu_names": ["NVIDIA L4", "NVIDIA L4"],
+/// A report on a run of the first shard on two GPUs.
+fn report(run: impl FnOnce(&mut Value)) -> Value {
+    let mut of_run = json!({
+        "run": "a", "model": MODEL, "device": "cuda", "dtype": "f16", "outcome": "done",
+        "sequences": 2, "tokens": 300, "mean_length": 150.0, "longest": 200,
+        "efficiency": { "flops": flops()[0] }, "gpu_names": ["NVIDIA L4", "NVIDIA L4"],
+        "by_attempt": [{ "elapsed_s": 5.0, "gpu_uuids": null }],
     });
-    let report = |run: &serde_json::Value| json!({ "events": { "runs": [run, run] } });
-    let rates = measured(&report(&run), &shape).unwrap();
-    let expected = Measured {
-        device: "NVIDIA L4".to_owned(),
-        dtype: "f16".to_owned(),
-        flops,
-        device_s: 10.0,
+    run(&mut of_run);
+    json!({ "events": { "runs": [of_run] } })
+}
+
+fn measured(reports: &[Value], left: Vec<Lengths>) -> Result<Measured, String> {
+    let mut measured = Measured {
+        left,
+        ..Measured::default()
     };
-    assert_eq!(rates, [expected.clone(), expected]);
-    let estimate = Estimate::new(&plan(1), work(), &rates, &[]).unwrap();
-    assert_eq!(estimate.devices.len(), 1);
-    assert_eq!(
-        (estimate.devices[0].tokens_per_s * 1e6).round() as u64,
-        50_000_000
-    );
-
-    let other = ModelShape::published("facebook/esm2_t30_150M_UR50D").unwrap();
-    let error = measured(&report(&run), &other).unwrap_err();
-    assert_eq!(
-        error,
-        format!("run a: its operations are not those of this model: measured was {MODEL}")
-    );
-    let mut unknown = run.clone();
-    unknown["efficiency"]["flops"] = json!(null);
-    assert!(measured(&report(&unknown), &shape).is_err());
-    assert!(measured(&json!({ "events": null }), &shape).is_err());
-    let mut impossible = run.clone();
-    impossible["elapsed_s"] = json!(1e-9);
-    let error = measured(&report(&impossible), &shape).unwrap_err();
-    assert!(error.contains("its rate is impossible"), "{error}");
+    for report in reports {
+        measured.add(report, &plan(1).shape)?;
+    }
+    Ok(measured)
 }
 
 #[test]
-fn disk_is_the_sum_of_its_parts() {
-    let mut plan = plan(1);
-    let disk = |plan: &Plan| Estimate::new(plan, work(), &[], &[]).unwrap().disk;
-    let pooled = disk(&plan);
-    assert_eq!(
-        pooled.results,
-        pooled.shards + pooled.embeddings + pooled.reports
-    );
-    assert_eq!(
-        pooled.peak,
-        pooled.results + pooled.batches + pooled.checkpoints
-    );
-    assert_eq!((pooled.shards, pooled.embeddings), (500, 3 * 33 + 3 * 4096));
-    assert_eq!(pooled.batches, 300 + 2 * 107, "those of the larger shard");
-    plan.columns.push("residues_33".parse().unwrap());
-    plan.columns.push("contacts".parse().unwrap());
-    plan.store_dtype = StoreDtype::F16;
-    let squares = 98 * 98 + 198 * 198 + 150 * 150;
-    let values = 3 * 2253 + 2 * 446 * 1280 + 2 * squares;
-    assert!(disk(&plan).embeddings.abs_diff(3 * 33 + values) < 3);
+#[allow(clippy::float_cmp)]
+fn the_rate_is_that_of_one_device() {
+    let whole = report(|_| {});
+    // It went on with one other GPU.
+    let resumed = report(|run| {
+        run["by_attempt"] = json!([
+            { "elapsed_s": 5.0, "gpu_uuids": ["GPU-1", "GPU-2"] },
+            { "elapsed_s": null, "gpu_uuids": ["GPU-1"] },
+            { "elapsed_s": 3.0, "gpu_uuids": ["GPU-3"] },
+        ]);
+    });
+    let of_cpu = report(|run| {
+        (run["device"], run["gpu_names"]) = (json!("cpu"), json!(null));
+    });
+    let found = measured(&[whole, resumed, of_cpu], vec![]).unwrap();
+    assert_eq!(found.device_s, 10.0 + 13.0 + 5.0);
+    assert_eq!(found.flops, 3.0 * flops()[0]);
+    assert!(found.devices.iter().eq(["NVIDIA L4 in f16", "cpu in f16"]));
 }
 
 #[test]
-fn the_table_has_a_line_for_each_device() {
-    let estimate = Estimate::new(&plan(1), work(), &[], &[]).unwrap();
-    let text = table(&estimate);
-    let lines: Vec<&str> = text.lines().collect();
+fn a_run_that_ended_finished_the_shard_with_its_sums() {
+    let left = |run: fn(&mut Value)| measured(&[report(run)], shards()).unwrap().left;
+    assert_eq!(left(|_| {}), shards()[1..]);
+    // An interrupted run, a run without an end, and runs of other shards.
+    assert_eq!(left(|run| run["outcome"] = json!("stopped")), shards());
+    assert_eq!(left(|run| run["outcome"] = json!(null)), shards());
+    assert_eq!(left(|run| run["sequences"] = json!(3)), shards());
+    assert_eq!(left(|run| run["tokens"] = json!(301)), shards());
+    // Of two equal shards a run finishes one.
+    let twice = vec![shards()[0].clone(); 2];
+    let found = measured(&[report(|_| {})], twice.clone()).unwrap();
+    assert_eq!(found.left, twice[1..]);
+}
+
+#[test]
+fn a_run_of_another_model_and_an_impossible_rate_are_refused() {
+    let error = |run: fn(&mut Value)| measured(&[report(run)], vec![]).unwrap_err();
+    let other = format!("run a: its operations are not those of this model: measured was {MODEL}");
+    // A smaller model, a larger one, and no tokens.
+    assert_eq!(error(|run| run["efficiency"]["flops"] = json!(1e11)), other);
+    assert_eq!(error(|run| run["efficiency"]["flops"] = json!(1e13)), other);
+    assert_eq!(error(|run| run["tokens"] = json!(0)), other);
+    assert_eq!(error(|run| run["tokens"] = json!("many")), other);
     assert_eq!(
-        lines[0],
-        format!("{MODEL}: 33 layers of 1280, mean_33 in f32")
+        error(|run| run["efficiency"]["flops"] = json!(null)),
+        "run a: its operations are unknown"
     );
+    for elapsed_s in [json!(1e-9), json!(1e300), json!(0), json!(-1), json!(null)] {
+        let mut impossible = report(|_| {});
+        impossible["events"]["runs"][0]["by_attempt"][0]["elapsed_s"] = elapsed_s;
+        let error = measured(&[impossible], vec![]).unwrap_err();
+        assert!(error.contains("its rate is impossible"), "{error}");
+    }
+    for empty in [
+        json!({ "events": null }),
+        json!({ "events": { "runs": [] } }),
+        json!(1),
+    ] {
+        let error = measured(&[empty], vec![]).unwrap_err();
+        assert_eq!(error, "expected a report with run events, found none");
+    }
+}
+
+#[test]
+fn the_table_has_a_line_for_the_time() {
+    let shards = shards();
+    let [first, second] = flops();
+    let rate = (first + second) / 90.0;
+    let text = Estimate::new(plan(1), &shards, &shards, rates(rate)).to_string();
+    let expected = format!(
+        "{MODEL}: 33 layers of 1280, mean_33 in f32
+work   3 proteins, 4 sequences, 500 tokens
+       6.61e11 FLOP, 1.8 % of them attention
+files  18
+bytes  15507 of embeddings, before compression
+time   of 2 of 2 shards at the given 100 TFLOP/s: 1.5 min on a device
+"
+    );
+    assert_eq!(text, expected);
+    let mut two = rates(second / 5400.0);
+    two.push(("H100".to_owned(), second / 0.5));
+    let text = Estimate::new(plan(2), &shards, &shards[1..], two).to_string();
+    let time = text.lines().last().unwrap();
     assert_eq!(
-        lines[1],
-        "work   0 samples, 2 shards, 4 sequences, 500 tokens"
+        time,
+        "time   of 1 of 2 shards at the given 100 TFLOP/s: 1.5 h on a device (1.5 h on 2), 0.5 s on H100 (0.5 s on 2)"
     );
-    assert_eq!(lines[2], "       661 GFLOP: 1.8 % attention");
-    assert_eq!(lines.len(), 7 + DEFAULT_DEVICES.len());
-    assert!(lines[8].starts_with("H100 80GB HBM3 "), "{text}");
 }

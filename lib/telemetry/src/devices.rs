@@ -20,7 +20,7 @@ pub fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     Some(tera * 1e12)
 }
 
-/// GPUs that an estimate shows if none is named: common ones, from the fastest to the slowest.
+/// GPUs that an estimate shows: common ones, from the fastest to the slowest.
 pub const DEFAULT_DEVICES: &[&str] = &[
     "B200",
     "H100 80GB HBM3",
@@ -31,22 +31,6 @@ pub const DEFAULT_DEVICES: &[&str] = &[
     "L4",
     "T4",
 ];
-
-/// Returns the devices whose names contain `part`, in any case; one name for each device. A whole name is that device alone.
-pub fn devices_named(part: &str) -> Vec<&'static str> {
-    let part = part.to_lowercase();
-    let named = |matches: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
-        let names = DEVICES.iter().map(|device| device.0);
-        let found =
-            names.filter_map(|names| names.iter().find(|name| matches(&name.to_lowercase())));
-        found.copied().collect()
-    };
-    let whole = named(&|name| name == part);
-    if whole.is_empty() {
-        return named(&|name| name.contains(&part));
-    }
-    whole
-}
 
 /// The names of a device in NVML, without the maker; its peaks in 1e12 operations a second, of tensor cores in f16 and of
 /// f32; whether its tensor cores have bfloat16, at the rate of f16. A part of a GPU (MIG) has a longer name and matches none.
