@@ -48,9 +48,12 @@ pub(super) fn printed(
     lines.extend(table(&format!("{GPU}~>"), gpus, width));
     lines.extend(snapshot.rows.first().map(|row| host(row, width)));
     lines.extend(runs(&snapshot.runs, &snapshot.rows, width));
-    let text = lines.iter().map(|line| match has_color {
-        true => colored(line),
-        false => line.to_string().trim_end().to_owned(),
+    let text = lines.iter().map(|line| {
+        if has_color {
+            colored(line)
+        } else {
+            line.to_string().trim_end().to_owned()
+        }
     });
     text.map(|line| line + "\n").collect()
 }
@@ -326,8 +329,9 @@ fn place(run: &RunStatus, rows: &[GpuSample]) -> String {
     };
     let gpus: BTreeSet<u32> = uuids.filter_map(index).collect();
     let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
-    match gpus.is_empty() {
-        true => or_dash(run.summary.device.as_ref()),
-        false => format!("gpu {}", gpus.join(",")),
+    if gpus.is_empty() {
+        or_dash(run.summary.device.as_ref())
+    } else {
+        format!("gpu {}", gpus.join(","))
     }
 }

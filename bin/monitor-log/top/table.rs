@@ -37,15 +37,13 @@ pub(super) fn table(layout: &str, mut rows: Vec<Row>, width: usize) -> Vec<Line<
             over -= less;
         }
         let last = (1..count).rfind(|&n| natural[n] > 0 && flexible != Some(n));
-        match last.filter(|_| over > 0) {
-            Some(last) => natural[last] = 0,
-            None => {
-                if let Some(first) = widths.first_mut() {
-                    *first = width.min(*first);
-                }
-                break widths;
+        let Some(last) = last.filter(|_| over > 0) else {
+            if let Some(first) = widths.first_mut() {
+                *first = width.min(*first);
             }
-        }
+            break widths;
+        };
+        natural[last] = 0;
     };
     let line = |row: Row| {
         let cells = row.into_iter().zip(layout.chars()).zip(&widths);

@@ -223,9 +223,9 @@ fn runs(rows: &mut ScreenRows, snapshot: &Snapshot, plan: &Plan) {
     let (width, runs) = (rows.width(), &snapshot.runs[..plan.runs]);
     let mut table = lines::runs(runs, &snapshot.rows, width).into_iter();
     let heading = table.next();
-    heading
-        .filter(|_| plan.headings > 0)
-        .map(|heading| rows.line(heading));
+    if let Some(heading) = heading.filter(|_| plan.headings > 0) {
+        rows.line(heading);
+    }
     for (line, run) in table.zip(runs) {
         rows.line(line);
         let details = [lines::work(run), lines::batches(run)];
