@@ -64,7 +64,7 @@ impl ProgressDisplay {
                     .unwrap_or_else(|_| ProgressStyle::default_bar());
                 // Writing to the bar does not fail.
                 let rate = |state: &ProgressState, to: &mut dyn fmt::Write| {
-                    _ = to.write_str(&short(state.per_sec()))
+                    _ = to.write_str(&short(state.per_sec()));
                 };
                 bar.set_style(style.with_key("rate", rate));
                 Display::Bar(bar)

@@ -98,6 +98,7 @@ macro_rules! metrics {
 }
 
 /// The numbers of a sample, in the order of their columns.
+#[expect(clippy::cast_lossless, reason = "the fields are u32, u64 and f64")]
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = metrics! {
     gpu_util, "utilization", Percent, Gpu, "plmkit_gpu_utilization_ratio", true, "Share of the time in which a kernel ran.";

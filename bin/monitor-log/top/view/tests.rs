@@ -132,7 +132,7 @@ fn history(gpus: u32) -> History {
         gpu: 1,
         ..ProcessStatus::default()
     };
-    let processes = vec![
+    let processes = [
         process(4711, 0, "alice", "gpu-embed batches.arrow --out e.parquet"),
         hidden,
         process(5122, 1, "bob", "python train.py --epochs 3"),

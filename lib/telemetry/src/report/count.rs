@@ -66,11 +66,18 @@ impl Count {
             let enough = known_us > 0 && is_enough(coverage(known_us, time_us));
             enough.then(|| self.true_us[place] as f64 / known_us as f64)
         });
-        let [hot_share, hot_memory_share, foreign_share, throttled_share, severe_share, capped_share] =
-            shares;
+        let [
+            hot_share,
+            hot_memory_share,
+            foreign_share,
+            throttled_share,
+            severe_share,
+            capped_share,
+        ] = shares;
         let throttled_us = self.known_us[3];
         let reasons = self.reasons_us.iter();
-        let reasons = reasons.map(|(reason, &us)| (reason.clone(), us as f64 / throttled_us as f64));
+        let reasons =
+            reasons.map(|(reason, &us)| (reason.clone(), us as f64 / throttled_us as f64));
         let values = self.values.iter();
         let values = values.map(|(&column, count)| (column, count.range(time_us)));
         let coverage = coverage(self.us, time_us);
@@ -78,7 +85,9 @@ impl Count {
             samples: self.readings,
             coverage,
             partial: is_partial(coverage),
-            mean_utilization: self.mean("gpu_util", time_us).map(|percent| percent / 100.0),
+            mean_utilization: self
+                .mean("gpu_util", time_us)
+                .map(|percent| percent / 100.0),
             peak_mem_used_mib: self.greatest("mem_used_mib").map(|mib| mib as u64),
             max_temperature_c: self.greatest("temperature_c").map(|celsius| celsius as u32),
             hot_share,

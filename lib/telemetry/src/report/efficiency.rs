@@ -55,7 +55,9 @@ impl Efficiency {
             // A percentage has to be a number, too.
             mfu: share(share(run.flops, run.elapsed_s), peak_flops_per_s)
                 .filter(|mfu| (100.0 * mfu).is_finite()),
-            mean_power_w: mean(run, |attempt| sum(attempt, gpus?, |gpu| gpu.figures.mean_power_w)),
+            mean_power_w: mean(run, |attempt| {
+                sum(attempt, gpus?, |gpu| gpu.figures.mean_power_w)
+            }),
             energy_j,
             measured_energy_j: measured.reduce(|sum, joules| sum + joules),
             residues_per_joule: share(run.residues as f64, energy_j),

@@ -171,7 +171,9 @@ fn memory_errors(gpu: &GpuSummary) -> Found {
 fn xid_errors(gpu: &GpuSummary) -> Found {
     let errors = gpu.xid_errors.filter(|&errors| errors > 0)?;
     let errors = plural(errors, "Xid error");
-    let last = gpu.last_xid.map(|xid| format!(", the last with number {xid}"));
+    let last = gpu
+        .last_xid
+        .map(|xid| format!(", the last with number {xid}"));
     let found = errors + " occurred" + &last.unwrap_or_default();
     Some((Tier::Mild, found))
 }
@@ -194,7 +196,8 @@ fn power_cap(gpu: &GpuSummary) -> Found {
 fn reasons(gpu: &GpuSummary, severe: bool) -> String {
     let shares = gpu.figures.throttle_reasons.iter().flatten();
     let shares = shares.filter(|(reason, _)| Throttle::SEVERE.contains(&reason.as_str()) == severe);
-    let named = shares.map(|(reason, share)| format!("{reason} in {} of the time", percent(*share)));
+    let named =
+        shares.map(|(reason, share)| format!("{reason} in {} of the time", percent(*share)));
     named.collect::<Vec<_>>().join(", ")
 }
 
@@ -218,7 +221,10 @@ fn memory_temperature(gpu: &GpuSummary) -> Found {
 }
 
 fn device_memory(gpu: &GpuSummary) -> Found {
-    let used = share(gpu.figures.peak_mem_used_mib? as f64, gpu.mem_total_mib? as f64)?;
+    let used = share(
+        gpu.figures.peak_mem_used_mib? as f64,
+        gpu.mem_total_mib? as f64,
+    )?;
     let found = format!("{} of its memory was in use at most", percent(used));
     (used > MEMORY_MILD_ABOVE).then_some((critical_if(used > MEMORY_CRITICAL_ABOVE), found))
 }

@@ -56,7 +56,9 @@ impl Readings {
             let of_runs = runs.iter().map(|&run| During::Run(run));
             let of_attempts = own.map(|&attempt| times.during(attempt));
             let each: BTreeSet<During> = of_runs.chain(of_attempts).collect();
-            each.into_iter().for_each(|during| add(during, *us, runs.len()));
+            for during in each {
+                add(during, *us, runs.len());
+            }
         }
     }
 

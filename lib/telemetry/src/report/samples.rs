@@ -24,8 +24,7 @@ const APART: &str = "it is not joined with the samples: they are of another boot
 const UNNAMED: &str = "its energy and its utilization are unknown: it does not name its GPUs, and the samples are of several";
 
 /// Why no GPU is judged.
-const OUTSIDE: &str =
-    "no sample is known to be of the time of a run: none counts for the verdict";
+const OUTSIDE: &str = "no sample is known to be of the time of a run: none counts for the verdict";
 
 /// GPUs with a note about their power.
 const MAX_NOTES: usize = 8;
@@ -281,14 +280,23 @@ mod tests {
         let gpu = &found.gpus[0];
         assert_eq!((found.scope, gpu.figures.samples), (Scope::Runs, 10));
         let tier = Some(Tier::None);
-        assert_eq!((gpu.figures.mean_utilization, gpu.bottleneck), (Some(0.9), tier));
+        assert_eq!(
+            (gpu.figures.mean_utilization, gpu.bottleneck),
+            (Some(0.9), tier)
+        );
         let host = &found.hosts[0];
         assert_eq!((host.samples, host.peak_mem_used_mib), (10, Some(1020)));
-        assert_eq!((host.coverage, gpu.figures.coverage), (Some(1.0), Some(1.0)));
+        assert_eq!(
+            (host.coverage, gpu.figures.coverage),
+            (Some(1.0), Some(1.0))
+        );
 
         let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
         let gpu = &elsewhere.gpus[0];
-        assert_eq!((elsewhere.scope, gpu.figures.samples), (Scope::Recording, 11));
+        assert_eq!(
+            (elsewhere.scope, gpu.figures.samples),
+            (Scope::Recording, 11)
+        );
         assert_eq!((gpu.bottleneck, gpu.in_run), (None, false));
         assert!(elsewhere.notes[0].starts_with("no sample is known to be of the time"));
     }
@@ -336,7 +344,9 @@ mod tests {
     fn a_run_that_names_no_gpus_has_the_energy_of_the_only_one() {
         let energy = |gpus: usize| {
             let mut rows = samples(|_| vec![Some(90); gpus], 21);
-            rows.iter_mut().for_each(|row| row.power_w = Some(100.0));
+            for row in &mut rows {
+                row.power_w = Some(100.0);
+            }
             let report = report(run("cuda:0", None, 0, 20), rows);
             let run = &report.runs()[0];
             let is_told = run.notes.iter().any(|note| note == UNNAMED);

@@ -102,7 +102,11 @@ fn joined(events: &[Event], samples: &[GpuSample]) -> Vec<RunSummary> {
 fn figures(run: &RunSummary) -> (Option<f64>, Option<f64>, u64) {
     let gpu = &run.gpus.as_ref().unwrap()[0];
     let residues_per_joule = run.efficiency.residues_per_joule;
-    (gpu.figures.mean_utilization, residues_per_joule, gpu.figures.samples)
+    (
+        gpu.figures.mean_utilization,
+        residues_per_joule,
+        gpu.figures.samples,
+    )
 }
 
 #[test]
@@ -341,7 +345,9 @@ fn a_withheld_figure_is_no_finding() {
     }
     let report = report(runs(STEADY.run("r", "GPU-0", 100)), samples);
     assert_eq!(
-        report.samples.as_ref().unwrap().gpus[0].figures.throttled_share,
+        report.samples.as_ref().unwrap().gpus[0]
+            .figures
+            .throttled_share,
         None
     );
     let kinds = report.findings.iter().map(|finding| finding.kind);
@@ -365,6 +371,9 @@ fn rows_that_are_read_twice_or_late_count_once() {
     );
     // The interval between both halves is not seen.
     let late = &joined(&events, &[second, first].concat())[0];
-    assert_eq!(late.gpus.as_ref().unwrap()[0].figures.coverage, Some(59.0 / 60.0));
+    assert_eq!(
+        late.gpus.as_ref().unwrap()[0].figures.coverage,
+        Some(59.0 / 60.0)
+    );
     assert_eq!(late.efficiency.energy_j, Some(30_000.0));
 }

@@ -83,8 +83,12 @@ fn gpu(gpu: &GpuSummary) -> String {
     let covered = gpu.figures.coverage.map(percent);
     let covered = covered.map(|share| format!(" over {share} of the time"));
     let lost = if gpu.lost { ", lost" } else { "" };
-    let samples = plural(gpu.figures.samples, "sample") + covered.as_deref().unwrap_or_default() + lost;
-    match (gpu.figures.mean_utilization, gpu.figures.values.get("gpu_util")) {
+    let samples =
+        plural(gpu.figures.samples, "sample") + covered.as_deref().unwrap_or_default() + lost;
+    match (
+        gpu.figures.mean_utilization,
+        gpu.figures.values.get("gpu_util"),
+    ) {
         (Some(mean), _) => format!("{name}: mean utilization {}, {samples}", percent(mean)),
         (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}"),
         (None, None) if gpu.figures.samples == 0 => format!("{name}: no samples{lost}"),

@@ -263,7 +263,9 @@ impl WorkTimes {
     /// Whether no sample has a clock of a run, and some have one that no run has.
     pub(super) fn is_apart(&self, run: usize) -> bool {
         let times = self.work[self.positions_of(run)].iter();
-        let clocks: Vec<usize> = times.filter_map(|work| Some(work.time.as_ref()?.0)).collect();
+        let clocks: Vec<usize> = times
+            .filter_map(|work| Some(work.time.as_ref()?.0))
+            .collect();
         let is_seen = clocks.iter().any(|&clock| self.clocks[clock].is_seen);
         self.has_strangers && !clocks.is_empty() && !is_seen
     }
@@ -435,7 +437,8 @@ mod tests {
             (None, 55_250, &[(750_000, vec![3])]),
         ] {
             let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
-            let parts = times.at_work(clock, &[at_us - 1_000_000..at_us], |_| true);
+            let time = at_us - 1_000_000..at_us;
+            let parts = times.at_work(clock, &[time], |_| true);
             let parts = parts.into_iter();
             let run_of = |position: &usize| times.run_of(*position);
             let parts = parts.map(|(us, work)| (us, work.iter().map(run_of).collect()));
@@ -448,7 +451,8 @@ mod tests {
         // The clocks are said to agree.
         let mut times = WorkTimes::new(attempts(), true);
         let Moment { clock, at_us } = times.place(&at(Some(("other", 18.0)), 10_250));
-        let parts = times.at_work(clock, &[at_us - 1_000_000..at_us], |_| true);
+        let time = at_us - 1_000_000..at_us;
+        let parts = times.at_work(clock, &[time], |_| true);
         assert_eq!(parts, [(250_000, vec![0])]);
     }
 

@@ -34,6 +34,9 @@ fn of_gpu(gpu: &GpuSummary, kind: FindingKind) -> Option<f64> {
     }
 }
 
+/// Kinds of findings, each once, with what is said of them.
+type Kinds = Vec<(FindingKind, String)>;
+
 /// Counts the items by their worst tier. A kind is told with the `figure` of the first item that has it.
 fn judged<'a, T: 'a>(
     what: &str,
@@ -41,7 +44,7 @@ fn judged<'a, T: 'a>(
     rules: &[Rule<T>],
     figure: fn(&T, FindingKind) -> Option<f64>,
 ) -> Option<String> {
-    let mut tiers: BTreeMap<Reverse<Tier>, (u64, Vec<(FindingKind, String)>)> = BTreeMap::new();
+    let mut tiers: BTreeMap<Reverse<Tier>, (u64, Kinds)> = BTreeMap::new();
     for item in items {
         let found = rules.iter().filter(|(kind, ..)| kind.counts());
         let found = found.filter_map(|(kind, rule, _)| Some((rule(item)?.0, *kind)));

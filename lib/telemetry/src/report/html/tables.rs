@@ -120,7 +120,11 @@ fn mean_utilization(run: &RunSummary) -> Option<f64> {
 
 /// Returns the coverage of the GPU of a run that was seen least.
 fn coverage(run: &RunSummary) -> Option<f64> {
-    let shares = run.gpus.iter().flatten().filter_map(|gpu| gpu.figures.coverage);
+    let shares = run
+        .gpus
+        .iter()
+        .flatten()
+        .filter_map(|gpu| gpu.figures.coverage);
     shares.reduce(f64::min)
 }
 

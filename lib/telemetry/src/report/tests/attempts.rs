@@ -98,9 +98,13 @@ fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
     near(figures.mfu, 65.0 * 270.0 / 65.0 / 1000.0);
     near(run.gpu_hours(), (1.8 + 30.0 + 1.8 + 35.0) / 3600.0);
     let gpus = run.gpus.as_ref().unwrap();
-    let covered = gpus
-        .iter()
-        .map(|gpu| (gpu.figures.coverage, gpu.figures.mean_power_w, gpu.figures.samples));
+    let covered = gpus.iter().map(|gpu| {
+        (
+            gpu.figures.coverage,
+            gpu.figures.mean_power_w,
+            gpu.figures.samples,
+        )
+    });
     let expected = [(Some(1.0), Some(300.0), 30), (Some(1.0), Some(100.0), 35)];
     assert_eq!(covered.collect::<Vec<_>>(), expected);
     assert_eq!(run.gpu_uuids.as_ref().unwrap(), &["GPU-A", "GPU-B"]);
