@@ -212,3 +212,32 @@ fn a_driver_that_is_installed_later_is_found() {
     std::fs::copy(library, case.path("late.so")).unwrap();
     assert_eq!((eager.sample().len(), lazy.sample().len()), (GPUS, 1));
 }
+
+#[test]
+fn many_processes_are_read_unless_the_driver_writes_beyond_their_records() {
+    let case = Case::with_gpus();
+    let read = |driver: &str, count: u32| {
+        let pids: Vec<String> = (1..=count).map(|pid| pid.to_string()).collect();
+        case.write("pids", &pids.join("\n"));
+        let mut command = case.command("top --query processes");
+        let environment = [("PIDS", case.path("pids")), ("DRIVER", driver.into())];
+        command.envs(environment.map(|(name, value)| (format!("FAKE_NVML_{name}"), value)));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let stdout = text(&output.stdout);
+        let first = stdout.lines().nth(1).unwrap_or_default().to_owned();
+        (first, text(&output.stderr))
+    };
+    let (many, stderr) = read("580.00", 300);
+    assert_eq!(many.split(';').count(), 300);
+    assert!(!stderr.contains("gpu 0: processes"), "{stderr}");
+    // Of short records in longer ones, the first is right.
+    assert_eq!(read("535.86", 2).0, "1:5120:");
+    let (none, stderr) = read("535.86", 300);
+    assert_eq!(none, "\"\"");
+    assert_eq!(
+        stderr.matches("gpu 0: processes is not available").count(),
+        1,
+        "{stderr}"
+    );
+}

@@ -16,7 +16,7 @@ use super::MIB;
 use super::activity::{Activity, tenth};
 use super::gpu_thread::with_names;
 use super::health::State;
-use super::processes::{Utilization, processes};
+use super::processes::{Utilization, has_long_records, processes, read};
 
 /// Values that were reported as not available, by the index of the GPU: each is reported once, over restarts of the driver.
 pub(super) type Reported = Arc<Mutex<HashSet<(u32, &'static str)>>>;
@@ -46,6 +46,7 @@ pub(super) struct Gpu<'n> {
     activity: Option<Activity<'n>>,
     state: Option<State<'n>>,
     has_mig: bool,
+    has_long_records: bool,
     utilization: Utilization,
     driver_gone: bool,
     reported: Reported,
@@ -63,6 +64,7 @@ impl<'n> Gpu<'n> {
             activity: None,
             state: None,
             has_mig: false,
+            has_long_records: has_long_records(nvml),
             utilization: Utilization::default(),
             driver_gone: false,
             reported,
@@ -118,7 +120,7 @@ impl<'n> Gpu<'n> {
         }
         let busy = self.utilization.read(device);
         let busy = self.value("utilization by process", busy);
-        let infos = self.value("processes", device.running_compute_processes());
+        let infos = self.value("processes", read(device, self.has_long_records));
         sample.processes = infos.map(|infos| {
             let total_mib = sample.mem_total_mib;
             self.processes(&infos, &busy.unwrap_or_default(), total_mib)
@@ -139,7 +141,7 @@ impl<'n> Gpu<'n> {
                 ..moment.clone()
             };
             self.read_memory(instance.memory_info(), &mut row);
-            let infos = instance.running_compute_processes();
+            let infos = read(&instance, self.has_long_records);
             let infos = self.value("processes of a MIG instance", infos);
             let total_mib = row.mem_total_mib;
             row.processes = infos.map(|infos| self.processes(&infos, &HashMap::new(), total_mib));

@@ -2,13 +2,32 @@
 
 use std::collections::HashMap;
 
-use nvml_wrapper::Device;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSample};
+use nvml_wrapper::{Device, Nvml};
 use plmkit_logs::{GpuProcess, Processes};
 
 use super::MIB;
+
+/// Drivers of this version may write longer records of processes than their interface says. nvml-wrapper has room for five
+/// records more than there are: enough for so many longer ones.
+const LONG_RECORDS: &str = "535.";
+const MOST_LONG_RECORDS: u32 = 7;
+
+/// Whether a driver writes records of processes beyond their memory.
+pub(super) fn has_long_records(nvml: &Nvml) -> bool {
+    let version = nvml.sys_driver_version();
+    version.is_ok_and(|version| version.starts_with(LONG_RECORDS))
+}
+
+/// Reads the records of the processes. Of a driver with long records, many are [`NvmlError::NotSupported`].
+pub(super) fn read(device: &Device, has_long_records: bool) -> Result<Vec<ProcessInfo>, NvmlError> {
+    if has_long_records && device.running_compute_processes_count()? > MOST_LONG_RECORDS {
+        return Err(NvmlError::NotSupported);
+    }
+    device.running_compute_processes()
+}
 
 /// The kernel's greatest process id.
 const MAX_PID: u32 = 1 << 22;
