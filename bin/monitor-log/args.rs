@@ -167,7 +167,7 @@ pub(crate) struct TopArgs {
     pub(crate) driver: DriverArgs,
 
     /// Print one moment and exit
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, conflicts_with = "watch", help_heading = "Output")]
     pub(crate) once: bool,
 
     /// Print every TIME until interrupted: 1, 500ms, 2m
@@ -300,7 +300,7 @@ pub(crate) struct ReportArgs {
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(
-        help = "Write a table for MultiQC; the name of the file is the name of the sample, whose runs are one row"
+        help = "Write a table for MultiQC; the name of the file is the name of the sample. Runs whose events name one sample are one row"
     )]
     pub(crate) mqc: Option<PathBuf>,
 
@@ -352,8 +352,8 @@ fn failing_tier() -> impl TypedValueParser<Value = Tier> {
 
 fn tflops(text: &str) -> Result<f64, String> {
     let tera = text.parse().ok();
-    let valid = tera.filter(|tera: &f64| *tera > 0.0 && *tera <= 1e9);
-    valid.ok_or_else(|| "expected a number above 0, and at most 1e9".to_owned())
+    let valid = tera.filter(|tera: &f64| (1e-6..=1e9).contains(tera));
+    valid.ok_or_else(|| "expected a number above 0, at least 1e-6 and at most 1e9".to_owned())
 }
 
 impl Program for Args {

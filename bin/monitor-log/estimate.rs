@@ -9,6 +9,7 @@ use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks};
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
 use plmkit_telemetry::report::{Report, Runs};
 use serde_json::Value;
+use tracing::warn;
 
 use crate::args::EstimateArgs;
 use crate::report::read_events;
@@ -42,7 +43,14 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
     let mut measured = Measured::default();
     measured.left.clone_from(&shards);
     for path in &args.measured {
-        let added = measured.add(&report(path)?, &shape);
+        let report = report(path)?;
+        if report["events"]["torn_last_line"] == true {
+            warn!(
+                "{}: its last line is torn and was left out",
+                path_text(path)
+            );
+        }
+        let added = measured.add(&report, &shape);
         added.map_err(|what| StoreError::malformed(path, what))?;
     }
     let (rate, rates) = if let Some(tera) = args.tflops {

@@ -90,7 +90,8 @@ impl Estimate {
         let lengths = Lengths::sum(shards);
         let [linear_flops, attention_flops] = lengths.flops(&plan.shape);
         let flops = |shard: &Lengths| shard.flops(&plan.shape).iter().sum::<f64>();
-        let on_one: f64 = left.iter().map(flops).sum();
+        // An empty sum is -0.
+        let on_one = left.iter().map(flops).fold(0.0, |sum, flops| sum + flops);
         let largest = left.iter().map(flops).fold(0.0, f64::max);
         let on_all = (on_one / f64::from(plan.gpus.get())).max(largest);
         let times = rates.into_iter().map(|(device, rate)| Time {

@@ -7,7 +7,7 @@ use crate::append::{AppendLog, LogKind};
 use crate::{GpuSample, LogError};
 
 const KIND: LogKind = LogKind {
-    name: "a GPU sample log",
+    name: "a GPU sample log with the columns of this version",
     magic: HEADER.as_bytes(),
     one_writer: true,
 };

@@ -102,6 +102,20 @@ impl Count {
         }
     }
 
+    /// Returns the figures of a GPU over the time of runs, which few readings do not tell of.
+    pub(super) fn figures_of_runs(&self, time_us: i64) -> GpuFigures {
+        let figures = self.figures(time_us);
+        if self.is_enough_for_a_run() {
+            return figures;
+        }
+        GpuFigures {
+            samples: figures.samples,
+            coverage: figures.coverage,
+            partial: figures.partial,
+            ..GpuFigures::default()
+        }
+    }
+
     /// Returns the readings that have a value of a column.
     pub(super) fn readings_of(&self, column: &str) -> u64 {
         self.values.get(column).map_or(0, |count| count.readings)

@@ -221,7 +221,10 @@ impl GpuRows {
         } else {
             (self.during(During::Runs), all_us)
         };
-        let figures = count.figures(time_us);
+        let figures = match recorded_us {
+            Some(_) => count.figures(time_us),
+            None => count.figures_of_runs(time_us),
+        };
         // The driver knows the name even of a GPU that was lost before the recording began.
         let is_known = uuid.is_some() || self.gpu.name.is_some() || condition.last_seen.is_some();
         let lost = is_known && condition.is_quiet();

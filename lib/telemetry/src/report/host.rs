@@ -107,7 +107,8 @@ impl HostRows {
     fn summary(&self, during: During, time_us: i64) -> HostSummary {
         let count = self.readings.during(during);
         let coverage = coverage(count.us, time_us);
-        let cpu = count.mean("host_cpu_util", time_us);
+        let is_enough = during == During::Recording || count.is_enough_for_a_run();
+        let cpu = count.mean("host_cpu_util", time_us).filter(|_| is_enough);
         let memory = count.greatest("host_mem_used_mib");
         HostSummary {
             host: self.name.clone(),

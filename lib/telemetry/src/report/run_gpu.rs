@@ -42,10 +42,9 @@ impl RunGpu {
             .filter(|&position| times.uses(position, gpu.uuid.as_deref()));
         let time_us = times.time_us(on_it);
         let count = rows.during(During::Run(run));
-        let all = count.figures(time_us);
-        let is_enough_read = count.is_enough_for_a_run();
+        let figures = count.figures_of_runs(time_us);
         let shared_s = seconds(count.shared_us);
-        let few = is_enough(all.coverage) && !is_enough_read;
+        let few = is_enough(figures.coverage) && !count.is_enough_for_a_run();
         let few = few.then(|| {
             let samples = plural(count.readings, "sample");
             format!(
@@ -57,7 +56,11 @@ impl RunGpu {
                 "other runs were at work on it for {shared_s:.1} s: each has an equal part of its energy in that time"
             )
         });
-        let notes = [coverage_note(all.coverage, all.partial), few, shared];
+        let notes = [
+            coverage_note(figures.coverage, figures.partial),
+            few,
+            shared,
+        ];
         let notes = notes.into_iter().flatten();
         let name = gpu.label();
         Self {
@@ -65,16 +68,7 @@ impl RunGpu {
             uuid: gpu.uuid.clone(),
             name: gpu.name.clone(),
             notes: notes.map(|note| format!("{name}: {note}")).collect(),
-            figures: if is_enough_read {
-                all
-            } else {
-                GpuFigures {
-                    samples: all.samples,
-                    coverage: all.coverage,
-                    partial: all.partial,
-                    ..GpuFigures::default()
-                }
-            },
+            figures,
             energy: count.energy(time_us),
             shared_s,
         }

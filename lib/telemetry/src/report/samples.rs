@@ -321,6 +321,7 @@ mod tests {
                 })
             });
             let report = report(run("cuda:0", Some("GPU-0"), 13, 16), rows);
+            assert_eq!(report.gpus()[0].figures.mean_power_w, None);
             let run = report.runs()[0].clone();
             let gpu = &run.gpus.unwrap()[0];
             let is_told = run
