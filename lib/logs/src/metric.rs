@@ -38,13 +38,14 @@ impl Unit {
         }
     }
 
-    /// Returns how many of the base unit it is: of ratios, bytes, bytes a second and hertz.
-    pub fn in_base(self) -> f64 {
+    /// Returns a value in the base unit: a ratio, bytes, bytes a second or hertz.
+    pub fn in_base(self, value: f64) -> f64 {
         match self {
-            Self::Percent => 0.01,
-            Self::Mib | Self::MibPerSecond => 1_048_576.0,
-            Self::Megahertz => 1e6,
-            Self::Celsius | Self::Watt | Self::Joule | Self::Count => 1.0,
+            // 0.01 is no number of a computer: 57 % would have 16 digits.
+            Self::Percent => value / 100.0,
+            Self::Mib | Self::MibPerSecond => value * 1_048_576.0,
+            Self::Megahertz => value * 1e6,
+            Self::Celsius | Self::Watt | Self::Joule | Self::Count => value,
         }
     }
 }

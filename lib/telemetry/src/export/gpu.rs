@@ -36,7 +36,7 @@ pub(super) fn write(text: &mut MetricsText, rows: &[GpuSample]) {
             "gauge"
         };
         let values = rows.iter().map(|(row, labels)| {
-            let value = (metric.value)(row).map(|value| value * metric.unit.in_base());
+            let value = (metric.value)(row).map(|value| metric.unit.in_base(value));
             (labels.clone(), value)
         });
         text.metric(kind, metric.prometheus, metric.help, values);
