@@ -12,9 +12,9 @@ use serde_json::Value;
 use tracing::warn;
 
 use crate::args::EstimateArgs;
-use crate::report::read_events;
+use crate::report::{json, read_events, read_report};
 
-/// The most bytes of a `config.json` and of a report.
+/// The most bytes of a `config.json`.
 const JSON_BYTES: u64 = 256 << 20;
 
 /// The share of a GPU's peak that is assumed if no rate was measured or given.
@@ -139,16 +139,12 @@ fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
 
 /// Reads a report, or makes one of a log of run events.
 fn report(path: &Path) -> Result<Value, Fault> {
-    let report = if path.extension() == Some("jsonl".as_ref()) {
-        let mut runs = Runs::default();
-        read_events(path, &mut runs)?;
-        serde_json::to_value(Report::new(Some(runs), None, None))
-    } else {
-        serde_json::from_slice(&read(path)?)
-    };
-    let what = "not a report of monitor-log";
-    let bad = |error| StoreError::malformed(path, format_args!("{what}: {error}"));
-    report.map_err(|error| bad(error).into())
+    if path.extension() != Some("jsonl".as_ref()) {
+        return read_report(path);
+    }
+    let mut runs = Runs::default();
+    read_events(path, &mut runs)?;
+    json(&Report::new(Some(runs), None, None), path)
 }
 
 /// Reads a shard, or the shards of a manifest or of a folder with one. Returns how many lists of aliases and of known records there are.

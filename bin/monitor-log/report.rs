@@ -9,16 +9,17 @@ use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventReader;
 use plmkit_logs::gpu_csv::GpuCsvReader;
 use plmkit_logs::{GpuSample, LogError, Timestamp};
-use plmkit_store::{FileKind, open_input, write_json, write_report};
+use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
 use plmkit_telemetry::report::{
     Comparison, Report, Runs, Samples, Tier, compare, html, multiqc, sentences,
 };
+use serde_json::Value;
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
 
-/// The most bytes of a baseline.
-const BASELINE_BYTES: u64 = 256 << 20;
+/// The most bytes of a report that is read.
+const REPORT_BYTES: u64 = 256 << 20;
 
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
@@ -44,13 +45,25 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
 
 /// Compares the speed with that of another report.
 fn comparison(report: &Report, path: &Path) -> Result<Vec<Comparison>, Fault> {
-    let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-    let baseline = BufReader::new(open_input(path)?.take(BASELINE_BYTES));
-    let baseline = serde_json::from_reader(baseline);
-    let baseline =
-        baseline.map_err(|error| bad(format!("not a report of monitor-log: {error}")))?;
-    let report = serde_json::to_value(report).map_err(|error| bad(error.to_string()))?;
-    compare(&report, &baseline).map_err(bad)
+    let baseline = read_report(path)?;
+    let report = json(report, path)?;
+    Ok(compare(&report, &baseline).map_err(|what| StoreError::malformed(path, what))?)
+}
+
+/// Reads a report that was written as JSON.
+pub(crate) fn read_report(path: &Path) -> Result<Value, Fault> {
+    let report = BufReader::new(open_input(path)?.take(REPORT_BYTES));
+    let report = serde_json::from_reader(report);
+    report.map_err(|error| not_a_report(path, &error))
+}
+
+/// Returns a report as JSON; `path` is what the error names.
+pub(crate) fn json(report: &Report, path: &Path) -> Result<Value, Fault> {
+    serde_json::to_value(report).map_err(|error| not_a_report(path, &error))
+}
+
+fn not_a_report(path: &Path, error: &serde_json::Error) -> Fault {
+    StoreError::malformed(path, format_args!("not a report of monitor-log: {error}")).into()
 }
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of

@@ -9,12 +9,12 @@ mod table;
 mod text;
 mod view;
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
 use clap::ColorChoice;
-use plmkit_cli::{Exit, Fault};
+use plmkit_cli::{Exit, Fault, print_more};
 use plmkit_telemetry::live::ProcessReader;
 use ratatui::crossterm::style::force_color_output;
 use ratatui::crossterm::terminal;
@@ -42,21 +42,12 @@ pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> 
         for note in &snapshot.notes {
             tracing::warn!("{note}");
         }
-        let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(&printed(args, &snapshot, is_first));
-        match written.and_then(|()| stdout.flush()) {
-            // Its reader has left.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Done),
-            Err(error) => {
-                let what = "standard output: cannot write";
-                return Err(Fault::of_system(Exit::Io, what, &error));
-            }
-            Ok(()) => is_first = false,
-        }
+        let is_read = print_more(printed(args, &snapshot, is_first))?;
         match args.watch {
-            Some(interval) => thread::sleep(interval),
-            None => return Ok(Exit::Done),
+            Some(interval) if is_read => thread::sleep(interval),
+            _ => return Ok(Exit::Done),
         }
+        is_first = false;
     }
 }
 

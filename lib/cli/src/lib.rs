@@ -24,7 +24,7 @@ pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_data, keep_renameable,
     lists_of, one_of,
 };
-pub use program::{PARENT_VARIABLE, Program, main, print};
+pub use program::{PARENT_VARIABLE, Program, main, print, print_more};
 pub use progress::{ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once, on_abort};
 

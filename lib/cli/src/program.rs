@@ -79,18 +79,24 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
 
 /// Writes `data` to standard output. A closed pipe is not an error.
 pub fn print(data: impl AsRef<[u8]>) -> Result<(), Fault> {
+    print_more(data).map(drop)
+}
+
+/// The same, of a program that prints again. Returns false once the reader has left.
+pub fn print_more(data: impl AsRef<[u8]>) -> Result<bool, Fault> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(data.as_ref());
     check_printed(written.and_then(|()| stdout.flush()))
 }
 
-fn check_printed(written: io::Result<()>) -> Result<(), Fault> {
+fn check_printed(written: io::Result<()>) -> Result<bool, Fault> {
     match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
             let what = "standard output: cannot write";
             Err(Fault::of_system(Exit::Io, what, &error))
         }
-        _ => Ok(()),
     }
 }
 
@@ -99,7 +105,7 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         log::install(P::NAME, LogFormat::Text, false);
         let printed = error.print().and_then(|()| io::stdout().flush());
-        return exit_code(check_printed(printed).map(|()| Exit::Done));
+        return exit_code(check_printed(printed).map(|_| Exit::Done));
     }
     log::install(P::NAME, requested_format(env::args_os()), false);
     let what = without_usage(&explained(error));

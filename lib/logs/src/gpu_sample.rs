@@ -108,8 +108,7 @@ impl GpuSample {
 
     /// Whether it is of a MIG instance.
     pub fn is_instance(&self) -> bool {
-        let uuid = self.uuid.as_deref();
-        uuid.is_some_and(|uuid| uuid.starts_with("MIG-"))
+        self.uuid.as_deref().is_some_and(is_instance)
     }
 
     /// Whether the GPU answered. One that is lost or hangs has names, and what the driver remembers of it.
@@ -130,6 +129,11 @@ impl GpuSample {
     pub fn boot_time(&self) -> Option<(&str, f64)> {
         self.boot_id.as_deref().zip(self.boot_s)
     }
+}
+
+/// Whether a UUID is that of a MIG instance.
+pub fn is_instance(uuid: &str) -> bool {
+    uuid.starts_with("MIG-")
 }
 
 /// An empty list. An empty value is an unknown one.

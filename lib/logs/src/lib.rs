@@ -20,7 +20,7 @@ pub mod thresholds;
 
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
 pub use error::LogError;
-pub use gpu_sample::{GpuProcess, GpuSample, Processes, Throttle};
+pub use gpu_sample::{GpuProcess, GpuSample, Processes, Throttle, is_instance};
 pub use lines::{CompleteLines, SkippedLines};
 pub use mean::Mean;
 pub use metric::{METRICS, Metric, Subject, Unit};

@@ -56,7 +56,7 @@ pub enum Subject {
     /// The GPU, as it answered at that moment.
     Gpu,
     /// The GPU, as the driver remembers it: known of a GPU that answers no more.
-    Memory,
+    Driver,
     /// The host.
     Host,
 }
@@ -120,10 +120,10 @@ pub const METRICS: &[Metric] = metrics! {
     tensor_active, "tensor cores active", Percent, Gpu, "plmkit_gpu_tensor_active_ratio", true, "Share of the time in which the tensor cores computed.";
     dram_active, "device memory active", Percent, Gpu, "plmkit_gpu_dram_active_ratio", true, "Share of the time in which data went to or from device memory.";
     mem_temperature_c, "memory temperature", Celsius, Gpu, "plmkit_gpu_memory_temperature_celsius", false, "Temperature of the device memory.";
-    temperature_limit_c, "temperature limit", Celsius, Memory, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
-    mem_temperature_limit_c, "memory's limit", Celsius, Memory, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
-    xid_errors, "Xid errors", Count, Memory, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
-    last_xid, "last Xid", Count, Memory, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
+    temperature_limit_c, "temperature limit", Celsius, Driver, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
+    mem_temperature_limit_c, "memory's limit", Celsius, Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
+    xid_errors, "Xid errors", Count, Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
+    last_xid, "last Xid", Count, Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
     host_cpu_util, "CPU utilization", Percent, Host, "plmkit_host_cpu_utilization_ratio", false, "Share of all CPUs' time that was not idle.";
     host_mem_used_mib, "host memory in use", Mib, Host, "plmkit_host_memory_used_bytes", false, "Memory that is not available to new programs.";
     host_mem_total_mib, "host memory", Mib, Host, "plmkit_host_memory_size_bytes", false, "Memory.";

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use plmkit_logs::{GpuSample, boot_seconds};
+use plmkit_logs::{GpuSample, boot_seconds, is_instance};
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
@@ -77,11 +77,8 @@ impl ProcessReader {
             for process in sample.processes.iter().flat_map(|list| &list.0) {
                 if sample.is_instance() {
                     let is_same = |known: &ProcessStatus| {
-                        let is_gpu = known
-                            .gpu_uuid
-                            .as_deref()
-                            .is_none_or(|uuid| !uuid.starts_with("MIG-"));
-                        is_gpu && (known.gpu, known.pid) == (gpu, process.pid)
+                        let is_on_instance = known.gpu_uuid.as_deref().is_some_and(is_instance);
+                        !is_on_instance && (known.gpu, known.pid) == (gpu, process.pid)
                     };
                     all.retain(|known| !is_same(known));
                 }

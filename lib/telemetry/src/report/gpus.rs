@@ -7,7 +7,7 @@ use plmkit_logs::thresholds::{
     GPU_CRITICAL_BELOW, GPU_MILD_BELOW, GPU_MIN_SAMPLES, POWER_POSSIBLE_UP_TO,
     POWER_POSSIBLE_UP_TO_W,
 };
-use plmkit_logs::{GpuSample, Timestamp};
+use plmkit_logs::{GpuSample, Timestamp, is_instance};
 
 use super::condition::Condition;
 use super::count::Count;
@@ -78,18 +78,13 @@ impl GpuSummary {
 
     /// Whether it is a MIG instance.
     pub(super) fn is_mig(&self) -> bool {
-        self.uuid.as_deref().is_some_and(is_mig)
+        self.uuid.as_deref().is_some_and(is_instance)
     }
-}
-
-/// Whether a UUID is that of a MIG instance.
-fn is_mig(uuid: &str) -> bool {
-    uuid.starts_with("MIG-")
 }
 
 /// Returns the start of a UUID, which tells GPUs apart: `GPU-` and eight digits. MIG instances may differ at the end only.
 pub(super) fn short_uuid(uuid: &str) -> String {
-    let length = if is_mig(uuid) { usize::MAX } else { 12 };
+    let length = if is_instance(uuid) { usize::MAX } else { 12 };
     uuid.chars().take(length).collect()
 }
 
