@@ -16,6 +16,9 @@ BUILD ?=
 PARITY ?=
 # Options of the suite on libtorch for CUDA: --cases NAME, …
 GPU_LOAD ?=
+# Which tests of torture, by parts of their names, and which checks of Nextflow: all where none is named.
+TORTURE ?=
+NEXTFLOW ?=
 # Options of the planted faults: --binary FILE, --options "--model {model}", --fasta FILE, …
 FAULTS ?=
 # Options of the benchmark: --quick, --models 150M, --baseline FILE, …
@@ -42,8 +45,11 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, faiss, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python/test_results.py tests/python/test_reference_to_parquet.py
 
+nightly: ## Run everything, one after the other (three hours on two cores, root)
+	@.ci/run nightly
+
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
-	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2
+	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2 $(TORTURE)
 
 translate-check: build .venv/readers/complete ## Compare translations with EMBOSS (minutes, root, 25 MB of Debian's packages)
 	@tests/install/packages.sh emboss emboss-test bowtie-examples
@@ -117,7 +123,7 @@ advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSe
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
 workflows-nextflow: build .venv/snakemake/complete ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
-	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow
+	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow $(NEXTFLOW)
 
 workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(addprefix tests/workflows/snakemake/,local modules slurm)
@@ -134,7 +140,7 @@ workflows-overhead: build .venv/snakemake/complete ## Time 20,000 proteins by th
 	@tests/workflows/overhead.sh
 
 # Beside each other, since they wait for SLURM more than they compute.
-tests/workflows/snakemake/%: FORCE
+tests/workflows/snakemake/%: build .venv/snakemake/complete FORCE
 	@$@.sh
 
 install: build ## Install into PREFIX, /usr/local by default
@@ -194,6 +200,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel dist-check images sif images-check conda aarch64-check goldens

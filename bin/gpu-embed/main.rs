@@ -5,11 +5,9 @@ mod model;
 mod run;
 #[cfg(feature = "testing")]
 mod testing;
-mod workspace;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    workspace::set();
     plmkit_cli::main(|args: args::Args, stop| run::run(args, stop))
 }

@@ -22,7 +22,6 @@ from inputs import Inputs
 ROOT = Path(__file__).parents[2]
 EVERYTHING = ["--pool", "mean,max,std,bos", "--layers", "all", "--residues", "--logits", "--contacts"]
 UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-WORKSPACE = 32 << 20
 # The files that an installation on this kind of machine has of each wheel: the last column of its table.
 PINS = [line.split() for line in (ROOT / "scripts/wheels-libtorch.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
 INSTALLED = re.compile("|".join(kept for *_, wheel, kept in PINS if wheel.endswith(f"{os.uname().machine}.whl")))
@@ -52,8 +51,7 @@ class Programs:
         command = [self.options.tree / "run", self.options.gpu_embed, "--model", model, "--progress", "none", "--threads", "1"]
         command += [batches, "--out", out] if batches else []
         command += [] if "--device" in more else ["--device", "cuda"]
-        own = {name: value for name, value in os.environ.items() if name != "CUBLASLT_WORKSPACE_SIZE"}
-        own |= {"STAND_IN_LOG": str(folder), "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/loader"} | (environment or {})
+        own = os.environ | {"STAND_IN_LOG": str(folder), "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/loader"} | (environment or {})
         done = subprocess.run([*map(str, command), *more], env=own, capture_output=True, text=True, check=False, timeout=120)
         libraries = loaded(folder, self.options.tree)
         return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), libraries, out)
@@ -107,9 +105,6 @@ class Suite:
         found = device_log.figures(device_log.steady(log)[-1])
         limits = MOST[kernels][dtype]
         faults += [f"{found[what]} {what}; expected at most {most}" for what, most in limits.items() if found[what] > most]
-        # What a product may use, as long as the user says nothing else.
-        if device_log.workspaces(log) - {WORKSPACE}:
-            faults.append(f"workspaces of {sorted(device_log.workspaces(log))} bytes; expected {WORKSPACE}")
         fewer = [f"{what} {most} could be {found[what]}" for what, most in limits.items() if found[what] < most]
         return faults, ", ".join([f"{count} {what}" for what, count in found.items()] + fewer)
 
@@ -195,13 +190,6 @@ class Suite:
         again = any("fmha_cutlassF_f32" in call[-1] for log in run.logs for call in log)
         return whole(run, self.inputs.alike_rows - 1) + ([] if again else ["nothing was computed in f32"]), ""
 
-    def workspace(self):
-        """What the user says that a product may use."""
-        environment = {"CUBLASLT_WORKSPACE_SIZE": "1024"}
-        run = self.programs.embed("workspace", self.inputs.alike, self.inputs.model, environment=environment)
-        found = {size for log in run.logs for size in device_log.workspaces(log)}
-        return whole(run, self.inputs.alike_rows) + ([] if found == {1 << 20} else [f"workspaces of {sorted(found)}"]), ""
-
     def cases(self):
         """Name and function of each."""
         ways = [(dtype, kernels) for kernels in ("auto", "libtorch") for dtype in ("f16", "bf16", "f32")]
@@ -222,7 +210,6 @@ class Suite:
         yield "compute capability 7.5", self.turing
         yield "memory runs out", self.memory_runs_out
         yield "values that are not finite", self.not_finite
-        yield "workspace of the user", self.workspace
 
 
 def arguments():

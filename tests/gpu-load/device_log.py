@@ -91,11 +91,6 @@ def figures(batch):
     }
 
 
-def workspaces(log):
-    """Bytes that cublasLt may use for a product."""
-    return {int(call[4]) for call in log if call[0] == "gemm" and call[5] == "cublasLtMatmul"}
-
-
 def races(log):
     """Copies that do not wait for what they read, and work that does not wait for what was copied to it.
 

@@ -3,8 +3,21 @@
 // x: (tokens, width) ELEMENT; bias: (width) ELEMENT. The exact GELU of the error function, as ESM-2 was trained with.
 // A thread has the same columns in all rows of its block, and their bias in registers.
 
+// x Phi(x) as max(x, 0) - |x| Phi(-|x|), with -log2 Phi(-|x|) as a polynomial: a minimax fit on 0 to 16, weighted by the
+// error that it leaves in x Phi(x), 2e-8 at most. 1 + erf(x) takes more operations than a copy of the values leaves time
+// for, and loses the digits of small results: here those of -5 to 0 are within 0.1 %.
 static __device__ __forceinline__ float gelu(float x) {
-    return 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f));
+    const float size = fminf(fabsf(x), 16.0f); // from there on Phi(-size) is 0 in f32
+    float bits = 1.3967352288091206e-6f;
+    bits = fmaf(bits, size, -2.2311733118840493e-5f);
+    bits = fmaf(bits, size, 1.0594345076242462e-4f);
+    bits = fmaf(bits, size, 3.2829924020916224e-4f);
+    bits = fmaf(bits, size, -7.30919698253274e-3f);
+    bits = fmaf(bits, size, 5.2661873400211334e-2f);
+    bits = fmaf(bits, size, 0.4591561555862427f);
+    bits = fmaf(bits, size, 1.1511105298995972f);
+    bits = fmaf(bits, size, 1.0f);
+    return (x < 0.0f ? 0.0f : x) - size * exp2f(-bits); // the comparison, unlike fmaxf, keeps NaN
 }
 
 template <unsigned N, bool WHOLE>
