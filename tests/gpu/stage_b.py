@@ -1,7 +1,7 @@
 """Speed: the whole program against what the device can do and against its peers, and what its time goes into."""
 
 import csv
-import os
+import json
 import statistics
 
 import models
@@ -213,6 +213,23 @@ def values(bench):
         bench.values(dtype, f"lowest cosine with f32 {least:.7f}", least >= LEAST[dtype], {"cosine": least})
 
 
+def verdict(bench):
+    """The verdict of the workflows: a sample computed again on the CPU in f32."""
+    name, _, _, budget = sizes(bench)
+    model, proteins = models.folder(bench, name), the_proteins(bench, False)[:300]
+    batches = bench.programs.pack("verdict", proteins, budget)
+
+    def one(dtype):
+        out = bench.path("out.parquet")
+        bench.programs.embed(batches, model, out, "--dtype", dtype, "--pool", "mean,max,bos", "--residues")
+        options = ["--shards", bench.folder / "verdict-shards", "--model", model, "--sample", 40, "--report", "-"]
+        report = json.loads(bench.programs.run("validate-embeddings", out, *options, codes=(0, 1))[0])
+        check = next(check for check in report["checks"] if check["name"] == "spot-check")
+        bench.values(dtype, check["summary"], check["outcome"] == "pass", {"spot_check": report["spot_check"], "counts": check["counts"]})
+
+    bench.each([(dtype, lambda dtype=dtype: one(dtype)) for dtype in bench.types])
+
+
 def peer(kind, budgets):
     """A peer at the best of some sizes of batches."""
 
@@ -308,6 +325,7 @@ CASES = [
     Case(peer("Padded", [8192, 16384, 32768, 65536]), limit=90, least=25, name="transformers"),
     Case(peer("Varlen", [16384, 65536]), limit=60, least=20, name="varlen"),
     Case(values, limit=60, least=20),
+    Case(verdict, limit=90, least=25),
     end_to_end("f16"),
     end_to_end("bf16"),
     end_to_end("f32"),
