@@ -166,12 +166,11 @@ pub(crate) struct Args {
     )]
     dtype: String,
 
-    /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `onednn`
+    /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`
     /// or `libtorch`; auto is the fastest set of the CPU
     ///
     /// The run events and the metadata of the output name the set that computed: of those with the same bits, the least, so that VNNI
-    /// sets are `avx2` or `avx512`. auto is plmkit's kernels for the best instruction set, and in bf16 on a CPU with AMX `onednn`: the
-    /// same kernels with the matrix products of libtorch's oneDNN, for bf16 only. `libtorch` computes everything with libtorch; on a GPU, it leaves out plmkit's kernels.
+    /// sets are `avx2` or `avx512`. `libtorch` computes everything with libtorch; on a GPU, it leaves out plmkit's kernels.
     #[arg(
         long,
         value_name = "KERNELS",
@@ -310,7 +309,6 @@ fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
         .map_err(|error: ParseKernelsError| error.to_string())?;
     let needed = match kernels {
         Kernels::Own(isa) => isa,
-        Kernels::Onednn => Isa::Avx512Bf16,
         Kernels::Best | Kernels::Libtorch => Isa::Portable,
     };
     if has(needed) {
@@ -389,10 +387,8 @@ mod tests {
         let has = |isa| isa <= Isa::Avx2;
         assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
         assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
-        for (text, needed) in [("avx_vnni", "avx_vnni"), ("onednn", "avx512_bf16")] {
-            let refused = Err(format!("this CPU has no {needed}"));
-            assert_eq!(kernels(text, has), refused);
-        }
+        let refused = Err("this CPU has no avx_vnni".to_owned());
+        assert_eq!(kernels("avx_vnni", has), refused);
         assert!(kernels("avx1024", has).is_err());
     }
 }

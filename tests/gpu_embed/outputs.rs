@@ -194,7 +194,6 @@ fn narrow_types_are_close_and_are_other_work() {
     ];
     let of_this_cpu = [
         ("bf16", 0.9995, "avx512_bf16", has_bf16),
-        ("bf16", 0.9995, "onednn", has_bf16),
         ("int8", 0.9995, "avx_vnni", Isa::AvxVnni.is_available()),
     ];
     let of_this_cpu = of_this_cpu

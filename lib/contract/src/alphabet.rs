@@ -13,6 +13,8 @@ pub const FIRST_RESIDUE_TOKEN: u8 = 4;
 pub const CLS: u8 = 0;
 /// The token that ends every sequence.
 pub const EOS: u8 = 2;
+/// The token of a masked residue, the largest of all.
+pub const MASK: u8 = 32;
 /// The number of special tokens in a row: `<cls>` and `<eos>`.
 pub const SPECIAL_TOKENS: u32 = 2;
 

@@ -7,6 +7,7 @@
 #[cfg(target_arch = "x86_64")]
 mod bf16;
 mod f32;
+mod maps;
 mod packed;
 
 use std::ops::Range;
@@ -16,6 +17,7 @@ use crate::dispatch::dispatch;
 use crate::simd::Simd;
 use crate::{Isa, Multiply, Rows, RowsMut};
 
+pub(crate) use maps::{MapSums, add_maps};
 use packed::Packed;
 
 /// The most keys of a block.

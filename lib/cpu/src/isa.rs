@@ -77,31 +77,6 @@ impl Isa {
         self == Self::Portable
     }
 
-    /// Whether this CPU multiplies tiles of bfloat16 (AMX-BF16), and the system saves their registers. plmkit has no kernels for them.
-    #[cfg(target_arch = "x86_64")]
-    pub fn has_bf16_tiles() -> bool {
-        use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-        /// Bits of `EDX` of leaf 7: AMX-BF16 and AMX-TILE.
-        const INSTRUCTIONS: u32 = 1 << 22 | 1 << 24;
-        /// Bits of the state components that the system saves: the configuration of tiles, and their data.
-        const STATE: u64 = 1 << 17 | 1 << 18;
-        #[target_feature(enable = "xsave")]
-        unsafe fn saved() -> u64 {
-            unsafe { _xgetbv(0) }
-        }
-        // SAFETY: a system that lets programs use AVX-512 has enabled `xgetbv`.
-        Self::Avx512.is_available()
-            && __cpuid(0).eax >= 7
-            && __cpuid_count(7, 0).edx & INSTRUCTIONS == INSTRUCTIONS
-            && unsafe { saved() } & STATE == STATE
-    }
-
-    /// Whether this CPU multiplies tiles of bfloat16.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub fn has_bf16_tiles() -> bool {
-        false
-    }
-
     /// Returns the least instruction set with the same results for weights of a type, to the bit.
     #[must_use]
     pub fn for_weights(self, multiply: Multiply) -> Self {

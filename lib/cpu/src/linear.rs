@@ -11,7 +11,7 @@ use crate::dispatch::dispatch;
 use crate::simd::Simd;
 use crate::{Isa, Rows, RowsMut};
 
-use product::{Add, Finish, Gelu, Store, finish_row, products};
+use product::{Add, Gelu, Store, products};
 
 pub use pack::{Panel, StoredType};
 
@@ -37,14 +37,6 @@ enum Panels {
     /// `(in/2, columns, 2)` each, bfloat16.
     Bf16(Aligned<u16>),
     Int8(int8::Panels),
-    /// Those of another library.
-    Other(Box<dyn Product>),
-}
-
-/// Matrix products of another library, in bfloat16, with weights that the library keeps.
-pub trait Product: std::fmt::Debug + Send + Sync {
-    /// Writes `x·Wᵀ`, `(rows, outputs)`, to `out`. With `in_f32`, inputs are not rounded. Several threads may call it at once.
-    fn multiply(&self, x: Rows<'_>, out: &mut [f32], in_f32: bool);
 }
 
 /// The type of products. Sums are f32.
@@ -74,8 +66,6 @@ pub enum Then {
 pub struct Converted {
     bf16: Aligned<u16>,
     int8: int8::Quantized,
-    /// Products of another library, `(rows, outputs)`.
-    products: Aligned,
 }
 
 impl Converted {
@@ -85,7 +75,6 @@ impl Converted {
             Panels::F32(_) => Ok(()),
             Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.inputs, rows)),
             Panels::Int8(_) => self.int8.grow(weights, rows),
-            Panels::Other(_) => self.products.grow(rows * weights.outputs),
         }
     }
 }
@@ -133,13 +122,6 @@ impl Weights {
         self
     }
 
-    /// Returns weights of the same shape and bias that another library multiplies. They have no panels.
-    #[must_use]
-    pub fn by(mut self, product: Box<dyn Product>) -> Self {
-        self.panels = Panels::Other(product);
-        self
-    }
-
     /// Packs `weight`, `(outputs, inputs)` row by row, and `bias`, `(outputs)`.
     ///
     /// # Panics
@@ -171,7 +153,7 @@ impl Weights {
     pub fn multiply(&self) -> Multiply {
         match self.panels {
             Panels::F32(_) => Multiply::F32,
-            Panels::Bf16(_) | Panels::Other(_) => Multiply::Bf16,
+            Panels::Bf16(_) => Multiply::Bf16,
             Panels::Int8(_) => Multiply::Int8,
         }
     }
@@ -204,21 +186,7 @@ impl Weights {
             return;
         }
         match &self.panels {
-            Panels::F32(panels) => self.dispatched(Source::Panels(panels, x), out, then),
-            Panels::Other(product) => {
-                let count = x.rows() * self.outputs;
-                let in_f32 = converted.is_none();
-                let mut own = Vec::new();
-                let products = if let Some(converted) = converted {
-                    &mut converted.products[..count]
-                } else {
-                    own.resize(count, 0.0);
-                    &mut own[..]
-                };
-                product.multiply(x, products, in_f32);
-                let products = Rows::new(products, self.outputs);
-                self.dispatched(Source::Products(products), out, then);
-            }
+            Panels::F32(panels) => self.in_f32(panels, x, out, then),
             #[cfg(target_arch = "x86_64")]
             Panels::Bf16(panels) => {
                 let converted = converted.map(|converted| &mut converted.bf16[..]);
@@ -233,17 +201,17 @@ impl Weights {
         }
     }
 
-    fn dispatched(&self, source: Source<'_>, out: &mut RowsMut<'_>, then: Then) {
+    fn in_f32(&self, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>, then: Then) {
         let weights = self;
         match then {
             Then::Store => {
-                dispatch!(self.isa, store(weights: &Weights, source: Source<'_>, out: &mut RowsMut<'_>));
+                dispatch!(self.isa, store(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>));
             }
             Then::Gelu => {
-                dispatch!(self.isa, gelu(weights: &Weights, source: Source<'_>, out: &mut RowsMut<'_>));
+                dispatch!(self.isa, gelu(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>));
             }
             Then::Add => {
-                dispatch!(self.isa, add(weights: &Weights, source: Source<'_>, out: &mut RowsMut<'_>));
+                dispatch!(self.isa, add(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>));
             }
         }
     }
@@ -258,20 +226,22 @@ fn columns(isa: Isa) -> usize {
         }
 }
 
-/// Where products come from.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    /// Panels in f32, and the rows to multiply by them.
-    Panels(&'a [f32], Rows<'a>),
-    /// Another library.
-    Products(Rows<'a>),
-}
-
 macro_rules! finished {
     ($name:ident, $finish:ty) => {
         #[inline(always)]
-        unsafe fn $name<S: Simd>(weights: &Weights, source: Source<'_>, out: &mut RowsMut<'_>) {
-            unsafe { finish::<S, $finish>(weights, source, out) }
+        unsafe fn $name<S: Simd>(
+            weights: &Weights,
+            panels: &[f32],
+            x: Rows<'_>,
+            out: &mut RowsMut<'_>,
+        ) {
+            let in_f32 = f32::InF32::new(panels);
+            // As many rows as the registers hold.
+            if S::LANES == 16 {
+                unsafe { products::<S, $finish, _, 12>(in_f32, weights, x, out) }
+            } else {
+                unsafe { products::<S, $finish, _, 6>(in_f32, weights, x, out) }
+            }
         }
     };
 }
@@ -279,34 +249,3 @@ macro_rules! finished {
 finished!(store, Store);
 finished!(gelu, Gelu);
 finished!(add, Add);
-
-#[inline(always)]
-unsafe fn finish<S: Simd, F: Finish>(weights: &Weights, source: Source<'_>, out: &mut RowsMut<'_>) {
-    unsafe {
-        match source {
-            // As many rows as the registers hold.
-            Source::Panels(panels, x) if S::LANES == 16 => {
-                products::<S, F, _, 12>(f32::InF32::new(panels), weights, x, out);
-            }
-            Source::Panels(panels, x) => {
-                products::<S, F, _, 6>(f32::InF32::new(panels), weights, x, out);
-            }
-            Source::Products(products) => {
-                for row in 0..products.rows() {
-                    for column in (0..weights.outputs).step_by(VECTORS * S::LANES) {
-                        let width = weights.outputs - column;
-                        let (from, bias) = (
-                            products.at(row).add(column),
-                            weights.bias.as_ptr().add(column),
-                        );
-                        let left = S::add(S::load_some(from, width), S::load(bias));
-                        let rest = width.saturating_sub(S::LANES);
-                        let right = S::load_some(from.wrapping_add(S::LANES), rest);
-                        let right = S::add(right, S::load(bias.add(S::LANES)));
-                        finish_row::<S, F>(out.at(row).add(column), width, [left, right]);
-                    }
-                }
-            }
-        }
-    }
-}

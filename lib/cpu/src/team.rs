@@ -1,5 +1,6 @@
 //! Threads that work on the same matrices, phase by phase.
 
+use std::num::NonZeroUsize;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -90,6 +91,28 @@ impl WorkQueue {
         let next = self.0.fetch_add(1, Ordering::Relaxed);
         (next < count).then_some(next)
     }
+}
+
+/// Gives each item to `work`, on up to `threads` threads.
+pub(crate) fn share<T: Send>(threads: NonZeroUsize, items: Vec<T>, work: impl Fn(T) + Sync) {
+    let threads = threads.get().min(items.len());
+    let items = Mutex::new(items.into_iter());
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        while let Some(item) = next() {
+            work(item);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            let thread = std::thread::Builder::new().name("kernels".to_owned());
+            // If the system refuses a thread, the existing ones do the work.
+            if thread.spawn_scoped(scope, run).is_err() {
+                break;
+            }
+        }
+        run();
+    });
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
-//! The transformer layers, and the ways to compute them.
+//! The transformer layers, and the ways to compute them on libtorch.
 
-mod cpu;
 mod fused;
 mod libtorch;
-mod onednn;
 
 use std::fmt;
-use std::num::NonZeroUsize;
 
 use plmkit_contract::Pooling;
 use tch::Tensor;
@@ -15,22 +12,14 @@ use crate::EsmError;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
 use crate::pooling::pool;
-use crate::threads::threads;
 
-pub(crate) use cpu::OnCpu;
 pub(crate) use fused::OnGpu;
 pub(crate) use libtorch::OnLibtorch;
-pub(crate) use onednn::{Failure, Product};
 
 /// The layers between the embedding and the final `LayerNorm`.
 pub(crate) trait Body: fmt::Debug + Send {
     /// Returns the name of the kernels.
     fn kernels(&self) -> String;
-
-    /// Returns the threads that libtorch may use before and after the layers.
-    fn libtorch_threads(&self) -> NonZeroUsize {
-        threads()
-    }
 
     /// Computes layer 0 of the model: `(rows, hidden)` f32.
     fn embed(&self, embedding: &Embedding, batch: &DeviceBatch) -> Result<Tensor, EsmError> {

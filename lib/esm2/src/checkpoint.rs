@@ -2,6 +2,7 @@
 
 mod assemble;
 mod checksums;
+mod cpu_model;
 mod digest;
 mod error;
 mod finite;
@@ -21,16 +22,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plmkit_contract::{Stop, path_text};
-use plmkit_cpu::{Isa, Layer, Multiply};
+use plmkit_cpu::{Encoder, Isa, Layer, Multiply};
 
-use crate::body::{Body, Failure, OnCpu};
 use crate::compute_options::ComputePlan;
+use crate::cpu::{CpuModel, Layers};
+use crate::heads::HeadDigests;
+use crate::model::Compute;
 use crate::shim::cuda_memory;
-use crate::weights::Weights;
-use crate::{Device, DeviceError, EsmError, ModelConfig};
+use crate::torch::TorchModel;
+use crate::{Device, DeviceError, EsmError, Head, ModelConfig};
 
 use assemble::Assembly;
 use checksums::Checksums;
+use cpu_model::cpu_model;
 use digest::DigestInput;
 pub use error::CheckpointError;
 use stored::StoredTensors;
@@ -41,13 +45,19 @@ pub(crate) struct Checkpoint {
     pub(crate) config: ModelConfig,
     /// See [`Esm2::digest`](crate::Esm2::digest).
     pub(crate) digest: String,
-    pub(crate) weights: Weights,
+    pub(crate) heads: HeadDigests,
+    pub(crate) compute: Compute,
     /// The time to compile kernels for a GPU.
     pub(crate) compiled: Option<Duration>,
 }
 
 /// Loads the folder or weight file `model` to the device of `plan`.
-pub(crate) fn load(model: &Path, plan: ComputePlan, stop: &Stop) -> Result<Checkpoint, EsmError> {
+pub(crate) fn load(
+    model: &Path,
+    plan: ComputePlan,
+    profile: bool,
+    stop: &Stop,
+) -> Result<Checkpoint, EsmError> {
     let files = CheckpointFiles::open(model)?;
     let checksums = Checksums::collect(&files.weights)?;
     // A wrong checksum explains why something cannot be read.
@@ -61,38 +71,34 @@ pub(crate) fn load(model: &Path, plan: ComputePlan, stop: &Stop) -> Result<Check
     let frequencies =
         frequencies::read_frequencies(&files.folder, &config, &stored).map_err(explain)?;
     let input = DigestInput::for_model(&config, &stored, &frequencies);
-    let assembly = Assembly::new(&config, &stored, plan.device, stop);
-    let (digest, (body, compiled)) = if let Some(isa) = plan.own {
-        let multiply = plan.multiply();
+    let heads = head_digests(&config, &stored, stop)?;
+    let (digest, compute, compiled) = if let Some(isa) = plan.own {
+        let kernels = (isa, plan.multiply());
         let layers = frequencies.into_iter().enumerate();
         let layers = layers.map(|(number, inv_freq)| {
-            layers::layer(&config, &stored, number, inv_freq, (isa, multiply), None)
+            layers::layer(&config, &stored, number, inv_freq, kernels, None)
         });
         let mut layers = layers.collect::<Result<Vec<_>, _>>()?;
-        let failure = plan.onednn.then(Failure::default);
-        if let Some(failure) = &failure {
-            let all = layers.into_iter().enumerate();
-            layers = all
-                .map(|(number, layer)| assembly.by_onednn(number, layer, failure))
-                .collect::<Result<_, _>>()?;
-        }
         let jobs = layers.iter_mut().enumerate();
         let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, &config, &stored, number));
         let jobs = jobs.collect();
         let (digest, ()) = tasks::hash_and_pack(&input, &checksums, jobs, stop, || Ok(()))?;
-        let body: Box<dyn Body> = Box::new(OnCpu::packed(
-            (isa, multiply),
-            layers,
-            config.heads,
-            failure,
-        ));
-        (digest, (body, None))
+        let layers = Layers::Packed(Encoder::new(isa, layers, config.heads));
+        let model = cpu_model(&config, &stored, &heads, kernels, layers)?;
+        (digest, Compute::Cpu(model), None)
     } else {
-        tasks::hash_and_pack(&input, &checksums, Vec::new(), stop, || {
-            assembly.body(frequencies, plan)
-        })?
+        TorchModel::set_loading_threads();
+        let _no_grad = tch::no_grad_guard();
+        let assembly = Assembly::new(&config, &stored, plan.device, stop);
+        let (digest, (body, compiled)) =
+            tasks::hash_and_pack(&input, &checksums, Vec::new(), stop, || {
+                assembly.body(frequencies, plan)
+            })?;
+        let weights = assembly.weights(body, &heads)?;
+        let shape = (config.layers, config.hidden);
+        let model = TorchModel::new(weights, shape, (plan.device, profile))?;
+        (digest, Compute::Torch(model), compiled)
     };
-    let weights = assembly.weights(body)?;
     files
         .weights
         .iter()
@@ -100,18 +106,40 @@ pub(crate) fn load(model: &Path, plan: ComputePlan, stop: &Stop) -> Result<Check
     Ok(Checkpoint {
         config,
         digest,
-        weights,
+        heads,
+        compute,
         compiled,
     })
 }
 
+/// Hashes the heads of a checkpoint.
+fn head_digests(
+    config: &ModelConfig,
+    stored: &StoredTensors<'_>,
+    stop: &Stop,
+) -> Result<HeadDigests, EsmError> {
+    let digest = |head| match stored.refusal_of_head(config, head) {
+        Some(reason) => Ok(Err(reason)),
+        None => tasks::hash(&DigestInput::for_head(config, stored, head), stop).map(Ok),
+    };
+    Ok(HeadDigests {
+        language_model: digest(Head::LanguageModel)?,
+        contact: digest(Head::Contact)?,
+    })
+}
+
 /// Loads the same in f32 for `isa`, except for the layers, which are packed when they are computed.
-pub(crate) fn stream(model: &Path, isa: Isa, stop: &Stop) -> Result<Weights, EsmError> {
+pub(crate) fn stream(model: &Path, isa: Isa, stop: &Stop) -> Result<CpuModel, EsmError> {
     let files = Arc::new(CheckpointFiles::open(model)?);
     let (stored, config) = files.read()?;
     let frequencies = frequencies::read_frequencies(&files.folder, &config, &stored)?;
-    let body = OnCpu::streamed(isa, Arc::clone(&files), config.clone(), frequencies);
-    Assembly::new(&config, &stored, tch::Device::Cpu, stop).weights(Box::new(body))
+    let heads = head_digests(&config, &stored, stop)?;
+    let layers = Layers::Streamed {
+        config: config.clone(),
+        frequencies,
+        files: Arc::clone(&files),
+    };
+    cpu_model(&config, &stored, &heads, (isa, Multiply::F32), layers)
 }
 
 /// The memory-mapped files of a checkpoint.

@@ -30,7 +30,7 @@ impl ComputeOptions {
     pub(crate) fn plan_for(&self, opened: &Opened) -> Result<ComputePlan, EsmError> {
         let own = match self.kernels {
             _ if opened.device != tch::Device::Cpu => None,
-            Kernels::Best | Kernels::Onednn => Some(Isa::best()),
+            Kernels::Best => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
@@ -40,7 +40,6 @@ impl ComputeOptions {
             capability: opened.capability,
             own,
             fused: self.kernels != Kernels::Libtorch,
-            onednn: own.is_some() && self.kernels.onednn(dtype, Isa::has_bf16_tiles()),
             dtype,
         })
     }
@@ -56,11 +55,8 @@ impl ComputeOptions {
         let known: &[Dtype] = match (own, capability) {
             (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
             (_, Some(_)) | (None, None) => &[F32, F16, Bf16],
-            (Some(isa), None) => match (isa.has_bf16(), self.kernels == Kernels::Onednn) {
-                (true, false) => &[F32, Bf16, Int8],
-                (true, true) => &[Bf16],
-                (false, _) => &[F32, Int8],
-            },
+            (Some(isa), None) if isa.has_bf16() => &[F32, Bf16, Int8],
+            (Some(_), None) => &[F32, Int8],
         };
         let exact_and_fast = capability.map_or(F32, |_| F16);
         let dtype = self.dtype.unwrap_or(exact_and_fast);
@@ -71,7 +67,6 @@ impl ComputeOptions {
             (_, Some(_)) => "on this GPU".to_owned(),
             (Kernels::Best, None) => "on this CPU".to_owned(),
             (Kernels::Own(isa), None) => format!("by --kernels {isa}"),
-            (Kernels::Onednn, None) => "by --kernels onednn".to_owned(),
             (Kernels::Libtorch, None) => "by --kernels libtorch".to_owned(),
         };
         let known: Vec<String> = known.iter().map(Dtype::to_string).collect();
@@ -92,8 +87,6 @@ pub(crate) struct ComputePlan {
     pub(crate) capability: Option<(i32, i32)>,
     /// On a CPU, the instruction set of plmkit's kernels; `None` for libtorch.
     pub(crate) own: Option<Isa>,
-    /// Whether oneDNN computes the matrix products of plmkit's CPU kernels.
-    pub(crate) onednn: bool,
     /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
     pub(crate) fused: bool,
     /// The type.
@@ -114,30 +107,18 @@ impl ComputePlan {
 /// The kernels that compute the layers on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernels {
-    /// plmkit's kernels for the best instruction set of the CPU, or [`Onednn`](Self::Onednn) on a CPU with AMX.
+    /// plmkit's kernels for the best instruction set of the CPU.
     #[default]
     Best,
     /// plmkit's kernels for this instruction set.
     Own(Isa),
-    /// plmkit's kernels for the best instruction set of the CPU; in bfloat16, matrix products of oneDNN, which is part of libtorch.
-    Onednn,
     /// libtorch's kernels.
     Libtorch,
 }
 
-impl Kernels {
-    /// Whether oneDNN computes matrix products in the type `dtype`. `tiles` says whether the CPU multiplies tiles of bfloat16:
-    /// oneDNN does, plmkit's kernels do not.
-    fn onednn(self, dtype: Dtype, tiles: bool) -> bool {
-        dtype == Dtype::Bf16 && (self == Self::Onednn || tiles && self == Self::Best)
-    }
-}
-
 /// Text is not a name of kernels.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, onednn or libtorch"
-)]
+#[error("expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or libtorch")]
 pub struct ParseKernelsError;
 
 impl FromStr for Kernels {
@@ -146,7 +127,6 @@ impl FromStr for Kernels {
     fn from_str(text: &str) -> Result<Self, ParseKernelsError> {
         match text {
             "auto" => Ok(Self::Best),
-            "onednn" => Ok(Self::Onednn),
             "libtorch" => Ok(Self::Libtorch),
             isa => isa.parse().map(Self::Own).map_err(|_| ParseKernelsError),
         }
@@ -158,26 +138,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn onednn_multiplies_bfloat16_where_the_cpu_has_tiles() {
-        let own = Kernels::Own(Isa::Avx512Bf16);
-        for (kernels, dtype, tiles, expected) in [
-            (Kernels::Best, Dtype::Bf16, true, true),
-            (Kernels::Best, Dtype::Bf16, false, false),
-            (Kernels::Best, Dtype::Int8, true, false),
-            (own, Dtype::Bf16, true, false),
-            (Kernels::Onednn, Dtype::Bf16, false, true),
-            (Kernels::Onednn, Dtype::F32, true, false),
-        ] {
-            let shown = format!("{kernels:?} {dtype} {tiles}");
-            assert_eq!(kernels.onednn(dtype, tiles), expected, "{shown}");
-        }
-    }
-
-    #[test]
     fn a_type_that_the_device_does_not_compute_is_refused() {
         use Dtype::{Bf16, F16, F32, Int8};
         let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
-        let (best, onednn, libtorch) = (Kernels::Best, Kernels::Onednn, Kernels::Libtorch);
+        let (best, libtorch) = (Kernels::Best, Kernels::Libtorch);
         let (avx2, bf16) = (Some(Isa::Avx2), Some(Isa::Avx512Bf16));
         let in_avx2 = Kernels::Own(Isa::Avx2);
         for (asked, kernels, own, capability, expected) in [
@@ -187,7 +151,6 @@ mod tests {
             (Some(F32), best, None, hopper, Ok(F32)),
             (Some(F16), libtorch, None, None, Ok(F16)),
             (Some(Bf16), best, bf16, None, Ok(Bf16)),
-            (Some(Bf16), onednn, bf16, None, Ok(Bf16)),
             (Some(Bf16), best, None, hopper, Ok(Bf16)),
             (Some(Int8), best, avx2, None, Ok(Int8)),
             (
@@ -210,13 +173,6 @@ mod tests {
                 avx2,
                 None,
                 Err("bf16: not computed by --kernels avx2; expected f32 or int8"),
-            ),
-            (
-                None,
-                onednn,
-                bf16,
-                None,
-                Err("f32: not computed by --kernels onednn; expected bf16"),
             ),
             (
                 Some(Int8),

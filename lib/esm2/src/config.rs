@@ -2,11 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{ModelShape, Quoted, VOCABULARY};
+use plmkit_contract::{MASK, ModelShape, Quoted, VOCABULARY};
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
-use crate::varlen::MASK;
 
 /// The sizes and constants of an ESM-2 of any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! Token ids to vectors.
 
+use plmkit_contract::MASK;
 use tch::{Kind, Tensor};
 
 use crate::device_batch::DeviceBatch;
-use crate::varlen::MASK;
 use crate::{EsmError, Varlen};
 
 /// The share of tokens that were masked in training: 80 % of 15 %.

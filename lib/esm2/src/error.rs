@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use plmkit_contract::{Exit, Failure, NoSuchLayer, path_text};
+use plmkit_cpu::ForwardError;
 use plmkit_gpu::GpuError;
 use tch::TchError;
 
@@ -87,6 +88,15 @@ impl From<GpuError> for EsmError {
 impl From<plmkit_cpu::OutOfMemory> for EsmError {
     fn from(error: plmkit_cpu::OutOfMemory) -> Self {
         Self::OutOfMemory(error.to_string())
+    }
+}
+
+impl From<ForwardError> for EsmError {
+    fn from(error: ForwardError) -> Self {
+        match error {
+            ForwardError::OutOfMemory(error) => error.into(),
+            ForwardError::Stopped => Self::Stopped,
+        }
     }
 }
 

@@ -38,27 +38,19 @@ impl Head {
     }
 }
 
-/// A head of a checkpoint.
-#[derive(Debug)]
-pub(crate) struct HeadWeights<T> {
-    pub(crate) head: T,
-    /// BLAKE3 of its stored tensors, 128 bits in hexadecimal.
-    pub(crate) digest: String,
+/// BLAKE3 of the stored tensors of each head, 128 bits in hexadecimal. For a head that cannot be computed, the reason.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadDigests {
+    pub(crate) language_model: Result<String, String>,
+    pub(crate) contact: Result<String, String>,
 }
 
-/// The heads of a model. For a head that cannot be computed, the reason.
-#[derive(Debug)]
-pub(crate) struct Heads {
-    pub(crate) language_model: Result<HeadWeights<LanguageModelHead>, String>,
-    pub(crate) contact: Result<HeadWeights<ContactHead>, String>,
-}
-
-impl Heads {
+impl HeadDigests {
     /// Returns the digest of a head, or why it cannot be computed.
-    pub(crate) fn digest(&self, head: Head) -> Result<&str, &String> {
+    pub(crate) fn of(&self, head: Head) -> Result<&str, &String> {
         let digest = match head {
-            Head::LanguageModel => self.language_model.as_ref().map(|head| &head.digest),
-            Head::Contact => self.contact.as_ref().map(|head| &head.digest),
+            Head::LanguageModel => self.language_model.as_ref(),
+            Head::Contact => self.contact.as_ref(),
         };
         digest.map(String::as_str)
     }

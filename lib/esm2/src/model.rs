@@ -1,25 +1,17 @@
 //! The model: computes hidden states, vectors, logits and contacts of a batch.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use plmkit_contract::{Column, NoSuchLayer, Stop};
-use plmkit_cpu::Isa;
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
 
-use crate::body::LayerObserver;
 use crate::checkpoint::{self, Checkpoint};
-use crate::device_batch::DeviceBatch;
-use crate::heads::Contacts;
-use crate::pending::{OnDevice, PendingOutput};
-use crate::shim::{cuda_memory, cuda_release, cuda_used};
-use crate::threads::set_libtorch_threads;
-use crate::timing::{Span, Work};
-use crate::transfer::{Transfer, Values};
-use crate::weights::Weights;
-use crate::{Buffer, ComputeOptions, Device, Dtype, EsmError, Head, ModelConfig, Varlen};
+use crate::cpu::CpuModel;
+use crate::heads::HeadDigests;
+use crate::pending::PendingOutput;
+use crate::torch::TorchModel;
+use crate::{Buffer, ComputeOptions, Dtype, EsmError, Head, ModelConfig, Varlen};
 
 /// An ESM-2 on a device.
 ///
@@ -44,13 +36,17 @@ pub struct Esm2 {
     source: PathBuf,
     config: ModelConfig,
     digest: String,
-    weights: Weights,
-    transfer: Transfer,
+    heads: HeadDigests,
     dtype: Dtype,
-    kernels: String,
-    /// The instruction set of plmkit's CPU kernels, if they compute the layers.
-    own: Option<Isa>,
+    compute: Compute,
     load_times: LoadTimes,
+}
+
+/// What computes a model.
+#[derive(Debug)]
+pub(crate) enum Compute {
+    Cpu(CpuModel),
+    Torch(TorchModel),
 }
 
 /// Times of loading a model.
@@ -64,8 +60,13 @@ pub struct LoadTimes {
     pub pinned: Option<Duration>,
 }
 
-/// Receives each layer's number and output, `(total_tokens, hidden)` f32 on the device. The next layer overwrites the tensor.
-pub type Visit<'a> = dyn FnMut(usize, &Tensor) -> Result<(), EsmError> + 'a;
+/// Receives each layer's number and output, `(total_tokens, hidden)`.
+pub type Visit<'a> = dyn FnMut(usize, &[f32]) -> Result<(), EsmError> + 'a;
+
+/// Returns the layer of a model of `layers` that a column is computed from.
+pub(crate) fn layer_of(column: Column, layers: usize) -> usize {
+    column.layer().map_or(layers, |layer| layer as usize)
+}
 
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model`, or in the weight file `model` with `config.json` beside it.
@@ -73,25 +74,20 @@ impl Esm2 {
     pub fn load(model: &Path, options: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
         let plan = options.plan_for(&options.device.open()?)?;
-        // Loading only copies, and libtorch would keep the threads.
-        set_libtorch_threads(NonZeroUsize::MIN);
-        let dtype = plan.dtype;
-        let _no_grad = tch::no_grad_guard();
         let Checkpoint {
             config,
             digest,
-            weights,
+            heads,
+            compute,
             compiled,
-        } = checkpoint::load(model, plan, stop)?;
+        } = checkpoint::load(model, plan, options.profile, stop)?;
         Ok(Self {
             source: model.to_owned(),
             config,
             digest,
-            transfer: Transfer::new(plan.device, options.profile)?,
-            dtype,
-            kernels: weights.body.kernels(),
-            weights,
-            own: plan.own,
+            heads,
+            dtype: plan.dtype,
+            compute,
             load_times: LoadTimes {
                 all: started.elapsed(),
                 compiled,
@@ -102,22 +98,11 @@ impl Esm2 {
 
     /// Allocates page-locked memory for batches of up to `sequences` and `tokens`, if the device uses such memory. Allocating it
     /// is slow, and a larger batch cannot use the memory of a smaller one.
-    pub fn reserve(
-        &mut self,
-        (sequences, tokens): (usize, usize),
-        columns: &[Column],
-    ) -> Result<(), EsmError> {
+    pub fn reserve(&mut self, largest: (usize, usize), columns: &[Column]) -> Result<(), EsmError> {
         let started = Instant::now();
-        let (hidden, f32) = (self.config.hidden, size_of::<f32>());
-        // Token ids, positions, offsets of sequences, and rows of residues.
-        let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
-        sizes.extend(columns.iter().filter_map(|&column| match column {
-            Column::Pooled(_) => Some(sequences * hidden * f32),
-            Column::Residues(_) | Column::Logits => Some(column.values(tokens, hidden) * f32),
-            // Each sequence has its own memory.
-            Column::Contacts => None,
-        }));
-        if self.transfer.reserve(&sizes)? {
+        if let Compute::Torch(model) = &self.compute
+            && model.reserve(largest, columns)?
+        {
             self.load_times.pinned = Some(started.elapsed());
             self.load_times.all += started.elapsed();
         }
@@ -127,20 +112,17 @@ impl Esm2 {
     /// Loads the same checkpoint in f32, for comparison; `None` unless plmkit's CPU kernels compute it. Packs each layer when it
     /// computes it, so that only one layer is in memory.
     pub fn in_f32(&self, stop: &Stop) -> Result<Option<Self>, EsmError> {
-        let Some(isa) = self.own else {
+        let Compute::Cpu(model) = &self.compute else {
             return Ok(None);
         };
-        let _no_grad = tch::no_grad_guard();
-        let weights = checkpoint::stream(&self.source, isa, stop)?;
+        let model = checkpoint::stream(&self.source, model.isa(), stop)?;
         Ok(Some(Self {
             source: self.source.clone(),
             config: self.config.clone(),
             digest: self.digest.clone(),
-            transfer: Transfer::new(tch::Device::Cpu, false)?,
+            heads: self.heads.clone(),
             dtype: Dtype::F32,
-            kernels: weights.body.kernels(),
-            weights,
-            own: self.own,
+            compute: Compute::Cpu(model),
             load_times: LoadTimes::default(),
         }))
     }
@@ -163,34 +145,36 @@ impl Esm2 {
         &self.digest
     }
 
+    /// Returns the model on libtorch, if that computes it.
+    fn on_torch(&self) -> Option<&TorchModel> {
+        match &self.compute {
+            Compute::Torch(model) => Some(model),
+            Compute::Cpu(_) => None,
+        }
+    }
+
     /// Returns the device of the model: `cpu` or `cuda:0`.
     pub fn device(&self) -> String {
-        match self.transfer.device() {
-            tch::Device::Cuda(index) => format!("cuda:{index}"),
-            other => format!("{other:?}").to_lowercase(),
-        }
+        let gpu = self.on_torch().and_then(TorchModel::gpu);
+        gpu.map_or_else(|| "cpu".to_owned(), |index| format!("cuda:{index}"))
     }
 
     /// Returns the GPU's name and total memory in bytes; `None` on a CPU.
     pub fn gpu(&self) -> Result<Option<(String, usize)>, EsmError> {
-        let tch::Device::Cuda(index) = self.transfer.device() else {
-            return Ok(None);
-        };
-        Ok(Some((Device::gpu_name(index)?, cuda_memory(index)?)))
+        self.on_torch().map_or(Ok(None), TorchModel::gpu_memory)
     }
 
     /// Returns the device memory that tensors hold now, and the most since the last call, in MiB; `None` on a CPU.
     pub fn used_memory_mib(&self) -> Option<(u64, u64)> {
-        let tch::Device::Cuda(index) = self.transfer.device() else {
-            return None;
-        };
-        let (now, peak) = cuda_used(index).ok()?;
-        Some((now as u64 >> 20, peak as u64 >> 20))
+        self.on_torch()?.used_memory_mib()
     }
 
-    /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `onednn`, `cuda` or `libtorch`.
-    pub fn kernels(&self) -> &str {
-        &self.kernels
+    /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
+    pub fn kernels(&self) -> String {
+        match &self.compute {
+            Compute::Cpu(model) => model.kernels(),
+            Compute::Torch(model) => model.kernels(),
+        }
     }
 
     /// Returns the type of the weights in memory, in which the model is fastest.
@@ -210,7 +194,7 @@ impl Esm2 {
 
     /// Returns BLAKE3, 128 bits in hexadecimal, of the stored weights of a head, or [`EsmError::NoHead`].
     pub fn head_digest(&self, head: Head) -> Result<&str, EsmError> {
-        let digest = self.weights.heads.digest(head);
+        let digest = self.heads.of(head);
         digest.map_err(|reason| EsmError::NoHead {
             model: self.source.clone(),
             head,
@@ -220,10 +204,7 @@ impl Esm2 {
 
     /// Frees device memory that is cached for later batches, so that fragments do not remain.
     pub fn release(&self) -> Result<(), EsmError> {
-        match self.transfer.device() {
-            tch::Device::Cuda(_) => cuda_release(),
-            _ => Ok(()),
-        }
+        self.on_torch().map_or(Ok(()), TorchModel::release)
     }
 
     /// Computes `columns`: for each column the f32 values of all sequences in turn, as many as [`Column::values`]. Layers that no
@@ -251,53 +232,19 @@ impl Esm2 {
         for head in self.heads_for(columns) {
             self.head_digest(head)?;
         }
-        let depths = columns.iter().map(|&column| self.layer_of(column));
-        let Some(depth) = depths.max() else {
-            return Ok(PendingOutput::new(Vec::new(), None));
-        };
-        let transfer = &self.transfer;
-        let by_residue = |column: &Column| matches!(column, Column::Residues(_) | Column::Logits);
-        let rows = transfer.device() != tch::Device::Cpu && columns.iter().any(by_residue);
-        let _no_grad = tch::no_grad_guard();
-        let (batch, copied_in) = DeviceBatch::new(batch, dtype.kind(), transfer, rows)?;
-        let begin = transfer.mark()?;
-        let wanted = columns.contains(&Column::Contacts);
-        let contacts = match &self.weights.heads.contact {
-            Ok(found) if wanted => {
-                let device = transfer.device();
-                Some(Contacts::new(&found.head, batch.varlen, device)?)
-            }
-            _ => None,
-        };
-        let mut collector = Collector {
-            model: self,
-            batch: &batch,
-            columns,
-            values: columns
-                .iter()
-                .map(|_| Values::Here(Buffer::default()))
-                .collect(),
-            contacts,
-            stop,
-        };
-        self.forward(&batch, depth, &mut collector)?;
-        let mut values = collector.values;
-        let mut places = columns.iter().zip(&mut values);
-        if let (Some(contacts), Some((_, place))) = (
-            collector.contacts,
-            places.find(|(column, _)| **column == Column::Contacts),
-        ) {
-            *place = contacts.finish(transfer)?;
+        for &column in columns {
+            self.check_layer(layer_of(column, self.config.layers))?;
         }
-        let on_device = match (copied_in, begin, transfer.mark()?) {
-            (Some(copied_in), Some(begin), Some(end)) => Some(OnDevice {
-                copied_in,
-                computed: Span::new(begin, end),
-                laps: batch.laps,
-            }),
-            _ => None,
-        };
-        Ok(PendingOutput::new(values, on_device))
+        if columns.is_empty() {
+            return Ok(PendingOutput::computed(Vec::new()));
+        }
+        match &self.compute {
+            Compute::Cpu(model) => {
+                let values = model.embed(batch, columns, dtype, stop)?;
+                Ok(PendingOutput::computed(values))
+            }
+            Compute::Torch(model) => model.begin(batch, columns, dtype, stop),
+        }
     }
 
     /// Computes layers 1 to `depth` and calls `visit` with the output of each, and with layer 0.
@@ -310,130 +257,19 @@ impl Esm2 {
         depth: usize,
         visit: &mut Visit,
     ) -> Result<(), EsmError> {
-        let (batch, _) = DeviceBatch::new(batch, self.dtype.kind(), &self.transfer, false)?;
-        let mut visitor = Visitor {
-            model: self,
-            batch: &batch,
-            visit,
-        };
-        self.forward(&batch, depth, &mut visitor)
-    }
-
-    /// Returns the layer that a column is computed from.
-    fn layer_of(&self, column: Column) -> usize {
-        let last = self.config.layers;
-        column.layer().map_or(last, |layer| layer as usize)
-    }
-
-    /// Returns the output of a layer, `(total_tokens, hidden)` f32, for the residual stream `x`.
-    fn layer_output(
-        &self,
-        layer: usize,
-        batch: &DeviceBatch,
-        x: &Tensor,
-    ) -> Result<Tensor, EsmError> {
-        let own = batch.own(x)?;
-        if layer == self.config.layers {
-            self.weights.final_norm.forward(&own)
-        } else {
-            Ok(own)
+        self.check_layer(depth)?;
+        let how = (depth, self.dtype);
+        match &self.compute {
+            Compute::Cpu(model) => model.hidden_states(batch, how, visit),
+            Compute::Torch(model) => model.hidden_states(batch, how, visit),
         }
     }
 
-    fn forward(
-        &self,
-        batch: &DeviceBatch,
-        depth: usize,
-        observer: &mut dyn LayerObserver,
-    ) -> Result<(), EsmError> {
+    fn check_layer(&self, layer: usize) -> Result<(), EsmError> {
         let layers = self.config.layers;
-        if depth > layers {
-            let layer = depth;
+        if layer > layers {
             return Err(NoSuchLayer { layer, layers }.into());
         }
-        set_libtorch_threads(self.weights.body.libtorch_threads());
-        let _no_grad = tch::no_grad_guard();
-        let Weights {
-            embedding, body, ..
-        } = &self.weights;
-        let x = body.embed(embedding, batch)?; // (rows, hidden)
-        body.forward(x, batch, depth, observer)
-    }
-}
-
-/// Computes the columns of a batch from its layers.
-struct Collector<'a> {
-    model: &'a Esm2,
-    batch: &'a DeviceBatch<'a>,
-    columns: &'a [Column],
-    /// The values of each column.
-    values: Vec<Values>,
-    contacts: Option<Contacts<'a>>,
-    stop: &'a Stop,
-}
-
-impl LayerObserver for Collector<'_> {
-    fn hidden(
-        &mut self,
-        layer: usize,
-        x: &dyn Fn() -> Result<Tensor, EsmError>,
-    ) -> Result<(), EsmError> {
-        if self.stop.requested() {
-            return Err(EsmError::Stopped);
-        }
-        let Self { model, batch, .. } = *self;
-        let columns = self.columns.iter().zip(&mut self.values);
-        let columns = columns.filter(|(column, _)| model.layer_of(**column) == layer);
-        let mut columns = columns.peekable();
-        if columns.peek().is_none() {
-            return Ok(());
-        }
-        let hidden = model.layer_output(layer, batch, &x()?)?;
-        batch.lap(Work::Collect)?;
-        for (&column, values) in columns {
-            match (column, &model.weights.heads.language_model) {
-                (Column::Pooled(column), _) => {
-                    let pooled = model.weights.body.pool(&hidden, batch, column.pool)?;
-                    *values = model.transfer.download([Ok(pooled)])?;
-                }
-                (Column::Residues(_), _) => {
-                    *values = batch.residues(&hidden, &model.transfer)?;
-                }
-                (Column::Logits, Ok(found)) => {
-                    let logits = found.head.forward(&hidden)?;
-                    *values = batch.residues(&logits, &model.transfer)?;
-                }
-                _ => {}
-            }
-        }
-        batch.lap(Work::Pooling)
-    }
-
-    fn attention(&mut self, qkv: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> {
-        match &mut self.contacts {
-            Some(contacts) => contacts.add(&qkv()?),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Passes every layer to a caller.
-struct Visitor<'a, 'v> {
-    model: &'a Esm2,
-    batch: &'a DeviceBatch<'a>,
-    visit: &'a mut Visit<'v>,
-}
-
-impl LayerObserver for Visitor<'_, '_> {
-    fn hidden(
-        &mut self,
-        layer: usize,
-        x: &dyn Fn() -> Result<Tensor, EsmError>,
-    ) -> Result<(), EsmError> {
-        (self.visit)(layer, &self.model.layer_output(layer, self.batch, &x()?)?)
-    }
-
-    fn attention(&mut self, _: &dyn Fn() -> Result<Tensor, EsmError>) -> Result<(), EsmError> {
         Ok(())
     }
 }

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{CLS, EOS, Exit, Failure};
+use plmkit_contract::{CLS, EOS, Exit, Failure, MASK};
 
 /// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
 const UNK: u8 = 3;
-/// `<mask>`, the largest token id.
-pub(crate) const MASK: u8 = 32;
 
 /// Checked token ids of several sequences that lie end to end, with the offset of each.
 ///

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::embedding::Embedding;
-use crate::heads::Heads;
+use crate::heads::{ContactHead, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::Frequencies;
@@ -14,7 +14,8 @@ pub(crate) struct Weights {
     pub(crate) body: Box<dyn Body>,
     /// Applied after the last layer.
     pub(crate) final_norm: LayerNorm,
-    pub(crate) heads: Heads,
+    pub(crate) language_model: Option<LanguageModelHead>,
+    pub(crate) contact: Option<ContactHead>,
 }
 
 /// The parameters of a transformer layer with pre-layer normalisation.

@@ -121,7 +121,7 @@ pub struct RunStarted {
     pub flops_per_pair: Option<u64>,
     /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
     pub dtype: Option<String>,
-    /// What computes the layers: an instruction set of plmkit's CPU kernels, `onednn`, `cuda` or `libtorch`.
+    /// What computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
     pub kernel_set: Option<String>,
     /// CPU threads.
     pub threads: Option<u64>,

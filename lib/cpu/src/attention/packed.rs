@@ -96,21 +96,8 @@ impl<'a> Packed<'a> {
     ) {
         let Head { number, dim } = self.head;
         let (length, wide) = (self.qkv.rows(), self.wide);
-        // Scores are exponents of 2, because powers of 2 are faster than those of e.
-        let scale = LOG2_E / (dim as f32).sqrt();
         unsafe {
-            for row in 0..ROWS {
-                let query = self.qkv.at(first + row).add(number * dim);
-                P::convert(self.queries.add(row * wide), query, dim, scale);
-                // The next head, which is the neighbour of this one, is not yet in a cache. The next tile is not there any more:
-                // rows of a long sequence evict each other.
-                let (width, hidden) = (self.qkv.width(), self.qkv.width() / 3);
-                for ahead in [dim, hidden + dim, 2 * hidden + dim, MOST_ROWS * width] {
-                    for k in (0..dim).step_by(16) {
-                        prefetch(query.wrapping_add(ahead + k));
-                    }
-                }
-            }
+            self.load_queries::<S, P, ROWS>(first);
             let mixed = self.queries.add(MOST_LANES * wide); // (ROWS, wide)
             std::ptr::write_bytes(mixed, 0, ROWS * wide);
             let mut largest = [NONE; ROWS];
@@ -139,6 +126,50 @@ impl<'a> Packed<'a> {
                 let (to, mixed) = (out.at(to + row).add(number * dim), mixed.add(row * wide));
                 for k in (0..dim).step_by(S::LANES) {
                     S::store_some(to.add(k), dim - k, S::mul(S::load(mixed.add(k)), share));
+                }
+            }
+        }
+    }
+
+    /// Loads `ROWS` queries from `first`, for [`score`](Self::score).
+    #[inline(always)]
+    unsafe fn load_queries<S: Simd, P: Products<S>, const ROWS: usize>(&self, first: usize) {
+        let Head { number, dim } = self.head;
+        // Scores are exponents of 2, because powers of 2 are faster than those of e.
+        let scale = LOG2_E / (dim as f32).sqrt();
+        for row in 0..ROWS {
+            unsafe {
+                let query = self.qkv.at(first + row).add(number * dim);
+                P::convert(self.queries.add(row * self.wide), query, dim, scale);
+                // The next head, which is the neighbour of this one, is not yet in a cache. The next tile is not there any more:
+                // rows of a long sequence evict each other.
+                let (width, hidden) = (self.qkv.width(), self.qkv.width() / 3);
+                for ahead in [dim, hidden + dim, 2 * hidden + dim, MOST_ROWS * width] {
+                    for k in (0..dim).step_by(16) {
+                        prefetch(query.wrapping_add(ahead + k));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies the scores of `ROWS` queries from `first` with all keys, as exponents of 2, to rows that are `stride` apart.
+    #[inline(always)]
+    pub(super) unsafe fn scores<S: Simd, P: Products<S>, const ROWS: usize>(
+        &self,
+        first: usize,
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let length = self.qkv.rows();
+        unsafe {
+            self.load_queries::<S, P, ROWS>(first);
+            for key in (0..length).step_by(P::KEYS) {
+                let count = P::KEYS.min(length - key);
+                self.score::<S, P, ROWS>(key, count);
+                for row in 0..ROWS {
+                    let scores = std::slice::from_raw_parts(self.scores.add(row * P::KEYS), count);
+                    out[row * stride + key..][..count].copy_from_slice(scores);
                 }
             }
         }

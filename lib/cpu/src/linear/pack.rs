@@ -110,7 +110,6 @@ impl Weights {
                 panels.map(Room::Bf16).collect()
             }
             super::Panels::Int8(all) => all.rooms(isa, inputs).map(Room::Int8).collect(),
-            super::Panels::Other(_) => Vec::new(),
         };
         let panels = rooms.into_iter().enumerate();
         panels

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::OnceLock;
 
-use plmkit_contract::Pooling;
+use plmkit_contract::{MASK, Pooling};
 use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pool, Rope};
 use tch::{Kind, Tensor};
 
@@ -15,7 +15,6 @@ use crate::embedding::Embedding;
 use crate::layer_norm::LayerNorm;
 use crate::rope::{Frequencies, RotationCache, turns};
 use crate::timing::Work;
-use crate::varlen::MASK;
 use crate::weights::Layer;
 
 /// The stream on which libtorch computes by default. Only copies use others.

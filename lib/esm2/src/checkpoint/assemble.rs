@@ -6,20 +6,18 @@ use plmkit_contract::Stop;
 use plmkit_gpu::Kernels;
 use tch::{Device, Kind, Tensor};
 
-use super::digest::DigestInput;
-use super::parameters::{BIAS, DECODER, layer_name};
+use super::parameters::{BIAS, DECODER, WORDS, layer_name};
 use super::stored::StoredTensors;
-use super::tasks::hash;
 use crate::attention::Attention;
-use crate::body::{Body, Failure, OnGpu, OnLibtorch, Product};
+use crate::body::{Body, OnGpu, OnLibtorch};
 use crate::compute_options::ComputePlan;
 use crate::embedding::Embedding;
-use crate::heads::{ContactHead, HeadWeights, Heads, LanguageModelHead};
+use crate::heads::{ContactHead, HeadDigests, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
 use crate::rope::{Frequencies, pair_channels};
 use crate::weights::{Layer, Weights};
-use crate::{EsmError, Head, ModelConfig};
+use crate::{EsmError, ModelConfig};
 
 /// Copies weights to a device: the dense layers of the encoder in the type of the plan, everything else in f32.
 pub(super) struct Assembly<'a> {
@@ -44,37 +42,44 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Returns all weights, given the layers.
-    pub(super) fn weights(&self, body: Box<dyn Body>) -> Result<Weights, EsmError> {
-        let words = self.tensor("embeddings.word_embeddings.weight")?; // (33, hidden)
+    /// Returns all weights, given the layers, with the heads that have a digest.
+    pub(super) fn weights(
+        &self,
+        body: Box<dyn Body>,
+        heads: &HeadDigests,
+    ) -> Result<Weights, EsmError> {
+        let words = self.tensor(WORDS)?; // (33, hidden)
+        let language_model = || -> Result<_, EsmError> {
+            Ok(LanguageModelHead {
+                dense: self.linear("lm_head.dense")?,
+                norm: self.layer_norm("lm_head.layer_norm")?,
+                decoder: Linear {
+                    weight: if self.stored.has_own_decoder() {
+                        self.tensor(DECODER)?
+                    } else {
+                        words.shallow_clone()
+                    },
+                    bias: self.tensor(BIAS)?,
+                },
+            })
+        };
+        let contact = || -> Result<_, EsmError> {
+            let weight = self.tensor("contact_head.regression.weight")?;
+            Ok(ContactHead {
+                weight: weight.f_flatten(0, -1)?,
+                bias: self.tensor("contact_head.regression.bias")?,
+            })
+        };
         Ok(Weights {
             embedding: Embedding::new(&words, self.config.token_dropout)?,
             body,
             final_norm: self.layer_norm("encoder.emb_layer_norm_after")?,
-            heads: Heads {
-                language_model: self.head(Head::LanguageModel, || {
-                    Ok(LanguageModelHead {
-                        dense: self.linear("lm_head.dense")?,
-                        norm: self.layer_norm("lm_head.layer_norm")?,
-                        decoder: Linear {
-                            weight: if self.stored.has_own_decoder() {
-                                self.tensor(DECODER)?
-                            } else {
-                                words.shallow_clone()
-                            },
-                            bias: self.tensor(BIAS)?,
-                        },
-                    })
-                })?,
-                contact: self.head(Head::Contact, || {
-                    Ok(ContactHead {
-                        weight: self
-                            .tensor("contact_head.regression.weight")?
-                            .f_flatten(0, -1)?,
-                        bias: self.tensor("contact_head.regression.bias")?,
-                    })
-                })?,
-            },
+            language_model: heads
+                .language_model
+                .is_ok()
+                .then(language_model)
+                .transpose()?,
+            contact: heads.contact.is_ok().then(contact).transpose()?,
         })
     }
 
@@ -83,22 +88,6 @@ impl<'a> Assembly<'a> {
             return Err(EsmError::Stopped);
         }
         self.stored.get(name).tensor(self.device)
-    }
-
-    /// Returns a head made by `build`, or why there is none.
-    fn head<T>(
-        &self,
-        head: Head,
-        build: impl FnOnce() -> Result<T, EsmError>,
-    ) -> Result<Result<HeadWeights<T>, String>, EsmError> {
-        if let Some(reason) = self.stored.refusal_of_head(self.config, head) {
-            return Ok(Err(reason));
-        }
-        let input = DigestInput::for_head(self.config, self.stored, head);
-        Ok(Ok(HeadWeights {
-            head: build()?,
-            digest: hash(&input, self.stop)?,
-        }))
     }
 
     /// Returns layers for libtorch's matrix products, and the time to compile kernels for the operations in between.
@@ -118,27 +107,6 @@ impl<'a> Assembly<'a> {
             return Ok((Box::new(body), Some(started.elapsed())));
         }
         Ok((Box::new(OnLibtorch::new(layers, heads, attention)), None))
-    }
-
-    /// Returns a layer of plmkit's CPU kernels whose matrices oneDNN multiplies.
-    pub(super) fn by_onednn(
-        &self,
-        number: usize,
-        layer: plmkit_cpu::Layer,
-        failure: &Failure,
-    ) -> Result<plmkit_cpu::Layer, EsmError> {
-        let name = layer_name(number);
-        let by = |weights: plmkit_cpu::Weights, linear: Linear| -> Result<_, EsmError> {
-            Ok(weights.by(Box::new(Product::new(&linear.weight, failure)?)))
-        };
-        let linear = |module: &str| self.linear(&format!("{name}.{module}"));
-        Ok(plmkit_cpu::Layer {
-            qkv: by(layer.qkv, self.qkv(&format!("{name}.attention.self"))?)?,
-            out: by(layer.out, linear("attention.output.dense")?)?,
-            up: by(layer.up, linear("intermediate.dense")?)?,
-            down: by(layer.down, linear("output.dense")?)?,
-            ..layer
-        })
     }
 
     fn layer(&self, layer: usize, inv_freq: Vec<f32>, kind: Kind) -> Result<Layer, EsmError> {

@@ -14,10 +14,7 @@ pub(super) struct Parameter {
 /// Returns the tensors of the encoder in the order of computation.
 pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     let (hidden, intermediate) = (config.hidden, config.intermediate);
-    let mut all = vec![parameter(
-        "embeddings.word_embeddings.weight".to_owned(),
-        &[VOCABULARY, hidden],
-    )];
+    let mut all = vec![parameter(WORDS.to_owned(), &[VOCABULARY, hidden])];
     let mut pair = |module: String, weight: &[usize]| {
         all.push(parameter(format!("{module}.weight"), weight));
         all.push(parameter(format!("{module}.bias"), &weight[..1]));
@@ -42,6 +39,9 @@ pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     pair("encoder.emb_layer_norm_after".to_owned(), &[hidden]);
     all
 }
+
+/// The word embeddings.
+pub(super) const WORDS: &str = "embeddings.word_embeddings.weight";
 
 /// The decoder of the language-model head, if it is not the word embeddings.
 pub(super) const DECODER: &str = "lm_head.decoder.weight";

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use plmkit_contract::{Column, Pooling, Stop};
-use plmkit_esm2::{ComputeOptions, Dtype, Esm2, EsmError, Isa, Kernels, set_threads};
+use plmkit_esm2::{Dtype, Esm2, EsmError, set_threads};
 
-use crate::support::{Pack, Protein, model_tiny, proteins, relative_error, test_data};
+use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
 
 /// How far two computations of one protein in f32 may be apart: not by a bit.
 const SAME: f64 = 0.0;
@@ -64,23 +64,6 @@ fn worst_of(model: &Esm2) -> f64 {
 #[test]
 fn batch_mates_order_and_threads_do_not_matter() {
     assert!(worst_of(&model_tiny()) <= SAME);
-}
-
-/// oneDNN selects its kernels by the number of rows, and does not promise that they round alike.
-#[test]
-fn batch_mates_matter_little_to_products_of_onednn() {
-    if !Isa::best().has_bf16() {
-        eprintln!("skipped: this CPU multiplies no bfloat16");
-        return;
-    }
-    let options = ComputeOptions {
-        dtype: Some(Dtype::Bf16),
-        kernels: Kernels::Onednn,
-        ..ComputeOptions::default()
-    };
-    let model = Esm2::load(&test_data("model-tiny"), options, &Stop::default()).unwrap();
-    assert_eq!(model.kernels(), "onednn");
-    assert!(worst_of(&model) <= 2e-2);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub struct RunSummary {
     pub gpu_uuids: Option<Vec<String>>,
     /// The number type of the computation.
     pub dtype: Option<String>,
-    /// What computes the layers: an instruction set of CPU kernels, `onednn`, `cuda` or `libtorch`.
+    /// What computes the layers: an instruction set of CPU kernels, `cuda` or `libtorch`.
     pub kernel_set: Option<String>,
     /// Tokens of a full batch.
     pub token_budget: Option<u64>,

@@ -37,7 +37,7 @@ impl Pack {
         model
             .hidden_states(self.batch(), model.config().layers, &mut |layer, hidden| {
                 assert_eq!(layer, layers.len());
-                layers.push(Vec::try_from(hidden.f_flatten(0, -1)?)?);
+                layers.push(hidden.to_vec());
                 Ok(())
             })
             .unwrap();

@@ -1,0 +1,94 @@
+//! Token ids to vectors.
+
+use std::ops::Range;
+
+use plmkit_contract::MASK;
+
+/// The share of tokens that were masked in training: 80 % of 15 %.
+const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
+
+/// The embedding table with fair-esm's token dropout, which applies at inference too.
+#[derive(Debug)]
+pub struct Embedding {
+    /// `(vocabulary, hidden)`
+    table: Vec<f32>,
+    hidden: usize,
+    token_dropout: bool,
+}
+
+impl Embedding {
+    /// Takes the stored word embeddings, `(vocabulary, hidden)`.
+    ///
+    /// With token dropout, the row of `<mask>` is zero, and every vector is scaled by `(1 - 0.12) / (1 - m)`: `m` is the share
+    /// of `<mask>` in its sequence, with `<cls>` and `<eos>`. This function multiplies the table by the numerator, which
+    /// rounds like multiplying the vectors.
+    pub fn new(mut words: Vec<f32>, hidden: usize, token_dropout: bool) -> Self {
+        if token_dropout {
+            let scale = (1.0 - MASKED_IN_TRAINING) as f32;
+            words.iter_mut().for_each(|value| *value *= scale);
+            words[usize::from(MASK) * hidden..][..hidden].fill(0.0);
+        }
+        Self {
+            table: words,
+            hidden,
+            token_dropout,
+        }
+    }
+
+    /// Returns layer 0 of the model, `(tokens, hidden)`, in `x`. `sequences` cover all tokens in order.
+    ///
+    /// # Panics
+    /// If a token is no row of the table, or `x` has another size.
+    pub fn apply(&self, tokens: &[u8], sequences: &[Range<usize>], x: &mut [f32]) {
+        assert_eq!(x.len(), tokens.len() * self.hidden, "the shapes fit");
+        for (token, x) in tokens.iter().zip(x.chunks_exact_mut(self.hidden)) {
+            x.copy_from_slice(&self.table[usize::from(*token) * self.hidden..][..self.hidden]);
+        }
+        if !self.token_dropout {
+            return;
+        }
+        for sequence in sequences {
+            let masks = tokens[sequence.clone()]
+                .iter()
+                .filter(|&&token| token == MASK);
+            let masks = masks.count();
+            if masks > 0 {
+                let kept = 1.0 - masks as f32 / sequence.len() as f32;
+                let own = &mut x[sequence.start * self.hidden..sequence.end * self.hidden];
+                own.iter_mut().for_each(|value| *value /= kept);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn embed(tokens: &[u8], sequences: &[Range<usize>], token_dropout: bool) -> Vec<f32> {
+        let words = (1..=33u8).map(f32::from).collect();
+        let mut x = vec![f32::NAN; tokens.len()];
+        Embedding::new(words, 1, token_dropout).apply(tokens, sequences, &mut x);
+        x
+    }
+
+    #[test]
+    fn without_masks_vectors_are_scaled_by_the_share_kept_in_training() {
+        let scaled = [0u8, 5, 2].map(|token| (f32::from(token) + 1.0) * 0.88);
+        assert_eq!(embed(&[0, 5, 2], &[0..3], true), scaled);
+    }
+
+    #[test]
+    fn masks_are_counted_for_each_sequence() {
+        let vectors = embed(&[0, 32, 5, 2, 0, 5, 2], &[0..4, 4..7], true);
+        let kept = 1.0 - 1.0 / 4.0;
+        assert_eq!(vectors[1], 0.0);
+        assert_eq!(vectors[2], 6.0 * 0.88 / kept);
+        assert_eq!(vectors[5], 6.0 * 0.88);
+    }
+
+    #[test]
+    fn without_token_dropout_rows_are_not_scaled() {
+        assert_eq!(embed(&[0, 32, 2], &[0..3], false), [1.0, 33.0, 3.0]);
+    }
+}

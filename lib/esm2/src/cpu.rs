@@ -1,0 +1,206 @@
+//! A model on a CPU, by plmkit's kernels.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plmkit_contract::{Column, Stop};
+use plmkit_cpu::{Collector, Embedding, Encoder, Isa, Layer, LayerNorm, LayerObserver, Multiply};
+use plmkit_cpu::{Readout, Rows, RowsMut};
+
+use crate::checkpoint::CheckpointFiles;
+use crate::model::{Visit, layer_of};
+use crate::threads::threads;
+use crate::{Buffer, Buffers, Dtype, EsmError, ModelConfig, Varlen};
+
+/// A model on a CPU.
+#[derive(Debug)]
+pub(crate) struct CpuModel {
+    embedding: Embedding,
+    multiply: Multiply,
+    layers: Layers,
+    readout: Readout,
+    buffers: Buffers<f32>,
+}
+
+/// The transformer layers.
+#[derive(Debug)]
+pub(crate) enum Layers {
+    /// All layers in memory.
+    Packed(Encoder),
+    /// Layers that are packed in f32 when they are computed, and dropped afterwards.
+    Streamed {
+        config: ModelConfig,
+        /// The rotary frequencies of each layer.
+        frequencies: Vec<Vec<f32>>,
+        files: Arc<CheckpointFiles>,
+    },
+}
+
+impl CpuModel {
+    pub(crate) fn new(
+        embedding: Embedding,
+        multiply: Multiply,
+        layers: Layers,
+        readout: Readout,
+    ) -> Self {
+        Self {
+            embedding,
+            multiply,
+            layers,
+            readout,
+            buffers: Buffers::default(),
+        }
+    }
+
+    pub(crate) fn isa(&self) -> Isa {
+        self.readout.isa
+    }
+
+    /// Returns the instruction set that the kernels use for the weights.
+    pub(crate) fn kernels(&self) -> String {
+        self.isa().for_weights(self.multiply).to_string()
+    }
+
+    /// Computes `columns` of a batch. All heads that they need are there.
+    pub(crate) fn embed(
+        &self,
+        batch: Varlen<'_>,
+        columns: &[Column],
+        dtype: Dtype,
+        stop: &Stop,
+    ) -> Result<Vec<Buffer<f32>>, EsmError> {
+        let sequences: Vec<Range<usize>> = batch.spans().collect();
+        let hidden = self.hidden();
+        let of_column = |column: &Column| -> usize {
+            let residues = sequences.iter().map(|span| span.len() - 2);
+            residues
+                .map(|residues| column.values(residues, hidden))
+                .sum()
+        };
+        let values = columns
+            .iter()
+            .map(|column| self.buffers.take(of_column(column)));
+        let mut values: Vec<Buffer<f32>> = values.collect();
+        let places = values.iter_mut().map(|values| &mut values[..]);
+        let places = columns.iter().copied().zip(places).collect();
+        let mut collector = Collector::new(&self.readout, &sequences, places, threads(), stop)?;
+        let depths = columns
+            .iter()
+            .map(|&column| layer_of(column, self.readout.layers));
+        // int8 weights cannot be converted to f32.
+        let in_f32 = dtype == Dtype::F32 && self.multiply != Multiply::Int8;
+        let depth = depths.max().unwrap_or(0);
+        self.forward(batch, &sequences, (depth, in_f32), &mut collector)?;
+        collector.finish()?;
+        Ok(values)
+    }
+
+    /// Computes layers 0 to `depth` and calls `visit` with the output of each.
+    pub(crate) fn hidden_states(
+        &self,
+        batch: Varlen<'_>,
+        (depth, dtype): (usize, Dtype),
+        visit: &mut Visit<'_>,
+    ) -> Result<(), EsmError> {
+        let sequences: Vec<Range<usize>> = batch.spans().collect();
+        let mut visitor = Visitor {
+            readout: &self.readout,
+            visit,
+        };
+        let in_f32 = dtype == Dtype::F32 && self.multiply != Multiply::Int8;
+        self.forward(batch, &sequences, (depth, in_f32), &mut visitor)
+    }
+
+    fn hidden(&self) -> usize {
+        self.readout.final_norm.weight.len()
+    }
+
+    fn forward<O: LayerObserver>(
+        &self,
+        batch: Varlen<'_>,
+        sequences: &[Range<usize>],
+        (depth, in_f32): (usize, bool),
+        observer: &mut O,
+    ) -> Result<(), EsmError>
+    where
+        EsmError: From<O::Error>,
+    {
+        let mut x = self.buffers.take(batch.total_tokens() * self.hidden());
+        self.embedding.apply(batch.tokens(), sequences, &mut x);
+        match &self.layers {
+            Layers::Packed(encoder) => {
+                encoder.forward(&mut x, sequences, depth, in_f32, threads(), observer)?;
+            }
+            Layers::Streamed {
+                config,
+                frequencies,
+                files,
+            } => {
+                let mut encoder = Encoder::new(self.isa(), Vec::new(), config.heads);
+                let kernels = (self.isa(), self.multiply);
+                for (first, inv_freq) in frequencies[..depth].iter().enumerate() {
+                    let before: Option<Layer> = encoder.replace(Vec::new()).pop();
+                    let layer = files.layer(config, first, inv_freq.clone(), kernels, before)?;
+                    encoder.replace(vec![layer]);
+                    let mut later = Later { first, observer };
+                    encoder.forward(&mut x, sequences, 1, true, threads(), &mut later)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Passes the results of one layer on under its number.
+struct Later<'a, O> {
+    /// The number of layers before it.
+    first: usize,
+    observer: &'a mut O,
+}
+
+impl<O: LayerObserver> LayerObserver for Later<'_, O> {
+    type Error = O::Error;
+
+    fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), O::Error> {
+        // The input of a later layer was shown as the output of the layer before.
+        if layer == 0 && self.first > 0 {
+            return Ok(());
+        }
+        self.observer.hidden(self.first + layer, x)
+    }
+
+    fn attention(&mut self, qkv: &[f32]) -> Result<(), O::Error> {
+        self.observer.attention(qkv)
+    }
+}
+
+/// Passes every layer to a caller.
+struct Visitor<'a, 'v> {
+    readout: &'a Readout,
+    visit: &'a mut Visit<'v>,
+}
+
+impl LayerObserver for Visitor<'_, '_> {
+    type Error = EsmError;
+
+    fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), EsmError> {
+        let Readout {
+            isa,
+            layers,
+            final_norm,
+            ..
+        } = self.readout;
+        if layer < *layers {
+            return (self.visit)(layer, x);
+        }
+        let mut normed = vec![0.0; x.len()];
+        let LayerNorm { weight, .. } = final_norm;
+        let into = &mut RowsMut::new(&mut normed, weight.len());
+        final_norm.apply(*isa, Rows::new(x, weight.len()), into);
+        (self.visit)(layer, &normed)
+    }
+
+    fn attention(&mut self, _: &[f32]) -> Result<(), EsmError> {
+        Ok(())
+    }
+}
