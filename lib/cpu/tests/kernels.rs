@@ -121,6 +121,23 @@ fn gelu_is_exact_to_rounding_everywhere() {
 }
 
 #[test]
+fn layer_norm_of_a_variance_beyond_f32_is_no_number() {
+    for isa in Isa::available() {
+        let mut x = numbers(5, 2 * 24);
+        x[3] = 1e36;
+        let norm = LayerNorm {
+            weight: numbers(6, 24),
+            bias: numbers(7, 24),
+            eps: 1e-5,
+        };
+        let mut out = vec![0.0; x.len()];
+        norm.apply(isa, Rows::new(&x, 24), &mut RowsMut::new(&mut out, 24));
+        assert!(out[..24].iter().all(|value| value.is_nan()), "{isa}");
+        assert!(out[24..].iter().all(|value| value.is_finite()), "{isa}");
+    }
+}
+
+#[test]
 fn layer_norm_of_any_width() {
     for isa in Isa::available() {
         for width in [1, 3, 24, 64, 320, 333] {

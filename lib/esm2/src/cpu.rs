@@ -136,6 +136,9 @@ impl CpuModel {
                 frequencies,
                 files,
             } => {
+                if depth == 0 {
+                    observer.hidden(0, &x)?;
+                }
                 let mut encoder = Encoder::new(self.isa(), Vec::new(), config.heads);
                 let kernels = (self.isa(), self.multiply);
                 for (first, inv_freq) in frequencies[..depth].iter().enumerate() {

@@ -77,7 +77,8 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
                    (held[k][2] * held[k][2] + held[k][3] * held[k][3]);
     }
     const float variance = row_sum(squares, of_warps[1], row * warps, warps) / static_cast<float>(hidden);
-    const float scale = 1.0f / sqrtf(variance + eps);
+    // A variance beyond f32 gives NaN: by 1/inf, the row would become the bias, without a sign that it is lost.
+    const float scale = 1.0f / sqrtf(variance + eps) + (variance - variance);
 
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
