@@ -25,7 +25,9 @@ impl Embedding {
     pub fn new(mut words: Vec<f32>, hidden: usize, token_dropout: bool) -> Self {
         if token_dropout {
             let scale = (1.0 - MASKED_IN_TRAINING) as f32;
-            words.iter_mut().for_each(|value| *value *= scale);
+            for value in &mut words {
+                *value *= scale;
+            }
             words[usize::from(MASK) * hidden..][..hidden].fill(0.0);
         }
         Self {
@@ -55,7 +57,9 @@ impl Embedding {
             if masks > 0 {
                 let kept = 1.0 - masks as f32 / sequence.len() as f32;
                 let own = &mut x[sequence.start * self.hidden..sequence.end * self.hidden];
-                own.iter_mut().for_each(|value| *value /= kept);
+                for value in own {
+                    *value /= kept;
+                }
             }
         }
     }

@@ -43,7 +43,7 @@ unsafe fn apply<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>) {
             let squares =
                 squares::<S>(from, mean, 0..whole) + squares::<Scalar>(from, mean, whole..width);
             // A variance beyond f32 gives NaN: by 1/∞, the row would become the bias, without a sign that it is lost.
-            let scale = 1.0 / (squares / width as f32 + norm.eps).sqrt() + (squares - squares);
+            let scale = 1.0 / (squares / width as f32 + norm.eps).sqrt() + squares * 0.0;
             normalise::<S>(norm, from, to, mean, scale, 0..whole);
             normalise::<Scalar>(norm, from, to, mean, scale, whole..width);
         }

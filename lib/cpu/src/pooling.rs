@@ -31,9 +31,9 @@ pub(crate) fn pool(x: Rows<'_>, pooling: Pooling, out: &mut [f32]) {
             }
             // Divided by n: a single residue has the deviation 0 instead of 0/0.
             let count = residues().len() as f64;
-            squares
-                .iter_mut()
-                .for_each(|sum| *sum = (*sum / count).sqrt());
+            for sum in &mut squares {
+                *sum = (*sum / count).sqrt();
+            }
             store(out, &squares);
         }
         Pooling::Bos => out.copy_from_slice(&x.values()[..width]),
@@ -49,7 +49,9 @@ fn mean<'a>(rows: impl ExactSizeIterator<Item = &'a [f32]>, width: usize) -> Vec
             *sum += f64::from(value);
         }
     }
-    sums.iter_mut().for_each(|sum| *sum /= count);
+    for sum in &mut sums {
+        *sum /= count;
+    }
     sums
 }
 

@@ -49,7 +49,7 @@ impl ModelInfo {
             heads,
             device: model.device(),
             dtype: model.dtype(),
-            kernels: model.kernels().to_owned(),
+            kernels: model.kernels(),
             flops_per_token: model.config().shape().flops_per_token(),
             flops_per_pair: model.config().shape().flops_per_pair(),
             load_times: model.load_times(),

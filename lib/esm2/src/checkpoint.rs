@@ -85,7 +85,7 @@ pub(crate) fn load(
         let (digest, ()) = tasks::hash_and_pack(&input, &checksums, jobs, stop, || Ok(()))?;
         let layers = Layers::Packed(Encoder::new(isa, layers, config.heads));
         let model = cpu_model(&config, &stored, &heads, kernels, layers)?;
-        (digest, Compute::Cpu(model), None)
+        (digest, Compute::Cpu(Box::new(model)), None)
     } else {
         TorchModel::set_loading_threads();
         let _no_grad = tch::no_grad_guard();
@@ -97,7 +97,7 @@ pub(crate) fn load(
         let weights = assembly.weights(body, &heads)?;
         let shape = (config.layers, config.hidden);
         let model = TorchModel::new(weights, shape, (plan.device, profile))?;
-        (digest, Compute::Torch(model), compiled)
+        (digest, Compute::Torch(Box::new(model)), compiled)
     };
     files
         .weights

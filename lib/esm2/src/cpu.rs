@@ -145,8 +145,8 @@ impl CpuModel {
                     let before: Option<Layer> = encoder.replace(Vec::new()).pop();
                     let layer = files.layer(config, first, inv_freq.clone(), kernels, before)?;
                     encoder.replace(vec![layer]);
-                    let mut later = Later { first, observer };
-                    encoder.forward(&mut x, sequences, 1, true, threads(), &mut later)?;
+                    let mut renumbered = Later { first, observer };
+                    encoder.forward(&mut x, sequences, 1, true, threads(), &mut renumbered)?;
                 }
             }
         }

@@ -45,8 +45,8 @@ pub struct Esm2 {
 /// What computes a model.
 #[derive(Debug)]
 pub(crate) enum Compute {
-    Cpu(CpuModel),
-    Torch(TorchModel),
+    Cpu(Box<CpuModel>),
+    Torch(Box<TorchModel>),
 }
 
 /// Times of loading a model.
@@ -122,7 +122,7 @@ impl Esm2 {
             digest: self.digest.clone(),
             heads: self.heads.clone(),
             dtype: Dtype::F32,
-            compute: Compute::Cpu(model),
+            compute: Compute::Cpu(Box::new(model)),
             load_times: LoadTimes::default(),
         }))
     }

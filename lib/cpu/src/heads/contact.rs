@@ -155,6 +155,7 @@ impl<'a> Contacts<'a> {
 }
 
 /// Takes the first `count` values off a slice.
+#[allow(clippy::mut_mut, reason = "the slice itself becomes shorter")]
 fn take<'s>(rest: &mut &'s mut [f32], count: usize) -> &'s mut [f32] {
     rest.split_off_mut(..count)
         .expect("there are as many values")
@@ -236,8 +237,9 @@ fn finish(
     share(threads, blocks, |(maps, rows): (&mut [f32], &[f32])| {
         let into = &mut RowsMut::new(maps, length);
         corrections.apply(Rows::new(rows, all), into, Then::Add, None);
-        maps.iter_mut()
-            .for_each(|value| *value = 1.0 / (1.0 + (-*value).exp()));
+        for value in maps {
+            *value = 1.0 / (1.0 + (-*value).exp());
+        }
     });
     // Symmetric to the bit: products round differently on both sides of the diagonal.
     symmetric(maps, length, |a, b| 0.5 * (a + b));
