@@ -14,6 +14,13 @@
     clippy::missing_panics_doc,
     reason = "generic kernels must be inlined into the function that is compiled for their instructions"
 )]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::float_cmp,
+        reason = "these tests compare values that are exact"
+    )
+)]
 
 mod activation;
 mod aligned;
