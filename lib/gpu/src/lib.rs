@@ -40,6 +40,7 @@ mod devices;
 mod driver;
 mod element;
 #[cfg(test)]
+#[path = "../tests/emulator/mod.rs"]
 mod emulator;
 mod error;
 mod kernels;

@@ -36,7 +36,7 @@ pub(crate) fn emulator(element: Element) -> &'static Emulator {
     ALL[element as usize].get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("kernels.cpp");
-        let header = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/emulator/cuda.h");
+        let header = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/cuda.h");
         let text = format!(
             "#include \"{}\"\n{}\n{CONVERSIONS}",
             header.display(),
