@@ -41,6 +41,11 @@ impl Column {
         }
     }
 
+    /// Returns the number of layers that the column needs, in a model of `layers`.
+    pub fn depth(self, layers: usize) -> usize {
+        self.layer().map_or(layers, |layer| layer as usize)
+    }
+
     /// Returns the number of values in a row of `residues`, for vectors of `dim` values.
     pub fn values(self, residues: usize, dim: usize) -> usize {
         match self {

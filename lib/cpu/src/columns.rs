@@ -1,7 +1,7 @@
 //! The columns of a batch, from the layers of an encoder.
 
 use std::num::NonZeroUsize;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use plmkit_contract::{Column, Stop, VOCABULARY};
 
@@ -52,9 +52,21 @@ pub struct Collector<'a> {
 }
 
 impl Readout {
-    /// Returns the layer that a column is computed from.
-    pub fn layer_of(&self, column: Column) -> usize {
-        column.layer().map_or(self.layers, |layer| layer as usize)
+    /// Applies the last `LayerNorm` to the output of the last layer, `(tokens, hidden)`.
+    pub fn normalise(
+        &self,
+        x: &[f32],
+        threads: NonZeroUsize,
+    ) -> Result<impl Deref<Target = [f32]> + use<>, OutOfMemory> {
+        let width = self.final_norm.weight.len();
+        let mut normed = Aligned::zeros(x.len())?;
+        let blocks = x.chunks(BLOCK * width);
+        let blocks = blocks.zip(normed.chunks_mut(BLOCK * width)).collect();
+        share(threads, blocks, |(x, out): (&[f32], &mut [f32])| {
+            let into = &mut RowsMut::new(out, width);
+            self.final_norm.apply(self.isa, Rows::new(x, width), into);
+        });
+        Ok(normed)
     }
 }
 
@@ -105,7 +117,8 @@ impl<'a> Collector<'a> {
     fn collect(&mut self, layer: usize, x: Rows<'_>) {
         let (readout, threads) = (self.readout, self.threads);
         let columns = self.columns.iter_mut();
-        for (column, values) in columns.filter(|(column, _)| readout.layer_of(*column) == layer) {
+        let columns = columns.filter(|(column, _)| column.depth(readout.layers) == layer);
+        for (column, values) in columns {
             match *column {
                 Column::Pooled(column) => {
                     let sequences = self.sequences.iter().zip(values.chunks_mut(x.width()));
@@ -155,28 +168,18 @@ impl LayerObserver for Collector<'_> {
         if self.stop.requested() {
             return Err(ForwardError::Stopped);
         }
-        let Readout {
-            isa,
-            layers,
-            final_norm,
-            ..
-        } = self.readout;
-        let width = final_norm.weight.len();
-        let wanted = |(column, _): &(Column, &mut [f32])| self.readout.layer_of(*column) == layer;
+        let layers = self.readout.layers;
+        let width = self.readout.final_norm.weight.len();
+        let wanted = |(column, _): &(Column, &mut [f32])| column.depth(layers) == layer;
         if !self.columns.iter().any(wanted) {
             return Ok(());
         }
-        if layer < *layers {
+        if layer < layers {
             self.collect(layer, Rows::new(x, width));
-            return Ok(());
+        } else {
+            let normed = self.readout.normalise(x, self.threads)?;
+            self.collect(layer, Rows::new(&normed, width));
         }
-        let mut normed = Aligned::zeros(x.len())?;
-        let blocks = x.chunks(BLOCK * width);
-        let blocks = blocks.zip(normed.chunks_mut(BLOCK * width)).collect();
-        share(self.threads, blocks, |(x, out): (&[f32], &mut [f32])| {
-            final_norm.apply(*isa, Rows::new(x, width), &mut RowsMut::new(out, width));
-        });
-        self.collect(layer, Rows::new(&normed, width));
         Ok(())
     }
 

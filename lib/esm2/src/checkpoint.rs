@@ -71,8 +71,7 @@ pub(crate) fn load(
     let frequencies =
         frequencies::read_frequencies(&files.folder, &config, &stored).map_err(explain)?;
     let input = DigestInput::for_model(&config, &stored, &frequencies);
-    let heads = head_digests(&config, &stored, stop)?;
-    let (digest, compute, compiled) = if let Some(isa) = plan.own {
+    let (digest, heads, compute, compiled) = if let Some(isa) = plan.own {
         let kernels = (isa, plan.multiply());
         let layers = frequencies.into_iter().enumerate();
         let layers = layers.map(|(number, inv_freq)| {
@@ -83,9 +82,10 @@ pub(crate) fn load(
         let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, &config, &stored, number));
         let jobs = jobs.collect();
         let (digest, ()) = tasks::hash_and_pack(&input, &checksums, jobs, stop, || Ok(()))?;
+        let heads = head_digests(&config, &stored, stop)?;
         let layers = Layers::Packed(Encoder::new(isa, layers, config.heads));
         let model = cpu_model(&config, &stored, &heads, kernels, layers)?;
-        (digest, Compute::Cpu(Box::new(model)), None)
+        (digest, heads, Compute::Cpu(Box::new(model)), None)
     } else {
         TorchModel::set_loading_threads();
         let _no_grad = tch::no_grad_guard();
@@ -94,10 +94,11 @@ pub(crate) fn load(
             tasks::hash_and_pack(&input, &checksums, Vec::new(), stop, || {
                 assembly.body(frequencies, plan)
             })?;
+        let heads = head_digests(&config, &stored, stop)?;
         let weights = assembly.weights(body, &heads)?;
         let shape = (config.layers, config.hidden);
         let model = TorchModel::new(weights, shape, (plan.device, profile))?;
-        (digest, Compute::Torch(Box::new(model)), compiled)
+        (digest, heads, Compute::Torch(Box::new(model)), compiled)
     };
     files
         .weights

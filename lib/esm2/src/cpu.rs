@@ -4,11 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use plmkit_contract::{Column, Stop};
-use plmkit_cpu::{Collector, Embedding, Encoder, Isa, Layer, LayerNorm, LayerObserver, Multiply};
-use plmkit_cpu::{Readout, Rows, RowsMut};
+use plmkit_cpu::{Collector, Embedding, Encoder, Isa, Layer, LayerObserver, Multiply, Readout};
 
 use crate::checkpoint::CheckpointFiles;
-use crate::model::{Visit, layer_of};
+use crate::model::Visit;
 use crate::threads::threads;
 use crate::{Buffer, Buffers, Dtype, EsmError, ModelConfig, Varlen};
 
@@ -61,12 +60,12 @@ impl CpuModel {
         self.isa().for_weights(self.multiply).to_string()
     }
 
-    /// Computes `columns` of a batch. All heads that they need are there.
+    /// Computes `columns` of a batch, which need the first `depth` layers. All heads that they need are there.
     pub(crate) fn embed(
         &self,
         batch: Varlen<'_>,
         columns: &[Column],
-        dtype: Dtype,
+        how: (usize, Dtype),
         stop: &Stop,
     ) -> Result<Vec<Buffer<f32>>, EsmError> {
         let sequences: Vec<Range<usize>> = batch.spans().collect();
@@ -84,13 +83,7 @@ impl CpuModel {
         let places = values.iter_mut().map(|values| &mut values[..]);
         let places = columns.iter().copied().zip(places).collect();
         let mut collector = Collector::new(&self.readout, &sequences, places, threads(), stop)?;
-        let depths = columns
-            .iter()
-            .map(|&column| layer_of(column, self.readout.layers));
-        // int8 weights cannot be converted to f32.
-        let in_f32 = dtype == Dtype::F32 && self.multiply != Multiply::Int8;
-        let depth = depths.max().unwrap_or(0);
-        self.forward(batch, &sequences, (depth, in_f32), &mut collector)?;
+        self.forward(batch, &sequences, how, &mut collector)?;
         collector.finish()?;
         Ok(values)
     }
@@ -99,7 +92,7 @@ impl CpuModel {
     pub(crate) fn hidden_states(
         &self,
         batch: Varlen<'_>,
-        (depth, dtype): (usize, Dtype),
+        how: (usize, Dtype),
         visit: &mut Visit<'_>,
     ) -> Result<(), EsmError> {
         let sequences: Vec<Range<usize>> = batch.spans().collect();
@@ -107,8 +100,7 @@ impl CpuModel {
             readout: &self.readout,
             visit,
         };
-        let in_f32 = dtype == Dtype::F32 && self.multiply != Multiply::Int8;
-        self.forward(batch, &sequences, (depth, in_f32), &mut visitor)
+        self.forward(batch, &sequences, how, &mut visitor)
     }
 
     fn hidden(&self) -> usize {
@@ -119,7 +111,7 @@ impl CpuModel {
         &self,
         batch: Varlen<'_>,
         sequences: &[Range<usize>],
-        (depth, in_f32): (usize, bool),
+        (depth, dtype): (usize, Dtype),
         observer: &mut O,
     ) -> Result<(), EsmError>
     where
@@ -129,6 +121,8 @@ impl CpuModel {
         self.embedding.apply(batch.tokens(), sequences, &mut x);
         match &self.layers {
             Layers::Packed(encoder) => {
+                // int8 weights cannot be converted to f32.
+                let in_f32 = dtype == Dtype::F32 && self.multiply != Multiply::Int8;
                 encoder.forward(&mut x, sequences, depth, in_f32, threads(), observer)?;
             }
             Layers::Streamed {
@@ -187,20 +181,10 @@ impl LayerObserver for Visitor<'_, '_> {
     type Error = EsmError;
 
     fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), EsmError> {
-        let Readout {
-            isa,
-            layers,
-            final_norm,
-            ..
-        } = self.readout;
-        if layer < *layers {
+        if layer < self.readout.layers {
             return (self.visit)(layer, x);
         }
-        let mut normed = vec![0.0; x.len()];
-        let LayerNorm { weight, .. } = final_norm;
-        let into = &mut RowsMut::new(&mut normed, weight.len());
-        final_norm.apply(*isa, Rows::new(x, weight.len()), into);
-        (self.visit)(layer, &normed)
+        (self.visit)(layer, &self.readout.normalise(x, threads())?)
     }
 
     fn attention(&mut self, _: &[f32]) -> Result<(), EsmError> {

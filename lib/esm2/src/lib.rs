@@ -1,4 +1,4 @@
-//! ESM-2: configuration, weights, model and attention on libtorch.
+//! ESM-2: configuration, weights, and the model on a CPU or on libtorch.
 //!
 //! [`Esm2::load`] loads a Hugging Face checkpoint, [`Varlen`] is a checked batch of sequences without padding, and
 //! [`Esm2::embed`] computes vectors, logits and contacts of a batch. The model is fair-esm's ESM-2 (Lin et al. 2023,

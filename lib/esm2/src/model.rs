@@ -63,11 +63,6 @@ pub struct LoadTimes {
 /// Receives each layer's number and output, `(total_tokens, hidden)`.
 pub type Visit<'a> = dyn FnMut(usize, &[f32]) -> Result<(), EsmError> + 'a;
 
-/// Returns the layer of a model of `layers` that a column is computed from.
-pub(crate) fn layer_of(column: Column, layers: usize) -> usize {
-    column.layer().map_or(layers, |layer| layer as usize)
-}
-
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model`, or in the weight file `model` with `config.json` beside it.
     /// Weights are safetensors or PyTorch files, one or several. `stop` is polled between tensors.
@@ -232,18 +227,20 @@ impl Esm2 {
         for head in self.heads_for(columns) {
             self.head_digest(head)?;
         }
-        for &column in columns {
-            self.check_layer(layer_of(column, self.config.layers))?;
-        }
-        if columns.is_empty() {
+        let depths = columns
+            .iter()
+            .map(|column| column.depth(self.config.layers));
+        let Some(depth) = depths.max() else {
             return Ok(PendingOutput::computed(Vec::new()));
-        }
+        };
+        self.check_layer(depth)?;
+        let how = (depth, dtype);
         match &self.compute {
             Compute::Cpu(model) => {
-                let values = model.embed(batch, columns, dtype, stop)?;
+                let values = model.embed(batch, columns, how, stop)?;
                 Ok(PendingOutput::computed(values))
             }
-            Compute::Torch(model) => model.begin(batch, columns, dtype, stop),
+            Compute::Torch(model) => model.begin(batch, columns, how, stop),
         }
     }
 

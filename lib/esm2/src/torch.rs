@@ -8,7 +8,7 @@ use tch::Tensor;
 use crate::body::LayerObserver;
 use crate::device_batch::DeviceBatch;
 use crate::heads::Contacts;
-use crate::model::{Visit, layer_of};
+use crate::model::Visit;
 use crate::pending::{OnDevice, PendingOutput};
 use crate::shim::{cuda_memory, cuda_release, cuda_used};
 use crate::threads::{set_libtorch_threads, threads};
@@ -94,12 +94,12 @@ impl TorchModel {
         self.transfer.reserve(&sizes)
     }
 
-    /// Begins to compute `columns` of a batch. All heads that they need are there.
+    /// Begins to compute `columns` of a batch, which need the first `depth` layers. All heads that they need are there.
     pub(crate) fn begin(
         &self,
         batch: Varlen<'_>,
         columns: &[Column],
-        dtype: Dtype,
+        (depth, dtype): (usize, Dtype),
         stop: &Stop,
     ) -> Result<PendingOutput, EsmError> {
         let transfer = &self.transfer;
@@ -124,8 +124,7 @@ impl TorchModel {
             contacts,
             stop,
         };
-        let depths = columns.iter().map(|&column| layer_of(column, self.layers));
-        self.forward(&batch, depths.max().unwrap_or(0), &mut collector)?;
+        self.forward(&batch, depth, &mut collector)?;
         let mut values = collector.values;
         let mut places = columns.iter().zip(&mut values);
         if let (Some(contacts), Some((_, place))) = (
@@ -215,7 +214,7 @@ impl LayerObserver for Collector<'_> {
         }
         let Self { model, batch, .. } = *self;
         let columns = self.columns.iter().zip(&mut self.values);
-        let columns = columns.filter(|(column, _)| layer_of(**column, model.layers) == layer);
+        let columns = columns.filter(|(column, _)| column.depth(model.layers) == layer);
         let mut columns = columns.peekable();
         if columns.peek().is_none() {
             return Ok(());

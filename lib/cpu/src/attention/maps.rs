@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
+use super::packed::Packed;
 use super::{Head, MOST_KEYS, MOST_ROWS, Scratch, f32};
-use crate::attention::packed::Packed;
 use crate::dispatch::dispatch;
-use crate::exp::{FINE, exp2};
 use crate::simd::Simd;
 use crate::{Isa, Rows, RowsMut};
 
@@ -66,79 +65,49 @@ unsafe fn add<S: Simd>(
     let length = qkv.rows();
     let packed = unsafe { Packed::new::<S, f32::Products>(qkv, head, scratch) };
     let stride = length.next_multiple_of(MOST_KEYS);
-    let mut scores = vec![0.0f32; MOST_ROWS * stride];
+    let mut weights = vec![0.0; MOST_ROWS * stride];
     let mut first = queries.start;
     while first < queries.end {
         let place = first - queries.start;
         unsafe {
-            // A tile takes as long as one row more or less.
+            // The rows that are left over one by one.
+            let mut each = [0.0; MOST_ROWS];
             let rows = if queries.end - first >= MOST_ROWS {
-                packed.scores::<S, f32::Products, MOST_ROWS>(first, &mut scores, stride);
+                each = packed.weights::<S, f32::Products, MOST_ROWS>(first, &mut weights, stride);
                 MOST_ROWS
             } else {
-                packed.scores::<S, f32::Products, 1>(first, &mut scores, stride);
+                [each[0]] = packed.weights::<S, f32::Products, 1>(first, &mut weights, stride);
                 1
             };
-            for (row, scores) in scores.chunks_exact_mut(stride).take(rows).enumerate() {
-                let scores = &mut scores[..length];
-                soften::<S>(scores);
+            for (row, sum) in each[..rows].iter().enumerate() {
+                let residues = &weights[row * stride..][1..length - 1];
                 let map = sums.maps.at(place + row);
                 sums.rows[place + row] =
-                    spread::<S>(&scores[1..length - 1], sums.weight, map, sums.columns);
+                    spread::<S>(residues, 1.0 / sum, sums.weight, map, sums.columns);
             }
             first += rows;
         }
     }
 }
 
-/// Replaces scores, in powers of 2, by softmax weights.
+/// Adds weights, times `share`, to the sums of columns, and times `factor` too to a row of the map. Returns their sum.
 #[inline(always)]
-unsafe fn soften<S: Simd>(scores: &mut [f32]) {
-    let (count, scores) = (scores.len(), scores.as_mut_ptr());
-    let whole = count / S::LANES * S::LANES;
-    unsafe {
-        let mut most = S::splat(f32::NEG_INFINITY);
-        for at in (0..whole).step_by(S::LANES) {
-            most = S::max(most, S::load(scores.add(at)));
-        }
-        let mut largest = S::largest(most);
-        for at in whole..count {
-            largest = largest.max(*scores.add(at));
-        }
-        let mut sum = S::splat(0.0);
-        for at in (0..whole).step_by(S::LANES) {
-            let weights = exp2::<S>(S::sub(S::load(scores.add(at)), S::splat(largest)), FINE);
-            S::store(scores.add(at), weights);
-            sum = S::add(sum, weights);
-        }
-        let mut sum = S::sum(sum);
-        if whole < count {
-            let rest = S::sub(
-                S::load_some(scores.add(whole), count - whole),
-                S::splat(largest),
-            );
-            S::store_some(scores.add(whole), count - whole, exp2::<S>(rest, FINE));
-            for at in whole..count {
-                sum += *scores.add(at);
-            }
-        }
-        let share = S::splat(1.0 / sum);
-        for at in (0..count).step_by(S::LANES) {
-            let weights = S::mul(S::load_some(scores.add(at), count - at), share);
-            S::store_some(scores.add(at), count - at, weights);
-        }
-    }
-}
-
-/// Adds weights to a row of the map, times `factor`, and to the sums of columns. Returns their sum.
-#[inline(always)]
-unsafe fn spread<S: Simd>(weights: &[f32], factor: f32, map: *mut f32, columns: &mut [f32]) -> f32 {
+unsafe fn spread<S: Simd>(
+    weights: &[f32],
+    share: f32,
+    factor: f32,
+    map: *mut f32,
+    columns: &mut [f32],
+) -> f32 {
     let (count, columns) = (weights.len(), columns.as_mut_ptr());
     unsafe {
         let mut sum = S::splat(0.0);
         for at in (0..count).step_by(S::LANES) {
             let (map, columns, left) = (map.add(at), columns.add(at), count - at);
-            let weights = S::load_some(weights.as_ptr().add(at), left);
+            let weights = S::mul(
+                S::load_some(weights.as_ptr().add(at), left),
+                S::splat(share),
+            );
             sum = S::add(sum, weights);
             S::store_some(
                 map,

@@ -153,25 +153,37 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Copies the scores of `ROWS` queries from `first` with all keys, as exponents of 2, to rows that are `stride` apart.
+    /// Writes the softmax weights of `ROWS` queries from `first` with all keys to rows that are `stride` apart, a multiple of
+    /// [`MOST_KEYS`]. Returns the sum of each row, by which its weights are to be divided.
     #[inline(always)]
-    pub(super) unsafe fn scores<S: Simd, P: Products<S>, const ROWS: usize>(
+    pub(super) unsafe fn weights<S: Simd, P: Products<S>, const ROWS: usize>(
         &self,
         first: usize,
         out: &mut [f32],
         stride: usize,
-    ) {
+    ) -> [f32; ROWS] {
         let length = self.qkv.rows();
+        assert!(stride >= length && out.len() >= ROWS * stride);
+        let mut largest = [NONE; ROWS];
         unsafe {
             self.load_queries::<S, P, ROWS>(first);
             for key in (0..length).step_by(P::KEYS) {
                 let count = P::KEYS.min(length - key);
-                self.score::<S, P, ROWS>(key, count);
+                let most = self.score::<S, P, ROWS>(key, count);
+                // Scores past the last key are those of no key.
+                let padded = count.next_multiple_of(S::LANES);
                 for row in 0..ROWS {
-                    let scores = std::slice::from_raw_parts(self.scores.add(row * P::KEYS), count);
-                    out[row * stride + key..][..count].copy_from_slice(scores);
+                    largest[row] = S::largest(S::max(S::splat(largest[row]), most[row]));
+                    let scores = std::slice::from_raw_parts(self.scores.add(row * P::KEYS), padded);
+                    out[row * stride + key..][..padded].copy_from_slice(scores);
                 }
             }
+            let mut sums = [0.0; ROWS];
+            for row in 0..ROWS {
+                let scores = out[row * stride..][..stride].as_mut_ptr();
+                sums[row] = S::sum(soften::<S, P>(scores, length, largest[row]));
+            }
+            sums
         }
     }
 
