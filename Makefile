@@ -9,9 +9,13 @@ CARGO_FUZZ := cargo-fuzz@0.13.2
 CARGO_ABOUT := cargo-about@0.9.3
 CARGO_CYCLONEDX := cargo-cyclonedx@0.5.9
 FUZZ_SECONDS ?= 60
-# What to build: nothing more, or --workspace --bins --tests where the tests are to be run as well. What tests alone ask of a
-# library has it, and all that uses it, compiled again otherwise.
-BUILD ?=
+# 1: with what a GPU needs, libplmkit_cuda.so, libtorch and CUDA's libraries; library: without the last, which only a GPU needs.
+GPU ?=
+WITH_LIBRARY := $(filter 1 library,$(GPU))
+CRATES := --workspace $(if $(WITH_LIBRARY),,--exclude plmkit-cuda)
+# What to compile: the programs, or `tests` where the tests are to be run as well. What tests alone ask of a library has it, and all
+# that uses it, compiled again otherwise.
+BUILD ?= programs
 # Options of the comparison: --configurations 8M,650M, --dtypes f32, …
 PARITY ?=
 # Options of the suite on libtorch for CUDA: --cases NAME, …
@@ -29,17 +33,22 @@ PARTS ?=
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: ## Fetch libtorch into .libtorch (0.6 GB, once; with GPU=1 or a driver 1.8 GB more; GPU=0: without)
-	@scripts/libtorch.sh fetch
+setup: ## Fetch what is not a crate: nothing; with GPU=1 libtorch and CUDA's libraries into .libtorch (2.4 GB, once)
+	@$(if $(WITH_LIBRARY),GPU=$(GPU) scripts/libtorch.sh fetch,true)
 
-build: setup ## Build the five programs into target/release
-	cargo build --release --locked $(BUILD)
+build: setup ## Build the five programs into target/release; with GPU=1 the library for GPUs beside them
+	cargo build --release --locked $(if $(filter tests,$(BUILD)),$(CRATES) --lib --bins --tests,--package plmkit $(if $(WITH_LIBRARY),--package plmkit-cuda))
+
+# For what tests the library, on a machine without a GPU.
+library:
+	@$(MAKE) --no-print-directory build GPU=$(or $(WITH_LIBRARY),library)
 
 demo: build ## Run the whole chain on 100 proteins and a tiny model
 	@tests/demo.sh
 
 test: build .venv/readers/complete ## Run the tests, and open every file with pyarrow, polars and DuckDB
-	cargo test --release --locked --workspace
+	cargo test --release --locked $(CRATES)
+	$(if $(WITH_LIBRARY),cargo test --release --locked $(CRATES) --test gpu_embed -- --ignored)
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider -m "not elsewhere" tests/python tests/bench
 
 results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, faiss, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
@@ -49,18 +58,18 @@ nightly: ## Run everything, one after the other (three hours on two cores, root)
 	@.ci/run nightly
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
-	cargo test --release --locked --workspace --test torture -- --ignored --nocapture --test-threads 2 $(TORTURE)
+	cargo test --release --locked $(CRATES) --test torture -- --ignored --nocapture --test-threads 2 $(TORTURE)
 
 translate-check: build .venv/readers/complete ## Compare translations with EMBOSS (minutes, root, 25 MB of Debian's packages)
 	@tests/install/packages.sh emboss emboss-test bowtie-examples
 	.venv/readers/bin/python tests/translate/check.py
 
-faults: build .venv/readers/complete ## Plant wrong values in embeddings and count what validate-embeddings finds (minutes)
+faults: library .venv/readers/complete ## Plant wrong values in embeddings and count what validate-embeddings finds (minutes)
 	cargo build --release --locked --example reseal
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python tests/faults $(FAULTS)
 
 parity: export PYTHONDONTWRITEBYTECODE = 1
-parity: build .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
+parity: library .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
 	.venv/reference/bin/python tests/parity $(PARITY)
 	.venv/reference/bin/python tests/parity/company.py $(COMPANY)
 	.venv/reference/bin/python tests/parity/converter.py
@@ -78,7 +87,7 @@ bench-parts: ## Measure the packer, the tokenizer, the digests, the readers and 
 bench-sharding: build ## Measure fasta-shard beside seqkit on 1.2 M proteins (Debian's seqkit and mmseqs2-examples; minutes, 2 GB of disk)
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/bench/sharding.py $(BENCH)
 
-fuzz: setup .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
+fuzz: .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
 	@PATH="$(abspath .cargo-tools/bin):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
@@ -91,29 +100,29 @@ kernels: ## Compile the CUDA kernels for every architecture, without a GPU (90 M
 target/gpu-load/tree/run: .venv/reference/complete $(wildcard tests/gpu-load/*.cpp tests/gpu-load/*.h tests/gpu-load/tree.sh)
 	@tests/gpu-load/tree.sh target/gpu-load/tree
 
-gpu-load: build target/gpu-load/tree/run ## Run gpu-embed on libtorch for CUDA with stand-ins for driver and GPU (2 min, 5 GB of Python packages)
+gpu-load: library target/gpu-load/tree/run ## Run gpu-embed on libtorch for CUDA with stand-ins for driver and GPU (2 min, 5 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load $(GPU_LOAD)
 
 # A stage takes a minute on four free cores; each ends at its deadline whatever happens.
 gpu-accept-cpu: export PYTHON = .venv/reference/bin/python
-gpu-accept-cpu: build .venv/reference/complete ## Run the acceptance of a GPU on the CPU, where it shows only that it works (minutes, 5 GB of Python packages)
+gpu-accept-cpu: library .venv/reference/complete ## Run the acceptance of a GPU on the CPU, where it shows only that it works (minutes, 5 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/gpu/test_cases.py
 	for stage in a b c; do \
 		tests/gpu/accept.sh --stage $$stage --work target/gpu/work --out target/gpu/$$stage --device cpu --quick --deadline 200 || exit; \
 	done
 
-gpu-load-mutants: build target/gpu-load/tree/run ## Build gpu-embed with known defects of its GPU path and see that gpu-load finds each
+gpu-load-mutants: library target/gpu-load/tree/run ## Build gpu-embed with known defects of its GPU path and see that gpu-load finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load/mutants.py
 
 monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus (20 MB of Debian's packages)
 	@tests/monitor_log/prometheus/prometheus.sh
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitor_log/prometheus/check.py
 
-lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the build without libtorch
+lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the released programs
 	cargo fmt --all --check
-	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	cargo clippy --release --locked $(CRATES) --all-targets -- -D warnings
 	cargo clippy --release --locked --no-default-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked $(CRATES) --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 	scripts/version.sh check
 	printf '%s\n' tests/parity/mutants/*.patch tests/gpu-load/mutants/*.patch | xargs -n 1 git apply --check -C1
@@ -143,9 +152,9 @@ workflows-overhead: build .venv/snakemake/complete ## Time 20,000 proteins by th
 tests/workflows/snakemake/%: build .venv/snakemake/complete FORCE
 	@$@.sh
 
-install: build ## Install into PREFIX, /usr/local by default
+install: build ## Install into PREFIX, /usr/local by default; with GPU=1 what a GPU needs as well
 	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "$(abspath $(DESTDIR)$(PREFIX))"
-	@scripts/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit"
+	$(if $(WITH_LIBRARY),@scripts/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit")
 
 install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
 	@tests/install/check.sh
@@ -200,6 +209,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel dist-check images sif images-check conda aarch64-check goldens

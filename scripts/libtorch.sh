@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # libtorch for the build and for an installation.
 #
-#   libtorch.sh fetch           puts it where the build looks for it: .libtorch/{torch,nvidia} at the root of the repository; with GPU=1,
-#                               or where this machine has an NVIDIA driver, together with the CUDA libraries that it needs for a GPU
-#   libtorch.sh fetch MACHINE   puts what another machine's CPU needs, x86_64 or aarch64, into .libtorch/MACHINE
+#   libtorch.sh fetch           puts it where the build looks for it: .libtorch/{torch,nvidia} at the root of the repository; with GPU=1
+#                               together with the CUDA libraries that it needs for a GPU
 #   libtorch.sh fetch-nvrtc     puts the compiler of CUDA kernels there, and nothing else
-#   libtorch.sh install FOLDER  copies the libraries that were fetched, without the CUDA libraries if GPU=0; by hard links if LINK=1
+#   libtorch.sh install FOLDER  copies the libraries that were fetched and libplmkit_cuda.so of target/release; by hard links if LINK=1
 #
 # wheels-libtorch.txt lists what is fetched. The libraries find each other through their own RPATH as long as torch/ and nvidia/ lie side by side.
 # A libtorch in LIBTORCH is used where it is.
@@ -19,17 +18,11 @@ what=libtorch
 # shellcheck source=scripts/wheels.sh
 source "$root/scripts/wheels.sh"
 
-# A driver installs each of these; a container is given at least one of them.
-has_driver() {
-    [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null ||
-        { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null || true; } | grep -F 'libcuda.so.1 ' >/dev/null
-}
-
 is_elsewhere() {
     [[ -n ${LIBTORCH:-} && ! $LIBTORCH -ef $target/torch ]]
 }
 
-# That gpu-embed can be built with the libtorch in LIBTORCH and, with GPU=1, that it has its CUDA libraries.
+# That the library can be built with the libtorch in LIBTORCH and, with GPU=1, that it has its CUDA libraries.
 check_elsewhere() {
     local version lacking
     [[ -d $LIBTORCH/lib && -d $LIBTORCH/include ]] || fail 66 "LIBTORCH=$LIBTORCH: no lib/ and include/ there"
@@ -60,32 +53,28 @@ installed() {
 
 install_into() {
     local folder=$1 groups=(cpu cuda nvrtc) without='^$'
-    if is_elsewhere; then
-        rm -rf "$folder"
-        say "gpu-embed will use the libraries in $LIBTORCH/lib, where they are now"
-        return
-    fi
-    if [[ ${GPU:-} == 0 || -n $(pins_of "$here/wheels-libtorch.txt" cuda nvrtc | missing_wheels "$target") ]]; then
-        groups=(cpu)
-        without='^torch/lib/lib(c10_cuda|caffe2_nvrtc|torch_cuda|torch_nvshmem)[.]so'
-    fi
     # Libraries of an earlier installation would be found first, and be others.
     rm -rf "$folder"
     mkdir -p "$folder"
+    install "${CARGO_TARGET_DIR:-$root/target}/release/libplmkit_cuda.so" "$folder"
+    if is_elsewhere; then
+        say "libplmkit_cuda.so will use the libraries in $LIBTORCH/lib, where they are now"
+        return
+    fi
+    if [[ ${GPU:-} != 1 ]]; then
+        groups=(cpu)
+        without='^torch/lib/lib(c10_cuda|caffe2_nvrtc|torch_cuda|torch_nvshmem)[.]so'
+    fi
     installed "${groups[@]}" | grep -Ev "$without" | (cd "$target" && xargs -d '\n' cp ${LINK:+--link} --parents -t "$folder")
     say "installed: $(du -sh "$folder" | cut -f 1) in $folder"
 }
 
-[[ ${GPU:-0} == [01] ]] || fail 2 "GPU=$GPU: expected 0 or 1"
+[[ ${GPU:-library} =~ ^(1|library)$ ]] || fail 2 "GPU=$GPU: expected 1 or library"
 case ${1-} in
 fetch)
-    if [[ -n ${2:-} ]]; then
-        machine=$2
-        target=$root/.libtorch/$2
-        fetch cpu
-    elif is_elsewhere; then
+    if is_elsewhere; then
         check_elsewhere
-    elif [[ ${GPU:-} == 1 ]] || { [[ -z ${GPU:-} ]] && has_driver; }; then
+    elif [[ ${GPU:-} == 1 ]]; then
         fetch cpu cuda nvrtc
     else
         fetch cpu

@@ -61,22 +61,22 @@ class Tree:
         apart = os.environ | {"GIT_CEILING_DIRECTORIES": str(self.folder)}
         return subprocess.run(["git", "apply", "-C1", patch], cwd=self.tree, env=apart, check=False).returncode == 0
 
-    def build(self):
+    def build(self, packages):
         environment = os.environ | {"CARGO_TARGET_DIR": str(self.target), "CARGO_PROFILE_RELEASE_DEBUG": "false"}
         environment.setdefault("LIBTORCH", str(ROOT / ".libtorch/torch"))
-        command = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "gpu-embed"]
+        command = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "gpu-embed", *packages]
         done = subprocess.run(command, cwd=self.tree, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             print(done.stderr, file=sys.stderr)
         return done.returncode == 0
 
 
-def examine(folder, patches, check):
-    """The exit code. `check` takes the path of a gpu-embed and returns a verdict."""
+def examine(folder, patches, check, packages=()):
+    """The exit code. `check` takes the path of a gpu-embed and returns a verdict. `packages` are options of cargo."""
     tree = Tree(folder)
     tree.copy()
     tree.copy_dependencies()
-    if not tree.build():
+    if not tree.build(packages):
         return 2
     patches = sorted(patches)
     width = max(len(patch.stem) for patch in patches)
@@ -87,7 +87,7 @@ def examine(folder, patches, check):
         tree.copy()
         if not tree.apply(patch):
             caught, text = False, "the patch does not apply"
-        elif not tree.build():
+        elif not tree.build(packages):
             caught, text = False, "is not built"
         else:
             verdict = check(tree.gpu_embed)

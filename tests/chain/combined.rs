@@ -30,7 +30,7 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
         "other",
         &records()[..10],
         "--shards 1",
-        " --dtype bf16 --kernels libtorch",
+        " --dtype int8",
     );
     validate(folder, "other");
     refused(

@@ -259,10 +259,7 @@ fn new_embeddings_are_made_like_those_of_the_known_dataset() {
             "--pool max",
             "expected columns [\"mean_4\"], found [\"max_4\"]",
         ),
-        (
-            "--dtype bf16 --kernels libtorch",
-            "expected dtype \"f32\", found \"bf16\"",
-        ),
+        ("--dtype int8", "expected dtype \"f32\", found \"int8\""),
         (
             "--store-dtype f16",
             "expected store_dtype \"f32\", found \"f16\"",
@@ -375,8 +372,8 @@ fn embeddings_that_are_unlike_the_known_dataset_fail_the_validation() {
         ),
         (
             "half",
-            " --dtype bf16 --kernels libtorch",
-            "expected dtype \"bf16\", found \"f32\"",
+            " --dtype int8",
+            "expected dtype \"int8\", found \"f32\"",
         ),
         ("weighed", "", "expected model "),
     ] {

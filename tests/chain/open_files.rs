@@ -48,18 +48,14 @@ fn too_many_open_files() {
     }
     let embed = "gpu-embed b.arrow --model model-tiny --device cpu --progress none --quiet --force";
     let events = format!("{embed} --out e.parquet --events e.jsonl");
-    let mut lines = vec![
+    let lines = [
         "fasta-shard proteins.fasta --shards 1 --out shards --quiet --force",
         "pack-batches shards/shard-00000.parquet --max-batch-tokens 2000 --out b.arrow --quiet --force",
+        &events[..],
+        "validate-embeddings e.parquet --shards shards/shard-00000.parquet --report report.json --quiet",
+        "monitor-log report --events e.jsonl --out monitor.json --quiet",
+        "monitor-log record --out gpu.csv --quiet -- true",
     ];
-    if cfg!(feature = "torch") {
-        lines.extend([
-            &events[..],
-            "validate-embeddings e.parquet --shards shards/shard-00000.parquet --report report.json --quiet",
-            "monitor-log report --events e.jsonl --out monitor.json --quiet",
-            "monitor-log record --out gpu.csv --quiet -- true",
-        ]);
-    }
     for line in lines {
         run(&mut command(folder, line));
         ladder(folder, line);

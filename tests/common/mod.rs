@@ -1,7 +1,5 @@
 //! Shared parts of the tests of whole programs.
 #![allow(dead_code)] // each test uses some of it
-
-#[cfg(feature = "torch")]
 pub(crate) mod case;
 pub(crate) mod pty;
 
@@ -29,7 +27,6 @@ pub(crate) fn program(name: &str) -> &'static str {
     match name {
         "fasta-shard" => env!("CARGO_BIN_EXE_fasta-shard"),
         "pack-batches" => env!("CARGO_BIN_EXE_pack-batches"),
-        #[cfg(feature = "torch")]
         "gpu-embed" => env!("CARGO_BIN_EXE_gpu-embed"),
         "monitor-log" => env!("CARGO_BIN_EXE_monitor-log"),
         "validate-embeddings" => env!("CARGO_BIN_EXE_validate-embeddings"),
@@ -76,7 +73,6 @@ pub(crate) fn pack(shard: &Path, out: &Path, max_batch_tokens: u32) {
 }
 
 /// Returns a run of `gpu-embed` on the CPU.
-#[cfg(feature = "torch")]
 pub(crate) fn embed(batches: &[&Path], model: &Path, out: &Path) -> Command {
     let mut embed = bin("gpu-embed");
     embed.args(batches).arg("--model").arg(model);

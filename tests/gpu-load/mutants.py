@@ -28,4 +28,4 @@ def load(gpu_embed):
 
 
 if __name__ == "__main__":
-    sys.exit(examine(FOLDER, (HERE / "mutants").glob("*.patch"), load))
+    sys.exit(examine(FOLDER, (HERE / "mutants").glob("*.patch"), load, ["--package", "plmkit", "--package", "plmkit-cuda", "--lib"]))

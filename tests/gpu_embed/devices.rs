@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::common::case::{Case, SIGTERM, send};
 use crate::common::{self, all, assert_failed, assert_fails, bin, run, test_data};
 use crate::{assert_has, ends, stderr, wait_until};
 
-const H100: &str = "NVIDIA H100=9.0";
+pub(crate) const H100: &str = "NVIDIA H100=9.0";
 const P40: &str = "Tesla P40=6.1";
-const BOTH: &str = "NVIDIA H100=9.0,NVIDIA A100=8.0";
+pub(crate) const BOTH: &str = "NVIDIA H100=9.0,NVIDIA A100=8.0";
 /// What a driver says with `FAKE_STATUS=803`.
 const BROKEN: &str =
     "the NVIDIA driver does not work: cuInit: system has unsupported display driver";
 
 /// A case, and a folder with a driver that shows the GPUs in `FAKE_GPUS`.
-fn with_driver() -> (Case, tempfile::TempDir) {
+pub(crate) fn with_driver() -> (Case, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("temp folder");
     fake_driver(folder.path());
     (Case::new(), folder)
@@ -43,7 +43,13 @@ fn embed(case: &Case, driver: &Path, device: &str, gpus: &str) -> Command {
 }
 
 /// The same by another copy of the program.
-fn embed_by(mut command: Command, case: &Case, driver: &Path, device: &str, gpus: &str) -> Command {
+pub(crate) fn embed_by(
+    mut command: Command,
+    case: &Case,
+    driver: &Path,
+    device: &str,
+    gpus: &str,
+) -> Command {
     command
         .arg(case.path("b.arrow"))
         .arg("--model")
@@ -130,61 +136,50 @@ fn while_a_driver_hangs_the_first_signal_ends_the_run_and_nothing_is_claimed() {
     }
 }
 
-/// The program with libtorch for CUDA and without the libraries that it needs: links in the layout of an installation.
-fn without_cuda_libraries(folder: &Path) -> PathBuf {
-    let libtorch = Path::new(env!("LIBTORCH"));
-    let installed = folder.join("lib/plmkit");
-    let link = |from: &Path, to: PathBuf| {
-        fs::create_dir_all(to.parent().expect("folder")).expect("folder");
-        std::os::unix::fs::symlink(from, to).expect("link");
-    };
-    for entry in fs::read_dir(libtorch.join("lib")).expect("libtorch") {
-        let entry = entry.expect("libtorch");
-        let to = installed.join("torch/lib").join(entry.file_name());
-        link(&entry.path(), to);
-    }
-    for needed in ["libcudart.so.13", "libcupti.so.13"] {
-        let needed = Path::new("nvidia/cu13/lib").join(needed);
-        link(&libtorch.join("..").join(&needed), installed.join(needed));
-    }
-    let program = folder.join("bin/gpu-embed");
-    fs::create_dir(folder.join("bin")).expect("folder");
-    fs::copy(common::program("gpu-embed"), &program).expect("copy");
-    program
-}
-
 #[test]
-fn a_missing_cuda_library_is_named_with_a_remedy() {
+fn a_missing_library_for_gpus_is_named_with_a_remedy() {
     let (case, driver) = with_driver();
     let folder = tempfile::tempdir().expect("temp folder");
-    let program = without_cuda_libraries(folder.path());
-    let embed = |device: &str, gpus: &str| {
-        embed_by(Command::new(&program), &case, driver.path(), device, gpus)
-    };
-    let second = "Tesla P40=6.1,NVIDIA A100=8.0";
-    for (device, gpus, named) in [
-        ("cuda:1", BOTH, "device 'cuda:1', NVIDIA A100, "),
+    let program = folder.path().join("gpu-embed");
+    fs::copy(common::program("gpu-embed"), &program).expect("copy");
+    let embed = |device: &str| embed_by(Command::new(&program), &case, driver.path(), device, BOTH);
+    let missing = "/libplmkit_cuda.so: cannot open shared object file: No such file or directory; 'make build GPU=1' or pip \
+        install 'plmkit[gpu]' brings it, and PLMKIT_CUDA names another; --device cpu computes on the CPU";
+    for (device, named) in [
+        ("cuda:1", "device 'cuda:1', NVIDIA A100, "),
         // Each worker sends the error, and the run reports it once.
-        ("all", BOTH, "NVIDIA H100, "),
-        ("auto", H100, "device 'auto', NVIDIA H100, "),
-        // The first usable GPU.
-        ("auto", second, "device 'auto', NVIDIA A100, "),
+        ("all", "NVIDIA H100, "),
+        ("auto", "device 'auto', NVIDIA H100, "),
     ] {
-        let output = embed(device, gpus).output().expect("run");
-        let what = format!("{named}needs libtorch for CUDA, which cannot be loaded: lib");
+        let output = embed(device).output().expect("run");
+        let what = format!("{named}needs libplmkit_cuda.so, which cannot be loaded: ");
         assert_failed(&output, 69, &what);
-        let said = stderr(&output);
-        let reason = ": cannot open shared object file: No such file or directory; ";
-        let (library, remedy) = said.trim_end().rsplit_once(reason).expect(reason);
-        assert_has(library, ".so.");
-        let installs = ["torch 2.11.0", "make setup GPU=1 install"];
-        assert!(
-            installs.iter().any(|install| remedy.contains(install)),
-            "{said}"
-        );
-        assert_has(remedy, "--device cpu computes on the CPU");
+        assert_has(&stderr(&output), missing);
+        assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
     }
-    run(&mut embed("cpu", H100));
+    let mut by_libtorch = embed("cpu");
+    by_libtorch.args(["--kernels", "libtorch"]);
+    let what = "--kernels libtorch needs libplmkit_cuda.so, which cannot be loaded: ";
+    assert_fails(by_libtorch, 69, what);
+
+    // A library of another version, and one that is another's.
+    let library = folder.path().join("other.so");
+    for (source, what) in [
+        (
+            "const char *plmkit_cuda_version(void) { return \"plmkit 0.0.1, interface 1\"; }",
+            "interface 1; found that of plmkit 0.0.1, interface 1 in ",
+        ),
+        ("int other;", "other.so is another library; "),
+    ] {
+        let code = folder.path().join("other.c");
+        fs::write(&code, source).expect("write");
+        let mut compiler = Command::new("cc");
+        run(compiler.args(["-shared", "-o"]).arg(&library).arg(&code));
+        let mut embed = embed("cuda");
+        embed.env("PLMKIT_CUDA", &library);
+        assert_fails(embed, 69, what);
+    }
+    run(&mut embed("cpu"));
     let on_cpu = fs::read(case.path("e.parquet")).expect("output");
     assert!(on_cpu == case.undisturbed());
 }

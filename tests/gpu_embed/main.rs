@@ -1,12 +1,11 @@
 //! `gpu-embed`, the real program.
 
-#![cfg(feature = "torch")]
-
 mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod devices;
 mod download;
+mod library;
 mod outputs;
 mod resume;
 mod run;

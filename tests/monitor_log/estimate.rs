@@ -146,8 +146,6 @@ fn shards_that_measured_runs_finished_take_no_time() {
         "r.json: run a: its operations are not those of this model",
     );
 }
-
-#[cfg(feature = "torch")]
 #[test]
 fn a_real_run_is_of_its_shard() {
     let folder = tempfile::tempdir().expect("temp folder");

@@ -8,7 +8,6 @@ mod estimate;
 mod export;
 mod gpu;
 mod hang;
-#[cfg(feature = "torch")]
 mod live_run;
 mod metrics;
 mod record;

@@ -1,6 +1,4 @@
 //! Deliberate damage: kills, full disks and damaged files. The tests take minutes; `make torture` runs them.
-#![cfg(feature = "torch")]
-
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;

@@ -14,8 +14,6 @@ mod plausible;
 mod reference;
 mod reference_files;
 mod set;
-#[cfg(feature = "torch")]
 mod spot_check;
-#[cfg(feature = "torch")]
 mod unusual;
 mod verdict;

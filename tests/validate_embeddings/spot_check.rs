@@ -48,7 +48,7 @@ impl Embedded {
                 4096,
             );
         }
-        for dtype in ["f32", "bf16"] {
+        for dtype in ["f32", "int8"] {
             fs::create_dir(embedded.path(dtype)).expect("folder");
             for name in NAMES {
                 let mut command = bin("gpu-embed");
@@ -58,10 +58,6 @@ impl Embedded {
                     .arg(embedded.path(dtype).join(format!("{name}.parquet")));
                 command.arg("--model").arg(test_data("model-tiny"));
                 command.args(["--device", "cpu", "--dtype", dtype, "--pool", "mean,max"]);
-                if dtype == "bf16" {
-                    // Any CPU computes it so.
-                    command.args(["--kernels", "libtorch"]);
-                }
                 run(command.args(["--threads", "1", "--progress", "none"]));
             }
         }
@@ -139,16 +135,16 @@ const FAULTS: [(&str, &str, &str, Change); 4] = [
         reordered(column, |row, rows| (row + 1) % rows)
     }),
     (
-        "all rows shifted by one, in bf16",
-        "bf16",
-        "bf16",
+        "all rows shifted by one, in int8",
+        "int8",
+        "int8",
         |column| reordered(column, |row, rows| (row + 1) % rows),
     ),
     ("times 1.01", "f32", "f32", |column| scaled(column, 1.01)),
     (
-        "a file of bf16 among those of f32",
+        "a file of int8 among those of f32",
         "f32",
-        "bf16",
+        "int8",
         ArrayRef::clone,
     ),
 ];
@@ -162,7 +158,7 @@ fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
         assert_eq!(output.status.code(), Some(code), "{stderr}");
         serde_json::from_slice(&output.stdout).expect("a report")
     };
-    for dtype in ["f32", "bf16"] {
+    for dtype in ["f32", "int8"] {
         let report = verdict(&embedded.path(dtype), 0);
         assert_eq!(check(&report, "spot-check")["counts"]["rows"], 60);
         let agreement = report["spot_check"].as_array().expect("columns");

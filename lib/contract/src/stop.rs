@@ -16,9 +16,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop {
     requested: Arc<AtomicBool>,
     interruptible: Arc<AtomicBool>,
+    /// The flag of a program that uses this library as another library.
+    of_program: Option<&'static AtomicBool>,
 }
 
 impl Stop {
+    /// Follows the flag of a program.
+    pub fn of(program: &'static AtomicBool) -> Self {
+        Self {
+            of_program: Some(program),
+            ..Self::default()
+        }
+    }
+
     /// Requests a stop.
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
@@ -26,7 +36,10 @@ impl Stop {
 
     /// Whether a stop was requested.
     pub fn requested(&self) -> bool {
-        self.requested.load(Ordering::Relaxed)
+        let of_program = self
+            .of_program
+            .is_some_and(|flag| flag.load(Ordering::Relaxed));
+        of_program || self.requested.load(Ordering::Relaxed)
     }
 
     /// Makes a call that cannot poll and may hang, such as one into a driver. During the call, a signal ends the process at

@@ -22,7 +22,7 @@ pub(crate) struct BatchEmbedder<'a> {
 impl<'a> BatchEmbedder<'a> {
     /// Makes rows with the columns of `layout`.
     pub(crate) fn new(embedder: Embedder<'a>, layout: &'a EmbeddingLayout) -> Self {
-        let gpu = embedder.model.gpu().ok().flatten();
+        let gpu = embedder.model.gpu();
         Self {
             memory_mib: gpu.map(|(_, bytes)| bytes as u64 >> 20),
             embedder,

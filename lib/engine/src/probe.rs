@@ -27,10 +27,7 @@ const SHARE: usize = 80;
 /// the default.
 pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> {
     // A driver may hang, so this comes before the claim.
-    let on_cpu = stop.interruptible(|| {
-        config.compute_options().check()?;
-        config.device.is_cpu().map_err(EsmError::from)
-    });
+    let on_cpu = stop.interruptible(|| config.compute_options().check());
     // On a CPU, a batch that is too large takes minutes and then all memory of the machine.
     let on_cpu = on_cpu? && config.injection.out_of_memory_above.is_none();
     let has_output = !config.out.as_os_str().is_empty();
@@ -73,7 +70,7 @@ fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, Eng
         ("workers".to_owned(), workers(config).into()),
         ("device".to_owned(), info.device_kind().into()),
     ]);
-    if let Some((name, memory)) = model.gpu()? {
+    if let Some((name, memory)) = model.gpu() {
         work.insert("device".to_owned(), name.into());
         work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
     }

@@ -1,6 +1,5 @@
 //! Hugging Face checkpoints: the only module of the crate that opens files.
 
-mod assemble;
 mod checksums;
 mod cpu_model;
 mod digest;
@@ -18,99 +17,180 @@ mod torch_file;
 mod weight_file;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use plmkit_contract::{Stop, path_text};
-use plmkit_cpu::{Encoder, Isa, Layer, Multiply};
+use plmkit_cpu::{Encoder, Isa, Multiply};
 
-use crate::compute_options::ComputePlan;
-use crate::cpu::{CpuModel, Layers};
+use crate::cpu::{CpuModel, Layers, PackLayer};
 use crate::heads::HeadDigests;
-use crate::model::Compute;
-use crate::shim::cuda_memory;
-use crate::torch::TorchModel;
-use crate::{Device, DeviceError, EsmError, Head, ModelConfig};
+use crate::{EsmError, Head, ModelConfig};
 
-use assemble::Assembly;
 use checksums::Checksums;
 use cpu_model::cpu_model;
 use digest::DigestInput;
 pub use error::CheckpointError;
+use parameters::DECODER;
+pub use parameters::{BIAS, WORDS, layer_name};
+pub use stored::StoredTensor;
 use stored::StoredTensors;
 use weight_file::WeightFile;
 
-/// A loaded checkpoint.
-pub(crate) struct Checkpoint {
-    pub(crate) config: ModelConfig,
+/// What a checkpoint is, beside its weights.
+#[derive(Clone, Debug)]
+pub struct CheckpointFacts {
+    /// Its sizes.
+    pub config: ModelConfig,
     /// See [`Esm2::digest`](crate::Esm2::digest).
-    pub(crate) digest: String,
-    pub(crate) heads: HeadDigests,
-    pub(crate) compute: Compute,
-    /// The time to compile kernels for a GPU.
-    pub(crate) compiled: Option<Duration>,
+    pub digest: String,
+    /// The digests of its heads.
+    pub heads: HeadDigests,
 }
 
-/// Loads the folder or weight file `model` to the device of `plan`.
-pub(crate) fn load(
-    model: &Path,
-    plan: ComputePlan,
-    profile: bool,
-    stop: &Stop,
-) -> Result<Checkpoint, EsmError> {
-    let files = CheckpointFiles::open(model)?;
-    let checksums = Checksums::collect(&files.weights)?;
-    // A wrong checksum explains why something cannot be read.
-    let explain = |error| checksums.verify().err().unwrap_or(error);
-    let (stored, config) = files.read().map_err(explain)?;
-    check_memory(&config, plan)?;
-    if stored.has_classifier() {
-        let folder = path_text(&files.folder);
-        tracing::info!("{folder}: its classifier is not used");
+/// The tensors of a checkpoint, checked against its configuration.
+pub struct CheckpointTensors<'a> {
+    config: ModelConfig,
+    stored: StoredTensors<'a>,
+    /// The rotary frequencies of each layer.
+    frequencies: Vec<Vec<f32>>,
+    /// The layers whose frequencies are not stored.
+    computed_frequencies: usize,
+}
+
+impl<'a> CheckpointTensors<'a> {
+    /// Logs what is not as in a published ESM-2.
+    fn report(&self, folder: &Path) {
+        let folder = path_text(folder);
+        if self.stored.has_classifier() {
+            tracing::info!("{folder}: its classifier is not used");
+        }
+        if self.computed_frequencies > 0 {
+            tracing::warn!(
+                "{folder}: no inv_freq for {} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
+                 which shifts the vectors of long sequences",
+                self.computed_frequencies,
+                self.config.layers,
+            );
+        }
     }
-    let frequencies =
-        frequencies::read_frequencies(&files.folder, &config, &stored).map_err(explain)?;
-    let input = DigestInput::for_model(&config, &stored, &frequencies);
-    let (digest, heads, compute, compiled) = if let Some(isa) = plan.own {
-        let kernels = (isa, plan.multiply());
-        let layers = frequencies.into_iter().enumerate();
-        let layers = layers.map(|(number, inv_freq)| {
-            layers::layer(&config, &stored, number, inv_freq, kernels, None)
-        });
-        let mut layers = layers.collect::<Result<Vec<_>, _>>()?;
+
+    /// Returns the sizes of the model.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Returns the rotary frequencies of each layer, `(head_dim/2)` f32.
+    pub fn frequencies(&self) -> &[Vec<f32>] {
+        &self.frequencies
+    }
+
+    /// Returns a tensor of the encoder, or of a head that the checkpoint [has](Self::has), by its canonical name.
+    pub fn get(&self, name: &str) -> &StoredTensor<'a> {
+        self.stored.get(name)
+    }
+
+    /// Whether a head can be computed.
+    pub fn has(&self, head: Head) -> bool {
+        self.stored.refusal_of_head(&self.config, head).is_none()
+    }
+
+    /// Returns the name of the matrix with which the language-model head decodes: [`WORDS`], or one of its own.
+    pub fn decoder(&self) -> &'static str {
+        if self.stored.has_own_decoder() {
+            DECODER
+        } else {
+            WORDS
+        }
+    }
+}
+
+/// Reads the folder or weight file `model` for something that keeps the weights: `copy` copies them, while other threads hash them
+/// and check that they are finite. Returns what `copy` returns.
+pub fn read_checkpoint<T, E: From<EsmError>>(
+    model: &Path,
+    stop: &Stop,
+    copy: impl FnOnce(&CheckpointTensors<'_>) -> Result<T, E>,
+) -> Result<(CheckpointFacts, T), E> {
+    read(model, stop, |tensors, input, checksums| {
+        tasks::hash_and_pack(input, checksums, Vec::new(), stop, || copy(tensors))
+    })
+}
+
+/// Loads the folder or weight file `model` for plmkit's CPU kernels.
+pub(crate) fn load_cpu(
+    model: &Path,
+    kernels: (Isa, Multiply),
+    stop: &Stop,
+) -> Result<(CheckpointFacts, CpuModel), EsmError> {
+    read(model, stop, |tensors, input, checksums| {
+        let config = tensors.config();
+        let mut layers = (0..config.layers)
+            .map(|number| layers::layer(tensors, number, kernels, None))
+            .collect::<Result<Vec<_>, _>>()?;
         let jobs = layers.iter_mut().enumerate();
-        let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, &config, &stored, number));
+        let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, tensors, number));
         let jobs = jobs.collect();
-        let (digest, ()) = tasks::hash_and_pack(&input, &checksums, jobs, stop, || Ok(()))?;
-        let heads = head_digests(&config, &stored, stop)?;
-        let layers = Layers::Packed(Encoder::new(isa, layers, config.heads));
-        let model = cpu_model(&config, &stored, &heads, kernels, layers)?;
-        (digest, heads, Compute::Cpu(Box::new(model)), None)
-    } else {
-        TorchModel::set_loading_threads();
-        let _no_grad = tch::no_grad_guard();
-        let assembly = Assembly::new(&config, &stored, plan.device, stop);
-        let (digest, (body, compiled)) =
-            tasks::hash_and_pack(&input, &checksums, Vec::new(), stop, || {
-                assembly.body(frequencies, plan)
-            })?;
-        let heads = head_digests(&config, &stored, stop)?;
-        let weights = assembly.weights(body, &heads)?;
-        let shape = (config.layers, config.hidden);
-        let model = TorchModel::new(weights, shape, (plan.device, profile))?;
-        (digest, heads, Compute::Torch(Box::new(model)), compiled)
+        let (digest, ()) =
+            tasks::hash_and_pack(input, checksums, jobs, stop, || Ok::<_, EsmError>(()))?;
+        let layers = Layers::Packed(Encoder::new(kernels.0, layers, config.heads));
+        Ok((digest, cpu_model(tensors, kernels, layers)?))
+    })
+}
+
+/// Loads the same in f32 for `isa`, except for the layers, which are packed when they are computed.
+pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
+    let kernels = (isa, Multiply::F32);
+    let files = CheckpointFiles::open(model)?;
+    let tensors = files.read()?;
+    let heads = tensors.config.heads;
+    let own = CheckpointFiles::open(model)?;
+    let layers = Layers::Streamed {
+        heads,
+        pack: PackLayer(Box::new(move |number, before| {
+            let tensors = own.read()?;
+            let mut layer = layers::layer(&tensors, number, kernels, before)?;
+            tasks::pack(layers::jobs(&mut layer, &tensors, number))?;
+            Ok(layer)
+        })),
     };
-    files
+    cpu_model(&tensors, kernels, layers)
+}
+
+/// Reads a checkpoint: `load` gets its tensors, the input of its digest and the checksums to verify, and returns the digest.
+fn read<T, E: From<EsmError>>(
+    model: &Path,
+    stop: &Stop,
+    load: impl FnOnce(
+        &CheckpointTensors<'_>,
+        &DigestInput<'_>,
+        &Checksums<'_>,
+    ) -> Result<(String, T), E>,
+) -> Result<(CheckpointFacts, T), E> {
+    let files = CheckpointFiles::open(model).map_err(EsmError::from)?;
+    let checksums = Checksums::collect(&files.weights).map_err(EsmError::from)?;
+    // A wrong checksum explains why something cannot be read.
+    let explain = |error| EsmError::from(checksums.verify().err().unwrap_or(error));
+    let tensors = files.read().map_err(explain)?;
+    tensors.report(&files.folder);
+    let CheckpointTensors {
+        config,
+        stored,
+        frequencies,
+        ..
+    } = &tensors;
+    let input = DigestInput::for_model(config, stored, frequencies);
+    let (digest, loaded) = load(&tensors, &input, &checksums)?;
+    let heads = head_digests(config, stored, stop)?;
+    let changed = files
         .weights
         .iter()
-        .try_for_each(WeightFile::check_unchanged)?;
-    Ok(Checkpoint {
-        config,
+        .try_for_each(WeightFile::check_unchanged);
+    changed.map_err(EsmError::from)?;
+    let facts = CheckpointFacts {
+        config: config.clone(),
         digest,
         heads,
-        compute,
-        compiled,
-    })
+    };
+    Ok((facts, loaded))
 }
 
 /// Hashes the heads of a checkpoint.
@@ -129,23 +209,9 @@ fn head_digests(
     })
 }
 
-/// Loads the same in f32 for `isa`, except for the layers, which are packed when they are computed.
-pub(crate) fn stream(model: &Path, isa: Isa, stop: &Stop) -> Result<CpuModel, EsmError> {
-    let files = Arc::new(CheckpointFiles::open(model)?);
-    let (stored, config) = files.read()?;
-    let frequencies = frequencies::read_frequencies(&files.folder, &config, &stored)?;
-    let heads = head_digests(&config, &stored, stop)?;
-    let layers = Layers::Streamed {
-        config: config.clone(),
-        frequencies,
-        files: Arc::clone(&files),
-    };
-    cpu_model(&config, &stored, &heads, (isa, Multiply::F32), layers)
-}
-
 /// The memory-mapped files of a checkpoint.
 #[derive(Debug)]
-pub(crate) struct CheckpointFiles {
+struct CheckpointFiles {
     folder: PathBuf,
     weights: Vec<WeightFile>,
 }
@@ -159,7 +225,7 @@ impl CheckpointFiles {
     }
 
     /// Returns the tensors and the configuration, checked against each other.
-    fn read(&self) -> Result<(StoredTensors<'_>, ModelConfig), CheckpointError> {
+    fn read(&self) -> Result<CheckpointTensors<'_>, CheckpointError> {
         // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
         let mut stored = StoredTensors::open(&self.weights)?;
         let path = self.folder.join("config.json");
@@ -167,42 +233,12 @@ impl CheckpointFiles {
             .map_err(|error| CheckpointError::invalid(&path, error.to_string()))?;
         stored.check(&self.folder, &config)?;
         stored.settle_decoder(&config);
-        Ok((stored, config))
+        let (frequencies, computed) = frequencies::read_frequencies(&config, &stored)?;
+        Ok(CheckpointTensors {
+            config,
+            stored,
+            frequencies,
+            computed_frequencies: computed,
+        })
     }
-
-    /// Packs a layer of a model of `config`, in the memory of the layer `before`.
-    pub(crate) fn layer(
-        &self,
-        config: &ModelConfig,
-        number: usize,
-        inv_freq: Vec<f32>,
-        kernels: (Isa, Multiply),
-        before: Option<Layer>,
-    ) -> Result<Layer, EsmError> {
-        let stored = StoredTensors::open(&self.weights)?;
-        stored.check(&self.folder, config)?;
-        let mut layer = layers::layer(config, &stored, number, inv_freq, kernels, before)?;
-        let jobs = layers::jobs(&mut layer, config, &stored, number);
-        tasks::pack(jobs, &Stop::default())?;
-        Ok(layer)
-    }
-}
-
-/// Checks that the weights fit in the device memory if nothing else uses it.
-fn check_memory(config: &ModelConfig, plan: ComputePlan) -> Result<(), EsmError> {
-    let tch::Device::Cuda(index) = plan.device else {
-        return Ok(());
-    };
-    let total = cuda_memory(index)?;
-    let values = config.layers * config.hidden * (4 * config.hidden + 2 * config.intermediate);
-    let needed = values * plan.dtype.kind().elt_size_in_bytes();
-    if needed < total {
-        return Ok(());
-    }
-    Err(DeviceError::TooSmall {
-        device: Device::Cuda(index),
-        total,
-        needed,
-    }
-    .into())
 }

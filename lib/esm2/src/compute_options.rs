@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use plmkit_cpu::{Isa, Multiply};
 
-use crate::device::Opened;
+use crate::cuda::{self, OpeningGpu};
 use crate::{Device, Dtype, EsmError};
 
 /// Options of a computation.
@@ -21,27 +21,34 @@ pub struct ComputeOptions {
 }
 
 impl ComputeOptions {
-    /// Checks that the device is usable and computes in the type, as far as possible without using it.
-    pub fn check(&self) -> Result<(), EsmError> {
-        self.plan_for(&self.device.open()?).map(drop)
+    /// Checks that the device is usable and computes in the type, as far as possible without using it. Returns whether it is the CPU.
+    pub fn check(&self) -> Result<bool, EsmError> {
+        let Plan { place, .. } = self.plan()?;
+        let Place::Torch(Torch { gpu, .. }) = place else {
+            return Ok(true);
+        };
+        cuda::check(gpu.as_ref())?;
+        Ok(gpu.is_none())
     }
 
-    /// Returns the plan for an opened device. Fails if it does not compute in the type.
-    pub(crate) fn plan_for(&self, opened: &Opened) -> Result<ComputePlan, EsmError> {
-        let own = match self.kernels {
-            _ if opened.device != tch::Device::Cpu => None,
+    /// Returns the plan for the device. Fails if it does not compute in the type.
+    pub(crate) fn plan(&self) -> Result<Plan, EsmError> {
+        let gpu = self.device.gpu()?;
+        let isa = match self.kernels {
+            _ if gpu.is_some() => None,
             Kernels::Best => Some(Isa::best()),
             Kernels::Own(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
-        let dtype = self.dtype_for(own, opened.capability)?;
-        Ok(ComputePlan {
-            device: opened.device,
-            capability: opened.capability,
-            own,
-            fused: self.kernels != Kernels::Libtorch,
-            dtype,
-        })
+        let dtype = self.dtype_for(isa, gpu.as_ref().map(|gpu| gpu.capability))?;
+        let place = match isa {
+            Some(isa) => Place::Cpu(isa, multiply(dtype)),
+            None => Place::Torch(Torch {
+                gpu,
+                fused: self.kernels != Kernels::Libtorch,
+            }),
+        };
+        Ok(Plan { place, dtype })
     }
 
     /// Returns the type of the computation. `own` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
@@ -79,28 +86,36 @@ impl ComputeOptions {
 }
 
 /// [`ComputeOptions`] resolved for a device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ComputePlan {
-    /// The device.
-    pub(crate) device: tch::Device,
-    /// The compute capability of a GPU.
-    pub(crate) capability: Option<(i32, i32)>,
-    /// On a CPU, the instruction set of plmkit's kernels; `None` for libtorch.
-    pub(crate) own: Option<Isa>,
-    /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
-    pub(crate) fused: bool,
-    /// The type.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) place: Place,
     pub(crate) dtype: Dtype,
 }
 
-impl ComputePlan {
-    /// Returns the type of matrix products in plmkit's CPU kernels.
-    pub(crate) fn multiply(&self) -> Multiply {
-        match self.dtype {
-            Dtype::F32 | Dtype::F16 => Multiply::F32,
-            Dtype::Bf16 => Multiply::Bf16,
-            Dtype::Int8 => Multiply::Int8,
-        }
+/// Where a model is computed.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// By plmkit's kernels for a CPU, with an instruction set and a type of matrix products.
+    Cpu(Isa, Multiply),
+    /// By libtorch.
+    Torch(Torch),
+}
+
+/// How libtorch computes.
+#[derive(Clone, Debug)]
+pub(crate) struct Torch {
+    /// The GPU; `None` for the CPU.
+    pub(crate) gpu: Option<OpeningGpu>,
+    /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
+    pub(crate) fused: bool,
+}
+
+/// Returns the type of matrix products in plmkit's CPU kernels.
+fn multiply(dtype: Dtype) -> Multiply {
+    match dtype {
+        Dtype::F32 | Dtype::F16 => Multiply::F32,
+        Dtype::Bf16 => Multiply::Bf16,
+        Dtype::Int8 => Multiply::Int8,
     }
 }
 

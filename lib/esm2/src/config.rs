@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 
 use plmkit_contract::{MASK, ModelShape, Quoted, VOCABULARY};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
 
 /// The sizes and constants of an ESM-2 of any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// Transformer layers (`num_hidden_layers`).
     pub layers: usize,

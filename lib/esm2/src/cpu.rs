@@ -1,15 +1,14 @@
 //! A model on a CPU, by plmkit's kernels.
 
+use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use plmkit_contract::{Column, Stop};
 use plmkit_cpu::{Collector, Embedding, Encoder, Isa, Layer, LayerObserver, Multiply, Readout};
 
-use crate::checkpoint::CheckpointFiles;
 use crate::model::Visit;
 use crate::threads::threads;
-use crate::{Buffer, Buffers, Dtype, EsmError, ModelConfig, Varlen};
+use crate::{Buffer, Buffers, Dtype, EsmError, Varlen};
 
 /// A model on a CPU.
 #[derive(Debug)]
@@ -28,11 +27,22 @@ pub(crate) enum Layers {
     Packed(Encoder),
     /// Layers that are packed in f32 when they are computed, and dropped afterwards.
     Streamed {
-        config: ModelConfig,
-        /// The rotary frequencies of each layer.
-        frequencies: Vec<Vec<f32>>,
-        files: Arc<CheckpointFiles>,
+        /// The attention heads.
+        heads: usize,
+        /// Packs a layer in the memory of the one before.
+        pack: PackLayer,
     },
+}
+
+/// Packs a layer, counted from 0, in the memory of another one.
+pub(crate) struct PackLayer(
+    pub(crate) Box<dyn Fn(usize, Option<Layer>) -> Result<Layer, EsmError> + Send>,
+);
+
+impl fmt::Debug for PackLayer {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("PackLayer")
+    }
 }
 
 impl CpuModel {
@@ -125,20 +135,14 @@ impl CpuModel {
                 let in_f32 = dtype == Dtype::F32 && self.multiply != Multiply::Int8;
                 encoder.forward(&mut x, sequences, depth, in_f32, threads(), observer)?;
             }
-            Layers::Streamed {
-                config,
-                frequencies,
-                files,
-            } => {
+            Layers::Streamed { heads, pack } => {
                 if depth == 0 {
                     observer.hidden(0, &x)?;
                 }
-                let mut encoder = Encoder::new(self.isa(), Vec::new(), config.heads);
-                let kernels = (self.isa(), self.multiply);
-                for (first, inv_freq) in frequencies[..depth].iter().enumerate() {
+                let mut encoder = Encoder::new(self.isa(), Vec::new(), *heads);
+                for first in 0..depth {
                     let before: Option<Layer> = encoder.replace(Vec::new()).pop();
-                    let layer = files.layer(config, first, inv_freq.clone(), kernels, before)?;
-                    encoder.replace(vec![layer]);
+                    encoder.replace(vec![(pack.0)(first, before)?]);
                     let mut renumbered = Later { first, observer };
                     encoder.forward(&mut x, sequences, 1, true, threads(), &mut renumbered)?;
                 }

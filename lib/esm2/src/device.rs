@@ -1,7 +1,6 @@
 //! The device of a model.
 
 mod error;
-mod library;
 
 use std::env;
 use std::fmt;
@@ -11,8 +10,10 @@ pub use plmkit_gpu::driver_version;
 use plmkit_gpu::{Gpu, GpuError, driver_cuda_version, gpus};
 use serde::{Deserialize, Serialize};
 
-pub use error::DeviceError;
-use error::{ON_THE_CPU, driver_reason};
+use crate::cuda::OpeningGpu;
+
+use error::driver_reason;
+pub use error::{DeviceError, ON_THE_CPU};
 
 /// A device on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
@@ -43,22 +44,6 @@ pub struct ParseDeviceError;
 /// The least compute capability that CUDA 13, and so libtorch, supports: Turing's.
 const MIN_CAPABILITY: (i32, i32) = (7, 5);
 
-/// A usable device.
-#[derive(Clone, Debug)]
-pub(crate) struct Opened {
-    /// The device for libtorch.
-    pub(crate) device: tch::Device,
-    /// The compute capability of a GPU.
-    pub(crate) capability: Option<(i32, i32)>,
-}
-
-impl Opened {
-    const CPU: Self = Self {
-        device: tch::Device::Cpu,
-        capability: None,
-    };
-}
-
 /// Why `auto` is the CPU.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum NoGpu {
@@ -77,26 +62,24 @@ enum NoGpu {
 }
 
 impl Device {
-    /// Checks that the device is usable and returns it for libtorch.
-    pub(crate) fn open(self) -> Result<Opened, DeviceError> {
-        library::check_version()?;
-        match self {
-            Self::Cpu => Ok(Opened::CPU),
+    /// Returns the GPU of the device, if the driver has it and libtorch supports it; `None` for the CPU.
+    pub(crate) fn gpu(self) -> Result<Option<OpeningGpu>, DeviceError> {
+        let (index, gpu) = match self {
+            Self::Cpu => return Ok(None),
             Self::Auto => match best(gpus())? {
-                Ok((index, gpu)) => self.with_library(index, &gpu),
-                Err(_) => Ok(Opened::CPU),
+                Ok(found) => found,
+                Err(_) => return Ok(None),
             },
             // A process computes on one device.
-            Self::Cuda(_) | Self::All => {
-                let index = if let Self::Cuda(index) = self {
-                    index
-                } else {
-                    0
-                };
-                let gpu = self.select_gpu(gpus(), index)?;
-                self.with_library(index, &gpu)
-            }
-        }
+            Self::All => (0, self.select_gpu(gpus(), 0)?),
+            Self::Cuda(index) => (index, self.select_gpu(gpus(), index)?),
+        };
+        Ok(Some(OpeningGpu {
+            device: self,
+            name: gpu.name,
+            index,
+            capability: gpu.capability,
+        }))
     }
 
     /// Logs the reason if `auto` is the CPU.
@@ -111,39 +94,6 @@ impl Device {
                 Ok(Ok(_)) | Err(_) => {}
             }
         }
-    }
-
-    /// Loads libtorch's part for GPUs and checks that the driver supports its CUDA version.
-    fn with_library(self, index: usize, gpu: &Gpu) -> Result<Opened, DeviceError> {
-        let device = format!("device '{self}', {}", gpu.name);
-        if let Err(found) = library::load() {
-            return Err(DeviceError::Unavailable(format!(
-                "{device}, needs libtorch for CUDA, which cannot be loaded: {found}; {}; {ON_THE_CPU}",
-                library::remedy()
-            )));
-        }
-        match (library::cuda_version(), driver_cuda_version()) {
-            (Some(needed), Some((major, minor))) if major < needed => {
-                Err(DeviceError::Unavailable(format!(
-                    "{device}: libtorch needs an NVIDIA driver for CUDA {needed} or newer; found one for CUDA \
-                     {major}.{minor}; {ON_THE_CPU}"
-                )))
-            }
-            _ => Ok(Opened {
-                device: tch::Device::Cuda(index),
-                capability: Some(gpu.capability),
-            }),
-        }
-    }
-
-    /// Checks that the device is usable. Returns whether it is the CPU.
-    pub fn is_cpu(self) -> Result<bool, DeviceError> {
-        Ok(self.open()?.device == tch::Device::Cpu)
-    }
-
-    /// Returns the driver's name for a GPU.
-    pub(crate) fn gpu_name(index: usize) -> Result<String, DeviceError> {
-        Ok(Self::Cuda(index).select_gpu(gpus(), index)?.name)
     }
 
     /// Returns the visible GPUs, each for a worker process.

@@ -1,7 +1,6 @@
 //! The types in which a model computes.
 
 use serde::{Deserialize, Serialize};
-use tch::Kind;
 
 /// The type of the weights and of the inputs of matrix products and attention.
 ///
@@ -30,15 +29,4 @@ pub enum Dtype {
     /// 8-bit integers for weights and inputs of the dense layers, with a scale for each group of 128 along the sum. Attention
     /// is in bfloat16 if the CPU supports it, otherwise in f32.
     Int8,
-}
-
-impl Dtype {
-    pub(crate) fn kind(self) -> Kind {
-        match self {
-            // Everything around the integers is f32.
-            Self::F32 | Self::Int8 => Kind::Float,
-            Self::F16 => Kind::Half,
-            Self::Bf16 => Kind::BFloat16,
-        }
-    }
 }

@@ -1,12 +1,7 @@
 //! Heads on top of the encoder, which a checkpoint may lack.
 
-mod contact;
-mod language_model;
-
 use plmkit_contract::Column;
-
-pub(crate) use contact::{ContactHead, Contacts};
-pub(crate) use language_model::LanguageModelHead;
+use serde::{Deserialize, Serialize};
 
 /// A part of a model that only some outputs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
@@ -39,10 +34,12 @@ impl Head {
 }
 
 /// BLAKE3 of the stored tensors of each head, 128 bits in hexadecimal. For a head that cannot be computed, the reason.
-#[derive(Clone, Debug)]
-pub(crate) struct HeadDigests {
-    pub(crate) language_model: Result<String, String>,
-    pub(crate) contact: Result<String, String>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HeadDigests {
+    /// That of the language-model head.
+    pub language_model: Result<String, String>,
+    /// That of the contact head.
+    pub contact: Result<String, String>,
 }
 
 impl HeadDigests {

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Column, NoSuchLayer, Stop};
+use plmkit_contract::{Column, Exit, NoSuchLayer, Stop};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, CheckpointFacts};
+use crate::compute_options::{Place, Plan};
 use crate::cpu::CpuModel;
+use crate::cuda::{CudaModel, MemoryAsked, Opened};
 use crate::heads::HeadDigests;
-use crate::pending::PendingOutput;
-use crate::torch::TorchModel;
+use crate::pending::{DeviceOutput, ModelOutput, PendingOutput};
 use crate::{Buffer, ComputeOptions, Dtype, EsmError, Head, ModelConfig, Varlen};
 
 /// An ESM-2 on a device.
@@ -46,7 +47,7 @@ pub struct Esm2 {
 #[derive(Debug)]
 pub(crate) enum Compute {
     Cpu(Box<CpuModel>),
-    Torch(Box<TorchModel>),
+    Cuda(Box<CudaModel>),
 }
 
 /// Times of loading a model.
@@ -65,23 +66,39 @@ pub type Visit<'a> = dyn FnMut(usize, &[f32]) -> Result<(), EsmError> + 'a;
 
 impl Esm2 {
     /// Loads the Hugging Face checkpoint in the folder `model`, or in the weight file `model` with `config.json` beside it.
-    /// Weights are safetensors or PyTorch files, one or several. `stop` is polled between tensors.
+    /// Weights are safetensors or PyTorch files, one or several. `stop` is polled between tensors,
+    /// and on a GPU while batches are computed.
     pub fn load(model: &Path, options: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let plan = options.plan_for(&options.device.open()?)?;
-        let Checkpoint {
-            config,
-            digest,
-            heads,
-            compute,
-            compiled,
-        } = checkpoint::load(model, plan, options.profile, stop)?;
+        let Plan { place, dtype } = options.plan()?;
+        let (checkpoint, compute, compiled) = match place {
+            Place::Cpu(isa, multiply) => {
+                let (checkpoint, cpu) = checkpoint::load_cpu(model, (isa, multiply), stop)?;
+                (checkpoint, Compute::Cpu(Box::new(cpu)), None)
+            }
+            Place::Torch(how) => {
+                let (cuda, opened) = CudaModel::open(model, &how, (dtype, options.profile), stop)?;
+                let Opened {
+                    config,
+                    digest,
+                    heads,
+                    compiled,
+                    ..
+                } = opened;
+                let checkpoint = CheckpointFacts {
+                    config,
+                    digest,
+                    heads,
+                };
+                (checkpoint, Compute::Cuda(Box::new(cuda)), compiled)
+            }
+        };
         Ok(Self {
             source: model.to_owned(),
-            config,
-            digest,
-            heads,
-            dtype: plan.dtype,
+            config: checkpoint.config,
+            digest: checkpoint.digest,
+            heads: checkpoint.heads,
+            dtype,
             compute,
             load_times: LoadTimes {
                 all: started.elapsed(),
@@ -95,8 +112,11 @@ impl Esm2 {
     /// is slow, and a larger batch cannot use the memory of a smaller one.
     pub fn reserve(&mut self, largest: (usize, usize), columns: &[Column]) -> Result<(), EsmError> {
         let started = Instant::now();
-        if let Compute::Torch(model) = &self.compute
-            && model.reserve(largest, columns)?
+        let columns = columns.to_vec();
+        if let Compute::Cuda(model) = &self.compute
+            && model
+                .memory(&MemoryAsked::Reserve { largest, columns })?
+                .is_some()
         {
             self.load_times.pinned = Some(started.elapsed());
             self.load_times.all += started.elapsed();
@@ -106,11 +126,11 @@ impl Esm2 {
 
     /// Loads the same checkpoint in f32, for comparison; `None` unless plmkit's CPU kernels compute it. Packs each layer when it
     /// computes it, so that only one layer is in memory.
-    pub fn in_f32(&self, stop: &Stop) -> Result<Option<Self>, EsmError> {
+    pub fn in_f32(&self) -> Result<Option<Self>, EsmError> {
         let Compute::Cpu(model) = &self.compute else {
             return Ok(None);
         };
-        let model = checkpoint::stream(&self.source, model.isa(), stop)?;
+        let model = checkpoint::stream(&self.source, model.isa())?;
         Ok(Some(Self {
             source: self.source.clone(),
             config: self.config.clone(),
@@ -140,35 +160,39 @@ impl Esm2 {
         &self.digest
     }
 
-    /// Returns the model on libtorch, if that computes it.
-    fn on_torch(&self) -> Option<&TorchModel> {
+    /// Returns the model in the library, if that computes it.
+    fn in_library(&self) -> Option<&CudaModel> {
         match &self.compute {
-            Compute::Torch(model) => Some(model),
+            Compute::Cuda(model) => Some(model),
             Compute::Cpu(_) => None,
         }
     }
 
     /// Returns the device of the model: `cpu` or `cuda:0`.
     pub fn device(&self) -> String {
-        let gpu = self.on_torch().and_then(TorchModel::gpu);
-        gpu.map_or_else(|| "cpu".to_owned(), |index| format!("cuda:{index}"))
+        let gpu = self.in_library().and_then(CudaModel::gpu);
+        gpu.map_or_else(
+            || "cpu".to_owned(),
+            |(gpu, _)| format!("cuda:{}", gpu.index),
+        )
     }
 
     /// Returns the GPU's name and total memory in bytes; `None` on a CPU.
-    pub fn gpu(&self) -> Result<Option<(String, usize)>, EsmError> {
-        self.on_torch().map_or(Ok(None), TorchModel::gpu_memory)
+    pub fn gpu(&self) -> Option<(&str, usize)> {
+        let (gpu, memory) = self.in_library()?.gpu()?;
+        Some((gpu.name.as_str(), memory))
     }
 
     /// Returns the device memory that tensors hold now, and the most since the last call, in MiB; `None` on a CPU.
     pub fn used_memory_mib(&self) -> Option<(u64, u64)> {
-        self.on_torch()?.used_memory_mib()
+        self.in_library()?.memory(&MemoryAsked::Used).ok()?
     }
 
     /// Returns what computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
     pub fn kernels(&self) -> String {
         match &self.compute {
             Compute::Cpu(model) => model.kernels(),
-            Compute::Torch(model) => model.kernels(),
+            Compute::Cuda(model) => model.kernels().to_owned(),
         }
     }
 
@@ -199,7 +223,8 @@ impl Esm2 {
 
     /// Frees device memory that is cached for later batches, so that fragments do not remain.
     pub fn release(&self) -> Result<(), EsmError> {
-        self.on_torch().map_or(Ok(()), TorchModel::release)
+        let release = |model: &CudaModel| model.memory(&MemoryAsked::Release).map(drop);
+        self.in_library().map_or(Ok(()), release)
     }
 
     /// Computes `columns`: for each column the f32 values of all sequences in turn, as many as [`Column::values`]. Layers that no
@@ -231,23 +256,33 @@ impl Esm2 {
             .iter()
             .map(|column| column.depth(self.config.layers));
         let Some(depth) = depths.max() else {
-            return Ok(PendingOutput::computed(Vec::new()));
+            return Ok(PendingOutput::Computed(ModelOutput::default()));
         };
         self.check_layer(depth)?;
         let how = (depth, dtype);
         match &self.compute {
             Compute::Cpu(model) => {
-                let values = model.embed(batch, columns, how, stop)?;
-                Ok(PendingOutput::computed(values))
+                let columns = model.embed(batch, columns, how, stop)?;
+                let times = None;
+                Ok(PendingOutput::Computed(ModelOutput { columns, times }))
             }
-            Compute::Torch(model) => model.begin(batch, columns, how, stop),
+            Compute::Cuda(model) => {
+                let pending =
+                    PendingOutput::OnDevice(DeviceOutput(model.submit(batch, columns, how)?));
+                match model.gpu() {
+                    Some(_) => Ok(pending),
+                    // libtorch's operations on a CPU have computed it.
+                    None => Ok(PendingOutput::Computed(pending.finish()?)),
+                }
+            }
         }
     }
 
     /// Computes layers 1 to `depth` and calls `visit` with the output of each, and with layer 0.
     ///
     /// As in fair-esm's `representations`, layer 0 is the scaled embedding, layer `i` is the residual stream after
-    /// transformer layer `i`, and the last layer of the model is the output of the final `LayerNorm`.
+    /// transformer layer `i`, and the last layer of the model is the output of the final `LayerNorm`. Only plmkit's CPU kernels
+    /// show their layers.
     pub fn hidden_states(
         &self,
         batch: Varlen<'_>,
@@ -258,7 +293,10 @@ impl Esm2 {
         let how = (depth, self.dtype);
         match &self.compute {
             Compute::Cpu(model) => model.hidden_states(batch, how, visit),
-            Compute::Torch(model) => model.hidden_states(batch, how, visit),
+            Compute::Cuda(_) => Err(EsmError::Library {
+                exit: Exit::Internal,
+                message: "the library for GPUs shows no hidden states".to_owned(),
+            }),
         }
     }
 

@@ -14,24 +14,3 @@ pub fn set_threads(threads: NonZeroUsize) {
 pub(crate) fn threads() -> NonZeroUsize {
     NonZeroUsize::new(THREADS.load(Ordering::Relaxed)).unwrap_or(NonZeroUsize::MIN)
 }
-
-/// Sets the number of libtorch's threads. libtorch starts all at once, and ends the process if it cannot.
-pub(crate) fn set_libtorch_threads(threads: NonZeroUsize) {
-    let threads = i32::try_from(threads.get()).unwrap_or(i32::MAX);
-    if tch::get_num_threads() != threads {
-        tch::set_num_threads(threads);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libtorch_reports_what_was_set() {
-        set_libtorch_threads(NonZeroUsize::new(2).unwrap());
-        assert_eq!(tch::get_num_threads(), 2);
-        set_libtorch_threads(NonZeroUsize::MIN);
-        assert_eq!(tch::get_num_threads(), 1);
-    }
-}

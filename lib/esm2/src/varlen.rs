@@ -90,7 +90,7 @@ impl<'a> Varlen<'a> {
     }
 
     /// Returns the range of each sequence in the tokens.
-    pub(crate) fn spans(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
+    pub fn spans(&self) -> impl Iterator<Item = Range<usize>> + use<'a> {
         self.cu_seqlens
             .windows(2)
             .map(|bounds| bounds[0] as usize..bounds[1] as usize)

@@ -5,21 +5,19 @@ use plmkit_cpu::{
 };
 use plmkit_cpu::{Readout, Weights};
 
-use super::parameters::{BIAS, DECODER, WORDS};
-use super::stored::StoredTensors;
+use super::CheckpointTensors;
+use super::parameters::{BIAS, WORDS};
 use crate::cpu::{CpuModel, Layers};
-use crate::heads::HeadDigests;
-use crate::{EsmError, ModelConfig};
+use crate::{EsmError, Head};
 
-/// Returns a model of `layers`, with the heads that have a digest.
+/// Returns a model of `layers`, with the heads that the checkpoint has.
 pub(super) fn cpu_model(
-    config: &ModelConfig,
-    stored: &StoredTensors<'_>,
-    heads: &HeadDigests,
+    tensors: &CheckpointTensors<'_>,
     (isa, multiply): (Isa, Multiply),
     layers: Layers,
 ) -> Result<CpuModel, EsmError> {
-    let values = |name: &str| stored.get(name).values();
+    let config = tensors.config();
+    let values = |name: &str| tensors.get(name).values();
     let norm = |module: &str| LayerNorm {
         weight: values(&format!("{module}.weight")),
         bias: values(&format!("{module}.bias")),
@@ -29,15 +27,10 @@ pub(super) fn cpu_model(
         let pack = |weight: &str, bias: &str| {
             Weights::pack(isa, Multiply::F32, &values(weight), &values(bias))
         };
-        let decoder = if stored.has_own_decoder() {
-            DECODER
-        } else {
-            WORDS
-        };
         Ok(LanguageModelHead {
             dense: pack("lm_head.dense.weight", "lm_head.dense.bias")?,
             norm: norm("lm_head.layer_norm"),
-            decoder: pack(decoder, BIAS)?,
+            decoder: pack(tensors.decoder(), BIAS)?,
         })
     };
     let contact = || ContactHead {
@@ -49,12 +42,11 @@ pub(super) fn cpu_model(
         layers: config.layers,
         heads: config.heads,
         final_norm: norm("encoder.emb_layer_norm_after"),
-        language_model: heads
-            .language_model
-            .is_ok()
+        language_model: tensors
+            .has(Head::LanguageModel)
             .then(language_model)
             .transpose()?,
-        contact: heads.contact.is_ok().then(contact),
+        contact: tensors.has(Head::Contact).then(contact),
     };
     let embedding = Embedding::new(values(WORDS), config.hidden, config.token_dropout);
     Ok(CpuModel::new(embedding, multiply, layers, readout))

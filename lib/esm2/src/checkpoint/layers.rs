@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use plmkit_cpu::{Isa, Layer, LayerNorm, Multiply, Panel, Weights};
 
+use super::CheckpointTensors;
 use super::parameters::layer_name;
-use super::stored::{StoredTensor, StoredTensors};
+use super::stored::StoredTensor;
+use crate::EsmError;
 use crate::rope::unpaired;
-use crate::{EsmError, ModelConfig};
 
 /// Returns a layer whose weights are not valid until its [`jobs`] are done. They have the memory of the layer `before`, if any.
 pub(super) fn layer(
-    config: &ModelConfig,
-    stored: &StoredTensors<'_>,
+    tensors: &CheckpointTensors<'_>,
     number: usize,
-    inv_freq: Vec<f32>,
     (isa, multiply): (Isa, Multiply),
     before: Option<Layer>,
 ) -> Result<Layer, EsmError> {
+    let config = tensors.config();
     let layer = layer_name(number);
-    let values = |name: &str| stored.get(&format!("{layer}.{name}")).values();
+    let values = |name: &str| tensors.get(&format!("{layer}.{name}")).values();
     let norm = |module: &str| LayerNorm {
         weight: values(&format!("{module}.weight")),
         bias: values(&format!("{module}.bias")),
@@ -54,7 +54,7 @@ pub(super) fn layer(
     Ok(Layer {
         attention_norm: norm("attention.LayerNorm"),
         qkv: weights(hidden, &bias, before_qkv)?,
-        inv_freq,
+        inv_freq: tensors.frequencies()[number].clone(),
         out: weights(hidden, &values("attention.output.dense.bias"), before_out)?,
         ffn_norm: norm("LayerNorm"),
         up: weights(hidden, &values("intermediate.dense.bias"), before_up)?,
@@ -65,15 +65,14 @@ pub(super) fn layer(
 /// Returns the jobs that pack the weights of a layer, one for each panel.
 pub(super) fn jobs<'a>(
     layer: &'a mut Layer,
-    config: &ModelConfig,
-    stored: &'a StoredTensors<'a>,
+    tensors: &'a CheckpointTensors<'_>,
     number: usize,
 ) -> Vec<Job<'a>> {
     let name = layer_name(number);
-    let entry = |module: &str| stored.get(&format!("{name}.{module}.weight"));
+    let entry = |module: &str| tensors.get(&format!("{name}.{module}.weight"));
     let projections = ["query", "key", "value"];
     let projections = projections.map(|part| entry(&format!("attention.self.{part}")));
-    let head_dim = config.head_dim();
+    let head_dim = tensors.config().head_dim();
     let dense = |module: &str| vec![entry(module)];
     let matrices = [
         (&mut layer.qkv, projections.to_vec(), Some(head_dim)),
@@ -98,7 +97,7 @@ pub(super) fn jobs<'a>(
 struct Matrix<'a> {
     /// Matrices of one shape, one below the other.
     tensors: Vec<&'a StoredTensor<'a>>,
-    /// Channels of a head if the first two matrices, queries and keys, are [paired](crate::rope::pair_channels).
+    /// Channels of a head if the first two matrices, queries and keys, are [paired](unpaired).
     head_dim: Option<usize>,
 }
 

@@ -41,13 +41,13 @@ pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
 }
 
 /// The word embeddings.
-pub(super) const WORDS: &str = "embeddings.word_embeddings.weight";
+pub const WORDS: &str = "embeddings.word_embeddings.weight";
 
 /// The decoder of the language-model head, if it is not the word embeddings.
 pub(super) const DECODER: &str = "lm_head.decoder.weight";
 
 /// The bias of the language-model head, which transformers keeps outside of the decoder.
-pub(super) const BIAS: &str = "lm_head.bias";
+pub const BIAS: &str = "lm_head.bias";
 
 /// Another name of that bias.
 pub(super) const DECODER_BIAS: &str = "lm_head.decoder.bias";
@@ -80,7 +80,7 @@ pub(super) fn head_parameters(config: &ModelConfig, head: Head) -> Vec<Parameter
 }
 
 /// Returns the canonical name of a layer, counted from 0.
-pub(super) fn layer_name(layer: usize) -> String {
+pub fn layer_name(layer: usize) -> String {
     format!("encoder.layer.{layer}")
 }
 

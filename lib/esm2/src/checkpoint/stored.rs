@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plmkit_contract::{Quoted, path_text};
 use plmkit_cpu::StoredType;
 use safetensors::Dtype;
-use tch::{Device, Kind, Tensor};
 
 use super::error::{CheckpointError, list_names};
 use super::names::{CLASSIFIER, SHARED_INV_FREQ, canonical};
@@ -17,7 +16,7 @@ use super::parameters::{
 };
 use super::tensor::TensorData;
 use super::weight_file::WeightFile;
-use crate::{EsmError, Head, ModelConfig};
+use crate::{Head, ModelConfig};
 
 /// The tensors of a checkpoint by canonical name. After [`check`](Self::check), all tensors of the encoder are there, and all
 /// tensors have the right shape and a supported type.
@@ -32,7 +31,7 @@ pub(super) struct StoredTensors<'a> {
 }
 
 /// A tensor of a checkpoint and its file.
-pub(super) struct StoredTensor<'a> {
+pub struct StoredTensor<'a> {
     pub(super) data: TensorData<'a>,
     file: &'a WeightFile,
     /// Tasks that still have to read the tensor.
@@ -52,14 +51,26 @@ impl StoredTensor<'_> {
     }
 
     /// Releases the memory of the file after the last reader, so that memory holds the model only once.
-    fn release(&self) {
+    pub fn release(&self) {
         if self.readers.load(Ordering::Relaxed) == 0 {
             self.file.release(self.data.extent);
         }
     }
 
-    pub(super) fn stored_type(&self) -> StoredType {
+    /// Returns the type of the stored values.
+    #[allow(clippy::missing_panics_doc, reason = "types were checked")]
+    pub fn stored_type(&self) -> StoredType {
         stored_type(self.data.dtype).expect("types were checked")
+    }
+
+    /// Returns the stored values, in row-major order and little-endian.
+    pub fn bytes(&self) -> &[u8] {
+        &self.data.bytes
+    }
+
+    /// Returns the size of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.data.shape
     }
 
     /// Returns the size of a dimension.
@@ -86,35 +97,6 @@ impl StoredTensor<'_> {
         self.release();
         values
     }
-
-    /// Copies the tensor to `device` in f32.
-    pub(super) fn tensor(&self, device: Device) -> Result<Tensor, EsmError> {
-        let kind = match self.stored_type() {
-            StoredType::F32 => Kind::Float,
-            StoredType::F16 => Kind::Half,
-            StoredType::Bf16 => Kind::BFloat16,
-        };
-        let shape: Vec<i64> = self.data.shape.iter().map(|&size| size as i64).collect();
-        let bytes = upload(&self.data.bytes, device)?;
-        self.release();
-        Ok(bytes
-            .f_view_dtype(kind)?
-            .f_view(shape.as_slice())?
-            .f_to_kind(Kind::Float)?)
-    }
-}
-
-/// Copies bytes to a device, `(bytes)` u8, without a second copy on the host.
-#[allow(unsafe_code)]
-fn upload(bytes: &[u8], device: Device) -> Result<Tensor, EsmError> {
-    let size = [bytes.len() as i64];
-    let mut copy = Tensor::f_empty(size, (Kind::Uint8, device))?;
-    // SAFETY: the tensor has as many bytes as the slice and is dropped before it. A copy from memory that is not page-locked
-    // has read the source when it returns.
-    let source =
-        unsafe { Tensor::f_from_blob(bytes.as_ptr(), &size, &[1], Kind::Uint8, Device::Cpu)? };
-    copy.f_copy_(&source)?;
-    Ok(copy)
 }
 
 impl<'a> StoredTensors<'a> {
@@ -309,21 +291,4 @@ fn optional_parameters(config: &ModelConfig) -> Vec<Parameter> {
         .chain(heads)
         .chain(decoder_parameters(config))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_at_any_address_become_values() {
-        let values = [1.5f32, -2.0];
-        let bytes = [&[0], &values.map(f32::to_le_bytes).concat()[..]].concat();
-        let copy = upload(&bytes[1..], Device::Cpu).unwrap();
-        assert_eq!(
-            Vec::<f32>::try_from(copy.view_dtype(Kind::Float)).unwrap(),
-            values
-        );
-        assert!(upload(&[], Device::Cpu).unwrap().size() == [0]);
-    }
 }

@@ -32,19 +32,19 @@ struct Tasks<'a> {
 /// Returns the digest of `input`, or an error if a weight is not finite.
 pub(super) fn hash(input: &DigestInput<'_>, stop: &Stop) -> Result<String, EsmError> {
     let tasks = Tasks::new(pieces(input).collect(), stop);
-    tasks.run(|| Ok(()))?;
+    tasks.run(|| Ok::<_, EsmError>(()))?;
     tasks.digest(input)
 }
 
 /// Hashes `input`, verifies `checksums`, packs panels and calls `alongside` meanwhile. Returns the digest and the result of
 /// `alongside`.
-pub(super) fn hash_and_pack<T>(
+pub(super) fn hash_and_pack<T, E: From<EsmError>>(
     input: &DigestInput<'_>,
     checksums: &Checksums<'_>,
     jobs: Vec<Job<'_>>,
     stop: &Stop,
-    alongside: impl FnOnce() -> Result<T, EsmError>,
-) -> Result<(String, T), EsmError> {
+    alongside: impl FnOnce() -> Result<T, E>,
+) -> Result<(String, T), E> {
     let mut tasks: Vec<Task<'_>> = pieces(input).collect();
     for (number, chunk) in checksums.chunks().enumerate() {
         let piece = input.piece_near(chunk.as_ptr().addr());
@@ -56,7 +56,7 @@ pub(super) fn hash_and_pack<T>(
     let tasks = Tasks::new(tasks, stop);
     let result = tasks.run(alongside)?;
     // Before the check of values: damage explains a bad value.
-    checksums.verify()?;
+    checksums.verify().map_err(EsmError::from)?;
     Ok((tasks.digest(input)?, result))
 }
 
@@ -68,12 +68,12 @@ fn pieces<'a>(input: &'a DigestInput<'a>) -> impl Iterator<Item = Task<'a>> {
 }
 
 /// Packs panels.
-pub(super) fn pack(jobs: Vec<Job<'_>>, stop: &Stop) -> Result<(), EsmError> {
+pub(super) fn pack(jobs: Vec<Job<'_>>) -> Result<(), EsmError> {
     let tasks = jobs.into_iter().map(|job| Task {
         jobs: vec![job],
         ..Task::default()
     });
-    Tasks::new(tasks.collect(), stop).run(|| Ok(()))
+    Tasks::new(tasks.collect(), &Stop::default()).run(|| Ok(()))
 }
 
 impl<'a> Tasks<'a> {
@@ -98,7 +98,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// Runs all tasks on other threads, and on this one after it has called `alongside`.
-    fn run<T>(&self, alongside: impl FnOnce() -> Result<T, EsmError>) -> Result<T, EsmError> {
+    fn run<T, E: From<EsmError>>(&self, alongside: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let result = thread::scope(|scope| {
             for _ in 1..threads().get().min(self.queue.len()) {
                 let thread = thread::Builder::new().name("loading".to_owned());
@@ -116,7 +116,7 @@ impl<'a> Tasks<'a> {
             result
         });
         if self.stop.requested() {
-            return Err(EsmError::Stopped);
+            return Err(EsmError::Stopped.into());
         }
         result
     }

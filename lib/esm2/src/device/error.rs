@@ -6,7 +6,7 @@ use plmkit_gpu::GpuError;
 use super::Device;
 
 /// Advice for a device that cannot be used.
-pub(super) const ON_THE_CPU: &str = "--device cpu computes on the CPU";
+pub const ON_THE_CPU: &str = "--device cpu computes on the CPU";
 
 /// Why a device cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -323,7 +323,7 @@ fn layers_that_are_read_when_they_are_computed_are_the_same() {
         ..ComputeOptions::default()
     };
     let int8 = Esm2::load(&test_data("model-tiny"), int8, &Stop::default()).unwrap();
-    let by_layer = int8.in_f32(&Stop::default()).unwrap().unwrap();
+    let by_layer = int8.in_f32().unwrap().unwrap();
     assert_eq!(by_layer.dtype(), Type::F32);
     assert_eq!(by_layer.kernels(), f32.kernels());
     assert_eq!(layers(&by_layer), layers(&f32));

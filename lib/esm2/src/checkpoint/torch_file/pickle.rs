@@ -194,7 +194,7 @@ impl Machine<'_> {
             b'G' => self.take::<8>().map(|_| Value::Other)?,
             // BININT, BININT1, BININT2, LONG1
             b'J' => Value::Number(i32::from_le_bytes(self.take()?).into()),
-            b'K' => Value::Number(self.byte()? as i64),
+            b'K' => Value::Number(self.byte()?.cast_signed() as i64),
             b'M' => Value::Number(u16::from_le_bytes(self.take()?).into()),
             0x8a => self.long()?,
             // BINUNICODE, SHORT_BINUNICODE

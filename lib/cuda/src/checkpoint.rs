@@ -1,0 +1,235 @@
+//! Copies stored tensors to a device, in the layout of the forward pass.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use plmkit_contract::Stop;
+use plmkit_cpu::StoredType;
+use plmkit_esm2::cuda::Opening;
+use plmkit_esm2::{
+    BIAS, CheckpointTensors, Device as Requested, DeviceError, EsmError, Head, StoredTensor, WORDS,
+    layer_name,
+};
+use plmkit_gpu::Kernels;
+use tch::{Device, Kind, Tensor};
+
+use crate::CudaError;
+use crate::attention::Attention;
+use crate::body::{Body, OnGpu, OnLibtorch};
+use crate::embedding::Embedding;
+use crate::heads::{ContactHead, LanguageModelHead};
+use crate::kind::kind_of;
+use crate::layer_norm::LayerNorm;
+use crate::libtorch::set_threads;
+use crate::linear::Linear;
+use crate::model::TorchModel;
+use crate::rope::{Frequencies, pair_channels};
+use crate::shim::cuda_memory;
+use crate::weights::{Layer, Weights};
+
+/// Copies a model to the device of `opening`. Returns it with the time to compile kernels for the operations between libtorch's.
+pub(crate) fn load(
+    tensors: &CheckpointTensors<'_>,
+    opening: &Opening,
+    stop: &Stop,
+) -> Result<(TorchModel, Option<Duration>), CudaError> {
+    // Loading only copies, and libtorch would keep the threads.
+    set_threads(NonZeroUsize::MIN);
+    let _no_grad = tch::no_grad_guard();
+    let device = opening
+        .gpu
+        .as_ref()
+        .map_or(Device::Cpu, |gpu| Device::Cuda(gpu.index));
+    check_memory(tensors, opening)?;
+    let copying = Copying {
+        tensors,
+        device,
+        stop,
+    };
+    let (body, compiled) = copying.body(opening)?;
+    let weights = copying.weights(body)?;
+    let config = tensors.config();
+    let how = (device, opening.profile);
+    let model = TorchModel::new(config, weights, how, opening.threads)?;
+    Ok((model, compiled))
+}
+
+/// Checks that the weights fit in the device memory if nothing else uses it.
+fn check_memory(tensors: &CheckpointTensors<'_>, opening: &Opening) -> Result<(), CudaError> {
+    let Some(gpu) = &opening.gpu else {
+        return Ok(());
+    };
+    let total = cuda_memory(gpu.index)?;
+    let config = tensors.config();
+    let values = config.layers * config.hidden * (4 * config.hidden + 2 * config.intermediate);
+    let needed = values * kind_of(opening.dtype).elt_size_in_bytes();
+    if needed < total {
+        return Ok(());
+    }
+    let device = Requested::Cuda(gpu.index);
+    Err(EsmError::from(DeviceError::TooSmall {
+        device,
+        total,
+        needed,
+    })
+    .into())
+}
+
+/// Copies weights to a device: the dense layers of the encoder in the type of the model, everything else in f32.
+struct Copying<'a> {
+    tensors: &'a CheckpointTensors<'a>,
+    device: Device,
+    stop: &'a Stop,
+}
+
+impl Copying<'_> {
+    /// Returns all weights, given the layers, with the heads that the checkpoint has.
+    fn weights(&self, body: Box<dyn Body>) -> Result<Weights, CudaError> {
+        let config = self.tensors.config();
+        let words = self.tensor(WORDS)?; // (33, hidden)
+        let language_model = || -> Result<_, CudaError> {
+            Ok(LanguageModelHead {
+                dense: self.linear("lm_head.dense")?,
+                norm: self.layer_norm("lm_head.layer_norm")?,
+                decoder: Linear {
+                    weight: match self.tensors.decoder() {
+                        WORDS => words.shallow_clone(),
+                        own => self.tensor(own)?,
+                    },
+                    bias: self.tensor(BIAS)?,
+                },
+            })
+        };
+        let contact = || -> Result<_, CudaError> {
+            let weight = self.tensor("contact_head.regression.weight")?;
+            Ok(ContactHead {
+                weight: weight.f_flatten(0, -1)?,
+                bias: self.tensor("contact_head.regression.bias")?,
+            })
+        };
+        let has = |head| self.tensors.has(head);
+        Ok(Weights {
+            embedding: Embedding::new(&words, config.token_dropout)?,
+            body,
+            final_norm: self.layer_norm("encoder.emb_layer_norm_after")?,
+            language_model: has(Head::LanguageModel).then(language_model).transpose()?,
+            contact: has(Head::Contact).then(contact).transpose()?,
+        })
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor, CudaError> {
+        if self.stop.requested() {
+            return Err(EsmError::Stopped.into());
+        }
+        copy(self.tensors.get(name), self.device)
+    }
+
+    /// Returns layers for libtorch's matrix products, and the time to compile kernels for the operations in between.
+    fn body(&self, opening: &Opening) -> Result<(Box<dyn Body>, Option<Duration>), CudaError> {
+        let (heads, kind) = (self.tensors.config().heads, kind_of(opening.dtype));
+        let frequencies = self.tensors.frequencies().iter().enumerate();
+        let layers = frequencies.map(|(layer, inv_freq)| self.layer(layer, inv_freq, kind));
+        let layers = layers.collect::<Result<_, _>>()?;
+        let attention = Attention::new(opening.gpu.as_ref().map(|gpu| gpu.capability));
+        let started = Instant::now();
+        if let Some(kernels) = compile(opening) {
+            let body = OnGpu::new(layers, heads, attention, kernels);
+            return Ok((Box::new(body), Some(started.elapsed())));
+        }
+        Ok((Box::new(OnLibtorch::new(layers, heads, attention)), None))
+    }
+
+    fn layer(&self, layer: usize, inv_freq: &[f32], kind: Kind) -> Result<Layer, CudaError> {
+        let narrow = |module: &str| self.linear(module)?.to_kind(kind);
+        let layer = layer_name(layer);
+        Ok(Layer {
+            attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
+            qkv: self
+                .qkv(&format!("{layer}.attention.self"))?
+                .to_kind(kind)?,
+            inv_freq: Frequencies::new(inv_freq.to_vec(), self.device)?,
+            out: narrow(&format!("{layer}.attention.output.dense"))?,
+            ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
+            up: narrow(&format!("{layer}.intermediate.dense"))?,
+            down: narrow(&format!("{layer}.output.dense"))?,
+        })
+    }
+
+    fn qkv(&self, module: &str) -> Result<Linear, CudaError> {
+        let stack = |what: &str| -> Result<Tensor, CudaError> {
+            let query = self.tensor(&format!("{module}.query.{what}"))?;
+            let key = self.tensor(&format!("{module}.key.{what}"))?;
+            let value = self.tensor(&format!("{module}.value.{what}"))?;
+            let heads = self.tensors.config().heads;
+            Ok(Tensor::f_cat(
+                &[
+                    pair_channels(&query, heads)?,
+                    pair_channels(&key, heads)?,
+                    value,
+                ],
+                0,
+            )?)
+        };
+        Ok(Linear {
+            weight: stack("weight")?, // (3·hidden, hidden)
+            bias: stack("bias")?,     // (3·hidden)
+        })
+    }
+
+    fn linear(&self, module: &str) -> Result<Linear, CudaError> {
+        Ok(Linear {
+            weight: self.tensor(&format!("{module}.weight"))?,
+            bias: self.tensor(&format!("{module}.bias"))?,
+        })
+    }
+
+    fn layer_norm(&self, module: &str) -> Result<LayerNorm, CudaError> {
+        Ok(LayerNorm {
+            weight: self.tensor(&format!("{module}.weight"))?,
+            bias: self.tensor(&format!("{module}.bias"))?,
+            eps: self.tensors.config().layer_norm_eps,
+        })
+    }
+}
+
+/// Copies a stored tensor to `device` in f32.
+fn copy(stored: &StoredTensor<'_>, device: Device) -> Result<Tensor, CudaError> {
+    let kind = match stored.stored_type() {
+        StoredType::F32 => Kind::Float,
+        StoredType::F16 => Kind::Half,
+        StoredType::Bf16 => Kind::BFloat16,
+    };
+    let shape: Vec<i64> = stored.shape().iter().map(|&size| size as i64).collect();
+    let bytes = upload(stored.bytes(), device)?;
+    stored.release();
+    Ok(bytes
+        .f_view_dtype(kind)?
+        .f_view(shape.as_slice())?
+        .f_to_kind(Kind::Float)?)
+}
+
+/// Copies bytes to a device, `(bytes)` u8, without a second copy on the host.
+#[allow(unsafe_code)]
+fn upload(bytes: &[u8], device: Device) -> Result<Tensor, CudaError> {
+    let size = [bytes.len() as i64];
+    let mut copy = Tensor::f_empty(size, (Kind::Uint8, device))?;
+    // SAFETY: the tensor has as many bytes as the slice and is dropped before it. A copy from memory that is not page-locked
+    // has read the source when it returns.
+    let source =
+        unsafe { Tensor::f_from_blob(bytes.as_ptr(), &size, &[1], Kind::Uint8, Device::Cpu)? };
+    copy.f_copy_(&source)?;
+    Ok(copy)
+}
+
+/// Compiles plmkit's kernels for a GPU. Returns its number and the kernels; `None` on a CPU, if libtorch's are asked for, or
+/// after a warning if they do not compile.
+fn compile(opening: &Opening) -> Option<(usize, Kernels)> {
+    let index = opening.gpu.as_ref().filter(|_| opening.fused)?.index;
+    match OnGpu::compile(index, kind_of(opening.dtype)) {
+        Ok(kernels) => Some((index, kernels)),
+        Err(error) => {
+            tracing::warn!("{error}; libtorch computes what plmkit's kernels would, more slowly");
+            None
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Errors of loading and computing on libtorch.
+
+use plmkit_contract::{Exit, Failure};
+use plmkit_esm2::EsmError;
+use plmkit_gpu::GpuError;
+use tch::TchError;
+
+/// Why a model cannot be loaded or a batch cannot be computed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CudaError {
+    /// What can happen on any device.
+    #[error(transparent)]
+    Esm(#[from] EsmError),
+    /// One of plmkit's GPU kernels could not be compiled or launched.
+    #[error("GPU: {0}")]
+    Gpu(GpuError),
+    /// libtorch refused an operation.
+    #[error("libtorch: {0}")]
+    Torch(String),
+}
+
+impl Failure for CudaError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Esm(error) => error.exit(),
+            Self::Gpu(_) | Self::Torch(_) => Exit::Internal,
+        }
+    }
+}
+
+impl From<GpuError> for CudaError {
+    fn from(error: GpuError) -> Self {
+        if error.is_out_of_memory() {
+            EsmError::OutOfMemory(error.to_string()).into()
+        } else {
+            Self::Gpu(error)
+        }
+    }
+}
+
+impl From<TchError> for CudaError {
+    fn from(error: TchError) -> Self {
+        let text = match error {
+            TchError::Torch(text) => text,
+            other => other.to_string(),
+        };
+        // The lines after the first are a C++ backtrace.
+        Self::from_libtorch_message(text.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+impl CudaError {
+    /// Returns the error for a message of libtorch. Its C interface keeps no error class, so that memory errors are recognised by the
+    /// words of libtorch's allocators, CUDA's driver and libraries, oneDNN (which has no message for memory alone) and C++.
+    pub(crate) fn from_libtorch_message(line: String) -> Self {
+        const OUT_OF_MEMORY: [&str; 5] = [
+            "can't allocate memory",
+            "out of memory",
+            "ALLOC_FAILED",
+            "std::bad_alloc",
+            "could not create a primitive",
+        ];
+        if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
+            EsmError::OutOfMemory(line).into()
+        } else {
+            Self::Torch(line)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+
+    fn is_out_of_memory(error: &CudaError) -> bool {
+        matches!(error, CudaError::Esm(EsmError::OutOfMemory(_)))
+    }
+
+    #[test]
+    fn an_allocation_that_cannot_succeed_is_out_of_memory() {
+        let too_much = Tensor::f_empty([1 << 50], (Kind::Float, Device::Cpu)).unwrap_err();
+        let error = CudaError::from(too_much);
+        assert!(is_out_of_memory(&error), "{error}");
+        assert_eq!(error.exit(), Exit::Transient);
+        assert!(!error.to_string().contains('\n'));
+    }
+
+    #[test]
+    fn messages_of_full_memory_are_recognised() {
+        for (line, out_of_memory) in [
+            (
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+                true,
+            ),
+            ("CUDA error: out of memory", true),
+            ("std::bad_alloc", true),
+            (
+                "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`",
+                false,
+            ),
+        ] {
+            let error = CudaError::from_libtorch_message(line.to_owned());
+            assert_eq!(is_out_of_memory(&error), out_of_memory, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_refused_operation_is_one_line() {
+        let flat = Tensor::f_zeros([6], (Kind::Float, Device::Cpu)).unwrap();
+        let error = CudaError::from(flat.f_view([4]).unwrap_err());
+        assert!(!is_out_of_memory(&error));
+        assert!(
+            error
+                .to_string()
+                .starts_with("libtorch: shape '[4]' is invalid"),
+            "{error}"
+        );
+        assert!(!error.to_string().contains('\n'));
+    }
+}

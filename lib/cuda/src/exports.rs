@@ -1,0 +1,240 @@
+//! The functions of the library: see [`plmkit_esm2::cuda`].
+//!
+//! No panic leaves them: each is caught and answered as a refusal. Pointers are those that the interface promises; a model and a
+//! ticket are boxes that [`open`] and [`submit`] leak and [`close`] and [`collect`] take back.
+#![allow(unsafe_code)] // a C interface
+
+use std::any::Any;
+use std::ffi::{CString, c_char, c_void};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::ptr;
+use std::slice;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+use plmkit_contract::{Stop, exit_of};
+use plmkit_esm2::cuda::{
+    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Note, Open, Opened,
+    Opening, OpeningGpu, Refusal, Submit, Submitting, VERSION, Version,
+};
+use plmkit_esm2::{DeviceTimes, EsmError, Varlen, read_checkpoint, set_threads};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::CudaError;
+use crate::checkpoint;
+use crate::libtorch;
+use crate::model::TorchModel;
+use crate::notes::noting;
+use crate::pending::PendingColumns;
+use crate::shim::cuda_memory;
+
+/// The functions have the types of the interface.
+const _: (Version, Check, Open, Submit, Collect, Memory, Close) =
+    (version, check, open, submit, collect, memory, close);
+
+/// A loaded model.
+struct Loaded {
+    model: TorchModel,
+    stop: Stop,
+}
+
+/// See [`Version`](plmkit_esm2::cuda::Version).
+#[unsafe(export_name = "plmkit_cuda_version")]
+extern "C" fn version() -> *const c_char {
+    static TEXT: OnceLock<CString> = OnceLock::new();
+    let text = TEXT.get_or_init(|| CString::new(VERSION).unwrap_or_default());
+    text.as_ptr()
+}
+
+/// See [`Check`](plmkit_esm2::cuda::Check).
+///
+/// # Safety
+/// Request and answer live for the call.
+#[unsafe(export_name = "plmkit_cuda_check")]
+unsafe extern "C" fn check(request: Bytes, answer: Answer) -> bool {
+    // SAFETY: as the caller promises.
+    let work = || unsafe {
+        let gpu: Option<OpeningGpu> = read(request)?;
+        Ok(libtorch::prepare(gpu.as_ref()).map_err(EsmError::from)?)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { reply(answer, work) }
+}
+
+/// See [`Open`](plmkit_esm2::cuda::Open).
+///
+/// # Safety
+/// Request and answer live for the call, the flag as long as the process.
+#[unsafe(export_name = "plmkit_cuda_open")]
+unsafe extern "C" fn open(request: Bytes, stop: *const AtomicBool, answer: Answer) -> *mut c_void {
+    // The program reports what is answered.
+    panic::set_hook(Box::new(|_| {}));
+    let mut opened = ptr::null_mut();
+    // SAFETY: as the caller promises.
+    let work = || unsafe {
+        let opening: Opening = read(request)?;
+        let stop = Stop::of(&*stop);
+        let (loaded, notes) = noting(|| load(&opening, &stop));
+        let (model, facts) = loaded?;
+        opened = Box::into_raw(Box::new(Loaded { model, stop })).cast();
+        Ok(Opened { notes, ..facts })
+    };
+    // SAFETY: as the caller promises.
+    unsafe { reply(answer, work) };
+    opened
+}
+
+fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, Opened), CudaError> {
+    set_threads(opening.threads);
+    let gpu = opening.gpu.as_ref();
+    libtorch::prepare(gpu).map_err(EsmError::from)?;
+    let path = Path::new(&opening.model);
+    let (checkpoint, (model, compiled)) = read_checkpoint(path, stop, |tensors| {
+        checkpoint::load(tensors, opening, stop)
+    })?;
+    let facts = Opened {
+        config: checkpoint.config,
+        digest: checkpoint.digest,
+        heads: checkpoint.heads,
+        kernels: model.kernels(),
+        compiled,
+        total_memory: gpu.map(|gpu| cuda_memory(gpu.index)).transpose()?,
+        notes: Vec::<Note>::new(),
+    };
+    Ok((model, facts))
+}
+
+/// See [`Submit`](plmkit_esm2::cuda::Submit).
+///
+/// # Safety
+/// The model is open, and everything else lives for the call.
+#[unsafe(export_name = "plmkit_cuda_submit")]
+unsafe extern "C" fn submit(
+    model: *const c_void,
+    batch: Batch,
+    request: Bytes,
+    answer: Answer,
+) -> *mut c_void {
+    let mut ticket = ptr::null_mut();
+    // SAFETY: as the caller promises.
+    let work = || unsafe {
+        let loaded = &*model.cast::<Loaded>();
+        let asked: Submitting = read(request)?;
+        let tokens = slice::from_raw_parts(batch.tokens, batch.total_tokens);
+        let cu_seqlens = slice::from_raw_parts(batch.cu_seqlens, batch.sequences + 1);
+        let batch =
+            Varlen::new(tokens, cu_seqlens).map_err(|error| CudaError::Torch(error.to_string()))?;
+        let how = (asked.depth, asked.dtype);
+        let pending = loaded
+            .model
+            .begin(batch, &asked.columns, how, &loaded.stop)?;
+        ticket = Box::into_raw(Box::new(pending)).cast();
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { reply(answer, work) };
+    ticket
+}
+
+/// See [`Collect`](plmkit_esm2::cuda::Collect).
+///
+/// # Safety
+/// The ticket was not collected before, and the places are memory of their sizes that nothing else uses.
+#[unsafe(export_name = "plmkit_cuda_collect")]
+unsafe extern "C" fn collect(ticket: *mut c_void, columns: Columns, answer: Answer) -> bool {
+    // SAFETY: as the caller promises.
+    let work = || unsafe {
+        let pending = Box::from_raw(ticket.cast::<PendingColumns>());
+        if columns.count == 0 {
+            return Ok(None::<DeviceTimes>);
+        }
+        let places = slice::from_raw_parts(columns.places, columns.count).iter();
+        let places = places.map(|place| slice::from_raw_parts_mut(place.data, place.len));
+        pending.finish(&mut places.collect::<Vec<_>>())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { reply(answer, work) }
+}
+
+/// See [`Memory`](plmkit_esm2::cuda::Memory).
+///
+/// # Safety
+/// The model is open, and everything else lives for the call.
+#[unsafe(export_name = "plmkit_cuda_memory")]
+unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer) -> bool {
+    // SAFETY: as the caller promises.
+    let work = || unsafe {
+        let model = &(*model.cast::<Loaded>()).model;
+        Ok(match read(request)? {
+            MemoryAsked::Used => model.used_memory_mib(),
+            MemoryAsked::Release => {
+                model.release()?;
+                model.used_memory_mib()
+            }
+            MemoryAsked::Reserve { largest, columns } => {
+                let reserved = model.reserve(largest, &columns)?;
+                model.used_memory_mib().filter(|_| reserved)
+            }
+        })
+    };
+    // SAFETY: as the caller promises.
+    unsafe { reply(answer, work) }
+}
+
+/// See [`Close`](plmkit_esm2::cuda::Close).
+///
+/// # Safety
+/// The model is open and not used again.
+#[unsafe(export_name = "plmkit_cuda_close")]
+unsafe extern "C" fn close(model: *mut c_void) {
+    // SAFETY: as the caller promises.
+    let end = || drop(unsafe { Box::from_raw(model.cast::<Loaded>()) });
+    let _ = panic::catch_unwind(AssertUnwindSafe(end));
+}
+
+/// Reads a request.
+///
+/// # Safety
+/// The bytes live.
+unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { slice::from_raw_parts(request.data, request.len) };
+    serde_json::from_slice(bytes).map_err(|error| CudaError::Torch(error.to_string()))
+}
+
+/// Does `work` and answers with its result. Returns whether it succeeded.
+///
+/// # Safety
+/// The answer's function and its argument are valid.
+unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, CudaError>) -> bool {
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    let done = done.unwrap_or_else(|panic| Err(CudaError::Torch(panic_text(&*panic))));
+    let done = done.map_err(refusal);
+    let text = serde_json::to_vec(&done).unwrap_or_default();
+    let bytes = Bytes {
+        data: text.as_ptr(),
+        len: text.len(),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { (answer.write)(answer.to, bytes) };
+    done.is_ok()
+}
+
+fn refusal(error: CudaError) -> Refusal {
+    match error {
+        CudaError::Esm(EsmError::OutOfMemory(what)) => Refusal::OutOfMemory(what),
+        CudaError::Esm(EsmError::Stopped) => Refusal::Stopped,
+        error => Refusal::Other {
+            exit: exit_of(&error).code(),
+            message: error.to_string(),
+        },
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panic: {}", text.unwrap_or("without a message"))
+}

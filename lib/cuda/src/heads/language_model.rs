@@ -1,0 +1,26 @@
+//! Residue vectors to logits of each token of the vocabulary.
+
+use tch::{Kind, Tensor};
+
+use crate::CudaError;
+use crate::layer_norm::LayerNorm;
+use crate::linear::Linear;
+
+/// The head that ESM-2 was trained with.
+#[derive(Debug)]
+pub(crate) struct LanguageModelHead {
+    /// `(hidden, hidden)`
+    pub(crate) dense: Linear,
+    pub(crate) norm: LayerNorm,
+    /// `(33, hidden)`: the stored word embeddings or a stored decoder, with a bias of its own.
+    pub(crate) decoder: Linear,
+}
+
+impl LanguageModelHead {
+    /// Maps the output of the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, 33)`.
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, CudaError> {
+        let mut x = self.dense.forward(x, Kind::Float)?;
+        let _ = x.f_gelu_("none")?;
+        self.decoder.forward(&self.norm.forward(&x)?, Kind::Float)
+    }
+}

@@ -1,0 +1,192 @@
+//! Copies between host memory and a device, while the device computes.
+//!
+//! A GPU copies on two streams beside the compute stream: the tokens of the next batch are uploaded and the vectors of the last
+//! one downloaded meanwhile. Each stream waits, on the device, only for what it needs:
+//!
+//! ```text
+//! in        tokens 1 ┐ tokens 2 ┐
+//! compute            └ batch 1 ─┴──┐ batch 2 ─┐
+//! out                              └ vectors 1└ vectors 2
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::CudaError;
+use crate::shim::{Mark, Stream, pin};
+use crate::timing::{LapTimer, Span};
+
+/// Copies to and from the device of a model.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    device: Device,
+    /// The streams of a device that works while the program continues.
+    streams: Option<Streams>,
+    /// Whether to measure the kinds of work.
+    profile: bool,
+}
+
+#[derive(Debug)]
+struct Streams {
+    compute: Stream,
+    inward: Stream,
+    outward: Stream,
+}
+
+impl Transfer {
+    pub(crate) fn new(device: Device, profile: bool) -> Result<Self, CudaError> {
+        let streams = match device {
+            Device::Cuda(index) => Some(Streams {
+                compute: Stream::current(index)?,
+                inward: Stream::another(index)?,
+                outward: Stream::another(index)?,
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            device,
+            streams,
+            profile,
+        })
+    }
+
+    /// Returns the device.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Returns a host tensor from which an [`Upload`] can copy.
+    pub(crate) fn stage(&self, tensor: &Tensor) -> Result<Tensor, CudaError> {
+        match self.streams {
+            Some(_) => pin(tensor),
+            None => Ok(tensor.shallow_clone()),
+        }
+    }
+
+    /// Allocates page-locked memory of these sizes in bytes, for two batches. libtorch keeps it for later. Returns whether the
+    /// device uses such memory.
+    pub(crate) fn reserve(&self, sizes: &[usize]) -> Result<bool, CudaError> {
+        if self.streams.is_none() {
+            return Ok(false);
+        }
+        let bytes = (Kind::Uint8, Device::Cpu);
+        let sizes = sizes.iter().chain(sizes);
+        let taken = sizes.map(|&size| pin(&Tensor::f_zeros([size as i64], bytes)?));
+        taken.collect::<Result<Vec<_>, CudaError>>().map(|_| true)
+    }
+
+    /// Begins an upload.
+    pub(crate) fn upload(&self) -> Result<Upload<'_>, CudaError> {
+        let begin = |streams: &Streams| streams.inward.mark();
+        Ok(Upload {
+            transfer: self,
+            begin: self.streams.as_ref().map(begin).transpose()?,
+        })
+    }
+
+    /// Begins to copy tensors of the device to the host, one after the other in row-major order. Nothing may write to them
+    /// any more.
+    pub(crate) fn download(
+        &self,
+        tensors: impl IntoIterator<Item = Result<Tensor, CudaError>>,
+    ) -> Result<Values, CudaError> {
+        let flat = |tensor: Result<Tensor, CudaError>| -> Result<Tensor, CudaError> {
+            Ok(tensor?.f_flatten(0, -1)?.f_to_kind(Kind::Float)?)
+        };
+        let tensors = tensors.into_iter().map(flat);
+        let Some(streams) = &self.streams else {
+            // A copy, since the next layer overwrites hidden states.
+            let values = Tensor::f_cat(&tensors.collect::<Result<Vec<_>, _>>()?, 0)?;
+            let copied = None;
+            return Ok(Values(vec![Part { values, copied }]));
+        };
+        let parts = tensors.map(|tensor| {
+            streams.outward.follow(&streams.compute.mark()?)?;
+            let begin = streams.outward.mark()?;
+            let values = streams.outward.copy_out(&tensor?)?;
+            let copied = Some(Span::new(begin, streams.outward.mark()?));
+            Ok(Part { values, copied })
+        });
+        Ok(Values(parts.collect::<Result<_, CudaError>>()?))
+    }
+
+    /// Marks the current end of the compute stream, if there is one.
+    pub(crate) fn mark(&self) -> Result<Option<Mark>, CudaError> {
+        let streams = self.streams.as_ref();
+        streams.map(|streams| streams.compute.mark()).transpose()
+    }
+
+    /// Returns a timer for the kinds of work, if they are to be measured and the device can.
+    pub(crate) fn laps(&self) -> Option<LapTimer> {
+        let streams = self.streams.as_ref().filter(|_| self.profile)?;
+        Some(LapTimer::new(streams.compute))
+    }
+}
+
+/// An upload of tensors. Work that is queued after its [end](Self::end) waits for the copies.
+#[derive(Debug)]
+pub(crate) struct Upload<'a> {
+    transfer: &'a Transfer,
+    begin: Option<Mark>,
+}
+
+impl Upload<'_> {
+    /// Copies a [staged](Transfer::stage) tensor.
+    pub(crate) fn copy(&self, staged: &Tensor) -> Result<Tensor, CudaError> {
+        match &self.transfer.streams {
+            Some(streams) => streams.inward.copy_in(staged, &streams.compute),
+            None => Ok(staged.f_to_device(self.transfer.device)?),
+        }
+    }
+
+    /// Ends the upload. Returns its time span, if the device measures it.
+    pub(crate) fn end(self) -> Result<Option<Span>, CudaError> {
+        let Some((streams, begin)) = self.transfer.streams.as_ref().zip(self.begin) else {
+            return Ok(None);
+        };
+        let end = streams.inward.mark()?;
+        streams.compute.follow(&end)?;
+        Ok(Some(Span::new(begin, end)))
+    }
+}
+
+/// The values of a column in host memory, one part after the other. A device may still copy them.
+#[derive(Debug, Default)]
+pub(crate) struct Values(Vec<Part>);
+
+#[derive(Debug)]
+struct Part {
+    /// `(values)` f32
+    values: Tensor,
+    /// The copy of a device.
+    copied: Option<Span>,
+}
+
+impl Values {
+    /// Waits for the values and copies them `into` a slice of their size: page-locked memory is scarce. Returns the time of the
+    /// device's copies.
+    pub(crate) fn copy_into(self, into: &mut [f32]) -> Result<Duration, CudaError> {
+        let (mut took, mut place) = (Duration::ZERO, 0);
+        for Part { values, copied } in self.0 {
+            if let Some(copied) = copied {
+                took += copied.took()?;
+            }
+            let count = values.numel();
+            values.f_copy_data(&mut into[place..], count)?;
+            place += count;
+        }
+        assert_eq!(place, into.len(), "values of a column");
+        Ok(took)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn read(self) -> Vec<f32> {
+        let mut values = vec![0.0; self.0.iter().map(|part| part.values.numel()).sum()];
+        self.copy_into(&mut values).unwrap();
+        values
+    }
+}

@@ -1,0 +1,15 @@
+//! `libplmkit_cuda.so`, which computes on a GPU: the library that links libtorch, opened when it is needed.
+//!
+//! The program and the library exchange JSON for everything but token ids and values, which stay where they are. The
+//! [interface](self) is for both sides; the program's side is [`CudaModel`].
+
+mod find;
+mod interface;
+mod model;
+
+pub use interface::{
+    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Note, Open, Opened,
+    Opening, OpeningGpu, Place, Refusal, Submit, Submitting, VERSION, Version, symbol,
+};
+
+pub(crate) use model::{CudaModel, Ticket, check};
