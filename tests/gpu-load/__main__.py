@@ -58,10 +58,11 @@ class Programs:
 
 
 def loaded(folder, tree):
-    """The libraries of the wheels that processes have loaded, as their loader said, below the folder of the wheels."""
+    """The libraries of the wheels that processes have loaded, as their loader said, below the folder of the wheels. The driver is the
+    machine's; it and the runtime are one file there, and have the name that is asked for first."""
     said = "".join(path.read_text(encoding="utf-8") for path in folder.glob("loader.*"))
     paths = {os.path.relpath(path, tree) for path in re.findall(r"calling init: (\S+)", said)}
-    return {path for path in paths if path.startswith(("torch/", "nvidia/"))}
+    return {path for path in paths if path.startswith(("torch/", "nvidia/")) and not path.endswith("/libcuda.so.1")}
 
 
 def whole(run, rows, columns=("mean_4",)):
