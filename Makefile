@@ -162,13 +162,19 @@ install-check: .venv/reference/complete ## See that an installation works where 
 dist: setup .cargo-tools/$(CARGO_ABOUT) .cargo-tools/$(CARGO_CYCLONEDX) ## Build for glibc 2.28 and pack into dist/ (100 MB of zig, once)
 	@scripts/dist.sh
 
-wheel: dist .venv/packaging/complete ## Make the Python packages plmkit and plmkit-tools of what dist built
+wheel: dist .venv/packaging/complete ## Make the Python package plmkit of what dist built, with GPU=1 plmkit-cuda as well
 	@scripts/wheel/wheel.sh
 
+wheel-check: build .venv/packaging/complete ## Make a wheel of what is built, install it where nothing else is and run the chain (seconds)
+	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "target/wheel-check/plmkit-$$(scripts/version.sh)-x86_64-linux"
+	@DIST=target/wheel-check scripts/wheel/wheel.sh
+	@DIST=target/wheel-check PARTS=plain tests/delivery/check.sh
+
+dist-check: export GPU = library
 dist-check: wheel .venv/reference/complete ## See that tarball and wheels work where nothing else is, and are built twice the same (minutes, root)
 	@tests/delivery/check.sh
 
-images: dist ## Build the images plmkit-tools, plmkit-cpu and plmkit, or those of IMAGES, by docker or podman (plmkit: 2.3 GB of wheels)
+images: dist ## Build the images plmkit-cpu and plmkit, or those of IMAGES, by docker or podman (plmkit: 2.3 GB of wheels)
 	@containers/images.sh build $(IMAGES)
 
 sif: ## Make SIF files for Apptainer from the images, in dist
@@ -211,4 +217,4 @@ FORCE:
 
 .PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
-	dist wheel dist-check images sif images-check conda aarch64-check goldens
+	dist wheel wheel-check dist-check images sif images-check conda aarch64-check goldens

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the programs for every Linux with glibc 2.28 or newer, and packs them: dist/plmkit-VERSION-x86_64-linux.tar.gz.
+# Builds the programs for every Linux with glibc 2.28 or newer, and packs them: dist/plmkit-VERSION-x86_64-linux.tar.gz. With GPU=1 or
+# GPU=library the library for GPUs as well.
 #
-# Compiled by this machine's compilers and linked against stand-ins for the libraries of glibc 2.28, which zig makes; lib/esm2/shim/older.cpp
+# Compiled by this machine's compilers and linked against stand-ins for the libraries of glibc 2.28, which zig makes; lib/cuda/shim/older.cpp
 # has what is left. No path of this machine is in the programs, and the same sources, compilers and libtorch give the same bytes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,6 +18,8 @@ build=target/dist
 version=$(scripts/version.sh)
 name=plmkit-$version-x86_64-linux
 torch=${LIBTORCH:-$PWD/.libtorch/torch}
+library=
+[[ ! ${GPU:-} =~ ^(1|library)$ ]] || library=yes
 
 # What the compiler links instead of this machine's glibc: start files, libraries that have symbols and no code, and the part of glibc
 # that is linked into a program.
@@ -43,7 +46,8 @@ make_stand_ins() {
 # Paths of this machine are written as these in what a panic says. Linker arguments are relative: the names of symbols depend on them. The
 # date is a constant: the compilers of C would run again for another.
 compile() {
-    local cargo=${CARGO_HOME:-$HOME/.cargo} maps flags
+    local cargo=${CARGO_HOME:-$HOME/.cargo} maps flags packages=(--package plmkit)
+    [[ ! $library ]] || packages+=(--package plmkit-cuda)
     maps="-ffile-prefix-map=$PWD=/plmkit -ffile-prefix-map=$cargo=/cargo -ffile-prefix-map=$torch=/torch"
     flags=(
         "--remap-path-prefix=$PWD=/plmkit" "--remap-path-prefix=$cargo=/cargo"
@@ -51,7 +55,7 @@ compile() {
     )
     SOURCE_DATE_EPOCH=0 PLMKIT_PORTABLE=1 CFLAGS="${CFLAGS:-} $maps" CXXFLAGS="${CXXFLAGS:-} $maps" \
         CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}") \
-        cargo build --locked --profile dist --no-default-features --features torch --target "$triple" --target-dir "$build"
+        cargo build --locked --profile dist --no-default-features "${packages[@]}" --target "$triple" --target-dir "$build"
 }
 
 # The texts that the licences of what is compiled in ask to be kept, and the list of that, as CycloneDX.
@@ -64,7 +68,7 @@ describe() {
         mv "$licences.new" "$licences"
     fi
     install -m 644 "$licences" scripts/INSTALL.md "$folder"
-    # One for each crate of the workspace, into its folder; that of the programs has all.
+    # One for each crate of the workspace, into its folder; that of the programs has all of theirs.
     .cargo-tools/bin/cargo-cyclonedx cyclonedx --quiet --format json --spec-version 1.5 --target "$triple" --no-build-deps \
         --override-filename plmkit.cdx
     sed "s#file://$PWD#file:///plmkit#g" plmkit.cdx.json >"$folder/sbom.cdx.json"
@@ -74,7 +78,8 @@ describe() {
 pack() {
     local staged=dist/$name
     rm -rf "$staged"
-    LD_LIBRARY_PATH=$torch/lib scripts/stage.sh "$build/$triple/dist" "$staged"
+    scripts/stage.sh "$build/$triple/dist" "$staged"
+    [[ ! $library ]] || install -D -t "$staged/lib/plmkit" "$build/$triple/dist/libplmkit_cuda.so"
     describe "$staged/share/doc/plmkit"
     tar -C dist --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+w,go=rX -c "$name" |
         gzip -n9 >"$staged.tar.gz"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lays out what an installation has beside libtorch: programs, man pages, completions, licences and Python scripts.
+# Lays out an installation without what a GPU needs: programs, man pages, completions, licences and Python scripts.
 #
 #   stage.sh PROGRAMS PREFIX    PROGRAMS is the folder in which the programs were built
 set -euo pipefail

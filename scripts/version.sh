@@ -11,7 +11,7 @@ version=$(sed -n '/^\[workspace[.]package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Ca
 number='[0-9]+[.][0-9]+[.][0-9]+[0-9A-Za-z.-]*'
 edits=(
     -e "s#(ghcr[.]io/plmkit/plmkit[a-z-]*:)$number#\1$version#g"
-    -e "s#(\bplmkit(-tools)? *=+ *)$number#\1$version#g"
+    -e "s#(\bplmkit(-cuda)? *=+ *)$number#\1$version#g"
     -e "s#(\btag=\"v)$number#\1$version#g"
     -e "s#(-r v)$number#\1$version#g"
     -e "s#(\bplmkit-)$number(-x86_64-linux)#\1$version\2#g"
@@ -29,7 +29,7 @@ write | check)
         else
             sed -E "${edits[@]}" "$file" | diff -u --label "$file" --label "$version" "$file" - >&2 || status=1
         fi
-    done < <(git ls-files workflows containers README.md CITATION.cff)
+    done < <(git ls-files workflows containers scripts/wheel README.md CITATION.cff)
     [[ $status == 0 ]] || echo "version: expected $version in these files: scripts/version.sh write mends them" >&2
     exit $status
     ;;

@@ -1,4 +1,4 @@
-"""Puts the programs of a staged installation, and what belongs to them, into a wheel."""
+"""Puts a staged installation into a wheel: the programs with their pages, or the library for GPUs."""
 
 import os
 from pathlib import Path
@@ -9,15 +9,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class Staged(BuildHookInterface):
     def initialize(self, version, build_data):
         staged = Path(os.environ["PLMKIT_STAGED"])
-        programs = self.config["programs"]
-        # The oldest glibc that the programs run with; nothing in them depends on a version of Python.
+        # The oldest glibc that they run with; nothing in them depends on a version of Python.
         build_data["tag"] = "py3-none-manylinux_2_28_x86_64"
         build_data["pure_python"] = False
-        build_data["shared_scripts"] = {str(staged / "bin" / program): program for program in programs}
-        # Man pages and completions are named after their program.
-        names = {*programs, *self.config.get("also", [])}
+        if self.metadata.name == "plmkit-cuda":
+            library = staged / "lib/plmkit/libplmkit_cuda.so"
+            build_data["force_include"] = {str(library): f"plmkit_cuda/{library.name}"}
+            return
+        build_data["shared_scripts"] = {str(program): program.name for program in sorted(staged.glob("bin/*"))}
         build_data["shared_data"] = {
-            str(file): str(file.relative_to(staged))
-            for file in sorted(staged.glob("share/**/*"))
-            if file.is_file() and file.name.split(".")[0].removeprefix("_") in names
+            str(file): str(file.relative_to(staged)) for file in sorted(staged.glob("share/**/*")) if file.is_file() and "doc" not in file.parts
         }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles for aarch64 and runs what comes out under qemu's user mode. AARCH64 names what is done:
 #
-#   kernels   tests of the CPU kernels; the four tools, which need no libtorch, are compiled
+#   kernels   tests of the CPU kernels; the programs are compiled
 #   chain     tests of the model, layer by layer against the golden files; the demo, whose vectors are compared with this CPU's
 #
 # Installs Debian's cross compiler and qemu-user where they are missing, which needs root.
@@ -38,8 +38,6 @@ for part in $parts; do
         "target/$target/debug/fasta-shard" --version
         ;;
     chain)
-        scripts/libtorch.sh fetch aarch64
-        export LIBTORCH=$PWD/.libtorch/aarch64/torch
         cargo test --release --locked --target "$target" -p plmkit-esm2 --test esm2 -- golden:: oracle::
         cargo build --release --locked --target "$target"
         PROGRAMS=$PWD/target/$target/release tests/demo.sh

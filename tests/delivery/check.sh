@@ -2,16 +2,17 @@
 # Tries what `make dist` and `make wheel` left in dist/, where nothing else is.
 #
 #   files     the tarball, its checksums and its bill of materials; man pages render and completions load
-#   symbols   the programs need glibc 2.28 and no newer libstdc++ than libtorch does, and name no folder of the build
+#   symbols   programs and library need glibc 2.28 and no newer libstdc++ than libtorch does, and name no folder of the build
 #   older     the chain in a root of its own, a Debian 11 with glibc 2.31
-#   wheels    both Python packages: in virtual environments with torch for CUDA, torch for CPUs, another torch and none, and by --target
+#   plain     the Python package plmkit in a virtual environment of its own
+#   wheels    with plmkit-cuda: in virtual environments with torch for CUDA, torch for CPUs and another torch, and by --target
 #   again     a build from a copy of the sources, elsewhere, has the same bytes (all is compiled again)
 #
-# Needs root. PARTS names those that are tried: all but `again`, which takes as long as the first build.
+# DIST: another folder than dist. Needs root, but for plain. PARTS names those that are tried: all but `again`, which takes as long as the first build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-if [[ ${INSIDE_MOUNTS:-} != 1 ]]; then
+if [[ ${INSIDE_MOUNTS:-} != 1 && ${PARTS:-} != plain ]]; then
     # Mounts go when this script ends, however it ends.
     INSIDE_MOUNTS=1 exec unshare --mount "${BASH_SOURCE[0]}" "$@"
 fi
@@ -24,11 +25,12 @@ fail() {
 part=start
 work=$PWD/target/delivery
 name=plmkit-$(scripts/version.sh)-x86_64-linux
-staged=$PWD/dist/$name
+dist=${DIST:-dist}
+staged=$PWD/$dist/$name
 libtorch=$(dirname "${LIBTORCH:-$PWD/.libtorch/torch}")
 reference=$(echo "$PWD"/.venv/reference/lib/python3*/site-packages)
 programs=(fasta-shard pack-batches gpu-embed validate-embeddings monitor-log)
-command -v mmdebstrap >/dev/null || tests/install/packages.sh mmdebstrap
+[[ ${PARTS:-} == plain ]] || command -v mmdebstrap >/dev/null || tests/install/packages.sh mmdebstrap
 rm -rf --one-file-system "$work/run"
 mkdir -p "$work/run"
 
@@ -60,7 +62,7 @@ expect() {
 
 part_files() {
     local prefix=$work/run/prefix crate components
-    (cd dist && sha256sum --quiet -c SHA256SUMS)
+    (cd "$dist" && sha256sum --quiet -c SHA256SUMS)
     .venv/packaging/bin/cffconvert --validate -i CITATION.cff >/dev/null
     mkdir "$prefix"
     tar -C "$prefix" --strip-components=1 -xf "$staged.tar.gz"
@@ -71,9 +73,9 @@ import json, sys
 bill = json.load(open(sys.argv[1]))
 assert bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "plmkit", bill["metadata"]
 names = {part["name"] for part in bill["components"]}
-assert {"arrow", "tch", "torch-sys", "zstd-sys"} <= names, names
+assert {"arrow", "clap", "zstd-sys"} <= names, names
 print(len(names))' "$prefix/share/doc/plmkit/sbom.cdx.json")
-    for crate in arrow tch zstd-sys webpki-roots; do
+    for crate in arrow clap zstd-sys webpki-roots; do
         grep -q "^    $crate [0-9]" "$prefix/share/doc/plmkit/THIRD-PARTY-LICENSES.txt" || fail "no licence of $crate"
     done
     ! grep -r "$PWD" "$prefix/share" || fail "a path of this machine is in the text above"
@@ -87,21 +89,21 @@ newest() {
 
 part_symbols() {
     local program path limit found
-    for program in "${programs[@]}"; do
-        path=$staged/bin/$program
+    for program in "${programs[@]/#/bin/}" lib/plmkit/libplmkit_cuda.so; do
+        path=$staged/$program
         for limit in GLIBC_2.28 GLIBCXX_3.4.22 CXXABI_1.3.11 GCC_4.3.0; do
             found=$(newest "$path" "${limit%_*}")
             [[ $(printf '%s\n' "$found" "$limit" | sort -V | tail -n 1) == "$limit" ]] || fail "$program needs $found; expected $limit at most"
         done
-        found=$(readelf -d "$path" | sed -n 's/.*(R.*PATH).*\[\(.*\)\]/\1/p' | tr : '\n' | grep -v '^[$]ORIGIN/../' || true)
+        found=$(readelf -d "$path" | sed -n 's/.*(R.*PATH).*\[\(.*\)\]/\1/p' | tr : '\n' | grep -v '^[$]ORIGIN/' || true)
         [[ -z $found ]] || fail "$program looks for libraries in $found"
         for found in "$PWD" "$HOME" "$libtorch"; do
             ! grep -qaF "$found/" "$path" || fail "$program names $found"
         done
         say "$program: $(newest "$path" GLIBC) $(newest "$path" GLIBCXX), $(du -h "$path" | cut -f 1)"
     done
-    for wheel in dist/*.whl; do
-        # libtorch is not of the system, so that the first plmkit is "linux_x86_64" by its libraries and this by their symbols.
+    for wheel in "$dist"/*.whl; do
+        # libtorch is not of the system, so that plmkit-cuda is "linux_x86_64" by its libraries and this by their symbols.
         found=$(.venv/packaging/bin/auditwheel show "$wheel" 2>&1 | tr '\n' ' ')
         grep -qE '(following platform tag:|constrains the platform tag to) "manylinux_2_28_x86_64"' <<<"$found" || fail "auditwheel: $found"
         .venv/packaging/bin/twine check --strict "$wheel" >/dev/null
@@ -117,23 +119,21 @@ part_older() {
     mkdir "$root"
     tar -C "$root" -xf "$work/older.tar" --exclude './dev/*'
     tar -C "$root/usr/local" --strip-components=1 -xf "$staged.tar.gz"
-    mkdir -p "$root/usr/local/lib/plmkit"
-    mount -o bind,ro "$libtorch" "$root/usr/local/lib/plmkit"
     mount -t proc proc "$root/proc"
     mount --bind /dev "$root/dev"
     inputs "$root/data"
     chain /data chroot "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin
     cmp "$root/data/e.parquet" "$work/run/expected/e.parquet"
-    umount "$root/usr/local/lib/plmkit" "$root/proc" "$root/dev"
+    umount "$root/proc" "$root/dev"
     say "the chain on glibc $(chroot "$root" ldd --version | sed -n '1s/.* //p'), $((SECONDS - start)) s"
 }
 
-# environment NAME WHEEL: a virtual environment with nothing but what WHEEL brings, in $venv and $site.
+# environment NAME WHEEL…: a virtual environment with nothing but what these bring, in $venv and $site.
 environment() {
     venv=$work/run/$1
     python3 -m venv --without-pip "$venv"
     site=$(echo "$venv"/lib/python3*/site-packages)
-    python3 -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check --no-deps --no-index "$2"
+    python3 -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check --no-deps --no-index "${@:2}"
 }
 
 in_environment() {
@@ -151,21 +151,31 @@ link_torch() {
     ln -s "$reference/nvidia" "$site"
 }
 
-part_wheels() {
-    local data fake=(FAKE_GPUS=H100=9.0 FAKE_CUDA=12020 LD_LIBRARY_PATH="$work/run/driver") embed found program
-    mkdir -p "$work/run/driver"
-    cc -shared -fPIC -o "$work/run/driver/libcuda.so.1" tests/fixtures/fake_cuda.c
-
-    environment cuda dist/plmkit-*.whl
-    ln -s "$reference/torch" "$reference/nvidia" "$site"
-    expect 0 "fasta-shard $(scripts/version.sh)" in_environment fasta-shard --version
-    data=$work/run/data
+part_plain() {
+    local data=$work/run/plain start=$SECONDS
+    environment plmkit "$dist"/plmkit-*.whl
+    say "installed in $((SECONDS - start)) s: $(du -sh "$venv/bin" | cut -f 1) of programs, a wheel of $(du -h "$dist"/plmkit-*.whl | cut -f 1)"
     inputs "$data"
     chain "$data" in_environment
     cmp "$data/e.parquet" "$work/run/expected/e.parquet"
     for program in "${programs[@]}"; do
         [[ -f $venv/share/man/man1/$program.1 ]] || fail "$program has no man page"
+        expect 0 "$program $(scripts/version.sh)" in_environment "$program" --version
     done
+    ! grep -q 'Requires-Dist: [^;]*$' "$site"/plmkit-*.dist-info/METADATA || fail "it has a dependency"
+}
+
+part_wheels() {
+    local both=("$dist"/plmkit-*.whl "$dist"/plmkit_cuda-*.whl) data fake=(FAKE_GPUS=H100=9.0 FAKE_CUDA=12020 LD_LIBRARY_PATH="$work/run/driver") embed found program
+    mkdir -p "$work/run/driver"
+    cc -shared -fPIC -o "$work/run/driver/libcuda.so.1" tests/fixtures/fake_cuda.c
+
+    environment cuda "${both[@]}"
+    ln -s "$reference/torch" "$reference/nvidia" "$site"
+    data=$work/run/data
+    inputs "$data"
+    chain "$data" in_environment
+    cmp "$data/e.parquet" "$work/run/expected/e.parquet"
     embed=(gpu-embed "$data/b.arrow" --model "$data/model-tiny" --out "$data/gpu.parquet" --progress none --device cuda)
     expect 69 "needs an NVIDIA driver, and this machine has none (cannot load libcuda.so.1: cannot open" in_environment "${embed[@]}"
     # A driver that tells of a GPU, and of a CUDA that is too old: that is asked for when all libraries are loaded.
@@ -173,7 +183,7 @@ part_wheels() {
     found=$(in_environment "${fake[@]}" LD_DEBUG=files "${embed[@]}" 2>&1 | grep -c 'calling init: .*/nvidia/cu13/lib/libnvrtc') || true
     ((found == 2)) || fail "NVRTC was not loaded from the folder beside CUDA's runtime"
 
-    environment cpu dist/plmkit-*.whl
+    environment cpu "${both[@]}"
     link_torch 'lib*_cuda*'
     expect 0 "" in_environment "${embed[@]/%cuda/cpu}"
     cmp "$data/gpu.parquet" "$work/run/expected/e.parquet"
@@ -183,11 +193,11 @@ part_wheels() {
 
     # As clusters have it where there are no environments: pip install --target.
     venv=$work/run/target
-    python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-index --target "$venv" dist/plmkit-*.whl
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-index --target "$venv" "${both[@]}"
     ln -s "$reference/torch" "$reference/nvidia" "$venv"
-    expect 69 "this machine has none" in_environment "${embed[@]}"
+    expect 69 "needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" in_environment "${fake[@]}" "${embed[@]}"
 
-    environment other dist/plmkit-*.whl
+    environment other "${both[@]}"
     link_torch libtorch_cpu.so
     # The same but for the number that it says it is, and for a function that has gone.
     python3 - "$reference/torch/lib/libtorch_cpu.so" "$site/torch/lib/libtorch_cpu.so" <<'PYTHON'
@@ -198,16 +208,7 @@ number = bytes([0x48, 0xB8, 0, 0, 0, 0, 0, 0, 11, 2])
 assert library.count(number) == 1
 open(sys.argv[2], "wb").write(library.replace(number, number[:-2] + bytes([12, 2])).replace(b"24_flash_attention_forward4call", b"24_flash_attention_forwarx4call"))
 PYTHON
-    expect 69 "expected libtorch 2.11; found 2.12.0 in $site/torch/lib" in_environment "${embed[@]/%cuda/cpu}"
-
-    environment tools dist/plmkit_tools-*.whl
-    rm -rf "$data/shards" "$data/b.arrow"
-    in_environment fasta-shard "$data/in.fasta" --out "$data/shards" --shards 1 --quiet
-    in_environment pack-batches "$data/shards/shard-00000.parquet" --out "$data/b.arrow" --quiet
-    in_environment validate-embeddings "$data/e.parquet" --shards "$data/shards/shard-00000.parquet" --rejects "$data/shards/rejects.csv" \
-        --manifest "$data/shards/manifest.json" --quiet
-    expect 0 "monitor-log " in_environment monitor-log --version
-    [[ ! -e $venv/bin/gpu-embed ]] || fail "plmkit-tools has gpu-embed"
+    expect 69 "expected libtorch 2.11; found 2.12.0 in $site/torch/lib" in_environment "${fake[@]}" "${embed[@]}"
 }
 
 part_again() {
@@ -224,7 +225,7 @@ part_again() {
         scripts/dist.sh
         scripts/wheel/wheel.sh
     )
-    for file in dist/*.tar.gz dist/*.whl; do
+    for file in "$dist"/*.tar.gz "$dist"/*.whl; do
         cmp "$file" "$copy/$file"
     done
     say "$(wc -l <dist/SHA256SUMS) files, the same bytes"
@@ -232,7 +233,7 @@ part_again() {
 
 inputs "$work/run/expected"
 PATH=$PWD/target/release:$PATH chain "$work/run/expected"
-for part in ${PARTS:-files symbols older wheels}; do
+for part in ${PARTS:-files symbols older plain wheels}; do
     "part_$part"
 done
 rm -rf --one-file-system "$work/run"

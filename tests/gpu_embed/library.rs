@@ -120,7 +120,7 @@ fn a_missing_cuda_library_is_named_with_a_remedy() {
         let reason = ": cannot open shared object file: No such file or directory; ";
         let (library, remedy) = said.trim_end().rsplit_once(reason).expect(reason);
         assert_has(library, ".so.");
-        let installs = ["torch 2.11.0", "make setup GPU=1 install"];
+        let installs = ["torch 2.11.0", "make install GPU=1"];
         assert!(
             installs.iter().any(|install| remedy.contains(install)),
             "{said}"

@@ -75,7 +75,7 @@ fn load() -> Result<(), String> {
 fn remedy() -> String {
     let folder = cpu_folder();
     if MAKE_FOLDERS.iter().any(|made| folder.ends_with(made)) {
-        "'make setup GPU=1 install' installs what is missing".to_owned()
+        "'make install GPU=1' installs what is missing".to_owned()
     } else {
         let folder = path_text(&folder);
         format!("expected torch 2.11.0 with its CUDA libraries in {folder}, as pip installs it")

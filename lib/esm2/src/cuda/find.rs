@@ -42,7 +42,7 @@ pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, 
     let found = open(&path).map_err(|reason| {
         DeviceError::Unavailable(match gpu {
             Some(OpeningGpu { device, name, .. }) => format!(
-                "device '{device}', {name}, needs {FILE}, {reason}; 'make build GPU=1' or pip install 'plmkit[gpu]' \
+                "device '{device}', {name}, needs {FILE}, {reason}; 'make install GPU=1' or pip install 'plmkit[gpu]' \
                  brings it, and {VARIABLE} names another; {ON_THE_CPU}"
             ),
             None => format!("--kernels libtorch needs {FILE}, {reason}"),
