@@ -174,13 +174,13 @@ dist-check: export GPU = library
 dist-check: wheel .venv/reference/complete ## See that tarball and wheels work where nothing else is, and are built twice the same (minutes, root)
 	@tests/delivery/check.sh
 
-images: dist ## Build the images plmkit-cpu and plmkit, or those of IMAGES, by docker or podman (plmkit: 2.3 GB of wheels)
-	@containers/images.sh build $(IMAGES)
+images: dist ## Build the image plmkit-cpu by docker or podman, with GPU=1 plmkit as well (2.3 GB of wheels)
+	@GPU=$(GPU) containers/images.sh build
 
 sif: ## Make SIF files for Apptainer from the images, in dist
-	@containers/images.sh sif $(IMAGES)
+	@GPU=$(GPU) containers/images.sh sif
 
-images-check: build dist .venv/snakemake/complete ## Build images and SIF files, run the chain and the workflows from them (minutes, root, a JDK and Maven)
+images-check: build .venv/snakemake/complete ## Build images and SIF files, run the chain and the workflows from them (minutes, root, a JDK and Maven)
 	@tests/delivery/images.sh
 
 conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/conda, check it and run its tests

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the images of plmkit, and SIF files for Apptainer from them.
 #
-#   images.sh build [IMAGE…]   plmkit-tools, plmkit-cpu and plmkit, as REGISTRY/IMAGE:VERSION, by docker or podman
-#   images.sh sif [IMAGE…]     dist/IMAGE.sif, from images that are built
+#   images.sh build   plmkit-cpu, and with GPU=1 plmkit, as REGISTRY/IMAGE:VERSION, by docker or podman
+#   images.sh sif     dist/IMAGE.sif of each, from images that are built
 #
 # ENGINE: docker or podman [the first of them that is there]. REGISTRY: what the names begin with [ghcr.io/plmkit]. BASE: an image of
-# Debian 12 in place of the one that is pinned. `make dist` has made the programs before.
+# Debian 12 in place of the one that is pinned. `make dist`, with the same GPU, has made the programs before.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,16 +18,10 @@ version=$(scripts/version.sh)
 registry=${REGISTRY:-ghcr.io/plmkit}
 engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
 [[ $engine ]] || fail 69 "neither docker nor podman is there"
-images=("${@:2}")
-[[ ${images[*]} ]] || images=(plmkit-tools plmkit-cpu plmkit)
+images=(plmkit-cpu)
+[[ ${GPU:-} != 1 ]] || images+=(plmkit)
 programs=dist/plmkit-$version-x86_64-linux
 context=target/images/context
-
-# The libraries of one image, without those of the image below it.
-stage() {
-    GPU=$1 LIBTORCH='' scripts/libtorch.sh fetch
-    GPU=$1 LINK=1 LIBTORCH='' scripts/libtorch.sh install "$PWD/$context/$2"
-}
 
 build() {
     local image options=(--build-arg "VERSION=$version" --build-arg "REVISION=$(git describe --always --abbrev=40 --dirty)")
@@ -36,10 +30,11 @@ build() {
     rm -rf "$context"
     mkdir -p "$context"
     cp -Rl "$programs" "$context/plmkit"
-    [[ ${images[*]} == plmkit-tools ]] || stage 0 cpu
-    if [[ " ${images[*]} " == *" plmkit "* ]]; then
-        stage 1 cuda
-        (cd "$context/cpu" && find . -type f -print0) | (cd "$context/cuda" && xargs -0 rm -f)
+    if [[ ${GPU:-} == 1 ]]; then
+        # libtorch.sh takes the library from release/ of this folder: the portable one, not the one of `make build`.
+        mv "$context/plmkit/lib/plmkit" "$context/release" || fail 66 "$programs: no library for GPUs there: make dist GPU=1"
+        LIBTORCH='' scripts/libtorch.sh fetch
+        CARGO_TARGET_DIR=$context LINK=1 LIBTORCH='' scripts/libtorch.sh install "$PWD/$context/cuda"
     fi
     for image in "${images[@]}"; do
         say "building $registry/$image:$version"

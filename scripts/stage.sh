@@ -6,6 +6,8 @@ set -euo pipefail
 programs=${1:?} prefix=${2:?} share=$2/share
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# A library of an earlier installation would be opened, and be another one.
+rm -rf "$prefix/lib/plmkit"
 install -d "$prefix/bin" "$share"/{plmkit,doc/plmkit,man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
 for program in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do
     install "$programs/$program" "$prefix/bin"

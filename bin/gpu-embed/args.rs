@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
+    Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
     keep_apart, keep_renameable, lists_of, one_of,
 };
 use plmkit_contract::{ModelName, StoreDtype, plural};
@@ -170,7 +170,7 @@ pub(crate) struct Args {
     /// or `libtorch`; auto is the fastest set of the CPU
     ///
     /// The run events and the metadata of the output name the set that computed: of those with the same bits, the least, so that VNNI
-    /// sets are `avx2` or `avx512`. `libtorch` computes everything with libtorch; on a GPU, it leaves out plmkit's kernels.
+    /// sets are `avx2` or `avx512`. `libtorch` is for comparisons: everything is computed by the library for GPUs and, there, without plmkit's kernels.
     #[arg(
         long,
         value_name = "KERNELS",
@@ -185,21 +185,12 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Compute in N processes, each with the model in memory and its share of the threads
-    ///
-    /// The output equals that of a run in one process. A worker that dies is replaced, and its batch is computed again. A batch that
-    /// crashes three workers is skipped; its sequences are listed as rejected.
-    #[arg(long, value_name = "N", help_heading = "Computation")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
-
     /// Measure how many tokens fit in GPU memory at once, for this model, precision and these outputs, and print four fifths of that:
     /// the batch size for pack-batches --max-batch-tokens
     ///
     /// Computes larger and larger batches until memory runs out, up to 131,072 tokens, and writes no embeddings. With --out FILE.json,
     /// the size is also written for pack-batches --batch-size. An existing file is kept if model, outputs, precision, GPU and version
-    /// are the same, and refused otherwise; --force overwrites it. Workers of one GPU share its memory. On a CPU, nothing is
-    /// measured, and the size is the default of pack-batches.
+    /// are the same, and refused otherwise; --force overwrites it. On a CPU, nothing is measured, and the size is the default of pack-batches.
     #[arg(long, conflicts_with = "batches", help_heading = "Computation")]
     pub(crate) probe: bool,
 
@@ -254,10 +245,6 @@ impl TryFrom<Args> for RunConfig {
     fn try_from(args: Args) -> Result<Self, Fault> {
         let batches = files_of(args.batches.clone(), &["arrow"])?;
         keep_files_apart(&args, &batches)?;
-        if args.workers.is_some() && args.device == Device::All {
-            let what = "--workers: with --device all there is one for each GPU";
-            return Err(Fault::new(Exit::Usage, what.to_owned()));
-        }
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
         let mut config = Self {
             batches,
@@ -280,9 +267,7 @@ impl TryFrom<Args> for RunConfig {
             wait: args.wait,
             events: args.events,
             threads: threads(args.threads, args.worker),
-            workers: args
-                .workers
-                .and_then(|count| NonZeroUsize::new(count.into())),
+            workers: None,
             worker_arguments: worker_arguments(),
             prefetch: args.prefetch.into(),
             force: args.force,

@@ -1,5 +1,7 @@
 //! Hidden options for tests and benchmarks. Released programs do not have them.
 
+use std::num::NonZeroUsize;
+
 use clap::Args;
 use plmkit_engine::{Injection, RunConfig};
 
@@ -13,10 +15,15 @@ pub(crate) struct TestingArgs {
     #[arg(long, value_name = "FAILURE", hide = true, default_value = "")]
     #[arg(value_parser = injection)]
     inject: Injection,
+
+    /// Compute in N processes on one device, as `--device all` does on several
+    #[arg(long, value_name = "N", hide = true)]
+    workers: Option<NonZeroUsize>,
 }
 
 impl TestingArgs {
     pub(crate) fn apply(self, config: &mut RunConfig) {
+        config.workers = self.workers;
         config.profile = self.profile;
         config.injection = self.inject;
     }

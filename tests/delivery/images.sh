@@ -3,12 +3,10 @@
 # as a user without a name, with a root that cannot be written to and a small /tmp, without network. Then the workflows run from them, by
 # Nextflow with podman, docker and Apptainer and by Snakemake with Apptainer.
 #
-# IMAGES names those that are built and tried [plmkit-tools plmkit-cpu plmkit]; the workflows need the first two. Needs root; podman and
-# Apptainer are fetched where they are missing. What cannot be had is told of at the end.
+# Needs root; podman and Apptainer are fetched where they are missing. What cannot be had is told of at the end.
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../workflows/checks.sh"
-images=${IMAGES:-plmkit-tools plmkit-cpu plmkit}
 kept=$root/target/images
 export REGISTRY=localhost/plmkit ENGINE=podman BASE=localhost/debian:12 GPU_EMBED='--device cpu' MAX_SHARD_TOKENS=15000
 version=$("$root/scripts/version.sh")
@@ -29,10 +27,10 @@ printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/store"\nrunroot = "%s/run
 export CONTAINERS_CONF=$work/containers.conf CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
 podman image exists "$BASE" || check "a Debian 12" podman import --quiet "$("$root/tests/delivery/base.sh" bookworm)" "$BASE"
 
-# make_them TARGET: all images or SIF files, with the time that it takes.
+# make_them TARGET: both images or SIF files, with the time that it takes.
 make_them() {
     local start=$SECONDS
-    check "make $1" make --no-print-directory -C "$root" "$1" IMAGES="$images"
+    check "make $1" make --no-print-directory -C "$root" "$1" GPU=1
     echo "        $((SECONDS - start)) s"
 }
 
@@ -72,28 +70,13 @@ lacks() {
         while read -r file; do ldd "$file" 2>/dev/null; done | awk "/not found/ { print \$1 }" | sort -u | paste -sd " "'
 }
 
-# The steps that need no libtorch, by the image without it.
-tools_alone() {
-    "$1" fasta-shard proteins.fasta --sample proteins --out shards --max-shard-tokens "$MAX_SHARD_TOKENS" &&
-        "$1" pack-batches shards/shard-00000.parquet --out 0.arrow &&
-        cmp "$work/$image/data/shards/manifest.json" "$work/host/proteins/shards/manifest.json" &&
-        "$1" monitor-log record --out gpu.csv --interval 100ms -- sleep 0.5 &&
-        cp -r "$work/host/proteins/embeddings" "$work/$image/data" &&
-        "$1" validate-embeddings --dataset .
-}
-
 # chain RUN USER: the whole chain of an image, by podman or Apptainer.
 chain() {
     new_data "$2"
-    case $image in
-    plmkit-tools) check "$image: shards, batches, samples and a verdict" tools_alone "$1" ;;
-    *)
-        check "$image: the chain" "$1" /workflows/shell/plmkit.sh samples.csv results /data/model-tiny
-        check "$image: gives what it gives here" equal host "$work/$image/data/results"
-        check "$image: no driver: 69, in the words of the loader" expect 69 "(cannot load libcuda.so.1: cannot open" "$1" \
-            gpu-embed batches.arrow --model model-tiny --out no.parquet --device cuda
-        ;;
-    esac
+    check "$image: the chain" "$1" /workflows/shell/plmkit.sh samples.csv results /data/model-tiny
+    check "$image: gives what it gives here" equal host "$work/$image/data/results"
+    check "$image: no driver: 69, in the words of the loader" expect 69 "(cannot load libcuda.so.1: cannot open" "$1" \
+        gpu-embed batches.arrow --model model-tiny --out no.parquet --device cuda
 }
 
 # For a user that is not this one.
@@ -106,7 +89,7 @@ cc -shared -fPIC -o driver/libcuda.so.1 "$root/tests/fixtures/fake_cuda.c"
 
 echo "images"
 make_them images
-for image in $images; do
+for image in plmkit-cpu plmkit; do
     echo "        $image: $(podman image inspect --format '{{.Size}}' "$REGISTRY/$image:$version" | awk '{ printf "%.1f MB", $1 / 1e6 }')," \
         "$(podman save "$REGISTRY/$image:$version" 2>/dev/null | gzip -1 | wc -c | awk '{ printf "%.1f MB", $1 / 1e6 }') compressed"
     new_data 12345:12345
@@ -118,9 +101,8 @@ for image in $images; do
     same "$image: all libraries are there, but the driver's" "$driver" "$(lacks)"
     chain by_podman 12345:12345
     case $image in
-    plmkit-cpu) words="libtorch_cuda.so: cannot open shared object file" ;;
+    plmkit-cpu) words="needs libplmkit_cuda.so" ;;
     plmkit) words="needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" ;;
-    *) continue ;;
     esac
     # One that tells of a GPU and of a CUDA that is too old, which is asked for when all libraries are loaded.
     LD_LIBRARY_PATH=/driver FAKE_GPUS=H100=9.0 FAKE_CUDA=12020 check "$image: a driver: $words" expect 69 "$words" by_podman \
@@ -154,7 +136,7 @@ code=0
 if ((code == 0)); then
     PATH=$root/.apptainer/usr/bin:$PATH
     make_them sif
-    for image in $images; do
+    for image in plmkit-cpu plmkit; do
         echo "        $image.sif: $(stat -c %s "$root/dist/$image.sif" | awk '{ printf "%.1f MB", $1 / 1e6 }')"
         chain by_apptainer 65534:65534
     done

@@ -88,9 +88,6 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_message() {
         let mut embed = embed(&case, driver.path(), device, BOTH);
         assert_fails(embed.env("FAKE_STATUS", status), 69, expected);
     }
-    let mut embed = embed(&case, Path::new("/"), "all", "");
-    let what = "--workers: with --device all there is one for each GPU";
-    assert_fails(embed.args(["--workers", "2"]), 2, what);
     let names = all(case.folder.path());
     let has_output = names.iter().any(|name| name.contains("e.parquet"));
     assert!(!has_output, "{names:?}");
@@ -311,9 +308,8 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
     let other = size(&["--pool", "max"]);
     let what = "exists and holds other work (columns was [\"mean_4\"] and is now [\"max_4\"]); --force replaces it";
     assert_failed(&other, 73, what);
-    // Two workers share the memory.
-    let other = size(&["--workers", "2", "--force"]);
-    assert_eq!(other.stdout, b"8192\n", "{}", stderr(&other));
+    let forced = size(&["--pool", "max", "--force"]);
+    assert_eq!(forced.stdout, b"16384\n", "{}", stderr(&forced));
 
     // pack-batches reads the file.
     let packed = |name: &str, option: &str, value: &str| {
@@ -326,10 +322,10 @@ fn a_batch_size_is_kept_until_it_is_of_other_work() {
     };
     let file = path.to_str().expect("text");
     let by_file = packed("by-file.arrow", "--batch-size", file);
-    assert!(by_file == packed("by-number.arrow", "--max-batch-tokens", "8192"));
+    assert!(by_file == packed("by-number.arrow", "--max-batch-tokens", "16384"));
 
     let text = fs::read_to_string(&path).expect("batch size");
-    fs::write(&path, text.replace("8192", "8193")).expect("write");
+    fs::write(&path, text.replace("16384", "16385")).expect("write");
     let what = "damaged or altered: it does not match its seal; --force replaces it";
     assert_failed(&size(&[]), 65, what);
     let mut pack = bin("pack-batches");

@@ -142,7 +142,7 @@ fn write_last_line(line: &[u8]) {
     }
 }
 
-/// Finds the reason in the message of a panic for lack of memory. std, tch and zstd panic where they cannot return an error.
+/// Finds the reason in the message of a panic for lack of memory. std and zstd panic where they cannot return an error.
 pub(crate) fn refusal(panic: &str) -> Option<&'static str> {
     const WORDS: [&str; 6] = [
         "can't allocate memory",

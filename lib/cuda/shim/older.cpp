@@ -1,4 +1,4 @@
-// What the headers of GCC from 9 on use of glibc and libstdc++, and those of RHEL 8, glibc 2.28 and GCC 8, do not have: gpu-embed runs
+// What the headers of GCC from 9 on use of glibc and libstdc++, and those of RHEL 8, glibc 2.28 and GCC 8, do not have: the library runs
 // there, and libtorch does. Nothing else sees these.
 
 #include <ios>

@@ -210,7 +210,8 @@ unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
 /// The answer's function and its argument are valid.
 unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, CudaError>) -> bool {
     let done = panic::catch_unwind(AssertUnwindSafe(work));
-    let done = done.unwrap_or_else(|panic| Err(CudaError::Torch(panic_text(&*panic))));
+    let done =
+        done.unwrap_or_else(|panic| Err(CudaError::from_libtorch_message(panic_text(&*panic))));
     let done = done.map_err(refusal);
     let text = serde_json::to_vec(&done).unwrap_or_default();
     let bytes = Bytes {
@@ -237,4 +238,53 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("panic: {}", text.unwrap_or("without a message"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn keep(to: *mut c_void, bytes: Bytes) {
+        // SAFETY: `answered` lends the text, `reply` the bytes.
+        unsafe {
+            let bytes = slice::from_raw_parts(bytes.data, bytes.len);
+            *to.cast::<String>() = String::from_utf8_lossy(bytes).into_owned();
+        }
+    }
+
+    /// Returns whether a function succeeded, and its answer.
+    fn answered(function: impl FnOnce(Answer) -> bool) -> (bool, String) {
+        let mut text = String::new();
+        let to = (&raw mut text).cast();
+        let done = function(Answer { write: keep, to });
+        (done, text)
+    }
+
+    #[test]
+    fn panics_and_requests_that_are_not_understood_are_answered() {
+        let panics = || -> Result<(), CudaError> { panic!("at layer {}", 7) };
+        // SAFETY: the answer lives for the call, here and below.
+        let (done, text) = answered(|answer| unsafe { reply(answer, panics) });
+        assert!(!done);
+        assert_eq!(
+            text,
+            r#"{"Err":{"Other":{"exit":70,"message":"libtorch: panic: at layer 7"}}}"#
+        );
+
+        let request = b"[";
+        let request = Bytes {
+            data: request.as_ptr(),
+            len: request.len(),
+        };
+        let (done, text) = answered(|answer| unsafe { check(request, answer) });
+        assert!(!done && text.contains("EOF while parsing a list"), "{text}");
+
+        let request = b"null";
+        let request = Bytes {
+            data: request.as_ptr(),
+            len: request.len(),
+        };
+        let (done, text) = answered(|answer| unsafe { check(request, answer) });
+        assert!(done && text == r#"{"Ok":null}"#, "{text}");
+    }
 }

@@ -33,6 +33,7 @@ mod kind;
 mod layer_norm;
 mod libtorch;
 mod linear;
+mod memory;
 mod model;
 mod notes;
 mod pending;

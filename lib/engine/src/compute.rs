@@ -1,5 +1,6 @@
 //! From sequences of a batch to vectors: out-of-memory errors and values that are not finite are handled here.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use plmkit_contract::{Column, Reason, Stop, StoreDtype};
@@ -41,12 +42,17 @@ impl Selection<'_> {
         std::iter::once(0).chain(ends).collect()
     }
 
-    /// Token ids of the given sequences back to back: `(total_tokens)`.
-    fn tokens(&self, sequences: &Range<usize>) -> Vec<u8> {
-        let (tokens, offsets) = (self.batch.packed.tokens(), self.batch.packed.cu_seqlens());
+    /// Token ids of the given sequences back to back, `(total_tokens)`, and their offsets. Those of a whole batch are not copied.
+    fn sequences(&self, sequences: &Range<usize>) -> (Cow<'_, [u8]>, Cow<'_, [i32]>) {
+        let packed = &self.batch.packed;
+        let (tokens, offsets) = (packed.tokens(), packed.cu_seqlens());
+        if sequences.len() == packed.sequences() {
+            return (tokens.into(), offsets.into());
+        }
         let rows = self.rows[sequences.clone()].iter();
         let ranges = rows.map(|&row| offsets[row] as usize..offsets[row + 1] as usize);
-        ranges.flat_map(|range| &tokens[range]).copied().collect()
+        let own: Vec<u8> = ranges.flat_map(|range| &tokens[range]).copied().collect();
+        (own.into(), self.cu_seqlens(sequences).into())
     }
 }
 
@@ -157,9 +163,8 @@ impl Embedder<'_> {
     ) -> Result<PendingOutput, EngineError> {
         let ordinals = sequences.clone().map(|row| selection.ordinal(row));
         self.injection.maybe_fail(ordinals);
-        let tokens = selection.tokens(sequences);
+        let (tokens, cu_seqlens) = selection.sequences(sequences);
         self.injection.check_memory(tokens.len())?;
-        let cu_seqlens = selection.cu_seqlens(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens);
         let batch = batch.map_err(|error| selection.batch.error(error))?;
         let model = self.model;

@@ -43,7 +43,8 @@ pub struct RunConfig {
     pub events: Option<PathBuf>,
     /// CPU threads of the computation, over all workers.
     pub threads: NonZeroUsize,
-    /// The number of worker processes. With `None`, this process computes, or with [`Device::All`] one worker for each GPU.
+    /// The number of worker processes on one device, for tests. With `None`, this process computes, or with [`Device::All`] one worker
+    /// for each GPU.
     pub workers: Option<NonZeroUsize>,
     /// Arguments with which this program calls [`serve`](crate::serve) with the same configuration.
     pub worker_arguments: Vec<OsString>,

@@ -1,7 +1,7 @@
 //! Measuring how many tokens a device can compute at once.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 
 use plmkit_contract::{BatchSize, Stop, path_text};
 use plmkit_esm2::{Esm2, EsmError, Varlen};
@@ -67,7 +67,6 @@ fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, Eng
         ("model".to_owned(), Value::from(info.digest.as_str())),
         ("columns".to_owned(), columns.into()),
         ("dtype".to_owned(), info.dtype.to_string().into()),
-        ("workers".to_owned(), workers(config).into()),
         ("device".to_owned(), info.device_kind().into()),
     ]);
     if let Some((name, memory)) = model.gpu() {
@@ -75,11 +74,6 @@ fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, Eng
         work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
     }
     Ok(work)
-}
-
-/// The number of processes that share the memory of the device.
-fn workers(config: &RunConfig) -> usize {
-    config.workers.map_or(1, NonZeroUsize::get)
 }
 
 /// Returns the existing output, if it is a measurement of the same work. Any other existing file is an error, except with `--force`.
@@ -142,7 +136,7 @@ fn measure(
             model.device()
         ))));
     }
-    let recommended = largest * SHARE / 100 / workers(config);
+    let recommended = largest * SHARE / 100;
     size.largest_tokens = Some(largest as u32);
     size.max_batch_tokens = NonZeroU32::new(recommended as u32).unwrap_or(NonZeroU32::MIN);
     if let Some(events) = &config.events {

@@ -59,7 +59,7 @@ exec "${{@:2}}"
     # Three shards, and the measurement of the batch size.
     check("its GPU tasks, and no others, get the GPUs", len(embed) == 4, embed)
     images = {(line in embed, *re.findall(r"ghcr[.]io/plmkit/([a-z-]+):[0-9]", line)) for line in started}
-    check("and the image for GPUs", images == {(True, "plmkit"), (False, "plmkit-cpu"), (False, "plmkit-tools")}, started)
+    check("and the image for GPUs", images == {(True, "plmkit"), (False, "plmkit-cpu")}, started)
     check("the cache of models, which is there, and what is saved", cache.is_dir() and all(m in line for m in mounted for line in embed), embed)
 
 

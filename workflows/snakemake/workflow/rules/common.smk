@@ -101,7 +101,6 @@ def revision_of(model):
 IMAGES = {
     "plmkit": "docker://ghcr.io/plmkit/plmkit:0.1.0",
     "plmkit-cpu": "docker://ghcr.io/plmkit/plmkit-cpu:0.1.0",
-    "plmkit-tools": "docker://ghcr.io/plmkit/plmkit-tools:0.1.0",
 }
 
 
@@ -114,10 +113,9 @@ def image(name):
 
 
 WEIGHTS, SAMPLES = read_inputs()
-# Where the model is computed.
-EMBED_IMAGE = image(
-    "plmkit-cpu" if "--device cpu" in OPTIONS["gpu_embed"] else "plmkit"
-)
+ON_CPU = "--device cpu" in OPTIONS["gpu_embed"]
+EMBED_IMAGE = image("plmkit-cpu" if ON_CPU else "plmkit")
+EMBED_ENV = f"../envs/{'plmkit' if ON_CPU else 'plmkit-cuda'}.yaml"
 # Options that choose the rows which are computed again; --sample 0: none.
 RECOMPUTE_OPTIONS = " ".join(
     re.findall(r"--(?:sample|seed)[ =]\d+", OPTIONS["validate_embeddings"])

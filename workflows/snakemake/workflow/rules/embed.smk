@@ -8,7 +8,7 @@ rule batch_size:
         "benchmarks/batch_size.tsv"
     retries: 2
     conda:
-        "../envs/plmkit.yaml"
+        EMBED_ENV
     container:
         EMBED_IMAGE
     threads: 8
@@ -66,7 +66,7 @@ rule embed:
     priority: 1
     retries: 2
     conda:
-        "../envs/plmkit.yaml"
+        EMBED_ENV
     container:
         EMBED_IMAGE
     threads: 8

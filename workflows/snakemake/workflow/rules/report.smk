@@ -48,8 +48,6 @@ rule versions:
     localrule: True
     conda:
         "../envs/plmkit.yaml"
-    container:
-        EMBED_IMAGE
     params:
         snakemake=snakemake.__version__,
         # One that is fetched by this run has none yet; the next run tells it.

@@ -13,8 +13,6 @@ rule recompute:
     retries: 2
     conda:
         "../envs/plmkit.yaml"
-    container:
-        image("plmkit-cpu")
     threads: 8
     resources:
         mem_mb=lambda wildcards, attempt: 24000 * attempt,

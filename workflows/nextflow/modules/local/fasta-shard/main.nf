@@ -3,7 +3,7 @@ process FASTA_SHARD {
     label 'process_low'
 
     conda "${moduleDir}/environment.yml"
-    container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
+    container 'ghcr.io/plmkit/plmkit-cpu:0.1.0'
 
     input:
     // A folder each, since files of one sample may have one name.

@@ -2,7 +2,7 @@ process GPU_EMBED {
     tag "${meta.id}"
     label 'process_gpu'
 
-    conda "${moduleDir}/environment.yml"
+    conda "${moduleDir}/environment${task.accelerator ? '.gpu' : ''}.yml"
     container "${task.accelerator ? 'ghcr.io/plmkit/plmkit:0.1.0' : 'ghcr.io/plmkit/plmkit-cpu:0.1.0'}"
 
     input:

@@ -3,7 +3,7 @@ process PACK_BATCHES {
     label 'process_single'
 
     conda "${moduleDir}/environment.yml"
-    container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
+    container 'ghcr.io/plmkit/plmkit-cpu:0.1.0'
 
     input:
     tuple val(meta), path(shard)

@@ -3,7 +3,7 @@ process VALIDATE_EMBEDDINGS {
     label 'process_low'
 
     conda "${moduleDir}/environment.yml"
-    container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
+    container 'ghcr.io/plmkit/plmkit-cpu:0.1.0'
 
     input:
     // With the shards their manifest.json and rejects.csv.

@@ -3,7 +3,7 @@ process MONITOR_LOG_REPORT {
     label 'process_single'
 
     conda "${moduleDir}/environment.yml"
-    container 'ghcr.io/plmkit/plmkit-tools:0.1.0'
+    container 'ghcr.io/plmkit/plmkit-cpu:0.1.0'
 
     input:
     // Of one run, or of all runs of a sample.

@@ -2,7 +2,7 @@ process RECOMPUTE {
     tag "${meta.id}"
     label 'process_medium'
 
-    conda "${moduleDir}/environment.yml"
+    conda "${moduleDir}/../environment.yml"
     container 'ghcr.io/plmkit/plmkit-cpu:0.1.0'
 
     input:
