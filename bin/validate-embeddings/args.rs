@@ -12,7 +12,6 @@ use plmkit_contract::{Quoted, path_text};
 
 use crate::combine::CombineArgs;
 use crate::dataset::Dataset;
-use crate::export::ExportArgs;
 use crate::lists::without_lists;
 use crate::lookup::LookupArgs;
 use crate::outputs::{Judging, Outputs};
@@ -220,7 +219,6 @@ pub(crate) enum Command {
     Combine(CombineArgs),
     Select(SelectArgs),
     Lookup(LookupArgs),
-    Export(ExportArgs),
 }
 
 #[derive(Debug, clap::Args)]

@@ -4,32 +4,44 @@ use std::iter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file};
-use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{CombineConfig, Earlier, Parts, check_outside, combine};
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable};
+use plmkit_contract::{ListedDataset, path_text, plural};
+use plmkit_dataset::{
+    CombineConfig, Earlier, Parts, check_outside, combine, ids_beside, write_matrix,
+};
 use plmkit_store::StoreError;
 
 use crate::dataset::Dataset;
 
-/// Combine the parts of a dataset into few large files
+/// Combine the parts of a dataset into few large files, or a matrix of numpy
 ///
 /// The rows are those of the parts, bit by bit, in the order of the input. The new folder appears when it is complete, with a
 /// dataset.json of its own: all readers use it without shards. An interrupted run continues with the files that it finished.
 /// Memory stays below 1 GB whatever the number of rows and parts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CombineArgs {
-    /// Folder of a sample's results, or its dataset.json; its validation has passed
+    /// Folder of a sample's results, or its dataset.json; its validation has passed. For a matrix, an embeddings file as well
     #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
     dataset: Dataset,
 
+    /// What to write: `parquet`, or `npy`, a matrix with the vectors of one column
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "parquet")]
+    format: Format,
+
+    /// Column of the matrix, if several have a vector for each protein
+    #[arg(long, value_name = "COLUMN")]
+    column: Option<String>,
+
     /// Folder to write: embeddings/part-00000.parquet …, dataset.json, and rejects/ where there are any
     ///
-    /// An existing folder of the same parts and options is verified and kept; any other is refused.
+    /// An existing folder of the same parts and options is verified and kept; any other is refused. For a matrix, the file to write;
+    /// NAME.ids.txt beside it has the id of each row.
     #[arg(long, value_name = "DIR", value_parser = file())]
     out: PathBuf,
 
-    /// Rows of a file
+    /// Rows of a Parquet file
     ///
     /// A million rows of 1,280 values of f32 take 5 GB. With residue vectors, choose fewer.
     #[arg(long, value_name = "N", default_value = "1000000")]
@@ -45,7 +57,7 @@ pub(crate) struct CombineArgs {
     #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(Dataset::new))]
     known: Vec<Dataset>,
 
-    /// Replace another combined dataset at --out
+    /// Replace another combined dataset or matrix at --out
     #[arg(long)]
     force: bool,
 
@@ -54,8 +66,55 @@ pub(crate) struct CombineArgs {
     progress: ProgressMode,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Parquet,
+    Npy,
+}
+
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
+        match self.format {
+            Format::Npy => self.write_matrix(quiet, stop),
+            Format::Parquet if self.column.is_some() => {
+                Err(Fault::usage("--column: expected --format npy with it"))
+            }
+            Format::Parquet => self.combine(quiet, stop),
+        }
+    }
+
+    fn write_matrix(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
+        if self.distinct || !self.known.is_empty() {
+            let what =
+                "--format npy: expected neither --distinct nor --known; combine the dataset first";
+            return Err(Fault::usage(what));
+        }
+        keep_renameable(&[("--out", &self.out)])?;
+        let opened = self.dataset.open_passed(stop)?;
+        let rows = opened.parts.rows();
+        let ids = ids_beside(&self.out);
+        opened.keep_apart(&[], &[("--out", &self.out), ("--out", &ids)])?;
+        check_outside(&self.out, self.dataset.folder())?;
+        let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
+        let column = self.column.as_deref();
+        let (parts, to) = (&opened.parts, (&*self.out, self.force));
+        let written = write_matrix(parts, column, to, |rows| progress.advance(rows), stop);
+        progress.finish();
+        written?;
+        let out = path_text(&self.out);
+        tracing::info!("{out}, {}: {}", path_text(&ids), plural(rows, "row"));
+        let left_out = opened.listed.as_ref();
+        let left_out = left_out.map_or(0, ListedDataset::without_row);
+        if left_out > 0 {
+            tracing::warn!(
+                "{out}: {} left out, because other records or datasets have their residues; combined as Parquet, they have rows",
+                plural(left_out, "record"),
+            );
+        }
+        Ok(Exit::Done)
+    }
+
+    fn combine(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
         let paths = self.dataset.embeddings()?;
         let folder = self.dataset.folder();
         // The folder that a link names is replaced, not the link.

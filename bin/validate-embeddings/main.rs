@@ -4,7 +4,6 @@ mod args;
 mod checked;
 mod combine;
 mod dataset;
-mod export;
 mod file;
 mod golden;
 mod groups;

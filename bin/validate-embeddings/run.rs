@@ -32,7 +32,6 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         Some(Command::Combine(args)) => return args.run(quiet, stop),
         Some(Command::Select(args)) => return args.run(stop),
         Some(Command::Lookup(args)) => return args.run(stop),
-        Some(Command::Export(args)) => return args.run(quiet, stop),
         None => {}
     }
     let args = args.with_files()?;

@@ -1,9 +1,6 @@
 """Every file opens in pyarrow, polars, DuckDB and pandas, and all of them read the same values."""
 
-import json
-
 import duckdb
-import h5py
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -147,55 +144,10 @@ def test_an_id_is_looked_up_without_its_file(chain):
         assert metadata.row_group(group).column(0).statistics.has_min_max
 
 
-def test_exports_have_the_vectors_of_the_file(chain, tmp_path):
+def test_a_matrix_has_the_vectors_of_the_file(chain, tmp_path):
     """In the order of the input, whatever the order of the batches files was."""
     table = pq.read_table(chain.embeddings).sort_by([("ordinal", "ascending"), ("start", "ascending")])
-    ids = table["id"].to_pylist()
-    [mean, bos] = [np.stack(table[name].to_numpy()) for name in ("mean_4", "bos_4")]
-    for out, *options in (
-        ("mean.npy", "--format", "npy", "--columns", "mean_4"),
-        ("half.npy", "--format", "npy", "--columns", "mean_4", "--dtype", "f16"),
-        ("all.h5", "--format", "hdf5"),
-        ("each.h5", "--format", "hdf5", "--per-protein", "--columns", "bos_4"),
-        ("table.h5ad", "--format", "h5ad", "--columns", "bos_4"),
-    ):
-        run("validate-embeddings", "export", chain.embeddings, *options, "--out", tmp_path / out)
-    assert np.array_equal(np.load(tmp_path / "mean.npy"), mean)
-    assert np.array_equal(np.load(tmp_path / "half.npy"), mean.astype(np.float16))
-    assert (tmp_path / "mean.ids.txt").read_text(encoding="utf-8").splitlines() == ids
-    with h5py.File(tmp_path / "all.h5") as file:
-        assert sorted(file) == ["bos_4", "ids", "mean_4"]
-        assert np.array_equal(file["mean_4"][:], mean)
-        assert np.array_equal(file["bos_4"][:], bos)
-        assert file["ids"].asstr()[:].tolist() == ids
-    with h5py.File(tmp_path / "each.h5") as file:
-        assert sorted(file) == sorted(ids)
-        assert all(np.array_equal(file[name][:], vector) for name, vector in zip(ids, bos, strict=True))
-    with h5py.File(tmp_path / "table.h5ad") as file:
-        assert np.array_equal(file["X"][:], bos)
-        for name in file["obs"].attrs["column-order"]:
-            column = file["obs"][name]
-            values = column.asstr()[:] if h5py.check_string_dtype(column.dtype) else column[:]
-            assert values.tolist() == table[name].to_pylist(), name
-        metadata = pq.read_metadata(chain.embeddings).metadata
-        options = json.loads(file["uns"]["plmkit.options"].asstr()[()])
-        assert options.items() <= json.loads(metadata[b"plmkit.options"]).items()
-        assert "model" in options
-        assert dict(file["uns"]["plmkit.model"].attrs) == {"encoding-type": "string", "encoding-version": "0.2.0"}
-
-
-def test_a_group_of_many_proteins_is_searched_by_h5py(tmp_path):
-    """More than a node of its tree holds."""
-    fasta = tmp_path / "many.fasta"
-    fasta.write_text("".join(f">p{number}\nMKV\n" for number in range(20_000)), encoding="utf-8")
-    run("fasta-shard", fasta, "--out", tmp_path, "--shards", 1)
-    [shard] = tmp_path.glob("shard-*.parquet")
-    run("pack-batches", shard, "--out", tmp_path / "b.arrow", "--max-batch-tokens", 4096)
-    run("gpu-embed", tmp_path / "b.arrow", "--model", MODEL, "--device", "cpu", "--out", tmp_path / "e.parquet")
-    export = ["--format", "hdf5", "--per-protein", "--out", tmp_path / "e.h5"]
-    run("validate-embeddings", "export", tmp_path / "e.parquet", *export)
-    with h5py.File(tmp_path / "e.h5") as file:
-        assert len(file) == 20_000
-        assert list(file) == sorted(f"p{number}" for number in range(20_000))
-        assert all(f"p{number}" in file for number in range(0, 20_000, 97))
-        assert "q" not in file
+    matrix = ["--format", "npy", "--column", "mean_4", "--out", tmp_path / "mean.npy"]
+    run("validate-embeddings", "combine", chain.embeddings, *matrix)
+    assert np.array_equal(np.load(tmp_path / "mean.npy"), np.stack(table["mean_4"].to_numpy()))
+    assert (tmp_path / "mean.ids.txt").read_text(encoding="utf-8").splitlines() == table["id"].to_pylist()

@@ -148,10 +148,8 @@ fn combine() {
 
 #[test]
 #[ignore = "minutes: make torture"]
-fn export() {
-    let line = "validate-embeddings export sample --format h5ad --out OUT/vectors.h5ad --force";
-    Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
-    let line = "validate-embeddings export sample --format npy --out OUT/vectors.npy";
+fn matrix() {
+    let line = "validate-embeddings combine sample --format npy --out OUT/vectors.npy";
     Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
 }
 

@@ -207,12 +207,12 @@ fn a_record_in_two_parts_is_an_error() {
         StoreDtype::F32,
     );
     fs::remove_file(sample.join("dataset.json")).expect("remove");
-    let mut export = bin("validate-embeddings");
-    export
-        .arg("export")
+    let mut combine = bin("validate-embeddings");
+    combine
+        .arg("combine")
         .arg(&sample)
         .args(["--format", "npy", "--out"]);
-    let output = run(export.arg(set.path("m.npy")));
+    let output = run(combine.arg(set.path("m.npy")));
     assert_failed(&output, 65, "ordinal 9 'P09': expected every row once");
     assert!(!set.path("m.npy").exists());
 }

@@ -52,14 +52,13 @@ fn no_output_is_an_input() {
         "linked",
     ];
     let mut lines = vec![
-        "export one.ids.txt --format hdf5 --out one.ids.txt --force".to_owned(),
-        "export one.ids.txt --format npy --out one.npy --force".to_owned(),
+        "combine one.ids.txt --format npy --out one.npy --force".to_owned(),
         "select one.ids.txt --id P20 --out one.ids.txt --force".to_owned(),
         "select sample --ids ids --out ids --force".to_owned(),
         "select sample --fasta fasta --out fasta --force".to_owned(),
     ];
     for file in files {
-        lines.push(format!("export sample --format hdf5 --out {file} --force"));
+        lines.push(format!("combine sample --format npy --out {file} --force"));
         lines.push(format!("select sample --id P20 --out {file} --force"));
     }
     let read = || {
@@ -99,7 +98,7 @@ fn parts_must_be_those_of_the_list() {
     let sample = dataset(&set, 3, interleaved);
     let part = "sample/embeddings/shard-00001.parquet";
     let lines = [
-        "export sample --format npy --out m.npy",
+        "combine sample --format npy --out m.npy",
         "select sample --id P20 --out p.parquet",
         "lookup sample P20",
     ];
@@ -118,7 +117,7 @@ fn parts_must_be_those_of_the_list() {
     fs::remove_file(sample.join("dataset.json")).expect("remove");
     set.embeddings(part, &other, StoreDtype::F16);
     refused("shard-00001.parquet: expected the columns of ");
-    let missing = tool(&set, "export nowhere --format npy --out m.npy");
+    let missing = tool(&set, "combine nowhere --format npy --out m.npy");
     assert_failed(&missing, 66, "nowhere: no such file or folder");
 }
 
@@ -130,7 +129,7 @@ fn a_dataset_that_failed_is_not_passed_on() {
     let what =
         "sample/dataset.json: expected a dataset whose validation passed, found one that failed";
     for line in [
-        "export sample --format npy --out m.npy",
+        "combine sample --format npy --out m.npy",
         "select sample --id P20 --out p.parquet",
         "combine sample --out c",
         "combine sample --known sample --out c",
@@ -157,12 +156,12 @@ fn records_without_a_row_are_not_left_out_silently() {
     fs::create_dir_all(set.path("sample/shards")).expect("folder");
     let shared = [(4, 9), (28, 7)];
     records(&set, ("aliases.parquet", Kind::Aliases), &rows(), &shared);
-    let export = "export sample --format npy --out m.npy --force";
-    assert!(!succeeded(&tool(&set, export)).contains("left out"));
+    let matrix = "combine sample --format npy --out m.npy --force";
+    assert!(!succeeded(&tool(&set, matrix)).contains("left out"));
     relist(&folder, json!({ "aliases": 2, "known": 1 }));
     let what =
         "warning: m.npy: 3 records left out, because other records or datasets have their residues";
-    assert!(succeeded(&tool(&set, export)).contains(what));
+    assert!(succeeded(&tool(&set, matrix)).contains(what));
 
     let missing = |ids: &str, what: &str| {
         let select = format!("select sample --id {ids} --out p.parquet");

@@ -4,10 +4,10 @@
 mod common;
 mod dataset;
 mod expectations;
-mod export;
 mod faults;
 mod files;
 mod guards;
+mod matrix;
 mod merge;
 mod own_files;
 mod plausible;

@@ -110,8 +110,7 @@ fn a_link_to_a_folder_is_followed() {
     for line in [
         "combine sample --out link",
         "select sample --id P20 --out link",
-        "export sample --format npy --out link",
-        "export sample --format hdf5 --out link",
+        "combine sample --format npy --out link",
     ] {
         assert_failed(&tool(&set, line), 73, "link: cannot create");
         assert_eq!(all(&set.path(".")), before, "{line}");
@@ -142,7 +141,7 @@ fn no_output_is_among_the_files_of_a_dataset() {
     let outputs = |folder: &str| {
         [
             format!("select {folder} --id P20 --out"),
-            format!("export {folder} --format npy --out"),
+            format!("combine {folder} --format npy --out"),
             format!("combine {folder} --out"),
         ]
     };

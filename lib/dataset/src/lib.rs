@@ -6,11 +6,10 @@
 mod aliases;
 mod combine;
 mod error;
-mod export;
-mod hdf5;
 mod ids;
 mod listing;
 mod lookup;
+mod matrix;
 mod merge;
 mod missing;
 mod output;
@@ -21,10 +20,10 @@ mod shared;
 
 pub use combine::{CombineConfig, CombineOutcome, combine};
 pub use error::DatasetError;
-pub use export::{ExportConfig, Format, export};
 pub use ids::AskedIds;
 pub use listing::{check_outside, check_parts, check_passed, read_dataset, read_lists};
 pub use lookup::{Found, lookup};
+pub use matrix::{ids_beside, write_matrix};
 pub use merge::{Merge, Piece};
 pub use missing::explain_missing;
 pub use parts::{Part, Parts};
