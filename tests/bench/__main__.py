@@ -1,4 +1,4 @@
-"""Measures plmkit beside its peers, in the same run and in turns: see docs/performance.md.
+"""Measures plmkit beside its peers, in the same run and in turns: see docs/internals/performance.md.
 
 Ends with 0, with 1 if `--baseline` finds something slower, and with 2 if a program failed or a peer computes something
 else.

@@ -1,4 +1,4 @@
-"""Measures fasta-shard beside `seqkit split2`, in turns: see docs/performance.md.
+"""Measures fasta-shard beside `seqkit split2`, in turns: see docs/internals/performance.md.
 
 Both divide the same proteins into as many files, of plain text and of gzip. fasta-shard also checks every record, digests
 every sequence and writes compressed Parquet with checksums. Ends with 1 if the shards depend on the number of threads.

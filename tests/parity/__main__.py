@@ -1,4 +1,4 @@
-"""Compares gpu-embed with transformers, fair-esm and float64 for all six ESM-2: see docs/parity.md.
+"""Compares gpu-embed with transformers, fair-esm and float64 for all six ESM-2: see docs/internals/parity.md.
 
 Ends with 0 if every output is within the tolerance, with 1 if one is not, and with 2 if a program failed.
 """

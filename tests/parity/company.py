@@ -1,6 +1,6 @@
 """Computes the same proteins in different company, and says how far their vectors are apart.
 
-Alone, packed for several budgets, from a shuffled file, with one thread and with two: see docs/parity.md. Ends with 0
+Alone, packed for several budgets, from a shuffled file, with one thread and with two: see docs/internals/parity.md. Ends with 0
 if all are as near as their type allows, with 1 if some are not, and with 2 if a program failed.
 """
 

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
@@ -107,24 +106,6 @@ impl AtomicFile {
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.write_all(bytes).map_err(|source| self.failed(source))
-    }
-
-    /// Writes bytes at an offset, past the end too.
-    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let written = self.resumed().and_then(|writer| {
-            writer.flush()?;
-            writer.get_ref().write_all_at(bytes, offset)
-        });
-        written.map_err(|source| self.failed(source))
-    }
-
-    /// Extends or cuts the file.
-    pub fn set_len(&mut self, bytes: u64) -> Result<(), StoreError> {
-        let set = self.resumed().and_then(|writer| {
-            writer.flush()?;
-            writer.get_ref().set_len(bytes)
-        });
-        set.map_err(|source| self.failed(source))
     }
 
     /// Closes the file descriptor until the next write, so that thousands of files can be unfinished at once.

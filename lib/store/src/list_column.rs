@@ -2,7 +2,7 @@
 //!
 //! A general writer stores two levels for each value and copies all values. Here the levels follow from the shape: no value is
 //! null, and all vectors have one length. A page is a header, a few runs of levels, and the values as they are in memory. Values
-//! are not compressed: mantissas are noise (docs/performance.md has the measurement).
+//! are not compressed: mantissas are noise (docs/internals/performance.md has the measurement).
 
 use std::ops::Range;
 
