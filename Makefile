@@ -167,7 +167,7 @@ wheel: dist .venv/packaging/complete ## Make the Python package plmkit of what d
 
 wheel-check: build .venv/packaging/complete ## Make a wheel of what is built, install it where nothing else is and run the chain (seconds)
 	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "target/wheel-check/plmkit-$$(scripts/version.sh)-x86_64-linux"
-	@DIST=target/wheel-check scripts/wheel/wheel.sh
+	@DIST=target/wheel-check PLATFORM=linux_x86_64 scripts/wheel/wheel.sh
 	@DIST=target/wheel-check PARTS=plain tests/delivery/check.sh
 
 dist-check: export GPU = library

@@ -95,6 +95,13 @@ impl CombineArgs {
         let ids = ids_beside(&self.out);
         opened.keep_apart(&[], &[("--out", &self.out), ("--out", &ids)])?;
         check_outside(&self.out, self.dataset.folder())?;
+        // Two matrices would have one file of ids.
+        if self.out.extension().is_none_or(|found| found != "npy") {
+            let out = path_text(&self.out);
+            return Err(Fault::usage(format!(
+                "--out {out}: expected a name that ends with .npy"
+            )));
+        }
         let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
         let column = self.column.as_deref();
         let (parts, to) = (&opened.parts, (&*self.out, self.force));

@@ -9,8 +9,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class Staged(BuildHookInterface):
     def initialize(self, version, build_data):
         staged = Path(os.environ["PLMKIT_STAGED"])
-        # The oldest glibc that they run with; nothing in them depends on a version of Python.
-        build_data["tag"] = "py3-none-manylinux_2_28_x86_64"
+        # What `make dist` builds runs with this glibc and newer ones; nothing in it depends on a version of Python.
+        build_data["tag"] = f"py3-none-{os.environ.get('PLATFORM', 'manylinux_2_28_x86_64')}"
         build_data["pure_python"] = False
         if self.metadata.name == "plmkit-cuda":
             library = staged / "lib/plmkit/libplmkit_cuda.so"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Python packages of what `make dist` has staged: dist/plmkit-VERSION-….whl, and dist/plmkit_cuda-VERSION-….whl if the library
-# for GPUs is there. DIST: another folder than dist.
+# for GPUs is there. DIST: another folder than dist. PLATFORM: the tag of what is not built for every Linux.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

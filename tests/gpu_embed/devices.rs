@@ -140,7 +140,7 @@ fn a_missing_library_for_gpus_is_named_with_a_remedy() {
     let program = folder.path().join("gpu-embed");
     fs::copy(common::program("gpu-embed"), &program).expect("copy");
     let embed = |device: &str| embed_by(Command::new(&program), &case, driver.path(), device, BOTH);
-    let missing = "/libplmkit_cuda.so: cannot open shared object file: No such file or directory; 'make install GPU=1' or pip \
+    let missing = "/libplmkit_cuda.so: no such file or directory; 'make install GPU=1' or pip \
         install 'plmkit[gpu]' brings it, and PLMKIT_CUDA names another; --device cpu computes on the CPU";
     for (device, named) in [
         ("cuda:1", "device 'cuda:1', NVIDIA A100, "),

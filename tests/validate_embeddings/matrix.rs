@@ -80,6 +80,10 @@ fn one_column_of_vectors_is_named_where_there_are_several() {
     ] {
         assert_failed(&write(options), code, what);
     }
+    let mut other = bin("validate-embeddings");
+    other.args(["combine", "sample", "--format", "npy", "--out", "m"]);
+    let what = "--out m: expected a name that ends with .npy";
+    assert_failed(&run(other.current_dir(set.path("."))), 2, what);
     let mut parquet = bin("validate-embeddings");
     parquet.args(["combine", "sample", "--out", "all", "--column", "mean_6"]);
     let what = "--column: expected --format npy with it";

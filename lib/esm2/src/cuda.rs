@@ -1,7 +1,7 @@
 //! `libplmkit_cuda.so`, which computes on a GPU: the library that links libtorch, opened when it is needed.
 //!
 //! The program and the library exchange JSON for everything but token ids and values, which stay where they are. The
-//! [interface](self) is for both sides; the program's side is [`CudaModel`].
+//! [interface](self) is for both sides; the program's side is private.
 
 mod find;
 mod interface;

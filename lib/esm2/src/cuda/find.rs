@@ -3,14 +3,16 @@
 
 use std::env;
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-use plmkit_contract::{cause, path_text};
+use plmkit_contract::{Exit, cause, check_regular, io_text, path_text};
 
 use super::{Check, Close, Collect, Memory, Open, OpeningGpu, Submit, VERSION, Version, symbol};
-use crate::DeviceError;
+use crate::EsmError;
 use crate::device::ON_THE_CPU;
 
 /// The library's file.
@@ -32,29 +34,41 @@ pub(super) struct Functions {
 }
 
 /// Returns the functions of the library. Opens it on the first call.
-pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, DeviceError> {
+pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, EsmError> {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     if let Some(functions) = FUNCTIONS.get() {
         return Ok(functions);
     }
-    let path = env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    let path = path.map_or_else(|| find(&program_folder()), PathBuf::from);
-    let found = open(&path).map_err(|reason| {
-        DeviceError::Unavailable(match gpu {
+    let found = place().and_then(|path| open(&path)).map_err(|reason| {
+        let message = match gpu {
             Some(OpeningGpu { device, name, .. }) => format!(
                 "device '{device}', {name}, needs {FILE}, {reason}; 'make install GPU=1' or pip install 'plmkit[gpu]' \
                  brings it, and {VARIABLE} names another; {ON_THE_CPU}"
             ),
             None => format!("--kernels libtorch needs {FILE}, {reason}"),
-        })
+        };
+        let exit = if NO_MEMORY.iter().any(|words| reason.contains(words)) {
+            Exit::Transient
+        } else {
+            Exit::Unavailable
+        };
+        EsmError::Library { exit, message }
     })?;
     Ok(FUNCTIONS.get_or_init(|| found))
 }
 
-fn program_folder() -> PathBuf {
+/// The loader's words for memory that was refused.
+const NO_MEMORY: [&str; 2] = ["cannot allocate memory", "failed to map segment"];
+
+/// Returns the path of the library.
+fn place() -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
     let program = env::current_exe().ok();
-    let folder = program.and_then(|program| program.parent().map(Path::to_owned));
-    folder.unwrap_or_default()
+    let folder = program.as_deref().and_then(Path::parent);
+    let folder = folder.ok_or("which is beside the programs, whose place /proc does not tell")?;
+    Ok(find(folder))
 }
 
 /// Returns the path of the library, seen from the folder of the programs: beside them, as `make install` puts it, or in the
@@ -86,21 +100,56 @@ fn find(programs: &Path) -> PathBuf {
         .unwrap_or_else(|| prefix.join("lib/plmkit").join(FILE))
 }
 
+/// Checks that a library is a file that is whole: using what a shorter one lacks would end the process.
+fn check_file(path: &Path) -> io::Result<()> {
+    /// Where the header of a 64-bit ELF file has the offset of its section headers, their size and their number.
+    const SECTIONS: (usize, usize, usize) = (0x28, 0x3a, 0x3c);
+    let metadata = path.metadata()?;
+    check_regular(&metadata)?;
+    let mut header = [0; 64];
+    if File::open(path)?.read_exact(&mut header).is_err() {
+        return Ok(()); // The loader has words for it.
+    }
+    let (offset, size, number) = SECTIONS;
+    let word = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+    let offset = header[offset..]
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let end = offset.saturating_add(word(size) * word(number));
+    if header.starts_with(b"\x7fELF\x02\x01") && end > metadata.len() {
+        let what = format!("cut; expected {end} bytes, found {}", metadata.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(())
+}
+
 /// Opens the library at `path` for the rest of the process.
 fn open(path: &Path) -> Result<Functions, String> {
     let named = path_text(path);
+    // Not a name that the loader searches, nor a file that would hang or end the process.
+    let path = path
+        .canonicalize()
+        .and_then(|path| check_file(&path).map(|()| path));
+    let path =
+        path.map_err(|error| format!("which cannot be loaded: {named}: {}", io_text(&error)))?;
     // SAFETY: its initialisers are those of libtorch and C++, which register operations in their own tables.
-    let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) };
-    let library = library.map_err(|error| format!("which cannot be loaded: {}", cause(&error)))?;
+    let library = unsafe { Library::open(Some(&path), RTLD_LAZY | RTLD_LOCAL) };
+    let library = library.map_err(|error| {
+        let reason = cause(&error).replace(char::is_control, " ");
+        format!("which cannot be loaded: {reason}")
+    })?;
     // SAFETY: every version of the library has this function, and its text stays.
     let version = unsafe {
         let version = library.get::<Version>(symbol::VERSION.as_bytes());
-        version.map(|version| CStr::from_ptr(version()).to_string_lossy().into_owned())
+        let text = version.ok().map(|version| version());
+        let text = text.filter(|text| !text.is_null());
+        text.map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
     };
-    let version = version.map_err(|_| format!("and {named} is another library"))?;
+    let version = version.ok_or_else(|| format!("and {named} is another library"))?;
     if version != VERSION {
         return Err(format!(
-            "expected that of {VERSION}; found that of {version} in {named}"
+            "expected that of {VERSION}; found that of {} in {named}",
+            version.replace(char::is_control, " ")
         ));
     }
     // SAFETY: a library of this version has these functions with these types.
@@ -154,7 +203,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(FILE);
         let missing = open(&path).unwrap_err();
-        assert!(missing.contains("No such file"), "{missing}");
+        assert!(missing.contains("no such file"), "{missing}");
+        let folder = open(root.path()).unwrap_err();
+        assert!(folder.ends_with("is a directory"), "{folder}");
         let compile = |text: &str| {
             let source = root.path().join("library.c");
             fs::write(&source, text).unwrap();
@@ -168,6 +219,13 @@ mod tests {
             fs::remove_file(&path).unwrap();
             error
         };
+        let program = env::current_exe().unwrap();
+        fs::write(&path, &fs::read(program).unwrap()[..100_000]).unwrap();
+        let cut = open(&path).unwrap_err();
+        assert!(
+            cut.contains("cut; expected ") && cut.ends_with("found 100000"),
+            "{cut}"
+        );
         let other = compile("int other;");
         assert!(other.ends_with("is another library"), "{other}");
         let old = compile(
