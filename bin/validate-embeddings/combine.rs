@@ -41,11 +41,11 @@ pub(crate) struct CombineArgs {
     #[arg(long, value_name = "DIR", value_parser = file())]
     out: PathBuf,
 
-    /// Rows of a Parquet file
+    /// Rows of a Parquet file [default: 1000000]
     ///
     /// A million rows of 1,280 values of f32 take 5 GB. With residue vectors, choose fewer.
-    #[arg(long, value_name = "N", default_value = "1000000")]
-    rows_per_file: NonZero<u64>,
+    #[arg(long, value_name = "N")]
+    rows_per_file: Option<NonZero<u64>>,
 
     /// Leave out the records that fasta-shard --dedup left out of the shards: another record has their residues
     ///
@@ -66,6 +66,9 @@ pub(crate) struct CombineArgs {
     progress: ProgressMode,
 }
 
+/// Rows of a Parquet file, if nothing else is asked for.
+const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Parquet,
@@ -84,9 +87,8 @@ impl CombineArgs {
     }
 
     fn write_matrix(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        if self.distinct || !self.known.is_empty() {
-            let what =
-                "--format npy: expected neither --distinct nor --known; combine the dataset first";
+        if self.distinct || !self.known.is_empty() || self.rows_per_file.is_some() {
+            let what = "--format npy: expected neither --distinct, --known nor --rows-per-file; combine the dataset first";
             return Err(Fault::usage(what));
         }
         keep_renameable(&[("--out", &self.out)])?;
@@ -151,7 +153,7 @@ impl CombineArgs {
         let config = CombineConfig {
             folder: folder.to_owned(),
             out: new,
-            rows_per_file: self.rows_per_file,
+            rows_per_file: self.rows_per_file.unwrap_or(ROWS_PER_FILE),
             distinct: self.distinct,
             known: known.collect::<Result<_, Fault>>()?,
             force: self.force,
