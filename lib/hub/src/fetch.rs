@@ -231,6 +231,7 @@ impl SnapshotFetch<'_> {
         if size_of(&part).is_some_and(|present| present >= size) {
             fs::remove_file(&part).map_err(HubError::cannot_write(&part))?;
         }
+        let continued = part.exists();
         (self.send)(DownloadEvent::File {
             name: name.to_owned(),
             bytes: size,
@@ -240,11 +241,15 @@ impl SnapshotFetch<'_> {
         let staged = staged
             .canonicalize()
             .map_err(HubError::cannot_write(&staged))?;
-        self.check(&staged, blob, size).map_err(|what| {
+        if let Err(what) = self.check(&staged, blob, size) {
             // The next run must not continue it.
             let _ = fs::remove_file(&staged);
-            HubError::network(&url, &what)
-        })?;
+            if continued {
+                // What an earlier run left may be of a server that sent something else.
+                return self.fetch_blob(name);
+            }
+            return Err(HubError::network(&url, &what));
+        }
         File::open(&staged)
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&staged, &path))
