@@ -66,7 +66,7 @@ fn wait(
 ) -> Result<PathBuf, HubError> {
     let failed = |what: String| Err(HubError::network(&id.to_string(), &what));
     let mut last = Instant::now();
-    let (mut announced, mut received) = (u64::MAX, 0);
+    let (mut announced, mut received, mut partial) = (u64::MAX, 0, PathBuf::new());
     loop {
         if stop.requested() {
             return Err(HubError::Stopped);
@@ -78,14 +78,16 @@ fn wait(
         };
         last = Instant::now();
         match event {
-            DownloadEvent::File { name, bytes } => {
-                (announced, received) = (bytes, 0);
+            DownloadEvent::File { name, bytes, part } => {
+                (announced, received, partial) = (bytes, 0, part);
                 progress.start_file(&name, bytes);
             }
             DownloadEvent::Bytes(bytes) => {
                 received += bytes;
                 // The client itself would read as long as the server sends.
                 if received > announced {
+                    // The next run must not continue it.
+                    let _ = std::fs::remove_file(&partial);
                     return failed(format!("expected {announced} bytes, the server sends more"));
                 }
                 progress.add_bytes(bytes);
@@ -159,6 +161,7 @@ mod tests {
         let begin = || DownloadEvent::File {
             name: name.clone(),
             bytes: 7,
+            part: PathBuf::new(),
         };
         let ended = || DownloadEvent::Ended(Ok("snapshot".into()));
         let bytes = DownloadEvent::Bytes;

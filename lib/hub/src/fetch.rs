@@ -26,8 +26,12 @@ pub(crate) struct DownloadJob {
 /// An event of a download.
 #[derive(Debug)]
 pub(crate) enum DownloadEvent {
-    /// The transfer of a file begins.
-    File { name: String, bytes: u64 },
+    /// The transfer of a file begins, to a partial file at this path.
+    File {
+        name: String,
+        bytes: u64,
+        part: PathBuf,
+    },
     /// So many more bytes of the file are present.
     Bytes(u64),
     /// The file is complete.
@@ -235,6 +239,7 @@ impl SnapshotFetch<'_> {
         (self.send)(DownloadEvent::File {
             name: name.to_owned(),
             bytes: size,
+            part: part.clone(),
         });
         let staged = self.repo.download_with_progress(name, Counter(self.send));
         let staged = staged.map_err(failed)?;
