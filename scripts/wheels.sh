@@ -4,7 +4,7 @@
 # Each wheel that is unpacked has a list of its files, TARGET/wheels/WHEEL.list, whose first line is its pin: a wheel whose list begins
 # with the pin is not fetched again.
 
-# The machine that wheels are fetched for; a caller may name another.
+# The machine that wheels are fetched for.
 machine=$(uname -m)
 
 # shellcheck disable=SC2154 # $what is the caller's

@@ -444,10 +444,7 @@ fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
             failed(Exit::Unavailable, &what)
         })?;
     let code = output.status.code();
-    let known = Exit::TABLE.iter().map(|(exit, _)| *exit);
-    let exit = known
-        .into_iter()
-        .find(|&exit| code == Some(i32::from(exit as u8)));
+    let exit = code.and_then(|code| Exit::from_code(u8::try_from(code).ok()?));
     if matches!(exit, Some(Exit::Done | Exit::Negative)) {
         return Ok(());
     }

@@ -1,6 +1,5 @@
 //! Handles memory that the system refuses.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt;
 use std::io::{self, Write};
 use std::ptr;
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_contract::{Exit, is_guarded};
+use plmkit_contract::{Exit, Refusing, is_guarded};
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level;
 use tracing::Level;
@@ -17,43 +16,12 @@ use tracing::Level;
 use crate::LogFormat;
 use crate::log::line;
 
-/// Without it, Rust would print several lines and abort, and schedulers would retry the program forever.
+/// A refusal ends the process like a kill, with one line and [`Exit::Transient`]; saved work stays saved.
 #[global_allocator]
-static ALLOCATOR: Refusing = Refusing;
+static ALLOCATOR: Refusing = Refusing(end_refused);
 
-/// The system's allocator. A refusal ends the process like a kill, with one line and [`Exit::Transient`]; saved work stays saved.
-/// Code that can continue with smaller batches does not use this allocator.
-struct Refusing;
-
-// SAFETY: the system's allocator keeps the contract.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Refusing {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, here and below.
-        end_if_null(unsafe { System.alloc(layout) }, layout.size())
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        end_if_null(unsafe { System.alloc_zeroed(layout) }, layout.size())
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
-        end_if_null(unsafe { System.realloc(old, layout, size) }, size)
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
-fn end_if_null(memory: *mut u8, bytes: usize) -> *mut u8 {
-    if memory.is_null() {
-        end(format_args!("an allocation of {bytes} bytes was refused"));
-    }
-    memory
+fn end_refused(bytes: usize) -> ! {
+    end(format_args!("an allocation of {bytes} bytes was refused"))
 }
 
 /// The text before and after the reason in the message. Made while there is memory.

@@ -47,6 +47,12 @@ impl Exit {
         (Self::Transient, "transient failure: try again"),
     ];
 
+    /// Returns the exit code with this number, if a program of plmkit ends with it.
+    pub fn from_code(code: u8) -> Option<Self> {
+        let mut exits = Self::TABLE.into_iter().map(|(exit, _)| exit);
+        exits.find(|exit| exit.code() == code)
+    }
+
     /// Returns the number that a shell sees.
     pub fn code(self) -> u8 {
         self as u8

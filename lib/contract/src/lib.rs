@@ -19,6 +19,7 @@ mod model_shape;
 mod outputs;
 mod provenance;
 mod quote;
+mod refusing;
 mod regular;
 mod reject;
 mod row_key;
@@ -60,6 +61,7 @@ pub use provenance::{
     check_contract, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
+pub use refusing::Refusing;
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
 pub use row_key::{KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, RowKey, ShardRow, ordinals};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plmkit_contract::MASK;
 
 /// The share of tokens that were masked in training: 80 % of 15 %.
-const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
+pub const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
 
 /// The embedding table with fair-esm's token dropout, which applies at inference too.
 #[derive(Debug)]
@@ -50,12 +50,8 @@ impl Embedding {
             return;
         }
         for sequence in sequences {
-            let masks = tokens[sequence.clone()]
-                .iter()
-                .filter(|&&token| token == MASK);
-            let masks = masks.count();
-            if masks > 0 {
-                let kept = 1.0 - masks as f32 / sequence.len() as f32;
+            let kept = share_kept(&tokens[sequence.clone()]);
+            if kept < 1.0 {
                 let own = &mut x[sequence.start * self.hidden..sequence.end * self.hidden];
                 for value in own {
                     *value /= kept;
@@ -63,6 +59,13 @@ impl Embedding {
             }
         }
     }
+}
+
+/// Returns the share of unmasked tokens of a sequence.
+pub fn share_kept(tokens: &[u8]) -> f32 {
+    let masks = tokens.iter().copied().filter(|&token| token == MASK);
+    let masks = masks.count();
+    1.0 - masks as f32 / tokens.len() as f32
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ mod tile;
 pub use aligned::OutOfMemory;
 pub use attention::{Head, Scratch, attention};
 pub use columns::{Collector, ForwardError, Readout};
-pub use embedding::Embedding;
+pub use embedding::{Embedding, MASKED_IN_TRAINING, share_kept};
 pub use encoder::{Encoder, Layer, LayerObserver};
 pub use heads::{ContactHead, LanguageModelHead};
 pub use isa::Isa;

@@ -1,14 +1,12 @@
 //! Token ids to vectors.
 
 use plmkit_contract::MASK;
+use plmkit_cpu::{MASKED_IN_TRAINING, share_kept};
 use plmkit_esm2::Varlen;
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
-
-/// The share of tokens that were masked in training: 80 % of 15 %.
-const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
 
 /// The embedding table with fair-esm's token dropout, which applies at inference too.
 #[derive(Debug)]
@@ -61,12 +59,7 @@ pub(crate) fn shares_kept(batch: Varlen<'_>) -> Option<Vec<f32>> {
     if !batch.tokens().contains(&MASK) {
         return None;
     }
-    let shares = batch.spans().map(|span| {
-        let tokens = &batch.tokens()[span];
-        let masks = tokens.iter().copied().filter(|&token| token == MASK);
-        let masks = masks.count();
-        1.0 - masks as f32 / tokens.len() as f32
-    });
+    let shares = batch.spans().map(|span| share_kept(&batch.tokens()[span]));
     Some(shares.collect())
 }
 

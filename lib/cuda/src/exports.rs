@@ -4,18 +4,17 @@
 //! ticket are boxes that [`open`] and [`submit`] leak and [`close`] and [`collect`] take back.
 #![allow(unsafe_code)] // a C interface
 
-use std::any::Any;
 use std::ffi::{CString, c_char, c_void};
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::path::Path;
 use std::ptr;
 use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use plmkit_contract::{Stop, exit_of};
+use plmkit_contract::{Stop, exit_of, guarded};
 use plmkit_esm2::cuda::{
-    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Note, Open, Opened,
+    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Open, Opened,
     Opening, OpeningGpu, Refusal, Submit, Submitting, VERSION, Version,
 };
 use plmkit_esm2::{DeviceTimes, EsmError, Varlen, read_checkpoint, set_threads};
@@ -95,13 +94,11 @@ fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, Opened), CudaErro
         checkpoint::load(tensors, opening, stop)
     })?;
     let facts = Opened {
-        config: checkpoint.config,
-        digest: checkpoint.digest,
-        heads: checkpoint.heads,
+        checkpoint,
         kernels: model.kernels(),
         compiled,
         total_memory: gpu.map(|gpu| cuda_memory(gpu.index)).transpose()?,
-        notes: Vec::<Note>::new(),
+        notes: Vec::new(),
     };
     Ok((model, facts))
 }
@@ -190,8 +187,7 @@ unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer
 #[unsafe(export_name = "plmkit_cuda_close")]
 unsafe extern "C" fn close(model: *mut c_void) {
     // SAFETY: as the caller promises.
-    let end = || drop(unsafe { Box::from_raw(model.cast::<Loaded>()) });
-    let _ = panic::catch_unwind(AssertUnwindSafe(end));
+    let _ = guarded(|| drop(unsafe { Box::from_raw(model.cast::<Loaded>()) }));
 }
 
 /// Reads a request.
@@ -209,10 +205,8 @@ unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
 /// # Safety
 /// The answer's function and its argument are valid.
 unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, CudaError>) -> bool {
-    let done = panic::catch_unwind(AssertUnwindSafe(work));
-    let done =
-        done.unwrap_or_else(|panic| Err(CudaError::from_libtorch_message(panic_text(&*panic))));
-    let done = done.map_err(refusal);
+    let panicked = |text| Err(CudaError::from_libtorch_message(format!("panic: {text}")));
+    let done = guarded(work).unwrap_or_else(panicked).map_err(refusal);
     let text = serde_json::to_vec(&done).unwrap_or_default();
     let bytes = Bytes {
         data: text.as_ptr(),
@@ -232,12 +226,6 @@ fn refusal(error: CudaError) -> Refusal {
             message: error.to_string(),
         },
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panic: {}", text.unwrap_or("without a message"))
 }
 
 #[cfg(test)]

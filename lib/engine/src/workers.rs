@@ -208,8 +208,7 @@ impl<'a> WorkerPool<'a> {
             Some((Answer::Failed { exit, message }, _)) => {
                 // Another worker has loaded the model, so a replacement that cannot load it is only lost.
                 let lost_in_loading = !slot.ready && self.info.is_some();
-                let exit = Exit::TABLE.iter().find(|(known, _)| known.code() == exit);
-                match exit.map_or(Exit::Internal, |&(exit, _)| exit) {
+                match Exit::from_code(exit).unwrap_or(Exit::Internal) {
                     _ if lost_in_loading => self.replace_lost(worker, Exit::Transient, &message),
                     exit @ (Exit::Transient | Exit::Internal) => {
                         self.replace_lost(worker, exit, &message)

@@ -17,9 +17,11 @@ mod torch_file;
 mod weight_file;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plmkit_contract::{Stop, path_text};
 use plmkit_cpu::{Encoder, Isa, Multiply};
+use serde::{Deserialize, Serialize};
 
 use crate::cpu::{CpuModel, Layers, PackLayer};
 use crate::heads::HeadDigests;
@@ -36,7 +38,7 @@ use stored::StoredTensors;
 use weight_file::WeightFile;
 
 /// What a checkpoint is, beside its weights.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckpointFacts {
     /// Its sizes.
     pub config: ModelConfig,
@@ -139,14 +141,21 @@ pub(crate) fn load_cpu(
 /// Loads the same in f32 for `isa`, except for the layers, which are packed when they are computed.
 pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
     let kernels = (isa, Multiply::F32);
-    let files = CheckpointFiles::open(model)?;
+    let files = Arc::new(CheckpointFiles::open(model)?);
     let tensors = files.read()?;
-    let heads = tensors.config.heads;
-    let own = CheckpointFiles::open(model)?;
+    let (own, config) = (Arc::clone(&files), tensors.config.clone());
+    let frequencies = tensors.frequencies.clone();
     let layers = Layers::Streamed {
-        heads,
+        heads: config.heads,
         pack: PackLayer(Box::new(move |number, before| {
-            let tensors = own.read()?;
+            let stored = StoredTensors::open(&own.weights)?;
+            stored.check(&own.folder, &config)?;
+            let tensors = CheckpointTensors {
+                config: config.clone(),
+                stored,
+                frequencies: frequencies.clone(),
+                computed_frequencies: 0,
+            };
             let mut layer = layers::layer(&tensors, number, kernels, before)?;
             tasks::pack(layers::jobs(&mut layer, &tensors, number))?;
             Ok(layer)

@@ -79,17 +79,9 @@ impl CpuModel {
         stop: &Stop,
     ) -> Result<Vec<Buffer<f32>>, EsmError> {
         let sequences: Vec<Range<usize>> = batch.spans().collect();
-        let hidden = self.hidden();
-        let of_column = |column: &Column| -> usize {
-            let residues = sequences.iter().map(|span| span.len() - 2);
-            residues
-                .map(|residues| column.values(residues, hidden))
-                .sum()
-        };
-        let values = columns
-            .iter()
-            .map(|column| self.buffers.take(of_column(column)));
-        let mut values: Vec<Buffer<f32>> = values.collect();
+        let size = |&column: &Column| batch.values(column, self.hidden());
+        let values = columns.iter().map(size);
+        let mut values: Vec<Buffer<f32>> = values.map(|size| self.buffers.take(size)).collect();
         let places = values.iter_mut().map(|values| &mut values[..]);
         let places = columns.iter().copied().zip(places).collect();
         let mut collector = Collector::new(&self.readout, &sequences, places, threads(), stop)?;

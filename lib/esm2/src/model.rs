@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use plmkit_contract::{Column, Exit, NoSuchLayer, Stop};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, CheckpointFacts};
+use crate::checkpoint;
 use crate::compute_options::{Place, Plan};
 use crate::cpu::CpuModel;
-use crate::cuda::{CudaModel, MemoryAsked, Opened};
+use crate::cuda::{CudaModel, MemoryAsked};
 use crate::heads::HeadDigests;
 use crate::pending::{DeviceOutput, ModelOutput, PendingOutput};
 use crate::{Buffer, ComputeOptions, Dtype, EsmError, Head, ModelConfig, Varlen};
@@ -78,19 +78,8 @@ impl Esm2 {
             }
             Place::Torch(how) => {
                 let (cuda, opened) = CudaModel::open(model, &how, (dtype, options.profile), stop)?;
-                let Opened {
-                    config,
-                    digest,
-                    heads,
-                    compiled,
-                    ..
-                } = opened;
-                let checkpoint = CheckpointFacts {
-                    config,
-                    digest,
-                    heads,
-                };
-                (checkpoint, Compute::Cuda(Box::new(cuda)), compiled)
+                let compute = Compute::Cuda(Box::new(cuda));
+                (opened.checkpoint, compute, opened.compiled)
             }
         };
         Ok(Self {

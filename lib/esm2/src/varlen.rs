@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{CLS, EOS, Exit, Failure, MASK};
+use plmkit_contract::{CLS, Column, EOS, Exit, Failure, MASK};
 
 /// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
 const UNK: u8 = 3;
@@ -94,6 +94,12 @@ impl<'a> Varlen<'a> {
         self.cu_seqlens
             .windows(2)
             .map(|bounds| bounds[0] as usize..bounds[1] as usize)
+    }
+
+    /// Returns the number of values in a column of all sequences, for vectors of `dim` values.
+    pub(crate) fn values(&self, column: Column, dim: usize) -> usize {
+        let residues = self.spans().map(|span| span.len() - 2);
+        residues.map(|residues| column.values(residues, dim)).sum()
     }
 }
 

@@ -235,7 +235,6 @@ impl SnapshotFetch<'_> {
         if size_of(&part).is_some_and(|present| present >= size) {
             fs::remove_file(&part).map_err(HubError::cannot_write(&part))?;
         }
-        let continued = part.exists();
         (self.send)(DownloadEvent::File {
             name: name.to_owned(),
             bytes: size,
@@ -246,15 +245,11 @@ impl SnapshotFetch<'_> {
         let staged = staged
             .canonicalize()
             .map_err(HubError::cannot_write(&staged))?;
-        if let Err(what) = self.check(&staged, blob, size) {
+        self.check(&staged, blob, size).map_err(|what| {
             // The next run must not continue it.
             let _ = fs::remove_file(&staged);
-            if continued {
-                // What an earlier run left may be of a server that sent something else.
-                return self.fetch_blob(name);
-            }
-            return Err(HubError::network(&url, &what));
-        }
+            HubError::network(&url, &what)
+        })?;
         File::open(&staged)
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&staged, &path))

@@ -8,8 +8,7 @@ use std::time::Duration;
 use plmkit_contract::Column;
 use serde::{Deserialize, Serialize};
 
-use crate::heads::HeadDigests;
-use crate::{Device, Dtype, ModelConfig};
+use crate::{CheckpointFacts, Device, Dtype};
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
 pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 1");
@@ -138,12 +137,8 @@ pub struct OpeningGpu {
 /// A loaded model.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Opened {
-    /// Its sizes.
-    pub config: ModelConfig,
-    /// See [`Esm2::digest`](crate::Esm2::digest).
-    pub digest: String,
-    /// The digests of its heads.
-    pub heads: HeadDigests,
+    /// What it is, beside its weights.
+    pub checkpoint: CheckpointFacts,
     /// What computes the layers: `cuda` or `libtorch`.
     pub kernels: String,
     /// The time to compile kernels.

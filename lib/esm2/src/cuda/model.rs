@@ -95,7 +95,7 @@ impl CudaModel {
             gpu: how.gpu.clone(),
             total_memory: opened.total_memory,
             kernels: opened.kernels.clone(),
-            hidden: opened.config.hidden,
+            hidden: opened.checkpoint.config.hidden,
             buffers: Buffers::default(),
         };
         Ok((model, opened))
@@ -128,12 +128,9 @@ impl CudaModel {
         (depth, dtype): (usize, Dtype),
     ) -> Result<Ticket, EsmError> {
         let columns = columns.to_vec();
-        let values = columns.iter().map(|column| {
-            let residues = batch.spans().map(|span| span.len() - 2);
-            let values = residues.map(|residues| column.values(residues, self.hidden));
-            self.buffers.take(values.sum())
-        });
-        let values = values.collect();
+        let size = |&column: &Column| batch.values(column, self.hidden);
+        let values = columns.iter().map(size);
+        let values = values.map(|size| self.buffers.take(size)).collect();
         let lent = Batch {
             tokens: batch.tokens().as_ptr(),
             total_tokens: batch.total_tokens(),
@@ -240,13 +237,10 @@ impl From<Refusal> for EsmError {
         match refusal {
             Refusal::OutOfMemory(what) => Self::OutOfMemory(what),
             Refusal::Stopped => Self::Stopped,
-            Refusal::Other { exit, message } => {
-                let known = Exit::TABLE.iter().find(|(known, _)| known.code() == exit);
-                Self::Library {
-                    exit: known.map_or(Exit::Internal, |&(exit, _)| exit),
-                    message,
-                }
-            }
+            Refusal::Other { exit, message } => Self::Library {
+                exit: Exit::from_code(exit).unwrap_or(Exit::Internal),
+                message,
+            },
         }
     }
 }
