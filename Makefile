@@ -132,6 +132,7 @@ advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSe
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
 workflows-nextflow: build .venv/snakemake/complete ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
+	@tests/workflows/inputs.sh
 	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow $(NEXTFLOW)
 
 workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)
@@ -141,11 +142,11 @@ workflows-multiqc: build .venv/snakemake/complete .venv/multiqc/complete ## See 
 	@tests/workflows/snakemake/multiqc.sh
 	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow multiqc
 
-workflows-slurm: build ## Run the shell script, and the batch scripts on a SLURM of their own (minutes, root)
-	@tests/workflows/shell/chain.sh
+workflows-slurm: build ## Run plmkit, and the batch scripts on a SLURM of their own (minutes, root)
+	@tests/workflows/plmkit.sh
 	@tests/workflows/slurm/sbatch.sh
 
-workflows-overhead: build .venv/snakemake/complete ## Time 20,000 proteins by the shell chain, Snakemake and Nextflow (ten minutes)
+workflows-overhead: build .venv/snakemake/complete ## Time 20,000 proteins by plmkit, Snakemake and Nextflow (ten minutes)
 	@tests/workflows/overhead.sh
 
 # Beside each other, since they wait for SLURM more than they compute.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// One of the five programs.
+/// One of the programs.
 pub(crate) fn bin(name: &str) -> Command {
     Command::new(program(name))
 }
@@ -22,9 +22,10 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// Returns the path of one of the five programs.
+/// Returns the path of one of the programs.
 pub(crate) fn program(name: &str) -> &'static str {
     match name {
+        "plmkit" => env!("CARGO_BIN_EXE_plmkit"),
         "fasta-shard" => env!("CARGO_BIN_EXE_fasta-shard"),
         "pack-batches" => env!("CARGO_BIN_EXE_pack-batches"),
         "gpu-embed" => env!("CARGO_BIN_EXE_gpu-embed"),

@@ -8,7 +8,7 @@ set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../workflows/checks.sh"
 kept=$root/target/images
-export REGISTRY=localhost/plmkit ENGINE=podman BASE=localhost/debian:12 GPU_EMBED='--device cpu' MAX_SHARD_TOKENS=15000
+export REGISTRY=localhost/plmkit ENGINE=podman BASE=localhost/debian:12
 version=$("$root/scripts/version.sh")
 skipped=()
 
@@ -38,7 +38,7 @@ make_them() {
 by_podman() {
     podman run --rm --pull=never --user 12345:12345 --read-only --read-only-tmpfs=false --tmpfs /tmp:size=4m --network none \
         --volume "$work/$image/data:/data" --volume "$root/workflows:/workflows:ro" --volume "$work/driver:/driver:ro" \
-        --env GPU_EMBED --env MAX_SHARD_TOKENS --env LD_LIBRARY_PATH --env FAKE_GPUS --env FAKE_CUDA "$REGISTRY/$image:$version" "$@"
+        --env LD_LIBRARY_PATH --env FAKE_GPUS --env FAKE_CUDA "$REGISTRY/$image:$version" "$@"
 }
 by_apptainer() {
     env HOME=/ setpriv --reuid=65534 --regid=65534 --clear-groups "$(command -v apptainer)" --silent exec --contain --pwd /data \
@@ -73,7 +73,7 @@ lacks() {
 # chain RUN USER: the whole chain of an image, by podman or Apptainer.
 chain() {
     new_data "$2"
-    check "$image: the chain" "$1" /workflows/shell/plmkit.sh samples.csv results /data/model-tiny
+    check "$image: the chain" "$1" plmkit samples.csv --out results --model /data/model-tiny --device cpu --max-shard-tokens 15000
     check "$image: gives what it gives here" equal host "$work/$image/data/results"
     check "$image: no driver: 69, in the words of the loader" expect 69 "(cannot load libcuda.so.1: cannot open" "$1" \
         gpu-embed batches.arrow --model model-tiny --out no.parquet --device cuda
@@ -82,7 +82,7 @@ chain() {
 # For a user that is not this one.
 chmod 755 "$work"
 printf 'sample,fasta\nproteins,%s\n' "$proteins" >samples.csv
-check "the chain here" "$root/workflows/shell/plmkit.sh" samples.csv host "$model"
+check "the chain here" plmkit samples.csv --out host --model "$model" --device cpu --max-shard-tokens 15000
 pack-batches host/proteins/shards/shard-00000.parquet --out batches.arrow --quiet
 mkdir driver
 cc -shared -fPIC -o driver/libcuda.so.1 "$root/tests/fixtures/fake_cuda.c"
@@ -144,7 +144,7 @@ if ((code == 0)); then
     cat >config.yaml <<CONF
 samples: samples.csv
 model: $model
-max_shard_tokens: $MAX_SHARD_TOKENS
+max_shard_tokens: 15000
 images: $root/dist
 options: {gpu_embed: --device cpu}
 CONF

@@ -1,4 +1,4 @@
-"""docs/results.md, word for word, on the results of the shell chain; and every reader opens the folder.
+"""docs/results.md, word for word, on the results of plmkit; and every reader opens the folder.
 
 Pieces that need packages of another environment are marked `elsewhere`: `make results-check` runs them.
 """
@@ -43,26 +43,23 @@ def sample(tmp_path_factory):
     elder = ">elder\nMKVLAAGIVG\n"
     fasta.write_text(PROTEINS.read_text(encoding="utf-8") + more + elder, encoding="utf-8")
     (folder / "elder.fasta").write_text(elder, encoding="utf-8")
-    options = {
-        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
-        "MAX_SHARD_TOKENS": "12000",
-        "PACK_BATCHES": "--description",
-        "GPU_EMBED": "--device cpu --residues --inject not-finite=20",
-    }
+    environment = os.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    options = ["--max-shard-tokens", "12000", "--pack-batches", "--description"]
+    options += ["--device", "cpu", "--residues", "--gpu-embed", "--inject not-finite=20"]
     for name, path, shard in [
         ("old", folder / "elder.fasta", ""),
         ("one", fasta, f"--min-residues 5 --dedup --known {folder}/results/old"),
     ]:
         (folder / "samples.csv").write_text(f"sample,fasta\n{name},{path}\n", encoding="utf-8")
-        command = [ROOT / "workflows/shell/plmkit.sh", folder / "samples.csv", folder / "results", MODEL]
-        env = os.environ | options | {"FASTA_SHARD": shard}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        command = [PROGRAMS / "plmkit", folder / "samples.csv", "--out", folder / "results", "--model", MODEL]
+        command += [*options, "--fasta-shard", shard]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     names = re.findall(r"^>(\S+)", PROTEINS.read_text(encoding="utf-8"), re.MULTILINE)
     labels = [f"{name},{'odd' if number % 2 else 'even'},{number // 4}\n" for number, name in enumerate(names)]
     (folder / "results/one/labels.csv").write_text("id,label,cluster\n" + "".join(labels), encoding="utf-8")
     for commands in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
-        subprocess.run(["sh", "-ec", commands], cwd=folder / "results/one", env=os.environ | options, check=True)
+        subprocess.run(["sh", "-ec", commands], cwd=folder / "results/one", env=environment, check=True)
     return folder / "results/one"
 
 

@@ -24,6 +24,12 @@ check() {
     fi
 }
 
+# chain TABLE OUTDIR MODEL [OPTIONS of plmkit]: the whole chain, with the options of the programs in the variables of their names.
+chain() {
+    plmkit "$1" --out "$2" --model "$3" --max-shard-tokens "${MAX_SHARD_TOKENS:-20000000}" --fasta-shard "${FASTA_SHARD:-}" \
+        --pack-batches "${PACK_BATCHES:-}" --gpu-embed "${GPU_EMBED:-}" --validate-embeddings "${VALIDATE_EMBEDDINGS:-}" "${@:4}"
+}
+
 # reweigh FOLDER: one value of the model in it becomes another.
 reweigh() { printf '\x55' | dd of="$1/model.safetensors" bs=1 seek=600000 conv=notrunc status=none; }
 
@@ -73,7 +79,7 @@ saved() {
 halt() {
     compgen -G "results/$1/embeddings/.$2.parquet.plmkit-run/part-*" && kill -STOP "$(embedding "$1" "$2")"
 }
-embedding() { pgrep -f "^gpu-embed $work/results/$1/batches/$2"; }
+embedding() { pgrep -f "^([^ ]*/)?gpu-embed $work/results/$1/batches/$2"; }
 
 # hold PID: it stands still until it is sent a SIGUSR1, a SIGTERM or a SIGINT, as if its work took that long.
 hold() {
@@ -107,7 +113,7 @@ many() {
     for ((i = 0; i < $1; i++)); do cat "$proteins"; done
 }
 
-# many_in_snakemake OUTDIR SAMPLE…: the configuration of a run that lasts and saves after each batch, and the shell chain's.
+# many_in_snakemake OUTDIR SAMPLE…: the configuration of a run that lasts and saves after each batch, and the results of plmkit.
 many_in_snakemake() {
     local outdir=$1
     shift
@@ -124,7 +130,7 @@ options:
   pack_batches: --max-batch-tokens 4096
 CONF
     FASTA_SHARD='--duplicate-ids suffix' GPU_EMBED='--device cpu' PACK_BATCHES='--max-batch-tokens 4096' \
-        check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv uninterrupted "$model"
+        check "plmkit" chain samples.csv uninterrupted "$model"
 }
 
 finish() {

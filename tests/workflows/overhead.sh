@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the engines cost: the 20,000 proteins of Debian's mmseqs2-examples with model-tiny, in shards of 500,000 tokens, by the shell chain, Snakemake
+# What the engines cost: the 20,000 proteins of Debian's mmseqs2-examples with model-tiny, in shards of 500,000 tokens, by plmkit, Snakemake
 # and Nextflow, one after the other. It says how long each took, and fails only where the datasets differ.
 #
 #     overhead.sh [FASTA]
@@ -28,7 +28,7 @@ printf 'process { withName: GPU_EMBED { cpus = %s } }\n' "$cores" >cores.config
 # The engine gets its jars when it is started first.
 check "Nextflow" nextflow -version
 
-# took NAME COMMAND…: its wall time, and beside that of the shell chain.
+# took NAME COMMAND…: its wall time, and beside that of plmkit.
 took() {
     local from=$EPOCHREALTIME
     check "$1" "${@:2}"
@@ -38,7 +38,7 @@ took() {
         print ""
     }' | tee took.txt
 }
-took "shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
+took "plmkit" chain samples.csv chain "$model"
 shards=$(find chain -path '*/shards/*.parquet' | wc -l)
 chain=$(awk '{ print $3 }' took.txt)
 took "Snakemake" snakemake --snakefile "$root/workflows/snakemake/workflow/Snakefile" --configfile config.yaml --cores "$cores"

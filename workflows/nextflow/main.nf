@@ -31,7 +31,7 @@ workflow {
     }
     checkEngine()
     checkParams(params, args, schema)
-    samples = readSamples(params, "${projectDir}/../shell")
+    samples = readSamples(params, "${projectDir}/../engines")
     model = readModel(params.model)
 
     file("${params.outdir}/pipeline_info").mkdirs()
@@ -57,14 +57,14 @@ workflow {
 
     // Before the first sample is embedded, if it is the last to be cut.
     EMBED.out.manifest.map { _meta, manifest -> manifest }.toList().subscribe { manifests ->
-        def said = !manifests || workflow.stubRun ? '' : estimate(params, manifests, "${projectDir}/../shell")
+        def said = !manifests || workflow.stubRun ? '' : estimate(params, manifests, "${projectDir}/../engines")
         if (said) {
             log.info(said)
         }
     }
 
     versions = VERSIONS(channel.topic('versions').toList().map { all ->
-        versionsYaml(all, params.model, modelRevision(params.model, "${projectDir}/../shell"))
+        versionsYaml(all, params.model, modelRevision(params.model, "${projectDir}/../engines"))
     })
     report = channel.empty()
     if (wantsMultiqc(params.multiqc)) {

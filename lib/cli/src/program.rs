@@ -26,6 +26,11 @@ pub trait Program: Parser {
 
     /// Returns the options of all programs.
     fn common(&self) -> &Common;
+
+    /// Checks options that contradict each other, for `plmkit`, which asks before it starts a run.
+    fn check(self) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// Parses the command line, calls `run`, and returns the exit code.
@@ -68,9 +73,14 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         let what = "cannot handle signals";
         Err(Fault::of_system(Exit::Internal, what, error))
     } else {
-        panic::catch_unwind(AssertUnwindSafe(|| run(program, &stop)))
-            // The hook has printed the panic.
-            .unwrap_or(Ok(Exit::Internal))
+        panic::catch_unwind(AssertUnwindSafe(|| {
+            if program.common().check_options {
+                return program.check().map(|()| Exit::Done);
+            }
+            run(program, &stop)
+        }))
+        // The hook has printed the panic.
+        .unwrap_or(Ok(Exit::Internal))
     };
     let code = exit_code(result.map_err(with_removed_folder));
     let signal = signals.and_then(|signals| signals.ok()?.received());

@@ -218,6 +218,19 @@ fn head_digests(
     })
 }
 
+/// Checks a model before it is used: that its weights have the names and shapes that its `config.json` asks for. Returns its files:
+/// weights, then `config.json`. Reads headers only.
+///
+/// # Errors
+/// The model is of another kind, or its weights are missing or have other shapes.
+pub fn check_checkpoint(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
+    let files = CheckpointFiles::open(model)?;
+    files.read()?;
+    let mut paths = folder::weight_paths(model)?;
+    paths.push(files.folder.join("config.json"));
+    Ok(paths)
+}
+
 /// The memory-mapped files of a checkpoint.
 #[derive(Debug)]
 struct CheckpointFiles {

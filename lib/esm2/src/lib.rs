@@ -31,8 +31,8 @@ mod varlen;
 
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
-    BIAS, CheckpointError, CheckpointFacts, CheckpointTensors, StoredTensor, WORDS, layer_name,
-    read_checkpoint,
+    BIAS, CheckpointError, CheckpointFacts, CheckpointTensors, StoredTensor, WORDS,
+    check_checkpoint, layer_name, read_checkpoint,
 };
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
 pub use config::{ConfigError, ModelConfig};

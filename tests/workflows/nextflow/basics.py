@@ -11,7 +11,7 @@ MODEL_AND_SHARDS = ["--model", MODEL, "--max_shard_tokens", "15000"]
 OPTIONS = [*MODEL_AND_SHARDS, "--max_batch_tokens", "4096", "--device", "cpu"]
 # The fourth protein of each sample cannot be embedded: an exit code 1 that is no failure.
 OPTIONS += ["--gpu_embed_args", "--inject not-finite=3"]
-SHELL = {"MAX_SHARD_TOKENS": "15000", "PACK_BATCHES": "--max-batch-tokens 4096", "GPU_EMBED": "--device cpu --inject not-finite=3"}
+CHAIN = ["--max-shard-tokens", "15000", "--pack-batches", "--max-batch-tokens 4096", "--device", "cpu", "--gpu-embed", "--inject not-finite=3"]
 
 
 def stub(case):
@@ -85,9 +85,9 @@ def batch_size(case):
     run = case.run("--input", SAMPLES, *MODEL_AND_SHARDS, *device)
     check("measured once, for several shards", run.code == 0 and len(run.of("GPU_EMBED_PROBE")) == 1 < len(run.of("PACK_BATCHES")), run.said)
     check("batches hold what was measured", packed_with(case) == {4096}, packed_with(case))
-    case.shell(SAMPLES, {"MAX_SHARD_TOKENS": "15000", "GPU_EMBED": " ".join(device[:2] + device[3:])})
-    case.compare("out", "shell")
-    kept = [case.path(folder).joinpath("batch-size.json").read_bytes() for folder in ("out", "shell")]
+    case.plmkit(SAMPLES, ["--max-shard-tokens", "15000", "--device", "cpu", "--gpu-embed", device[3]])
+    case.compare("out", "plmkit")
+    kept = [case.path(folder).joinpath("batch-size.json").read_bytes() for folder in ("out", "plmkit")]
     check("beside the results of both", kept[0] == kept[1], kept)
     run = case.run("-resume", "--input", SAMPLES, *MODEL_AND_SHARDS, *device)
     check("-resume does not measure again", run.code == 0 and not run.computed() and run.of("GPU_EMBED_PROBE", "CACHED"), run.tasks)
@@ -96,7 +96,7 @@ def batch_size(case):
         run = case.run("-resume", "--input", SAMPLES, *MODEL_AND_SHARDS, *device, *explicit)
         said = (run.code, packed_with(case))
         check(f"{explicit[0]} is what batches hold, and none is measured", said == (0, {2048}) and not run.of("GPU_EMBED_PROBE"), said)
-    case.shell(SAMPLES, {"MAX_SHARD_TOKENS": "15000", "GPU_EMBED": "--device cpu"}, "default")
+    case.plmkit(SAMPLES, ["--max-shard-tokens", "15000", "--device", "cpu"], "default")
     run = case.run("--input", SAMPLES, *MODEL_AND_SHARDS, "--device", "cpu")
     check("the default of a CPU", packed_with(case) == {16384}, packed_with(case))
     case.compare("out", "default")
@@ -137,8 +137,8 @@ def two_samples(case):
     case.path(SAMPLES).write_text("sample,fasta\nfirst,a/x.fasta\nsecond.v2,y.fasta\nfirst,b/x.fasta\n")
     run = case.run("--input", SAMPLES, *OPTIONS)
     check("two samples from three FASTA", run.code == 0 and len(run.of("VALIDATE_EMBEDDINGS")) == 2, run.said)
-    case.shell(SAMPLES, SHELL)
-    case.compare("out", "shell")
+    case.plmkit(SAMPLES, CHAIN)
+    case.compare("out", "plmkit")
     listed = [path.parts[-3] for path in case.path("out").glob("*/rejects/*.csv") if "not_finite" in path.read_text()]
     check("what could not be embedded is listed", sorted(listed) == ["first", "second.v2"], listed)
     versions = case.path("out/versions.yml").read_text()
@@ -156,7 +156,7 @@ def resume(case):
     again = sorted((task["process"].split(":")[-1], task["tag"]) for task in run.computed())
     chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", "first"), ("RECOMPUTE", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
     check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
-    case.compare("out", "shell")
+    case.compare("out", "plmkit")
     published = case.path("out/first/embeddings/shard-00000.parquet")
     reads = case.path("out/first/shards/rejects.csv"), case.path("out/first/dataset.json")
     with published.open("r+b") as file:
@@ -167,4 +167,4 @@ def resume(case):
         path.unlink()
     run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
     check("-resume mends what was published: damaged, cut off and lost files", run.code == 0 and not run.computed() and all(path.exists() for path in reads), run.said)
-    case.compare("out", "shell")
+    case.compare("out", "plmkit")

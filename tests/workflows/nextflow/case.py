@@ -111,12 +111,11 @@ class Case:
             except (OSError, RuntimeError):
                 pass
 
-    def shell(self, samples, options, out="shell"):
-        """The same by the plain chain."""
-        command = [ROOT / "workflows/shell/plmkit.sh", samples, out, MODEL]
-        env = dict(self.env, **options)
-        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
-        check("the shell chain runs", done.returncode == 0, done.stderr)
+    def plmkit(self, samples, options, out="plmkit"):
+        """The same by plmkit."""
+        command = ["plmkit", samples, "--out", out, "--model", MODEL, *options]
+        done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True)
+        check("plmkit runs", done.returncode == 0, done.stderr)
 
     def compare(self, left, right):
         """Checks that two folders of results are those of one dataset."""

@@ -9,8 +9,8 @@ FEW = ["-profile", "test", "--max_shard_tokens", "1000000"]
 # Seconds of work for each task, saved in small pieces: whoever waits for some of them comes before its end.
 LONG = ["--input", "long.fasta", "--model", MODEL, "--device", "cpu", "--max_shard_tokens", "400000", "--max_batch_tokens", "1024"]
 LONG += ["--fasta_shard_args", "--duplicate-ids suffix", "--gpu_embed_args", "--checkpoint-interval 10ms"]
-SHELL = {"MAX_SHARD_TOKENS": "400000", "PACK_BATCHES": "--max-batch-tokens 1024", "GPU_EMBED": "--device cpu"}
-SHELL |= {"FASTA_SHARD": "--duplicate-ids suffix"}
+CHAIN = ["--max-shard-tokens", "400000", "--pack-batches", "--max-batch-tokens 1024", "--device", "cpu"]
+CHAIN += ["--fasta-shard", "--duplicate-ids suffix"]
 
 
 def transient(case):
@@ -127,8 +127,8 @@ def outlived(case):
 
 def equal(case):
     case.path("samples.csv").write_text("sample,fasta\nlong,long.fasta\n")
-    case.shell("samples.csv", SHELL)
-    case.compare("out", "shell")
+    case.plmkit("samples.csv", CHAIN)
+    case.compare("out", "plmkit")
 
 
 def batches_saved(events):

@@ -13,11 +13,15 @@ check "no accounting" grep 'Slurm accounting storage is disabled' <(sacct 2>&1)
 
 many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\na,%s\n' "$proteins" >samples.csv
-export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096'
-export GPU_EMBED='--device cpu --threads 1 --checkpoint-interval 10ms'
-check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
+options=(--model "$model" --device cpu --max-shard-tokens 200000 --gpu-embed '--threads 1 --checkpoint-interval 10ms')
+repeated=(--fasta-shard '--duplicate-ids suffix')
+batches=(--pack-batches '--max-batch-tokens 4096')
+check "plmkit" plmkit samples.csv --out chain "${options[@]}" "${repeated[@]}" "${batches[@]}"
+submit() { sbatch --parsable "$workflow/prepare.sbatch" "$@"; }
+# Of a job that fails, sbatch --wait fails.
+finished() { sbatch --wait --parsable "$workflow/prepare.sbatch" "$@" || true; }
 
-prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 sbatch --parsable "$workflow/prepare.sbatch" samples.csv "$work/results" "$model")
+prepare=$(SBATCH_TIMELIMIT=1 SBATCH_SIGNAL=B:USR1@58 submit samples.csv --out "$work/results" "${options[@]}" "${repeated[@]}" "${batches[@]}")
 check "shards, an array and a validation" until_true 60 is COMPLETED "$prepare"
 report=$(tail -n 1 "plmkit-$prepare.log")
 [[ $report =~ ^3\ shards:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
@@ -40,46 +44,47 @@ check "the validation passes" until_true 60 is COMPLETED "$validation"
 for shard in 0 1; do
     check "shard $shard went on from what was saved" test "$(saved "results/long/logs/shard-0000$shard.events.jsonl")" -gt 0
 done
-check "layout and data are the shell chain's" equal chain results
+check "layout and data are plmkit's" equal chain results
 
 # The same once more: everything is kept, the validation alone has something to do.
 touch before
-prepare=$(sbatch --wait --parsable "$workflow/prepare.sbatch" samples.csv "$work/results" "$model")
+prepare=$(finished samples.csv --out "$work/results" "${options[@]}" "${repeated[@]}" "${batches[@]}")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "a second run passes" until_true 60 is COMPLETED "${report##* }"
 same "and embeds nothing" "" "$(find results -name '*.parquet' -newer before)"
 
-# Without a size in PACK_BATCHES.
-export GPU_EMBED="$small_device --threads 1"
-prepare=$(PACK_BATCHES='' sbatch --wait --parsable "$workflow/prepare.sbatch" samples.csv "$work/small" "$model")
+# Without a size of batches.
+options=(--model "$model" --max-shard-tokens 200000 --gpu-embed "$small_device --threads 1")
+prepare=$(finished samples.csv --out "$work/small" "${options[@]}" "${repeated[@]}")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "a run that measures the batch size passes" until_true 120 is COMPLETED "${report##* }"
 same "its batches hold what was measured" 4096 "$(packed_with small)"
 array=$(grep -o 'array [0-9]*' <<<"$report" | cut -d ' ' -f 2)
 same "which was measured by one task, on a GPU" 1 "$(grep -l ' tokens fit$' "plmkit-${array}"_*.log | wc -l)"
 for sample in long a; do
-    check "the embeddings of $sample are the shell chain's" diff -r chain/$sample/embeddings small/$sample/embeddings
+    check "the embeddings of $sample are plmkit's" diff -r chain/$sample/embeddings small/$sample/embeddings
 done
 
 rm results/long/embeddings/shard-00000.parquet
-validation=$(WORKFLOW=$workflow sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" "$work/results" "$model") || true
+validation=$(sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" samples.csv --out "$work/results" --model "$model" --device cpu \
+    --max-shard-tokens 200000 "${repeated[@]}" "${batches[@]}") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
 check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.failed.json
 
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv
-prepare=$(FASTA_SHARD='' sbatch --wait --parsable "$workflow/prepare.sbatch" cohort.csv "$work/cohort" "$model") || true
+prepare=$(finished cohort.csv --out "$work/cohort" "${options[@]}" "${batches[@]}")
 check "a sample that cannot be cut fails its job" is FAILED "$prepare"
-same "which names it" "not cut, see above: bad" "$(tail -n 1 "plmkit-$prepare.log")"
+same "which names it" "plmkit: not cut, see above: bad" "$(grep 'not cut' "plmkit-$prepare.log")"
 report=$(grep 'job array' "plmkit-$prepare.log")
 check "the validation fails, too" until_true 120 is FAILED "${report##* }"
-same "a sample without a verdict" "a pass bad none" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | tr '\t\n' '  ' | sed 's/ $//')"
-check "in so many words" grep -x 'no verdict, see the messages above: bad' "plmkit-${report##* }.log"
-check "the other sample is the shell chain's" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)
+same "a sample without a verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | tr '\t\n' '  ' | sed 's/ $//')"
+check "in so many words" grep -x 'plmkit: not validated, see the messages above: bad' "plmkit-${report##* }.log"
+check "the other sample is plmkit's" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)
 rm cohort/a/embeddings/shard-00000.parquet
 printf 'sample,fasta\na,%s\n' "$proteins" >cohort.csv
-prepare=$(FASTA_SHARD='' sbatch --wait --parsable "$workflow/prepare.sbatch" cohort.csv "$work/cohort" "$model")
+prepare=$(finished cohort.csv --out "$work/cohort" "${options[@]}" "${batches[@]}")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "embeddings that were lost come back" until_true 120 is COMPLETED "${report##* }"
 check "the same" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)
-check "the totals" grep -x '1 sample: 100 rows, 0 rejected, 8 truncated, in .*/cohort' "plmkit-${report##* }.log"
+check "the totals" grep -x 'plmkit: 1 sample: 100 rows, 0 rejected, 8 truncated, in .*/cohort' "plmkit-${report##* }.log"

@@ -43,9 +43,9 @@ check "dry run of the example" snakemake --directory "$flow" --snakefile "$flow/
 check "dry run of the example of a cohort" snakemake --directory "$flow" --snakefile "$flow/workflow/Snakefile" \
     --configfile "$flow/config/cohort.yaml" --dry-run
 MAX_SHARD_TOKENS=20000 GPU_EMBED=$embed PACK_BATCHES='--max-batch-tokens 4096' \
-    check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv chain "$model"
+    check "plmkit" chain samples.csv chain "$model"
 check "a run" run
-check "layout and data are the shell chain's" equal chain results
+check "layout and data are plmkit's" equal chain results
 check "what could not be embedded is listed" grep ',not_finite,' results/a/rejects/shard-00000.csv results/b/rejects/shard-00000.csv
 same "all programs have a version" 5 "$(grep -cE '^  (fasta-shard|pack-batches|gpu-embed|validate-embeddings|monitor-log): [0-9.]+$' results/versions.yml)"
 check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv -a -s benchmarks/summary.tsv
@@ -163,11 +163,11 @@ model: $model
 max_shard_tokens: 20000
 options: {gpu_embed: $small_device}
 CONF
-MAX_SHARD_TOKENS=20000 GPU_EMBED=$small_device check "the shell chain" "$root/workflows/shell/plmkit.sh" samples.csv small "$model"
-same "what the shell chain measured" 4096 "$(packed_with small)"
+MAX_SHARD_TOKENS=20000 GPU_EMBED=$small_device check "plmkit" chain samples.csv small "$model"
+same "what plmkit measured" 4096 "$(packed_with small)"
 check "a run" run
 same "it is measured once" 1 "$(grep -l ' tokens fit$' logs/*.log logs/*/*.log | wc -l)"
-check "layout and data are the shell chain's" equal small results
+check "layout and data are plmkit's" equal small results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 rm results/a/embeddings/shard-00001.parquet
 same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"

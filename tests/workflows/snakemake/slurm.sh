@@ -35,7 +35,7 @@ check "a is killed by it" until_true 120 is TIMEOUT "$job"
 check "the workflow ends well" wait "$engine"
 check "a was tried again" grep -q 'Trying to restart job' run.log
 check "a went on from what was saved" test "$(saved results/a/logs/shard-00000.events.jsonl)" -gt 0
-check "layout and data are the shell chain's" equal uninterrupted results
+check "layout and data are plmkit's" equal uninterrupted results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 on_gpus all >gpu.txt
 same "three jobs asked for a GPU, all of them to embed" "3 3" "$(wc -l <gpu.txt) $(grep -c embed gpu.txt)"

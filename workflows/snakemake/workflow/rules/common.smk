@@ -28,7 +28,7 @@ OPTIONS = config["options"]
 def read_inputs():
     """What tells the weights from others at their path, and the FASTA files of each sample, in their order. All of it is looked at
     when Snakemake starts, and not again by its jobs."""
-    script = workflow.source_path("../../../shell/inputs.sh")
+    script = workflow.source_path("../../../engines/inputs.sh")
     only_read = {} if workflow.is_main_process else {"ONLY_READ": "1"}
     done = subprocess.run(
         ["bash", script, config["samples"], config["model"], OUTDIR]
@@ -68,7 +68,7 @@ def summarise(table, said=None):
         for name in ("shards/manifest.json", verdict):
             path = Path(OUTDIR, sample, name)
             text.append(path.read_text() if path.exists() else "")
-    script = workflow.source_path("../../../shell/summary.sh")
+    script = workflow.source_path("../../../engines/summary.sh")
     with open(table, "w") as out:
         done = subprocess.run(
             ["bash", script, OUTDIR, json.dumps(config["allow_empty"])],
@@ -82,7 +82,7 @@ def summarise(table, said=None):
 
 def tell_estimate(params, manifests, copies):
     """Tells what it will cost to embed these shards, as far as that is known."""
-    script = workflow.source_path("../../../shell/estimate.sh")
+    script = workflow.source_path("../../../engines/estimate.sh")
     command = ["bash", script, params.model, params.options, "", *manifests]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
     print(told, end="", file=sys.stderr)
@@ -92,7 +92,7 @@ def tell_estimate(params, manifests, copies):
 
 def revision_of(model):
     """The commit of a model of the Hub that its local cache has, for versions.yml."""
-    script = workflow.source_path("../../../shell/inputs.sh")
+    script = workflow.source_path("../../../engines/inputs.sh")
     command = ["bash", script, "revision", model]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
     return f"Model:\n  {model}: {found}\n" if found else ""

@@ -37,7 +37,7 @@ def summarise(given, expected, cut, judged) {
     def texts = expected.collectEntries { sample -> [sample, new StringBuilder(">${sample}\n")] }
     (cut + judged).each { sample, json -> texts[sample].append(json.text) }
     (reasons() + surplus(cut, given.outdir)).each { sample, what -> texts[sample]?.append("!${what}\n") }
-    def script = ['bash', "${projectDir}/../shell/summary.sh", given.outdir, given.allow_empty ?: false].collect { word -> word.toString() }.execute()
+    def script = ['bash', "${projectDir}/../engines/summary.sh", given.outdir, given.allow_empty ?: false].collect { word -> word.toString() }.execute()
     script.withOutputStream { out -> texts.values().each { text -> out.write(text.toString().getBytes('UTF-8')) } }
     def table = new StringBuilder()
     def said = new StringBuilder()

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The chain as a shell script: what it takes, what it refuses before any work, and what it does with results that are there.
+# plmkit: what it takes, what it refuses before any work, and what it does with results that are there.
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
-source "$(dirname "$0")/../checks.sh"
+source "$(dirname "$0")/checks.sh"
 export GPU_EMBED='--device cpu' MAX_SHARD_TOKENS=30000
-chain() { "$root/workflows/shell/plmkit.sh" "$@"; }
-# refuses CODE PATTERN ARGS…: it ends with this code, with one line, and has done nothing.
+digests() { if [[ -e $1 ]]; then find "$1" -type f -exec sha256sum {} + | sort; fi; }
+# refuses CODE PATTERN TABLE OUTDIR MODEL…: it ends with this code, with one line, and changes nothing.
 refuses() {
-    local code=0 expected=$1 pattern=$2
+    local code=0 expected=$1 pattern=$2 before
     shift 2
+    before=$(digests "$2")
     chain "$@" 2>refused.log || code=$?
-    [[ $code -eq $expected && $(wc -l <refused.log) -eq 1 ]] && grep -E "$pattern" refused.log && [[ ! -e refused ]]
+    [[ $code -eq $expected && $(wc -l <refused.log) -eq 1 && $(digests "$2") == "$before" ]] && grep -E -- "$pattern" refused.log
 }
 
 differ() { ! cmp "$@"; }
@@ -60,8 +61,8 @@ check "a shard that is packed keeps its batches" cmp kept.parquet small/a/embedd
 check "which are others" differ kept.parquet explicit/a/embeddings/shard-00000.parquet
 check "one that is not packed gets those of the new size" cmp {small,explicit}/a/embeddings/shard-00001.parquet
 
-check "another model" refuses 73 "has embeddings of MODEL '$model', which is now '$model-bin': take another folder" samples.csv "results of a" "$model-bin"
-GPU_EMBED='--device cpu --pool max' check "other options" refuses 73 "has embeddings of GPU_EMBED '--device cpu', which is now '--device cpu --pool max': take" samples.csv "results of a" "$model"
+check "another model" refuses 73 "has embeddings of model '$model', which is now '$model-bin'; expected another folder, or --force" samples.csv "results of a" "$model-bin"
+GPU_EMBED='--device cpu --pool max' check "other options" refuses 73 "has embeddings of gpu-embed '--device cpu', which is now '--device cpu --pool max'; exp" samples.csv "results of a" "$model"
 GPU_EMBED='--pool mean,max --layers 2 --device cpu' check "options" chain samples.csv "an \"order\"" "$model"
 touch before
 GPU_EMBED=' --download --layers=2  --threads 1 --device=cpu --pool mean,max' check "the same in another order, and what changes no value" \
@@ -106,16 +107,16 @@ check "the same" diff -r whole/a/shards lost/a/shards
 same "and nothing is embedded again" "" "$(find lost/a/embeddings -newer before)"
 printf XXXX | dd of=lost/a/embeddings/shard-00000.parquet bs=1 seek=10000 conv=notrunc status=none
 check "embeddings that are damaged fail" fails_with 65 all.csv lost "$model"
-GPU_EMBED="$GPU_EMBED --force" check "and are replaced where --force says so" runs all.csv lost "$model"
+GPU_EMBED="$GPU_EMBED --force" check "and are replaced where --force of gpu-embed says so" runs all.csv lost "$model"
 check "the same" diff -r whole/a/embeddings lost/a/embeddings
-same "a line for each shard and sample, one for the batch size, and the totals" "5" "$(rm -rf lost && chain all.csv lost "$model" 2>&1 | grep -vc warning:)"
-check "the summary" finds '^1 sample: 100 rows, 0 rejected, 8 truncated, in lost$'
+same "two lines for each shard, one for the sample and for the batch size, and the totals" "7" "$(rm -rf lost && chain all.csv lost "$model" 2>&1 | grep -vc warning:)"
+check "the summary" finds '^plmkit: 1 sample: 100 rows, 0 rejected, 8 truncated, in lost$'
 same "as a table" "a 100 100 0 0 0 8 pass model-tiny $(digest lost/a/dataset.json)" "$(tail -n +2 lost/summary.tsv | tr '\t' ' ')"
 cp -r "$model" weights
 check "a model" runs all.csv weighed weights
 reweigh weights
 check "other weights at its path are refused" fails_with 73 all.csv weighed weights
-check "in so many words" finds '^weighed: has embeddings of other weights: take another folder; or remove pipeline_info/params.json, and each shard is compared'
+check "in so many words" finds '^plmkit: weighed: has embeddings of other weights; expected another folder, or --force, which replaces them$'
 rm weighed/pipeline_info/params.json
 check "without what says how they were made each shard is compared" fails_with 73 all.csv weighed weights
 check "and other weights are found" finds "^gpu-embed: weighed/a/embeddings/shard-00000.parquet: exists and holds other work .model was"
@@ -128,39 +129,30 @@ reweigh weights
 check "a run of other weights" runs all.csv weighed2 weights
 cp -r weighed2/a lost/b
 check "samples of two models in one folder" fails_with 1 all.csv lost "$model"
-check "are found" finds "^embedded by different models.*: $(digest lost/a/dataset.json) \(a\) $(digest lost/b/dataset.json) \(b\)$"
+check "are found" finds "^plmkit: embedded by different models.*: $(digest lost/a/dataset.json) \(a\) $(digest lost/b/dataset.json) \(b\)$"
 head -n 100 "$proteins" >short.fasta
 printf 'sample,fasta\nb,short.fasta\n' >short.csv
 cp -r whole shorter
 mv shorter/a shorter/b
 check "a FASTA that became shorter is refused" fails_with 73 short.csv shorter "$model"
-FASTA_SHARD=--force check "and taken where --force says so" runs short.csv shorter "$model"
+check "and taken where --force says so" runs short.csv shorter "$model" --force
 same "of which nothing of other shards stays" "" "$(find shorter -name '*shard-00001*')"
 touch shorter/b/embeddings/shard-00009.parquet
 check "files of no shard fail" fails_with 65 short.csv shorter "$model"
-check "and are named" finds '^shorter/b: embeddings and rejects of no shard of this run, remove them: shard-00009$'
+check "and are named" finds '^plmkit: b: files of no shard of this run, remove them: shorter/b/embeddings/shard-00009.parquet$'
 rm shorter/b/embeddings/shard-00009.parquet
 rm -r lost/b
 mkdir -p lost/{old,older}/shards
 touch lost/{old,older}/shards/manifest.json
 check "samples that are not in the table" runs all.csv lost "$model"
-check "are told of" finds '^not in the table, left as they are: old older$'
+check "are told of" finds '^plmkit: samples of earlier runs, left as they are: old older$'
 rm -r lost/old*
-MAX_SHARD_TOKENS=20000 check "another size of shards" fails_with 73 all.csv lost "$model"
-check "is refused before anything is done" test "$(wc -l <log)" -eq 1 -a -e lost/a/shards/manifest.json
-check "in so many words" finds '^lost/a: was cut with a max_shard_tokens of 30000, which is now 20000'
+MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^plmkit: lost/a: was cut with --max-shard-tokens 30000, which is now 20000;' all.csv lost "$model"
 FASTA_SHARD='--long-policy window' check "other shards are refused" fails_with 73 all.csv lost "$model"
 check "with an option" finds '--force replaces it$'
-FASTA_SHARD='--long-policy window --force' check "which is taken" runs all.csv lost "$model"
+FASTA_SHARD='--long-policy window' check "which is taken" runs all.csv lost "$model" --force
 FASTA_SHARD='--long-policy window' check "and gives what a new folder has" runs all.csv windows "$model"
 check "the same" diff -r windows/a/embeddings lost/a/embeddings
-
-echo "the price"
-estimate() { "$root/workflows/shell/estimate.sh" "$model" "$@"; }
-check "what GPUs will need, of the options that decide it" grep -qx '.*: 4 layers of 64, mean_2, max_2 in f16' <(estimate '--device=cuda --pool mean,max --layers 2 --store-dtype f16 --threads 2' 4 whole/a/shards)
-check "and how many files there will be" grep -qx 'files  18' <(estimate '--device cuda' '' whole/a/shards/manifest.json)
-same "nothing of CPUs" "" "$(estimate '--device cpu' 1 whole/a/shards)"
-check "no estimate is no failure" estimate '--device cuda' '' none
 
 echo "duplicates and an earlier dataset"
 sed 's/^>/>again_/' "$proteins" | cat "$proteins" - >twofold.fasta
@@ -170,7 +162,7 @@ same "200 records, 100 rows, 100 aliases" "200 100 0 100 0 8 pass" "$(cut -f 2-8
 { cat twofold.fasta && printf '>new\nMKVLAAGGWYTREDSSKLMN\n'; } >threefold.fasta
 printf 'sample,fasta\nb,threefold.fasta\n' >threefold.csv
 FASTA_SHARD="--dedup --known $work/deduplicated/a" check "and none of an earlier dataset" runs threefold.csv later "$model"
-check "and in the totals" finds '^1 sample: 1 row, 0 rejected, 200 known, 0 truncated, in later$'
+check "and in the totals" finds '^plmkit: 1 sample: 1 row, 0 rejected, 200 known, 0 truncated, in later$'
 same "201 records, 1 row" "201 1 0 0 200 0 pass" "$(cut -f 2-8 later/summary.tsv | tail -n 1 | tr '\t' ' ')"
 check "all records in one file" validate-embeddings combine later/b --known deduplicated/a --out combined
 check "which is a dataset" grep -q '"rows": 201,' combined/dataset.json
@@ -180,14 +172,14 @@ printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf '>x\nA-D\n>y\n-\n' >gaps.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv
 check "a record that is wrong fails the run" fails_with 65 cohort.csv cohort "$model"
-check "which says of which sample" finds '^no verdict, .*: bad$'
+check "which says of which sample" finds '^plmkit: not validated, .*: bad$'
 same "the other one has its verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | paste -sd '\t' | tr '\t' ' ')"
 check "and the same embeddings" diff -r whole/a/embeddings cohort/a/embeddings
 printf 'sample,fasta\nempty,gaps.fasta\na,%s\n' "$proteins" >cohort.csv
 FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 cohort.csv empty "$model"
-check "is a failure" finds '^every record was rejected.*: empty$'
-FASTA_SHARD='--invalid reject' ALLOW_EMPTY=true check "unless that is allowed" runs cohort.csv empty "$model"
-check "a warning" finds '^warning: every record was rejected.*: empty$'
+check "is a failure" finds '^plmkit: every record was rejected.*: empty$'
+FASTA_SHARD='--invalid reject' check "unless that is allowed" runs cohort.csv empty "$model" --allow-empty
+check "a warning" finds '^plmkit: warning: every record was rejected.*: empty$'
 same "and in the table" "empty 2 0 2 0 0 0 empty" "$(grep ^empty empty/summary.tsv | cut -f 1-8 | tr '\t' ' ')"
 
 echo "what is looked at first"
@@ -203,36 +195,30 @@ printf 'BZh91AY' >packed.fasta
 : >empty.fasta
 : | gzip >empty.fasta.gz
 for wrong in '65|expected the columns sample,fasta|name,fasta\na,-few.fasta.gz\n' "65|line 2: sample name 'a b'|sample,fasta\na b,-few.fasta.gz\n" \
-    "65|line 2: sample name ''|sample,fasta\n,-few.fasta.gz\n" "65|line 2: sample name '\.\.'|sample,fasta\n..,-few.fasta.gz\n" \
-    "65|line 2: sample name '\*'|sample,fasta\n*,-few.fasta.gz\n" "65|line 2: sample name 'multiqc'|sample,fasta\nmultiqc,-few.fasta.gz\n" \
-    "66|line 3: no file 'none'|sample,fasta\na,-few.fasta.gz\nb,none\n" '65|no samples|sample,fasta\n' \
-    "65|'-few.fasta.gz' of 'a' is there twice|sample,fasta\na,-few.fasta.gz\na,-few.fasta.gz\n" \
-    "65|is there twice|sample,fasta\na,-few.fasta.gz\na,./-few.fasta.gz\n" \
-    '65|line 2: a quote that does not end|sample,fasta\na,"-few.fasta.gz\n' '65|line 2: expected the end of the cell|sample,fasta\n"a"b,-few.fasta.gz\n' \
-    '65|line 1: the column sample is there twice|sample,fasta,sample\na,-few.fasta.gz,b\n' \
-    '65|line 3: expected 2 columns, found 3|sample,fasta\na,-few.fasta.gz\nb,a,b.fasta\n' \
-    "65|^none.fasta: not FASTA: expected '>' .*, found 'protein'|sample,fasta\na,-few.fasta.gz\nb,none.fasta\n" \
-    '65|^empty.fasta: no FASTA records|sample,fasta\na,empty.fasta\n' '65|^empty.fasta.gz: no FASTA records|sample,fasta\na,empty.fasta.gz\n' \
-    '65|^packed.fasta: expected plain, gzip, bgzip or zstd, found bzip2|sample,fasta\na,packed.fasta\n'; do
+    "66|^plmkit: none: cannot open|sample,fasta\na,-few.fasta.gz\nb,none\n" '65|no samples|sample,fasta\n' \
+    '65|line 2: a line break in a cell|sample,fasta\na,"-few.fasta.gz\n' \
+    "65|^plmkit: none.fasta: not FASTA: expected '>' .*, found 'protein'|sample,fasta\na,-few.fasta.gz\nb,none.fasta\n" \
+    '65|^plmkit: empty.fasta: no FASTA records|sample,fasta\na,empty.fasta\n' '65|^plmkit: empty.fasta.gz: no FASTA records|sample,fasta\na,empty.fasta.gz\n' \
+    '65|^plmkit: packed.fasta: expected plain, gzip, bgzip or zstd, found bzip2|sample,fasta\na,packed.fasta\n'; do
     IFS='|' read -r code pattern lines <<<"$wrong"
     printf %b "$lines" >wrong.csv
     check "$pattern" refuses "$code" "$pattern" wrong.csv refused "$model"
+    check "without a folder" test ! -e refused
 done
-# As in an image of plmkit.
-mkdir tools
-ln -s /usr/bin/* tools/
-rm -f tools/{gzip,zstd}
-printf 'sample,fasta\na,-few.fasta.gz\n' >packed.csv
-PATH=$root/target/release:$work/tools check "a compressed FASTA where nothing else decompresses it" runs packed.csv packed "$model"
-check "no table" refuses 66 '^none.csv: no file' none.csv refused "$model"
+check "no table" refuses 66 '^plmkit: none.csv: cannot open' none.csv refused "$model"
+printf 'sample,fasta\na b,x\nb,none\nmultiqc,x\nc,empty.fasta\nc,none.fasta\nc,none.fasta\n' >wrong.csv
+GPU_EMBED='--frobnicate' FASTA_SHARD='--long-policy fold' check "nine errors" fails_with 65 wrong.csv refused ./none
+same "are all told, a line each" "10 plmkit: 9 errors, see above; nothing was changed" "$(wc -l <log) $(tail -n 1 log)"
+check "and nothing is done" test ! -e refused
+GPU_EMBED="--model-name 'x" check "a quote without its end" refuses 2 "--gpu-embed '--model-name 'x': expected words as in a shell" samples.csv refused "$model"
 mkdir bare other
-check "no model" refuses 66 "^model: no folder './none'" samples.csv refused ./none
-check "a folder that is none" refuses 66 "^model: 'bare': no bare/config.json" samples.csv refused bare
+check "no model" refuses 66 "^plmkit: ./none: cannot open" samples.csv refused ./none
 cp "$model/config.json" bare
-check "a model without weights" refuses 66 "^model: 'bare': no weights" samples.csv refused bare
+check "a model without weights" refuses 66 "^plmkit: bare: expected model.safetensors, pytorch_model.bin or an index" samples.csv refused bare
+cp "$model/model.safetensors" other
 echo '{"model_type": "bert"}' >other/config.json
-check "another kind of model" refuses 65 '^model: other/config.json: expected "model_type": "esm"' samples.csv refused other
-HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses 66 "^model: 'some/model' is not in the Hub's cache" samples.csv refused some/model
+check "another kind of model" refuses 65 '^plmkit: other/config.json: .*"esm"' samples.csv refused other
+HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses 66 "^plmkit: some/model: no such file or folder, and .*; --download fetches it" samples.csv refused some/model
 commit=0123456789abcdef0123456789abcdef01234567
 mkdir -p hub/models--some--model/{refs,snapshots}
 echo $commit >hub/models--some--model/refs/main
@@ -243,24 +229,25 @@ for revision in '' @main @$commit; do
     check "and says what it is" grep -qx "  \"model_revision\": \"$commit\"," "hub$revision/a/dataset.json"
     check "versions.yml says which revision" grep -x "  some/model$revision: $commit" "hub$revision/versions.yml"
 done
-check "an empty OUTDIR" refuses 2 'found an empty OUTDIR' samples.csv "" "$model"
 printf '>x\nACD\n' >one.fasta
 printf 'sample,fasta\na,one.fasta\n' >one.csv
 check "a protein" runs one.csv one "$model"
-check "is one row" finds '^1 sample: 1 row, 0 rejected, 0 truncated, in one$'
-check "usage" refuses 2 'expected SAMPLES.csv OUTDIR MODEL, found 1 arguments; --help' samples.csv
-check "--help" grep -q 'MAX_SHARD_TOKENS' <(chain --help)
-check "--version" grep -qE '^plmkit [0-9.]+$' <(chain --version)
+check "is one row" finds '^plmkit: 1 sample: 1 row, 0 rejected, 0 truncated, in one$'
+check "FASTA files without a table" plmkit one.fasta "a, \"b\".fasta" --out files --model "$model" --device cpu
+check "are samples with their names" test -s files/one/dataset.json -a -s files/a___b_/dataset.json
+check "--help" grep -q -- '--max-shard-tokens' <(plmkit --help)
+check "--version" grep -qE '^plmkit [0-9.]+$' <(plmkit --version)
 
-echo "a signal to the script alone"
+echo "a signal to plmkit alone"
 many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\nnext,%s\n' "$proteins" >many.csv
 export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED='--device cpu --checkpoint-interval 10ms'
 check "uninterrupted" runs many.csv uninterrupted "$model"
 for signal in TERM INT; do
     # Of a background process without job control, a shell has INT ignored.
-    python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])' \
-        "$root/workflows/shell/plmkit.sh" many.csv "$work/results" "$model" >log 2>&1 &
+    python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])' \
+        plmkit many.csv --out "$work/results" --model "$model" --max-shard-tokens "$MAX_SHARD_TOKENS" --fasta-shard "$FASTA_SHARD" \
+        --pack-batches "$PACK_BATCHES" --gpu-embed "$GPU_EMBED" >log 2>&1 &
     script=$!
     check "gpu-embed saves" until_true 60 halt long shard-00000
     child=$(embedding long shard-00000)
@@ -269,7 +256,7 @@ for signal in TERM INT; do
     kill -CONT "$child"
     code=0
     wait $script || code=$?
-    same "the script ends as it does" "$((128 + $(kill -l $signal)))" "$code"
+    same "plmkit ends by the same signal" "$((128 + $(kill -l $signal)))" "$code"
     check "when it has ended" test ! -e "/proc/$child"
     check "and begins no other sample" test ! -e results/next/embeddings/shard-00000.parquet
 done

@@ -1,0 +1,201 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use plmkit_cli::{Common, Program, file};
+
+/// Embed FASTA files: from records to a validated dataset
+///
+/// Runs fasta-shard, gpu-embed --probe, pack-batches, gpu-embed, monitor-log and validate-embeddings, one after the other. Run the
+/// same command again after an interruption: finished work is kept, and the results are those of an uninterrupted run.
+///
+/// Options, inputs and the model are checked first, and all errors are told at once. A refused run changes nothing. Later, a sample
+/// with an error stops no other; the summary at the end names it.
+///
+/// Exit codes: 0, every sample is embedded and its validation passed; 1, a validation failed; otherwise the code of the program that
+/// failed.
+#[derive(Debug, Parser)]
+#[command(name = "plmkit", version)]
+#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
+pub(crate) struct Args {
+    /// FASTA files, a sample each; or one table of samples, with the columns `sample` and `fasta`
+    ///
+    /// A FASTA may be compressed by gzip, bgzip or zstd. Its sample has the name of the file, without folder and extension. A table
+    /// is CSV, or TSV if its header has a tab; lines of one sample are read in their order. Paths are relative to the working
+    /// directory, in a table too.
+    #[arg(value_name = "INPUT", required = true, value_parser = file())]
+    pub(crate) inputs: Vec<PathBuf>,
+
+    /// Folder for the results, created if missing
+    #[arg(long, value_name = "DIR", help_heading = "Output", value_parser = file())]
+    pub(crate) out: PathBuf,
+
+    /// Do again what was made with other options, inputs or weights
+    #[arg(long, help_heading = "Output")]
+    pub(crate) force: bool,
+
+    /// Accept a sample of which every record is rejected, or that has no record
+    #[arg(long, help_heading = "Output")]
+    pub(crate) allow_empty: bool,
+
+    /// Folder or weight file of the model, or an id of the Hugging Face Hub
+    #[arg(long, value_name = "MODEL", help_heading = "Model and vectors")]
+    pub(crate) model: String,
+
+    /// Fetch the model from the Hub if it is not in the local cache
+    #[arg(long, help_heading = "Model and vectors")]
+    pub(crate) download: bool,
+
+    /// Device to compute on: auto, cpu, cuda, cuda:N or all
+    #[arg(long, value_name = "DEVICE", help_heading = "Model and vectors")]
+    pub(crate) device: Option<String>,
+
+    /// Precision: auto, f32, f16, bf16 or int8
+    #[arg(long, value_name = "TYPE", help_heading = "Model and vectors")]
+    pub(crate) dtype: Option<String>,
+
+    /// Poolings, a column each: mean, max, std, bos
+    #[arg(long, value_name = "POOL", help_heading = "Model and vectors")]
+    pub(crate) pool: Option<String>,
+
+    /// Layers to store: numbers from 0, last or all
+    #[arg(long, value_name = "LAYERS", help_heading = "Model and vectors")]
+    pub(crate) layers: Option<String>,
+
+    /// Store per-residue vectors, too
+    #[arg(long, help_heading = "Model and vectors")]
+    pub(crate) residues: bool,
+
+    /// CPU threads of each program
+    #[arg(long, value_name = "N", help_heading = "Model and vectors")]
+    pub(crate) threads: Option<String>,
+
+    /// Cut proteins of more than 1022 residues into windows, instead of truncating them
+    #[arg(long, help_heading = "Records")]
+    pub(crate) windows: bool,
+
+    /// The inputs are contigs: embed their peptides, by six-frame or orf
+    #[arg(long, value_name = "HOW", help_heading = "Records")]
+    pub(crate) translate: Option<String>,
+
+    /// Embed equal sequences once
+    #[arg(long, help_heading = "Records")]
+    pub(crate) dedup: bool,
+
+    /// Folder of an earlier dataset, whose sequences are not embedded again
+    #[arg(long, value_name = "DIR", help_heading = "Records")]
+    pub(crate) known: Vec<String>,
+
+    /// Tokens in a shard, the unit of resuming and of a scheduler
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        default_value = "20000000",
+        help_heading = "Records",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(crate) max_shard_tokens: u64,
+
+    /// More options of fasta-shard, as in a shell: "--known 'my old/results'"
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "Options of the programs"
+    )]
+    pub(crate) fasta_shard: String,
+
+    /// More options of pack-batches
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "Options of the programs"
+    )]
+    pub(crate) pack_batches: String,
+
+    /// More options of gpu-embed
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "Options of the programs"
+    )]
+    pub(crate) gpu_embed: String,
+
+    /// More options of validate-embeddings
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true,
+        help_heading = "Options of the programs"
+    )]
+    pub(crate) validate_embeddings: String,
+
+    /// Do one stage only, for a scheduler
+    #[arg(long, value_name = "STAGE", help_heading = "Stages")]
+    pub(crate) stage: Option<Stage>,
+
+    /// With --stage embed: the share of the shards to embed, as in 3/20
+    #[arg(
+        long,
+        value_name = "N/COUNT",
+        value_parser = task,
+        help_heading = "Stages"
+    )]
+    pub(crate) task: Option<(usize, usize)>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// A part of the run that a scheduler gives its own job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stage {
+    /// Check everything, cut all samples, and print the number of shards
+    Prepare,
+    /// Pack and embed the shards of --task
+    Embed,
+    /// Validate all samples, and write the summary
+    Finish,
+}
+
+impl Program for Args {
+    const NAME: &'static str = "plmkit";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+/// Parses `N/COUNT`, where N counts from 1.
+fn task(text: &str) -> Result<(usize, usize), &'static str> {
+    let parsed = text.split_once('/').and_then(|(number, count)| {
+        let (number, count) = (number.parse().ok()?, count.parse().ok()?);
+        (1..=count).contains(&number).then_some((number, count))
+    });
+    parsed.ok_or("expected a task and their number, such as 3/20")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_count_from_1() {
+        assert_eq!(task("3/20"), Ok((3, 20)));
+        assert_eq!(task("20/20"), Ok((20, 20)));
+        for wrong in ["0/20", "21/20", "3", "/", "a/b", "-1/2"] {
+            assert!(task(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! FASTA inputs, before anything is computed from them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_contract::path_text;
+use plmkit_sequence::{FastaReader, Input, Limits};
+
+use crate::plan::Look;
+
+/// Extensions that are no part of a sample's name.
+const EXTENSIONS: [&str; 12] = [
+    "gz", "bgz", "zst", "fasta", "fas", "fa", "faa", "fna", "ffn", "pep", "prot", "txt",
+];
+
+/// Returns the first bytes of a file that is no folder, up to `limit`; nothing of a pipe, which can be read once.
+pub(crate) fn head(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    if path.metadata()?.is_file() {
+        File::open(path)?.take(limit).read_to_end(&mut head)?;
+    }
+    Ok(head)
+}
+
+/// Checks that a file can be read and begins with records of FASTA, as fasta-shard reads them. A pipe is left to fasta-shard.
+pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
+    let input = Input::File(path.to_owned());
+    let found = path.metadata();
+    if found.is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Ok(());
+    }
+    let limits = if look.contigs {
+        Limits::for_contigs()
+    } else {
+        Limits::default()
+    };
+    let first = FastaReader::open(&input, limits, stop)?.read()?;
+    if first.is_none() && !look.allow_empty {
+        let what = "no FASTA records: expected at least one, found none";
+        return Err(Fault::new(
+            Exit::Data,
+            format!("{}: {what}", path_text(path)),
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the name of the sample in a file: the name of the file without extensions, with `_` for what a sample's name cannot have.
+pub(crate) fn sample_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut name = &*name;
+    while let Some((stem, extension)) = name.rsplit_once('.')
+        && !stem.is_empty()
+        && EXTENSIONS.contains(&&*extension.to_ascii_lowercase())
+    {
+        name = stem;
+    }
+    let name: String = name
+        .chars()
+        .map(|found| match found {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.' => found,
+            _ => '_',
+        })
+        .collect();
+    if name.starts_with(['-', '.']) {
+        format!("_{name}")
+    } else {
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_named_as_its_file() {
+        for (file, name) in [
+            ("proteomes/yeast.fasta.gz", "yeast"),
+            ("UP000005640_9606.faa", "UP000005640_9606"),
+            (
+                "GCF_000005845.2_ASM584v2_protein.FAA.zst",
+                "GCF_000005845.2_ASM584v2_protein",
+            ),
+            ("my proteins (2).fa", "my_proteins__2_"),
+            ("-few.fasta", "_-few"),
+            (".fasta", "_.fasta"),
+            ("soil", "soil"),
+        ] {
+            assert_eq!(sample_name(file.as_ref()), name, "{file}");
+            assert_eq!(crate::table::check_name(name), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! `plmkit`: FASTA to a validated dataset, by the other programs.
+
+mod args;
+mod fasta;
+mod model;
+mod options;
+mod params;
+mod plan;
+mod programs;
+mod run;
+mod sample;
+mod summary;
+mod table;
+mod versions;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    plmkit_cli::main(run::run)
+}

@@ -1,0 +1,63 @@
+//! The model, before anything is computed with it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_contract::{io_text, path_text};
+use plmkit_esm2::{EsmError, check_checkpoint};
+use plmkit_hub::{ModelId, Settings, model_name, resolve};
+
+/// What is known of the model.
+pub(crate) struct Model {
+    /// As it was named.
+    pub(crate) name: String,
+    /// Sizes and times of change of its files, which tell these weights from others at the same path. Empty for a model that is still
+    /// to be fetched.
+    pub(crate) weights: String,
+}
+
+impl Model {
+    /// Looks at a model: its configuration must be readable and its weights must exist, unless `download` will fetch it.
+    pub(crate) fn look_at(name: &str, download: bool, stop: &Stop) -> Result<Self, Fault> {
+        let path = Path::new(name);
+        let in_cache = resolve(path, &Settings::from_env(), None, stop);
+        let found = match in_cache {
+            Err(_) if download => None,
+            found => Some(found?),
+        };
+        let weights = found.map(|found| weights(&found)).transpose()?;
+        Ok(Self {
+            name: name.to_owned(),
+            weights: weights.unwrap_or_default(),
+        })
+    }
+
+    /// The commit of a model of the Hub that is in the local cache.
+    pub(crate) fn revision(&self, stop: &Stop) -> Option<String> {
+        let path = Path::new(&self.name);
+        ModelId::parse(&self.name).filter(|_| !path.exists())?;
+        let snapshot = resolve(path, &Settings::from_env(), None, stop).ok()?;
+        model_name(&snapshot).revision
+    }
+
+    /// Whether another name is that of this model: paths are compared by the file they lead to.
+    pub(crate) fn is(&self, other: &str) -> bool {
+        let canonical = |name: &str| fs::canonicalize(name).ok();
+        other == self.name
+            || canonical(other).is_some_and(|path| Some(path) == canonical(&self.name))
+    }
+}
+
+fn weights(model: &Path) -> Result<String, Fault> {
+    let mut text = Vec::new();
+    for file in check_checkpoint(model).map_err(EsmError::from)? {
+        let found = fs::metadata(&file).map_err(|error| {
+            let what = format!("{}: cannot read it: {}", path_text(&file), io_text(&error));
+            Fault::new(Exit::NoInput, what)
+        })?;
+        text.push(format!("{} {}", found.len(), found.mtime()));
+    }
+    Ok(text.join(" "))
+}

@@ -1,0 +1,177 @@
+//! The options of each program: the common ones of this command line, then those that are passed on.
+
+use plmkit_cli::Fault;
+
+use crate::args::Args;
+
+/// Options that change no value of an embedding.
+const NEUTRAL: [&str; 8] = [
+    "--force",
+    "--quiet",
+    "--wait",
+    "--download",
+    "--threads",
+    "--progress",
+    "--checkpoint-interval",
+    "--checkpoint-dir",
+];
+
+/// The options of one program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProgramOptions {
+    /// The words, as the program gets them.
+    pub(crate) words: Vec<String>,
+}
+
+/// The options of the four programs that have some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AllOptions {
+    pub(crate) fasta_shard: ProgramOptions,
+    pub(crate) pack_batches: ProgramOptions,
+    pub(crate) gpu_embed: ProgramOptions,
+    pub(crate) validate_embeddings: ProgramOptions,
+}
+
+impl AllOptions {
+    pub(crate) fn new(args: &Args) -> Result<Self, Fault> {
+        let mut fasta_shard = Words::default();
+        fasta_shard.flag("--dedup", args.dedup);
+        fasta_shard.value("--long-policy", args.windows.then_some("window"));
+        fasta_shard.value("--translate", args.translate.as_deref());
+        for known in &args.known {
+            fasta_shard.value("--known", Some(known));
+        }
+        let mut gpu_embed = Words::default();
+        gpu_embed.value("--device", args.device.as_deref());
+        gpu_embed.value("--dtype", args.dtype.as_deref());
+        gpu_embed.value("--pool", args.pool.as_deref());
+        gpu_embed.value("--layers", args.layers.as_deref());
+        gpu_embed.flag("--residues", args.residues);
+        gpu_embed.flag("--download", args.download);
+        for words in [&mut fasta_shard, &mut gpu_embed] {
+            words.value("--threads", args.threads.as_deref());
+        }
+        Ok(Self {
+            fasta_shard: fasta_shard.and("--fasta-shard", &args.fasta_shard)?,
+            pack_batches: Words::default().and("--pack-batches", &args.pack_batches)?,
+            gpu_embed: gpu_embed.and("--gpu-embed", &args.gpu_embed)?,
+            validate_embeddings: Words::default()
+                .and("--validate-embeddings", &args.validate_embeddings)?,
+        })
+    }
+}
+
+impl ProgramOptions {
+    /// Parses the text of [`text`](Self::text).
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let words = shlex::split(text)?;
+        Some(Self { words })
+    }
+
+    /// The words on one line, quoted as a shell reads them.
+    pub(crate) fn text(&self) -> String {
+        let words = self.words.iter().map(String::as_str);
+        // A NUL cannot be in an argument.
+        shlex::try_join(words).unwrap_or_default()
+    }
+
+    /// Whether an option is there, as `--name` or `--name=value`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.values(name).next().is_some()
+    }
+
+    /// The values of an option; empty ones of a switch.
+    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.options()
+            .filter(move |(found, _)| *found == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The options and their values, in order.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        let words = self.words.iter().enumerate();
+        words.filter_map(|(at, word)| {
+            if !is_option(word) {
+                return None;
+            }
+            if let Some(parts) = word.split_once('=') {
+                return Some(parts);
+            }
+            let next = self.words.get(at + 1).filter(|next| !is_option(next));
+            Some((&**word, next.map_or("", String::as_str)))
+        })
+    }
+
+    /// The options that decide the values of embeddings, written in one way.
+    pub(crate) fn canonical(&self) -> Vec<(&str, &str)> {
+        let options = self.options();
+        let mut options: Vec<_> = options
+            .filter(|(name, _)| !NEUTRAL.contains(name))
+            .collect();
+        options.sort_unstable();
+        options
+    }
+}
+
+fn is_option(word: &str) -> bool {
+    let name = word.trim_start_matches('-');
+    name.len() < word.len() && name.starts_with(|first: char| first.is_ascii_alphabetic())
+}
+
+#[derive(Default)]
+struct Words(Vec<String>);
+
+impl Words {
+    fn flag(&mut self, name: &str, is_set: bool) {
+        if is_set {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    fn value(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.0.extend([name.to_owned(), value.to_owned()]);
+        }
+    }
+
+    /// Adds the words of `text`, the value of `option`.
+    fn and(mut self, option: &str, text: &str) -> Result<ProgramOptions, Fault> {
+        let words = shlex::split(text).ok_or_else(|| {
+            Fault::usage(format!(
+                "{option} '{text}': expected words as in a shell, found a quote without its end"
+            ))
+        })?;
+        self.0.extend(words);
+        Ok(ProgramOptions { words: self.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> ProgramOptions {
+        ProgramOptions::parse(text).expect("words")
+    }
+
+    #[test]
+    fn words_are_those_of_a_shell_and_the_text_gives_them_back() {
+        let known = options("--known 'my old/results' --dedup --overlap=5 --known \"it's\"");
+        let values: Vec<_> = known.values("--known").collect();
+        assert_eq!(values, ["my old/results", "it's"]);
+        assert!(known.has("--dedup") && known.has("--overlap") && !known.has("--over"));
+        assert_eq!(options(&known.text()), known);
+        assert_eq!(ProgramOptions::parse("--known 'x"), None);
+    }
+
+    #[test]
+    fn order_spelling_and_what_changes_no_value_do_not_count() {
+        let one = options("--pool mean,max --layers 2 --device cpu");
+        let other =
+            options(" --download --layers=2  --threads 1 --device=cpu --pool mean,max --force");
+        assert_eq!(one.canonical(), other.canonical());
+        let negative = options("--layers -1");
+        assert_eq!(negative.canonical(), [("--layers", "-1")]);
+        assert_ne!(one.canonical(), options("--layers 2").canonical());
+    }
+}

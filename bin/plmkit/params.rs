@@ -1,0 +1,152 @@
+//! `pipeline_info/params.json`: what a folder of results was made with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::{Exit, Fault};
+use plmkit_contract::path_text;
+use plmkit_store::{StoreError, write_json};
+use serde::{Deserialize, Serialize};
+
+use crate::model::Model;
+use crate::options::{AllOptions, ProgramOptions};
+
+/// The parameters of a run, by the names of all workflows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Params {
+    pub(crate) samples: String,
+    pub(crate) outdir: String,
+    pub(crate) model: String,
+    pub(crate) max_shard_tokens: u64,
+    #[serde(default)]
+    pub(crate) fasta_shard: String,
+    #[serde(default)]
+    pub(crate) pack_batches: String,
+    #[serde(default)]
+    pub(crate) gpu_embed: String,
+    #[serde(default)]
+    pub(crate) validate_embeddings: String,
+    #[serde(default)]
+    pub(crate) weights: String,
+    #[serde(default)]
+    pub(crate) allow_empty: bool,
+}
+
+/// What the parameters of an earlier run say about the embeddings in the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// They are those of this run, or there are none.
+    Same,
+    /// No file says how they were made: gpu-embed looks at each.
+    Unknown,
+    /// They are of other settings, and to be made again.
+    Replaced,
+}
+
+impl Params {
+    /// The file in a folder of results.
+    pub(crate) fn file(outdir: &Path) -> PathBuf {
+        outdir.join("pipeline_info/params.json")
+    }
+
+    /// The file of a run that has not compared all embeddings yet. One that ends before compares again.
+    fn unconfirmed(outdir: &Path) -> PathBuf {
+        outdir.join("pipeline_info/.params.json")
+    }
+
+    /// Reads the parameters of the last run.
+    pub(crate) fn read(outdir: &Path) -> Result<Option<Self>, Fault> {
+        let path = Self::file(outdir);
+        let Ok(text) = fs::read(&path) else {
+            return Ok(None);
+        };
+        let read = serde_json::from_slice(&text);
+        let read = read.map_err(|error| {
+            StoreError::malformed(&path, format_args!("not the parameters of a run: {error}"))
+        });
+        Ok(Some(read?))
+    }
+
+    /// Compares with the run that made the embeddings of the folder, if it has some.
+    ///
+    /// How records are cut is in the manifest of each sample, which fasta-shard compares.
+    pub(crate) fn compare(
+        outdir: &Path,
+        options: &AllOptions,
+        model: &Model,
+        force: bool,
+    ) -> Result<Existing, Fault> {
+        if !has_embeddings(outdir) {
+            return Ok(Existing::Same);
+        }
+        let Some(earlier) = Self::read(outdir)? else {
+            return Ok(Existing::Unknown);
+        };
+        let Some(other) = earlier.difference(options, model) else {
+            return Ok(Existing::Same);
+        };
+        if force {
+            return Ok(Existing::Replaced);
+        }
+        let outdir = path_text(outdir);
+        Err(Fault::new(
+            Exit::CannotCreate,
+            format!(
+                "{outdir}: has embeddings of {other}; expected another folder, or --force, which replaces them"
+            ),
+        ))
+    }
+
+    /// What decides the values of embeddings and differs, if anything.
+    fn difference(&self, options: &AllOptions, model: &Model) -> Option<String> {
+        for (name, was, now) in [
+            ("gpu-embed", &self.gpu_embed, &options.gpu_embed),
+            ("pack-batches", &self.pack_batches, &options.pack_batches),
+        ] {
+            let known = ProgramOptions::parse(was).unwrap_or_default();
+            if known.canonical() != now.canonical() {
+                let now = now.text();
+                return Some(format!("{name} '{was}', which is now '{now}'"));
+            }
+        }
+        if !model.is(&self.model) {
+            let (was, now) = (&self.model, &model.name);
+            return Some(format!("model '{was}', which is now '{now}'"));
+        }
+        // A model that was still to be fetched had none yet.
+        let known = !self.weights.is_empty() && !model.weights.is_empty();
+        (known && self.weights != model.weights).then(|| "other weights".to_owned())
+    }
+
+    /// Writes the parameters of this run.
+    pub(crate) fn write(&self, outdir: &Path, existing: Existing) -> Result<(), Fault> {
+        let file = match existing {
+            Existing::Unknown => Self::unconfirmed(outdir),
+            Existing::Same | Existing::Replaced => Self::file(outdir),
+        };
+        Ok(write_json(&file, self)?)
+    }
+
+    /// Every embedding has been compared: the parameters are theirs.
+    pub(crate) fn confirm(outdir: &Path) -> Result<(), Fault> {
+        let path = Self::unconfirmed(outdir);
+        if path.exists() {
+            let renamed = fs::rename(&path, Self::file(outdir));
+            renamed.map_err(StoreError::cannot_write(&path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a sample in the folder has embeddings.
+fn has_embeddings(outdir: &Path) -> bool {
+    let samples = fs::read_dir(outdir).into_iter().flatten().flatten();
+    samples
+        .filter_map(|sample| fs::read_dir(sample.path().join("embeddings")).ok())
+        .flat_map(Iterator::flatten)
+        .any(|file| {
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            name.ends_with(".parquet") && !name.starts_with('.')
+        })
+}

@@ -1,0 +1,163 @@
+//! Runs the other programs.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use plmkit_cli::{Exit, Fault, LogFormat, PARENT_VARIABLE, Stop};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The programs, in the order of `versions.yml`.
+pub(crate) const PROGRAMS: [&str; 5] = [
+    "fasta-shard",
+    "pack-batches",
+    "gpu-embed",
+    "validate-embeddings",
+    "monitor-log",
+];
+
+/// How often a running program is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Starts programs, and passes on what was said to this one: the format of messages, and signals.
+pub(crate) struct Programs {
+    /// The folder of this executable, if the others are in it; otherwise they are on the PATH.
+    folder: Option<PathBuf>,
+    log_format: LogFormat,
+    quiet: bool,
+    stop: Stop,
+}
+
+impl Programs {
+    pub(crate) fn new(log_format: LogFormat, quiet: bool, stop: &Stop) -> Self {
+        let own = env::current_exe().ok();
+        let folder = own.and_then(|own| Some(own.parent()?.to_owned()));
+        Self {
+            folder: folder.filter(|folder| folder.join(PROGRAMS[0]).is_file()),
+            log_format,
+            quiet,
+            stop: stop.clone(),
+        }
+    }
+
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// The path of a program, or its name if it is on the PATH.
+    pub(crate) fn path(&self, program: &str) -> OsString {
+        let folder = self.folder.as_ref();
+        folder.map_or_else(|| program.into(), |folder| folder.join(program).into())
+    }
+
+    /// Runs a program to its end. Its messages go where those of this program go.
+    ///
+    /// A signal to this program is passed on as SIGTERM, once; the program saves its work and ends. Without this the program would get
+    /// two signals of a terminal, and end without saving.
+    pub(crate) fn run<A: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Exit, Fault> {
+        let mut command = self.command(program);
+        if self.quiet {
+            command.arg("--quiet");
+        }
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let child = command.process_group(0).spawn();
+        let mut child = child.map_err(|error| cannot_run(program, &error))?;
+        let status = self.wait(&mut child).map_err(|error| {
+            let what = format_args!("{program}: cannot wait for its end");
+            Fault::of_system(Exit::Internal, what, &error)
+        })?;
+        self.go_on()?;
+        exit_of(program, status)
+    }
+
+    /// Whether no stop was requested.
+    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+        if self.stop.requested() {
+            let what = "stopped; run the same command to resume";
+            return Err(Fault::new(Exit::Transient, what));
+        }
+        Ok(())
+    }
+
+    /// Runs a program, and returns what it prints. Its messages are returned if it fails.
+    pub(crate) fn output<A: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<String, Fault> {
+        let mut command = self.command(program);
+        let output = command.args(arguments).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| cannot_run(program, &error))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout)
+                .trim_end()
+                .to_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr)
+            .trim_end()
+            .to_owned();
+        Err(Fault::new(exit_of(program, output.status)?, said))
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.path(program));
+        // A program that outlived this one would write to files that a second run writes. `monitor-log record` is not to end before
+        // its command, which waits for the lock of its output instead.
+        if program == "monitor-log" {
+            command.env_remove(PARENT_VARIABLE);
+        } else {
+            command.env(PARENT_VARIABLE, std::process::id().to_string());
+        }
+        if self.log_format == LogFormat::Json {
+            command.args(["--log-format", "json"]);
+        }
+        command
+    }
+
+    fn wait(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
+        let mut signalled = false;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            if self.stop.requested() && !signalled {
+                signalled = true;
+                if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                    // It may have ended just now.
+                    let _ = kill_process_group(group, Signal::TERM);
+                }
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+fn cannot_run(program: &str, error: &std::io::Error) -> Fault {
+    Fault::of_system(
+        Exit::Unavailable,
+        format_args!("{program}: cannot run it"),
+        error,
+    )
+}
+
+/// How a program ended. A signal from outside, or the kernel's for lack of memory, may not come again.
+fn exit_of(program: &str, status: ExitStatus) -> Result<Exit, Fault> {
+    if let Some(signal) = status.signal() {
+        let what = format!("{program}: ended by signal {signal}");
+        return Err(Fault::new(Exit::Transient, what));
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.and_then(Exit::from_code)
+        .ok_or_else(|| Fault::new(Exit::Internal, format!("{program}: {status}")))
+}

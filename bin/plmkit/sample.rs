@@ -1,0 +1,328 @@
+//! The steps of one sample: cut, pack, embed, validate.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::{Exit, Fault, files_in};
+use plmkit_contract::{Manifest, ShardSummary, path_text};
+use plmkit_store::{StoreError, read_sealed};
+
+use crate::options::ProgramOptions;
+use crate::params::Existing;
+use crate::plan::Sample;
+use crate::run::Run;
+
+/// Folders of a sample with files of single shards, and the extensions of these files.
+const OF_SHARDS: [(&str, &[&str]); 4] = [
+    ("batches", &["arrow"]),
+    ("embeddings", &["parquet"]),
+    ("rejects", &["csv"]),
+    ("logs", &["csv", "jsonl"]),
+];
+
+/// A sample in its folder of results.
+pub(crate) struct SampleFolder<'r> {
+    run: &'r Run,
+    sample: &'r Sample,
+    path: PathBuf,
+}
+
+/// Arguments of a command, from text, paths and options.
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl<'r> SampleFolder<'r> {
+    pub(crate) fn new(run: &'r Run, sample: &'r Sample) -> Self {
+        Self {
+            run,
+            sample,
+            path: run.args.out.join(&sample.name),
+        }
+    }
+
+    /// The manifest of the shards, if the sample is cut.
+    pub(crate) fn manifest(&self) -> Result<Manifest, StoreError> {
+        read_sealed(&self.manifest_path())
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        self.path.join("shards/manifest.json")
+    }
+
+    /// The manifest of the shards that embeddings were made of, while they are cut again; it outlives an interruption and a refusal.
+    fn manifest_before(&self) -> PathBuf {
+        self.path.join(".manifest.before")
+    }
+
+    /// Whether the last attempt to cut the sample succeeded.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.manifest_path().exists() && !self.manifest_before().exists()
+    }
+
+    /// Cuts the FASTA into shards. What was made of other shards is removed.
+    pub(crate) fn cut(&self) -> Result<Exit, Fault> {
+        let manifest = self.manifest_path();
+        let before = self.manifest_before();
+        let options = &self.run.options.fasta_shard;
+        let mut force = self.run.args.force;
+        if manifest.exists() {
+            if !before.exists() {
+                fs::copy(&manifest, &before).map_err(StoreError::cannot_write(&before))?;
+            }
+            // A shard that was lost is cut again.
+            force |= self.has_lost_shards();
+        }
+        let mut arguments = Arguments::default();
+        arguments.value("--sample", &self.sample.name);
+        arguments.value("--out", self.path.join("shards"));
+        arguments.value(
+            "--max-shard-tokens",
+            self.run.args.max_shard_tokens.to_string(),
+        );
+        arguments.options(options);
+        arguments.flag("--force", force && !options.has("--force"));
+        arguments.flag("--", true);
+        arguments
+            .0
+            .extend(self.sample.fasta.iter().map(OsString::from));
+        let exit = self.run.programs.run("fasta-shard", arguments.0)?;
+        if exit != Exit::Done {
+            return Ok(exit);
+        }
+        if self.run.existing == Existing::Replaced || differ(&before, &manifest) {
+            self.remove_shard_files()?;
+        }
+        remove_if_there(&before)?;
+        for folder in ["batches", "embeddings", "logs", "reports"] {
+            let folder = self.path.join(folder);
+            fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn has_lost_shards(&self) -> bool {
+        let shards = self.path.join("shards");
+        let listed = self.manifest().map(|manifest| manifest.shards);
+        let is_lost = |file: &str| !shards.join(file).exists();
+        is_lost("rejects.csv")
+            || listed.is_ok_and(|listed| listed.iter().any(|shard| is_lost(&shard.file)))
+    }
+
+    fn remove_shard_files(&self) -> Result<(), Fault> {
+        for (folder, extensions) in OF_SHARDS {
+            for file in self.files(folder, extensions) {
+                remove_if_there(&file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files in a folder of the sample; none if it does not exist.
+    fn files(&self, folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
+        files_in(&self.path.join(folder), extensions).unwrap_or_default()
+    }
+
+    fn embeddings(&self, name: &str) -> PathBuf {
+        self.path.join(format!("embeddings/{name}.parquet"))
+    }
+
+    /// Whether a shard is embedded. Its list of rejects, if it has one, is written before.
+    pub(crate) fn is_embedded(&self, shard: &ShardSummary) -> bool {
+        self.run.existing != Existing::Unknown
+            && !self.run.options.gpu_embed.has("--force")
+            && self.embeddings(name_of(shard)).exists()
+    }
+
+    /// Packs and embeds a shard, with a record of the machine beside it.
+    pub(crate) fn embed(&self, shard: &ShardSummary) -> Result<Exit, Fault> {
+        let name = name_of(shard);
+        let batches = self.path.join(format!("batches/{name}.arrow"));
+        let exit = self.pack(shard, &batches)?;
+        if exit != Exit::Done {
+            return Ok(exit);
+        }
+        let exit = self.compute(name, &batches)?;
+        // Sequences that could not be embedded are listed, and the validation accounts for them.
+        if exit == Exit::Done || exit == Exit::Negative {
+            remove_if_there(&batches)?;
+            return Ok(Exit::Done);
+        }
+        Ok(exit)
+    }
+
+    /// Packs a shard, with the measured size of batches unless the options say another.
+    fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
+        let options = &self.run.options.pack_batches;
+        let mut arguments = Arguments(vec![self.path.join("shards").join(&shard.file).into()]);
+        arguments.value("--out", batches);
+        if !options.has("--max-batch-tokens") {
+            // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
+            if batches.exists() && !options.has("--force") {
+                return Ok(Exit::Done);
+            }
+            let exit = self.run.measure_batch_size()?;
+            if exit != Exit::Done {
+                return Ok(exit);
+            }
+            arguments.value("--batch-size", self.run.batch_size_file());
+        }
+        arguments.flag("--force", !options.has("--force"));
+        arguments.flag(
+            "--quiet",
+            !options.has("--quiet") && !self.run.args.common.quiet,
+        );
+        arguments.options(options);
+        self.run.programs.run("pack-batches", arguments.0)
+    }
+
+    fn compute(&self, name: &str, batches: &Path) -> Result<Exit, Fault> {
+        let options = &self.run.options.gpu_embed;
+        let out = self.embeddings(name);
+        let rejects = self.path.join(format!("rejects/{name}.csv"));
+        fs::create_dir_all(self.path.join("rejects"))
+            .map_err(StoreError::cannot_create(&rejects))?;
+        let mut arguments = Arguments(vec!["record".into()]);
+        arguments.flag("--quiet", !self.run.args.common.quiet);
+        arguments.value("--out", self.path.join(format!("logs/{name}.samples.csv")));
+        arguments.flag("--", true);
+        arguments.0.push(self.run.programs.path("gpu-embed"));
+        arguments.0.push(batches.into());
+        arguments.value("--model", &self.run.model.name);
+        // The settings have been compared: what is left of lost embeddings, or of other work, is replaced. Where no file says how
+        // embeddings were made, gpu-embed compares.
+        let compares =
+            self.run.existing == Existing::Unknown && out.exists() && !self.run.args.force;
+        arguments.flag("--force", !compares && !options.has("--force"));
+        arguments.value("--out", out);
+        arguments.value("--rejects", rejects);
+        arguments.value(
+            "--events",
+            self.path.join(format!("logs/{name}.events.jsonl")),
+        );
+        // One that a killed run left behind may still be at work on this shard.
+        arguments.flag("--wait", !options.has("--wait"));
+        if !io::stderr().is_terminal() && !options.has("--progress") {
+            arguments.value("--progress", "none");
+        }
+        arguments.options(options);
+        if self.run.args.common.quiet {
+            arguments.flag("--quiet", !options.has("--quiet"));
+        }
+        self.run.programs.run("monitor-log", arguments.0)
+    }
+
+    /// Validates the sample, with a report on the runs of all its shards.
+    pub(crate) fn validate(&self) -> Result<Exit, Fault> {
+        let name = &self.sample.name;
+        // An empty folder: nothing was rejected.
+        let _ = fs::remove_dir(self.path.join("rejects"));
+        let mut report = Arguments(vec!["report".into()]);
+        report.flag("--quiet", !self.run.args.common.quiet);
+        report.value("--gpu", self.path.join("logs"));
+        report.value("--events", self.path.join("logs"));
+        report.value("--out", self.path.join("reports/run.json"));
+        report.value(
+            "--mqc",
+            self.path.join(format!("reports/{name}_run_mqc.json")),
+        );
+        let reported = self.run.programs.run("monitor-log", report.0)?;
+        self.tell_surplus()?;
+        let options = &self.run.options.validate_embeddings;
+        let mut arguments = Arguments::default();
+        arguments.value("--dataset", &self.path);
+        arguments.value(
+            "--mqc",
+            self.path
+                .join(format!("reports/{name}_validation_mqc.json")),
+        );
+        arguments.value("--model", &self.run.model.name);
+        if self.run.args.allow_empty {
+            arguments.value("--expect", "max-rejected=100%");
+        }
+        arguments.flag(
+            "--quiet",
+            !options.has("--quiet") && !self.run.args.common.quiet,
+        );
+        arguments.options(options);
+        let validated = self.run.programs.run("validate-embeddings", arguments.0)?;
+        if validated == Exit::Done {
+            remove_folder(&self.path.join("batches"))?;
+        }
+        Ok(if validated == Exit::Done {
+            reported
+        } else {
+            validated
+        })
+    }
+
+    /// Names files of shards that the manifest does not list: the folder is to be read as one table.
+    fn tell_surplus(&self) -> Result<(), Fault> {
+        let listed = self.manifest()?.shards;
+        let is_listed = |file: &Path| {
+            let stem = file.file_stem();
+            listed
+                .iter()
+                .any(|shard| stem.is_some_and(|stem| stem == name_of(shard)))
+        };
+        let files = OF_SHARDS[1..3].iter();
+        let files = files.flat_map(|(folder, extensions)| self.files(folder, extensions));
+        let surplus: Vec<String> = files
+            .filter(|file| !is_listed(file))
+            .map(|file| path_text(&file))
+            .collect();
+        if !surplus.is_empty() {
+            tracing::error!(
+                "{}: files of no shard of this run, remove them: {}",
+                self.sample.name,
+                surplus.join(" ")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The name of a shard's files, without extension.
+pub(crate) fn name_of(shard: &ShardSummary) -> &str {
+    shard.file.strip_suffix(".parquet").unwrap_or(&shard.file)
+}
+
+/// Whether a file existed before and has other bytes now.
+fn differ(before: &Path, now: &Path) -> bool {
+    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), Fault> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::cannot_write(path)(error).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_folder(path: &Path) -> Result<(), Fault> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::cannot_write(path)(error).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Arguments {
+    fn flag(&mut self, name: &str, is_set: bool) {
+        if is_set {
+            self.0.push(name.into());
+        }
+    }
+
+    fn value(&mut self, name: &str, value: impl Into<OsString>) {
+        self.0.extend([name.into(), value.into()]);
+    }
+
+    fn options(&mut self, options: &ProgramOptions) {
+        self.0.extend(options.words.iter().map(OsString::from));
+    }
+}

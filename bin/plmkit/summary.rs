@@ -1,0 +1,252 @@
+//! `summary.tsv`: what became of each sample, and whether that is what was asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::Fault;
+use plmkit_contract::{DATASET_FILE, FAILED_FILE, ListedDataset, Manifest, path_text, plural};
+use plmkit_store::{read_sealed, write_report};
+use serde_json::Value;
+
+const HEADER: &str =
+    "sample\trecords\trows\trejected\taliases\tknown\ttruncated\tverdict\tmodel\tmodel_digest\n";
+
+/// The samples of a run, as they are added.
+pub(crate) struct Summary {
+    outdir: PathBuf,
+    allow_empty: bool,
+    lines: Vec<SummaryLine>,
+}
+
+/// What became of a sample.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SummaryLine {
+    sample: String,
+    records: u64,
+    rows: u64,
+    rejected: u64,
+    aliases: u64,
+    known: u64,
+    truncated: u64,
+    verdict: Verdict,
+    model: String,
+    model_digest: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+enum Verdict {
+    Pass,
+    Fail,
+    /// Every record was rejected.
+    Empty,
+    #[default]
+    None,
+}
+
+impl Summary {
+    pub(crate) fn new(outdir: &Path, allow_empty: bool) -> Self {
+        Self {
+            outdir: outdir.to_owned(),
+            allow_empty,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Adds a sample. A verdict of an earlier run does not count: `is_judged` says whether this run has judged it.
+    pub(crate) fn add(&mut self, sample: &str, is_judged: bool) -> Result<(), Fault> {
+        let folder = self.outdir.join(sample);
+        let mut line = SummaryLine {
+            sample: sample.to_owned(),
+            ..SummaryLine::default()
+        };
+        if let Ok(manifest) = read_sealed::<Manifest>(&folder.join("shards/manifest.json")) {
+            line.records = manifest.records;
+            let truncated = manifest.changed.get("proteins_truncated");
+            line.truncated = truncated.copied().unwrap_or_default();
+        }
+        if is_judged {
+            line.read_verdict(&read_sealed(&verdict_of(&folder))?, self.allow_empty);
+        }
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// Writes the table, and logs the totals and what is wrong. Returns whether nothing is.
+    pub(crate) fn finish(self) -> Result<bool, Fault> {
+        let mut table = HEADER.to_owned();
+        for line in &self.lines {
+            line.write(&mut table);
+        }
+        write_report(&self.outdir.join("summary.tsv"), &table)?;
+        tracing::info!("{}", self.totals());
+        let of = |verdict: Verdict| {
+            let lines = self.lines.iter().filter(|line| line.verdict == verdict);
+            let names: Vec<&str> = lines.map(|line| &*line.sample).collect();
+            names.join(" ")
+        };
+        let (others, other_models) = self.others();
+        if !others.is_empty() {
+            let others = others.join(" ");
+            tracing::info!("samples of earlier runs, left as they are: {others}");
+        }
+        let mut errors = Vec::new();
+        for (verdict, what) in [
+            (Verdict::None, "not validated, see the messages above"),
+            (
+                Verdict::Fail,
+                "the validation failed, see SAMPLE/dataset.json",
+            ),
+            (
+                Verdict::Empty,
+                "every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects",
+            ),
+        ] {
+            let names = of(verdict);
+            if names.is_empty() {
+            } else if verdict == Verdict::Empty && self.allow_empty {
+                tracing::warn!("{what}: {names}");
+            } else if verdict == Verdict::Empty {
+                errors.push(format!("{what}; --allow-empty accepts it: {names}"));
+            } else {
+                errors.push(format!("{what}: {names}"));
+            }
+        }
+        let models = self.models(other_models);
+        if models.len() > 1 {
+            let models = models
+                .iter()
+                .map(|(digest, sample)| format!("{digest} ({sample})"));
+            let models = models.collect::<Vec<_>>().join(" ");
+            errors.push(format!(
+                "embedded by different models, one sample of each is named: remove those of the wrong one: {models}"
+            ));
+        }
+        for what in &errors {
+            tracing::error!("{what}");
+        }
+        Ok(errors.is_empty())
+    }
+
+    fn totals(&self) -> String {
+        let sum = |of: fn(&SummaryLine) -> u64| self.lines.iter().map(of).sum::<u64>();
+        let mut elsewhere = String::new();
+        if let aliases @ 1.. = sum(|line| line.aliases) {
+            let noun = if aliases == 1 { "alias" } else { "aliases" };
+            let _ = write!(elsewhere, ", {aliases} {noun}");
+        }
+        if let known @ 1.. = sum(|line| line.known) {
+            let _ = write!(elsewhere, ", {known} known");
+        }
+        format!(
+            "{}: {}, {} rejected{elsewhere}, {} truncated, in {}",
+            plural(self.lines.len() as u64, "sample"),
+            plural(sum(|line| line.rows), "row"),
+            sum(|line| line.rejected),
+            sum(|line| line.truncated),
+            path_text(&self.outdir)
+        )
+    }
+
+    /// Other samples in the folder of results, and the digests of their models.
+    fn others(&self) -> (Vec<String>, Vec<(String, String)>) {
+        let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.sample).collect();
+        let entries = fs::read_dir(&self.outdir).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let names: BTreeSet<String> = names.filter(|name| !known.contains(&**name)).collect();
+        let (mut others, mut models) = (Vec::new(), Vec::new());
+        for name in names {
+            let folder = self.outdir.join(&name);
+            let listed = read_sealed::<ListedDataset>(&folder.join(DATASET_FILE)).ok();
+            if listed.is_none() && !folder.join("shards/manifest.json").exists() {
+                continue;
+            }
+            if let Some(digest) = listed.and_then(|listed| listed.model_digest) {
+                models.push((digest, name.clone()));
+            }
+            others.push(name);
+        }
+        (others, models)
+    }
+
+    /// The digests of all models, with a sample of each.
+    fn models(&self, others: Vec<(String, String)>) -> BTreeMap<String, String> {
+        let judged = self
+            .lines
+            .iter()
+            .filter(|line| line.verdict != Verdict::None);
+        let judged = judged.map(|line| (line.model_digest.clone(), line.sample.clone()));
+        let all = others.into_iter().rev().chain(judged.rev());
+        all.filter(|(digest, _)| !digest.is_empty()).collect()
+    }
+}
+
+impl SummaryLine {
+    fn read_verdict(&mut self, dataset: &ListedDataset, allow_empty: bool) {
+        let number = |name: &str| {
+            dataset
+                .others
+                .get(name)
+                .and_then(Value::as_u64)
+                .unwrap_or_default()
+        };
+        let text = |name: &str| {
+            dataset
+                .others
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let reasons = dataset.others.get("rejected").and_then(Value::as_object);
+        let reasons = reasons.into_iter().flat_map(|reasons| reasons.values());
+        self.rows = number("rows");
+        self.aliases = number("aliases");
+        self.known = number("known");
+        self.rejected = reasons.filter_map(Value::as_u64).sum();
+        text("model").clone_into(&mut self.model);
+        self.model_digest = dataset.model_digest.clone().unwrap_or_default();
+        self.verdict = if dataset.passed() {
+            Verdict::Pass
+        } else {
+            Verdict::Fail
+        };
+        let is_empty = self.rows == 0 && self.known == 0;
+        if is_empty && (dataset.passed() || !allow_empty) {
+            self.verdict = Verdict::Empty;
+        }
+        if self.rows == 0 {
+            self.truncated = 0;
+        }
+    }
+
+    fn write(&self, table: &mut String) {
+        let Self {
+            sample,
+            records,
+            rows,
+            rejected,
+            aliases,
+            known,
+            truncated,
+            verdict,
+            model,
+            model_digest,
+        } = self;
+        let _ = writeln!(
+            table,
+            "{sample}\t{records}\t{rows}\t{rejected}\t{aliases}\t{known}\t{truncated}\t{verdict}\t{model}\t{model_digest}"
+        );
+    }
+}
+
+/// The file with the last verdict on the sample in `folder`.
+fn verdict_of(folder: &Path) -> PathBuf {
+    let failed = folder.join(FAILED_FILE);
+    if failed.exists() {
+        failed
+    } else {
+        folder.join(DATASET_FILE)
+    }
+}

@@ -1,0 +1,249 @@
+//! The table of samples: CSV or TSV with the columns `sample` and `fasta`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use csv::{ReaderBuilder, StringRecord};
+
+/// Names in a folder of results that no sample can have.
+const TAKEN: [&str; 7] = [
+    "multiqc",
+    "versions.yml",
+    "batch-size.json",
+    "dataset.json",
+    "packs.tsv",
+    "pipeline_info",
+    "summary.tsv",
+];
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableRow {
+    pub(crate) line: u64,
+    pub(crate) sample: String,
+    pub(crate) fasta: PathBuf,
+}
+
+/// Whether a text is a table of samples: its first line names the two columns.
+pub(crate) fn is_table(text: &[u8]) -> bool {
+    let line = text.split(|&byte| byte == b'\n').next();
+    let line = String::from_utf8_lossy(line.unwrap_or_default());
+    line.contains("sample") && line.contains("fasta") && !line.starts_with('>')
+}
+
+/// Reads a table. Returns its rows, and what is wrong, a message for each error.
+pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let header = text.split(|&byte| byte == b'\n').next();
+    let has_tab = header.is_some_and(|line| line.contains(&b'\t'));
+    let mut reader = ReaderBuilder::new()
+        .delimiter(if has_tab { b'\t' } else { b',' })
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text);
+    let mut columns = None;
+    let (mut rows, mut errors) = (Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    for record in reader.records() {
+        let mut record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                let line = error.position().map_or(0, csv::Position::line);
+                errors.push(format!("line {line}: expected UTF-8, found other bytes"));
+                continue;
+            }
+        };
+        let line = record.position().map_or(0, csv::Position::line);
+        if record.iter().any(|cell| cell.contains(['\n', '\r'])) {
+            let what = "a line break in a cell: expected the end of its quote";
+            errors.push(format!("line {line}: {what}"));
+            continue;
+        }
+        record.trim();
+        if record.iter().all(str::is_empty) {
+            continue;
+        }
+        let Some(columns) = &columns else {
+            match Columns::find(&record) {
+                Ok(found) => columns = Some(found),
+                Err(what) => {
+                    errors.push(format!("line {line}: {what}"));
+                    break;
+                }
+            }
+            continue;
+        };
+        match columns.row(&record, line) {
+            Ok(row) if !seen.insert((row.sample.clone(), plain(&row.fasta))) => {
+                let (fasta, sample) = (row.fasta.display(), &row.sample);
+                errors.push(format!(
+                    "line {line}: '{fasta}' of '{sample}' is there twice"
+                ));
+            }
+            Ok(row) => rows.push(row),
+            Err(what) => errors.push(format!("line {line}: {what}")),
+        }
+    }
+    if rows.is_empty() && errors.is_empty() {
+        errors.push("no samples".to_owned());
+    }
+    (rows, errors)
+}
+
+/// The places of the two columns.
+struct Columns {
+    sample: usize,
+    fasta: usize,
+    count: usize,
+}
+
+impl Columns {
+    fn find(header: &StringRecord) -> Result<Self, String> {
+        let find = |name| {
+            let mut places = (0..header.len()).filter(|&at| &header[at] == name);
+            match (places.next(), places.next()) {
+                (Some(place), None) => Ok(place),
+                (Some(_), Some(_)) => Err(format!("the column {name} is there twice")),
+                (None, _) => {
+                    let found: Vec<&str> = header.iter().collect();
+                    let found = found.join(",");
+                    Err(format!(
+                        "expected the columns sample,fasta, found '{found}'"
+                    ))
+                }
+            }
+        };
+        Ok(Self {
+            sample: find("sample")?,
+            fasta: find("fasta")?,
+            count: header.len(),
+        })
+    }
+
+    fn row(&self, record: &StringRecord, line: u64) -> Result<TableRow, String> {
+        if record.len() != self.count {
+            return Err(format!(
+                "expected {} columns, found {}",
+                self.count,
+                record.len()
+            ));
+        }
+        let (sample, fasta) = (&record[self.sample], &record[self.fasta]);
+        check_name(sample)?;
+        if fasta.is_empty() {
+            return Err(format!("'{sample}' has no FASTA"));
+        }
+        Ok(TableRow {
+            line,
+            sample: sample.to_owned(),
+            fasta: fasta.into(),
+        })
+    }
+}
+
+/// Checks the name of a sample, which becomes that of a folder.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if name.is_empty()
+        || name.len() > 200
+        || name.starts_with(['-', '.'])
+        || !name.bytes().all(allowed)
+    {
+        return Err(format!(
+            "sample name '{name}': expected up to 200 letters, digits, '_', '-' and '.', the first no '-' or '.'"
+        ));
+    }
+    if TAKEN.contains(&name) {
+        return Err(format!(
+            "sample name '{name}': the results have something else of that name"
+        ));
+    }
+    Ok(())
+}
+
+/// The path without `.` and double slashes: the same place, written one way.
+fn plain(path: &std::path::Path) -> PathBuf {
+    path.components().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(line: u64, sample: &str, fasta: &str) -> TableRow {
+        TableRow {
+            line,
+            sample: sample.to_owned(),
+            fasta: fasta.into(),
+        }
+    }
+
+    #[test]
+    fn tables_of_spreadsheets_and_by_hand_are_read() {
+        for (text, expected) in [
+            (
+                "sample,fasta\na,x.fasta\na,y z.faa\n",
+                vec![row(2, "a", "x.fasta"), row(3, "a", "y z.faa")],
+            ),
+            (
+                "sample\tfasta\na\tx, \"y\".fasta\n",
+                vec![row(2, "a", "x, \"y\".fasta")],
+            ),
+            (
+                "\u{feff}\"sample\",\"fasta\"\r\n\"a\",\"x, \"\"y\"\".fasta\"\r\n\r\n,\r\n",
+                vec![row(2, "a", "x, \"y\".fasta")],
+            ),
+            (
+                " fasta , n, sample \n\"x.fasta\" ,1, a",
+                vec![row(2, "a", "x.fasta")],
+            ),
+        ] {
+            assert!(is_table(text.as_bytes()));
+            assert_eq!(read_table(text.as_bytes()), (expected, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn every_error_is_told_with_its_line() {
+        let text = "sample,fasta\na b,x\n,x\n..,x\nmultiqc,x\na,x\na,./x\nb,x,y\nc,\n";
+        let (rows, errors) = read_table(text.as_bytes());
+        assert_eq!(rows, [row(6, "a", "x")]);
+        let starts = [
+            "line 2: sample name 'a b'",
+            "line 3: sample name ''",
+            "line 4: sample name '..'",
+            "line 5: sample name 'multiqc': the results",
+            "line 7: './x' of 'a' is there twice",
+            "line 8: expected 2 columns, found 3",
+            "line 9: 'c' has no FASTA",
+        ];
+        assert_eq!(errors.len(), starts.len());
+        for (error, start) in errors.iter().zip(starts) {
+            assert!(error.starts_with(start), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_header_without_its_columns_ends_the_table() {
+        for (text, error) in [
+            (
+                "name,fasta\na,x\n",
+                "line 1: expected the columns sample,fasta, found 'name,fasta'",
+            ),
+            (
+                "sample,fasta,sample\na,x,b\n",
+                "line 1: the column sample is there twice",
+            ),
+            ("sample,fasta\n", "no samples"),
+            (
+                "sample,fasta\na,\"x\nb,y\n",
+                "line 2: a line break in a cell: expected the end of its quote",
+            ),
+        ] {
+            assert_eq!(
+                read_table(text.as_bytes()),
+                (Vec::new(), vec![error.to_owned()])
+            );
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The whole job: the same files as by hand, all errors before the start, and resuming.
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use common::{bin, command, run, test_data};
+
+/// The content of every file below `folder`, by its path in it.
+fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("below").to_owned();
+                found.insert(name, fs::read(&path).expect("read"));
+            }
+        }
+    }
+    found
+}
+
+/// What must not depend on when and how often a run was interrupted.
+fn data(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = content(folder);
+    let is_data = |path: &Path| {
+        let is_in = |name: &str| path.iter().any(|part| part == name);
+        is_in("shards") || is_in("embeddings") || path.ends_with("dataset.json")
+    };
+    found.retain(|path, _| is_data(path));
+    found
+}
+
+fn plmkit(folder: &Path, arguments: &str) -> Command {
+    let mut command = command(folder, &format!("plmkit {arguments} --device cpu"));
+    command.arg("--model").arg(test_data("model-tiny"));
+    command
+}
+
+fn proteins(folder: &Path, name: &str, records: usize) {
+    let text = fs::read_to_string(test_data("proteins.fasta")).expect("read");
+    let records: String = text
+        .split_inclusive("\n>")
+        .take(records)
+        .collect::<String>();
+    fs::write(folder.join(name), records.trim_end_matches('>')).expect("write");
+}
+
+#[test]
+fn two_samples_have_the_files_of_the_programs_by_hand() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "yeast.fasta", 20);
+    proteins(folder, "soil 1.faa", 9);
+    let mut two = plmkit(folder, "--out results yeast.fasta");
+    let said = run(two.arg("soil 1.faa").args(["--pool", "mean,max"]));
+    let totals = "plmkit: 2 samples: 29 rows, 0 rejected, 3 truncated, in results";
+    assert_eq!(said.lines().last(), Some(totals));
+
+    let options = "--out yeast/shards --sample yeast --max-shard-tokens 20000000 yeast.fasta";
+    run(&mut command(folder, &format!("fasta-shard {options}")));
+    let shard = "yeast/shards/shard-00000.parquet";
+    run(&mut command(
+        folder,
+        &format!("pack-batches {shard} --out yeast.arrow"),
+    ));
+    fs::create_dir(folder.join("yeast/embeddings")).expect("folder");
+    let out = "--out yeast/embeddings/shard-00000.parquet --rejects yeast.csv";
+    let mut embed = command(
+        folder,
+        &format!("gpu-embed yeast.arrow {out} --device cpu --pool mean,max"),
+    );
+    run(embed.arg("--model").arg(test_data("model-tiny")));
+    let mut validate = command(folder, "validate-embeddings --dataset yeast");
+    run(validate.arg("--model").arg(test_data("model-tiny")));
+    assert!(data(&folder.join("results/yeast")) == data(&folder.join("yeast")));
+
+    let summary = fs::read_to_string(folder.join("results/summary.tsv")).expect("summary");
+    let cells: Vec<Vec<&str>> = summary
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    assert_eq!(cells[1][..6], ["yeast", "20", "20", "0", "0", "0"]);
+    assert_eq!(cells[2][..6], ["soil_1", "9", "9", "0", "0", "0"]);
+}
+
+#[test]
+fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 5);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = content(folder);
+    for (arguments, code, errors) in [
+        (
+            "a.fasta --out results --pool max",
+            73,
+            vec!["results: has embeddings of gpu-embed '--device cpu', which is now"],
+        ),
+        (
+            "a.fasta --out results --max-shard-tokens 5",
+            73,
+            vec!["results/a: was cut with --max-shard-tokens 20000000, which is now 5"],
+        ),
+        (
+            "a.fasta b.fasta --out results --dtype f64 --windows --translate orf --fasta-shard=--frobnicate",
+            66,
+            vec![
+                "b.fasta: cannot open",
+                "fasta-shard: unexpected argument '--frobnicate' found",
+                "gpu-embed: invalid value 'f64' for '--dtype <TYPE>'",
+                "results: has embeddings of",
+                "4 errors, see above; nothing was changed",
+            ],
+        ),
+    ] {
+        let output = plmkit(folder, arguments)
+            .output()
+            .expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.lines().count(), errors.len(), "{said}");
+        for (line, error) in said.lines().zip(errors) {
+            assert!(line.starts_with(&format!("plmkit: {error}")), "{line}");
+        }
+        assert!(content(folder) == before, "{arguments}");
+    }
+    let force = run(&mut plmkit(
+        folder,
+        "a.fasta --out results --pool max --force",
+    ));
+    assert!(force.contains("5 rows of max_4 (64)"), "{force}");
+}
+
+#[test]
+fn a_run_that_is_killed_anywhere_resumes_to_the_same_bytes() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 40);
+    proteins(folder, "b.fasta", 30);
+    let options = "a.fasta b.fasta --max-shard-tokens 4000 --threads 1";
+    run(&mut plmkit(folder, &format!("{options} --out whole")));
+    let resumed = format!("{options} --out resumed");
+    for delay in [20, 60, 120, 200, 350, 600] {
+        let mut child = plmkit(folder, &resumed)
+            .process_group(0)
+            .spawn()
+            .expect("the program starts");
+        thread::sleep(Duration::from_millis(delay));
+        let group = Pid::from_raw(child.id().cast_signed()).expect("a process");
+        // It may have ended.
+        let _ = kill_process_group(group, Signal::KILL);
+        child.wait().expect("wait");
+    }
+    run(&mut plmkit(folder, &resumed));
+    assert!(data(&folder.join("whole")) == data(&folder.join("resumed")));
+    assert!(!folder.join("resumed/a/batches").exists());
+}
+
+#[test]
+fn the_stages_give_what_one_run_gives() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 40);
+    fs::write(folder.join("bad.fasta"), ">x\nACD\n>x\nACD\n").expect("write");
+    let options = "a.fasta bad.fasta --max-shard-tokens 4000 --quiet";
+    let whole = plmkit(folder, &format!("{options} --out whole")).output();
+    assert_eq!(whole.expect("the program starts").status.code(), Some(65));
+    let options = format!("{options} --out staged --stage");
+    let stage = |stage: &str| {
+        let output = plmkit(folder, &format!("{options} {stage}")).output();
+        let output = output.expect("the program starts");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        (output.status.code(), text)
+    };
+    let (code, count) = stage("prepare");
+    assert_eq!(code, Some(65), "a sample cannot be cut");
+    assert!(
+        count
+            .trim_end()
+            .parse::<usize>()
+            .is_ok_and(|count| count > 2),
+        "{count}"
+    );
+    for task in ["1/2", "2/2"] {
+        assert_eq!(stage(&format!("embed --task {task}")).0, Some(0));
+    }
+    assert_eq!(stage("finish").0, Some(1), "a sample has no verdict");
+    assert!(data(&folder.join("whole/a")) == data(&folder.join("staged/a")));
+    let summary = |of: &str| fs::read_to_string(folder.join(of).join("summary.tsv"));
+    assert_eq!(
+        summary("whole").expect("read"),
+        summary("staged").expect("read")
+    );
+}
+
+#[test]
+fn a_program_that_is_missing_is_named() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let lonely = folder.path().join("plmkit");
+    fs::copy(bin("plmkit").get_program(), &lonely).expect("copy");
+    let mut command = Command::new(lonely);
+    command.args(["a.fasta", "--out", "results", "--model", "m"]);
+    command.env("PATH", "").current_dir(folder.path());
+    common::assert_fails(command, 69, "fasta-shard: cannot run it");
+}
