@@ -19,7 +19,7 @@ for package in "${packages[@]}"; do
     folder=target/dist/wheel/$package
     rm -rf "$folder"
     mkdir -p "$folder"
-    cp scripts/wheel/staged.py scripts/wheel/$package/* "$PLMKIT_STAGED"/share/doc/plmkit/*LICENSE* "$folder"
+    cp -R scripts/wheel/staged.py scripts/wheel/$package/* "$PLMKIT_STAGED"/share/doc/plmkit/*LICENSE* "$folder"
     (cd "$folder" && "$tools/hatchling" build --target wheel --directory "$dist")
 done
 (cd "$dist" && shopt -s nullglob && sha256sum -- *.tar.gz *.whl >SHA256SUMS)

@@ -1,0 +1,163 @@
+"""Protein sequences to ESM-2 embeddings, by the programs of plmkit.
+
+    import plmkit
+
+    table = plmkit.embed({"P1": "MKVLAAGG", "P2": "MSTNPKPQ"}, model="facebook/esm2_t6_8M_UR50D", download=True)
+    table = plmkit.embed("proteins.fasta", model="facebook/esm2_t33_650M_UR50D", out="results")
+    table = plmkit.read("results")
+
+The functions return tables of pyarrow, which has to be installed. Python only starts the programs: sequences and vectors go through
+files, and nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["PlmkitError", "Sequences", "embed", "read", "run"]
+
+Sequences = Union[str, "os.PathLike[str]", Mapping[str, str], Iterable[tuple[str, str]]]
+"""A FASTA file or a table of samples, by its path; or residues by id."""
+
+
+class PlmkitError(RuntimeError):
+    """A run that failed.
+
+    `code` is the exit code of the program, as in the table of plmkit's design: 1 for a negative verdict, 2 for wrong options, 65 and
+    66 for bad and missing inputs, 69 for a missing device, 73 for results of other work in the folder, 75 for what may succeed later.
+    The text is what the program said.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def embed(
+    sequences: Sequences,
+    model: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    **options: object,
+) -> pyarrow.Table:
+    """Embeds sequences, and returns their rows: `id`, `length` and a column for each pooling and layer, such as `mean_33`.
+
+    `model` is a folder or an id of the Hugging Face Hub. `out` is a folder for the results, which stay: the same call resumes after an
+    interruption, and returns finished results. Without it, a temporary folder is used and removed. `progress` shows the messages of
+    the programs on standard error.
+
+    `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
+    `fasta_shard="--invalid reject"`.
+
+    Raises PlmkitError, for rejected and duplicate records too, unless an option accepts them.
+    """
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="plmkit-") as folder:
+            return embed(sequences, model, out=folder, progress=progress, **options)
+    folder = Path(out)
+    if not isinstance(sequences, (str, os.PathLike)):
+        sequences = _write_fasta(sequences, folder / "pipeline_info/sequences.fasta")
+    arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
+    run("plmkit", *arguments, "--", os.fspath(sequences), progress=progress)
+    return read(folder)
+
+
+def read(results: str | os.PathLike[str]) -> pyarrow.Table:
+    """Reads the embeddings in a folder of results, of one sample, or of files: the rows of all samples in the order of the input.
+
+    Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
+    `query-embeddings combine` gives the latter a row again.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    folder = Path(results)
+    patterns = ("*.parquet", "embeddings/*.parquet", "*/embeddings/*.parquet")
+    found = ([path for path in sorted(folder.glob(pattern)) if not path.name.startswith(".")] for pattern in patterns)
+    files = next(filter(None, found), None)
+    if files is None:
+        raise FileNotFoundError(f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
+    return pyarrow.concat_tables(pyarrow.parquet.read_table(path, partitioning=None) for path in files)
+
+
+def run(program: str, *arguments: str, progress: bool = False) -> None:
+    """Runs a program of plmkit to its end. Raises PlmkitError if its exit code is not 0.
+
+    An interrupted program saves its work before this function returns.
+    """
+    quiet = [] if progress else ["--quiet"]
+    said: list[str] = []
+    # In a session of its own: a Ctrl-C reaches the program once, from here.
+    with subprocess.Popen(
+        [_path(program), *quiet, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                said.append(line.rstrip("\n"))
+                if progress:
+                    sys.stderr.write(line)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if process.returncode:
+        # As a shell counts: 128 and the signal.
+        code = process.returncode if process.returncode > 0 else 128 - process.returncode
+        errors = [line for line in said if ": warning: " not in line]
+        raise PlmkitError(code, "\n".join(errors[-20:]) or f"{program}: exit code {code}")
+
+
+def _path(program: str) -> str:
+    """The program of this environment, or the one on the PATH."""
+    own = Path(sysconfig.get_path("scripts"), program)
+    found = str(own) if own.exists() else shutil.which(program)
+    if found is None:
+        raise FileNotFoundError(f"{program}: not in {own.parent} and not on the PATH")
+    return found
+
+
+def _arguments(options: Mapping[str, object]) -> Iterator[str]:
+    """The options of a command line. A list is one option for each of its values, where the program takes several."""
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if isinstance(value, (list, tuple)):
+            values = value if name == "known" else [",".join(map(str, value))]
+            yield from (f"{option}={one}" for one in values)
+        elif value is True:
+            yield option
+        elif value is not None and value is not False:
+            yield f"{option}={value}"
+
+
+def _write_fasta(sequences: Mapping[str, str] | Iterable[tuple[str, str]], path: Path) -> Path:
+    """Writes sequences as FASTA. The file is replaced only if it has other text, so that the same call resumes."""
+    pairs = sequences.items() if isinstance(sequences, Mapping) else sequences
+    records = []
+    for name, residues in pairs:
+        if not name or name.split() != [name] or ">" in residues or "\n" in residues:
+            raise ValueError(f"{name!r}: expected an id without blanks, and residues")
+        records.append(f">{name}\n{residues}\n")
+    text = "".join(records)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+    return path

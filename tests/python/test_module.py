@@ -1,0 +1,87 @@
+"""The module of the wheel: the table of what it is given, errors with their code, resuming."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet
+import pytest
+
+from conftest import MODEL, PROGRAMS, PROTEINS, ROOT
+
+SOURCE = ROOT / "scripts/wheel/plmkit"
+sys.path.insert(0, str(SOURCE))
+import plmkit  # noqa: E402
+
+TWO = {"P1": "MKVLAAGGWYTREDSSKLMN", "P2": "MSTNPKPQRKTKRNTNRRPQDV"}
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch):
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+
+
+def embed(sequences, **options):
+    return plmkit.embed(sequences, MODEL, device="cpu", **options)
+
+
+def test_residues_by_id_are_rows():
+    table = embed(TWO, pool=["mean", "max"], threads=1)
+    assert table["id"].to_pylist() == ["P1", "P2"]
+    assert table["length"].to_pylist() == [20, 22]
+    assert {"mean_4", "max_4"} <= set(table.column_names)
+    assert embed(list(TWO.items()))["mean_4"].equals(table["mean_4"])
+
+
+def test_a_file_gives_the_files_that_stay(tmp_path):
+    out = tmp_path / "results"
+    table = embed(PROTEINS, out=out, max_shard_tokens=20000)
+    files = sorted((out / "proteins/embeddings").iterdir())
+    assert len(files) == 3 and table.num_rows == 100
+    assert plmkit.read(out / "proteins").equals(table) and plmkit.read(out / "proteins/embeddings").equals(table)
+    times = [path.stat().st_mtime_ns for path in files]
+    assert embed(PROTEINS, out=out, max_shard_tokens=20000).equals(table)
+    assert [path.stat().st_mtime_ns for path in files] == times, "finished results are kept"
+    assert pyarrow.parquet.read_table(files[0]).num_rows < 100
+
+
+@pytest.mark.parametrize(
+    ("sequences", "options", "code", "words"),
+    [
+        ([("a", "MK"), ("a", "ML")], {}, 65, "record 2 'a': expected a new id"),
+        ("none.fasta", {}, 66, "none.fasta: cannot open"),
+        (TWO, {"dtype": "f64"}, 2, "invalid value 'f64'"),
+    ],
+)
+def test_an_error_has_the_code_and_the_words_of_the_program(sequences, options, code, words):
+    with pytest.raises(plmkit.PlmkitError, match=words) as raised:
+        embed(sequences, **options)
+    assert raised.value.code == code
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\n"])
+def test_an_id_with_blanks_is_refused(name):
+    with pytest.raises(ValueError, match="expected an id without blanks"):
+        embed({name: "MK"})
+
+
+def test_a_folder_without_embeddings_is_no_table(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no embeddings"):
+        plmkit.read(tmp_path)
+
+
+def test_an_interrupt_ends_the_program_and_the_same_call_resumes(tmp_path):
+    many = tmp_path / "many.fasta"
+    many.write_text(PROTEINS.read_text(encoding="utf-8") * 5, encoding="utf-8")
+    call = f"plmkit.embed({str(many)!r}, {str(MODEL)!r}, out={str(tmp_path / 'out')!r}, device='cpu', threads=1, fasta_shard='--duplicate-ids suffix')"
+    process = subprocess.Popen([sys.executable, "-c", f"import plmkit; {call}"], env=os.environ | {"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/many/embeddings/.*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    assert not list(tmp_path.glob("out/many/embeddings/*.parquet"))
+    table = embed(many, out=tmp_path / "out", threads=1, fasta_shard="--duplicate-ids suffix")
+    assert table.num_rows == 500
