@@ -4,12 +4,13 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
 
+use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
 use plmkit_contract::DATASET_FILE;
 use plmkit_sequence::{
-    DuplicatePolicy, GeneticCode, Input, InvalidPolicy, Limits, LongPolicy, OrfBetween, Peptides,
-    Policy, ShardConfig, ShardTarget, StopPolicy, Translation,
+    DuplicatePolicy, GeneticCode, Input, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
+    ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation,
 };
 
 /// The longest readable record, in residues.
@@ -66,17 +67,17 @@ pub(crate) struct Args {
     /// Use it for a fixed number of jobs or GPUs. Each protein goes to the shard with the fewest tokens, so that two
     /// shards differ by at most the tokens of one protein. A shard may stay empty.
     #[arg(long, value_name = "N", help_heading = "Shards")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000).try_map(NonZero::try_from))]
     #[arg(conflicts_with = "max_shard_tokens")]
-    shards: Option<u32>,
+    shards: Option<NonZero<u32>>,
 
     /// Make as many shards as necessary, each with at most N tokens
     ///
     /// Use it for jobs of a fixed length. Shards are filled one after another in input order. A protein with more than
     /// N tokens gets its own shard.
     #[arg(long, value_name = "N", help_heading = "Shards")]
-    #[arg(value_parser = clap::value_parser!(u64).range(3..))]
-    max_shard_tokens: Option<u64>,
+    #[arg(value_parser = clap::value_parser!(u64).range(3..).try_map(NonZero::try_from))]
+    max_shard_tokens: Option<NonZero<u64>>,
 
     /// Translate contigs (DNA or RNA) into the proteins of the shards
     ///
@@ -97,11 +98,11 @@ pub(crate) struct Args {
     genetic_code: Option<GeneticCode>,
 
     /// How to treat a stop codon inside a frame (with --translate six-frame) [default: split]
-    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Translation")]
+    #[arg(long, value_parser = variant::<StopPolicy>(), value_name = "POLICY", help_heading = "Translation")]
     stops: Option<StopPolicy>,
 
     /// What begins and ends a reading frame (with --translate orf) [default: stops]
-    #[arg(long, value_enum, value_name = "CODONS", help_heading = "Translation")]
+    #[arg(long, value_parser = variant::<OrfBetween>(), value_name = "CODONS", help_heading = "Translation")]
     orf_between: Option<OrfBetween>,
 
     /// Longest protein that is embedded whole, in residues
@@ -118,7 +119,7 @@ pub(crate) struct Args {
     max_residues: u32,
 
     /// How to treat a longer protein
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
+    #[arg(long, value_parser = variant::<LongPolicy>(), value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
     long_policy: LongPolicy,
 
     /// Overlap of two neighbouring windows, in residues (with --long-policy window) [default: 256]
@@ -128,7 +129,7 @@ pub(crate) struct Args {
     overlap: Option<u32>,
 
     /// How to treat a record with the id of an earlier record
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = DuplicatePolicy::Error, help_heading = "Records")]
+    #[arg(long, value_parser = variant::<DuplicatePolicy>(), value_name = "POLICY", default_value_t = DuplicatePolicy::Error, help_heading = "Records")]
     duplicate_ids: DuplicatePolicy,
 
     /// How to treat a character that is not a residue
@@ -137,7 +138,7 @@ pub(crate) struct Args {
     /// end of a sequence are dropped. ESM-2 has no meaningful token for anything else (J, -, ., an inner *, digits).
     ///
     /// A header without an id also stops the run, unless the policy is reject.
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
+    #[arg(long, value_parser = variant::<InvalidPolicy>(), value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
     invalid: InvalidPolicy,
 
     /// Embed records with the same residues once
@@ -172,8 +173,8 @@ pub(crate) struct Args {
     ///
     /// The number of threads does not change the shards.
     #[arg(long, value_name = "N", help_heading = "Resources")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024).try_map(NonZero::try_from))]
+    threads: Option<NonZero<u16>>,
 
     #[command(flatten)]
     common: Common,
@@ -243,8 +244,12 @@ fn translation(args: &Args) -> Result<Option<Translation>, Fault> {
     }
     let peptides = match how {
         None => return Ok(None),
-        Some(Translate::SixFrame) => Peptides::SixFrame(args.stops.unwrap_or(StopPolicy::Split)),
-        Some(Translate::Orf) => Peptides::Orf(args.orf_between.unwrap_or(OrfBetween::Stops)),
+        Some(Translate::SixFrame) => Peptides::SixFrame {
+            stops: args.stops.unwrap_or(StopPolicy::Split),
+        },
+        Some(Translate::Orf) => Peptides::Orf {
+            orf_between: args.orf_between.unwrap_or(OrfBetween::Stops),
+        },
     };
     let code = args.genetic_code.unwrap_or_default();
     Ok(Some(Translation { peptides, code }))
@@ -281,67 +286,57 @@ impl TryFrom<Args> for ShardConfig {
                 "- is given more than once: standard input can be read once",
             ));
         }
-        let least = if translation.is_some() {
-            LEAST_PEPTIDE
-        } else {
-            1
-        };
+        let least = translation.map_or(1, |_| LEAST_PEPTIDE);
         let min_residues = args.min_residues.unwrap_or(least);
-        let long = args.long_policy;
+        let (long, max_residues) = (args.long_policy, args.max_residues);
         if args.overlap.is_some() && long != LongPolicy::Window {
             return Err(Fault::usage(
                 "--overlap is of windows: expected --long-policy window with it",
             ));
         }
-        let overlap = args.overlap.unwrap_or(OVERLAP);
-        if long == LongPolicy::Window && overlap >= args.max_residues {
+        let overlap = (long == LongPolicy::Window).then(|| args.overlap.unwrap_or(OVERLAP));
+        if let Some(overlap) = overlap
+            && overlap >= max_residues
+        {
             return Err(Fault::usage(format!(
-                "--overlap must be less than --max-residues: found {overlap} and {}",
-                args.max_residues
+                "--overlap must be less than --max-residues: found {overlap} and {max_residues}"
             )));
         }
-        if long == LongPolicy::Reject && min_residues > args.max_residues {
+        if long == LongPolicy::Reject && min_residues > max_residues {
             return Err(Fault::usage(format!(
-                "--min-residues is above --max-residues and longer proteins are rejected: none can be accepted, found {} and {}",
-                min_residues, args.max_residues
+                "--min-residues is above --max-residues and longer proteins are rejected: none can be accepted, found {min_residues} and {max_residues}"
             )));
         }
-        let shards = args
-            .shards
-            .and_then(|count| NonZero::new(count as usize))
-            .map(ShardTarget::Shards);
-        let max_tokens = args
-            .max_shard_tokens
-            .and_then(NonZero::new)
-            .map(ShardTarget::MaxTokens);
-        let Some(target) = shards.or(max_tokens) else {
-            return Err(Fault::usage(
-                "expected --shards or --max-shard-tokens, found neither",
-            ));
+        let target = match (args.shards, args.max_shard_tokens) {
+            (Some(count), _) => ShardTarget::Shards(count),
+            (None, Some(tokens)) => ShardTarget::MaxTokens(tokens),
+            (None, None) => {
+                return Err(Fault::usage(
+                    "expected --shards or --max-shard-tokens, found neither",
+                ));
+            }
         };
         let cpus = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Ok(Self {
             inputs,
             folder: args.out,
-            sample: args.sample,
-            target,
-            translation,
-            policy: Policy {
-                invalid: args.invalid,
-                min_residues,
-                max_residues: args.max_residues,
-                long,
-                overlap,
+            options: ShardOptions {
+                sample: args.sample,
+                target,
+                translation,
+                policy: Policy {
+                    invalid: args.invalid,
+                    min_residues,
+                    max_residues,
+                    long,
+                    overlap,
+                },
+                duplicate_ids: args.duplicate_ids,
+                dedup: args.dedup,
             },
-            duplicates: args.duplicate_ids,
-            dedup: args.dedup,
             known: args.known,
             any_alphabet: args.alphabet != Alphabet::Auto,
-            limits: translation.map_or_else(Limits::default, |_| Limits::for_contigs()),
-            threads: args
-                .threads
-                .and_then(|count| NonZero::new(count.into()))
-                .unwrap_or_else(cpus),
+            threads: args.threads.map_or_else(cpus, NonZero::from),
             force: args.force,
         })
     }

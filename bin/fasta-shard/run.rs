@@ -11,7 +11,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let config = ShardConfig::try_from(args)?;
     match make_shards(&config, stop)? {
         ShardOutcome::Made(manifest) => {
-            let limit = match config.target {
+            let limit = match config.options.target {
                 ShardTarget::MaxTokens(tokens) => tokens.get(),
                 ShardTarget::Shards(_) => u64::MAX,
             };

@@ -2,6 +2,7 @@
 //!
 //! Standard output is for data only. Messages go to standard error.
 
+mod choice;
 mod common;
 mod fault;
 mod generate;
@@ -14,6 +15,7 @@ mod program;
 mod progress;
 mod signals;
 
+pub use choice::{one_of, variant};
 pub use common::{Common, LogFormat};
 pub use fault::Fault;
 pub use generate::Generate;
@@ -22,7 +24,7 @@ pub use memory::silence_refusals;
 pub use outputs::OutputArgs;
 pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_data, keep_renameable,
-    lists_of, one_of,
+    lists_of,
 };
 pub use program::{PARENT_VARIABLE, Program, main, print, print_more};
 pub use progress::{ProgressDisplay, ProgressMode};

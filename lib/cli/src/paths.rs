@@ -1,14 +1,13 @@
 //! Paths on the command line.
 
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
-use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use plmkit_contract::{Exit, is_stream, path_text};
 
 use crate::Fault;
@@ -30,19 +29,6 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
         } else {
             Ok(path)
         }
-    })
-}
-
-/// Parses one of `values` in its display form, which the metadata of files use too.
-pub fn one_of<T, const N: usize>(values: [T; N]) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Display + Send + Sync + 'static,
-{
-    let names = values.map(|value| value.to_string());
-    PossibleValuesParser::new(names).try_map(move |text| {
-        let mut values = values.into_iter();
-        let found = values.find(|value| value.to_string() == text);
-        found.ok_or("expected one of the possible values")
     })
 }
 

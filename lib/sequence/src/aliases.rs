@@ -1,21 +1,13 @@
 //! Records that are in no shard, because another row has their residues.
 
+use std::path::Path;
+
 use plmkit_contract::{ALIASES_FILE, AliasRow, KNOWN_FILE, Kind, Provenance, SequenceDigest};
 use plmkit_store::{AliasesWriter, FileSummary, Finished, StoreError};
 
-use crate::folder::OutputFolder;
 use crate::id_table::IdTable;
 use crate::known::KnownSequences;
 use crate::protein::Protein;
-
-/// The digests of a protein.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Of all its residues.
-    pub(crate) whole: SequenceDigest,
-    /// Of the residues in its rows, all windows together.
-    pub(crate) embedded: SequenceDigest,
-}
 
 /// Finds the records whose residues another row has, and lists them.
 pub(crate) struct Aliases {
@@ -25,21 +17,14 @@ pub(crate) struct Aliases {
     known: Option<(KnownSequences, AliasesWriter)>,
 }
 
-/// The complete lists, which are not published yet.
-#[derive(Default)]
-pub(crate) struct FinishedAliases {
-    pub(crate) aliases: Option<Finished<FileSummary>>,
-    pub(crate) known: Option<Finished<FileSummary>>,
-}
-
 impl Aliases {
     /// Starts the lists that are asked for.
     pub(crate) fn new(
-        folder: &OutputFolder,
+        folder: &Path,
         dedup: bool,
         known: Option<KnownSequences>,
     ) -> Result<Self, StoreError> {
-        let list = |name, kind| AliasesWriter::create(&folder.path().join(name), kind);
+        let list = |name, kind| AliasesWriter::create(&folder.join(name), kind);
         let own = dedup.then(|| Ok((IdTable::default(), list(ALIASES_FILE, Kind::Aliases)?)));
         let known = known.map(|known| Ok((known, list(KNOWN_FILE, Kind::Known)?)));
         Ok(Self {
@@ -48,12 +33,17 @@ impl Aliases {
         })
     }
 
-    /// Lists a protein if another row has its residues. Otherwise it must become rows of a shard.
+    /// Lists a protein, whose residues have the digest `whole`, if another row has them. Otherwise it must become rows of a shard.
     ///
     /// A sequence of a known dataset is never the representative of another record: each of its records is known.
-    pub(crate) fn take(&mut self, protein: &Protein<'_>) -> Result<bool, StoreError> {
-        let Some(Identity { whole, embedded }) = protein.identity else {
-            return Ok(false);
+    pub(crate) fn take(
+        &mut self,
+        protein: Protein<'_>,
+        whole: SequenceDigest,
+    ) -> Result<bool, StoreError> {
+        let embedded = || match protein.is_truncated() {
+            true => SequenceDigest::new(protein.residues),
+            false => whole,
         };
         let row = |dataset, representative| AliasRow {
             ordinal: protein.ordinal,
@@ -61,12 +51,12 @@ impl Aliases {
             description: protein.description,
             length: protein.length,
             truncated: protein.is_truncated(),
-            digest: embedded,
+            digest: embedded(),
             dataset,
             representative,
         };
         if let Some((known, list)) = &mut self.known
-            && let Some((dataset, representative)) = known.find(embedded)
+            && let Some((dataset, representative)) = known.find(embedded())
         {
             list.push(&row(Some(dataset), representative))?;
             return Ok(true);
@@ -80,12 +70,15 @@ impl Aliases {
         Ok(false)
     }
 
-    /// Completes the lists.
-    pub(crate) fn finish(self, provenance: &Provenance) -> Result<FinishedAliases, StoreError> {
+    /// Completes the lists: of duplicates, and of records that are known.
+    pub(crate) fn finish(
+        self,
+        provenance: &Provenance,
+    ) -> Result<[Option<Finished<FileSummary>>; 2], StoreError> {
         let finish = |list: AliasesWriter| list.finish(provenance);
-        Ok(FinishedAliases {
-            aliases: self.own.map(|(_, list)| finish(list)).transpose()?,
-            known: self.known.map(|(_, list)| finish(list)).transpose()?,
-        })
+        Ok([
+            self.own.map(|(_, list)| finish(list)).transpose()?,
+            self.known.map(|(_, list)| finish(list)).transpose()?,
+        ])
     }
 }

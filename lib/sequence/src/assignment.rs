@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
 
 use crate::config::ShardTarget;
-use crate::protein::Protein;
 
 /// Assigns each protein to a shard. Proteins that are kept whole above the maximum have separate shards.
 pub(crate) struct Assignment {
@@ -25,9 +24,11 @@ enum Assigner {
 impl Assigner {
     fn new(target: ShardTarget) -> Self {
         match target {
-            ShardTarget::Shards(count) => {
-                Self::LeastLoaded((0..count.get()).map(|shard| Reverse((0, shard))).collect())
-            }
+            ShardTarget::Shards(count) => Self::LeastLoaded(
+                (0..count.get() as usize)
+                    .map(|shard| Reverse((0, shard)))
+                    .collect(),
+            ),
             ShardTarget::MaxTokens(tokens) => Self::Sequential {
                 limit: tokens.get(),
                 load: 0,
@@ -67,15 +68,14 @@ impl Assignment {
         }
     }
 
-    /// Returns the shard for a protein, and a shard that is now full.
-    pub(crate) fn assign(&mut self, protein: &Protein<'_>) -> (ShardKey, Option<ShardKey>) {
-        let long = protein.split_off;
+    /// Returns the shard for a protein of this cost, which may be `long`, and a shard that is now full.
+    pub(crate) fn assign(&mut self, long: bool, cost: u64) -> (ShardKey, Option<ShardKey>) {
         let shards = if long {
             &mut self.long
         } else {
             &mut self.usual
         };
-        let (index, full) = shards.assign(protein.tokens());
+        let (index, full) = shards.assign(cost);
         let key = |index| ShardKey { long, index };
         (key(index), full.map(key))
     }
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn least_loaded(count: usize) -> Assigner {
+    fn least_loaded(count: u32) -> Assigner {
         Assigner::new(ShardTarget::Shards(NonZero::new(count).expect("a count")))
     }
 
@@ -180,10 +180,10 @@ mod tests {
         #[test]
         fn loads_differ_by_at_most_one_cost(
             costs in proptest::collection::vec(1u64..5000, 1..400),
-            count in 1usize..20,
+            count in 1u32..20,
         ) {
             let mut shards = least_loaded(count);
-            let mut loads = vec![0; count];
+            let mut loads = vec![0; count as usize];
             for &cost in &costs {
                 loads[shards.assign(cost).0] += cost;
             }

@@ -6,9 +6,44 @@ use std::io::BufRead;
 use memchr::memchr;
 
 use crate::error::ShardError;
-use crate::fasta::Limits;
 use crate::input::Input;
 use crate::records::Records;
+
+/// Limits of an input, which bound the memory of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes of the `>` and the id.
+    pub id_bytes: usize,
+    /// The most bytes that are kept of a description.
+    pub description_bytes: usize,
+    /// The most bytes of the sequence lines of a record.
+    pub sequence_bytes: usize,
+    /// The most bytes of blank lines before the first record.
+    pub blank_bytes: usize,
+}
+
+/// An id of 1 MiB; a description of 64 KiB, because thousands are in memory at once; a sequence of 16 MiB, several hundred times the
+/// longest known protein (titin, 35,000 residues).
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            id_bytes: 1 << 20,
+            description_bytes: 1 << 16,
+            sequence_bytes: 1 << 24,
+            blank_bytes: 1 << 24,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of contigs: a sequence of 1 GiB. The chromosomes of wheat have up to 0.9 GB.
+    pub fn for_contigs() -> Self {
+        Self {
+            sequence_bytes: 1 << 30,
+            ..Self::default()
+        }
+    }
+}
 
 /// Text that starts with a header line and ends where a record ends.
 pub(crate) struct Block {

@@ -1,24 +1,52 @@
 //! The configuration of a run.
 
 use std::num::NonZero;
+use std::ops::Not;
 use std::path::PathBuf;
 
-use plmkit_contract::{KNOWN, Provenance, SAMPLE};
+use plmkit_contract::{KNOWN, Provenance};
+use serde::Serialize;
+use serde_json::Value;
 
+use crate::block::Limits;
 use crate::duplicate::DuplicatePolicy;
-use crate::fasta::{BLOCK_BYTES, Limits};
+use crate::fasta::BLOCK_BYTES;
 use crate::input::Input;
 use crate::known::KnownDatasets;
-use crate::prepare::{LongPolicy, Policy};
-use crate::translate::{Peptides, Translation, Translator};
+use crate::policy::Policy;
+use crate::translate::{Translation, Translator};
 
 /// The number of shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ShardTarget {
     /// This many, with nearly equal numbers of tokens.
-    Shards(NonZero<usize>),
+    #[serde(rename = "shards")]
+    Shards(NonZero<u32>),
     /// As many as needed, filled one after another up to this number of tokens.
+    #[serde(rename = "max_shard_tokens")]
     MaxTokens(NonZero<u64>),
+}
+
+/// The options that decide the content of shards. Their names here are those in the provenance.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShardOptions {
+    /// The name of the sample, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<String>,
+    /// The number of shards.
+    #[serde(flatten)]
+    pub target: ShardTarget,
+    /// How to translate the records, if they are nucleic acids.
+    #[serde(flatten)]
+    pub translation: Option<Translation>,
+    /// The policy for records.
+    #[serde(flatten)]
+    pub policy: Policy,
+    /// The policy for duplicate ids.
+    pub duplicate_ids: DuplicatePolicy,
+    /// Whether to embed only the first of the records with the same residues.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub dedup: bool,
 }
 
 /// The configuration of a run.
@@ -28,24 +56,12 @@ pub struct ShardConfig {
     pub inputs: Vec<Input>,
     /// The output folder.
     pub folder: PathBuf,
-    /// The name of the sample, if any.
-    pub sample: Option<String>,
-    /// The number of shards.
-    pub target: ShardTarget,
-    /// How to translate the records, if they are nucleic acids.
-    pub translation: Option<Translation>,
-    /// The policy for records.
-    pub policy: Policy,
-    /// The policy for duplicate ids.
-    pub duplicates: DuplicatePolicy,
-    /// Whether to embed only the first of the records with the same residues.
-    pub dedup: bool,
+    /// The options that decide the content.
+    pub options: ShardOptions,
     /// Folders of earlier datasets, whose sequences are not embedded again.
     pub known: Vec<PathBuf>,
     /// Whether to accept inputs that look like nucleic acids, or like proteins if they are to be translated.
     pub any_alphabet: bool,
-    /// Limits of the inputs.
-    pub limits: Limits,
     /// The number of threads that write shards. The files do not depend on it.
     pub threads: NonZero<usize>,
     /// Whether to replace an existing set of shards.
@@ -59,61 +75,43 @@ impl ShardConfig {
         inputs: Vec<String>,
         known: Option<&KnownDatasets>,
     ) -> Provenance {
-        let policy = &self.policy;
-        let overlap = (policy.long == LongPolicy::Window).then_some(policy.overlap);
-        let (shards, max_shard_tokens) = match self.target {
-            ShardTarget::Shards(count) => (Some(count.get()), None),
-            ShardTarget::MaxTokens(tokens) => (None, Some(tokens.get())),
-        };
-        let mut provenance = Provenance::new("fasta-shard", inputs)
-            .with("shards", shards)
-            .with("max_shard_tokens", max_shard_tokens)
-            .with("min_residues", policy.min_residues)
-            .with("max_residues", policy.max_residues)
-            .with("long_policy", policy.long)
-            .with("overlap", overlap)
-            .with("invalid", policy.invalid)
-            .with("duplicate_ids", self.duplicates);
-        if let Some(sample) = &self.sample {
-            provenance = provenance.with(SAMPLE, sample.as_str());
+        let mut provenance = Provenance::new("fasta-shard", inputs).with_all(&self.options);
+        for name in ["shards", "max_shard_tokens"] {
+            let unset = provenance.options.entry(name.to_owned());
+            unset.or_insert(Value::Null);
         }
-        if let Some(Translation { peptides, code }) = self.translation {
-            provenance = provenance.with("genetic_code", code);
-            provenance = match peptides {
-                Peptides::SixFrame(stops) => provenance
-                    .with("translate", "six-frame")
-                    .with("stops", stops),
-                Peptides::Orf(between) => provenance
-                    .with("translate", "orf")
-                    .with("orf_between", between),
-            };
+        match known {
+            Some(known) => provenance.with(KNOWN, known.option()),
+            None => provenance,
         }
-        if self.dedup {
-            provenance = provenance.with("dedup", true);
+    }
+
+    /// Returns the limits of the inputs.
+    pub(crate) fn limits(&self) -> Limits {
+        match self.options.translation {
+            Some(_) => Limits::for_contigs(),
+            None => Limits::default(),
         }
-        if let Some(known) = known {
-            provenance = provenance.with(KNOWN, known.option());
-        }
-        provenance
     }
 
     /// Whether digests of proteins decide what becomes of them.
     pub(crate) fn identifies(&self) -> bool {
-        self.dedup || !self.known.is_empty()
+        self.options.dedup || !self.known.is_empty()
     }
 
     /// Returns the number of shards, apart from those of long proteins, that are written at the same time.
     pub(crate) fn open_shards(&self) -> usize {
-        match self.target {
-            ShardTarget::Shards(count) => count.get(),
+        match self.options.target {
+            ShardTarget::Shards(count) => count.get() as usize,
             ShardTarget::MaxTokens(_) => 1,
         }
     }
 
     /// Returns the translator of contigs, if there is a translation.
     pub(crate) fn translator(&self) -> Option<Translator> {
-        let min_residues = self.policy.min_residues;
-        self.translation
+        let min_residues = self.options.policy.min_residues;
+        self.options
+            .translation
             .map(|translation| Translator::new(translation, min_residues))
     }
 

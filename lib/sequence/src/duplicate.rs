@@ -1,14 +1,24 @@
 //! Duplicate ids.
 
-use clap::ValueEnum;
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::id_table::IdTable;
 
 /// The policy for a record with the id of an earlier record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    strum::Display,
+    strum::EnumMessage,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum DuplicatePolicy {
     /// Stop the run and name both records
     Error,
@@ -20,18 +30,15 @@ pub enum DuplicatePolicy {
 
 /// The id is already in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakenId {
+pub(crate) enum TakenId {
     /// An earlier record has it.
-    ByRecord {
-        /// That record's ordinal.
-        first: u64,
-    },
+    ByRecord { first: u64 },
     /// An earlier record was renamed to it, because it was not [announced](Ids::announce).
     ByRenaming,
 }
 
 /// The ids of the records so far, in at most 24 bytes for each distinct id. [`DuplicatePolicy::Keep`] stores nothing.
-pub struct Ids {
+pub(crate) struct Ids {
     policy: DuplicatePolicy,
     /// The ordinal of the first record of an id. Under `Suffix`, the last suffix, [`ANNOUNCED`] or [`GIVEN`].
     taken: IdTable,
@@ -44,7 +51,7 @@ const GIVEN: u64 = IdTable::MAX_VALUE;
 
 impl Ids {
     /// Starts without ids.
-    pub fn new(policy: DuplicatePolicy) -> Self {
+    pub(crate) fn new(policy: DuplicatePolicy) -> Self {
         Self {
             policy,
             taken: IdTable::default(),
@@ -52,24 +59,12 @@ impl Ids {
     }
 
     /// Announces the id of a later record, so that no other record is renamed to it.
-    pub fn announce(&mut self, id: &str) {
+    pub(crate) fn announce(&mut self, id: &str) {
         self.taken.insert(fingerprint(id), ANNOUNCED);
     }
 
-    /// Adds the id of record `ordinal`. Returns its new id if the policy renames it.
-    ///
-    /// ```
-    /// use plmkit_sequence::{DuplicatePolicy, Ids};
-    /// let mut ids = Ids::new(DuplicatePolicy::Suffix);
-    /// assert_eq!(ids.admit(0, "P1"), Ok(None));
-    /// assert_eq!(ids.admit(1, "P1"), Ok(Some("P1_2".to_owned())));
-    /// ```
-    pub fn admit(&mut self, ordinal: u64, id: &str) -> Result<Option<String>, TakenId> {
-        self.admit_name(ordinal, id, fingerprint(id))
-    }
-
-    /// Adds the id of record `ordinal`, whose fingerprint is `name`.
-    pub(crate) fn admit_name(
+    /// Adds the id of record `ordinal`, whose fingerprint is `name`. Returns its new id if the policy renames it.
+    pub(crate) fn admit(
         &mut self,
         ordinal: u64,
         id: &str,
@@ -142,7 +137,7 @@ mod tests {
         (0..)
             .zip(ids)
             .map(|(ordinal, id)| {
-                let new = seen.admit(ordinal, id)?;
+                let new = seen.admit(ordinal, id, fingerprint(id))?;
                 Ok(new.unwrap_or_else(|| (*id).to_owned()))
             })
             .collect()
@@ -165,7 +160,7 @@ mod tests {
             ["a", "a"]
         );
         let mut ids = Ids::new(DuplicatePolicy::Keep);
-        ids.admit(0, "a").expect("kept");
+        ids.admit(0, "a", fingerprint("a")).expect("kept");
         assert_eq!(ids.taken.len(), 0);
     }
 

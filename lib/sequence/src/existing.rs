@@ -12,7 +12,7 @@ use crate::folder::{FolderContents, OutputFolder};
 
 /// The state of an earlier run of the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Earlier {
+pub(crate) enum ExistingSet {
     /// The set is complete and verified.
     Complete,
     /// The run was killed while it published the shards.
@@ -24,10 +24,10 @@ pub(crate) fn compare(
     folder: &OutputFolder,
     found: &FolderContents,
     provenance: &Provenance,
-) -> Result<Earlier, StoreError> {
+) -> Result<ExistingSet, StoreError> {
     if found.has_manifest() {
         compare_set(folder, found, provenance)?;
-        return Ok(Earlier::Complete);
+        return Ok(ExistingSet::Complete);
     }
     for name in found.shards() {
         let path = folder.path().join(name);
@@ -37,7 +37,7 @@ pub(crate) fn compare(
     if found.shards().next().is_none() {
         return Err(StoreError::exists(&folder.rejects(), "no shard beside it"));
     }
-    Ok(Earlier::Unfinished)
+    Ok(ExistingSet::Unfinished)
 }
 
 fn compare_set(

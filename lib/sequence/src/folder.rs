@@ -9,20 +9,16 @@ use plmkit_store::{
     AtomicFile, Finished, Lock, StoreError, remove_file, under_construction, write_sealed,
 };
 
-use crate::aliases::FinishedAliases;
 use crate::assignment::is_shard_name;
-use crate::shards::EncodedShard;
 
 const MANIFEST: &str = "manifest.json";
-const REJECTS: &str = "rejects.csv";
-const RENAMED: &str = "renamed.csv";
-/// The lists that not every set has.
-const LISTS: [&str; 3] = [RENAMED, ALIASES_FILE, KNOWN_FILE];
+pub(crate) const REJECTS: &str = "rejects.csv";
+pub(crate) const RENAMED: &str = "renamed.csv";
 const LOCK: &str = ".plmkit-lock";
 
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
-    [MANIFEST, REJECTS].contains(&name) || LISTS.contains(&name) || is_shard_name(name)
+    [MANIFEST, REJECTS, RENAMED, ALIASES_FILE, KNOWN_FILE].contains(&name) || is_shard_name(name)
 }
 
 /// The folder of a set of shards. Folders that were created for it are removed again unless a set is published.
@@ -35,10 +31,8 @@ pub(crate) struct OutputFolder {
 
 /// A complete set of shards that is not published yet.
 pub(crate) struct FinishedSet {
-    pub(crate) shards: Vec<EncodedShard>,
-    pub(crate) rejects: Finished<String>,
-    pub(crate) renamed: Option<Finished<String>>,
-    pub(crate) lists: FinishedAliases,
+    /// All files but the manifest, with their names.
+    pub(crate) files: Vec<(String, Finished<()>)>,
     pub(crate) manifest: Manifest,
 }
 
@@ -52,12 +46,8 @@ pub(crate) struct FolderContents {
 }
 
 impl FolderContents {
-    fn has(&self, name: &str) -> bool {
-        self.names.iter().any(|found| found == name)
-    }
-
     pub(crate) fn has_manifest(&self) -> bool {
-        self.has(MANIFEST)
+        self.names.iter().any(|found| found == MANIFEST)
     }
 
     /// Iterates over the names of shards, sorted.
@@ -146,22 +136,10 @@ impl OutputFolder {
     /// Publishes all files and removes those of an older set. The manifest comes last and marks the set as complete. On an
     /// error, no file of the new set stays.
     pub(crate) fn publish(mut self, set: FinishedSet) -> Result<Manifest, StoreError> {
-        let old = self.list()?;
-        if old.has(MANIFEST) {
-            self.remove(MANIFEST)?;
-        }
-        let is_made = [
-            set.renamed.is_some(),
-            set.lists.aliases.is_some(),
-            set.lists.known.is_some(),
-        ];
-        for (name, _) in LISTS.iter().zip(is_made).filter(|(_, made)| !made) {
+        let is_new = |name: &String| set.files.iter().any(|(new, _)| new == name);
+        self.remove(MANIFEST)?;
+        for name in self.list()?.names.iter().filter(|name| !is_new(name)) {
             self.remove(name)?;
-        }
-        for name in old.shards() {
-            if !set.manifest.shards.iter().any(|shard| shard.file == *name) {
-                self.remove(name)?;
-            }
         }
         let mut published = Vec::new();
         let result = self.publish_all(set, &mut published);
@@ -182,25 +160,10 @@ impl OutputFolder {
         published: &mut Vec<String>,
     ) -> Result<Manifest, StoreError> {
         // Recorded first: publishing may fail after the rename, at the fsync of the folder.
-        for shard in set.shards {
-            published.push(shard.summary.file);
-            shard.file.publish()?;
+        for (name, file) in set.files {
+            published.push(name);
+            file.publish()?;
         }
-        if let Some(renamed) = set.renamed {
-            published.push(RENAMED.to_owned());
-            renamed.publish()?;
-        }
-        for (name, list) in [
-            (ALIASES_FILE, set.lists.aliases),
-            (KNOWN_FILE, set.lists.known),
-        ] {
-            if let Some(list) = list {
-                published.push(name.to_owned());
-                list.publish()?;
-            }
-        }
-        published.push(REJECTS.to_owned());
-        set.rejects.publish()?;
         published.push(MANIFEST.to_owned());
         write_sealed(AtomicFile::create(&self.manifest())?, &set.manifest)?;
         Ok(set.manifest)
@@ -224,7 +187,7 @@ impl Drop for OutputFolder {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Provenance, ShardSummary};
+    use plmkit_contract::Provenance;
     use plmkit_store::{ListWriter, ShardWriter};
 
     use super::*;
@@ -235,31 +198,17 @@ mod tests {
     fn set(folder: &OutputFolder, count: usize) -> FinishedSet {
         let provenance = Provenance::new("fasta-shard", Vec::new());
         let shard = |index| {
-            let key = ShardKey { long: false, index };
-            let path = folder.path().join(key.file_name());
-            let writer = ShardWriter::create(&path, 1 << 16).expect("create");
-            let file = writer.finish(&provenance).expect("finish");
-            let summary = ShardSummary {
-                file: key.file_name(),
-                rows: 0,
-                residues: 0,
-                tokens: 0,
-                digest: file.summary().digest.to_string(),
-            };
-            EncodedShard { summary, file }
+            let name = ShardKey { long: false, index }.file_name();
+            let writer = ShardWriter::create(&folder.path().join(&name), 1 << 16).expect("create");
+            let (_, file) = writer.finish(&provenance).expect("finish").split();
+            (name, file)
         };
-        let shards: Vec<EncodedShard> = (0..count).map(shard).collect();
-        let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
+        let mut files: Vec<_> = (0..count).map(shard).collect();
         let rejects = ListWriter::create_rejects(&folder.rejects()).expect("create");
-        let rejects = rejects.finish().expect("finish");
-        let tally = Tally::default();
-        FinishedSet {
-            manifest: tally.into_manifest(provenance, 0, Vec::new(), &rejects, summaries),
-            shards,
-            rejects,
-            renamed: None,
-            lists: FinishedAliases::default(),
-        }
+        let (digest, rejects) = rejects.finish().expect("finish").split();
+        files.push((REJECTS.to_owned(), rejects));
+        let manifest = Tally::default().into_manifest(provenance, 0, Vec::new(), digest, vec![]);
+        FinishedSet { files, manifest }
     }
 
     #[test]

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::path_text;
 
-use crate::error::ShardError;
-
 /// An input of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -30,12 +28,11 @@ impl Input {
     }
 
     /// Checks that the input exists. Does not open it: a pipe can be read once.
-    pub(crate) fn check(&self) -> Result<(), ShardError> {
-        let Self::File(path) = self else {
-            return Ok(());
-        };
-        let found = path.metadata().and_then(|found| not_a_folder(&found));
-        found.map_err(|source| ShardError::Open(self.clone(), source))
+    pub(crate) fn check(&self) -> io::Result<()> {
+        match self {
+            Self::File(path) => not_a_folder(&path.metadata()?),
+            Self::Stdin => Ok(()),
+        }
     }
 
     /// Whether the input can be read twice. Pipes and standard input cannot.

@@ -7,7 +7,7 @@ use plmkit_contract::{
     DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
     SequenceDigest, Stop, check_contract, path_text,
 };
-use plmkit_store::{EmbeddingsKeys, StoreError, later_failure, read_sealed};
+use plmkit_store::{EmbeddingsReader, StoreError, later_failure, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
@@ -113,7 +113,7 @@ impl KnownDatasets {
             let mut table = IdTable::default();
             for part in &dataset.embeddings {
                 let path = folder.join(&part.file);
-                let mut keys = EmbeddingsKeys::open(&path)?;
+                let mut keys = EmbeddingsReader::open_keys(&path)?;
                 let digest = keys.digest().to_string();
                 if digest != part.digest {
                     let expected = &part.digest;
@@ -122,7 +122,7 @@ impl KnownDatasets {
                     );
                     return Err(StoreError::malformed(&path, what).into());
                 }
-                while let Some(rows) = keys.next_rows()? {
+                while let Some(rows) = keys.next_keys()? {
                     if stop.requested() {
                         return Ok(None);
                     }

@@ -1,7 +1,7 @@
 //! FASTA records, compression, residue policy, windows, shard assignment.
 //!
 //! [`make_shards`] does the work of `fasta-shard`: it reads FASTA inputs in one pass and writes a set of shards. The treatment of
-//! records ([`Policy::prepare`]), ids ([`Ids`]) and sequences ([`normalise`], [`windows`]) is pure.
+//! records ([`Policy::prepare`]) and sequences ([`normalise`], [`windows`]) is pure.
 
 mod aliases;
 mod assignment;
@@ -18,30 +18,32 @@ mod id_table;
 mod input;
 mod known;
 mod nucleic_acids;
-mod pass;
 mod pipe;
-mod prepare;
+mod policy;
 mod protein;
 mod records;
 mod residue;
 mod run;
+mod sharding_run;
 mod shards;
 mod source;
 mod tally;
 mod tasks;
 mod translate;
 
-pub use aliases::Identity;
+pub use block::Limits;
 pub use compression::Compression;
-pub use config::{ShardConfig, ShardTarget};
-pub use duplicate::{DuplicatePolicy, Ids, TakenId};
+pub use config::{ShardConfig, ShardOptions, ShardTarget};
+pub use duplicate::DuplicatePolicy;
 pub use error::ShardError;
-pub use fasta::{FastaReader, Limits};
+pub use fasta::FastaReader;
 pub use input::Input;
-pub use prepare::{Accepted, LongPolicy, Policy, Prepared};
-pub use protein::{Protein, windows};
+pub use policy::{LongPolicy, Outcome, Policy, windows};
+pub use protein::{Protein, rows};
 pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
 pub use run::{ShardOutcome, make_shards};
 pub use source::Source;
-pub use translate::{GeneticCode, OrfBetween, Peptides, StopPolicy, Translation};
+pub use translate::{
+    GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,
+};

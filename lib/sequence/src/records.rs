@@ -9,12 +9,12 @@ pub struct Records {
     headers: String,
     /// Sequences.
     text: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<RecordSpan>,
 }
 
 /// The place of a record in the buffers.
 #[derive(Clone, Debug)]
-struct Span {
+struct RecordSpan {
     id: usize,
     description: usize,
     header_end: usize,
@@ -65,7 +65,7 @@ impl Records {
         self.headers.push_str(id);
         let middle = self.headers.len();
         self.headers.push_str(description.unwrap_or_default());
-        self.spans.push(Span {
+        self.spans.push(RecordSpan {
             id: start,
             description: middle,
             header_end: self.headers.len(),
@@ -119,6 +119,15 @@ impl Records {
     /// If there is no such record.
     pub fn sequence_mut(&mut self, i: usize) -> &mut [u8] {
         &mut self.text[self.spans[i].sequence.clone()]
+    }
+
+    /// Keeps the first `length` bytes of the sequence of record `i`.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub(crate) fn shorten(&mut self, i: usize, length: usize) {
+        let sequence = &mut self.spans[i].sequence;
+        sequence.end = sequence.end.min(sequence.start + length);
     }
 
     /// Iterates over the records.

@@ -1,12 +1,22 @@
 //! Normalises sequences: which characters are residues, and what happens to others.
 
-use clap::ValueEnum;
 use plmkit_contract::UnknownResidue;
 use serde::Serialize;
 
 /// The policy for characters that are not residues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    strum::Display,
+    strum::EnumMessage,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum InvalidPolicy {
     /// Stop the run and name the record, the position and the character
     Error,

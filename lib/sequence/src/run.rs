@@ -12,11 +12,11 @@ use rayon::ThreadPoolBuilder;
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::error::ShardError;
-use crate::existing::{Earlier, compare};
+use crate::existing::{ExistingSet, compare};
 use crate::folder::{FinishedSet, FolderContents, OutputFolder};
 use crate::input::Input;
 use crate::known::KnownDatasets;
-use crate::pass::Pass;
+use crate::sharding_run::ShardingRun;
 use crate::source::Source;
 use crate::tasks::Tasks;
 
@@ -36,7 +36,8 @@ pub enum ShardOutcome {
 /// Only the fingerprints of ids ([`Ids`](crate::Ids)), and of sequences if duplicates are to be found, grow with the inputs.
 pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, ShardError> {
     for input in &config.inputs {
-        input.check()?;
+        let failed = |source| ShardError::Open(input.clone(), source);
+        input.check().map_err(failed)?;
     }
     let mut folder = OutputFolder::open(&config.folder)?;
     // A complete set can be verified in a read-only folder.
@@ -54,14 +55,14 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
     }
     if !config.force && !found.names.is_empty() {
         match earlier(config, known, &folder, &found, stop)? {
-            Some(Earlier::Complete) => {
+            Some(ExistingSet::Complete) => {
                 if claimed.is_ok() {
                     // The set is complete even if temporary files of a killed run cannot be removed.
                     let _ = folder.remove_temporaries(&found);
                 }
                 return Ok(ShardOutcome::AlreadyComplete);
             }
-            Some(Earlier::Unfinished) => {}
+            Some(ExistingSet::Unfinished) => {}
             None => return Ok(ShardOutcome::Stopped),
         }
     }
@@ -88,21 +89,21 @@ fn make<'a>(
         Some(None) => return Ok(None),
         read => read.flatten(),
     };
-    let mut pass = Pass::new(config, folder, tasks, sequences)?;
-    if config.duplicates == DuplicatePolicy::Suffix {
+    let mut run = ShardingRun::new(config, folder, tasks, sequences)?;
+    if config.options.duplicate_ids == DuplicatePolicy::Suffix {
         let inputs = config.inputs.iter();
         for input in inputs.filter(|input| input.can_be_read_again()) {
-            if !pass.announce(input, stop)? {
+            if !run.announce(input, stop)? {
                 return Ok(None);
             }
         }
     }
     for input in &config.inputs {
-        if !pass.read(input, stop)? {
+        if !run.read(input, stop)? {
             return Ok(None);
         }
     }
-    pass.finish(known).map(Some)
+    run.finish(known).map(Some)
 }
 
 /// Checks that no input is a file that the new set replaces.
@@ -134,7 +135,7 @@ fn earlier(
     folder: &OutputFolder,
     found: &FolderContents,
     stop: &Stop,
-) -> Result<Option<Earlier>, ShardError> {
+) -> Result<Option<ExistingSet>, ShardError> {
     let mut digests = Vec::new();
     for input in &config.inputs {
         let source = Source::open(input, stop)?;
@@ -146,7 +147,7 @@ fn earlier(
     let earlier = compare(folder, found, &config.provenance(digests, known))?;
     let mut inputs = config.inputs.iter();
     match inputs.find(|input| !input.can_be_read_again()) {
-        Some(input) if earlier == Earlier::Unfinished => {
+        Some(input) if earlier == ExistingSet::Unfinished => {
             let difference = format!("an unfinished set, and {input} cannot be read again");
             Err(StoreError::exists(folder.path(), difference).into())
         }

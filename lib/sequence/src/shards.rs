@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use plmkit_contract::{Provenance, SPECIAL_TOKENS, SequenceDigest, ShardRow, ShardSummary};
+use plmkit_contract::{Provenance, SPECIAL_TOKENS, ShardRow, ShardSummary};
 use plmkit_store::{
     FileSummary, Finished, RowGroup, RowGroupEncoder, ShardWriter, StoreError, encode_rows,
+    row_bytes, shard_encoder,
 };
 
 use crate::assignment::ShardKey;
-use crate::prepare::Accepted;
-use crate::protein::Protein;
+use crate::policy::Policy;
+use crate::protein::{Protein, rows};
 use crate::records::{Record, Records};
 use crate::tasks::{Task, Tasks};
 
@@ -28,6 +29,7 @@ const WAITING_BYTES: usize = 128 << 20;
 /// The shards that are not complete.
 pub(crate) struct Shards<'a, 'scope> {
     folder: &'a Path,
+    policy: Policy,
     /// The bytes of rows that wait for their row groups.
     waiting: usize,
     tasks: Tasks<'a, 'scope>,
@@ -50,9 +52,10 @@ struct OpenShard {
 /// The proteins of a row group.
 #[derive(Default)]
 struct Proteins {
+    /// Their headers and the residues to embed.
     records: Records,
-    /// The ordinal of each record, and what was accepted of it.
-    accepted: Vec<(u64, Accepted)>,
+    /// The ordinal and the length of each.
+    places: Vec<(u64, u32)>,
     /// The bytes of their rows.
     bytes: usize,
 }
@@ -61,22 +64,21 @@ impl Proteins {
     /// Removes all, and keeps the memory.
     fn clear(&mut self) {
         self.records.clear();
-        self.accepted.clear();
+        self.places.clear();
         self.bytes = 0;
     }
 
     /// Returns their rows.
-    fn rows(&self) -> Vec<ShardRow<'_>> {
-        let accepted = self.accepted.iter().zip(self.records.iter());
-        let rows = accepted.flat_map(|((ordinal, accepted), record)| {
-            accepted.protein(*ordinal, record).rows_without_digests()
+    fn rows(&self, policy: &Policy) -> Vec<ShardRow<'_>> {
+        let proteins = self.places.iter().zip(self.records.iter());
+        let proteins = proteins.map(|(&(ordinal, length), record)| Protein {
+            ordinal,
+            id: record.id,
+            description: record.description,
+            residues: record.sequence,
+            length,
         });
-        let mut rows: Vec<ShardRow<'_>> = rows.collect();
-        let sequences: Vec<&[u8]> = rows.iter().map(|row| row.sequence.as_bytes()).collect();
-        for (row, digest) in rows.iter_mut().zip(SequenceDigest::of_all(&sequences)) {
-            row.key.digest = digest;
-        }
-        rows
+        rows(policy, proteins)
     }
 }
 
@@ -86,24 +88,23 @@ struct Encoding {
     group: Task<(Result<RowGroup, StoreError>, Proteins)>,
 }
 
-/// A complete shard that is not published yet.
-pub(crate) struct EncodedShard {
-    pub(crate) summary: ShardSummary,
-    pub(crate) file: Finished<FileSummary>,
-}
+/// A complete shard that is not published yet, and what the manifest says of it.
+pub(crate) type FinishedShard = (ShardSummary, Finished<FileSummary>);
 
 impl<'a, 'scope> Shards<'a, 'scope> {
-    /// Starts without shards. At most `most_encoding` row groups are encoded at once.
+    /// Starts without shards, which will be in `folder`. At most `most_encoding` row groups are encoded at once.
     pub(crate) fn new(
         folder: &'a Path,
+        policy: Policy,
         tasks: Tasks<'a, 'scope>,
         most_encoding: usize,
     ) -> Result<Self, StoreError> {
         Ok(Self {
             folder,
+            policy,
             waiting: 0,
             tasks,
-            encoder: Arc::new(RowGroupEncoder::for_shards(folder)?),
+            encoder: Arc::new(shard_encoder(folder)?),
             open: BTreeMap::new(),
             encoding: VecDeque::new(),
             most_encoding,
@@ -129,19 +130,18 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         Ok(self.open.get_mut(&key).expect("it is open"))
     }
 
-    /// Adds the rows of a protein, which is what was `accepted` of a record.
-    pub(crate) fn push(
-        &mut self,
-        key: ShardKey,
-        accepted: &Accepted,
-        protein: Protein<'_>,
-    ) -> Result<(), StoreError> {
-        let bytes = protein.row_bytes();
+    /// Adds the rows of a protein.
+    pub(crate) fn push(&mut self, key: ShardKey, protein: Protein<'_>) -> Result<(), StoreError> {
+        let (mut bytes, mut residues) = (0, 0);
+        for window in self.policy.windows(protein.length) {
+            bytes += row_bytes(protein.id, protein.description, window.len());
+            residues += window.len() as u64;
+        }
         let shard = self.shard(key)?;
-        shard.residues += protein.row_residues();
+        shard.residues += residues;
         let next = &mut shard.next;
         next.bytes += bytes;
-        next.accepted.push((protein.ordinal, *accepted));
+        next.places.push((protein.ordinal, protein.length));
         next.records.push(Record {
             id: protein.id,
             description: protein.description,
@@ -180,12 +180,12 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let next = self.spare.pop().unwrap_or_default();
         let mut proteins = std::mem::replace(&mut self.shard(key)?.next, next);
         self.waiting -= proteins.bytes;
-        let encoder = Arc::clone(&self.encoder);
+        let (policy, encoder) = (self.policy, Arc::clone(&self.encoder));
         let path = self.folder.join(key.file_name());
         self.encoding.push_back(Encoding {
             shard: key,
             group: self.tasks.start(move || {
-                let group = encode_rows(&path, &proteins.rows(), &encoder);
+                let group = encode_rows(&path, &proteins.rows(&policy), &encoder);
                 proteins.clear();
                 (group, proteins)
             }),
@@ -213,7 +213,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
     pub(crate) fn finish(
         mut self,
         provenance: &Provenance,
-    ) -> Result<Vec<EncodedShard>, StoreError> {
+    ) -> Result<Vec<FinishedShard>, StoreError> {
         let keys: Vec<ShardKey> = self.open.keys().copied().collect();
         for key in keys {
             self.end_row_group(key)?;
@@ -238,7 +238,7 @@ fn finish_shard(
     key: ShardKey,
     shard: OpenShard,
     provenance: &Provenance,
-) -> Result<EncodedShard, StoreError> {
+) -> Result<FinishedShard, StoreError> {
     let mut file = shard.writer.finish(provenance)?;
     file.sync()?;
     let digest = file.summary().digest;
@@ -249,5 +249,5 @@ fn finish_shard(
         tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),
         digest: digest.to_string(),
     };
-    Ok(EncodedShard { summary, file })
+    Ok((summary, file))
 }

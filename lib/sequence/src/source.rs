@@ -1,7 +1,7 @@
 //! Sources of FASTA bytes.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use plmkit_contract::{Stop, check_fetched, content_digest};
 
@@ -16,15 +16,27 @@ const BUFFER: usize = 1 << 18;
 /// The decompressed bytes of an input, counted and digested on reading.
 ///
 /// Errors are [`ShardError`]s inside an [`io::Error`].
-pub struct Source {
+pub struct Source(BufReader<Digested>);
+
+/// A stream whose bytes are counted and digested.
+struct Digested {
     input: Input,
     compression: Compression,
     stream: Box<dyn Read + Send>,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
     bytes: u64,
     hasher: blake3::Hasher,
+}
+
+impl Read for Digested {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(to).map_err(|error| {
+            let error = ShardError::from_stream(&self.input, self.compression, error);
+            io::Error::other(error)
+        })?;
+        self.hasher.update(&to[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
 }
 
 impl Source {
@@ -87,31 +99,29 @@ impl Source {
             let pipe = Pipe::open(move || compression.decode(stream, named), stop);
             Box::new(pipe.map_err(|error| ShardError::from_stream(input, compression, error))?)
         };
-        Ok(Self {
+        let digested = Digested {
             input: input.clone(),
             compression,
             stream,
-            buffer: vec![0; buffer].into_boxed_slice(),
-            start: 0,
-            end: 0,
             bytes: 0,
             hasher: blake3::Hasher::new(),
-        })
+        };
+        Ok(Self(BufReader::with_capacity(buffer, digested)))
     }
 
     /// Returns the input.
-    pub fn input(&self) -> &Input {
-        &self.input
+    pub(crate) fn input(&self) -> &Input {
+        &self.0.get_ref().input
     }
 
     /// Whether the input is compressed, so that damage or truncation can be detected.
     pub(crate) fn is_compressed(&self) -> bool {
-        self.compression != Compression::Plain
+        self.0.get_ref().compression != Compression::Plain
     }
 
     /// How many bytes of text were read.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.bytes
+        self.0.get_ref().bytes
     }
 
     /// Reads into `text` until it has `until` bytes. Returns false if the input ends before that.
@@ -119,46 +129,27 @@ impl Source {
         let mut end = text.len();
         text.resize(until.max(end), 0);
         while end < until {
-            let count = if self.start < self.end {
-                self.read(&mut text[end..])
-            } else {
-                self.read_stream(&mut text[end..])
-            };
-            match count {
-                Ok(0) => break,
-                Ok(count) => end += count,
-                Err(error) => return Err(error),
+            match self.read(&mut text[end..])? {
+                0 => break,
+                count => end += count,
             }
         }
         text.truncate(end);
         Ok(end >= until)
     }
 
-    /// Reads from the stream, whatever is in the buffer.
-    fn read_stream(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let count = self.stream.read(to).map_err(|error| {
-            io::Error::other(ShardError::from_stream(
-                &self.input,
-                self.compression,
-                error,
-            ))
-        })?;
-        self.hasher.update(&to[..count]);
-        self.bytes += count as u64;
-        Ok(count)
-    }
-
     /// Reads the rest and returns the digest and the number of all bytes.
     pub(crate) fn finish(mut self) -> io::Result<(String, u64)> {
         while self.skip()? {}
-        Ok((content_digest(self.hasher.finalize()), self.bytes))
+        let digested = self.0.get_ref();
+        Ok((content_digest(digested.hasher.finalize()), digested.bytes))
     }
 
     /// Reads the rest and returns the digest of all bytes, or `None` after a stop.
     pub(crate) fn digest(mut self, stop: &Stop) -> Result<Option<String>, ShardError> {
         while !stop.requested() {
             if !self.skip().map_err(inner_error)? && !stop.requested() {
-                return Ok(Some(content_digest(self.hasher.finalize())));
+                return Ok(Some(content_digest(self.0.get_ref().hasher.finalize())));
             }
         }
         Ok(None)
@@ -181,26 +172,17 @@ pub(crate) fn inner_error(error: io::Error) -> ShardError {
 
 impl BufRead for Source {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.start == self.end {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let count = self.read_stream(&mut buffer);
-            self.buffer = buffer;
-            let count = count?;
-            (self.start, self.end) = (0, count);
-        }
-        Ok(&self.buffer[self.start..self.end])
+        self.0.fill_buf()
     }
 
     fn consume(&mut self, count: usize) {
-        self.start += count;
+        self.0.consume(count);
     }
 }
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.fill_buf()?.read(buffer)?;
-        self.consume(count);
-        Ok(count)
+        self.0.read(buffer)
     }
 }
 

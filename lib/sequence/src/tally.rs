@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{
-    CONTRACT_VERSION, InputSummary, LengthBin, LengthSummary, Manifest, Provenance, Reason, Reject,
+    CONTRACT_VERSION, InputSummary, LengthBin, LengthSummary, Manifest, Provenance, Reason,
     ShardSummary, TranslationSummary, length_bin_edges,
 };
-use plmkit_store::Finished;
 
-use crate::protein::Protein;
+use crate::policy::Policy;
 use crate::residue::ResidueChanges;
 use crate::translate::Translated;
 
@@ -67,16 +66,16 @@ impl Tally {
         }
     }
 
-    pub(crate) fn count_translated(&mut self, translated: &Translated) {
+    pub(crate) fn count_translated(&mut self, bases: usize, translated: &Translated) {
         let total = self.translation.get_or_insert_default();
-        total.bases += translated.bases;
+        total.bases += bases as u64;
         total.bases_replaced_by_n += translated.replaced;
         total.peptides += translated.len() as u64;
         total.peptides_too_short += translated.short;
     }
 
-    pub(crate) fn count_rejected(&mut self, reject: &Reject) {
-        *self.rejected.entry(reject.reason).or_default() += 1;
+    pub(crate) fn count_rejected(&mut self, reason: Reason) {
+        *self.rejected.entry(reason).or_default() += 1;
     }
 
     /// Counts what normalising changed.
@@ -86,17 +85,19 @@ impl Tally {
         self.count_change("terminal_stops_removed", changes.stops_removed);
     }
 
-    /// Counts a protein of a shard.
-    pub(crate) fn count_accepted(&mut self, protein: &Protein<'_>) {
+    /// Counts a protein of a shard, of `length` residues.
+    pub(crate) fn count_accepted(&mut self, policy: &Policy, length: u32) {
         self.accepted += 1;
-        self.lengths.add(u64::from(protein.length));
-        let lost = u64::from(protein.length) - protein.residues.len() as u64;
-        let windows = protein.windows().len();
+        self.lengths.add(u64::from(length));
+        let lost = u64::from(length - policy.embedded(length));
         let changes = [
             ("proteins_truncated", u64::from(lost > 0)),
             ("residues_truncated", lost),
-            ("proteins_in_windows", u64::from(windows > 1)),
-            ("proteins_split_off", u64::from(protein.split_off)),
+            (
+                "proteins_in_windows",
+                u64::from(policy.windows(length).len() > 1),
+            ),
+            ("proteins_split_off", u64::from(policy.splits_off(length))),
         ];
         for (change, count) in changes {
             self.count_change(change, count);
@@ -109,7 +110,7 @@ impl Tally {
         provenance: Provenance,
         records: u64,
         inputs: Vec<InputSummary>,
-        rejects: &Finished<String>,
+        rejects_digest: String,
         shards: Vec<ShardSummary>,
     ) -> Manifest {
         let total = |of: fn(&ShardSummary) -> u64| shards.iter().map(of).sum();
@@ -126,7 +127,7 @@ impl Tally {
             inputs,
             accepted: self.accepted,
             rejected: self.rejected,
-            rejects_digest: rejects.summary().clone(),
+            rejects_digest,
             renamed_digest: None,
             aliases: None,
             known: None,

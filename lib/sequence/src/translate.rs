@@ -9,9 +9,9 @@ mod genetic_code;
 
 use std::ops::Range;
 
-use clap::ValueEnum;
-use plmkit_contract::SequenceDigest;
 use serde::Serialize;
+
+use crate::residue::ResidueChanges;
 
 pub(crate) use bases::to_sets;
 use codon_table::{CodonTable, START, STOP};
@@ -20,26 +20,46 @@ pub(crate) use frame::Place;
 pub use genetic_code::GeneticCode;
 
 /// How contigs become peptides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Translation {
     /// The peptides of a frame.
+    #[serde(flatten)]
     pub peptides: Peptides,
     /// The genetic code.
+    #[serde(rename = "genetic_code")]
     pub code: GeneticCode,
 }
 
 /// The peptides of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "translate", rename_all = "kebab-case")]
 pub enum Peptides {
     /// The frame, translated.
-    SixFrame(StopPolicy),
+    SixFrame {
+        /// What to do at stop codons.
+        stops: StopPolicy,
+    },
     /// Its open reading frames.
-    Orf(OrfBetween),
+    Orf {
+        /// What limits them.
+        orf_between: OrfBetween,
+    },
 }
 
 /// The policy for stop codons inside a frame. The stop codon that ends a frame is left out in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    strum::Display,
+    strum::EnumMessage,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum StopPolicy {
     /// Split the frame into peptides
     Split,
@@ -50,8 +70,19 @@ pub enum StopPolicy {
 }
 
 /// What limits an open reading frame. The ends of a contig limit it in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    strum::Display,
+    strum::EnumMessage,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum OrfBetween {
     /// Stop codons
     Stops,
@@ -60,7 +91,8 @@ pub enum OrfBetween {
 }
 
 /// Translates contigs.
-pub(crate) struct Translator {
+#[derive(Debug)]
+pub struct Translator {
     peptides: Peptides,
     table: CodonTable,
     min_residues: usize,
@@ -68,15 +100,11 @@ pub(crate) struct Translator {
 
 /// The peptides of a contig, in the order of the frames, and in a frame as they are read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Translated {
-    /// The bases of the contig.
-    pub(crate) bases: u64,
+pub struct Translated {
     /// The characters that were replaced by N.
     pub(crate) replaced: u64,
     /// Peptides that are shorter than the minimum, and left out.
     pub(crate) short: u64,
-    /// The digest of each peptide, if it was [computed](Self::identify).
-    pub(crate) digests: Vec<SequenceDigest>,
     peptides: Vec<(Place, Range<usize>)>,
     /// The residues of all peptides.
     residues: Vec<u8>,
@@ -84,7 +112,7 @@ pub(crate) struct Translated {
 
 impl Translator {
     /// Makes a translator that leaves out peptides with fewer than `min_residues` residues.
-    pub(crate) fn new(translation: Translation, min_residues: u32) -> Self {
+    pub fn new(translation: Translation, min_residues: u32) -> Self {
         Self {
             peptides: translation.peptides,
             table: CodonTable::new(translation.code),
@@ -93,9 +121,9 @@ impl Translator {
     }
 
     /// Translates a contig, given as [sets of bases](to_sets), in all six frames. A codon that is not whole is left out.
-    pub(crate) fn translate(&self, bases: &[u8]) -> Translated {
+    pub(crate) fn translate(&self, bases: &[u8], changes: ResidueChanges) -> Translated {
         let mut translated = Translated {
-            bases: bases.len() as u64,
+            replaced: changes.replaced,
             ..Translated::default()
         };
         for frame in Frame::ALL {
@@ -120,17 +148,26 @@ impl Translator {
         translated: &mut Translated,
     ) {
         let codons = entries.len();
-        let needs_start = matches!(self.peptides, Peptides::Orf(OrfBetween::StartStop));
+        let needs_start = matches!(
+            self.peptides,
+            Peptides::Orf {
+                orf_between: OrfBetween::StartStop
+            }
+        );
         // The first codon of the peptide that is being read.
         let mut first = (!needs_start).then_some(0);
         for (at, entry) in entries.enumerate() {
             let residue = entry & !START;
             if residue == STOP {
                 match self.peptides {
-                    Peptides::SixFrame(StopPolicy::Drop) if at + 1 < codons => {
+                    Peptides::SixFrame {
+                        stops: StopPolicy::Drop,
+                    } if at + 1 < codons => {
                         return translated.discard();
                     }
-                    Peptides::SixFrame(StopPolicy::X) if at + 1 < codons => {
+                    Peptides::SixFrame {
+                        stops: StopPolicy::X,
+                    } if at + 1 < codons => {
                         translated.residues.push(b'X');
                         continue;
                     }
@@ -163,12 +200,6 @@ impl Translated {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, &[u8])> {
         let peptides = self.peptides.iter();
         peptides.map(|(place, residues)| (*place, &self.residues[residues.clone()]))
-    }
-
-    /// Computes the digests of the peptides.
-    pub(crate) fn identify(&mut self) {
-        let peptides: Vec<&[u8]> = self.iter().map(|(_, residues)| residues).collect();
-        self.digests = SequenceDigest::of_all(&peptides);
     }
 
     /// Ends the peptide of the last residues.

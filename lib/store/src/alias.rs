@@ -6,19 +6,18 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, BooleanBuilder, Int64Builder, RecordBatch, StringBuilder, UInt32Builder,
 };
+use arrow::datatypes::Schema;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
-    AliasRow, DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, RowDigest, check_columns,
+    AliasRow, DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, check_columns,
 };
 
-use crate::checksums::Format;
-use crate::footer_writer::RowGroups;
-use crate::parquet::{Reader, properties};
+use crate::parquet::{ParquetFile, ParquetReader, properties};
+use crate::parquet_writer::ParquetWriter;
 use crate::row_group::RowGroupEncoder;
-use crate::{AtomicFile, FileSummary, Finished, StoreError};
+use crate::{FileSummary, Finished, StoreError};
 
 /// The most rows of a row group.
 const ROWS: usize = 1 << 16;
@@ -27,9 +26,7 @@ const HEADER_BYTES: usize = 1 << 26;
 
 /// Writes a list of [`Kind::Aliases`] or [`Kind::Known`]. Its bytes depend only on its rows.
 pub struct AliasesWriter {
-    file: AtomicFile,
-    encoder: RowGroupEncoder,
-    groups: RowGroups,
+    writer: ParquetWriter,
     rows: RowsBuilder,
 }
 
@@ -39,14 +36,11 @@ impl AliasesWriter {
     /// # Panics
     /// If `kind` is another kind of file.
     pub fn create(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        let encoder = RowGroupEncoder::for_aliases(kind);
+        let schema = kind.alias_schema().expect("a kind of list");
+        let encoder = RowGroupEncoder::new(kind, schema, aliases_properties());
         let encoder = encoder.map_err(|error| StoreError::encoding_parquet(path, error))?;
-        let mut file = AtomicFile::create(path)?;
-        file.append(Format::Parquet.magic())?;
         Ok(Self {
-            file,
-            encoder,
-            groups: RowGroups::default(),
+            writer: ParquetWriter::create(path, Arc::new(encoder))?,
             rows: RowsBuilder::default(),
         })
     }
@@ -65,29 +59,15 @@ impl AliasesWriter {
         if rows.len == 0 {
             return Ok(());
         }
-        let group = rows.batch(&self.encoder);
-        let group = group.and_then(|batch| self.encoder.encode(&[batch]));
-        let group = group.map_err(|error| self.encoding(error))?;
-        let placed = group.append_to(&mut self.file, self.groups.end())?;
-        self.groups.push(placed);
-        Ok(())
-    }
-
-    fn encoding(&self, error: ParquetError) -> StoreError {
-        StoreError::encoding_parquet(self.file.path(), error)
+        let batch = rows.batch(&self.writer.encoder);
+        let batch = batch.map_err(|error| self.writer.encoding(error))?;
+        self.writer.push(&[batch])
     }
 
     /// Writes the remaining rows and the footer.
     pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
         self.end_row_group()?;
-        let path = self.file.path();
-        let footer = self.groups.footer(&self.encoder, provenance, path)?;
-        self.file.append(&footer)?;
-        let summary = FileSummary {
-            digest: self.groups.rows(),
-            bytes: self.file.written(),
-        };
-        Ok(Finished::new(self.file, summary))
+        self.writer.finish(provenance)
     }
 }
 
@@ -138,29 +118,20 @@ impl RowsBuilder {
     }
 }
 
-/// Returns the encodings of the columns.
-pub(crate) fn aliases_properties() -> WriterProperties {
-    let mut properties = properties();
-    for (column, encoding) in [
+fn aliases_properties() -> WriterProperties {
+    let encodings = [
         ("ordinal", Encoding::DELTA_BINARY_PACKED),
         ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
         (DESCRIPTION, Encoding::DELTA_LENGTH_BYTE_ARRAY),
         ("length", Encoding::DELTA_BINARY_PACKED),
         (DATASET, Encoding::DELTA_BINARY_PACKED),
         (REPRESENTATIVE, Encoding::DELTA_BINARY_PACKED),
-    ] {
-        properties = properties.set_column_encoding(ColumnPath::from(column), encoding);
-    }
-    for column in [DESCRIPTION, "sequence_digest"] {
-        properties = properties
-            .set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
-    }
-    properties.build()
+    ];
+    properties(&encodings, &[DESCRIPTION, "sequence_digest"]).build()
 }
 
-/// Reads a list batch by batch; [`AliasColumns`](plmkit_contract::AliasColumns) has the rows of a batch. Returned rows are
-/// verified. The whole file is verified once [`next_batch`](AliasesReader::next_batch) returns `Ok(None)`.
-pub struct AliasesReader(Reader);
+/// Reads a list; [`AliasColumns`](plmkit_contract::AliasColumns) has the rows of a batch.
+pub type AliasesReader = ParquetReader<()>;
 
 impl AliasesReader {
     /// Opens a list of this kind, and checks its columns and its provenance.
@@ -169,23 +140,8 @@ impl AliasesReader {
     /// If `kind` is another kind of file.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
         let schema = kind.alias_schema().expect("a kind of list");
-        let (reader, ()) = Reader::open(path, kind, |found| check_columns(found, &schema))?;
-        Ok(Self(reader))
-    }
-
-    /// Returns the provenance of the file.
-    pub fn provenance(&self) -> &Provenance {
-        &self.0.provenance
-    }
-
-    /// Returns the digest of all rows from the metadata, with their number.
-    pub fn digest(&self) -> RowDigest {
-        self.0.digest
-    }
-
-    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified.
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        self.0.next_batch()
+        let check_schema = |found: &Schema| check_columns(found, &schema);
+        Self::new(ParquetFile::parse(path, kind, check_schema)?, None)
     }
 }
 
@@ -195,7 +151,7 @@ mod tests {
     use std::path::PathBuf;
 
     use parquet::file::metadata::ParquetMetaDataReader;
-    use plmkit_contract::{AliasColumns, Exit, Failure, SequenceDigest};
+    use plmkit_contract::{AliasColumns, Exit, Failure, RowDigest, SequenceDigest};
 
     use super::*;
 

@@ -330,6 +330,11 @@ impl<T> Finished<T> {
         &self.summary
     }
 
+    /// Takes the summary out of the file.
+    pub fn split(self) -> (T, Finished<()>) {
+        (self.summary, Finished::new(self.file, ()))
+    }
+
     /// Syncs the bytes to the disk, so that [`publish`](Self::publish) need not. Several threads can sync a file each.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.file.sync()?;

@@ -1,22 +1,22 @@
 //! Embeddings files.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parquet::basic::Encoding;
-use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
-    EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, Stop, StoreDtype, ordinals,
+    EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, StoreDtype, ordinals,
 };
 
-use crate::checksums::{Checksums, Format};
-use crate::footer_writer::RowGroups;
-use crate::parquet::{Reader, properties};
+use crate::checksums::Checksums;
+use crate::parquet::{ParquetFile, ParquetReader, properties};
+use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroupEncoder};
-use crate::{AtomicFile, EmbeddingsFile, FileSummary, StoreError};
+use crate::{EmbeddingsFile, FileSummary, StoreError};
 
 /// The bytes that are copied at once.
 const COPIED_BYTES: u64 = 1 << 20;
@@ -26,9 +26,7 @@ const ID_FALSE_POSITIVES: f64 = 0.02;
 
 /// Writes an embeddings file.
 pub struct EmbeddingsWriter {
-    file: AtomicFile,
-    encoder: RowGroupEncoder,
-    groups: RowGroups,
+    writer: ParquetWriter,
     /// The rows of the next row groups, and the bytes of their values.
     rows: Vec<RecordBatch>,
     bytes: usize,
@@ -38,27 +36,23 @@ pub struct EmbeddingsWriter {
 impl EmbeddingsWriter {
     /// Starts a file that will be at `path`, with the columns of `layout`.
     pub fn create(path: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
-        let encoder = RowGroupEncoder::new(layout);
-        let mut writer = Self {
-            encoder: encoder.map_err(|error| StoreError::encoding_parquet(path, error))?,
-            file: AtomicFile::create(path)?,
-            groups: RowGroups::default(),
+        let encoder = embeddings_encoder(path, layout)?;
+        Ok(Self {
+            writer: ParquetWriter::create(path, Arc::new(encoder))?,
             rows: Vec::new(),
             bytes: 0,
             count: 0,
-        };
-        writer.file.append(Format::Parquet.magic())?;
-        Ok(writer)
+        })
     }
 
     /// Returns the columns that [`write`](Self::write) takes.
     pub fn schema(&self) -> &SchemaRef {
-        self.encoder.schema()
+        self.writer.encoder.schema()
     }
 
     /// Adds rows.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
-        self.bytes += self.encoder.bytes(batch);
+        self.bytes += self.writer.encoder.bytes(batch);
         self.count += batch.num_rows();
         self.rows.push(batch.clone());
         if self.bytes >= ROW_GROUP_BYTES || self.count >= ROW_GROUP_ROWS {
@@ -76,13 +70,14 @@ impl EmbeddingsWriter {
 
     /// Returns the number of finished row groups.
     pub fn row_groups(&self) -> usize {
-        self.groups.0.len()
+        self.writer.groups.0.len()
     }
 
     /// Adds a row group of another file with the same columns. Its bytes are verified and copied, not decoded, so its rows are missing in
     /// the digest of the file: [`add_digest`](Self::add_digest) adds them.
     pub fn copy(&mut self, from: &EmbeddingsFile, group: usize) -> Result<(), StoreError> {
         self.end_row_groups()?;
+        let writer = &mut self.writer;
         let mut placed = from.placed(group)?;
         let end = placed.end();
         let filters = placed.bloom_filters().unwrap_or(end);
@@ -90,70 +85,67 @@ impl EmbeddingsWriter {
         for mut range in [placed.start..filters, filters..end] {
             while !range.is_empty() {
                 let step = range.start..range.end.min(range.start + COPIED_BYTES);
-                let bytes = from.file().read(step.clone())?;
+                let bytes = from.file.read(step.clone())?;
                 sums.update(&bytes);
-                self.file.append(&bytes)?;
+                writer.file.append(&bytes)?;
                 range.start = step.end;
             }
             sums.end_segment();
         }
         placed = placed
-            .moved(self.groups.end())
-            .map_err(|error| self.encoding(error))?;
+            .with_offset(writer.groups.end())
+            .map_err(|error| writer.encoding(error))?;
         placed.segments = sums.into_segments();
-        self.groups.push(placed);
+        writer.groups.push(placed);
         Ok(())
     }
 
     /// Adds the digest of rows that were copied.
     pub fn add_digest(&mut self, rows: RowDigest) {
-        if let Some(group) = self.groups.0.last_mut() {
+        if let Some(group) = self.writer.groups.0.last_mut() {
             group.rows = [group.rows, rows].into_iter().sum();
         }
     }
 
     fn end_row_groups(&mut self) -> Result<(), StoreError> {
         (self.bytes, self.count) = (0, 0);
-        for rows in self.encoder.cut(std::mem::take(&mut self.rows).iter()) {
-            let group = self.encoder.encode(&rows);
-            let group = group.map_err(|error| self.encoding(error))?;
-            let placed = group.append_to(&mut self.file, self.groups.end())?;
-            self.groups.push(placed);
-        }
-        Ok(())
+        let rows = std::mem::take(&mut self.rows);
+        let mut groups = self.writer.encoder.cut(rows.iter()).into_iter();
+        groups.try_for_each(|rows| self.writer.push(&rows))
     }
 
     /// Writes the footer and publishes the file.
     pub fn finish(mut self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
         self.end_row_groups()?;
-        let path = self.file.path();
-        let footer = self.groups.footer(&self.encoder, provenance, path)?;
-        self.file.append(&footer)?;
-        let summary = FileSummary {
-            digest: self.groups.rows(),
-            bytes: self.file.written(),
-        };
-        self.file.finish()?;
+        let finished = self.writer.finish(provenance)?;
+        let summary = *finished.summary();
+        finished.publish()?;
         Ok(summary)
-    }
-
-    fn encoding(&self, error: ParquetError) -> StoreError {
-        StoreError::encoding_parquet(self.file.path(), error)
     }
 }
 
+/// Makes an encoder for embeddings files with the columns of `layout`. Errors name `path`.
+pub(crate) fn embeddings_encoder(
+    path: &Path,
+    layout: &EmbeddingLayout,
+) -> Result<RowGroupEncoder, StoreError> {
+    let encoder = RowGroupEncoder::new(Kind::Embeddings, layout.schema(), properties_of(layout));
+    encoder.map_err(|error| StoreError::encoding_parquet(path, error))
+}
+
 /// Returns the encodings of the columns that are not lists.
-pub(crate) fn writer_properties(layout: &EmbeddingLayout) -> WriterProperties {
+fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
     let values = match layout.dtype {
         // Adjacent exponents compress well.
         StoreDtype::F32 => Encoding::BYTE_STREAM_SPLIT,
         // DuckDB cannot read half precision with BYTE_STREAM_SPLIT, which the format allowed later.
         StoreDtype::F16 => Encoding::PLAIN,
     };
-    let mut properties = properties()
-        .set_column_encoding(ColumnPath::from("ordinal"), Encoding::DELTA_BINARY_PACKED)
-        .set_column_encoding(ColumnPath::from("id"), Encoding::DELTA_LENGTH_BYTE_ARRAY)
-        .set_column_statistics_enabled(ColumnPath::from("sequence_digest"), EnabledStatistics::None)
+    let encodings = [
+        ("ordinal", Encoding::DELTA_BINARY_PACKED),
+        ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
+    ];
+    let mut properties = properties(&encodings, &["sequence_digest"])
         // Ids are not sorted: without the filter, a reader would search every row group.
         .set_column_bloom_filter_fpp(ColumnPath::from("id"), ID_FALSE_POSITIVES);
     for column in &layout.columns {
@@ -166,85 +158,32 @@ pub(crate) fn writer_properties(layout: &EmbeddingLayout) -> WriterProperties {
     properties.build()
 }
 
-/// Reads an embeddings file batch by batch. Returned rows are verified. The whole file is verified once
-/// [`next_batch`](EmbeddingsReader::next_batch) returns `Ok(None)`.
-pub struct EmbeddingsReader {
-    reader: Reader,
-    layout: EmbeddingLayout,
-}
+/// Reads an embeddings file.
+pub type EmbeddingsReader = ParquetReader<EmbeddingLayout>;
 
 impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let (reader, layout) = Reader::open(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
-        Ok(Self { reader, layout })
+        let opened = ParquetFile::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
+        Self::new(opened, None)
     }
 
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        self.reader.file.path()
-    }
-
-    /// Returns all columns.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.reader.schema
-    }
-
-    /// Returns the layout of the columns.
-    pub fn layout(&self) -> &EmbeddingLayout {
-        &self.layout
-    }
-
-    /// Returns the provenance of the file.
-    pub fn provenance(&self) -> &Provenance {
-        &self.reader.provenance
-    }
-
-    /// Returns the digest of all rows from the metadata, with their number.
-    pub fn digest(&self) -> RowDigest {
-        self.reader.digest
-    }
-
-    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified.
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
-        self.reader.next_batch()
-    }
-
-    /// Verifies the bytes that were not read. Polls `stop` between segments.
-    pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
-        self.reader.file.verify_rest(stop)
-    }
-}
-
-/// Reads the ordinals and the sequence digests of an embeddings file, and nothing else of its rows. Only these bytes are verified.
-pub struct EmbeddingsKeys(Reader);
-
-impl EmbeddingsKeys {
-    /// Opens a file and checks its columns and its provenance.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let columns = Some(["ordinal", "sequence_digest"].as_slice());
-        let parse = EmbeddingLayout::from_schema;
-        let (reader, _) = Reader::open_columns(path, Kind::Embeddings, parse, columns)?;
-        Ok(Self(reader))
-    }
-
-    /// Returns the digest of all rows from the metadata, with their number.
-    pub fn digest(&self) -> RowDigest {
-        self.0.digest
+    /// [Opens](Self::open) a file to read the [keys](Self::next_keys) of its rows. Other bytes are neither read nor verified.
+    pub fn open_keys(path: &Path) -> Result<Self, StoreError> {
+        let opened = ParquetFile::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
+        Self::new(opened, Some(&["ordinal", "sequence_digest"]))
     }
 
     /// Reads the ordinals and digests of the next rows. Returns `None` after the last.
-    pub fn next_rows(&mut self) -> Result<Option<Vec<(u64, SequenceDigest)>>, StoreError> {
-        let Some(batch) = self.0.next_batch()? else {
+    pub fn next_keys(&mut self) -> Result<Option<Vec<(u64, SequenceDigest)>>, StoreError> {
+        let Some(batch) = self.next_batch()? else {
             return Ok(None);
         };
         let digests = batch["sequence_digest"].as_string::<i32>().iter();
         // A verified file holds no other text.
         let digests = digests.map(|text| text.and_then(|text| text.parse().ok()));
-        let rows = ordinals(&batch)
-            .iter()
-            .copied()
-            .zip(digests.map(Option::unwrap_or_default));
+        let digests = digests.map(Option::unwrap_or_default);
+        let rows = ordinals(&batch).iter().copied().zip(digests);
         Ok(Some(rows.collect()))
     }
 }

@@ -1,12 +1,11 @@
 //! Random access to an embeddings file: by row group, by row and by id.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -17,13 +16,12 @@ use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader,
 };
 use parquet::file::statistics::Statistics;
-use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind, Provenance, RowDigest, Stop};
+use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind, RowDigest};
 
 use crate::StoreError;
 use crate::checksums::Format;
-use crate::parquet::{Parsed, parse};
+use crate::parquet::ParquetFile;
 use crate::row_group::{PlacedRowGroup, group_bytes, placed_group};
-use crate::verified::VerifiedFile;
 
 /// The column of ids: the second of the key.
 const ID: usize = 1;
@@ -33,13 +31,17 @@ const ID: usize = 1;
 /// Row groups are found by their range of ordinals and by the bloom filter of their ids, rows in them by the page index.
 #[derive(Debug)]
 pub struct EmbeddingsFile {
-    file: VerifiedFile,
-    metadata: ArrowReaderMetadata,
+    opened: ParquetFile<EmbeddingLayout>,
     /// The metadata with the page index, once it was needed.
     indexed: OnceLock<ArrowReaderMetadata>,
-    layout: EmbeddingLayout,
-    provenance: Provenance,
-    digest: RowDigest,
+}
+
+impl Deref for EmbeddingsFile {
+    type Target = ParquetFile<EmbeddingLayout>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.opened
+    }
 }
 
 /// What the footer says of a row group.
@@ -56,47 +58,10 @@ pub struct GroupSummary {
 impl EmbeddingsFile {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let parsed = parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
-        let Parsed {
-            file,
-            metadata,
-            provenance,
-            digest,
-            columns,
-        } = parsed;
         Ok(Self {
-            file,
-            metadata,
+            opened: ParquetFile::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?,
             indexed: OnceLock::new(),
-            layout: columns,
-            provenance,
-            digest,
         })
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// Returns all columns.
-    pub fn schema(&self) -> &SchemaRef {
-        self.metadata.schema()
-    }
-
-    /// Returns the layout of the columns.
-    pub fn layout(&self) -> &EmbeddingLayout {
-        &self.layout
-    }
-
-    /// Returns the provenance of the file.
-    pub fn provenance(&self) -> &Provenance {
-        &self.provenance
-    }
-
-    /// Returns the digest of all rows from the metadata, with their number.
-    pub fn digest(&self) -> RowDigest {
-        self.digest
     }
 
     /// Summarises the row groups, in the order of the file.
@@ -137,7 +102,7 @@ impl EmbeddingsFile {
             .collect())
     }
 
-    /// Reads the rows of a row group in `ranges`, which are in order. `columns` are places in [`schema`](Self::schema); the batch has them
+    /// Reads the rows of a row group in `ranges`, which are in order. `columns` are places in [`schema`](ParquetFile::schema); the batch has them
     /// in the order of the file.
     pub fn read(
         &self,
@@ -197,11 +162,6 @@ impl EmbeddingsFile {
         Ok(found.map(|(row, _)| row).collect())
     }
 
-    /// Verifies the bytes that were not read. Polls `stop` between segments.
-    pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
-        self.file.verify_rest(stop)
-    }
-
     /// The bytes of a row group, and its metadata. Its [`rows`](PlacedRowGroup) have no digest.
     pub(crate) fn placed(&self, group: usize) -> Result<PlacedRowGroup, StoreError> {
         let metadata = self.indexed()?.metadata();
@@ -209,10 +169,6 @@ impl EmbeddingsFile {
         let start = Format::Parquet.magic().len() as u64 + before.sum::<u64>();
         let placed = placed_group(&self.file, metadata, group, start, RowDigest::default());
         placed.map_err(|error| self.file.decoding_error(&error))
-    }
-
-    pub(crate) fn file(&self) -> &VerifiedFile {
-        &self.file
     }
 
     /// The metadata with the page index.

@@ -7,6 +7,7 @@ mod alias;
 mod atomic;
 mod batches;
 mod checksums;
+mod column_chunk;
 mod embeddings;
 mod embeddings_file;
 mod error;
@@ -22,6 +23,7 @@ mod lock;
 mod packed_batch;
 mod packed_groups;
 mod parquet;
+mod parquet_writer;
 mod rejects;
 mod row_group;
 mod shard;
@@ -31,7 +33,7 @@ mod verified;
 pub use alias::{AliasesReader, AliasesWriter};
 pub use atomic::{AtomicFile, Finished, remove_published, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
-pub use embeddings::{EmbeddingsKeys, EmbeddingsReader, EmbeddingsWriter};
+pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
 pub use existing::{Existing, existing_batches, existing_embeddings};
@@ -42,10 +44,12 @@ pub use input::{Lines, open_input, remove_file};
 pub use json::{later_failure, read_sealed, write_json, write_report, write_sealed};
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
+pub use parquet::{ParquetFile, ParquetReader};
 pub use rejects::{ListWriter, read_byte_digest, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
 pub use shard::{
     RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
+    shard_encoder,
 };
 pub use unfinished::{Sink, UnfinishedEmbeddings};
 

@@ -14,7 +14,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder};
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::row_group::ColumnChunk;
+use crate::column_chunk::ColumnChunk;
 
 /// A page ends with the row in which its values reach this many bytes.
 const PAGE_BYTES: usize = 1 << 20;

@@ -1,6 +1,7 @@
-//! Parquet for shards and embeddings: common properties of the writers, and a verifying reader.
+//! Parquet files of plmkit: a verifying reader, and the properties that all writers share.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,10 +12,11 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader, RowGroupMetaData};
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
 use plmkit_contract::{Kind, Provenance, RowDigest, Stop};
 
 use crate::StoreError;
@@ -27,151 +29,169 @@ const ROWS_PER_BATCH: usize = 1024;
 /// The most bytes of a decoded batch of more than one row.
 const DECODED_BYTES: u64 = 16 << 20;
 
-/// Returns the properties common to all files: zstd, no dictionaries (ids, sequences and vectors hardly repeat).
-pub(crate) fn properties() -> WriterPropertiesBuilder {
-    WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_dictionary_enabled(false)
-}
-
-/// The rows of a decoded batch of [some columns](Reader::open_columns).
+/// The rows of a decoded batch of some columns, which are no lists.
 const ROWS_OF_KEYS: usize = 1 << 14;
 
-/// Reads a Parquet file of plmkit batch by batch.
-pub(crate) struct Reader {
-    pub(crate) file: VerifiedFile,
-    /// Whether all columns are read, and so all bytes verified.
-    whole: bool,
-    rows: ParquetRecordBatchReader,
-    metadata: ArrowReaderMetadata,
-    rows_per_batch: usize,
-    pub(crate) schema: SchemaRef,
-    pub(crate) provenance: Provenance,
-    /// The digest of all rows, from the metadata.
-    pub(crate) digest: RowDigest,
+/// Returns the properties of the columns of a file: zstd, no dictionaries (ids, sequences and vectors hardly repeat), these
+/// encodings, and no minima and maxima of columns by which no reader can skip rows.
+pub(crate) fn properties(
+    encodings: &[(&str, Encoding)],
+    without_statistics: &[&str],
+) -> WriterPropertiesBuilder {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false);
+    for (column, encoding) in encodings {
+        properties = properties.set_column_encoding(ColumnPath::from(*column), *encoding);
+    }
+    for column in without_statistics {
+        let column = ColumnPath::from(*column);
+        properties = properties.set_column_statistics_enabled(column, EnabledStatistics::None);
+    }
+    properties
 }
 
 /// A Parquet file of plmkit whose metadata were parsed.
-pub(crate) struct Parsed<T> {
+#[derive(Debug)]
+pub struct ParquetFile<T> {
     pub(crate) file: VerifiedFile,
     /// Without the page index.
     pub(crate) metadata: ArrowReaderMetadata,
-    pub(crate) provenance: Provenance,
-    /// The digest of all rows, from the metadata.
-    pub(crate) digest: RowDigest,
-    /// What the schema was parsed as.
-    pub(crate) columns: T,
+    provenance: Provenance,
+    digest: RowDigest,
+    layout: T,
 }
 
-/// Opens a file of `kind` and parses its metadata. `parse_schema` checks its columns.
-pub(crate) fn parse<T>(
-    path: &Path,
-    kind: Kind,
-    parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
-) -> Result<Parsed<T>, StoreError> {
-    let file = VerifiedFile::open(path, Format::Parquet)?;
-    let broken = |error: ParquetError| file.decoding_error(&error);
-    let footer = file.footer();
-    let footer = &footer[..footer.len() - Format::Parquet.trailer()];
-    let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
-    let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-        .map_err(broken)?;
-    let about = metadata.metadata().file_metadata();
-    let (provenance, digest) = Provenance::open(&entries(about), kind)
-        .map_err(|error| StoreError::content(path, error))?;
-    let columns =
-        parse_schema(metadata.schema()).map_err(|what| StoreError::malformed(path, what))?;
-    Ok(Parsed {
-        file,
-        metadata,
-        provenance,
-        digest,
-        columns,
-    })
-}
-
-impl Reader {
-    /// Opens a file of `kind`. `parse_schema` checks its columns, and its result is returned too.
-    pub(crate) fn open<T>(
+impl<T> ParquetFile<T> {
+    /// Opens a file of `kind` and parses its metadata. `parse_schema` checks its columns, and returns their layout.
+    pub(crate) fn parse(
         path: &Path,
         kind: Kind,
         parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
-    ) -> Result<(Self, T), StoreError> {
-        Self::open_columns(path, kind, parse_schema, None)
-    }
-
-    /// [Opens](Self::open) a file to read only the `chosen` columns, which are no lists. Other bytes are neither read nor
-    /// verified.
-    pub(crate) fn open_columns<T>(
-        path: &Path,
-        kind: Kind,
-        parse_schema: impl FnOnce(&Schema) -> Result<T, String>,
-        chosen: Option<&[&str]>,
-    ) -> Result<(Self, T), StoreError> {
-        let Parsed {
+    ) -> Result<Self, StoreError> {
+        let file = VerifiedFile::open(path, Format::Parquet)?;
+        let broken = |error: ParquetError| file.decoding_error(&error);
+        let footer = file.footer();
+        let footer = &footer[..footer.len() - Format::Parquet.trailer()];
+        let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(broken)?;
+        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+            .map_err(broken)?;
+        let about = metadata.metadata().file_metadata();
+        let (provenance, digest) = Provenance::open(&entries(about), kind)
+            .map_err(|error| StoreError::content(path, error))?;
+        let layout =
+            parse_schema(metadata.schema()).map_err(|what| StoreError::malformed(path, what))?;
+        Ok(Self {
             file,
             metadata,
             provenance,
             digest,
-            columns,
-        } = parse(path, kind, parse_schema)?;
-        let schema = SchemaRef::clone(metadata.schema());
-        let groups = metadata.metadata().row_groups().iter();
+            layout,
+        })
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Returns all columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    /// Returns the layout of the columns.
+    pub fn layout(&self) -> &T {
+        &self.layout
+    }
+
+    /// Returns the provenance of the file.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// Returns the digest of all rows from the metadata, with their number.
+    pub fn digest(&self) -> RowDigest {
+        self.digest
+    }
+
+    /// Verifies the bytes that were not read. Polls `stop` between segments.
+    pub fn verify(&self, stop: &Stop) -> Result<(), StoreError> {
+        self.file.verify_rest(stop)
+    }
+
+    /// Starts to decode the file at its first row.
+    fn decoder(
+        &self,
+        rows_per_batch: usize,
+        columns: Option<&[&str]>,
+    ) -> Result<ParquetRecordBatchReader, StoreError> {
+        let (file, metadata) = (self.file.clone(), self.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
+        let mask = columns.map_or_else(ProjectionMask::all, |columns| {
+            ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied())
+        });
+        let builder = builder
+            .with_batch_size(rows_per_batch)
+            .with_projection(mask);
+        let decoder = builder.build();
+        decoder.map_err(|error| self.file.decoding_error(&error))
+    }
+}
+
+/// Reads a Parquet file of plmkit batch by batch. Returned rows are verified. The whole file is verified once
+/// [`next_batch`](Self::next_batch) returns `Ok(None)`.
+pub struct ParquetReader<T> {
+    opened: ParquetFile<T>,
+    /// Whether all columns are read, and so all bytes verified.
+    whole: bool,
+    rows: ParquetRecordBatchReader,
+    rows_per_batch: usize,
+}
+
+impl<T> ParquetReader<T> {
+    /// Reads all columns, or only the `chosen` ones, which are no lists. Other bytes are then neither read nor verified.
+    pub(crate) fn new(opened: ParquetFile<T>, chosen: Option<&[&str]>) -> Result<Self, StoreError> {
+        let groups = opened.metadata.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
-        let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / digest.rows().max(1);
+        let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / opened.digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
         let rows_per_batch = match chosen {
             None => ROWS_PER_BATCH.min(rows as usize).max(1),
             Some(_) => ROWS_OF_KEYS,
         };
-        let rows = decoder(&file, &metadata, rows_per_batch, chosen)?;
-        let reader = Self {
-            file,
+        Ok(Self {
+            rows: opened.decoder(rows_per_batch, chosen)?,
+            opened,
             whole: chosen.is_none(),
-            rows,
-            metadata,
             rows_per_batch,
-            schema,
-            provenance,
-            digest,
-        };
-        Ok((reader, columns))
+        })
     }
 
     /// Returns to the first row. From now on, batches have only some of the `columns`; `None` is all.
     pub(crate) fn rewind(&mut self, columns: Option<&[&str]>) -> Result<(), StoreError> {
-        self.rows = decoder(&self.file, &self.metadata, self.rows_per_batch, columns)?;
+        self.rows = self.opened.decoder(self.rows_per_batch, columns)?;
         Ok(())
     }
 
-    /// Reads the next batch. Returns `None` after the last, when every byte of the columns that the file was opened for, of all
+    /// Reads the next rows. Returns `None` after the last, when every byte of the columns that the file was opened for, of all
     /// columns every byte of the file, is verified.
-    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose();
         let next = next.map_err(|error| self.file.decoding_error(&error))?;
         if next.is_none() && self.whole {
-            self.file.verify_rest(&Stop::default())?;
+            self.verify(&Stop::default())?;
         }
         Ok(next)
     }
 }
 
-/// Starts to decode a file at its first row.
-fn decoder(
-    file: &VerifiedFile,
-    metadata: &ArrowReaderMetadata,
-    rows_per_batch: usize,
-    columns: Option<&[&str]>,
-) -> Result<ParquetRecordBatchReader, StoreError> {
-    let builder =
-        ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
-    let mask = columns.map_or_else(ProjectionMask::all, |columns| {
-        ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied())
-    });
-    let builder = builder
-        .with_batch_size(rows_per_batch)
-        .with_projection(mask);
-    builder.build().map_err(|error| file.decoding_error(&error))
+impl<T> Deref for ParquetReader<T> {
+    type Target = ParquetFile<T>;
+
+    fn deref(&self) -> &ParquetFile<T> {
+        &self.opened
+    }
 }
 
 /// Returns the metadata entries of a file that have a value.

@@ -1,7 +1,5 @@
 //! Encodes the row groups of shards and embeddings files: their bytes, and their metadata for the footer.
 
-use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -12,21 +10,17 @@ use bytes::Bytes;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::SchemaDescPtr;
-use plmkit_contract::{EmbeddingLayout, Kind, RowDigest, shard_schema};
+use plmkit_contract::{Kind, RowDigest};
 
-use crate::StoreError;
-use crate::alias::aliases_properties;
-use crate::atomic::AtomicFile;
 use crate::checksums::{Checksums, Segment};
-use crate::embeddings::writer_properties;
+use crate::column_chunk::{ColumnChunk, bloom_filter, move_column, move_index};
 use crate::list_column::{column_chunk, list_bytes};
-use crate::shard::shard_properties;
 use crate::verified::VerifiedFile;
 
 /// The least bytes of values in a row group, unless the file has fewer. A column chunk of vectors is large enough for sequential
@@ -35,15 +29,6 @@ pub const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// The least rows of a row group with fewer bytes, unless the file has fewer.
 pub const ROW_GROUP_ROWS: usize = 1 << 14;
-
-/// An encoded column of a row group. Offsets in its metadata count from its start.
-pub(crate) struct ColumnChunk {
-    pub(crate) bytes: Vec<Bytes>,
-    pub(crate) metadata: ColumnChunkMetaData,
-    pub(crate) column_index: Option<ColumnIndexMetaData>,
-    pub(crate) offset_index: Option<OffsetIndexMetaData>,
-    pub(crate) bloom_filter: Option<Bytes>,
-}
 
 /// An encoded row group. Values of lists are not copied: the row group keeps their arrays alive.
 pub struct RowGroup {
@@ -75,27 +60,8 @@ pub struct RowGroupEncoder {
 }
 
 impl RowGroupEncoder {
-    /// Makes an encoder for embeddings files with the columns of `layout`.
-    pub fn new(layout: &EmbeddingLayout) -> Result<Self> {
-        Self::of(Kind::Embeddings, layout.schema(), writer_properties(layout))
-    }
-
-    /// Makes an encoder for shards. Errors name `path`.
-    pub fn for_shards(path: &Path) -> std::result::Result<Self, StoreError> {
-        let encoder = Self::of(Kind::Shard, shard_schema(), shard_properties());
-        encoder.map_err(|error| StoreError::encoding_parquet(path, error))
-    }
-
-    /// Makes an encoder for lists of aliases or of known records.
-    ///
-    /// # Panics
-    /// If `kind` is another kind of file.
-    pub(crate) fn for_aliases(kind: Kind) -> Result<Self> {
-        let schema = kind.alias_schema().expect("a kind of list");
-        Self::of(kind, schema, aliases_properties())
-    }
-
-    fn of(kind: Kind, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
+    /// Makes an encoder for files of `kind` with these columns.
+    pub(crate) fn new(kind: Kind, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
         let fields = schema.fields().iter().enumerate();
         let flat = fields.filter(|(_, field)| !matches!(field.data_type(), DataType::List(_)));
         Ok(Self {
@@ -326,20 +292,6 @@ impl RowGroup {
         self.pieces.iter().map(|bytes| bytes.len() as u64).sum()
     }
 
-    /// Appends its bytes to `file`, where it starts at `start`. Returns its metadata there.
-    pub(crate) fn append_to(
-        &self,
-        file: &mut AtomicFile,
-        start: u64,
-    ) -> Result<PlacedRowGroup, StoreError> {
-        let placed = self.placed(start);
-        let placed = placed.map_err(|error| StoreError::encoding_parquet(file.path(), error))?;
-        for bytes in &self.pieces {
-            file.append(bytes)?;
-        }
-        Ok(placed)
-    }
-
     /// Returns its bytes, in pieces.
     pub(crate) fn pieces(&self) -> &[Bytes] {
         &self.pieces
@@ -347,13 +299,13 @@ impl RowGroup {
 
     /// Returns its metadata for a file in which it starts at `start`.
     pub(crate) fn placed(&self, start: u64) -> Result<PlacedRowGroup> {
-        self.metadata.clone().moved(start)
+        self.metadata.clone().with_offset(start)
     }
 }
 
 impl PlacedRowGroup {
     /// Returns the metadata of the same row group at `start`.
-    pub(crate) fn moved(self, start: u64) -> Result<Self> {
+    pub(crate) fn with_offset(self, start: u64) -> Result<Self> {
         let by = start.cast_signed() - self.start.cast_signed();
         let columns = self.metadata.columns().iter();
         let columns = columns.map(|column| move_column(column.clone(), by));
@@ -383,36 +335,6 @@ impl PlacedRowGroup {
         let bytes = self.segments.iter();
         self.start + bytes.map(|part| u64::from(part.bytes)).sum::<u64>()
     }
-}
-
-/// Adds `by` to the offsets of a column.
-fn move_column(column: ColumnChunkMetaData, by: i64) -> Result<ColumnChunkMetaData> {
-    let offset = column.data_page_offset() + by;
-    let filter = column.bloom_filter_offset().map(|offset| offset + by);
-    let column = column.into_builder().set_data_page_offset(offset);
-    let column = column.set_bloom_filter_offset(filter);
-    // The page index is written anew.
-    let column = column
-        .set_offset_index_offset(None)
-        .set_offset_index_length(None)
-        .set_column_index_offset(None)
-        .set_column_index_length(None);
-    column.build()
-}
-
-/// Adds `by` to the offsets of the pages of a column.
-fn move_index(index: Option<OffsetIndexMetaData>, by: i64) -> Option<OffsetIndexMetaData> {
-    let mut index = index?;
-    for page in &mut index.page_locations {
-        page.offset += by;
-    }
-    Some(index)
-}
-
-/// Returns the bytes of the bloom filter of a column chunk.
-pub(crate) fn bloom_filter(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
-    let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
-    Some(start..start + u64::try_from(chunk.bloom_filter_length()?).ok()?)
 }
 
 /// Returns row group `number` of a file as it was written: it starts at `start`, and its rows have the digest `rows`. The metadata

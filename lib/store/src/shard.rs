@@ -15,17 +15,16 @@ use arrow::error::ArrowError;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
 use plmkit_contract::{
     DESCRIPTION, KeyColumns, KeyColumnsBuilder, Kind, Labels, Provenance, Quoted, RowDigest,
     SAMPLE, ShardRow, batches_schema, check_columns, shard_schema, tokenize,
 };
 
-use crate::checksums::Format;
 use crate::packed_groups::PackedGroups;
-use crate::parquet::{Reader, properties};
+use crate::parquet::{ParquetFile, ParquetReader, properties};
+use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{RowGroup, RowGroupEncoder};
-use crate::{AtomicFile, FileSummary, Finished, StoreError};
+use crate::{FileSummary, Finished, StoreError};
 
 pub use reader::{RowLength, ShardReader};
 
@@ -40,8 +39,7 @@ const MOST_HEADER_BYTES: usize = 1 << 30;
 ///
 /// Its bytes depend only on the rows of its row groups.
 pub struct ShardWriter {
-    file: AtomicFile,
-    encoder: Arc<RowGroupEncoder>,
+    writer: ParquetWriter,
     groups: PackedGroups,
     rows: RowsBuilder,
     row_group_bytes: usize,
@@ -50,8 +48,7 @@ pub struct ShardWriter {
 impl ShardWriter {
     /// Starts a shard that will be at `path`. [`push`](Self::push) makes row groups of `row_group_bytes`.
     pub fn create(path: &Path, row_group_bytes: usize) -> Result<Self, StoreError> {
-        let encoder = RowGroupEncoder::for_shards(path)?;
-        let mut writer = Self::with_encoder(path, Arc::new(encoder))?;
+        let mut writer = Self::with_encoder(path, Arc::new(shard_encoder(path)?))?;
         writer.row_group_bytes = row_group_bytes;
         Ok(writer)
     }
@@ -59,13 +56,11 @@ impl ShardWriter {
     /// Starts a shard that will be at `path`. Its row groups come from [`encode_rows`] with this `encoder`.
     pub fn with_encoder(path: &Path, encoder: Arc<RowGroupEncoder>) -> Result<Self, StoreError> {
         let mut writer = Self {
-            file: AtomicFile::create(path)?,
-            encoder,
+            writer: ParquetWriter::create(path, encoder)?,
             groups: PackedGroups::default(),
             rows: RowsBuilder::default(),
             row_group_bytes: usize::MAX,
         };
-        writer.file.append(Format::Parquet.magic())?;
         writer.close()?;
         Ok(writer)
     }
@@ -85,41 +80,36 @@ impl ShardWriter {
             return Ok(());
         }
         let batch = rows.batch();
-        let group = batch.and_then(|batch| self.encoder.encode(&[batch]));
-        self.append(&group.map_err(|error| self.encoding(error))?)
+        let group = batch.and_then(|batch| self.writer.encoder.encode(&[batch]));
+        self.append(&group.map_err(|error| self.writer.encoding(error))?)
     }
 
     /// Adds a row group. The file descriptor is closed until the next one: there may be thousands of shards.
     pub fn append(&mut self, group: &RowGroup) -> Result<(), StoreError> {
-        let placed = group.append_to(&mut self.file, self.groups.end())?;
-        let packed = self.groups.push(placed, &self.encoder);
-        packed.map_err(|error| self.encoding(error))?;
+        let placed = self.writer.write(group, self.groups.end())?;
+        let packed = self.groups.push(placed, &self.writer.encoder);
+        packed.map_err(|error| self.writer.encoding(error))?;
         self.close()
     }
 
-    fn encoding(&self, error: ParquetError) -> StoreError {
-        StoreError::encoding_parquet(self.file.path(), error)
-    }
-
     fn close(&mut self) -> Result<(), StoreError> {
-        let closed = self.file.suspend();
-        closed.map_err(StoreError::cannot_write(self.file.path()))
+        let closed = self.writer.file.suspend();
+        closed.map_err(StoreError::cannot_write(self.writer.file.path()))
     }
 
     /// Writes the remaining rows and the footer.
     pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
         self.end_row_group()?;
-        let groups = std::mem::take(&mut self.groups).unpack(&self.encoder);
-        let groups = groups.map_err(|error| self.encoding(error))?;
-        let footer = groups.footer(&self.encoder, provenance, self.file.path())?;
-        self.file.append(&footer)?;
-        self.close()?;
-        let summary = FileSummary {
-            digest: groups.rows(),
-            bytes: self.file.written(),
-        };
-        Ok(Finished::new(self.file, summary))
+        let groups = self.groups.unpack(&self.writer.encoder);
+        self.writer.groups = groups.map_err(|error| self.writer.encoding(error))?;
+        self.writer.finish(provenance)
     }
+}
+
+/// Makes an encoder for shards. Errors name `path`.
+pub fn shard_encoder(path: &Path) -> Result<RowGroupEncoder, StoreError> {
+    let encoder = RowGroupEncoder::new(Kind::Shard, shard_schema(), shard_properties());
+    encoder.map_err(|error| StoreError::encoding_parquet(path, error))
 }
 
 /// Encodes rows as a row group of the shard at `path`.
@@ -194,30 +184,22 @@ impl RowsBuilder {
     }
 }
 
-/// Returns the encodings of the columns.
-pub(crate) fn shard_properties() -> WriterProperties {
-    // Row groups are read whole, so that an index of their pages would only make a set of many shards larger.
-    // A row group ends with a protein, whatever the number of its windows.
-    let mut properties = properties()
-        .set_max_row_group_row_count(None)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true);
-    for (column, encoding) in [
+fn shard_properties() -> WriterProperties {
+    let encodings = [
         ("ordinal", Encoding::DELTA_BINARY_PACKED),
         ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
         ("description", Encoding::DELTA_LENGTH_BYTE_ARRAY),
         ("sequence", Encoding::DELTA_LENGTH_BYTE_ARRAY),
         ("length", Encoding::DELTA_BINARY_PACKED),
         ("start", Encoding::DELTA_BINARY_PACKED),
-    ] {
-        properties = properties.set_column_encoding(ColumnPath::from(column), encoding);
-    }
-    for column in ["description", "sequence", "sequence_digest"] {
-        // No reader can skip rows by the minima and maxima of these columns.
-        properties = properties
-            .set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
-    }
-    properties.build()
+    ];
+    // Row groups are read whole, so that an index of their pages would only make a set of many shards larger.
+    // A row group ends with a protein, whatever the number of its windows.
+    properties(&encodings, &["description", "sequence", "sequence_digest"])
+        .set_max_row_group_row_count(None)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .build()
 }
 
 /// A verified shard in memory.
@@ -242,15 +224,14 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
     Ok(Shard {
         path: path.to_owned(),
         batches,
-        provenance: reader.provenance,
-        digest: reader.digest,
+        provenance: reader.provenance().clone(),
+        digest: reader.digest(),
     })
 }
 
-fn open(path: &Path) -> Result<Reader, StoreError> {
+fn open(path: &Path) -> Result<ParquetReader<()>, StoreError> {
     let check_schema = |schema: &Schema| check_columns(schema, &shard_schema());
-    let (reader, ()) = Reader::open(path, Kind::Shard, check_schema)?;
-    Ok(reader)
+    ParquetReader::new(ParquetFile::parse(path, Kind::Shard, check_schema)?, None)
 }
 
 impl Shard {

@@ -19,6 +19,7 @@ use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
 
 use crate::checksums::Format;
+use crate::embeddings::embeddings_encoder;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
@@ -132,14 +133,13 @@ impl UnfinishedEmbeddings {
         layout: &EmbeddingLayout,
         groups: RowGroups,
     ) -> Result<Self, StoreError> {
-        let encoder = RowGroupEncoder::new(layout);
         Ok(Self {
             path: path.to_owned(),
             sink: Sink {
                 file: Arc::new(file),
                 named: named.to_owned(),
             },
-            encoder: encoder.map_err(|error| StoreError::encoding_parquet(path, error))?,
+            encoder: embeddings_encoder(path, layout)?,
             groups,
         })
     }
@@ -275,7 +275,7 @@ impl UnfinishedEmbeddings {
         for group in &self.groups.0[groups] {
             self.read_segments(group, |bytes| file.write_all(bytes))
                 .map_err(StoreError::cannot_write(to))?;
-            let group = group.clone().moved(copied.end());
+            let group = group.clone().with_offset(copied.end());
             copied.push(group.map_err(|error| StoreError::encoding_parquet(to, error))?);
         }
         file.append(&copied.footer(&self.encoder, provenance, to)?)?;

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use plmkit_contract::{Kind, Stop};
 use plmkit_fuzz::{as_file, judged};
 use plmkit_store::{
-    AliasesReader, BatchesFile, EmbeddingsFile, EmbeddingsKeys, EmbeddingsReader, StoreError, read_shard,
+    AliasesReader, BatchesFile, EmbeddingsFile, EmbeddingsReader, StoreError, read_shard,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,9 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let shard = |path: &Path| Ok(read_shard(path)?.digest.rows());
     let keys = |path: &Path| -> Result<u64, StoreError> {
-        let mut reader = EmbeddingsKeys::open(path)?;
+        let mut reader = EmbeddingsReader::open_keys(path)?;
         let mut rows = 0;
-        while let Some(next) = reader.next_rows()? {
+        while let Some(next) = reader.next_keys()? {
             rows += next.len() as u64;
         }
         Ok(rows)

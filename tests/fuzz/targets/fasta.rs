@@ -10,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 use plmkit_contract::Stop;
 use plmkit_fuzz::{as_file, judged};
 use plmkit_sequence::{
-    FastaReader, Input, InvalidPolicy, Limits, LongPolicy, Policy, Prepared, Protein, Record, Records,
-    ShardError, normalise,
+    FastaReader, Input, InvalidPolicy, Limits, LongPolicy, Outcome, Policy, Protein, Record, Records,
+    ShardError, normalise, rows,
 };
 
 /// The longest header that is read.
@@ -70,7 +70,7 @@ fn policies() -> impl Iterator<Item = Policy> {
             min_residues: 2,
             max_residues: 10,
             long,
-            overlap: 3,
+            overlap: Some(3),
         })
     })
 }
@@ -78,24 +78,25 @@ fn policies() -> impl Iterator<Item = Policy> {
 /// Expects that the record is rejected, or its rows hold every residue, or the run ends.
 fn account(policy: &Policy, record: Record) {
     let mut sequence = record.sequence.to_vec();
-    match policy.prepare(!record.id.is_empty(), &mut sequence) {
-        Err(_) => assert_eq!(policy.invalid, InvalidPolicy::Error),
-        Ok(Prepared::Rejected { .. }) => {}
-        Ok(Prepared::Accepted(accepted)) => {
-            let sequence = &sequence[..];
-            cover(policy, accepted.protein(0, Record { sequence, ..record }));
+    match policy.prepare(None, !record.id.is_empty(), &mut sequence) {
+        (_, Err(_)) => assert_eq!(policy.invalid, InvalidPolicy::Error),
+        (length, Ok(Outcome::Accepted(_))) => {
+            let sequence = &sequence[..length];
+            cover(policy, Protein::new(policy, 0, Record { sequence, ..record }));
         }
+        (_, Ok(outcome)) => assert!(matches!(outcome, Outcome::Rejected(_))),
     }
 }
 
 fn cover(policy: &Policy, protein: Protein) {
     let mut covered = 0;
-    for row in protein.rows() {
+    for row in rows(policy, [protein]) {
         let start = row.key.start as usize;
         assert!(start <= covered, "a gap before {start}");
         covered = start + row.sequence.len();
         assert_eq!(row.sequence.as_bytes(), &protein.residues[start..covered]);
-        assert!(protein.split_off || row.sequence.len() <= policy.max_residues as usize);
+        let is_long = policy.splits_off(protein.length);
+        assert!(is_long || row.sequence.len() <= policy.max_residues as usize);
     }
     assert_eq!(covered, protein.residues.len());
     assert_eq!(protein.is_truncated(), covered < protein.length as usize);

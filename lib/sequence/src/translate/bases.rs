@@ -2,6 +2,8 @@
 
 use plmkit_contract::UnknownResidue;
 
+use crate::residue::ResidueChanges;
+
 /// The sets, as bits, of the bases in the order of genetic codes: T, C, A, G.
 const LETTERS: [(u8, u8); 16] = [
     (b'T', 0b0001),
@@ -45,10 +47,14 @@ pub(super) const fn complement(set: u8) -> u8 {
 
 /// Replaces the letters of a contig by sets, in place, and returns their number. Bytes after it have no meaning.
 ///
-/// Removes white space. If `replace` is set, other characters become N, and their number is returned. Otherwise the first one is
-/// the error, at its position without white space.
-pub(crate) fn to_sets(sequence: &mut [u8], replace: bool) -> (usize, Result<u64, UnknownResidue>) {
-    let (mut length, mut replaced, mut invalid) = (0, 0, None);
+/// Removes white space. If `replace` is set, other characters become N, and are counted. Otherwise the first one is the error, at
+/// its position without white space.
+pub(crate) fn to_sets(
+    sequence: &mut [u8],
+    replace: bool,
+) -> (usize, Result<ResidueChanges, UnknownResidue>) {
+    let (mut length, mut invalid) = (0, None);
+    let mut changes = ResidueChanges::default();
     for at in 0..sequence.len() {
         let found = sequence[at];
         let mut set = SETS[usize::from(found)];
@@ -58,7 +64,7 @@ pub(crate) fn to_sets(sequence: &mut [u8], replace: bool) -> (usize, Result<u64,
             }
             let position = length + 1;
             invalid.get_or_insert(UnknownResidue { position, found });
-            replaced += 1;
+            changes.replaced += 1;
             set = ANY;
         }
         sequence[length] = set;
@@ -66,7 +72,7 @@ pub(crate) fn to_sets(sequence: &mut [u8], replace: bool) -> (usize, Result<u64,
     }
     match invalid {
         Some(invalid) if !replace => (length, Err(invalid)),
-        _ => (length, Ok(replaced)),
+        _ => (length, Ok(changes)),
     }
 }
 
@@ -102,7 +108,8 @@ mod tests {
             found: b'-',
         };
         assert_eq!((length, error), (6, Err(expected)));
-        assert_eq!(to_sets(&mut sequence, true), (6, Ok(2)));
+        let (length, changes) = to_sets(&mut sequence, true);
+        assert_eq!((length, changes.expect("replaced").replaced), (6, 2));
         assert_eq!(
             sequence[..6],
             *b"ACGNTN".map(|letter| SETS[usize::from(letter)]).as_slice()

@@ -13,6 +13,7 @@ pub(super) const STOP: u8 = b'*';
 ///
 /// A codon is three [sets of bases](super::bases::to_sets). Its residue is X unless all codons of the sets have the same one. Its
 /// entry has the bit [`START`] if it is a single codon that may start a protein.
+#[derive(Debug)]
 pub(super) struct CodonTable {
     forward: Box<[u8; 1 << 12]>,
     reverse: Box<[u8; 1 << 12]>,

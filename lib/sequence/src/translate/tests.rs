@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SPLIT: Peptides = Peptides::SixFrame(StopPolicy::Split);
+const SPLIT: Peptides = Peptides::SixFrame {
+    stops: StopPolicy::Split,
+};
 
 /// Translates, and returns the end of the id and the residues of each peptide.
 fn translated(
@@ -17,8 +19,8 @@ fn translated(
     let translator = Translator::new(Translation { peptides, code }, min_residues);
     let mut sets = bases.as_bytes().to_vec();
     let (length, known) = to_sets(&mut sets, false);
-    assert_eq!(known, Ok(0));
-    let translated = translator.translate(&sets[..length]);
+    let translated = translator.translate(&sets[..length], known.expect("bases"));
+    assert_eq!(translated.replaced, 0);
     let text = |residues: &[u8]| String::from_utf8(residues.to_vec()).expect("ASCII");
     translated
         .iter()
@@ -51,7 +53,14 @@ fn frames_are_split_at_stops() {
         ("-3_3_11", "GSF"),
     ];
     expect(SPLIT, 11, bases, &expected);
-    expect(Peptides::Orf(OrfBetween::Stops), 11, bases, &expected);
+    expect(
+        Peptides::Orf {
+            orf_between: OrfBetween::Stops,
+        },
+        11,
+        bases,
+        &expected,
+    );
     let start_stop = [
         ("1_1_12", "MKLP"),
         ("1_16_21", "MK"),
@@ -59,7 +68,14 @@ fn frames_are_split_at_stops() {
         ("3_21_23", "M"),
         ("-2_2_22", "MSVRAVS"),
     ];
-    expect(Peptides::Orf(OrfBetween::StartStop), 11, bases, &start_stop);
+    expect(
+        Peptides::Orf {
+            orf_between: OrfBetween::StartStop,
+        },
+        11,
+        bases,
+        &start_stop,
+    );
     let long: Vec<_> = expected
         .iter()
         .filter(|(_, residues)| residues.len() > 3)
@@ -78,11 +94,27 @@ fn frames_with_stops_are_dropped_or_have_x() {
         ("-2_2_10", "IFT"),
         ("-3_3_11", "YFH"),
     ];
-    expect(Peptides::SixFrame(StopPolicy::X), 1, bases, &x);
-    expect(Peptides::SixFrame(StopPolicy::Drop), 1, bases, &x[1..]);
+    expect(
+        Peptides::SixFrame {
+            stops: StopPolicy::X,
+        },
+        1,
+        bases,
+        &x,
+    );
+    expect(
+        Peptides::SixFrame {
+            stops: StopPolicy::Drop,
+        },
+        1,
+        bases,
+        &x[1..],
+    );
     // In code 4, TGA is W.
     expect(
-        Peptides::SixFrame(StopPolicy::Drop),
+        Peptides::SixFrame {
+            stops: StopPolicy::Drop,
+        },
         4,
         "ATGTGATAA",
         &[
@@ -125,7 +157,17 @@ fn ambiguous_codons_are_what_all_their_codons_are() {
         assert_eq!(found.map(|(_, residues)| &**residues), residue, "{codon}");
     }
     // TTG and CTG are starts of the standard code, YTG may be either, and is none.
-    let starts = |bases| translated(Peptides::Orf(OrfBetween::StartStop), 1, 1, bases).len();
+    let starts = |bases| {
+        translated(
+            Peptides::Orf {
+                orf_between: OrfBetween::StartStop,
+            },
+            1,
+            1,
+            bases,
+        )
+        .len()
+    };
     assert_eq!(
         (starts("TTGGCC"), starts("CTGGCC"), starts("YTGGCC")),
         (1, 1, 0)
@@ -186,7 +228,7 @@ proptest! {
     #[test]
     fn places_hold_the_codons_of_their_peptides(bases in "[ACGTN]{0,80}", start_stop: bool) {
         let between = if start_stop { OrfBetween::StartStop } else { OrfBetween::Stops };
-        for (place, residues) in translated(Peptides::Orf(between), 11, 1, &bases) {
+        for (place, residues) in translated(Peptides::Orf { orf_between: between }, 11, 1, &bases) {
             let numbers: Vec<i32> = place.split('_').map(|number| number.parse().expect("a number")).collect();
             let [frame, start, end] = numbers[..] else { unreachable!("three numbers") };
             prop_assert_eq!((start - frame.abs()) % 3, 0);
@@ -207,7 +249,7 @@ proptest! {
             char::from(pairs.as_bytes()[letters.find::<char>(base).expect("a letter")])
         };
         let reversed: String = bases.chars().rev().map(pair).collect();
-        for peptides in [SPLIT, Peptides::Orf(OrfBetween::StartStop), Peptides::SixFrame(StopPolicy::X)] {
+        for peptides in [SPLIT, Peptides::Orf { orf_between: OrfBetween::StartStop }, Peptides::SixFrame { stops: StopPolicy::X }] {
             let [mut found, mut other] = [&bases, &reversed].map(|bases| translated(peptides, 11, 1, bases));
             for (place, _) in &mut other {
                 let numbers: Vec<i32> = place.split('_').map(|number| number.parse().expect("a number")).collect();

@@ -13,7 +13,7 @@ use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plmkit_contract::{ShardRow, Stop};
 use plmkit_store::{
-    BatchesFile, EmbeddingsReader, RowGroupEncoder, Shard, encode_rows, read_shard, row_bytes,
+    BatchesFile, EmbeddingsReader, Shard, encode_rows, read_shard, row_bytes, shard_encoder,
 };
 
 fn readers(criterion: &mut Criterion) {
@@ -50,7 +50,7 @@ fn encode(criterion: &mut Criterion, path: &Path, shard: &Shard) {
     let bytes = rows
         .iter()
         .map(|row| row_bytes(row.key.id, row.description, row.sequence.len()));
-    let encoder = RowGroupEncoder::for_shards(path).expect("an encoder");
+    let encoder = shard_encoder(path).expect("an encoder");
     let mut group = criterion.benchmark_group("shard");
     group.throughput(Throughput::Bytes(bytes.sum::<usize>() as u64));
     group.bench_function("encode", |bencher| {

@@ -9,14 +9,14 @@ use plmkit_contract::{DESCRIPTION, Labels, Provenance, RowDigest, ordinals};
 
 use super::{MOST_HEADER_BYTES, ShardRows, open, pack, too_long_headers};
 use crate::StoreError;
-use crate::parquet::Reader;
+use crate::parquet::ParquetReader;
 
 /// Reads the lengths of all rows of a shard, and its rows batch by batch.
 ///
 /// It keeps decoded rows from the first that was not asked for to the last that was. Every read is verified by the same
 /// checksums: a file that changes meanwhile is an error.
 pub struct ShardReader {
-    reader: Reader,
+    reader: ParquetReader<()>,
     /// Decoded record batches, in file order.
     held: VecDeque<Held>,
     /// The number of the row after them.
@@ -78,12 +78,12 @@ impl ShardReader {
 
     /// Returns the provenance of the shard.
     pub fn provenance(&self) -> &Provenance {
-        &self.reader.provenance
+        self.reader.provenance()
     }
 
     /// Returns the digest of all rows, with their number.
     pub fn digest(&self) -> RowDigest {
-        self.reader.digest
+        self.reader.digest()
     }
 
     /// Makes the record batch of a batch of rows, given their numbers. The offsets of `tokens` are `cu_seqlens`, its values the
@@ -102,7 +102,7 @@ impl ShardReader {
             };
             self.header_bytes += header_bytes(&batch);
             if self.header_bytes > MOST_HEADER_BYTES {
-                return Err(too_long_headers(self.reader.file.path()));
+                return Err(too_long_headers(self.reader.path()));
             }
             self.held.push_back(Held {
                 first: self.end,
@@ -114,7 +114,7 @@ impl ShardReader {
         let first = self.held.front().map_or(0, |held| held.first);
         let held = ShardRows::new(first, self.held.iter().map(|held| &held.batch));
         let packed = rows.iter().map(|&row| held.get(row as usize));
-        let (provenance, path) = (&self.reader.provenance, self.reader.file.path());
+        let (provenance, path) = (self.reader.provenance(), self.reader.path());
         let packed = pack(packed, labels, provenance, path)?;
         for &row in rows {
             let after = self.held.partition_point(|held| held.first <= row as usize);

@@ -1,4 +1,4 @@
-//! One pass over the inputs.
+//! One pass over the inputs: records become rows of shards, or lines of lists.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -6,24 +6,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plmkit_contract::{
-    ALIASES_FILE, InputSummary, KNOWN_FILE, ListedFile, Reason, Reject, Renamed, Stop,
-    UnknownResidue,
+    ALIASES_FILE, InputSummary, KNOWN_FILE, ListedFile, Reason, Reject, Renamed, SPECIAL_TOKENS,
+    SequenceDigest, Stop, UnknownResidue,
 };
 use plmkit_store::{FileSummary, Finished, ListWriter};
 
 use crate::aliases::Aliases;
-use crate::assignment::Assignment;
-use crate::assignment::ShardKey;
-use crate::chunk::{ChunkReader, prepare};
+use crate::assignment::{Assignment, ShardKey};
+use crate::chunk::prepare;
 use crate::config::ShardConfig;
 use crate::duplicate::{Ids, TakenId};
 use crate::error::ShardError;
 use crate::fasta::FastaReader;
-use crate::folder::{FinishedSet, OutputFolder};
+use crate::folder::{FinishedSet, OutputFolder, REJECTS, RENAMED};
 use crate::input::Input;
 use crate::known::{KnownDatasets, KnownSequences};
 use crate::nucleic_acids::NucleicAcidCheck;
-use crate::prepare::{Outcome, Prepared};
+use crate::policy::{Outcome, Policy};
+use crate::protein::Protein;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges};
 use crate::shards::Shards;
@@ -35,8 +35,9 @@ use crate::translate::{Translated, Translator};
 const MOST_WINDOWS: usize = 1 << 20;
 
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
-pub(crate) struct Pass<'a, 'scope> {
+pub(crate) struct ShardingRun<'a, 'scope> {
     config: &'a ShardConfig,
+    policy: Policy,
     tasks: Tasks<'a, 'scope>,
     shards: Shards<'a, 'scope>,
     rejects: ListWriter,
@@ -56,29 +57,32 @@ pub(crate) struct Pass<'a, 'scope> {
     ordinal: u64,
 }
 
-impl<'a, 'scope> Pass<'a, 'scope> {
+impl<'a, 'scope> ShardingRun<'a, 'scope> {
     pub(crate) fn new(
         config: &'a ShardConfig,
         folder: &'a OutputFolder,
         tasks: Tasks<'a, 'scope>,
         known: Option<KnownSequences>,
     ) -> Result<Self, ShardError> {
-        let mut shards = Shards::new(folder.path(), tasks, config.row_groups_ahead())?;
+        let options = &config.options;
+        let policy = options.policy;
+        let mut shards = Shards::new(folder.path(), policy, tasks, config.row_groups_ahead())?;
         // The requested number of shards is made, even if some stay empty.
         for index in 0..config.open_shards() {
             shards.open(ShardKey { long: false, index })?;
         }
         Ok(Self {
             config,
+            policy,
             tasks,
             shards,
             rejects: ListWriter::create_rejects(&folder.rejects())?,
             renamed: None,
             renamed_path: folder.renamed(),
-            ids: Ids::new(config.duplicates),
-            aliases: Aliases::new(folder, config.dedup, known)?,
-            assignment: Assignment::new(config.target),
-            tally: Tally::new(config.translation.is_some()),
+            ids: Ids::new(options.duplicate_ids),
+            aliases: Aliases::new(folder.path(), options.dedup, known)?,
+            assignment: Assignment::new(options.target),
+            tally: Tally::new(options.translation.is_some()),
             translator: config.translator().map(Arc::new),
             inputs: Vec::new(),
             records: 0,
@@ -88,7 +92,7 @@ impl<'a, 'scope> Pass<'a, 'scope> {
 
     /// Reads the ids of an input, so that no record is renamed to one of them. Returns false after a stop.
     pub(crate) fn announce(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
-        let mut reader = FastaReader::open(input, self.config.limits, stop)?;
+        let mut reader = FastaReader::open(input, self.config.limits(), stop)?;
         loop {
             match reader.read() {
                 Ok(Some(records)) if !stop.requested() => {
@@ -104,44 +108,54 @@ impl<'a, 'scope> Pass<'a, 'scope> {
 
     /// Reads an input to its end. Returns false after a stop.
     pub(crate) fn read(&mut self, input: &Input, stop: &Stop) -> Result<bool, ShardError> {
-        let reader = FastaReader::open(input, self.config.limits, stop)?;
-        let mut chunks = ChunkReader::new(reader);
+        let mut reader = FastaReader::open(input, self.config.limits(), stop)?;
         let first = self.records;
-        match self.add_all(input, &mut chunks, stop) {
+        let mut unread = Ok(());
+        match self.add_all(input, &mut reader, &mut unread, stop) {
             Ok(true) => {
-                let records = self.records - first;
-                self.inputs.push(chunks.into_reader().finish(records)?);
+                self.inputs.push(reader.finish(self.records - first)?);
                 Ok(true)
             }
             Ok(false) => Ok(false),
-            Err(error) => Err(match chunks.failed() {
+            Err(error) => Err(match unread {
                 // An earlier record than the damaged ones, which may have the same reason.
-                Some(damage) if error.is_of_content() && !damage.is_of_content() => damage,
-                _ => explained(error, chunks.into_reader(), stop),
+                Err(damage) if error.is_of_content() && !damage.is_of_content() => damage,
+                _ => explained(error, reader, stop),
             }),
         }
     }
 
-    /// Adds all records of an input. Returns false after a stop.
+    /// Adds all records of an input. `unread` is why the records after those that were read cannot be read. Returns false after a
+    /// stop.
     fn add_all(
         &mut self,
         input: &Input,
-        chunks: &mut ChunkReader,
+        reader: &mut FastaReader,
+        unread: &mut Result<(), ShardError>,
         stop: &Stop,
     ) -> Result<bool, ShardError> {
-        let policy = self.config.policy;
+        let policy = self.policy;
         let identify = self.config.identifies();
         let first = self.records;
         let translate = self.translator.is_some();
         let mut alphabet = (!self.config.any_alphabet).then(|| NucleicAcidCheck::new(translate));
         let mut ahead = VecDeque::new();
         let mut bytes_ahead = 0;
+        let mut ended = false;
         loop {
             let judge = alphabet.as_ref().is_some_and(NucleicAcidCheck::is_open);
-            while ahead.len() < self.config.chunks_ahead()
+            while !ended
+                && ahead.len() < self.config.chunks_ahead()
                 && bytes_ahead < self.config.bytes_ahead()
-                && let Some(block) = chunks.read()
             {
+                let block = reader.read_block().unwrap_or_else(|error| {
+                    *unread = Err(error);
+                    None
+                });
+                let Some(block) = block else {
+                    ended = true;
+                    break;
+                };
                 let bytes = block.text.len();
                 bytes_ahead += bytes;
                 let translator = self.translator.clone();
@@ -155,87 +169,85 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             bytes_ahead -= bytes;
             let chunk = chunk.wait();
             self.ids.prefetch(&chunk.names);
-            let records = chunk.records.iter().zip(&chunk.prepared).zip(&chunk.names);
+            let parsed = chunk.parsed;
             let mut alphabets = chunk.alphabets.into_iter();
-            for ((record, prepared), name) in records {
+            let mut digests = chunk.digests.into_iter();
+            let records = parsed.records.iter().zip(chunk.outcomes).zip(chunk.names);
+            for ((record, outcome), name) in records {
                 if stop.requested() {
                     return Ok(false);
                 }
                 if let (Some(check), Some(found)) = (&mut alphabet, alphabets.next())
                     // A character that is invalid may be of the other alphabet, as all others.
-                    && (check.add(found) || prepared.is_err() && check.is_unexpected())
+                    && (check.add(found) || outcome.is_err() && check.is_unexpected())
                 {
                     return Err(check.error(input));
                 }
                 let number = self.records - first + 1;
-                self.add(input, number, record, *name, prepared, stop)?;
+                let place = RecordPlace {
+                    input,
+                    number,
+                    id: record.id,
+                };
+                self.add(place, record, name, outcome, &mut digests, stop)?;
             }
             for (change, count) in [
-                ("descriptions_recoded", chunk.descriptions_recoded),
-                ("descriptions_cut", chunk.descriptions_cut),
+                ("descriptions_recoded", parsed.descriptions_recoded),
+                ("descriptions_cut", parsed.descriptions_cut),
             ] {
                 self.tally.count_change(change, count);
             }
-            if let Some(error) = chunk.error {
+            if let Some(error) = parsed.error {
                 return Err(error.of(input, self.records - first + 1));
             }
         }
-        match chunks.failed() {
-            Some(error) => Err(error),
-            None if stop.requested() => Ok(false),
-            None => match alphabet {
-                Some(check) if check.is_unexpected() => Err(check.error(input)),
-                _ => Ok(true),
-            },
+        std::mem::replace(unread, Ok(()))?;
+        match alphabet {
+            _ if stop.requested() => Ok(false),
+            Some(check) if check.is_unexpected() => Err(check.error(input)),
+            _ => Ok(true),
         }
     }
 
-    /// Adds a record: the `number`-th of `input`, counted from 1.
+    /// Adds a record of this place. `digests` are those of its proteins and of later ones, if they were computed.
     fn add(
         &mut self,
-        input: &Input,
-        number: u64,
+        place: RecordPlace<'_>,
         record: Record<'_>,
         name: u128,
-        prepared: &Result<Outcome, UnknownResidue>,
+        outcome: Result<Outcome, UnknownResidue>,
+        digests: &mut impl Iterator<Item = SequenceDigest>,
         stop: &Stop,
     ) -> Result<(), ShardError> {
         let index = self.records;
         self.records += 1;
-        let invalid = |problem: String| ShardError::Record {
-            input: input.clone(),
-            record: number,
-            id: (!record.id.is_empty()).then(|| record.id.to_owned()),
-            problem,
-        };
         let mut renamed = None;
         if !record.id.is_empty() {
-            match self.ids.admit_name(index, record.id, name) {
+            match self.ids.admit(index, record.id, name) {
                 Ok(new) => renamed = new,
                 Err(TakenId::ByRecord { first }) => {
                     let (input, number) = self.place(first);
-                    return Err(invalid(format!(
+                    return Err(place.invalid(format!(
                         "expected a new id, found that of record {number} of {input}; --duplicate-ids suffix renames, keep allows it"
                     )));
                 }
                 Err(TakenId::ByRenaming) => {
-                    let problem = "its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes";
-                    return Err(invalid(problem.to_owned()));
+                    return Err(place.invalid("its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes"));
                 }
             }
-        } else if self.config.policy.invalid != InvalidPolicy::Reject {
-            let problem =
-                "expected an id after '>', found none; --invalid reject sets the record aside";
-            return Err(invalid(problem.to_owned()));
+        } else if self.policy.invalid != InvalidPolicy::Reject {
+            return Err(place.invalid(
+                "expected an id after '>', found none; --invalid reject sets the record aside",
+            ));
         }
-        let prepared = prepared.as_ref().map_err(|UnknownResidue { position, found }| {
+        let outcome = outcome.map_err(|UnknownResidue { position, found }| {
             let found = found.escape_ascii();
             let expected = if self.translator.is_some() {
                 "bases"
             } else {
                 "residues"
             };
-            invalid(format!(
+            place.invalid(format!(
                 "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
             ))
         })?;
@@ -247,93 +259,98 @@ impl<'a, 'scope> Pass<'a, 'scope> {
             id: renamed.as_deref().unwrap_or(record.id),
             ..record
         };
-        match prepared {
-            Outcome::Whole(prepared) => self.add_protein(record, prepared, &invalid),
-            Outcome::Translated(found) => self.add_peptides(record, found, &invalid, stop),
+        match outcome {
+            Outcome::Accepted(changes) => self.add_protein(place, record, changes, digests.next()),
+            Outcome::Rejected(reason) => self.reject(record, reason),
+            Outcome::Translated(found) => self.add_peptides(place, record, &found, digests, stop),
         }
     }
 
     /// Adds the peptides of a contig, which end after a stop.
     fn add_peptides(
         &mut self,
+        place: RecordPlace<'_>,
         contig: Record<'_>,
         translated: &Translated,
-        invalid: &dyn Fn(String) -> ShardError,
+        digests: &mut impl Iterator<Item = SequenceDigest>,
         stop: &Stop,
     ) -> Result<(), ShardError> {
-        self.tally.count_translated(translated);
+        self.tally
+            .count_translated(contig.sequence.len(), translated);
         if translated.len() == 0 {
-            let (reason, length) = (Reason::NoOrf, translated.bases as u32);
-            let rejected = Prepared::Rejected { reason, length };
-            return self.add_protein(contig, &rejected, invalid);
+            return self.reject(contig, Reason::NoOrf);
         }
         let mut id = String::new();
-        for (peptide, (place, sequence)) in translated.iter().enumerate() {
+        for (frame, sequence) in translated.iter() {
             if stop.requested() {
                 break;
             }
             id.clear();
-            let _ = write!(id, "{}_{place}", contig.id);
-            let record = Record {
+            let _ = write!(id, "{}_{frame}", contig.id);
+            let peptide = Record {
                 id: &id,
                 description: contig.description,
                 sequence,
             };
-            let length = sequence.len() as u32;
-            let mut prepared = self.config.policy.accept(length, ResidueChanges::default());
-            if let (Prepared::Accepted(found), Some(&whole)) =
-                (&mut prepared, translated.digests.get(peptide))
-            {
-                *found = found.identified(whole, sequence);
+            let digest = digests.next();
+            match self.policy.reject(sequence.len()) {
+                Some(reason) => self.reject(peptide, reason)?,
+                None => self.add_protein(place, peptide, ResidueChanges::default(), digest)?,
             }
-            self.add_protein(record, &prepared, invalid)?;
         }
         Ok(())
     }
 
-    /// Adds a protein, or lists a rejected record.
+    /// Lists a rejected record, whose sequence was normalised.
+    fn reject(&mut self, record: Record<'_>, reason: Reason) -> Result<(), ShardError> {
+        let reject = Reject {
+            ordinal: self.next_ordinal(),
+            id: record.id.to_owned(),
+            length: record.sequence.len() as u64,
+            reason,
+            start: None,
+        };
+        self.tally.count_rejected(reason);
+        Ok(self.rejects.push(&reject)?)
+    }
+
+    /// Adds a protein, or lists it if another row has its residues.
     fn add_protein(
         &mut self,
+        place: RecordPlace<'_>,
         record: Record<'_>,
-        prepared: &Prepared,
-        invalid: &dyn Fn(String) -> ShardError,
+        changes: ResidueChanges,
+        digest: Option<SequenceDigest>,
     ) -> Result<(), ShardError> {
-        let ordinal = self.ordinal;
-        self.ordinal += 1;
-        match *prepared {
-            Prepared::Rejected { reason, length } => {
-                let reject = Reject {
-                    ordinal,
-                    id: record.id.to_owned(),
-                    length: u64::from(length),
-                    reason,
-                    start: None,
-                };
-                self.tally.count_rejected(&reject);
-                self.rejects.push(&reject)?;
-            }
-            Prepared::Accepted(ref accepted) => {
-                let protein = accepted.protein(ordinal, record);
-                self.tally.count_normalised(protein.changes);
-                if self.aliases.take(&protein)? {
-                    return Ok(());
-                }
-                let windows = protein.windows().len();
-                if windows > MOST_WINDOWS {
-                    return Err(invalid(format!(
-                        "{} residues are {windows} windows: expected at most {MOST_WINDOWS}; a larger --max-residues or a smaller --overlap makes fewer",
-                        protein.length
-                    )));
-                }
-                self.tally.count_accepted(&protein);
-                let (key, full) = self.assignment.assign(&protein);
-                if let Some(full) = full {
-                    self.shards.close(full)?;
-                }
-                self.shards.push(key, accepted, protein)?;
-            }
+        let ordinal = self.next_ordinal();
+        let protein = Protein::new(&self.policy, ordinal, record);
+        self.tally.count_normalised(changes);
+        if let Some(digest) = digest
+            && self.aliases.take(protein, digest)?
+        {
+            return Ok(());
         }
-        Ok(())
+        let length = protein.length;
+        let windows = self.policy.windows(length);
+        let rows = windows.len();
+        if rows > MOST_WINDOWS {
+            return Err(place.invalid(format!(
+                "{length} residues are {rows} windows: expected at most {MOST_WINDOWS}; a larger --max-residues or a smaller --overlap makes fewer"
+            )));
+        }
+        self.tally.count_accepted(&self.policy, length);
+        let tokens = windows.map(|window| u64::from(window.end - window.start + SPECIAL_TOKENS));
+        let is_long = self.policy.splits_off(length);
+        let (key, full) = self.assignment.assign(is_long, tokens.sum());
+        if let Some(full) = full {
+            self.shards.close(full)?;
+        }
+        Ok(self.shards.push(key, protein)?)
+    }
+
+    fn next_ordinal(&mut self) -> u64 {
+        self.ordinal += 1;
+        self.ordinal - 1
     }
 
     /// Lists a renamed record, by the ordinal that comes next.
@@ -367,29 +384,55 @@ impl<'a, 'scope> Pass<'a, 'scope> {
         }
         let digests = self.inputs.iter().map(|input| input.digest.clone());
         let provenance = self.config.provenance(digests.collect(), known);
-        let shards = self.shards.finish(&provenance)?;
-        let summaries = shards.iter().map(|shard| shard.summary.clone()).collect();
-        let rejects = self.rejects.finish()?;
-        let lists = self.aliases.finish(&provenance)?;
-        let renamed = self.renamed.map(ListWriter::finish).transpose()?;
-        let mut manifest =
-            self.tally
-                .into_manifest(provenance, self.ordinal, self.inputs, &rejects, summaries);
-        manifest.renamed_digest = renamed.as_ref().map(|list| list.summary().clone());
-        let listed = |file: &str, list: &Finished<FileSummary>| {
-            ListedFile::from_rows(file, list.summary().digest)
+        let mut files = Vec::new();
+        let mut summaries = Vec::new();
+        for (summary, shard) in self.shards.finish(&provenance)? {
+            files.push((summary.file.clone(), shard.split().1));
+            summaries.push(summary);
+        }
+        let mut renamed_digest = None;
+        if let Some(renamed) = self.renamed {
+            let (digest, list) = renamed.finish()?.split();
+            renamed_digest = Some(digest);
+            files.push((RENAMED.to_owned(), list));
+        }
+        let mut listed = |name: &str, list: Finished<FileSummary>| {
+            let (summary, list) = list.split();
+            files.push((name.to_owned(), list));
+            ListedFile::from_rows(name, summary.digest)
         };
-        let aliases = lists.aliases.as_ref();
-        manifest.aliases = aliases.map(|list| listed(ALIASES_FILE, list));
-        let list = lists.known.as_ref().map(|list| listed(KNOWN_FILE, list));
+        let [aliases, list] = self.aliases.finish(&provenance)?;
+        let aliases = aliases.map(|list| listed(ALIASES_FILE, list));
+        let list = list.map(|list| listed(KNOWN_FILE, list));
+        let (digest, rejects) = self.rejects.finish()?.split();
+        files.push((REJECTS.to_owned(), rejects));
+        let tally = self.tally;
+        let mut manifest =
+            tally.into_manifest(provenance, self.ordinal, self.inputs, digest, summaries);
+        manifest.renamed_digest = renamed_digest;
+        manifest.aliases = aliases;
         manifest.known = known.zip(list).map(|(known, list)| known.summary(list));
-        Ok(FinishedSet {
-            shards,
-            rejects,
-            renamed,
-            lists,
-            manifest,
-        })
+        Ok(FinishedSet { files, manifest })
+    }
+}
+
+/// The place of a record in the inputs, for messages.
+#[derive(Clone, Copy)]
+struct RecordPlace<'a> {
+    input: &'a Input,
+    /// Its 1-based number in the input.
+    number: u64,
+    id: &'a str,
+}
+
+impl RecordPlace<'_> {
+    fn invalid(&self, problem: impl Into<String>) -> ShardError {
+        ShardError::Record {
+            input: self.input.clone(),
+            record: self.number,
+            id: (!self.id.is_empty()).then(|| self.id.to_owned()),
+            problem: problem.into(),
+        }
     }
 }
 
