@@ -5,8 +5,8 @@ use std::path::Path;
 use arrow::array::AsArray;
 use arrow::datatypes::DataType;
 use plmkit_cli::Fault;
-use plmkit_contract::{Column, RESIDUES, guarded};
-use plmkit_store::ForeignParquet;
+use plmkit_contract::{Column, RESIDUES, catch_decoder_panic};
+use plmkit_store::ExternalParquet;
 
 use crate::reference::{broken, lists, vector, vector_columns, whole};
 
@@ -30,7 +30,7 @@ impl Golden {
     /// Reads the columns `id` and `sequence`, and those that are named after a pooling and a layer.
     pub(crate) fn read(path: &Path) -> Result<Self, Fault> {
         let mut golden = Self::default();
-        let mut file = ForeignParquet::open(path, |schema| {
+        let mut file = ExternalParquet::open(path, |schema| {
             let names = vector_columns(schema).into_iter();
             let columns = names.filter_map(|name| name.parse().ok());
             golden.columns = columns
@@ -70,7 +70,7 @@ impl Golden {
                 }
                 Ok(())
             };
-            let added = guarded(add).unwrap_or_else(Err);
+            let added = catch_decoder_panic(add).unwrap_or_else(Err);
             added.map_err(|what| broken(path, &what))?;
         }
         if golden.proteins.is_empty() {

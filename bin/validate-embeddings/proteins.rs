@@ -1,6 +1,6 @@
 //! Shard rows as the rows of whole proteins.
 
-use plmkit_contract::{RowKey, SequenceDigest, ShardRow, Span};
+use plmkit_contract::{RowKey, RowSpan, SequenceDigest, ShardRow};
 use plmkit_store::Shard;
 
 /// Calls `see` with one row for each protein of a shard. The windows of a protein, which are neighbours, become one row with
@@ -29,8 +29,8 @@ pub(crate) fn each_protein(shard: &Shard, mut see: impl FnMut(&RowKey)) {
 }
 
 /// Where a row lies in its protein.
-fn span(row: &ShardRow) -> Span {
-    Span {
+fn span(row: &ShardRow) -> RowSpan {
+    RowSpan {
         start: row.key.start,
         residues: row.sequence.len(),
         length: row.key.length,

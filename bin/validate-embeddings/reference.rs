@@ -9,8 +9,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
 use plmkit_check::{Reference, ReferenceError};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Column, LIST_SHOWN, Quoted, guarded, one_line, path_text};
-use plmkit_store::{EmbeddingsReader, FileKind, ForeignParquet, StoreError};
+use plmkit_contract::{Column, LIST_SHOWN, Quoted, catch_decoder_panic, one_line, path_text};
+use plmkit_store::{EmbeddingsReader, ExternalParquet, FileKind, StoreError};
 
 use crate::args::Args;
 
@@ -83,7 +83,7 @@ pub(crate) fn read_reference(args: &Args, stop: &Stop) -> Result<Reference, Faul
             if stop.requested() {
                 return Err(StoreError::Stopped.into());
             }
-            guarded(|| add(reference, id, &names, &batch))
+            catch_decoder_panic(|| add(reference, id, &names, &batch))
                 .unwrap_or_else(Err)
                 .map_err(|what| broken(path, &what))?;
         }
@@ -126,7 +126,7 @@ pub(crate) fn broken(path: &Path, what: &str) -> Fault {
 
 /// A file of the reference.
 struct ReferenceFile {
-    file: ForeignParquet,
+    file: ExternalParquet,
     /// Its verified reader, where it is one of our own.
     own: Option<EmbeddingsReader>,
 }
@@ -136,7 +136,7 @@ impl ReferenceFile {
     /// columns.
     fn open(path: &Path, id: &str, names: &mut Vec<String>) -> Result<Self, Fault> {
         let is_asked = !names.is_empty();
-        let file = ForeignParquet::open(path, |schema| {
+        let file = ExternalParquet::open(path, |schema| {
             let vectors = vector_columns(schema);
             if !is_asked {
                 names.clone_from(&vectors);

@@ -26,8 +26,8 @@ pub use paths::{
     NamedPath, file, files_in, files_of, is_hidden, keep_apart, keep_data, keep_renameable,
     lists_of,
 };
-pub use program::{PARENT_VARIABLE, Program, main, print, print_more};
+pub use program::{PARENT_VARIABLE, Program, main, on_abort, print, print_more};
 pub use progress::{ProgressDisplay, ProgressMode};
-pub use signals::{die_of, end_at_once, on_abort};
+pub use signals::{die_of, end_at_once};
 
 pub use plmkit_contract::{Exit, Stop};

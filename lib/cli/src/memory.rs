@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_contract::{Exit, Refusing, is_guarded};
+use plmkit_contract::{Exit, Refusing, is_catching_panic};
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level;
 use tracing::Level;
@@ -121,14 +121,14 @@ pub(crate) fn refusal(panic: &str) -> Option<&'static str> {
         "zstd returned null pointer",
     ];
     // A decoder's panic may quote its file anywhere but at the start.
-    let only_start = is_guarded();
+    let only_start = is_catching_panic();
     let matches = |words: &&str| panic.starts_with(words) || (!only_start && panic.contains(words));
     WORDS.into_iter().find(matches)
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::guarded;
+    use plmkit_contract::catch_decoder_panic;
 
     use super::*;
 
@@ -140,7 +140,7 @@ mod tests {
         let all =
             || [thread, torch, quoted, "index out of bounds"].map(|panic| refusal(panic).is_some());
         assert_eq!(all(), [true, true, true, false]);
-        assert_eq!(guarded(all), Ok([true, false, false, false]));
+        assert_eq!(catch_decoder_panic(all), Ok([true, false, false, false]));
     }
 
     #[test]

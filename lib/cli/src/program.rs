@@ -7,10 +7,14 @@ use std::io::{self, ErrorKind, Write};
 use std::num::{IntErrorKind, ParseIntError};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::{Command, Parser};
-use plmkit_contract::{Exit, Stop, is_guarded};
+use plmkit_contract::{Exit, Stop, is_catching_panic};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use signal_hook::consts::SIGABRT;
+use signal_hook::low_level;
+use tracing::Level;
 
 use crate::generate::generate;
 use crate::signals::{Signals, die_of, handle_file_size_limit};
@@ -59,7 +63,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
             memory::end(format_args!("{what}"));
         }
         // A decoder's panic is reported as an error of its file.
-        if !is_guarded() {
+        if !is_catching_panic() {
             tracing::error!("internal error, please report it: {}", one_line(info));
         }
     }));
@@ -85,6 +89,27 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let code = exit_code(result.map_err(with_removed_folder));
     let signal = signals.and_then(|signals| signals.ok()?.received());
     signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
+}
+
+/// Ends `program` with `fault` if a library aborts during an interruptible call of `stop`. Without it, the program would die of
+/// SIGABRT without a message, and schedulers would retry it.
+pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Result<()> {
+    let line = log::line(
+        P::NAME,
+        program.common().log_format,
+        Level::ERROR,
+        fault.message(),
+    );
+    let (calling, code) = (stop.interruptible_flag(), fault.exit().code().into());
+    let end = move || {
+        if calling.load(Ordering::SeqCst) {
+            let _ = rustix::io::write(io::stderr(), line.as_bytes());
+            low_level::exit(code);
+        }
+    };
+    // SAFETY: the handler uses only an atomic, `write` and `_exit`.
+    #[allow(unsafe_code)]
+    unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
 /// Writes `data` to standard output. A closed pipe is not an error.

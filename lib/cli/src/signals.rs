@@ -10,14 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plmkit_contract::Stop;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::{self, emulate_default_handler};
-use tracing::Level;
-
-use crate::log::line;
-use crate::{Fault, Program};
-
 /// The signals that request a stop. SIGHUP: the terminal was closed. SIGUSR1: the warning of SLURM jobs (`--signal`).
 const STOPPING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1];
 
@@ -61,27 +56,6 @@ impl Signals {
         let signal = i32::try_from(self.received.load(Ordering::Relaxed)).ok();
         signal.filter(|&signal| signal > 0)
     }
-}
-
-/// Ends `program` with `fault` if a library aborts during an interruptible call of `stop`. Without it, the program would die of
-/// SIGABRT without a message, and schedulers would retry it.
-pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Result<()> {
-    let line = line(
-        P::NAME,
-        program.common().log_format,
-        Level::ERROR,
-        fault.message(),
-    );
-    let (calling, code) = (stop.interruptible_flag(), fault.exit().code().into());
-    let end = move || {
-        if calling.load(Ordering::SeqCst) {
-            let _ = rustix::io::write(io::stderr(), line.as_bytes());
-            low_level::exit(code);
-        }
-    };
-    // SAFETY: the handler uses only an atomic, `write` and `_exit`.
-    #[allow(unsafe_code)]
-    unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
 /// Dies of `signal`, so that the parent sees it. If that is impossible, returns the equivalent exit code.

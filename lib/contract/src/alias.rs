@@ -1,10 +1,10 @@
 //! Records whose residues another row has, so that they are in no shard.
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type};
 use std::sync::Arc;
 
-use crate::row_key::{key_fields, ordinals};
+use crate::row_key::{KeyColumns, key_fields};
 use crate::{DESCRIPTION, Kind, SequenceDigest};
 
 /// The list of records whose residues an earlier record has, in the folder of the shards.
@@ -77,12 +77,8 @@ fn schema(with_dataset: bool) -> SchemaRef {
 /// The columns of a record batch of [`ALIASES_FILE`] or [`KNOWN_FILE`].
 #[derive(Debug)]
 pub struct AliasColumns<'a> {
-    ordinals: &'a [u64],
-    ids: &'a StringArray,
+    keys: KeyColumns<'a>,
     descriptions: &'a StringArray,
-    lengths: &'a [u32],
-    truncated: &'a BooleanArray,
-    digests: &'a StringArray,
     datasets: Option<&'a [u32]>,
     representatives: &'a [i64],
 }
@@ -95,12 +91,8 @@ impl<'a> AliasColumns<'a> {
     pub fn new(batch: &'a RecordBatch) -> Self {
         let datasets = batch.column_by_name(DATASET);
         Self {
-            ordinals: ordinals(batch),
-            ids: batch["id"].as_string(),
+            keys: KeyColumns::new(batch),
             descriptions: batch[DESCRIPTION].as_string(),
-            lengths: batch["length"].as_primitive::<UInt32Type>().values(),
-            truncated: batch["truncated"].as_boolean(),
-            digests: batch["sequence_digest"].as_string(),
             datasets: datasets.map(|column| &column.as_primitive::<UInt32Type>().values()[..]),
             representatives: batch[REPRESENTATIVE].as_primitive::<Int64Type>().values(),
         }
@@ -108,14 +100,13 @@ impl<'a> AliasColumns<'a> {
 
     /// Iterates over all rows.
     pub fn rows(&self) -> impl Iterator<Item = AliasRow<'a>> {
-        (0..self.ordinals.len()).map(|row| AliasRow {
-            ordinal: self.ordinals[row],
-            id: self.ids.value(row),
+        self.keys.rows().enumerate().map(|(row, key)| AliasRow {
+            ordinal: key.ordinal,
+            id: key.id,
             description: (self.descriptions.is_valid(row)).then(|| self.descriptions.value(row)),
-            length: self.lengths[row],
-            truncated: self.truncated.value(row),
-            // A verified file holds no other text.
-            digest: self.digests.value(row).parse().unwrap_or_default(),
+            length: key.length,
+            truncated: key.truncated,
+            digest: key.digest,
             dataset: self.datasets.map(|datasets| datasets[row]),
             representative: self.representatives[row].cast_unsigned(),
         })

@@ -11,10 +11,10 @@ thread_local! {
 /// Runs a decoder that may panic on damaged bytes. The error is the panic's message, on one line.
 ///
 /// ```
-/// assert_eq!(plmkit_contract::guarded(|| 1), Ok(1));
-/// assert_eq!(plmkit_contract::guarded(|| -> u8 { panic!("no\nway") }), Err("no way".to_owned()));
+/// assert_eq!(plmkit_contract::catch_decoder_panic(|| 1), Ok(1));
+/// assert_eq!(plmkit_contract::catch_decoder_panic(|| -> u8 { panic!("no\nway") }), Err("no way".to_owned()));
 /// ```
-pub fn guarded<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
+pub fn catch_decoder_panic<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
     let outer = GUARDED.replace(true);
     // After a panic, the decoder's file is refused and its state is not used again.
     let decoded = catch_unwind(AssertUnwindSafe(decode));
@@ -22,8 +22,8 @@ pub fn guarded<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
     decoded.map_err(|payload| text(payload.as_ref()).replace('\n', " "))
 }
 
-/// Whether this thread is inside [`guarded`]. A panic hook then stays silent: the panic becomes an error.
-pub fn is_guarded() -> bool {
+/// Whether this thread is inside [`catch_decoder_panic`]. A panic hook then stays silent: the panic becomes an error.
+pub fn is_catching_panic() -> bool {
     GUARDED.get()
 }
 
@@ -41,12 +41,15 @@ mod tests {
 
     #[test]
     fn a_guard_inside_a_guard_leaves_the_outer_one_on() {
-        assert!(!is_guarded());
-        let inside = guarded(|| {
-            assert_eq!(guarded(|| panic!("{}", 1)), Err::<(), _>("1".to_owned()));
-            is_guarded()
+        assert!(!is_catching_panic());
+        let inside = catch_decoder_panic(|| {
+            assert_eq!(
+                catch_decoder_panic(|| panic!("{}", 1)),
+                Err::<(), _>("1".to_owned())
+            );
+            is_catching_panic()
         });
         assert_eq!(inside, Ok(true));
-        assert!(!is_guarded());
+        assert!(!is_catching_panic());
     }
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
-use crate::{Column, KEY_COLUMNS, Labels, Quoted, StoreDtype, VOCABULARY, check_columns};
+use crate::{
+    Column, KEY_COLUMNS, Labels, N_WINDOWS, Quoted, StoreDtype, VOCABULARY, check_columns,
+};
 use serde::{Deserialize, Serialize};
-
-/// The column of an embeddings file with the number of windows of each row's protein. It follows the key.
-pub const N_WINDOWS: &str = "n_windows";
 
 /// The columns of an embeddings file: the key, `n_windows` u32 if windows were stitched, labels, and computed columns.
 ///

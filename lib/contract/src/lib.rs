@@ -23,10 +23,10 @@ mod refusing;
 mod regular;
 mod reject;
 mod row_key;
+mod row_span;
 mod schema;
 mod sealed;
 mod sequence_digests;
-mod span;
 mod stop;
 mod vector;
 
@@ -47,9 +47,9 @@ pub use dataset::{
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of, exit_of_system};
-pub use guard::{guarded, is_guarded};
+pub use guard::{catch_decoder_panic, is_catching_panic};
 pub use labels::{DESCRIPTION, Labels, SAMPLE};
-pub use layout::{EmbeddingLayout, N_WINDOWS};
+pub use layout::EmbeddingLayout;
 pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
     Manifest, SHARD_PREFIX, ShardSummary, TranslationSummary, length_bin_edges,
@@ -64,9 +64,11 @@ pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural}
 pub use refusing::Refusing;
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
-pub use row_key::{KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, RowKey, ShardRow, ordinals};
+pub use row_key::{
+    KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, N_WINDOWS, RowKey, ShardRow, ordinals,
+};
+pub use row_span::RowSpan;
 pub use schema::{Kind, batches_schema, check_columns, fields_text, shard_schema};
 pub use sealed::{Sealed, is_sealed, seal};
-pub use span::Span;
 pub use stop::Stop;
 pub use vector::{Pooling, StoreDtype, VectorColumn};

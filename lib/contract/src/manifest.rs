@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{EmbeddingWork, ListedFile, Reason, Sealed};
 
 /// The content of `manifest.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The file contract's version.
     pub contract: String,
@@ -132,7 +132,7 @@ pub struct KnownDataset {
 }
 
 /// The distribution of sequence lengths, in residues.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LengthSummary {
     /// The shortest; null if no record was accepted.
     pub min: Option<u64>,
@@ -171,27 +171,21 @@ mod tests {
             tool: "fasta-shard".into(),
             version: "0.1.0".into(),
             options: [("max_residues".to_owned(), Value::from(1022))].into(),
-            inputs: Vec::new(),
             records: 3,
-            translation: None,
             accepted: 2,
             rejected: [(Reason::Empty, 1)].into(),
             rejects_digest: ByteDigest::compute(b"ordinal,id,length,reason\n0,a,0,empty\n")
                 .to_string(),
-            renamed_digest: None,
-            aliases: None,
-            known: None,
             rows: 2,
             residues: 20,
             tokens: 24,
-            changed: BTreeMap::new(),
             lengths: LengthSummary {
                 min: Some(7),
                 max: Some(13),
                 mean: Some(10.1),
                 histogram: Vec::new(),
             },
-            shards: Vec::new(),
+            ..Manifest::default()
         }
     }
 

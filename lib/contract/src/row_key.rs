@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int64Type, UInt32Type};
 
-use crate::{N_WINDOWS, SequenceDigest};
+use crate::SequenceDigest;
 
 /// The names of the key columns: the first columns of every batches and embeddings file, in this order.
 pub const KEY_COLUMNS: [&str; 6] = [
@@ -19,6 +19,9 @@ pub const KEY_COLUMNS: [&str; 6] = [
     "truncated",
     "sequence_digest",
 ];
+
+/// The column of an embeddings file with the number of windows of each row's protein. It follows the key.
+pub const N_WINDOWS: &str = "n_windows";
 
 /// The fields of [`KEY_COLUMNS`], with their types.
 pub(crate) fn key_fields() -> [Field; KEY_COLUMNS.len()] {
@@ -76,7 +79,8 @@ pub struct ShardRow<'a> {
 pub struct KeyColumns<'a> {
     ordinals: &'a [u64],
     ids: &'a StringArray,
-    starts: &'a [u32],
+    /// Absent from lists of records, whose rows are whole.
+    starts: Option<&'a [u32]>,
     lengths: &'a [u32],
     truncated: &'a BooleanArray,
     digests: &'a StringArray,
@@ -85,16 +89,16 @@ pub struct KeyColumns<'a> {
 }
 
 impl<'a> KeyColumns<'a> {
-    /// Takes the key columns of a batch of a verified file.
+    /// Takes the key columns of a batch of a verified file. Rows of a file without `start` begin at 0.
     ///
     /// # Panics
-    /// If the batch lacks a key column.
+    /// If the batch lacks another key column.
     pub fn new(batch: &'a RecordBatch) -> Self {
         let numbers = |column: &'a ArrayRef| &column.as_primitive::<UInt32Type>().values()[..];
         Self {
             ordinals: ordinals(batch),
             ids: batch["id"].as_string(),
-            starts: numbers(&batch["start"]),
+            starts: batch.column_by_name("start").map(numbers),
             lengths: numbers(&batch["length"]),
             truncated: batch["truncated"].as_boolean(),
             digests: batch["sequence_digest"].as_string(),
@@ -107,7 +111,7 @@ impl<'a> KeyColumns<'a> {
         RowKey {
             ordinal: self.ordinals[row],
             id: self.ids.value(row),
-            start: self.starts[row],
+            start: self.starts.map_or(0, |starts| starts[row]),
             length: self.lengths[row],
             truncated: self.truncated.value(row),
             // A verified file holds no other text.

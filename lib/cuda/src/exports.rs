@@ -12,7 +12,7 @@ use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use plmkit_contract::{Stop, exit_of, guarded};
+use plmkit_contract::{Stop, catch_decoder_panic, exit_of};
 use plmkit_esm2::cuda::{
     Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Open, Opened,
     Opening, OpeningGpu, Refusal, Submit, Submitting, VERSION, Version,
@@ -187,7 +187,7 @@ unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer
 #[unsafe(export_name = "plmkit_cuda_close")]
 unsafe extern "C" fn close(model: *mut c_void) {
     // SAFETY: as the caller promises.
-    let _ = guarded(|| drop(unsafe { Box::from_raw(model.cast::<Loaded>()) }));
+    let _ = catch_decoder_panic(|| drop(unsafe { Box::from_raw(model.cast::<Loaded>()) }));
 }
 
 /// Reads a request.
@@ -206,7 +206,9 @@ unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
 /// The answer's function and its argument are valid.
 unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, CudaError>) -> bool {
     let panicked = |text| Err(CudaError::from_libtorch_message(format!("panic: {text}")));
-    let done = guarded(work).unwrap_or_else(panicked).map_err(refusal);
+    let done = catch_decoder_panic(work)
+        .unwrap_or_else(panicked)
+        .map_err(refusal);
     let text = serde_json::to_vec(&done).unwrap_or_default();
     let bytes = Bytes {
         data: text.as_ptr(),

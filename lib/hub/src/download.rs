@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Stop, guarded, one_line};
+use plmkit_contract::{Stop, catch_decoder_panic, one_line};
 
 use crate::fetch::{DownloadEvent, DownloadJob};
 use crate::{HubError, ModelId, Settings};
@@ -48,7 +48,7 @@ pub(crate) fn download(
     // The client can neither be stopped nor time out on a silent server. So it has a thread of its own, which is abandoned if it
     // does not end. The thread leaves the same files as a killed process.
     thread::spawn(move || {
-        let ended = guarded(|| job.run(&|event| drop(sender.send(event))));
+        let ended = catch_decoder_panic(|| job.run(&|event| drop(sender.send(event))));
         let ended =
             ended.unwrap_or_else(|panic| Err(HubError::answer(&job.id.to_string(), &panic)));
         drop(sender.send(DownloadEvent::Ended(ended)));

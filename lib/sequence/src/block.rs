@@ -46,7 +46,7 @@ impl Limits {
 }
 
 /// Text that starts with a header line and ends where a record ends.
-pub(crate) struct Block {
+pub(crate) struct FastaBlock {
     pub(crate) text: Vec<u8>,
     pub(crate) limits: Limits,
     /// Whether the last record has more text, and is longer than the limits.
@@ -90,7 +90,7 @@ impl RecordError {
     }
 }
 
-impl Block {
+impl FastaBlock {
     /// Parses the records.
     pub(crate) fn parse(self) -> Parsed {
         let mut parsed = Parsed {

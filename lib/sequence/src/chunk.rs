@@ -2,7 +2,7 @@
 
 use plmkit_contract::{SequenceDigest, UnknownResidue};
 
-use crate::block::{Block, Parsed};
+use crate::block::{FastaBlock, Parsed};
 use crate::duplicate::fingerprint;
 use crate::nucleic_acids::{Alphabet, alphabet};
 use crate::policy::{Outcome, Policy};
@@ -25,7 +25,7 @@ pub(crate) struct PreparedChunk {
 pub(crate) fn prepare(
     policy: &Policy,
     translator: Option<&Translator>,
-    block: Block,
+    block: FastaBlock,
     with_alphabets: bool,
     with_digests: bool,
 ) -> PreparedChunk {

@@ -6,7 +6,7 @@ use memchr::{memchr2, memrchr_iter};
 use plmkit_contract::{InputSummary, Quoted, Stop};
 use plmkit_store::FileKind;
 
-use crate::block::{Block, Limits};
+use crate::block::{FastaBlock, Limits};
 use crate::error::ShardError;
 use crate::input::Input;
 use crate::records::Records;
@@ -75,7 +75,7 @@ impl FastaReader {
     }
 
     /// Reads the next block. Returns `None` after the last.
-    pub(crate) fn read_block(&mut self) -> Result<Option<Block>, ShardError> {
+    pub(crate) fn read_block(&mut self) -> Result<Option<FastaBlock>, ShardError> {
         let mut text = if let Some(rest) = self.rest.take() {
             rest
         } else {
@@ -96,7 +96,7 @@ impl FastaReader {
             if ended {
                 self.rest = Some(Vec::new());
                 let cut = false;
-                return Ok((!text.is_empty()).then_some(Block { text, limits, cut }));
+                return Ok((!text.is_empty()).then_some(FastaBlock { text, limits, cut }));
             }
             let is_long = text.len() > header && memchr2(b'\n', b'\r', &text).is_none();
             let mut id = text.iter().take(limits.id_bytes + 1);
@@ -116,7 +116,7 @@ impl FastaReader {
                 rest.extend_from_slice(&text[next..]);
                 self.rest = Some(rest);
                 text.truncate(next);
-                return Ok(Some(Block { text, limits, cut }));
+                return Ok(Some(FastaBlock { text, limits, cut }));
             }
             searched = text.len();
         }

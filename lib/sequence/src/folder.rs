@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Manifest};
 use plmkit_store::{
-    AtomicFile, Finished, Lock, StoreError, remove_file, under_construction, write_sealed,
+    AtomicFile, Finished, Lock, StoreError, remove_file, strip_temporary_suffix, write_sealed,
 };
 
 use crate::assignment::is_shard_name;
@@ -117,7 +117,7 @@ impl OutputFolder {
                 .into_owned();
             if is_of_a_set(&name) {
                 found.names.push(name);
-            } else if under_construction(&name).is_some_and(is_of_a_set) {
+            } else if strip_temporary_suffix(&name).is_some_and(is_of_a_set) {
                 found.temporaries.push(name);
             }
         }
@@ -192,7 +192,6 @@ mod tests {
 
     use super::*;
     use crate::assignment::ShardKey;
-    use crate::tally::Tally;
 
     /// Makes a set of `count` empty shards that is not published yet.
     fn set(folder: &OutputFolder, count: usize) -> FinishedSet {
@@ -205,10 +204,12 @@ mod tests {
         };
         let mut files: Vec<_> = (0..count).map(shard).collect();
         let rejects = ListWriter::create_rejects(&folder.rejects()).expect("create");
-        let (digest, rejects) = rejects.finish().expect("finish").split();
+        let (_, rejects) = rejects.finish().expect("finish").split();
         files.push((REJECTS.to_owned(), rejects));
-        let manifest = Tally::default().into_manifest(provenance, 0, Vec::new(), digest, vec![]);
-        FinishedSet { files, manifest }
+        FinishedSet {
+            files,
+            manifest: Manifest::default(),
+        }
     }
 
     #[test]

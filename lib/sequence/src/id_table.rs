@@ -17,12 +17,12 @@ const BLOCK: usize = 1 << 12;
 
 /// Maps fingerprints of ids to numbers, in 16 bytes an entry; at most nine tenths of the entries are in use.
 pub(crate) struct IdTable {
-    parts: Vec<Part>,
+    parts: Vec<TablePart>,
 }
 
 /// A hash table with linear probing. Entries are in the order of their keys, so that a search ends early.
 #[derive(Clone, Default)]
-struct Part {
+struct TablePart {
     /// Entries: key, then value plus one; 0 if free. Those that do not fit before `capacity` follow it.
     blocks: Vec<Box<[u128]>>,
     capacity: usize,
@@ -32,7 +32,7 @@ struct Part {
 impl Default for IdTable {
     fn default() -> Self {
         Self {
-            parts: vec![Part::default(); 1 << PART_BITS],
+            parts: vec![TablePart::default(); 1 << PART_BITS],
         }
     }
 }
@@ -111,7 +111,7 @@ fn value_of(entry: u128) -> u64 {
     (entry & ((1 << VALUE_BITS) - 1)) as u64 - 1
 }
 
-impl Part {
+impl TablePart {
     /// Returns the first place of a key. Larger keys have the same or a later place.
     fn place(&self, key: u128) -> usize {
         let high = u128::from((key >> (KEY_BITS - u64::BITS)) as u64);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plmkit_contract::{
-    ALIASES_FILE, InputSummary, KNOWN_FILE, ListedFile, Reason, Reject, Renamed, SPECIAL_TOKENS,
-    SequenceDigest, Stop, UnknownResidue,
+    ALIASES_FILE, KNOWN_FILE, ListedFile, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest,
+    Stop, UnknownResidue,
 };
 use plmkit_store::{FileSummary, Finished, ListWriter};
 
@@ -49,12 +49,8 @@ pub(crate) struct ShardingRun<'a, 'scope> {
     assignment: Assignment,
     tally: Tally,
     translator: Option<Arc<Translator>>,
-    /// The inputs read so far.
-    inputs: Vec<InputSummary>,
-    /// Records read so far.
+    /// Records read so far. The manifest counts peptides, whose number is the ordinal of the next protein or reject.
     records: u64,
-    /// The ordinal of the next protein or reject: the records so far, of which a translated one has one for each peptide.
-    ordinal: u64,
 }
 
 impl<'a, 'scope> ShardingRun<'a, 'scope> {
@@ -84,9 +80,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             assignment: Assignment::new(options.target),
             tally: Tally::new(options.translation.is_some()),
             translator: config.translator().map(Arc::new),
-            inputs: Vec::new(),
             records: 0,
-            ordinal: 0,
         })
     }
 
@@ -113,7 +107,10 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         let mut unread = Ok(());
         match self.add_all(input, &mut reader, &mut unread, stop) {
             Ok(true) => {
-                self.inputs.push(reader.finish(self.records - first)?);
+                self.tally
+                    .manifest
+                    .inputs
+                    .push(reader.finish(self.records - first)?);
                 Ok(true)
             }
             Ok(false) => Ok(false),
@@ -349,13 +346,14 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
     }
 
     fn next_ordinal(&mut self) -> u64 {
-        self.ordinal += 1;
-        self.ordinal - 1
+        let records = &mut self.tally.manifest.records;
+        *records += 1;
+        *records - 1
     }
 
     /// Lists a renamed record, by the ordinal that comes next.
     fn list_renamed(&mut self, old: &str, new: &str) -> Result<(), ShardError> {
-        let ordinal = self.ordinal;
+        let ordinal = self.tally.manifest.records;
         let list = match &mut self.renamed {
             Some(list) => list,
             none => none.insert(ListWriter::create_renames(&self.renamed_path)?),
@@ -370,7 +368,10 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
     /// Returns the input of a record, and its 1-based number there. Records are counted from 0 over all inputs.
     fn place(&self, mut index: u64) -> (Input, u64) {
         let mut i = 0;
-        while let Some(input) = self.inputs.get(i).filter(|input| input.records <= index) {
+        for input in &self.tally.manifest.inputs {
+            if input.records > index {
+                break;
+            }
             index -= input.records;
             i += 1;
         }
@@ -382,7 +383,12 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             let names: Vec<String> = self.config.inputs.iter().map(Input::to_string).collect();
             return Err(ShardError::NoRecords(names.join(", ")));
         }
-        let digests = self.inputs.iter().map(|input| input.digest.clone());
+        let digests = self
+            .tally
+            .manifest
+            .inputs
+            .iter()
+            .map(|input| input.digest.clone());
         let provenance = self.config.provenance(digests.collect(), known);
         let mut files = Vec::new();
         let mut summaries = Vec::new();
@@ -390,28 +396,24 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             files.push((summary.file.clone(), shard.split().1));
             summaries.push(summary);
         }
-        let mut renamed_digest = None;
+        let [aliases, list] = self.aliases.finish(&provenance)?;
+        let mut manifest = self.tally.finish(provenance, summaries);
         if let Some(renamed) = self.renamed {
             let (digest, list) = renamed.finish()?.split();
-            renamed_digest = Some(digest);
             files.push((RENAMED.to_owned(), list));
+            manifest.renamed_digest = Some(digest);
         }
         let mut listed = |name: &str, list: Finished<FileSummary>| {
             let (summary, list) = list.split();
             files.push((name.to_owned(), list));
             ListedFile::from_rows(name, summary.digest)
         };
-        let [aliases, list] = self.aliases.finish(&provenance)?;
-        let aliases = aliases.map(|list| listed(ALIASES_FILE, list));
+        manifest.aliases = aliases.map(|list| listed(ALIASES_FILE, list));
         let list = list.map(|list| listed(KNOWN_FILE, list));
+        manifest.known = known.zip(list).map(|(known, list)| known.summary(list));
         let (digest, rejects) = self.rejects.finish()?.split();
         files.push((REJECTS.to_owned(), rejects));
-        let tally = self.tally;
-        let mut manifest =
-            tally.into_manifest(provenance, self.ordinal, self.inputs, digest, summaries);
-        manifest.renamed_digest = renamed_digest;
-        manifest.aliases = aliases;
-        manifest.known = known.zip(list).map(|(known, list)| known.summary(list));
+        manifest.rejects_digest = digest;
         Ok(FinishedSet { files, manifest })
     }
 }

@@ -42,26 +42,9 @@ impl Read for Digested {
 impl Source {
     /// Opens an input and detects its compression. A pipe ends once a stop is requested.
     pub fn open(input: &Input, stop: &Stop) -> Result<Self, ShardError> {
-        let failed = |source| ShardError::Open(input.clone(), source);
-        match input {
-            Input::Stdin => {
-                let pipe = Pipe::open(|| Ok(io::stdin()), stop).map_err(failed)?;
-                Self::new(input, pipe, BUFFER, stop)
-            }
-            Input::File(path) => {
-                let metadata = path.metadata().map_err(failed)?;
-                not_a_folder(&metadata).map_err(failed)?;
-                if metadata.is_file() {
-                    let file = File::open(path).map_err(failed)?;
-                    check_fetched(&file).map_err(failed)?;
-                    Self::new(input, file, BUFFER, stop)
-                } else {
-                    let path = path.clone();
-                    let pipe = Pipe::open(move || File::open(path), stop).map_err(failed)?;
-                    Self::new(input, pipe, BUFFER, stop)
-                }
-            }
-        }
+        let stream = open_stream(input, stop);
+        let stream = stream.map_err(|source| ShardError::Open(input.clone(), source))?;
+        Self::new(input, stream, BUFFER, stop)
     }
 
     /// Reads `stream` as the bytes of `input`, with a buffer of `buffer` bytes. A thread decompresses.
@@ -161,6 +144,21 @@ impl Source {
         self.consume(count);
         Ok(count > 0)
     }
+}
+
+fn open_stream(input: &Input, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
+    let Input::File(path) = input else {
+        return Ok(Box::new(Pipe::open(|| Ok(io::stdin()), stop)?));
+    };
+    let metadata = path.metadata()?;
+    not_a_folder(&metadata)?;
+    if metadata.is_file() {
+        let file = File::open(path)?;
+        check_fetched(&file)?;
+        return Ok(Box::new(file));
+    }
+    let path = path.clone();
+    Ok(Box::new(Pipe::open(move || File::open(path), stop)?))
 }
 
 /// Returns the [`ShardError`] inside an error of a [`Source`].

@@ -1,10 +1,8 @@
 //! The counts of a manifest.
 
-use std::collections::BTreeMap;
-
 use plmkit_contract::{
-    CONTRACT_VERSION, InputSummary, LengthBin, LengthSummary, Manifest, Provenance, Reason,
-    ShardSummary, TranslationSummary, length_bin_edges,
+    CONTRACT_VERSION, LengthBin, LengthSummary, Manifest, Provenance, Reason, ShardSummary,
+    TranslationSummary, length_bin_edges,
 };
 
 use crate::policy::Policy;
@@ -25,49 +23,46 @@ const CHANGES: [&str; 10] = [
     "proteins_split_off",
 ];
 
-/// Counts of the records so far.
+/// A manifest whose counts grow with the records.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    accepted: u64,
-    rejected: BTreeMap<Reason, u64>,
-    /// `None` without a translation.
-    translation: Option<TranslationSummary>,
-    lengths: Lengths,
-    changed: BTreeMap<String, u64>,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        Self {
-            accepted: 0,
-            rejected: Reason::SHARDING.map(|reason| (reason, 0)).into(),
-            translation: None,
-            lengths: Lengths::default(),
-            changed: CHANGES.map(|change| (change.to_owned(), 0)).into(),
-        }
-    }
+    pub(crate) manifest: Manifest,
+    /// Residues of the accepted proteins.
+    residues: u64,
 }
 
 impl Tally {
     /// Starts with no records, which may be those of a translation.
     pub(crate) fn new(translated: bool) -> Self {
-        Self {
+        let bins = length_bin_edges().map(|from| LengthBin { from, count: 0 });
+        let manifest = Manifest {
+            contract: CONTRACT_VERSION.to_owned(),
             translation: translated.then(TranslationSummary::default),
-            ..Self::default()
+            rejected: Reason::SHARDING.map(|reason| (reason, 0)).into(),
+            changed: CHANGES.map(|change| (change.to_owned(), 0)).into(),
+            lengths: LengthSummary {
+                histogram: bins.collect(),
+                ..LengthSummary::default()
+            },
+            ..Manifest::default()
+        };
+        Self {
+            manifest,
+            residues: 0,
         }
     }
 
     /// Adds `count` to one of [`CHANGES`].
     pub(crate) fn count_change(&mut self, change: &str, count: u64) {
         if count > 0
-            && let Some(total) = self.changed.get_mut(change)
+            && let Some(total) = self.manifest.changed.get_mut(change)
         {
             *total += count;
         }
     }
 
     pub(crate) fn count_translated(&mut self, bases: usize, translated: &Translated) {
-        let total = self.translation.get_or_insert_default();
+        let total = self.manifest.translation.get_or_insert_default();
         total.bases += bases as u64;
         total.bases_replaced_by_n += translated.replaced;
         total.peptides += translated.len() as u64;
@@ -75,7 +70,7 @@ impl Tally {
     }
 
     pub(crate) fn count_rejected(&mut self, reason: Reason) {
-        *self.rejected.entry(reason).or_default() += 1;
+        *self.manifest.rejected.entry(reason).or_default() += 1;
     }
 
     /// Counts what normalising changed.
@@ -87,103 +82,47 @@ impl Tally {
 
     /// Counts a protein of a shard, of `length` residues.
     pub(crate) fn count_accepted(&mut self, policy: &Policy, length: u32) {
-        self.accepted += 1;
-        self.lengths.add(u64::from(length));
+        self.count_length(u64::from(length));
         let lost = u64::from(length - policy.embedded(length));
-        let changes = [
+        let windows = policy.windows(length).len();
+        for (change, count) in [
             ("proteins_truncated", u64::from(lost > 0)),
             ("residues_truncated", lost),
-            (
-                "proteins_in_windows",
-                u64::from(policy.windows(length).len() > 1),
-            ),
+            ("proteins_in_windows", u64::from(windows > 1)),
             ("proteins_split_off", u64::from(policy.splits_off(length))),
-        ];
-        for (change, count) in changes {
+        ] {
             self.count_change(change, count);
         }
     }
 
-    /// Makes the manifest of inputs that gave so many `records`.
-    pub(crate) fn into_manifest(
-        self,
-        provenance: Provenance,
-        records: u64,
-        inputs: Vec<InputSummary>,
-        rejects_digest: String,
-        shards: Vec<ShardSummary>,
-    ) -> Manifest {
-        let total = |of: fn(&ShardSummary) -> u64| shards.iter().map(of).sum();
-        Manifest {
-            contract: CONTRACT_VERSION.to_owned(),
-            tool: provenance.tool,
-            version: provenance.version,
-            options: provenance.options,
-            records,
-            translation: self.translation.map(|translation| TranslationSummary {
-                contigs: inputs.iter().map(|input| input.records).sum(),
-                ..translation
-            }),
-            inputs,
-            accepted: self.accepted,
-            rejected: self.rejected,
-            rejects_digest,
-            renamed_digest: None,
-            aliases: None,
-            known: None,
-            rows: total(|shard| shard.rows),
-            residues: total(|shard| shard.residues),
-            tokens: total(|shard| shard.tokens),
-            changed: self.changed,
-            lengths: self.lengths.summary(),
-            shards,
-        }
-    }
-}
-
-/// The distribution of protein lengths, in residues.
-#[derive(Clone, Debug)]
-struct Lengths {
-    bins: Vec<LengthBin>,
-    min: u64,
-    max: u64,
-    sum: u64,
-    count: u64,
-}
-
-impl Default for Lengths {
-    fn default() -> Self {
-        Self {
-            bins: length_bin_edges()
-                .map(|from| LengthBin { from, count: 0 })
-                .collect(),
-            min: u64::MAX,
-            max: 0,
-            sum: 0,
-            count: 0,
-        }
-    }
-}
-
-impl Lengths {
-    fn add(&mut self, length: u64) {
+    fn count_length(&mut self, length: u64) {
+        self.manifest.accepted += 1;
+        self.residues += length;
+        let lengths = &mut self.manifest.lengths;
         // The first bin starts at 0, so every length has a bin.
-        let bin = self.bins.partition_point(|bin| bin.from <= length) - 1;
-        self.bins[bin].count += 1;
-        self.min = self.min.min(length);
-        self.max = self.max.max(length);
-        self.sum += length;
-        self.count += 1;
+        let bin = lengths.histogram.partition_point(|bin| bin.from <= length) - 1;
+        lengths.histogram[bin].count += 1;
+        lengths.min = lengths.min.into_iter().chain([length]).min();
+        lengths.max = lengths.max.max(Some(length));
+        lengths.mean = Some(self.residues as f64 / self.manifest.accepted as f64);
     }
 
-    fn summary(self) -> LengthSummary {
-        let any = self.count > 0;
-        LengthSummary {
-            min: any.then_some(self.min),
-            max: any.then_some(self.max),
-            mean: any.then(|| self.sum as f64 / self.count as f64),
-            histogram: self.bins,
+    /// Completes the manifest of a set with these `shards`.
+    pub(crate) fn finish(self, provenance: Provenance, shards: Vec<ShardSummary>) -> Manifest {
+        let mut manifest = self.manifest;
+        manifest.tool = provenance.tool;
+        manifest.version = provenance.version;
+        manifest.options = provenance.options;
+        if let Some(translation) = &mut manifest.translation {
+            translation.contigs = manifest.inputs.iter().map(|input| input.records).sum();
         }
+        for shard in &shards {
+            manifest.rows += shard.rows;
+            manifest.residues += shard.residues;
+            manifest.tokens += shard.tokens;
+        }
+        manifest.shards = shards;
+        manifest
     }
 }
 
@@ -193,11 +132,11 @@ mod tests {
 
     #[test]
     fn lengths_fall_into_the_bin_that_starts_at_or_below_them() {
-        let mut lengths = Lengths::default();
+        let mut tally = Tally::new(false);
         for length in [1, 49, 50, 1999, 2000, 10_000_000] {
-            lengths.add(length);
+            tally.count_length(length);
         }
-        let summary = lengths.summary();
+        let summary = tally.manifest.lengths;
         assert_eq!((summary.min, summary.max), (Some(1), Some(10_000_000)));
         assert_eq!(summary.mean, Some(10_004_099.0 / 6.0));
         let filled: Vec<(u64, u64)> = summary
@@ -210,11 +149,5 @@ mod tests {
             filled,
             [(0, 2), (50, 1), (1000, 1), (2000, 1), (128_000, 1)]
         );
-    }
-
-    #[test]
-    fn nothing_has_no_mean() {
-        let summary = Lengths::default().summary();
-        assert_eq!((summary.min, summary.max, summary.mean), (None, None, None));
     }
 }

@@ -16,7 +16,7 @@ use crate::residue::ResidueChanges;
 pub(crate) use bases::to_sets;
 use codon_table::{CodonTable, START, STOP};
 use frame::Frame;
-pub(crate) use frame::Place;
+pub(crate) use frame::PeptidePlace;
 pub use genetic_code::GeneticCode;
 
 /// How contigs become peptides.
@@ -105,7 +105,7 @@ pub struct Translated {
     pub(crate) replaced: u64,
     /// Peptides that are shorter than the minimum, and left out.
     pub(crate) short: u64,
-    peptides: Vec<(Place, Range<usize>)>,
+    peptides: Vec<(PeptidePlace, Range<usize>)>,
     /// The residues of all peptides.
     residues: Vec<u8>,
 }
@@ -197,13 +197,13 @@ impl Translated {
     }
 
     /// Iterates over the peptides and their residues.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Place, &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PeptidePlace, &[u8])> {
         let peptides = self.peptides.iter();
         peptides.map(|(place, residues)| (*place, &self.residues[residues.clone()]))
     }
 
     /// Ends the peptide of the last residues.
-    fn end(&mut self, place: Place, min_residues: usize) {
+    fn end(&mut self, place: PeptidePlace, min_residues: usize) {
         let start = self.start();
         let end = self.residues.len();
         if end - start >= min_residues {

@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanBuilder, Int64Builder, RecordBatch, StringBuilder, UInt32Builder,
-};
+use arrow::array::{Int64Builder, RecordBatch, StringBuilder, UInt32Builder};
 use arrow::datatypes::Schema;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
-    AliasRow, DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, check_columns,
+    AliasRow, DATASET, DESCRIPTION, KeyColumnsBuilder, Kind, Provenance, REPRESENTATIVE, RowKey,
+    check_columns,
 };
 
 use crate::parquet::{ParquetFile, ParquetReader, properties};
@@ -74,12 +73,8 @@ impl AliasesWriter {
 /// The columns of the rows of a row group.
 #[derive(Default)]
 struct RowsBuilder {
-    ordinals: Int64Builder,
-    ids: StringBuilder,
+    keys: KeyColumnsBuilder,
     descriptions: StringBuilder,
-    lengths: UInt32Builder,
-    truncated: BooleanBuilder,
-    digests: StringBuilder,
     datasets: UInt32Builder,
     representatives: Int64Builder,
     len: usize,
@@ -88,12 +83,16 @@ struct RowsBuilder {
 
 impl RowsBuilder {
     fn push(&mut self, row: &AliasRow<'_>) {
-        self.ordinals.append_value(row.ordinal.cast_signed());
-        self.ids.append_value(row.id);
+        self.keys.push(&RowKey {
+            ordinal: row.ordinal,
+            id: row.id,
+            start: 0,
+            length: row.length,
+            truncated: row.truncated,
+            digest: row.digest,
+            n_windows: 1,
+        });
         self.descriptions.append_option(row.description);
-        self.lengths.append_value(row.length);
-        self.truncated.append_value(row.truncated);
-        self.digests.append_value(row.digest.to_string());
         self.datasets.append_option(row.dataset);
         let representative = row.representative.cast_signed();
         self.representatives.append_value(representative);
@@ -102,14 +101,9 @@ impl RowsBuilder {
     }
 
     fn batch(mut self, encoder: &RowGroupEncoder) -> Result<RecordBatch, ParquetError> {
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(self.ordinals.finish()),
-            Arc::new(self.ids.finish()),
-            Arc::new(self.descriptions.finish()),
-            Arc::new(self.lengths.finish()),
-            Arc::new(self.truncated.finish()),
-            Arc::new(self.digests.finish()),
-        ];
+        let [ordinal, id, _, length, truncated, digest] = self.keys.finish();
+        let description = Arc::new(self.descriptions.finish());
+        let mut columns = vec![ordinal, id, description, length, truncated, digest];
         if encoder.kind() == Kind::Known {
             columns.push(Arc::new(self.datasets.finish()));
         }

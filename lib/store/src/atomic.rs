@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::StoreError;
 use crate::hidden_name::{MARK, NAME_BYTES, hidden_name, unique_suffix};
+use crate::input::read_byte_digest;
 use crate::lock::{Claim, claim_new, is_at, remove_unheld};
-use crate::rejects::read_byte_digest;
 
 /// A temporary file beside its final path.
 ///

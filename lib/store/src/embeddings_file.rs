@@ -12,16 +12,14 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader,
-};
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::Statistics;
 use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind, RowDigest};
 
 use crate::StoreError;
 use crate::checksums::Format;
 use crate::parquet::ParquetFile;
-use crate::row_group::{PlacedRowGroup, group_bytes, placed_group};
+use crate::row_group::{PlacedRowGroup, group_bytes, indexed_metadata, placed_group};
 
 /// The column of ids: the second of the key.
 const ID: usize = 1;
@@ -176,16 +174,10 @@ impl EmbeddingsFile {
         if let Some(indexed) = self.indexed.get() {
             return Ok(indexed);
         }
-        let read = || {
-            // Statistics are kept in the written form, so that they can be written again.
-            let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
-            let metadata = ParquetMetaDataReader::new()
-                .with_page_index_policy(PageIndexPolicy::Optional)
-                .with_metadata_options(Some(options))
-                .parse_and_finish(&self.file)?;
+        let indexed = indexed_metadata(&self.file).and_then(|metadata| {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-        };
-        let indexed = read().map_err(|error| self.file.decoding_error(&error))?;
+        });
+        let indexed = indexed.map_err(|error| self.file.decoding_error(&error))?;
         Ok(self.indexed.get_or_init(|| indexed))
     }
 

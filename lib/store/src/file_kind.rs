@@ -5,14 +5,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use strum::EnumProperty;
+
 use crate::StoreError;
 use crate::input::open_input;
 
 /// The most bytes that are read at each end of a file.
 const SAMPLE_BYTES: u64 = 1 << 16;
 
-/// A kind of file that a program reads. It displays as in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+/// A kind of file that a program reads. It displays as in a message. Its maker is the end of a message that it is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumProperty)]
 pub enum FileKind {
     /// Proteins as text.
     #[strum(to_string = "a FASTA file")]
@@ -21,31 +23,58 @@ pub enum FileKind {
     #[strum(to_string = "a compressed file")]
     Compressed,
     /// A shard of `fasta-shard`.
-    #[strum(to_string = "a shard")]
+    #[strum(
+        to_string = "a shard",
+        props(maker = "; fasta-shard makes shards from FASTA files")
+    )]
     Shard,
     /// The manifest that `fasta-shard` writes beside its shards.
-    #[strum(to_string = "the manifest of a set of shards")]
+    #[strum(
+        to_string = "the manifest of a set of shards",
+        props(maker = "; fasta-shard writes manifest.json beside its shards")
+    )]
     Manifest,
     /// A list of rejects of `fasta-shard` or `gpu-embed`.
-    #[strum(to_string = "a list of rejects")]
+    #[strum(
+        to_string = "a list of rejects",
+        props(maker = "; fasta-shard and gpu-embed write such lists")
+    )]
     Rejects,
     /// A batches file of `pack-batches`.
-    #[strum(to_string = "a batches file")]
+    #[strum(
+        to_string = "a batches file",
+        props(maker = "; pack-batches makes batches files from shards")
+    )]
     Batches,
     /// An embeddings file of `gpu-embed`.
-    #[strum(to_string = "an embeddings file")]
+    #[strum(
+        to_string = "an embeddings file",
+        props(maker = "; gpu-embed makes embeddings files from batches files")
+    )]
     Embeddings,
     /// A list of aliases of `fasta-shard --dedup`.
-    #[strum(to_string = "a list of aliases")]
+    #[strum(
+        to_string = "a list of aliases",
+        props(maker = "; fasta-shard --dedup writes aliases.parquet beside its shards")
+    )]
     Aliases,
     /// A list of known records of `fasta-shard --known`.
-    #[strum(to_string = "a list of known records")]
+    #[strum(
+        to_string = "a list of known records",
+        props(maker = "; fasta-shard --known writes known.parquet beside its shards")
+    )]
     Known,
     /// The log of `gpu-embed --events`.
-    #[strum(to_string = "a log of run events")]
+    #[strum(
+        to_string = "a log of run events",
+        props(maker = "; gpu-embed --events writes such a log")
+    )]
     Events,
     /// The log of `monitor-log record`.
-    #[strum(to_string = "a log of GPU samples")]
+    #[strum(
+        to_string = "a log of GPU samples",
+        props(maker = "; monitor-log record writes such a log")
+    )]
     Samples,
 }
 
@@ -90,24 +119,9 @@ impl FileKind {
     /// Returns the error that the file at `path` has another kind than this, if it has a known one.
     pub fn mistaken(self, path: &Path) -> Option<StoreError> {
         let found = Self::detect(path).filter(|found| *found != self)?;
-        let what = format_args!("expected {self}, found {found}{}", self.maker());
+        let maker = self.get_str("maker").unwrap_or_default();
+        let what = format_args!("expected {self}, found {found}{maker}");
         Some(StoreError::malformed(path, what))
-    }
-
-    /// Returns a hint that names the program that makes such a file.
-    fn maker(self) -> &'static str {
-        match self {
-            Self::Fasta | Self::Compressed => "",
-            Self::Shard => "; fasta-shard makes shards from FASTA files",
-            Self::Manifest => "; fasta-shard writes manifest.json beside its shards",
-            Self::Rejects => "; fasta-shard and gpu-embed write such lists",
-            Self::Aliases => "; fasta-shard --dedup writes aliases.parquet beside its shards",
-            Self::Known => "; fasta-shard --known writes known.parquet beside its shards",
-            Self::Batches => "; pack-batches makes batches files from shards",
-            Self::Embeddings => "; gpu-embed makes embeddings files from batches files",
-            Self::Events => "; gpu-embed --events writes such a log",
-            Self::Samples => "; monitor-log record writes such a log",
-        }
     }
 }
 

@@ -43,10 +43,10 @@ pub(crate) fn unique_suffix() -> String {
 /// Returns the final name of a file with the temporary name `temporary`; `None` if it is not a temporary name.
 ///
 /// ```
-/// assert_eq!(plmkit_store::under_construction(".a.json.plmkit-tmp"), Some("a.json"));
-/// assert_eq!(plmkit_store::under_construction("a.json"), None);
+/// assert_eq!(plmkit_store::strip_temporary_suffix(".a.json.plmkit-tmp"), Some("a.json"));
+/// assert_eq!(plmkit_store::strip_temporary_suffix("a.json"), None);
 /// ```
-pub fn under_construction(temporary: &str) -> Option<&str> {
+pub fn strip_temporary_suffix(temporary: &str) -> Option<&str> {
     let (name, _suffix) = temporary.strip_prefix('.')?.split_once(MARK)?;
     Some(name)
 }
@@ -63,7 +63,7 @@ mod tests {
         let (one, other) = ("x".repeat(254) + "1", "x".repeat(254) + "2");
         assert_ne!(hidden(one.as_bytes()), hidden(other.as_bytes()));
         assert!(hidden(one.as_bytes()).len() + unique_suffix().len() <= NAME_BYTES);
-        assert!(under_construction(&hidden(one.as_bytes())).is_some());
+        assert!(strip_temporary_suffix(&hidden(one.as_bytes())).is_some());
         assert!(hidden("ä".repeat(127).as_bytes()).len() <= NAME_BYTES);
         assert_ne!(hidden(b"a\xfe"), hidden(b"a\xff"), "bytes that are no text");
     }

@@ -1,10 +1,10 @@
-//! Opening inputs, and removing files.
+//! Opening and digesting inputs, and removing files.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use plmkit_contract::{check_fetched, check_regular};
+use plmkit_contract::{ByteDigest, check_fetched, check_regular};
 
 use crate::StoreError;
 
@@ -17,6 +17,14 @@ pub fn open_input(path: &Path) -> Result<File, StoreError> {
     let opened = found.and_then(|()| File::open(path));
     let fetched = opened.and_then(|file| check_fetched(&file).map(|()| file));
     fetched.map_err(StoreError::cannot_open(path))
+}
+
+/// Computes the [`ByteDigest`] of the file at `path`.
+pub fn read_byte_digest(path: &Path) -> Result<String, StoreError> {
+    let mut digest = ByteDigest::default();
+    let copied = io::copy(&mut open_input(path)?, &mut digest);
+    copied.map_err(StoreError::cannot_read(path))?;
+    Ok(digest.to_string())
 }
 
 /// Removes the file at `path` if there is one.

@@ -4,7 +4,7 @@ use arrow::array::{
     Array, AsArray, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow::datatypes::{UInt8Type, UInt32Type};
-use plmkit_contract::{Span, ordinals};
+use plmkit_contract::{RowSpan, ordinals};
 
 /// Sequences back to back, without padding.
 ///
@@ -56,8 +56,8 @@ impl PackedBatch {
     }
 
     /// Returns the position of sequence `row` in its protein.
-    pub fn span(&self, row: usize) -> Span {
-        Span {
+    pub fn span(&self, row: usize) -> RowSpan {
+        RowSpan {
             start: self.starts().value(row),
             residues: self.residues(row),
             length: self.lengths().value(row),

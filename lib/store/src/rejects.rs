@@ -11,7 +11,7 @@ use plmkit_contract::{ByteDigest, LIST_SHOWN, Quoted, Reason, Reject, RejectsLis
 
 use serde::Serialize;
 
-use crate::{AtomicFile, Finished, Lines, StoreError, open_input};
+use crate::{AtomicFile, Finished, Lines, StoreError};
 
 const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
 const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
@@ -84,14 +84,6 @@ impl Write for DigestWriter {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
-}
-
-/// Computes the [`ByteDigest`] of the file at `path`.
-pub fn read_byte_digest(path: &Path) -> Result<String, StoreError> {
-    let mut digest = ByteDigest::default();
-    let copied = io::copy(&mut open_input(path)?, &mut digest);
-    copied.map_err(StoreError::cannot_read(path))?;
-    Ok(digest.to_string())
 }
 
 /// Reads the list of rejected records or rows at `path`.

@@ -10,7 +10,10 @@ use bytes::Bytes;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{
+    PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader,
+    RowGroupMetaData,
+};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::file::properties::WriterProperties;
@@ -360,6 +363,16 @@ pub(crate) fn placed_group(
             .collect(),
         offset_indexes: columns.map(|at| index.offset_index(at).cloned()).collect(),
     })
+}
+
+/// Reads the metadata of a file with the page index, for [`placed_group`].
+pub(crate) fn indexed_metadata(file: &VerifiedFile) -> Result<ParquetMetaData> {
+    // Statistics are kept in the written form, so that they can be written again.
+    let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
+    ParquetMetaDataReader::new()
+        .with_page_index_policy(PageIndexPolicy::Optional)
+        .with_metadata_options(Some(options))
+        .parse_and_finish(file)
 }
 
 /// Restores the metadata of a row group as it was written. The writer also puts minima and maxima of signed integers into the

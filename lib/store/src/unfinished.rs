@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::thread;
 
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader};
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
 
@@ -23,7 +22,7 @@ use crate::embeddings::embeddings_encoder;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
-use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, placed_group};
+use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, indexed_metadata, placed_group};
 use crate::verified::{VerifiedFile, append};
 use crate::{AtomicFile, FileSummary, StoreError, remove_file};
 
@@ -330,13 +329,7 @@ fn read_record(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreErro
     let path = file.path();
     let malformed = |what: &str| StoreError::malformed(path, what);
     let broken = |error: ParquetError| file.decoding_error(&error);
-    // Statistics are kept in the written form, so that they can be written again.
-    let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
-    let metadata = ParquetMetaDataReader::new()
-        .with_page_index_policy(PageIndexPolicy::Optional)
-        .with_metadata_options(Some(options))
-        .parse_and_finish(file)
-        .map_err(broken)?;
+    let metadata = indexed_metadata(file).map_err(broken)?;
     let (mut provenance, _) =
         Provenance::open(&entries(metadata.file_metadata()), Kind::Embeddings)
             .map_err(|error| StoreError::content(path, error))?;

@@ -33,7 +33,7 @@ pub(crate) struct VerifiedFile(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    source: Source,
+    source: FileBytes,
     segments: Vec<Segment>,
     /// The start of each segment, and the end of the last one.
     starts: Vec<u64>,
@@ -48,14 +48,14 @@ struct Inner {
 
 /// The bytes of a file: all in `file`, or the last ones in `end`.
 #[derive(Debug)]
-struct Source {
+struct FileBytes {
     file: File,
     /// Total number of bytes.
     len: u64,
     end: Bytes,
 }
 
-impl Source {
+impl FileBytes {
     /// Appends the bytes in `range` to `bytes`.
     fn append(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> io::Result<()> {
         match range.start.checked_sub(self.len - self.end.len() as u64) {
@@ -91,7 +91,7 @@ impl VerifiedFile {
             }
         };
         let footer = bytes.split_off(end.block);
-        let source = Source {
+        let source = FileBytes {
             file,
             len,
             end: Bytes::new(),
@@ -108,7 +108,7 @@ impl VerifiedFile {
             .segments
             .iter()
             .map(|segment| u64::from(segment.bytes));
-        let source = Source {
+        let source = FileBytes {
             len: data.sum::<u64>() + (found.block + found.footer) as u64,
             file,
             end: bytes.clone(),
@@ -117,7 +117,7 @@ impl VerifiedFile {
         Self::new(path, source, found, footer)
     }
 
-    fn new(path: &Path, source: Source, end: End, footer: Bytes) -> Option<Self> {
+    fn new(path: &Path, source: FileBytes, end: End, footer: Bytes) -> Option<Self> {
         let mut starts = vec![0_u64];
         for segment in &end.segments {
             starts.push(starts.last()? + u64::from(segment.bytes));

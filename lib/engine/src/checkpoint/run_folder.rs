@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use plmkit_contract::{EmbeddingLayout, Provenance, Quoted, path_text};
 use plmkit_store::{
     AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_file,
-    remove_unfinished, under_construction,
+    remove_unfinished, strip_temporary_suffix,
 };
 
 use super::part::{FoundPart, Part};
@@ -164,7 +164,7 @@ impl RunFolder {
         let mut to_replace = Vec::new();
         for name in self.part_names()? {
             let path = self.path.join(&name);
-            if under_construction(&name).is_some() {
+            if strip_temporary_suffix(&name).is_some() {
                 remove_file(&path)?;
                 continue;
             }
@@ -206,7 +206,7 @@ impl RunFolder {
     fn part_names(&self) -> Result<Vec<String>, StoreError> {
         let entries = entries(&self.path).map_err(StoreError::cannot_read(&self.path))?;
         let names = entries.iter().filter(|entry| is_file(entry)).map(name_of);
-        let is_part = |name: &String| is_part(under_construction(name).unwrap_or(name));
+        let is_part = |name: &String| is_part(strip_temporary_suffix(name).unwrap_or(name));
         let mut names: Vec<String> = names.filter(is_part).collect();
         names.sort();
         Ok(names)
@@ -277,7 +277,7 @@ fn is_file(entry: &DirEntry) -> bool {
 
 /// Whether a run gives this name to a file of its folder, finished or not.
 fn is_own(name: &str) -> bool {
-    let name = under_construction(name).unwrap_or(name);
+    let name = strip_temporary_suffix(name).unwrap_or(name);
     let record = UnfinishedEmbeddings::record_of(Path::new(BLOCKS));
     is_part(name) || [LOCK, REJECTS, BLOCKS].contains(&name) || record == Path::new(name)
 }

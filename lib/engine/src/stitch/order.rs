@@ -1,6 +1,6 @@
 //! Whether the windows of proteins come in an order in which they can be stitched.
 
-use plmkit_contract::{Quoted, Span, residue_of};
+use plmkit_contract::{Quoted, RowSpan, residue_of};
 use plmkit_store::PackedBatch;
 
 /// Checks the windows of proteins, batch after batch: starts rise, there is no gap, and at most one protein is unfinished at the
@@ -90,7 +90,7 @@ fn bad_protein(ordinal: u64, id: &str, what: &str) -> String {
 }
 
 /// Checks that a window may follow the latest one of its protein, or begin the protein.
-fn check_next(open: Option<&Open>, span: Span) -> Result<(), String> {
+fn check_next(open: Option<&Open>, span: RowSpan) -> Result<(), String> {
     let (start, end) = (span.range().start, span.range().end);
     let (first, last) = open.map_or((0, 0), |open| (open.start + 1, open.end));
     if start < first || start > last {
@@ -156,7 +156,7 @@ mod tests {
                 "residues 61 to 100, found one to 101",
             ),
         ] {
-            let span = Span {
+            let span = RowSpan {
                 start,
                 residues,
                 length: 100,

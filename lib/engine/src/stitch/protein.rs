@@ -1,6 +1,6 @@
 //! Stitching the windows of one protein after the other.
 
-use plmkit_contract::{Column, Pooling, Reason, SequenceDigest, Span, VectorColumn, residue_of};
+use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, VectorColumn, residue_of};
 
 use super::{Blend, Moments, WeightedMean};
 
@@ -99,7 +99,7 @@ impl Stitcher {
     }
 
     /// Whether an earlier window of the same protein was rejected, so that `window` need not be computed.
-    pub(crate) fn is_lost(&self, window: Span) -> bool {
+    pub(crate) fn is_lost(&self, window: RowSpan) -> bool {
         window.start > 0 && matches!(self.open, Some(Err(_)))
     }
 
@@ -108,7 +108,7 @@ impl Stitcher {
     /// the reason of its first rejected window.
     pub(crate) fn add(
         &mut self,
-        window: Span,
+        window: RowSpan,
         tokens: &[u8],
         values: Result<&[&[f32]], Reason>,
     ) -> Option<Result<StitchedProtein, Reason>> {
@@ -160,7 +160,7 @@ fn source(wanted: Column) -> Column {
 }
 
 impl Protein {
-    fn add(&mut self, window: Span, tokens: &[u8], values: &[&[f32]]) {
+    fn add(&mut self, window: RowSpan, tokens: &[u8], values: &[&[f32]]) {
         let range = window.start as usize..window.start as usize + tokens.len();
         self.n_windows += 1;
         let known = self.residues.len().saturating_sub(range.start);
@@ -221,8 +221,8 @@ mod tests {
         columns.collect::<Result<_, _>>().expect("columns")
     }
 
-    fn window(start: u32, residues: usize) -> Span {
-        Span {
+    fn window(start: u32, residues: usize) -> RowSpan {
+        RowSpan {
             start,
             residues,
             length: 5,
@@ -233,7 +233,7 @@ mod tests {
     /// Adds a window whose residues have the values `from`, `from + 1`, … in both channels, and whose `<cls>` has `from`.
     fn add(
         stitcher: &mut Stitcher,
-        window: Span,
+        window: RowSpan,
         from: f32,
     ) -> Option<Result<StitchedProtein, Reason>> {
         let vectors: Vec<f32> = (0..window.residues)

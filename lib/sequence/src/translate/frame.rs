@@ -22,14 +22,14 @@ impl Frame {
     }
 
     /// Returns the place on the contig of codons `read` of the `codons` of the frame, counted from 0 as they are read.
-    pub(super) fn place(self, read: Range<usize>, codons: usize) -> Place {
+    pub(super) fn place(self, read: Range<usize>, codons: usize) -> PeptidePlace {
         let Range { start, end } = if self.is_forward() {
             read
         } else {
             codons - read.end..codons - read.start
         };
         let base = |codon: usize| (self.offset() + 3 * codon) as u32;
-        Place {
+        PeptidePlace {
             frame: self,
             start: base(start) + 1,
             end: base(end),
@@ -45,7 +45,7 @@ impl fmt::Display for Frame {
 
 /// The place of a peptide on its contig. Its text is the end of the peptide's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PeptidePlace {
     frame: Frame,
     /// The leftmost base, counted from 1 on the strand of the contig in every frame.
     start: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Place {
     end: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PeptidePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}_{}_{}", self.frame, self.start, self.end)
     }

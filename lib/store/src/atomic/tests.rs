@@ -4,7 +4,7 @@ use plmkit_contract::{Exit, Failure};
 use tempfile::TempDir;
 
 use super::*;
-use crate::hidden_name::under_construction;
+use crate::hidden_name::strip_temporary_suffix;
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("metadata").permissions().mode()
@@ -43,7 +43,11 @@ fn an_unfinished_file_is_removed_on_drop_and_the_old_file_stays() {
     let mut file = create(&path);
     file.write_all(b"new").expect("write");
     let names = names(folder.path());
-    assert!(names.iter().any(|name| under_construction(name).is_some()));
+    assert!(
+        names
+            .iter()
+            .any(|name| strip_temporary_suffix(name).is_some())
+    );
     drop(file);
     assert_only(&folder, "old");
 }

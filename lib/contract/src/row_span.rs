@@ -7,17 +7,17 @@ use std::ops::Range;
 /// A row is a *window* if other rows hold the residues of the protein that it lacks.
 ///
 /// ```
-/// use plmkit_contract::Span;
-/// let whole = Span { start: 0, residues: 90, length: 90, truncated: false };
+/// use plmkit_contract::RowSpan;
+/// let whole = RowSpan { start: 0, residues: 90, length: 90, truncated: false };
 /// assert!(!whole.is_window());
-/// assert!(!Span { length: 200, truncated: true, ..whole }.is_window());
-/// let first = Span { length: 200, ..whole };
-/// let last = Span { start: 110, ..first };
+/// assert!(!RowSpan { length: 200, truncated: true, ..whole }.is_window());
+/// let first = RowSpan { length: 200, ..whole };
+/// let last = RowSpan { start: 110, ..first };
 /// assert!(first.is_window() && !first.is_last());
 /// assert!(last.is_window() && last.is_last());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct RowSpan {
     /// 0-based offset of the first residue in the protein.
     pub start: u32,
     /// Number of residues in the row.
@@ -28,7 +28,7 @@ pub struct Span {
     pub truncated: bool,
 }
 
-impl Span {
+impl RowSpan {
     /// Whether other rows hold residues of the protein.
     pub fn is_window(self) -> bool {
         self.start > 0 || (self.residues < self.length as usize && !self.truncated)

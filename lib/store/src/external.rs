@@ -13,13 +13,13 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::Result as ParquetResult;
 use parquet::file::reader::{ChunkReader, Length};
-use plmkit_contract::{guarded, key, plural};
+use plmkit_contract::{catch_decoder_panic, key, plural};
 
 use crate::StoreError;
 use crate::input::open_input;
 
 /// Reads a Parquet file of any program batch by batch. Nothing is verified.
-pub struct ForeignParquet {
+pub struct ExternalParquet {
     path: PathBuf,
     rows: ParquetRecordBatchReader,
     /// Rows that were not read yet, according to the footer.
@@ -27,7 +27,7 @@ pub struct ForeignParquet {
     is_own: bool,
 }
 
-impl ForeignParquet {
+impl ExternalParquet {
     /// Opens a file. `choose` returns the names of the columns to read, or describes what is wrong with the columns.
     ///
     /// Types are Parquet's plain ones, not large, view or fixed-size types.
@@ -87,7 +87,7 @@ impl ForeignParquet {
 
 /// Runs a decoder on the file at `path`. Its panic becomes an error of the file.
 fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    guarded(decode).unwrap_or_else(|panic| {
+    catch_decoder_panic(decode).unwrap_or_else(|panic| {
         let what = format_args!("cannot be decoded: {panic}");
         Err(StoreError::malformed(path, what))
     })
