@@ -1,41 +1,19 @@
 //! The report of `--report`.
 
-use std::collections::BTreeMap;
-
-use plmkit_contract::{CONTRACT_VERSION, Provenance, plural};
+use plmkit_contract::{Provenance, plural};
 use plmkit_logs::thresholds::packing_shortfall;
 use plmkit_pack::{PackingReport, PaddedCost};
 use serde::Serialize;
-use serde_json::Value;
 
 /// The report: the provenance of the batches, then the fields of [`PackingReport`].
 #[derive(Serialize)]
 pub(crate) struct BatchesReport<'a> {
     /// The file contract's version.
-    contract: &'static str,
-    /// The program that wrote it.
-    tool: &'a str,
-    /// Its version.
-    version: &'a str,
-    /// The row digest of the shard.
-    inputs: &'a [String],
-    /// The options that the batches depend on.
-    options: &'a BTreeMap<String, Value>,
+    pub(crate) contract: &'static str,
     #[serde(flatten)]
-    packing: &'a PackingReport,
-}
-
-impl<'a> BatchesReport<'a> {
-    pub(crate) fn new(provenance: &'a Provenance, packing: &'a PackingReport) -> Self {
-        Self {
-            contract: CONTRACT_VERSION,
-            tool: &provenance.tool,
-            version: &provenance.version,
-            inputs: &provenance.inputs,
-            options: &provenance.options,
-            packing,
-        }
-    }
+    pub(crate) provenance: &'a Provenance,
+    #[serde(flatten)]
+    pub(crate) packing: &'a PackingReport,
 }
 
 /// Formats the report on one line.

@@ -2,12 +2,11 @@
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
-    DESCRIPTION, KNOWN, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS, path_text,
+    CONTRACT_VERSION, DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS,
+    WINDOWS, path_text,
 };
 use plmkit_pack::{Groups, Packing, PackingReport, pack};
-use plmkit_store::{
-    BatchesWriter, FileKind, ShardReader, StoreError, existing_batches, write_json,
-};
+use plmkit_store::{BatchesWriter, Existing, FileKind, ShardReader, StoreError, write_json};
 use tracing::{info, warn};
 
 use crate::args::Args;
@@ -36,14 +35,20 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     };
     let provenance = provenance(&shard, labels, capacity);
 
-    let done = !args.force && existing_batches(&args.out, &provenance, stop)?.is_some();
+    let done =
+        !args.force && Existing::find(&args.out, Kind::Batches, &provenance, stop)?.is_some();
     if !done {
         let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
         write(&mut writer, &mut shard, labels, &packing, stop)?;
         writer.finish()?;
     }
     if let Some(path) = &args.report {
-        write_json(path, &BatchesReport::new(&provenance, &report))?;
+        let written = BatchesReport {
+            contract: CONTRACT_VERSION,
+            provenance: &provenance,
+            packing: &report,
+        };
+        write_json(path, &written)?;
     }
     let done = if done { "already complete: " } else { "" };
     let out = path_text(&args.out);

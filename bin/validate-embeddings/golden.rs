@@ -34,7 +34,7 @@ impl Golden {
             let names = vector_columns(schema).into_iter();
             let columns = names.filter_map(|name| name.parse().ok());
             golden.columns = columns
-                .filter(|column| matches!(column, Column::Pooled(_)))
+                .filter(|column| matches!(column, Column::Pooled { .. }))
                 .collect();
             let keys = ["id", "sequence"];
             if golden.columns.is_empty() || keys.iter().any(|key| schema.index_of(key).is_err()) {

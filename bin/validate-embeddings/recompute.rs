@@ -11,7 +11,7 @@ use plmkit_check::{AliasLists, Candidate, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
     Column, EmbeddingLayout, KeyColumns, Manifest, Pooling, Provenance, RowKey, SOURCE,
-    SequenceDigest, ShardRow, VectorColumn, WINDOWS, path_text,
+    SequenceDigest, ShardRow, WINDOWS, path_text,
 };
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardReader, ShardWriter, read_shard};
 
@@ -264,7 +264,7 @@ impl<'a> Recompute<'a> {
         for column in columns {
             layers.extend(column.layer());
             match column {
-                Column::Pooled(VectorColumn { pool, .. }) => {
+                Column::Pooled { pool, .. } => {
                     pools.insert(pool.to_string());
                 }
                 Column::Residues(_) if !options.contains(&"--residues".to_owned()) => {

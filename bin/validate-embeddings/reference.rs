@@ -41,7 +41,7 @@ impl FromStr for AskedColumn {
 /// The column of this name, which has one vector a row.
 fn pooled(name: &str) -> Result<Column, String> {
     let column = name.parse().ok();
-    let column = column.filter(|column| matches!(column, Column::Pooled(_)));
+    let column = column.filter(|column| matches!(column, Column::Pooled { .. }));
     column.ok_or_else(|| {
         format!(
             "expected a column of the embeddings with one vector a row, such as mean_33, found {}",

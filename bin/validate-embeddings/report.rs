@@ -194,7 +194,7 @@ impl VerdictReport<'_> {
 fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
     let columns = layout.columns.iter().map(|&column| {
         let (of, dimension) = match column {
-            Computed::Pooled(_) => ("protein", layout.dim),
+            Computed::Pooled { .. } => ("protein", layout.dim),
             Computed::Residues(_) => ("residue", layout.dim),
             Computed::Logits => ("residue", VOCABULARY),
             Computed::Contacts => ("pair of residues", 1),

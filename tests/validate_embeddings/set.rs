@@ -13,17 +13,17 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
     ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RESIDUES, RowKey,
-    SequenceDigest, ShardRow, StoreDtype, VectorColumn,
+    SequenceDigest, ShardRow, StoreDtype,
 };
 use plmkit_store::{EmbeddingsWriter, ShardWriter};
 use serde_json::Value;
 
 use crate::common::bin;
 
-pub(crate) const MEAN: Column = Column::Pooled(VectorColumn {
+pub(crate) const MEAN: Column = Column::Pooled {
     pool: Pooling::Mean,
     layer: 6,
-});
+};
 pub(crate) const DIM: usize = 8;
 
 /// One row of an embeddings file.

@@ -188,17 +188,17 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pooling, SequenceDigest, VectorColumn};
+    use plmkit_contract::{Pooling, SequenceDigest};
 
     use super::*;
     use crate::CheckOutcome;
     use crate::vector::cosine;
     use crate::violation::LISTED;
 
-    const MEAN: Column = Column::Pooled(VectorColumn {
+    const MEAN: Column = Column::Pooled {
         pool: Pooling::Mean,
         layer: 6,
-    });
+    };
 
     fn row(ordinal: u64, id: &str) -> RowKey<'_> {
         RowKey {

@@ -95,7 +95,7 @@ impl FileColumn {
         tolerance: Tolerance,
     ) -> Self {
         let pool = match column {
-            Column::Pooled(vector) if vector.layer > 0 => Some(vector.pool),
+            Column::Pooled { pool, layer: 1.. } => Some(pool),
             _ => None,
         };
         Self {
@@ -153,7 +153,7 @@ impl FileColumn {
             norms.zero += 1;
             // Equal residues deviate by zero, and a protein may have no contacts.
             let may_be_zero = match column {
-                Column::Pooled(name) => name.pool == Pooling::Std,
+                Column::Pooled { pool, .. } => pool == Pooling::Std,
                 Column::Contacts => true,
                 Column::Residues(_) | Column::Logits => false,
             };

@@ -54,7 +54,7 @@ impl PoolingPlan {
             let columns = &mut layers[known];
             let slot = match column {
                 Column::Residues(_) => &mut columns.residues,
-                Column::Pooled(vector) => match vector.pool {
+                Column::Pooled { pool, .. } => match pool {
                     Pooling::Mean => &mut columns.mean,
                     Pooling::Max => &mut columns.max,
                     Pooling::Std => &mut columns.std,

@@ -2,9 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plmkit_contract::{
-    Column, EmbeddingLayout, Pooling, Provenance, RowKey, VOCABULARY, VectorColumn, plural,
-};
+use plmkit_contract::{Column, EmbeddingLayout, Pooling, Provenance, RowKey, VOCABULARY, plural};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
@@ -145,10 +143,10 @@ impl SpotPlan {
                 findings.not_compared.add_file(problem);
             }
             let mean = column.layer().and_then(|layer| {
-                recomputed.place(Column::Pooled(VectorColumn {
+                recomputed.place(Column::Pooled {
                     pool: Pooling::Mean,
                     layer,
-                }))
+                })
             });
             SpotColumn {
                 column,
@@ -352,7 +350,7 @@ fn difference(
 ) -> f64 {
     let distance = |x: &[f32], y: &[f32]| distance(x, y, tolerance.rounding);
     match column {
-        Column::Pooled(VectorColumn { pool, .. }) => {
+        Column::Pooled { pool, .. } => {
             let mean = mean.filter(|_| pool == Pooling::Std).map_or(0.0, norm);
             let size = norm(expected).max(tolerance.std_floor * mean);
             share(distance(found, expected), size)

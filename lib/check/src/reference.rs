@@ -169,7 +169,7 @@ impl Reference {
                 self.columns.iter().position(same)
             })
             .collect();
-        let pooled = |column: &Column| matches!(column, Column::Pooled(_));
+        let pooled = |column: &Column| matches!(column, Column::Pooled { .. });
         let mut vectors = (0..columns.len()).filter(|&place| pooled(&columns[place]));
         if let (Some(place), None, [ReferenceColumn { ours: None, .. }]) =
             (vectors.next(), vectors.next(), &*self.columns)
@@ -206,7 +206,7 @@ impl Reference {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pooling, VectorColumn};
+    use plmkit_contract::Pooling;
 
     use super::*;
 
@@ -251,14 +251,14 @@ mod tests {
 
     #[test]
     fn columns_pair_by_name_or_when_there_is_no_choice() {
-        let mean = Column::Pooled(VectorColumn {
+        let mean = Column::Pooled {
             pool: Pooling::Mean,
             layer: 6,
-        });
-        let max = Column::Pooled(VectorColumn {
+        };
+        let max = Column::Pooled {
             pool: Pooling::Max,
             layer: 6,
-        });
+        };
         let names = reference(&["max_6", "mean_6"]);
         assert_eq!(names.pair(&[mean, max]), Ok(vec![Some(1), Some(0)]));
         assert_eq!(
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn columns_that_are_asked_for_are_all_compared_with_those_that_are_named() {
-        let column = |pool| Column::Pooled(VectorColumn { pool, layer: 6 });
+        let column = |pool| Column::Pooled { pool, layer: 6 };
         let (mean, max) = (column(Pooling::Mean), column(Pooling::Max));
         let asked = |columns: &[(&str, Option<Column>)]| {
             let columns = columns.iter().map(|&(name, ours)| (name.to_owned(), ours));

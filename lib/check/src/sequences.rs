@@ -158,7 +158,15 @@ impl Sequences {
             }
         }
         // Of nearly the same sequences, what `<cls>` sees and the largest values may be the same, and in low precision the mean.
-        if !exact || !matches!(column, Column::Pooled(name) if name.pool == Pooling::Mean) {
+        if !exact
+            || !matches!(
+                column,
+                Column::Pooled {
+                    pool: Pooling::Mean,
+                    ..
+                }
+            )
+        {
             return;
         }
         let known = self.by_vector.insert(hash, (sequence, row.ordinal));

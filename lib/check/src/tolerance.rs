@@ -65,8 +65,11 @@ impl Tolerance {
     /// The largest difference that passes in a column.
     pub(crate) fn of_each(&self, column: Column) -> f64 {
         match column {
-            Column::Pooled(vector) if vector.pool == Pooling::Mean => self.mean,
-            Column::Pooled(_) => self.pooled,
+            Column::Pooled {
+                pool: Pooling::Mean,
+                ..
+            } => self.mean,
+            Column::Pooled { .. } => self.pooled,
             Column::Residues(_) => self.residues,
             Column::Logits => self.logits,
             Column::Contacts => self.contacts,

@@ -233,7 +233,8 @@ impl<'a> Validator<'a> {
 
 /// The place of the means of the layer that a column has the deviations of.
 fn mean_of(column: Column, layout: &EmbeddingLayout) -> Option<usize> {
-    let is = |column: Column, wanted| matches!(column, Column::Pooled(name) if name.pool == wanted);
+    let is =
+        |column: Column, wanted| matches!(column, Column::Pooled { pool, .. } if pool == wanted);
     let mut columns = layout.columns.iter();
     let mean = |other: &Column| is(*other, Pooling::Mean) && other.layer() == column.layer();
     columns.position(mean).filter(|_| is(column, Pooling::Std))

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type
 use std::sync::Arc;
 
 use crate::row_key::{KeyColumns, key_fields};
-use crate::{DESCRIPTION, Kind, SequenceDigest};
+use crate::{DESCRIPTION, SequenceDigest};
 
 /// The list of records whose residues an earlier record has, in the folder of the shards.
 pub const ALIASES_FILE: &str = "aliases.parquet";
@@ -110,16 +110,5 @@ impl<'a> AliasColumns<'a> {
             dataset: self.datasets.map(|datasets| datasets[row]),
             representative: self.representatives[row].cast_unsigned(),
         })
-    }
-}
-
-impl Kind {
-    /// Returns the columns of a list of this kind; `None` if it is no list of aliases or of known records.
-    pub fn alias_schema(self) -> Option<SchemaRef> {
-        match self {
-            Self::Aliases => Some(aliases_schema()),
-            Self::Known => Some(known_schema()),
-            Self::Shard | Self::Batches | Self::Embeddings => None,
-        }
     }
 }

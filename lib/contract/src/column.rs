@@ -5,12 +5,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{Quoted, VectorColumn};
+use crate::{Pooling, Quoted};
 
 /// The number of tokens in ESM-2's vocabulary, and of values in a logits vector.
 pub const VOCABULARY: usize = 33;
 
-/// A computed column. Shapes are for a row of `L` residues. Only a pooled `bos` contains `<cls>`; no column contains `<eos>`.
+/// A computed column. Layer 0 is the scaled token embedding. Layer i is the residual stream after transformer layer i; the last one
+/// is after the final `LayerNorm`, as in fair-esm's `representations`.
+///
+/// Shapes are for a row of `L` residues. Only a pooled `bos` contains `<cls>`; no column contains `<eos>`.
 ///
 /// ```
 /// use plmkit_contract::Column;
@@ -21,8 +24,13 @@ pub const VOCABULARY: usize = 33;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Column {
-    /// One vector: `(dim)`.
-    Pooled(VectorColumn),
+    /// One vector, named `<pool>_<layer>`: `(dim)`.
+    Pooled {
+        /// The pooling.
+        pool: Pooling,
+        /// The layer.
+        layer: u32,
+    },
     /// The output of this layer for each residue: `(L, dim)`.
     Residues(u32),
     /// The output of the language-model head for each residue, before softmax: `(L, 33)`.
@@ -35,8 +43,7 @@ impl Column {
     /// Returns the layer of the column; `None` for logits (last layer) and contacts (all layers).
     pub fn layer(self) -> Option<u32> {
         match self {
-            Self::Pooled(column) => Some(column.layer),
-            Self::Residues(layer) => Some(layer),
+            Self::Pooled { layer, .. } | Self::Residues(layer) => Some(layer),
             Self::Logits | Self::Contacts => None,
         }
     }
@@ -49,7 +56,7 @@ impl Column {
     /// Returns the number of values in a row of `residues`, for vectors of `dim` values.
     pub fn values(self, residues: usize, dim: usize) -> usize {
         match self {
-            Self::Pooled(_) => dim,
+            Self::Pooled { .. } => dim,
             Self::Residues(_) => residues * dim,
             Self::Logits => residues * VOCABULARY,
             Self::Contacts => residues * residues,
@@ -59,7 +66,7 @@ impl Column {
     /// Formats the name with the shape of a row of `L` residues: `mean_33 (1280)`, `logits (L x 33)`.
     pub fn with_shape(self, dim: usize) -> String {
         match self {
-            Self::Pooled(_) => format!("{self} ({dim})"),
+            Self::Pooled { .. } => format!("{self} ({dim})"),
             Self::Residues(_) => format!("{self} (L x {dim})"),
             Self::Logits => format!("{self} (L x {VOCABULARY})"),
             Self::Contacts => format!("{self} (L x L)"),
@@ -67,13 +74,11 @@ impl Column {
     }
 }
 
-const RESIDUES: &str = "residues_";
-
 impl fmt::Display for Column {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pooled(column) => column.fmt(f),
-            Self::Residues(layer) => write!(f, "{RESIDUES}{layer}"),
+            Self::Pooled { pool, layer } => write!(f, "{pool}_{layer}"),
+            Self::Residues(layer) => write!(f, "residues_{layer}"),
             Self::Logits => f.write_str("logits"),
             Self::Contacts => f.write_str("contacts"),
         }
@@ -102,10 +107,17 @@ impl FromStr for Column {
         let column = match text {
             "logits" => Self::Logits,
             "contacts" => Self::Contacts,
-            _ => match text.strip_prefix(RESIDUES) {
-                Some(layer) => Self::Residues(layer.parse().map_err(|_| ())?),
-                None => Self::Pooled(text.parse()?),
-            },
+            _ => {
+                let (name, layer) = text.split_once('_').ok_or(())?;
+                let layer = layer.parse().map_err(|_| ())?;
+                match name {
+                    "residues" => Self::Residues(layer),
+                    pool => Self::Pooled {
+                        pool: pool.parse().map_err(|_| ())?,
+                        layer,
+                    },
+                }
+            }
         };
         // "+3" and "03" parse as numbers but are never written.
         (column.to_string() == text).then_some(column).ok_or(())

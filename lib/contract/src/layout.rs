@@ -122,7 +122,7 @@ impl EmbeddingLayout {
             DataType::FixedSizeList(item(self.dtype.arrow()), values)
         };
         match column {
-            Column::Pooled(_) => vector(self.dim),
+            Column::Pooled { .. } => vector(self.dim),
             Column::Residues(_) => DataType::List(item(vector(self.dim))),
             Column::Logits => DataType::List(item(vector(VOCABULARY))),
             Column::Contacts => DataType::List(item(self.dtype.arrow())),

@@ -1,6 +1,7 @@
-//! The meaning of plmkit's files: schemas, digests, provenance, exit codes. No I/O.
+//! The meaning of plmkit's files: schemas, digests, provenance. It opens no file.
 //!
-//! Five programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them.
+//! Five programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them. All crates use it, so
+//! it also has what all do alike: exit codes, the words of messages, the stop flag, and how panics and refused memory end.
 
 mod alias;
 mod alphabet;
@@ -17,6 +18,7 @@ mod layout;
 mod manifest;
 mod model_shape;
 mod outputs;
+mod pooling;
 mod provenance;
 mod quote;
 mod refusing;
@@ -28,7 +30,6 @@ mod schema;
 mod sealed;
 mod sequence_digests;
 mod stop;
-mod vector;
 
 pub use alias::{
     ALIASES_FILE, AliasColumns, AliasRow, DATASET, KNOWN_FILE, REPRESENTATIVE, aliases_schema,
@@ -56,6 +57,7 @@ pub use manifest::{
 };
 pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs};
+pub use pooling::{Pooling, StoreDtype};
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,
     check_contract, key,
@@ -71,4 +73,3 @@ pub use row_span::RowSpan;
 pub use schema::{Kind, batches_schema, check_columns, fields_text, shard_schema};
 pub use sealed::{Sealed, is_sealed, seal};
 pub use stop::Stop;
-pub use vector::{Pooling, StoreDtype, VectorColumn};

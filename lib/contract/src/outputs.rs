@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::{Column, Pooling, VectorColumn};
+use crate::{Column, Pooling};
 
 /// The requested columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Outputs {
                 return Err(NoSuchLayer { layer, layers });
             }
             for &pool in &self.pools {
-                add(Column::Pooled(VectorColumn { pool, layer }));
+                add(Column::Pooled { pool, layer });
             }
         }
         if self.residues {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
-use crate::{DESCRIPTION, Labels};
+use crate::{DESCRIPTION, EmbeddingLayout, Labels, aliases_schema, known_schema};
 
 /// The kind of a data file: its metadata entry `plmkit.kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
@@ -22,6 +22,20 @@ pub enum Kind {
     Aliases,
     /// Records whose residues an earlier dataset has (Parquet).
     Known,
+}
+
+impl Kind {
+    /// Checks that a file has the columns of this kind. The error describes what is wrong.
+    pub fn check_columns(self, found: &Schema) -> Result<(), String> {
+        let expected = match self {
+            Self::Shard => shard_schema(),
+            Self::Batches => batches_schema(Labels::from_schema(found)),
+            Self::Embeddings => return EmbeddingLayout::from_schema(found).map(drop),
+            Self::Aliases => aliases_schema(),
+            Self::Known => known_schema(),
+        };
+        check_columns(found, &expected)
+    }
 }
 
 /// Returns the columns of a shard: one row for each sequence, or for each window of one.
@@ -112,7 +126,7 @@ fn type_text(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Column, EmbeddingLayout, StoreDtype, aliases_schema, known_schema};
+    use crate::{Column, StoreDtype};
 
     /// A change to these schemas must also change the golden file, the contract version and the changelog.
     #[test]

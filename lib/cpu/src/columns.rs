@@ -120,7 +120,7 @@ impl<'a> Collector<'a> {
         let columns = columns.filter(|(column, _)| column.depth(readout.layers) == layer);
         for (column, values) in columns {
             match *column {
-                Column::Pooled(column) => {
+                Column::Pooled { pool: how, .. } => {
                     let sequences = self.sequences.iter().zip(values.chunks_mut(x.width()));
                     let sequences = sequences.collect();
                     share(
@@ -128,11 +128,7 @@ impl<'a> Collector<'a> {
                         sequences,
                         |(span, out): (&Range<usize>, &mut [f32])| {
                             let (from, to) = (span.start * x.width(), span.end * x.width());
-                            pool(
-                                Rows::new(&x.values()[from..to], x.width()),
-                                column.pool,
-                                out,
-                            );
+                            pool(Rows::new(&x.values()[from..to], x.width()), how, out);
                         },
                     );
                 }

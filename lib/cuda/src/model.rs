@@ -80,7 +80,7 @@ impl TorchModel {
         // Token ids, positions, offsets of sequences, and rows of residues.
         let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
         sizes.extend(columns.iter().filter_map(|&column| match column {
-            Column::Pooled(_) => Some(sequences * hidden * f32),
+            Column::Pooled { .. } => Some(sequences * hidden * f32),
             Column::Residues(_) | Column::Logits => Some(column.values(tokens, hidden) * f32),
             // Each sequence has its own memory.
             Column::Contacts => None,
@@ -200,8 +200,8 @@ impl LayerObserver for Collector<'_> {
         batch.lap(Work::Collect)?;
         for (&column, values) in columns {
             match (column, &model.weights.language_model) {
-                (Column::Pooled(column), _) => {
-                    let pooled = model.weights.body.pool(&hidden, batch, column.pool)?;
+                (Column::Pooled { pool, .. }, _) => {
+                    let pooled = model.weights.body.pool(&hidden, batch, pool)?;
                     *values = model.transfer.download([Ok(pooled)])?;
                 }
                 (Column::Residues(_), _) => {

@@ -67,7 +67,7 @@ fn place_of(parts: &Parts, column: Option<&str>) -> Result<usize, DatasetError> 
     let columns = &parts.layout.columns;
     let asked: Vec<String> = column.into_iter().map(str::to_owned).collect();
     let mut places = parts.places(&asked)?;
-    places.retain(|&place| matches!(columns[place], Column::Pooled(_)));
+    places.retain(|&place| matches!(columns[place], Column::Pooled { .. }));
     match (places.as_slice(), column) {
         (&[one], _) => Ok(one),
         (_, Some(name)) => Err(DatasetError::Usage(format!(

@@ -153,7 +153,6 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use plmkit_contract::{
         Column, KeyColumnsBuilder, Labels, Pooling, RowKey, SequenceDigest, StoreDtype,
-        VectorColumn,
     };
     use plmkit_store::EmbeddingsWriter;
 
@@ -163,10 +162,10 @@ mod tests {
     /// Writes a file with one row, whose vector has this value.
     fn part(path: &Path, value: f32) {
         let layout = EmbeddingLayout {
-            columns: vec![Column::Pooled(VectorColumn {
+            columns: vec![Column::Pooled {
                 pool: Pooling::Mean,
                 layer: 6,
-            })],
+            }],
             dim: 1,
             dtype: StoreDtype::F32,
             stitched: false,

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use arrow::array::AsArray;
-use plmkit_contract::{ByteDigest, COMBINED, Provenance, Stop};
-use plmkit_store::{EmbeddingsWriter, existing_embeddings};
+use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop};
+use plmkit_store::{EmbeddingsWriter, Existing};
 use serde_json::json;
 
 use crate::{AskedIds, DatasetError, Merge, Parts, Piece};
@@ -29,7 +29,7 @@ pub fn select(
     stop: &Stop,
 ) -> Result<Selected, DatasetError> {
     let provenance = provenance(parts, ids);
-    if !force && let Some(existing) = existing_embeddings(path, &provenance, stop)? {
+    if !force && let Some(existing) = Existing::find(path, Kind::Embeddings, &provenance, stop)? {
         let rows = existing.digest.rows();
         return Ok(Selected {
             rows,

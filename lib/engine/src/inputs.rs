@@ -256,7 +256,7 @@ impl RunInputs {
     pub(crate) fn blocks(&self, layout: &EmbeddingLayout) -> Vec<Range<u64>> {
         let bytes = |rows: usize, residues: usize, pairs: usize| -> usize {
             let values = layout.columns.iter().map(|column| match column {
-                Column::Pooled(_) => rows * layout.dim,
+                Column::Pooled { .. } => rows * layout.dim,
                 Column::Residues(_) => residues * layout.dim,
                 Column::Logits => residues * VOCABULARY,
                 Column::Contacts => pairs,

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, EmbeddingLayout, KERNELS, PACKING, Provenance, Reject, Stop, WINDOWS,
+    ByteDigest, EmbeddingLayout, KERNELS, Kind, PACKING, Provenance, Reject, Stop, WINDOWS,
 };
 use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, cuda_version, driver_version, set_threads};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
-use plmkit_store::{AtomicFile, Existing, StoreError, existing_embeddings, remove_file};
+use plmkit_store::{AtomicFile, Existing, StoreError, remove_file};
 use serde_json::json;
 
 use crate::checkpoint::{Blocks, RunFolder, SavedWork};
@@ -51,7 +51,7 @@ pub fn embed(
     inputs.check_known(&provenance.options)?;
     if !config.force
         && let Some(Existing { digest, rejects }) =
-            existing_embeddings(&config.out, &provenance, stop)?
+            Existing::find(&config.out, Kind::Embeddings, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
             folder.clean_up(&provenance, &layout)?;

@@ -18,7 +18,7 @@ impl Head {
     /// Returns the head that a column needs.
     pub(crate) fn for_column(column: Column) -> Option<Self> {
         match column {
-            Column::Pooled(_) | Column::Residues(_) => None,
+            Column::Pooled { .. } | Column::Residues(_) => None,
             Column::Logits => Some(Self::LanguageModel),
             Column::Contacts => Some(Self::Contact),
         }

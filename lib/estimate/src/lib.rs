@@ -116,7 +116,7 @@ impl Estimate {
 fn embedding_bytes(plan: &Plan, lengths: &Lengths) -> u64 {
     let values = plan.columns.iter().map(|&column| {
         let rows = match column {
-            Column::Pooled(_) => lengths.proteins,
+            Column::Pooled { .. } => lengths.proteins,
             Column::Residues(_) | Column::Logits => lengths.residues,
             Column::Contacts => lengths.residue_pairs,
         };

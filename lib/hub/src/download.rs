@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use plmkit_contract::{Stop, catch_decoder_panic, one_line};
 
-use crate::fetch::{DownloadEvent, DownloadJob};
+use crate::fetch::{DownloadEvent, fetch};
 use crate::{HubError, ModelId, Settings};
 
 /// How long a server may send nothing. The Hub's own library may take as long to retry a request.
@@ -38,19 +38,16 @@ pub(crate) fn download(
 ) -> Result<PathBuf, HubError> {
     let cache = settings.cache()?;
     check_access(settings)?;
-    let job = DownloadJob {
-        id: id.clone(),
-        cache: absolute(cache).unwrap_or_else(|_| cache.to_owned()),
-        endpoint: settings.endpoint.clone(),
-        token: settings.token.clone(),
-    };
+    let cache = absolute(cache).unwrap_or_else(|_| cache.to_owned());
+    let (job_id, settings) = (id.clone(), settings.clone());
     let (sender, events) = channel();
     // The client can neither be stopped nor time out on a silent server. So it has a thread of its own, which is abandoned if it
     // does not end. The thread leaves the same files as a killed process.
     thread::spawn(move || {
-        let ended = catch_decoder_panic(|| job.run(&|event| drop(sender.send(event))));
+        let send = |event| drop(sender.send(event));
+        let ended = catch_decoder_panic(|| fetch(&job_id, &cache, &settings, &send));
         let ended =
-            ended.unwrap_or_else(|panic| Err(HubError::answer(&job.id.to_string(), &panic)));
+            ended.unwrap_or_else(|panic| Err(HubError::answer(&job_id.to_string(), &panic)));
         drop(sender.send(DownloadEvent::Ended(ended)));
     });
     wait(id, &events, progress, SILENCE_LIMIT, stop)

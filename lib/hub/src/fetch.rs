@@ -12,16 +12,7 @@ use hf_hub::{Cache, Repo, RepoType};
 use crate::content::{Verified, hash_like, is_hash};
 use crate::files::{CONFIG, WEIGHTS, indexed, is_index};
 use crate::id::{is_commit, is_whole_commit};
-use crate::{HubError, ModelId};
-
-/// A model to fetch, with its source and destination.
-pub(crate) struct DownloadJob {
-    pub(crate) id: ModelId,
-    /// The folder of the Hub's cache, absolute.
-    pub(crate) cache: PathBuf,
-    pub(crate) endpoint: Option<String>,
-    pub(crate) token: Option<String>,
-}
+use crate::{HubError, ModelId, Settings};
 
 /// An event of a download.
 #[derive(Debug)]
@@ -43,79 +34,78 @@ pub(crate) enum DownloadEvent {
 }
 
 /// Sends an event to the thread that waits for the download.
-type SendEvent<'a> = dyn Fn(DownloadEvent) + 'a;
+pub(crate) type SendEvent<'a> = dyn Fn(DownloadEvent) + 'a;
 
-impl DownloadJob {
-    /// Fetches the missing files of the snapshot and returns its folder.
-    pub(crate) fn run(&self, send: &SendEvent) -> Result<PathBuf, HubError> {
-        let model = self.id.folder(&self.cache);
-        let staging = model.join(".plmkit-download");
-        let mut api = ApiBuilder::from_cache(Cache::new(staging.clone()))
-            .with_token(self.token.clone())
-            .with_user_agent("plmkit", env!("CARGO_PKG_VERSION"));
-        if let Some(endpoint) = &self.endpoint {
-            api = api.with_endpoint(endpoint.clone());
-        }
-        let failed = |url: &str, error: ApiError| {
-            HubError::from_request(url, &staging, self.token.is_some(), error)
-        };
-        let api = api
-            .build()
-            .map_err(|error| failed(&self.id.to_string(), error))?;
-        let repo = |revision: &str| {
-            let id = self.id.repository().to_owned();
-            api.repo(Repo::with_revision(
-                id,
-                RepoType::Model,
-                revision.to_owned(),
-            ))
-        };
-        // Nothing is written before this answer, so that a mistyped name leaves no files.
-        let by_name = repo(self.id.revision());
-        let url = model_url(&by_name);
-        let info = by_name.info().map_err(|error| failed(&url, error))?;
-        if !is_commit(&info.sha) {
-            let what = format!("expected the hash of a commit, found '{}'", info.sha);
-            return Err(HubError::answer(&url, &what));
-        }
-        let _lock = self.lock(&model)?;
-        let fetch = SnapshotFetch {
-            // By commit: if the branch moves meanwhile, the files still belong together.
-            repo: repo(&info.sha),
-            has_token: self.token.is_some(),
-            cache: &self.cache,
-            api: &api,
-            staged: self.id.folder(&staging),
-            snapshot: model.join("snapshots").join(&info.sha),
-            staging,
-            model,
-            commit: info.sha,
-            send,
-        };
-        fetch.clear()?;
-        let listed = info.siblings.into_iter().map(|file| file.rfilename);
-        fetch.fetch_files(&listed.collect::<Vec<_>>())?;
-        if !is_whole_commit(self.id.revision()) {
-            fetch.set_ref(self.id.revision())?;
-        }
-        // Only temporary files are left in it, so an error does not matter.
-        let _ = fs::remove_dir_all(&fetch.staging);
-        Ok(fetch.snapshot)
+/// Fetches the missing files of a model's snapshot into `cache`, and returns the folder of the snapshot.
+pub(crate) fn fetch(
+    id: &ModelId,
+    cache: &Path,
+    settings: &Settings,
+    send: &SendEvent,
+) -> Result<PathBuf, HubError> {
+    let model = id.folder(cache);
+    let staging = model.join(".plmkit-download");
+    let has_token = settings.token.is_some();
+    let mut api = ApiBuilder::from_cache(Cache::new(staging.clone()))
+        .with_token(settings.token.clone())
+        .with_user_agent("plmkit", env!("CARGO_PKG_VERSION"));
+    if let Some(endpoint) = &settings.endpoint {
+        api = api.with_endpoint(endpoint.clone());
     }
+    let failed =
+        |url: &str, error: ApiError| HubError::from_request(url, &staging, has_token, error);
+    let api = api
+        .build()
+        .map_err(|error| failed(&id.to_string(), error))?;
+    let repo = |revision: &str| {
+        let (id, revision) = (id.repository().to_owned(), revision.to_owned());
+        api.repo(Repo::with_revision(id, RepoType::Model, revision))
+    };
+    // Nothing is written before this answer, so that a mistyped name leaves no files.
+    let by_name = repo(id.revision());
+    let url = model_url(&by_name);
+    let info = by_name.info().map_err(|error| failed(&url, error))?;
+    if !is_commit(&info.sha) {
+        let what = format!("expected the hash of a commit, found '{}'", info.sha);
+        return Err(HubError::answer(&url, &what));
+    }
+    let _lock = lock(cache, &model)?;
+    let fetch = SnapshotFetch {
+        // By commit: if the branch moves meanwhile, the files still belong together.
+        repo: repo(&info.sha),
+        has_token,
+        cache,
+        api: &api,
+        staged: id.folder(&staging),
+        snapshot: model.join("snapshots").join(&info.sha),
+        staging,
+        model,
+        commit: info.sha,
+        send,
+    };
+    fetch.clear()?;
+    let listed = info.siblings.into_iter().map(|file| file.rfilename);
+    fetch.fetch_files(&listed.collect::<Vec<_>>())?;
+    if !is_whole_commit(id.revision()) {
+        fetch.set_ref(id.revision())?;
+    }
+    // Only temporary files are left in it, so an error does not matter.
+    let _ = fs::remove_dir_all(&fetch.staging);
+    Ok(fetch.snapshot)
+}
 
-    /// Takes the lock that one process at a time has on fetching the model. It is released on drop.
-    fn lock(&self, model: &Path) -> Result<File, HubError> {
-        let name = model.file_name().unwrap_or_default();
-        let folder = self.cache.join(".locks").join(name);
-        create_folder(&folder)?;
-        let path = folder.join("plmkit.lock");
-        let cannot_write = HubError::cannot_write(&path);
-        let file = File::create(&path).map_err(&cannot_write)?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(HubError::busy(&path)),
-            Err(TryLockError::Error(source)) => Err(cannot_write(source)),
-        }
+/// Takes the lock that one process at a time has on fetching the model. It is released on drop.
+fn lock(cache: &Path, model: &Path) -> Result<File, HubError> {
+    let name = model.file_name().unwrap_or_default();
+    let folder = cache.join(".locks").join(name);
+    create_folder(&folder)?;
+    let path = folder.join("plmkit.lock");
+    let cannot_write = HubError::cannot_write(&path);
+    let file = File::create(&path).map_err(&cannot_write)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(HubError::busy(&path)),
+        Err(TryLockError::Error(source)) => Err(cannot_write(source)),
     }
 }
 

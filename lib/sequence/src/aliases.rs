@@ -41,9 +41,12 @@ impl Aliases {
         protein: Protein<'_>,
         whole: SequenceDigest,
     ) -> Result<bool, StoreError> {
-        let embedded = || match protein.is_truncated() {
-            true => SequenceDigest::new(protein.residues),
-            false => whole,
+        let embedded = || {
+            if protein.is_truncated() {
+                SequenceDigest::new(protein.residues)
+            } else {
+                whole
+            }
         };
         let row = |dataset, representative| AliasRow {
             ordinal: protein.ordinal,

@@ -1,14 +1,11 @@
 //! Compares an existing set of shards with the requested work.
 
 use std::io::ErrorKind;
-use std::path::Path;
 
-use plmkit_contract::{Kind, ListedFile, Manifest, Provenance};
-use plmkit_store::{
-    AliasesReader, StoreError, read_byte_digest, read_rejects, read_sealed, read_shard,
-};
+use plmkit_contract::{Kind, Manifest, Provenance, Stop};
+use plmkit_store::{StoreError, read_byte_digest, read_sealed, verify_file};
 
-use crate::folder::{FolderContents, OutputFolder};
+use crate::folder::{FolderContents, MANIFEST, OutputFolder, REJECTS, RENAMED};
 
 /// The state of an earlier run of the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,23 +16,30 @@ pub(crate) enum ExistingSet {
     Unfinished,
 }
 
-/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference.
+/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Polls `stop`.
 pub(crate) fn compare(
     folder: &OutputFolder,
     found: &FolderContents,
     provenance: &Provenance,
+    stop: &Stop,
 ) -> Result<ExistingSet, StoreError> {
     if found.has_manifest() {
-        compare_set(folder, found, provenance)?;
+        compare_set(folder, found, provenance, stop)?;
         return Ok(ExistingSet::Complete);
     }
     for name in found.shards() {
-        let path = folder.path().join(name);
-        let shard = read_shard(&path).map_err(StoreError::of_existing)?;
-        expect_same_work(&path, &shard.provenance, provenance)?;
+        let path = folder.file(name);
+        let verified = verify_file(&path, Kind::Shard, stop);
+        let (earlier, _) = verified.map_err(StoreError::of_existing)?;
+        if let Some(difference) = earlier.difference(provenance) {
+            return Err(StoreError::exists(&path, difference));
+        }
     }
     if found.shards().next().is_none() {
-        return Err(StoreError::exists(&folder.rejects(), "no shard beside it"));
+        return Err(StoreError::exists(
+            &folder.file(REJECTS),
+            "no shard beside it",
+        ));
     }
     Ok(ExistingSet::Unfinished)
 }
@@ -44,8 +48,9 @@ fn compare_set(
     folder: &OutputFolder,
     found: &FolderContents,
     provenance: &Provenance,
+    stop: &Stop,
 ) -> Result<(), StoreError> {
-    let path = folder.manifest();
+    let path = folder.file(MANIFEST);
     let manifest: Manifest = read_sealed(&path).map_err(StoreError::of_existing)?;
     let inputs = manifest.inputs.into_iter().map(|input| input.digest);
     let earlier = Provenance {
@@ -53,51 +58,46 @@ fn compare_set(
         options: manifest.options,
         ..Provenance::new(&manifest.tool, inputs.collect())
     };
-    expect_same_work(&path, &earlier, provenance)?;
+    if let Some(difference) = earlier.difference(provenance) {
+        return Err(StoreError::exists(&path, difference));
+    }
     for name in found.shards() {
         if !manifest.shards.iter().any(|shard| shard.file == *name) {
-            let path = folder.path().join(name);
+            let path = folder.file(name);
             return Err(StoreError::exists(&path, "not in the manifest"));
         }
     }
+    let of_rows = |file: &str, kind| {
+        let verified = verify_file(&folder.file(file), kind, stop);
+        let digest = verified.map(|(_, digest)| digest.to_string());
+        digest.map_err(error_of_listed)
+    };
+    let of_bytes = |file: &str| read_byte_digest(&folder.file(file)).map_err(error_of_listed);
     for shard in &manifest.shards {
-        let path = folder.path().join(&shard.file);
-        let digest = read_shard(&path).map_err(error_of_listed)?.digest;
-        if digest.to_string() != shard.digest {
+        if of_rows(&shard.file, Kind::Shard)? != shard.digest {
+            let path = folder.file(&shard.file);
             return Err(StoreError::exists(&path, "not the shard of the manifest"));
         }
     }
-    let rejects = read_rejects(&folder.rejects()).map_err(error_of_listed)?;
-    expect_digest(&folder.rejects(), &rejects.digest, &manifest.rejects_digest)?;
+    let mut lists = vec![(REJECTS, of_bytes(REJECTS)?, manifest.rejects_digest)];
     if let Some(expected) = manifest.renamed_digest {
-        let renamed = read_byte_digest(&folder.renamed()).map_err(error_of_listed)?;
-        expect_digest(&folder.renamed(), &renamed, &expected)?;
+        lists.push((RENAMED, of_bytes(RENAMED)?, expected));
     }
-    if let Some(list) = &manifest.aliases {
-        verify_list(folder, list, Kind::Aliases)?;
+    let known = manifest.known.map(|known| (known.list, Kind::Known));
+    let listed = manifest.aliases.map(|list| (list, Kind::Aliases));
+    let listed: Vec<_> = listed.into_iter().chain(known).collect();
+    for (list, kind) in &listed {
+        lists.push((&list.file, of_rows(&list.file, *kind)?, list.digest.clone()));
     }
-    if let Some(known) = &manifest.known {
-        verify_list(folder, &known.list, Kind::Known)?;
+    for (name, found, expected) in lists {
+        if found != expected {
+            let what = format_args!(
+                "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
+            );
+            return Err(StoreError::malformed(&folder.file(name), what));
+        }
     }
     Ok(())
-}
-
-/// Verifies a list of records whose residues another row has.
-fn verify_list(folder: &OutputFolder, list: &ListedFile, kind: Kind) -> Result<(), StoreError> {
-    let path = folder.path().join(&list.file);
-    let mut reader = AliasesReader::open(&path, kind).map_err(error_of_listed)?;
-    while reader.next_batch().map_err(error_of_listed)?.is_some() {}
-    expect_digest(&path, &reader.digest().to_string(), &list.digest)
-}
-
-fn expect_digest(path: &Path, found: &str, expected: &str) -> Result<(), StoreError> {
-    if found == expected {
-        return Ok(());
-    }
-    let what = format_args!(
-        "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
-    );
-    Err(StoreError::malformed(path, what))
 }
 
 /// Converts an error of a file that the manifest lists: it must exist.
@@ -109,12 +109,5 @@ fn error_of_listed(error: StoreError) -> StoreError {
             StoreError::malformed(&path, what)
         }
         other => other.of_existing(),
-    }
-}
-
-fn expect_same_work(path: &Path, earlier: &Provenance, now: &Provenance) -> Result<(), StoreError> {
-    match earlier.difference(now) {
-        None => Ok(()),
-        Some(difference) => Err(StoreError::exists(path, difference)),
     }
 }

@@ -11,7 +11,7 @@ use plmkit_store::{
 
 use crate::assignment::is_shard_name;
 
-const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const REJECTS: &str = "rejects.csv";
 pub(crate) const RENAMED: &str = "renamed.csv";
 const LOCK: &str = ".plmkit-lock";
@@ -86,22 +86,14 @@ impl OutputFolder {
         &self.path
     }
 
-    pub(crate) fn manifest(&self) -> PathBuf {
-        self.path.join(MANIFEST)
-    }
-
-    pub(crate) fn rejects(&self) -> PathBuf {
-        self.path.join(REJECTS)
-    }
-
-    /// Returns the path of the list of renamed records.
-    pub(crate) fn renamed(&self) -> PathBuf {
-        self.path.join(RENAMED)
+    /// Returns the path of a file of the folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 
     /// Locks the folder against other runs.
     pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
-        self.lock = Some(Lock::acquire(&self.path.join(LOCK), &self.path)?);
+        self.lock = Some(Lock::acquire(&self.file(LOCK), &self.path)?);
         Ok(())
     }
 
@@ -165,12 +157,12 @@ impl OutputFolder {
             file.publish()?;
         }
         published.push(MANIFEST.to_owned());
-        write_sealed(AtomicFile::create(&self.manifest())?, &set.manifest)?;
+        write_sealed(AtomicFile::create(&self.file(MANIFEST))?, &set.manifest)?;
         Ok(set.manifest)
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        remove_file(&self.path.join(name))
+        remove_file(&self.file(name))
     }
 }
 
@@ -198,12 +190,12 @@ mod tests {
         let provenance = Provenance::new("fasta-shard", Vec::new());
         let shard = |index| {
             let name = ShardKey { long: false, index }.file_name();
-            let writer = ShardWriter::create(&folder.path().join(&name), 1 << 16).expect("create");
+            let writer = ShardWriter::create(&folder.file(&name), 1 << 16).expect("create");
             let (_, file) = writer.finish(&provenance).expect("finish").split();
             (name, file)
         };
         let mut files: Vec<_> = (0..count).map(shard).collect();
-        let rejects = ListWriter::create_rejects(&folder.rejects()).expect("create");
+        let rejects = ListWriter::create_rejects(&folder.file(REJECTS)).expect("create");
         let (_, rejects) = rejects.finish().expect("finish").split();
         files.push((REJECTS.to_owned(), rejects));
         FinishedSet {

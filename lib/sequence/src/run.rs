@@ -116,7 +116,7 @@ fn check_inputs(
     let outputs: HashSet<_> = found
         .names
         .iter()
-        .filter_map(|name| inode(&folder.path().join(name)))
+        .filter_map(|name| inode(&folder.file(name)))
         .collect();
     for input in inputs {
         if let Input::File(path) = input
@@ -144,7 +144,11 @@ fn earlier(
             None => return Ok(None),
         }
     }
-    let earlier = compare(folder, found, &config.provenance(digests, known))?;
+    let work = config.provenance(digests, known);
+    let earlier = match compare(folder, found, &work, stop) {
+        Err(StoreError::Stopped) => return Ok(None),
+        compared => compared?,
+    };
     let mut inputs = config.inputs.iter();
     match inputs.find(|input| !input.can_be_read_again()) {
         Some(input) if earlier == ExistingSet::Unfinished => {

@@ -1,38 +1,31 @@
-//! One pass over the inputs: records become rows of shards, or lines of lists.
+//! One pass over the inputs: reads records, and completes the files of a set.
+
+mod add;
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, ListedFile, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest,
-    Stop, UnknownResidue,
-};
+use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, ListedFile, Stop};
 use plmkit_store::{FileSummary, Finished, ListWriter};
 
+use self::add::RecordPlace;
 use crate::aliases::Aliases;
 use crate::assignment::{Assignment, ShardKey};
 use crate::chunk::prepare;
 use crate::config::ShardConfig;
-use crate::duplicate::{Ids, TakenId};
+use crate::duplicate::Ids;
 use crate::error::ShardError;
 use crate::fasta::FastaReader;
 use crate::folder::{FinishedSet, OutputFolder, REJECTS, RENAMED};
 use crate::input::Input;
 use crate::known::{KnownDatasets, KnownSequences};
 use crate::nucleic_acids::NucleicAcidCheck;
-use crate::policy::{Outcome, Policy};
-use crate::protein::Protein;
-use crate::records::Record;
-use crate::residue::{InvalidPolicy, ResidueChanges};
+use crate::policy::Policy;
 use crate::shards::Shards;
 use crate::tally::Tally;
 use crate::tasks::Tasks;
-use crate::translate::{Translated, Translator};
-
-/// The most windows of a protein: its rows are in memory at once.
-const MOST_WINDOWS: usize = 1 << 20;
+use crate::translate::Translator;
 
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
 pub(crate) struct ShardingRun<'a, 'scope> {
@@ -72,9 +65,9 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             policy,
             tasks,
             shards,
-            rejects: ListWriter::create_rejects(&folder.rejects())?,
+            rejects: ListWriter::create_rejects(&folder.file(REJECTS))?,
             renamed: None,
-            renamed_path: folder.renamed(),
+            renamed_path: folder.file(RENAMED),
             ids: Ids::new(options.duplicate_ids),
             aliases: Aliases::new(folder.path(), options.dedup, known)?,
             assignment: Assignment::new(options.target),
@@ -206,165 +199,6 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         }
     }
 
-    /// Adds a record of this place. `digests` are those of its proteins and of later ones, if they were computed.
-    fn add(
-        &mut self,
-        place: RecordPlace<'_>,
-        record: Record<'_>,
-        name: u128,
-        outcome: Result<Outcome, UnknownResidue>,
-        digests: &mut impl Iterator<Item = SequenceDigest>,
-        stop: &Stop,
-    ) -> Result<(), ShardError> {
-        let index = self.records;
-        self.records += 1;
-        let mut renamed = None;
-        if !record.id.is_empty() {
-            match self.ids.admit(index, record.id, name) {
-                Ok(new) => renamed = new,
-                Err(TakenId::ByRecord { first }) => {
-                    let (input, number) = self.place(first);
-                    return Err(place.invalid(format!(
-                        "expected a new id, found that of record {number} of {input}; --duplicate-ids suffix renames, keep allows it"
-                    )));
-                }
-                Err(TakenId::ByRenaming) => {
-                    return Err(place.invalid("its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes"));
-                }
-            }
-        } else if self.policy.invalid != InvalidPolicy::Reject {
-            return Err(place.invalid(
-                "expected an id after '>', found none; --invalid reject sets the record aside",
-            ));
-        }
-        let outcome = outcome.map_err(|UnknownResidue { position, found }| {
-            let found = found.escape_ascii();
-            let expected = if self.translator.is_some() {
-                "bases"
-            } else {
-                "residues"
-            };
-            place.invalid(format!(
-                "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
-            ))
-        })?;
-        if let Some(new) = &renamed {
-            self.tally.count_change("ids_suffixed", 1);
-            self.list_renamed(record.id, new)?;
-        }
-        let record = Record {
-            id: renamed.as_deref().unwrap_or(record.id),
-            ..record
-        };
-        match outcome {
-            Outcome::Accepted(changes) => self.add_protein(place, record, changes, digests.next()),
-            Outcome::Rejected(reason) => self.reject(record, reason),
-            Outcome::Translated(found) => self.add_peptides(place, record, &found, digests, stop),
-        }
-    }
-
-    /// Adds the peptides of a contig, which end after a stop.
-    fn add_peptides(
-        &mut self,
-        place: RecordPlace<'_>,
-        contig: Record<'_>,
-        translated: &Translated,
-        digests: &mut impl Iterator<Item = SequenceDigest>,
-        stop: &Stop,
-    ) -> Result<(), ShardError> {
-        self.tally
-            .count_translated(contig.sequence.len(), translated);
-        if translated.len() == 0 {
-            return self.reject(contig, Reason::NoOrf);
-        }
-        let mut id = String::new();
-        for (frame, sequence) in translated.iter() {
-            if stop.requested() {
-                break;
-            }
-            id.clear();
-            let _ = write!(id, "{}_{frame}", contig.id);
-            let peptide = Record {
-                id: &id,
-                description: contig.description,
-                sequence,
-            };
-            let digest = digests.next();
-            match self.policy.reject(sequence.len()) {
-                Some(reason) => self.reject(peptide, reason)?,
-                None => self.add_protein(place, peptide, ResidueChanges::default(), digest)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Lists a rejected record, whose sequence was normalised.
-    fn reject(&mut self, record: Record<'_>, reason: Reason) -> Result<(), ShardError> {
-        let reject = Reject {
-            ordinal: self.next_ordinal(),
-            id: record.id.to_owned(),
-            length: record.sequence.len() as u64,
-            reason,
-            start: None,
-        };
-        self.tally.count_rejected(reason);
-        Ok(self.rejects.push(&reject)?)
-    }
-
-    /// Adds a protein, or lists it if another row has its residues.
-    fn add_protein(
-        &mut self,
-        place: RecordPlace<'_>,
-        record: Record<'_>,
-        changes: ResidueChanges,
-        digest: Option<SequenceDigest>,
-    ) -> Result<(), ShardError> {
-        let ordinal = self.next_ordinal();
-        let protein = Protein::new(&self.policy, ordinal, record);
-        self.tally.count_normalised(changes);
-        if let Some(digest) = digest
-            && self.aliases.take(protein, digest)?
-        {
-            return Ok(());
-        }
-        let length = protein.length;
-        let windows = self.policy.windows(length);
-        let rows = windows.len();
-        if rows > MOST_WINDOWS {
-            return Err(place.invalid(format!(
-                "{length} residues are {rows} windows: expected at most {MOST_WINDOWS}; a larger --max-residues or a smaller --overlap makes fewer"
-            )));
-        }
-        self.tally.count_accepted(&self.policy, length);
-        let tokens = windows.map(|window| u64::from(window.end - window.start + SPECIAL_TOKENS));
-        let is_long = self.policy.splits_off(length);
-        let (key, full) = self.assignment.assign(is_long, tokens.sum());
-        if let Some(full) = full {
-            self.shards.close(full)?;
-        }
-        Ok(self.shards.push(key, protein)?)
-    }
-
-    fn next_ordinal(&mut self) -> u64 {
-        let records = &mut self.tally.manifest.records;
-        *records += 1;
-        *records - 1
-    }
-
-    /// Lists a renamed record, by the ordinal that comes next.
-    fn list_renamed(&mut self, old: &str, new: &str) -> Result<(), ShardError> {
-        let ordinal = self.tally.manifest.records;
-        let list = match &mut self.renamed {
-            Some(list) => list,
-            none => none.insert(ListWriter::create_renames(&self.renamed_path)?),
-        };
-        Ok(list.push(&Renamed {
-            ordinal,
-            id: old.to_owned(),
-            new_id: new.to_owned(),
-        })?)
-    }
-
     /// Returns the input of a record, and its 1-based number there. Records are counted from 0 over all inputs.
     fn place(&self, mut index: u64) -> (Input, u64) {
         let mut i = 0;
@@ -415,26 +249,6 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         files.push((REJECTS.to_owned(), rejects));
         manifest.rejects_digest = digest;
         Ok(FinishedSet { files, manifest })
-    }
-}
-
-/// The place of a record in the inputs, for messages.
-#[derive(Clone, Copy)]
-struct RecordPlace<'a> {
-    input: &'a Input,
-    /// Its 1-based number in the input.
-    number: u64,
-    id: &'a str,
-}
-
-impl RecordPlace<'_> {
-    fn invalid(&self, problem: impl Into<String>) -> ShardError {
-        ShardError::Record {
-            input: self.input.clone(),
-            record: self.number,
-            id: (!self.id.is_empty()).then(|| self.id.to_owned()),
-            problem: problem.into(),
-        }
     }
 }
 

@@ -34,7 +34,7 @@ fn main() {
                     .columns
                     .iter()
                     .copied()
-                    .filter(|column| with_lists || matches!(column, Column::Pooled(_)))
+                    .filter(|column| with_lists || matches!(column, Column::Pooled { .. }))
                     .collect(),
                 dtype,
                 ..layout.clone()

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Int64Builder, RecordBatch, StringBuilder, UInt32Builder};
-use arrow::datatypes::Schema;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
     AliasRow, DATASET, DESCRIPTION, KeyColumnsBuilder, Kind, Provenance, REPRESENTATIVE, RowKey,
-    check_columns,
+    aliases_schema, known_schema,
 };
 
 use crate::parquet::{ParquetFile, ParquetReader, properties};
@@ -30,14 +29,13 @@ pub struct AliasesWriter {
 }
 
 impl AliasesWriter {
-    /// Starts a list of this kind that will be at `path`.
-    ///
-    /// # Panics
-    /// If `kind` is another kind of file.
+    /// Starts a list that will be at `path`, of known records if `kind` is [`Kind::Known`], or of aliases.
     pub fn create(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        let schema = kind.alias_schema().expect("a kind of list");
-        let encoder = RowGroupEncoder::new(kind, schema, aliases_properties());
-        let encoder = encoder.map_err(|error| StoreError::encoding_parquet(path, error))?;
+        let schema = match kind {
+            Kind::Known => known_schema(),
+            _ => aliases_schema(),
+        };
+        let encoder = RowGroupEncoder::new(path, kind, schema, aliases_properties())?;
         Ok(Self {
             writer: ParquetWriter::create(path, Arc::new(encoder))?,
             rows: RowsBuilder::default(),
@@ -129,13 +127,8 @@ pub type AliasesReader = ParquetReader<()>;
 
 impl AliasesReader {
     /// Opens a list of this kind, and checks its columns and its provenance.
-    ///
-    /// # Panics
-    /// If `kind` is another kind of file.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        let schema = kind.alias_schema().expect("a kind of list");
-        let check_schema = |found: &Schema| check_columns(found, &schema);
-        Self::new(ParquetFile::parse(path, kind, check_schema)?, None)
+        Self::new(ParquetFile::of_kind(path, kind)?, None)
     }
 }
 

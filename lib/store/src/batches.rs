@@ -13,7 +13,7 @@ use arrow::ipc::reader::FileDecoder;
 use arrow::ipc::writer::FileWriter;
 use arrow::ipc::{Block, root_as_footer};
 use plmkit_contract::{
-    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, check_columns, key,
+    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
 };
 
 use crate::checksums::{ChecksumWriter, Format};
@@ -121,8 +121,8 @@ impl BatchesFile {
         };
         let (provenance, digest) = Provenance::open(&entries, Kind::Batches)
             .map_err(|error| StoreError::content(path, error))?;
-        check_columns(&schema, &batches_schema(Labels::from_schema(&schema)))
-            .map_err(|what| StoreError::malformed(path, what))?;
+        let columns = Kind::Batches.check_columns(&schema);
+        columns.map_err(|what| StoreError::malformed(path, what))?;
         let mut opened = Self {
             file,
             decoder: FileDecoder::new(SchemaRef::clone(&schema), version),

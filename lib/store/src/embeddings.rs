@@ -129,8 +129,8 @@ pub(crate) fn embeddings_encoder(
     path: &Path,
     layout: &EmbeddingLayout,
 ) -> Result<RowGroupEncoder, StoreError> {
-    let encoder = RowGroupEncoder::new(Kind::Embeddings, layout.schema(), properties_of(layout));
-    encoder.map_err(|error| StoreError::encoding_parquet(path, error))
+    let properties = properties_of(layout);
+    RowGroupEncoder::new(path, Kind::Embeddings, layout.schema(), properties)
 }
 
 /// Returns the encodings of the columns that are not lists.

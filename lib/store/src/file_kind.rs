@@ -23,58 +23,40 @@ pub enum FileKind {
     #[strum(to_string = "a compressed file")]
     Compressed,
     /// A shard of `fasta-shard`.
-    #[strum(
-        to_string = "a shard",
-        props(maker = "; fasta-shard makes shards from FASTA files")
-    )]
+    #[strum(to_string = "a shard")]
+    #[strum(props(maker = "; fasta-shard makes shards from FASTA files"))]
     Shard,
     /// The manifest that `fasta-shard` writes beside its shards.
-    #[strum(
-        to_string = "the manifest of a set of shards",
-        props(maker = "; fasta-shard writes manifest.json beside its shards")
-    )]
+    #[strum(to_string = "the manifest of a set of shards")]
+    #[strum(props(maker = "; fasta-shard writes manifest.json beside its shards"))]
     Manifest,
     /// A list of rejects of `fasta-shard` or `gpu-embed`.
-    #[strum(
-        to_string = "a list of rejects",
-        props(maker = "; fasta-shard and gpu-embed write such lists")
-    )]
+    #[strum(to_string = "a list of rejects")]
+    #[strum(props(maker = "; fasta-shard and gpu-embed write such lists"))]
     Rejects,
     /// A batches file of `pack-batches`.
-    #[strum(
-        to_string = "a batches file",
-        props(maker = "; pack-batches makes batches files from shards")
-    )]
+    #[strum(to_string = "a batches file")]
+    #[strum(props(maker = "; pack-batches makes batches files from shards"))]
     Batches,
     /// An embeddings file of `gpu-embed`.
-    #[strum(
-        to_string = "an embeddings file",
-        props(maker = "; gpu-embed makes embeddings files from batches files")
-    )]
+    #[strum(to_string = "an embeddings file")]
+    #[strum(props(maker = "; gpu-embed makes embeddings files from batches files"))]
     Embeddings,
     /// A list of aliases of `fasta-shard --dedup`.
-    #[strum(
-        to_string = "a list of aliases",
-        props(maker = "; fasta-shard --dedup writes aliases.parquet beside its shards")
-    )]
+    #[strum(to_string = "a list of aliases")]
+    #[strum(props(maker = "; fasta-shard --dedup writes aliases.parquet beside its shards"))]
     Aliases,
     /// A list of known records of `fasta-shard --known`.
-    #[strum(
-        to_string = "a list of known records",
-        props(maker = "; fasta-shard --known writes known.parquet beside its shards")
-    )]
+    #[strum(to_string = "a list of known records")]
+    #[strum(props(maker = "; fasta-shard --known writes known.parquet beside its shards"))]
     Known,
     /// The log of `gpu-embed --events`.
-    #[strum(
-        to_string = "a log of run events",
-        props(maker = "; gpu-embed --events writes such a log")
-    )]
+    #[strum(to_string = "a log of run events")]
+    #[strum(props(maker = "; gpu-embed --events writes such a log"))]
     Events,
     /// The log of `monitor-log record`.
-    #[strum(
-        to_string = "a log of GPU samples",
-        props(maker = "; monitor-log record writes such a log")
-    )]
+    #[strum(to_string = "a log of GPU samples")]
+    #[strum(props(maker = "; monitor-log record writes such a log"))]
     Samples,
 }
 

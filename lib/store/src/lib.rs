@@ -36,7 +36,7 @@ pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
-pub use existing::{Existing, existing_batches, existing_embeddings};
+pub use existing::{Existing, verify_file};
 pub use external::ExternalParquet;
 pub use file_kind::FileKind;
 pub use hidden_name::{hidden_name, strip_temporary_suffix};

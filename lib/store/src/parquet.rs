@@ -62,6 +62,13 @@ pub struct ParquetFile<T> {
     layout: T,
 }
 
+impl ParquetFile<()> {
+    /// Opens a file of `kind`, parses its metadata and checks its columns.
+    pub(crate) fn of_kind(path: &Path, kind: Kind) -> Result<Self, StoreError> {
+        Self::parse(path, kind, |schema| kind.check_columns(schema))
+    }
+}
+
 impl<T> ParquetFile<T> {
     /// Opens a file of `kind` and parses its metadata. `parse_schema` checks its columns, and returns their layout.
     pub(crate) fn parse(

@@ -1,5 +1,6 @@
 //! Encodes the row groups of shards and embeddings files: their bytes, and their metadata for the footer.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -21,6 +22,7 @@ use parquet::file::statistics::Statistics;
 use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{Kind, RowDigest};
 
+use crate::StoreError;
 use crate::checksums::{Checksums, Segment};
 use crate::column_chunk::{ColumnChunk, bloom_filter, move_column, move_index};
 use crate::list_column::{column_chunk, list_bytes};
@@ -63,14 +65,21 @@ pub struct RowGroupEncoder {
 }
 
 impl RowGroupEncoder {
-    /// Makes an encoder for files of `kind` with these columns.
-    pub(crate) fn new(kind: Kind, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
+    /// Makes an encoder for files of `kind` with these columns. Errors name `path`.
+    pub(crate) fn new(
+        path: &Path,
+        kind: Kind,
+        schema: SchemaRef,
+        properties: WriterProperties,
+    ) -> std::result::Result<Self, StoreError> {
+        let failed = |error| StoreError::encoding_parquet(path, error);
+        let descriptor = ArrowSchemaConverter::new().convert(&schema);
         let fields = schema.fields().iter().enumerate();
         let flat = fields.filter(|(_, field)| !matches!(field.data_type(), DataType::List(_)));
         Ok(Self {
             kind,
             flat: flat.map(|(column, _)| column).collect(),
-            descriptor: Arc::new(ArrowSchemaConverter::new().convert(&schema)?),
+            descriptor: Arc::new(descriptor.map_err(failed)?),
             properties,
             schema,
         })

@@ -10,14 +10,14 @@ use arrow::array::{
     Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StringBuilder, UInt8Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use plmkit_contract::{
     DESCRIPTION, KeyColumns, KeyColumnsBuilder, Kind, Labels, Provenance, Quoted, RowDigest,
-    SAMPLE, ShardRow, batches_schema, check_columns, shard_schema, tokenize,
+    SAMPLE, ShardRow, batches_schema, shard_schema, tokenize,
 };
 
 use crate::packed_groups::PackedGroups;
@@ -108,8 +108,7 @@ impl ShardWriter {
 
 /// Makes an encoder for shards. Errors name `path`.
 pub fn shard_encoder(path: &Path) -> Result<RowGroupEncoder, StoreError> {
-    let encoder = RowGroupEncoder::new(Kind::Shard, shard_schema(), shard_properties());
-    encoder.map_err(|error| StoreError::encoding_parquet(path, error))
+    RowGroupEncoder::new(path, Kind::Shard, shard_schema(), shard_properties())
 }
 
 /// Encodes rows as a row group of the shard at `path`.
@@ -230,8 +229,7 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
 }
 
 fn open(path: &Path) -> Result<ParquetReader<()>, StoreError> {
-    let check_schema = |schema: &Schema| check_columns(schema, &shard_schema());
-    ParquetReader::new(ParquetFile::parse(path, Kind::Shard, check_schema)?, None)
+    ParquetReader::new(ParquetFile::of_kind(path, Kind::Shard)?, None)
 }
 
 impl Shard {

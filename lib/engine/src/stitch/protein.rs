@@ -1,6 +1,6 @@
 //! Stitching the windows of one protein after the other.
 
-use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, VectorColumn, residue_of};
+use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, residue_of};
 
 use super::{Blend, Moments, WeightedMean};
 
@@ -129,7 +129,7 @@ impl Stitcher {
     fn start_protein(&self) -> Protein {
         let tracks = self.tracked.iter().map(|&column| {
             let dim = column.values(1, self.dim);
-            if matches!(column, Column::Pooled(_)) {
+            if matches!(column, Column::Pooled { .. }) {
                 return Track::Windows(WeightedMean::new(dim));
             }
             let mut wanted = self.wanted.iter();
@@ -151,10 +151,10 @@ impl Stitcher {
 /// Returns the column of the windows from which a column of the protein is made.
 fn source(wanted: Column) -> Column {
     match wanted {
-        Column::Pooled(VectorColumn {
+        Column::Pooled {
             pool: Pooling::Mean | Pooling::Max | Pooling::Std,
             layer,
-        }) => Column::Residues(layer),
+        } => Column::Residues(layer),
         _ => wanted,
     }
 }
@@ -190,8 +190,8 @@ impl Protein {
             let columns = stitcher.wanted.iter().zip(&mut values);
             for (&wanted, values) in columns.filter(|(wanted, _)| source(**wanted) == tracked) {
                 *values = match (wanted, &moments) {
-                    (Column::Pooled(column), Some(moments)) => {
-                        moments.pooled(column.pool).unwrap_or_default()
+                    (Column::Pooled { pool, .. }, Some(moments)) => {
+                        moments.pooled(pool).unwrap_or_default()
                     }
                     _ => std::mem::take(&mut vectors),
                 };
@@ -244,7 +244,7 @@ mod tests {
             .columns()
             .iter()
             .map(|column| match column {
-                Column::Pooled(_) => &bos[..],
+                Column::Pooled { .. } => &bos[..],
                 _ => &vectors[..],
             })
             .collect();

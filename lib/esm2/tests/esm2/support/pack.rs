@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{Column, Pooling, Stop, VectorColumn};
+use plmkit_contract::{Column, Pooling, Stop};
 use plmkit_esm2::{Dtype, Esm2, Varlen};
 
 /// A batch that owns its tokens.
@@ -50,7 +50,7 @@ impl Pack {
         let columns = model
             .embed(
                 self.batch(),
-                &[Column::Pooled(VectorColumn { pool, layer })],
+                &[Column::Pooled { pool, layer }],
                 Dtype::F32,
                 &Stop::default(),
             )

@@ -1,7 +1,4 @@
-//! The vector columns of an embeddings file.
-
-use std::fmt;
-use std::str::FromStr;
+//! How vectors are pooled and stored.
 
 use arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
@@ -53,44 +50,5 @@ impl StoreDtype {
             Self::F32 => 4,
             Self::F16 => 2,
         }
-    }
-}
-
-/// A vector column: a pooling of one layer's output, named `<pool>_<layer>`.
-///
-/// Layer 0 is the scaled token embedding. Layer i is the residual stream after transformer layer i; the last one is after
-/// the final `LayerNorm`, as in fair-esm's `representations`.
-///
-/// ```
-/// use plmkit_contract::{Pooling, VectorColumn};
-/// let column: VectorColumn = "mean_33".parse().unwrap();
-/// assert_eq!(column, VectorColumn { pool: Pooling::Mean, layer: 33 });
-/// assert_eq!(column.to_string(), "mean_33");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct VectorColumn {
-    /// The pooling.
-    pub pool: Pooling,
-    /// The layer.
-    pub layer: u32,
-}
-
-impl fmt::Display for VectorColumn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}", self.pool, self.layer)
-    }
-}
-
-impl FromStr for VectorColumn {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (pool, layer) = text.split_once('_').ok_or(())?;
-        let column = Self {
-            pool: pool.parse().map_err(|_| ())?,
-            layer: layer.parse().map_err(|_| ())?,
-        };
-        // "+3" and "03" parse as numbers but are never written.
-        (column.to_string() == text).then_some(column).ok_or(())
     }
 }
