@@ -1,6 +1,8 @@
 //! `plmkit`: FASTA to a validated dataset, by the other programs.
 
 mod args;
+mod check;
+mod estimate;
 mod fasta;
 mod model;
 mod options;

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
-use plmkit_contract::{Manifest, ShardSummary, path_text, plural};
-use plmkit_store::{StoreError, read_sealed};
+use plmkit_contract::{ShardSummary, path_text};
+use plmkit_store::StoreError;
 
 use crate::args::{Args, Stage};
 use crate::model::Model;
 use crate::options::AllOptions;
 use crate::params::{Existing, Params};
-use crate::plan::{Look, Sample, samples};
+use crate::plan::Sample;
 use crate::programs::Programs;
 use crate::sample::{SampleFolder, name_of};
 use crate::summary::Summary;
@@ -26,8 +26,8 @@ pub(crate) struct Run {
     pub(crate) options: AllOptions,
     pub(crate) model: Model,
     pub(crate) existing: Existing,
-    samples: Vec<Sample>,
-    versions: Versions,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) versions: Versions,
 }
 
 /// The first failure that stopped a sample and not the run.
@@ -41,8 +41,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             "--task N/COUNT is of --stage embed: expected both or neither",
         ));
     }
-    let mut errors = Vec::new();
-    let run = Run::checked(args, stop, &mut errors)?;
+    let run = Run::checked(args, stop)?;
     let mut failures = Failures::default();
     match stage {
         None => {
@@ -69,43 +68,6 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 impl Run {
-    /// Checks all that can be refused. Every error but the last is logged, so that all are told at once.
-    fn checked(args: Args, stop: &Stop, errors: &mut Vec<Fault>) -> Result<Self, Fault> {
-        let options = AllOptions::new(&args)?;
-        let look = Look {
-            contigs: options.fasta_shard.has("--translate"),
-            allow_empty: args.allow_empty,
-            records: matches!(args.stage, None | Some(Stage::Prepare)),
-        };
-        let programs = Programs::new(args.common.log_format, args.common.quiet, stop);
-        let samples = samples(&args.inputs, look, stop, errors);
-        let model = Model::look_at(&args.model, options.gpu_embed.has("--download"), stop);
-        let model = model.map_err(|fault| errors.push(fault)).ok();
-        let versions = Versions::ask(&programs)?;
-        check_options(&programs, &options, &args, errors);
-        let existing = model.as_ref().map(|model| {
-            let force = args.force || options.gpu_embed.has("--force");
-            Params::compare(&args.out, &options, model, force)
-        });
-        let existing =
-            existing.and_then(|compared| compared.map_err(|fault| errors.push(fault)).ok());
-        if !args.force && !options.fasta_shard.has("--force") {
-            compare_cuts(&args, &samples, errors);
-        }
-        let (Some(model), Some(existing), true) = (model, existing, errors.is_empty()) else {
-            return Err(first_of(errors));
-        };
-        Ok(Self {
-            args,
-            programs,
-            options,
-            model,
-            existing,
-            samples,
-            versions,
-        })
-    }
-
     /// How the results are made.
     fn params(&self) -> Params {
         let inputs = self.args.inputs.iter().map(|path| path_text(path));
@@ -123,8 +85,14 @@ impl Run {
         }
     }
 
-    /// Writes how the results are made, before they are.
+    /// Writes how the results are made, before they are. Embeddings of other settings go first: once the new settings are written,
+    /// all that is there must be of them.
     fn write_start(&self) -> Result<(), Fault> {
+        if self.existing == Existing::Replaced {
+            for sample in &self.samples {
+                SampleFolder::new(self, sample).remove_shard_files()?;
+            }
+        }
         let info = self.args.out.join("pipeline_info");
         fs::create_dir_all(&info).map_err(StoreError::cannot_create(&info))?;
         self.params().write(&self.args.out, self.existing)?;
@@ -169,56 +137,6 @@ impl Run {
             }
         }
         Ok(shards)
-    }
-
-    /// Tells what it will cost to embed on GPUs, if nothing is embedded yet. A run without an estimate goes on.
-    fn estimate(&self, samples: &[&Sample]) {
-        let device = self
-            .options
-            .gpu_embed
-            .values("--device")
-            .last()
-            .unwrap_or("auto");
-        let has_driver = Path::new("/proc/driver/nvidia/version").exists();
-        let is_new = |sample: &&&Sample| {
-            let folder = SampleFolder::new(self, sample);
-            folder.manifest().is_ok_and(|manifest| {
-                !manifest
-                    .shards
-                    .iter()
-                    .any(|shard| folder.is_embedded(shard))
-            })
-        };
-        let new: Vec<_> = samples.iter().filter(is_new).collect();
-        if new.is_empty() || device == "cpu" || (device == "auto" && !has_driver) {
-            return;
-        }
-        let mut arguments = vec![
-            "estimate".to_owned(),
-            "--model".to_owned(),
-            self.model.name.clone(),
-        ];
-        for (name, value) in self.options.gpu_embed.options() {
-            match name {
-                "--pool" | "--layers" | "--store-dtype" => {
-                    arguments.extend([name.to_owned(), value.to_owned()]);
-                }
-                "--dtype" if value != "int8" => {
-                    arguments.extend([name.to_owned(), value.to_owned()]);
-                }
-                "--residues" | "--logits" | "--contacts" => arguments.push(name.to_owned()),
-                _ => {}
-            }
-        }
-        arguments.push("--".to_owned());
-        let shards = new
-            .iter()
-            .map(|sample| self.args.out.join(&sample.name).join("shards"));
-        arguments.extend(shards.map(|shards| path_text(&shards)));
-        match self.programs.output("monitor-log", arguments) {
-            Ok(said) => said.lines().for_each(|line| tracing::info!("{line}")),
-            Err(fault) => tracing::warn!("no estimate: {}", fault.message()),
-        }
     }
 
     /// Embeds the shards of these samples, or those of a task.
@@ -348,83 +266,4 @@ impl Failures {
             )),
         }
     }
-}
-
-/// Compares the size of the shards of samples that are cut; fasta-shard compares all other options.
-fn compare_cuts(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
-    let now = args.max_shard_tokens;
-    for sample in samples {
-        let folder = args.out.join(&sample.name);
-        let manifest = read_sealed::<Manifest>(&folder.join("shards/manifest.json")).ok();
-        let was = manifest.and_then(|manifest| manifest.options["max_shard_tokens"].as_u64());
-        if let Some(was) = was.filter(|&was| was != now) {
-            let folder = path_text(&folder);
-            let what = format!(
-                "{folder}: was cut with --max-shard-tokens {was}, which is now {now}; expected another folder, or --force, which cuts again"
-            );
-            errors.push(Fault::new(Exit::CannotCreate, what));
-        }
-    }
-}
-
-/// Asks each program whether it takes its options.
-fn check_options(programs: &Programs, options: &AllOptions, args: &Args, errors: &mut Vec<Fault>) {
-    let tokens = args.max_shard_tokens.to_string();
-    for (program, own, required) in [
-        (
-            "fasta-shard",
-            &options.fasta_shard,
-            &[
-                "--out",
-                "shards",
-                "--max-shard-tokens",
-                &tokens,
-                "input.fasta",
-            ][..],
-        ),
-        (
-            "pack-batches",
-            &options.pack_batches,
-            &["shard.parquet", "--out", "batches.arrow"],
-        ),
-        (
-            "gpu-embed",
-            &options.gpu_embed,
-            &[
-                "batches.arrow",
-                "--model",
-                &args.model,
-                "--out",
-                "e.parquet",
-            ],
-        ),
-        (
-            "validate-embeddings",
-            &options.validate_embeddings,
-            &["--dataset", "dataset", "--model", &args.model],
-        ),
-    ] {
-        let words = own.words.iter().map(String::as_str);
-        let words = ["--check-options"].into_iter().chain(words);
-        if let Err(fault) = programs.output(program, words.chain(required.iter().copied())) {
-            errors.push(fault);
-        }
-    }
-}
-
-/// Logs all errors but the first, which becomes that of the run.
-fn first_of(errors: &mut Vec<Fault>) -> Fault {
-    let first = errors.remove(0);
-    if errors.is_empty() {
-        return first;
-    }
-    tracing::error!("{}", first.message());
-    for fault in errors.iter() {
-        tracing::error!("{}", fault.message());
-    }
-    let count = plural(errors.len() as u64 + 1, "error");
-    Fault::new(
-        first.exit(),
-        format!("{count}, see above; nothing was changed"),
-    )
 }

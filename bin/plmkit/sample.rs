@@ -91,7 +91,7 @@ impl<'r> SampleFolder<'r> {
         if exit != Exit::Done {
             return Ok(exit);
         }
-        if self.run.existing == Existing::Replaced || differ(&before, &manifest) {
+        if differ(&before, &manifest) {
             self.remove_shard_files()?;
         }
         remove_if_there(&before)?;
@@ -110,7 +110,8 @@ impl<'r> SampleFolder<'r> {
             || listed.is_ok_and(|listed| listed.iter().any(|shard| is_lost(&shard.file)))
     }
 
-    fn remove_shard_files(&self) -> Result<(), Fault> {
+    /// Removes what was made of the shards.
+    pub(crate) fn remove_shard_files(&self) -> Result<(), Fault> {
         for (folder, extensions) in OF_SHARDS {
             for file in self.files(folder, extensions) {
                 remove_if_there(&file)?;

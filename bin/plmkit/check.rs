@@ -1,0 +1,131 @@
+//! All that can be refused, before anything is written.
+
+use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_contract::{Manifest, path_text, plural};
+use plmkit_store::read_sealed;
+
+use crate::args::{Args, Stage};
+use crate::model::Model;
+use crate::options::AllOptions;
+use crate::params::Params;
+use crate::plan::{Look, Sample, samples};
+use crate::programs::Programs;
+use crate::run::Run;
+use crate::versions::Versions;
+
+impl Run {
+    /// Checks all that can be refused, and tells all errors at once.
+    pub(crate) fn checked(args: Args, stop: &Stop) -> Result<Self, Fault> {
+        let mut errors = Vec::new();
+        let options = AllOptions::new(&args)?;
+        let look = Look {
+            contigs: options.fasta_shard.has("--translate"),
+            allow_empty: args.allow_empty,
+            records: matches!(args.stage, None | Some(Stage::Prepare)),
+        };
+        let programs = Programs::new(args.common.log_format, args.common.quiet, stop);
+        let samples = samples(&args.inputs, look, stop, &mut errors);
+        let model = Model::look_at(&args.model, options.gpu_embed.has("--download"), stop);
+        let model = model.map_err(|fault| errors.push(fault)).ok();
+        let versions = Versions::ask(&programs)?;
+        check_options(&programs, &options, &args, &mut errors);
+        let existing = model.as_ref().map(|model| {
+            let force = args.force || options.gpu_embed.has("--force");
+            Params::compare(&args.out, &options, model, force)
+        });
+        let existing =
+            existing.and_then(|compared| compared.map_err(|fault| errors.push(fault)).ok());
+        if !args.force && !options.fasta_shard.has("--force") {
+            compare_cuts(&args, &samples, &mut errors);
+        }
+        let (Some(model), Some(existing), true) = (model, existing, errors.is_empty()) else {
+            return Err(report(errors));
+        };
+        Ok(Self {
+            args,
+            programs,
+            options,
+            model,
+            existing,
+            samples,
+            versions,
+        })
+    }
+}
+
+/// Compares the size of the shards of samples that are cut; fasta-shard compares all other options.
+fn compare_cuts(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
+    let now = args.max_shard_tokens;
+    for sample in samples {
+        let folder = args.out.join(&sample.name);
+        let manifest = read_sealed::<Manifest>(&folder.join("shards/manifest.json")).ok();
+        let was = manifest.and_then(|manifest| manifest.options["max_shard_tokens"].as_u64());
+        if let Some(was) = was.filter(|&was| was != now) {
+            let folder = path_text(&folder);
+            let what = format!(
+                "{folder}: was cut with --max-shard-tokens {was}, which is now {now}; expected another folder, or --force, which cuts again"
+            );
+            errors.push(Fault::new(Exit::CannotCreate, what));
+        }
+    }
+}
+
+/// Asks each program whether it takes its options.
+fn check_options(programs: &Programs, options: &AllOptions, args: &Args, errors: &mut Vec<Fault>) {
+    let tokens = args.max_shard_tokens.to_string();
+    for (program, own, required) in [
+        (
+            "fasta-shard",
+            &options.fasta_shard,
+            &[
+                "--out",
+                "shards",
+                "--max-shard-tokens",
+                &tokens,
+                "input.fasta",
+            ][..],
+        ),
+        (
+            "pack-batches",
+            &options.pack_batches,
+            &["shard.parquet", "--out", "batches.arrow"],
+        ),
+        (
+            "gpu-embed",
+            &options.gpu_embed,
+            &[
+                "batches.arrow",
+                "--model",
+                &args.model,
+                "--out",
+                "e.parquet",
+            ],
+        ),
+        (
+            "validate-embeddings",
+            &options.validate_embeddings,
+            &["--dataset", "dataset", "--model", &args.model],
+        ),
+    ] {
+        let words = own.words.iter().map(String::as_str);
+        let words = ["--check-options"].into_iter().chain(words);
+        if let Err(fault) = programs.output(program, words.chain(required.iter().copied())) {
+            errors.push(fault);
+        }
+    }
+}
+
+/// Logs the errors, if there are several. The exit code of the run is that of the first.
+fn report(mut errors: Vec<Fault>) -> Fault {
+    if errors.len() == 1 {
+        return errors.remove(0);
+    }
+    for fault in &errors {
+        tracing::error!("{}", fault.message());
+    }
+    let count = plural(errors.len() as u64, "error");
+    Fault::new(
+        errors[0].exit(),
+        format!("{count}, see above; nothing was changed"),
+    )
+}
