@@ -5,7 +5,7 @@ use std::fs;
 use plmkit_contract::{AliasColumns, Kind, SequenceDigest};
 use plmkit_store::AliasesReader;
 
-use crate::case::{Case, proteins};
+use crate::case::Case;
 
 /// Ordinal, id, description, length, truncated, digest, representative of each alias.
 type Alias = (u64, String, Option<String>, u32, bool, SequenceDigest, u64);
@@ -91,29 +91,6 @@ fn residues_are_compared_before_they_are_cut() {
         65,
         "expected a new id",
     );
-}
-
-#[test]
-fn the_number_of_threads_changes_no_byte() {
-    let proteins = proteins(300, 5);
-    let copies = proteins.replace(">P", ">copy-").to_lowercase();
-    for options in [
-        "--shards 3",
-        "--max-shard-tokens 20000 --long-policy window",
-    ] {
-        let made = |threads: usize| {
-            let case = Case::new();
-            case.write("a.fasta", [&*proteins, &copies].concat());
-            let options = format!("{options} --dedup --threads {threads}");
-            let manifest = case.succeeds(&format!("a.fasta {options}"));
-            assert_eq!((manifest.records, manifest.accepted), (600, 300));
-            case.files()
-        };
-        let one = made(1);
-        for threads in [2, 7] {
-            assert!(made(threads) == one, "{options} --threads {threads}");
-        }
-    }
 }
 
 #[test]

@@ -15,14 +15,19 @@ fn case() -> Case {
 
 #[test]
 fn the_number_of_threads_changes_no_byte() {
+    let proteins = proteins(400, 7);
+    let copies = proteins.replace(">P", ">copy-").to_lowercase();
     for options in [
         "--shards 5",
         "--max-shard-tokens 20000",
         "--shards 3 --long-policy split-off",
         "--shards 3 --long-policy window",
+        "--shards 3 --dedup",
+        "--max-shard-tokens 20000 --long-policy window --dedup",
     ] {
         let made = |threads: usize| {
-            let case = case();
+            let case = Case::new();
+            case.write("a.fasta", [&*proteins, &copies].concat());
             case.succeeds(&format!("a.fasta {options} --threads {threads}"));
             case.files()
         };
