@@ -10,8 +10,8 @@ use crate::error::ShardError;
 use crate::input::{Input, not_a_folder};
 use crate::pipe::Pipe;
 
-/// The size of reads of decompressed bytes.
-const BUFFER: usize = 1 << 18;
+/// The size of the buffer. Larger reads, such as those of blocks, pass it by.
+const BUFFER: usize = 1 << 16;
 
 /// The decompressed bytes of an input, counted and digested on reading.
 ///
