@@ -53,7 +53,7 @@ pub(crate) enum Command {
 
     /// Report on runs from event logs, from GPU samples, or from both joined
     ///
-    /// The report has throughput, MFU, residues per joule, waits, the stages of a batch, token utilization of batches,
+    /// The report has throughput, MFU, residues per joule, waits, the stages of a batch, how full batches are,
     /// utilization of GPUs, and findings with advice. Runs in one event log are kept apart; a run that was interrupted and
     /// resumed is one run. A torn last line of a killed writer is left out, and the report says so.
     Report(ReportArgs),
@@ -330,7 +330,7 @@ pub(crate) struct ReportArgs {
     ///
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
     /// (below 50 % critical, below 80 % mild; at least 10 samples, over half of the time); time in which the device of a run had
-    /// no work (above 20 % critical, above 5 % mild; loading the model and runs below 10 s left out); mean token utilization
+    /// no work (above 20 % critical, above 5 % mild; loading the model and runs below 10 s left out); mean fill
     /// of a run's batches (below 80 % critical, below 85 % mild; without the last batch of each file); clocks held down by
     /// heat or the power supply (for more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU
     /// that stops answering

@@ -8,7 +8,7 @@ use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_d
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventReader;
 use plmkit_logs::gpu_csv::GpuCsvReader;
-use plmkit_logs::{GpuSample, LogError, Timestamp};
+use plmkit_logs::{LogError, Timestamp};
 use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
 use plmkit_telemetry::report::{
     Comparison, Report, Runs, Samples, Tier, compare, html, multiqc, sentences,
@@ -189,41 +189,9 @@ pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<(), LogError> 
 }
 
 fn read_samples(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
-    let begun = samples.clone();
     let mut log = open_samples(path)?;
-    let mut last: Option<GpuSample> = None;
-    while let Some(sample) = log.next().transpose()? {
-        if last.as_ref().is_some_and(|last| is_before(&sample, last)) {
-            *samples = begun;
-            return read_unordered(path, samples);
-        }
-        samples.add(&sample);
-        last = Some(sample);
-    }
-    samples.end_log(log.torn(), log.skipped());
-    Ok(())
-}
-
-fn is_before(sample: &GpuSample, last: &GpuSample) -> bool {
-    match (sample.boot_time(), last.boot_time()) {
-        (Some((boot_id, boot_s)), Some((of_last, last_s))) => boot_id == of_last && boot_s < last_s,
-        _ => sample.timestamp < last.timestamp,
-    }
-}
-
-/// Reads a log whose rows are in no order, in memory.
-fn read_unordered(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
-    let unordered = "the rows are not in the order of their times";
-    if !path.is_file() {
-        return Err(LogError::line(path, 1, unordered));
-    }
-    warn!("{}: {unordered}: they are sorted", path_text(path));
-    let mut log = open_samples(path)?;
-    let mut rows = log.by_ref().collect::<Result<Vec<GpuSample>, _>>()?;
-    let boot_ms = |row: &GpuSample| row.boot_s.map(|boot_s| (boot_s * 1000.0).round() as i64);
-    rows.sort_by_cached_key(|row| (row.boot_id.clone(), boot_ms(row), row.timestamp));
-    for row in &rows {
-        samples.add(row);
+    for sample in log.by_ref() {
+        samples.add(&sample?);
     }
     samples.end_log(log.torn(), log.skipped());
     Ok(())

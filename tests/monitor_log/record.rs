@@ -17,7 +17,7 @@ fn without_a_driver_the_host_is_recorded() {
     let case = Case::new();
     let output = case.wrap("sleep 0.3").output().unwrap();
     let stderr = text(&output.stderr);
-    let message = "no GPU to be seen, only the host";
+    let message = "no GPU found; recording the host only";
     assert_eq!(stderr.matches(message).count(), 1, "{stderr}");
     let rows = case.rows("gpu.csv");
     assert!(rows.iter().all(|row| row.contains(NO_GPU)), "{rows:?}");
@@ -97,7 +97,7 @@ fn after_kill_9_the_log_has_only_complete_lines() {
 #[test]
 fn a_second_recording_is_appended_and_a_torn_line_cut_off() {
     let case = Case::new();
-    let first = format!("2026-01-31T12:00:00.000Z,b,7.0{NO_GPU}1.0,2,3,,,,");
+    let first = format!("2026-01-31T12:00:00.000Z,b,7.0,{NO_GPU}1.0,2,3,,,");
     case.write("gpu.csv", &format!("{HEADER}{first}\n2026-01-31T12:0"));
     assert!(case.wrap("true").status().unwrap().success());
     let rows = case.rows("gpu.csv");

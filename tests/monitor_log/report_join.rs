@@ -99,7 +99,13 @@ fn work_is_joined_with_the_power_of_its_gpus_for_any_wall_clock() {
         );
     }
 
-    assert_contains(&stderr, "MFU 10.1 %, 0.04 residues/J, 1000 W");
+    for figure in [
+        "MFU 10.1 %",
+        "energy 25,000.000 mJ/residue",
+        "power 1,000 W",
+    ] {
+        assert_contains(&stderr, figure);
+    }
     let kept_busy = "ok: gpu 1 (NVIDIA H100 80GB HBM3): it was kept busy";
     assert_contains(&stderr, kept_busy);
 

@@ -24,7 +24,7 @@ fn busy() -> Case {
 const TOP: &str = "top --interval 50ms";
 
 #[test]
-fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
+fn gpus_histories_processes_and_runs_are_on_an_ordinary_screen() {
     let case = busy();
     let mut terminal = Terminal::start(&case, TOP, 24, 80);
     let text = terminal.wait_for(&["3  100 %", "running"]);
@@ -35,8 +35,8 @@ fn gpus_bars_processes_and_runs_are_on_an_ordinary_screen() {
         "2   lost",
         "0    4711  ?     5120 MiB ",
         "gpu 0 ",
-        "  batch 2/4  packing 92 %, least 84 %, 1 below 85 %  1 halved",
-        "  wait 0.25 ms, p95 120",
+        "  batch 2/4  queue full  sequences 20  tokens/s 307",
+        "  fill 92.0 %",
         "q quit  ↑↓ choose  k end",
         "█",
         "▇",
@@ -65,7 +65,7 @@ fn it_grows_and_shrinks_with_the_terminal() {
         "running",
     ]);
     terminal.resize(50, 140);
-    terminal.wait_for(&["Fake, 3", "residues/s", "command"]);
+    terminal.wait_for(&["Fake, 3", "rejected 0", "command"]);
     terminal.press(b"\x1b");
     assert_eq!(terminal.end().code(), Some(0));
 }

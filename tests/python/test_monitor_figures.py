@@ -348,14 +348,6 @@ def test_two_workers_on_two_gpus_one_of_which_had_its_driver_reloaded(logs):
     assert found["efficiency"]["energy_j"] is not None
 
 
-def test_rows_in_no_order(logs):
-    logs.run("r", 3_210, 98_765, GPUS)
-    logs.record(logs.steps(0, 100_000, 500), GPUS, interval=0.5, counter=["GPU-0"])
-    logs.random.shuffle(logs.rows)
-    logs.write()
-    check(logs.folder)
-
-
 def test_a_folder_with_other_files(tmp_path):
     logs = Logs(tmp_path, seed=1)
     logs.run("r", 0, 50_000, GPUS)

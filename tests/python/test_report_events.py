@@ -228,7 +228,7 @@ def test_repeats_and_samples_are_summed_up(tmp_path):
     packing = tokens / (40 * 4096)
     assert_agrees(events["by_sample"], [{
         "sample": "S", "runs": 3, "shards": 1, "unfinished": 0, "tokens": 3 * tokens, "elapsed_s": seconds,
-        "tokens_per_s": 3 * tokens / seconds, "gpu_hours": (seconds + 3 * 8.0) / 3600, "energy_j": None, "mean_packing": packing,
+        "tokens_per_s": 3 * tokens / seconds, "gpu_hours": (seconds + 3 * 8.0) / 3600, "energy_j": None, "mean_fill": packing,
     }])
 
 

@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use httparse::{EMPTY_HEADER, Header, Status};
+use httparse::{EMPTY_HEADER, Status};
 use plmkit_cli::{Exit, Fault};
 use plmkit_telemetry::export::CONTENT_TYPE;
 use tracing::info;
@@ -112,54 +110,32 @@ fn answer(mut stream: &TcpStream, served: &ServedText) -> io::Result<()> {
     let is_whole = request.parse(&bytes).is_ok_and(|end| end.is_complete());
     let method = request.method.filter(|_| is_whole);
     let html = "text/html; charset=utf-8";
-    let (status, content_type, text) = match (method, path_of(request.path.unwrap_or_default())) {
-        (None, _) => ("400 Bad Request", TEXT, "not a request\n".to_owned()),
-        (Some("GET" | "HEAD"), "/") => ("200 OK", html, INDEX.to_owned()),
-        (Some("GET" | "HEAD"), "/healthz") => served.health(),
-        (Some("GET" | "HEAD"), "/metrics") => ("200 OK", CONTENT_TYPE, served.get().0),
-        (_, "/" | "/healthz" | "/metrics") => (
-            "405 Method Not Allowed\r\nAllow: GET, HEAD",
-            TEXT,
-            "only GET and HEAD\n".to_owned(),
-        ),
-        _ => (
-            "404 Not Found",
-            TEXT,
-            "not found: see /metrics\n".to_owned(),
-        ),
-    };
-    let is_gzip = is_whole && request.headers.iter().any(takes_gzip);
-    let (body, encoding) = if is_gzip {
-        (gzip(text.as_bytes())?, "Content-Encoding: gzip\r\n")
-    } else {
-        (text.into_bytes(), "")
-    };
-    let length = body.len();
+    let (status, content_type, text) =
+        match (method, request.path.unwrap_or_default().split('?').next()) {
+            (None, _) => ("400 Bad Request", TEXT, "not a request\n".to_owned()),
+            (Some("GET" | "HEAD"), Some("/")) => ("200 OK", html, INDEX.to_owned()),
+            (Some("GET" | "HEAD"), Some("/healthz")) => served.health(),
+            (Some("GET" | "HEAD"), Some("/metrics")) => ("200 OK", CONTENT_TYPE, served.get().0),
+            (_, Some("/" | "/healthz" | "/metrics")) => (
+                "405 Method Not Allowed\r\nAllow: GET, HEAD",
+                TEXT,
+                "only GET and HEAD\n".to_owned(),
+            ),
+            _ => (
+                "404 Not Found",
+                TEXT,
+                "not found: see /metrics\n".to_owned(),
+            ),
+        };
+    let length = text.len();
     let mut answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{encoding}Vary: Accept-Encoding\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n"
-    )
-    .into_bytes();
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
     if method != Some("HEAD") {
-        answer.extend(body);
+        answer.push_str(&text);
     }
-    stream.write_all(&answer)?;
+    stream.write_all(answer.as_bytes())?;
     stream.shutdown(Shutdown::Write)
-}
-
-fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes)?;
-    encoder.finish()
-}
-
-/// Returns the path of a target. A proxy gets targets with scheme and host (RFC 9112, 3.2.2).
-fn path_of(target: &str) -> &str {
-    let path = match target.split_once("://") {
-        Some((_, rest)) => rest.find('/').map_or("/", |path| &rest[path..]),
-        None => target,
-    };
-    path.split('?').next().unwrap_or_default()
 }
 
 /// Reads the head of a request, or what there is of one that is malformed or too long.
@@ -186,16 +162,4 @@ fn read_request(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
 fn is_partial(bytes: &[u8]) -> bool {
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
     httparse::Request::new(&mut headers).parse(bytes) == Ok(Status::Partial)
-}
-
-/// Whether a header lists gzip as a coding, and not with a weight of 0 (RFC 9110, 12.5.3).
-fn takes_gzip(header: &Header) -> bool {
-    let codings = String::from_utf8_lossy(header.value).to_ascii_lowercase();
-    let mut codings = codings.split(',');
-    header.name.eq_ignore_ascii_case("Accept-Encoding")
-        && codings.any(|coding| {
-            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-            let weight = weight.trim().strip_prefix("q=").map(str::parse::<f64>);
-            name.trim() == "gzip" && weight != Some(Ok(0.0))
-        })
 }

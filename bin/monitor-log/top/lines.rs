@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric};
 use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
-use plmkit_telemetry::report::{BatchDistribution, Tier};
+use plmkit_telemetry::report::{Tier, figures};
 use ratatui::prelude::IntoCrossterm;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 
 use super::table::{Row, fitting, table};
-use super::text::{DASH, duration, or_dash, percent, short, state};
+use super::text::{duration, or_dash, percent, short, state};
 use crate::monitor::Snapshot;
 
 /// The columns of an ordinary terminal.
@@ -251,72 +251,13 @@ pub(super) fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<
     lines
 }
 
-/// Returns how much work a run did, and how well its batches are filled.
-pub(super) fn work(run: &RunStatus) -> Row {
-    let (summary, progress) = (&run.summary, &run.progress);
-    let [sequences, residues] = [
-        (
-            run.recent.sequences_per_s,
-            summary.throughput.sequences_per_s,
-        ),
-        (run.recent.residues_per_s, summary.throughput.residues_per_s),
-    ]
-    .map(|(recent, all)| short(recent.or(all)));
-    let packing = &summary.packing;
-    let filled = format!(
-        "packing {}, least {}, {} below 85 %",
-        percent(packing.mean_utilization),
-        percent(packing.min_utilization),
-        packing.below_85
-    );
-    let color = tier_color(packing.tier.filter(|tier| *tier > Tier::None));
-    let mut cells = vec![
-        format!(
-            "  batch {}/{}",
-            progress.batches,
-            or_dash(progress.batches_total)
-        )
-        .into(),
-        filled.fg(color),
-    ];
-    for (count, what) in [
-        (summary.oom_splits, "halved"),
-        (summary.rejected, "rejected"),
-    ] {
-        cells.extend((count > 0).then(|| Span::from(format!("{count} {what}"))));
-    }
-    let rates = [
-        format!("{sequences} sequences/s"),
-        format!("{residues} residues/s"),
-    ];
-    cells.extend(rates.map(Span::from));
-    cells
-}
-
-/// Returns the waits and the lengths of the batches of a run.
-pub(super) fn batches(run: &RunStatus) -> Row {
-    let of = &run.summary.distributions;
-    let values = |values: &Option<BatchDistribution>, unit: &str| match values {
-        Some(all) => format!(
-            "{}{unit}, p95 {}",
-            short(Some(all.p50)),
-            short(Some(all.p95))
-        ),
-        None => DASH.to_owned(),
-    };
+/// Returns the batches of a run and its figures.
+pub(super) fn details(run: &RunStatus) -> Row {
+    let (done, all) = (run.progress.batches, or_dash(run.progress.batches_total));
     let queue = run.recent.queue.or(run.summary.queue.state);
-    let cells = [
-        format!("  wait {}", values(&of.wait_ms, " ms")),
-        format!("tokens {}", values(&of.tokens, "")),
-        format!("longest {}", values(&of.longest, "")),
-        format!("compute {}", values(&of.compute_ms, " ms")),
-        format!(
-            "queue {} {}",
-            queue.map_or(DASH, Into::into),
-            or_dash(run.recent.queue_depth)
-        ),
-    ];
-    cells.map(Span::from).to_vec()
+    let queue = queue.map(|queue| format!("queue {}", <&str>::from(queue)));
+    let cells = [format!("  batch {done}/{all}")].into_iter().chain(queue);
+    cells.chain(figures(&run.summary)).map(Span::from).collect()
 }
 
 /// Returns the numbers of the GPUs of a run, `gpu 0,1`, or else its device.

@@ -1,6 +1,5 @@
 //! The contents of the screen.
 
-mod bar;
 mod plan;
 
 use plmkit_contract::plural;
@@ -17,7 +16,6 @@ use super::lines::{self, WIDE};
 use super::table::{Row, fitting, table};
 use super::text::{duration, or_dash};
 use crate::monitor::Snapshot;
-use bar::bar;
 use plan::{MAX_GPU_ROWS, MAX_RUN_ROWS, Plan};
 
 /// Draws the last snapshot in as much detail as fits.
@@ -129,35 +127,16 @@ fn gpus(rows: &mut ScreenRows, snapshot: &Snapshot, history: &History, plan: &Pl
     for (line, row) in table.into_iter().zip(snapshot.gpus()) {
         rows.line(line);
         let color = lines::tier_color(lines::gpu_tier(row, &snapshot.runs));
-        // A narrow terminal has room for the bars alone.
-        let texts = if width < WIDE { 0 } else { width / 3 };
-        let bars = (width.saturating_sub(14 + texts) / 2) as u16;
-        let mut spans = vec!["   util ".into()];
-        spans.extend(bar(
-            row.gpu_util.map(|percent| f64::from(percent) / 100.0),
-            bars,
-            color,
-        ));
-        spans.push(" mem ".into());
-        let memory = lines::share_of(row.mem_used_mib, row.mem_total_mib);
-        let memory_color = if lines::is_full(row) {
-            Color::Red
-        } else {
-            Color::Cyan
-        };
-        spans.extend(bar(memory, bars, memory_color));
         let reasons = row.throttle.as_ref().filter(|throttle| throttle.active());
         let named = [
-            row.name.clone(),
+            row.name.as_ref().map(|name| format!("   {name}")),
             reasons.map(ToString::to_string),
             row.sm_clock_mhz
                 .map(|_| lines::value(row, &["sm_clock_mhz"])),
         ];
-        let named = named.into_iter().flatten().map(Span::from);
-        spans.push("  ".into());
-        spans.extend(fitting(named.collect(), texts));
         if plan.gpu_rows > 1 {
-            rows.line(Line::from(spans));
+            let named = named.into_iter().flatten().map(Span::from);
+            rows.line(fitting(named.collect(), width));
         }
         let mut area = rows.area(plan.gpu_rows.saturating_sub(2) as u16);
         area.x += 3.min(area.width);
@@ -228,9 +207,8 @@ fn runs(rows: &mut ScreenRows, snapshot: &Snapshot, plan: &Plan) {
     }
     for (line, run) in table.zip(runs) {
         rows.line(line);
-        let details = [lines::work(run), lines::batches(run)];
-        for cells in details.into_iter().take(plan.run_rows - 1) {
-            rows.line(fitting(cells, width));
+        if plan.run_rows > 1 {
+            rows.line(fitting(lines::details(run), width));
         }
     }
 }

@@ -211,8 +211,8 @@ pub struct BatchDone {
 }
 
 impl BatchDone {
-    /// Returns the token utilisation of the batch, 0 to 1, if known: see [`utilization`].
-    pub fn packing(&self) -> Option<f64> {
+    /// Returns how full the batch is, 0 to 1, if known: see [`utilization`].
+    pub fn fill(&self) -> Option<f64> {
         let computed = || utilization(self.tokens, self.token_budget?);
         self.utilization.or_else(computed)
     }

@@ -20,8 +20,8 @@ pub mod thresholds;
 
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
 pub use error::LogError;
-pub use gpu_sample::{GpuProcess, GpuSample, Processes, Throttle, is_instance};
+pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Processes, Throttle, is_instance};
 pub use lines::{CompleteLines, SkippedLines};
 pub use mean::Mean;
-pub use metric::{METRICS, Metric, Subject, Unit};
+pub use metric::{Metric, Subject, Unit};
 pub use progress_reporter::{ProgressMessage, ProgressReporter};

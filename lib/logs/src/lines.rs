@@ -79,16 +79,11 @@ pub struct SkippedLines {
 
 impl fmt::Display for SkippedLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            lines,
-            of,
-            first_line,
-            reason,
-        } = self;
+        let (path, lines, of, first) = (&self.path, self.lines, self.of, self.first_line);
         write!(
             f,
-            "{path}: {lines} of {of} lines are malformed and were left out; the first is line {first_line}: {reason}"
+            "{path}: {lines} of {of} lines are malformed and were left out; the first is line {first}: {}",
+            self.reason
         )
     }
 }

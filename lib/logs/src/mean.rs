@@ -1,9 +1,11 @@
 //! Running means.
 
-/// The mean, sum, least and greatest of values that come one at a time.
+/// The mean, sum, least and greatest of values that come one at a time, each with a weight, such as the microseconds that it
+/// stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mean {
     count: u64,
+    weight: i64,
     sum: f64,
     average: f64,
     max: Option<f64>,
@@ -11,12 +13,18 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Adds a value.
+    /// Adds a value with the weight 1.
     pub fn add(&mut self, value: f64) {
+        self.add_weighted(value, 1);
+    }
+
+    /// Adds a value with a weight, more than 0.
+    pub fn add_weighted(&mut self, value: f64, weight: i64) {
         self.count += 1;
-        self.sum += value;
-        // By increments (Welford 1962): the mean of equal values is that value, on either side of a threshold.
-        self.average += (value - self.average) / self.count as f64;
+        self.weight = self.weight.saturating_add(weight);
+        self.sum += value * weight as f64;
+        // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
+        self.average += (value - self.average) * (weight as f64 / self.weight as f64);
         self.max = Some(self.max.map_or(value, |max| max.max(value)));
         self.min = Some(self.min.map_or(value, |min| min.min(value)));
     }
@@ -26,7 +34,12 @@ impl Mean {
         self.count
     }
 
-    /// Returns the sum of the values.
+    /// Returns the sum of the weights.
+    pub fn weight(&self) -> i64 {
+        self.weight
+    }
+
+    /// Returns the sum of the values, each times its weight.
     pub fn sum(&self) -> f64 {
         self.sum
     }

@@ -40,10 +40,8 @@ pub struct ProgressReporter {
     all: Stretch,
     /// The batches since the last line.
     recent: Stretch,
-    /// The threshold of the last warning about packing.
-    warned_below: Option<f64>,
-    /// The threshold of the last warning about waits.
-    warned_above: Option<f64>,
+    /// How bad packing and waits were when they were warned of last.
+    warned: [Tier; 2],
 }
 
 /// Consecutive batches.
@@ -56,6 +54,15 @@ struct Stretch {
     tokens: u64,
     packing: Mean,
     wait_ms: Mean,
+}
+
+/// How bad a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+enum Tier {
+    Ok,
+    Mild,
+    Critical,
 }
 
 /// A message about a run.
@@ -74,8 +81,7 @@ impl ProgressReporter {
             workers: workers.max(1) as f64,
             all: Stretch::default(),
             recent: Stretch::default(),
-            warned_below: None,
-            warned_above: None,
+            warned: [Tier::Ok; 2],
         }
     }
 
@@ -85,7 +91,8 @@ impl ProgressReporter {
         self.all.add(batch);
         self.recent.add(batch);
         let recent = self.recent;
-        if recent.batches < EVERY_BATCHES && recent.seconds() < EVERY_S {
+        let seconds = recent.end_s - recent.start_s;
+        if recent.batches < EVERY_BATCHES && seconds < EVERY_S {
             return Vec::new();
         }
         self.recent = Stretch {
@@ -93,15 +100,15 @@ impl ProgressReporter {
             end_s: recent.end_s,
             ..Stretch::default()
         };
-        let mut line = plural(self.all.batches, "batch");
-        let rate = recent.tokens as f64 / recent.seconds();
-        let rate = (recent.seconds() > 0.0).then(|| format!("{rate:.0} tokens/s"));
-        let figures: Vec<String> = rate.into_iter().chain(recent.tiers(self.workers)).collect();
-        if !figures.is_empty() {
-            line += ": ";
-            line += &figures.join(", ");
-        }
-        let warnings = self.warn_of(&recent);
+        let rate = recent.tokens as f64 / seconds;
+        let mut figures = Vec::from_iter((seconds > 0.0).then(|| format!("{rate:.0} tokens/s")));
+        let (tiers, warnings) = self.judge(&recent);
+        figures.extend(tiers);
+        let batches = plural(self.all.batches, "batch");
+        let line = match figures.join(", ") {
+            figures if figures.is_empty() => batches,
+            figures => format!("{batches}: {figures}"),
+        };
         let warnings = warnings.into_iter().map(ProgressMessage::Warning);
         [ProgressMessage::Line(line)]
             .into_iter()
@@ -114,41 +121,47 @@ impl ProgressReporter {
     pub fn finish(mut self, elapsed_s: f64) -> (Vec<String>, Vec<String>) {
         let mut all = self.all;
         all.end_s = all.end_s.max(elapsed_s);
-        (all.tiers(self.workers), self.warn_of(&all))
+        self.judge(&all)
     }
 
-    fn warn_of(&mut self, stretch: &Stretch) -> Vec<String> {
-        let packing = self.warn_of_packing(stretch.packing.mean());
-        let waits = self.warn_of_waits(stretch.idle(self.workers));
-        packing.into_iter().chain(waits).collect()
-    }
-
-    fn warn_of_packing(&mut self, packing: Option<f64>) -> Option<String> {
-        let (how, below) = packing_shortfall(packing?)?;
-        if self.warned_below.is_some_and(|warned| warned <= below) {
-            return None;
+    /// Returns what is known of a stretch, and new warnings.
+    fn judge(&mut self, stretch: &Stretch) -> (Vec<String>, Vec<String>) {
+        let (mut figures, mut warnings) = (Vec::new(), Vec::new());
+        if let Some(packing) = stretch.packing.mean() {
+            let percent = 100.0 * packing;
+            let shortfall = packing_shortfall(packing);
+            let tier = match shortfall {
+                None => Tier::Ok,
+                Some((_, below)) if below > PACKING_CRITICAL_BELOW => Tier::Mild,
+                Some(_) => Tier::Critical,
+            };
+            figures.push(format!("{percent:.1} % full ({tier})"));
+            if let Some((how, below)) = shortfall.filter(|_| tier > self.warned[0]) {
+                self.warned[0] = tier;
+                let least = 100.0 * below;
+                warnings.push(format!(
+                    "batches are {how}: {percent:.1} % of their token budget; expected at least {least:.0} %: pack more sequences at once"
+                ));
+            }
         }
-        self.warned_below = Some(below);
-        Some(format!(
-            "batches are {how}: {:.1} % of their token budget; expected at least {:.0} %: pack more sequences at once",
-            100.0 * packing?,
-            100.0 * below
-        ))
-    }
-
-    fn warn_of_waits(&mut self, idle: Option<f64>) -> Option<String> {
-        let above = idle_excess(idle?)?;
-        let is_known = self.warned_above.is_some_and(|warned| warned >= above);
-        // Every run waits for its first read, which decides about a short one.
-        if is_known || self.all.end_s < IDLE_JUDGED_FROM_S {
-            return None;
+        if let Some(idle) = stretch.idle(self.workers) {
+            let percent = 100.0 * idle;
+            let tier = match idle {
+                _ if idle > IDLE_CRITICAL_ABOVE => Tier::Critical,
+                _ if idle > IDLE_MILD_ABOVE => Tier::Mild,
+                _ => Tier::Ok,
+            };
+            figures.push(format!("waited {percent:.1} % of the time ({tier})"));
+            // Every run waits for its first read, which decides about a short one.
+            if tier > self.warned[1] && self.all.end_s >= IDLE_JUDGED_FROM_S {
+                self.warned[1] = tier;
+                let most = 100.0 * IDLE_MILD_ABOVE;
+                warnings.push(format!(
+                    "the device waited for batches {percent:.1} % of the time; expected at most {most:.0} %: raise --prefetch or read from a faster disk"
+                ));
+            }
         }
-        self.warned_above = Some(above);
-        Some(format!(
-            "the device waited for batches {:.1} % of the time; expected at most {:.0} %: raise --prefetch or read from a faster disk",
-            100.0 * idle?,
-            100.0 * IDLE_MILD_ABOVE
-        ))
+        (figures, warnings)
     }
 }
 
@@ -157,49 +170,16 @@ impl Stretch {
         self.end_s = self.end_s.max(batch.elapsed_s.unwrap_or_default());
         self.batches += 1;
         self.tokens += batch.tokens;
-        self.packing.extend(batch.packing().filter(|_| !batch.tail));
+        self.packing.extend(batch.fill().filter(|_| !batch.tail));
         self.wait_ms.extend(batch.wait_ms);
-    }
-
-    fn seconds(&self) -> f64 {
-        self.end_s - self.start_s
     }
 
     /// The share of the time in which a device waited, the mean over all workers. `None` without times.
     fn idle(&self, workers: f64) -> Option<f64> {
-        let device_s = self.seconds() * workers;
+        let device_s = (self.end_s - self.start_s) * workers;
         let is_known = device_s > 0.0 && self.wait_ms.count() > 0;
         // The first wait may have begun before the stretch.
         is_known.then(|| (self.wait_ms.sum() / 1000.0 / device_s).min(1.0))
-    }
-
-    fn tiers(&self, workers: f64) -> Vec<String> {
-        let mut parts = Vec::new();
-        if let Some(packing) = self.packing.mean() {
-            let below = packing_shortfall(packing).map(|(_, below)| below);
-            let tier = tier(below, PACKING_CRITICAL_BELOW);
-            parts.push(format!("{:.1} % full ({tier})", 100.0 * packing));
-        }
-        if let Some(idle) = self.idle(workers) {
-            let tier = tier(idle_excess(idle), IDLE_CRITICAL_ABOVE);
-            parts.push(format!("waited {:.1} % of the time ({tier})", 100.0 * idle));
-        }
-        parts
-    }
-}
-
-/// Returns the threshold that an idle share is above, the worse of two.
-fn idle_excess(idle: f64) -> Option<f64> {
-    let thresholds = [IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE];
-    thresholds.into_iter().find(|&above| idle > above)
-}
-
-/// Names the tier of a figure that is beyond the threshold `beyond`, if any.
-fn tier(beyond: Option<f64>, critical: f64) -> &'static str {
-    match beyond {
-        None => "ok",
-        Some(threshold) if (threshold - critical).abs() < f64::EPSILON => "critical",
-        Some(_) => "mild",
     }
 }
 

@@ -56,36 +56,27 @@ pub struct Strips<'a> {
     pub x: Range<f64>,
     /// The strips. Those without points are left out.
     pub strips: Vec<Strip>,
-    /// Shaded ranges of the x axis, and their names, which the first strip has where there is room.
-    pub shaded: Vec<(Range<f64>, String)>,
 }
 
 /// A narrow chart.
 #[derive(Clone, Debug)]
 pub struct Strip {
-    /// The end of the y axis, which starts at 0.
-    pub y_max: f64,
+    /// The end of the y axis, which starts at 0; `None` for a little above the highest point.
+    pub y_max: Option<f64>,
     /// The label.
-    pub label: &'static str,
+    pub label: String,
     /// The line.
     pub line: Line,
 }
 
-/// A line.
-#[derive(Clone, Debug)]
-pub struct Lines<'a> {
-    /// The caption.
-    pub caption: &'a str,
-    /// The label of the x axis.
-    pub x_label: &'a str,
-    /// The range of the x axis.
-    pub x: Range<f64>,
-    /// The label of the y axis.
-    pub y_label: &'a str,
-    /// The end of the y axis, which starts at 0; `None` for a little above the highest point.
-    pub y_max: Option<f64>,
-    /// The line.
-    pub line: Line,
+impl Strip {
+    fn y_max(&self) -> f64 {
+        let points = self.line.pieces.iter().flatten().map(|&(_, y)| y);
+        let band = self.line.band.iter().flatten();
+        let highest = points.chain(band.map(|&(_, _, high)| high));
+        let highest = highest.fold(0.0, f64::max);
+        self.y_max.unwrap_or(highest * 1.05)
+    }
 }
 
 /// A line, in pieces.
@@ -111,26 +102,18 @@ pub struct Bars<'a> {
 }
 
 impl Figure {
-    /// Draws a line. Returns `None` without points.
-    pub fn lines(lines: &Lines) -> Option<Self> {
-        let (pieces, bands) = (lines.line.pieces.iter(), lines.line.band.iter());
-        let heights = pieces.flatten().map(|&(_, y)| y);
-        let heights = heights.chain(bands.flatten().map(|&(_, _, high)| high));
-        let highest = heights.reduce(f64::max)?.max(0.0);
-        let svg = draw(HEIGHT, |area| {
-            draw_lines(area, lines, lines.y_max.unwrap_or(highest * 1.05))
-        })?;
-        let caption = lines.caption.to_owned();
-        Some(Self { svg, caption })
-    }
-
     /// Draws strips. Returns `None` without points.
     pub fn strips(strips: &Strips) -> Option<Self> {
         let has_points = |strip: &&Strip| strip.line.pieces.iter().any(|piece| !piece.is_empty());
         let shown: Vec<&Strip> = strips.strips.iter().filter(has_points).collect();
-        let height = u32::try_from(shown.len()).ok().filter(|&count| count > 0)? * STRIP + AXIS;
+        let strip = if shown.len() == 1 {
+            HEIGHT - AXIS
+        } else {
+            STRIP
+        };
+        let height = u32::try_from(shown.len()).ok().filter(|&count| count > 0)? * strip + AXIS;
         Some(Self {
-            svg: draw(height, |area| draw_strips(area, strips, &shown))?,
+            svg: draw(height, |area| draw_strips(area, strips, &shown, strip))?,
             caption: strips.caption.to_owned(),
         })
     }
@@ -202,30 +185,15 @@ where
         .draw()
 }
 
-fn draw_lines<'a>(area: &Area<'a>, lines: &Lines, y_max: f64) -> Drawn<'a> {
-    let mut chart = ChartBuilder::on(area)
-        .margin(MARGIN)
-        .margin_right(2 * MARGIN)
-        .x_label_area_size(AXIS)
-        .y_label_area_size(Y_LABELS)
-        .build_cartesian_2d(lines.x.clone(), 0.0..y_max.max(f64::MIN_POSITIVE))?;
-    draw_axes(
-        &mut chart,
-        (lines.x_label, X_LABELS, &|x| short(*x)),
-        (lines.y_label, 6),
-    )?;
-    draw_line(&mut chart, &lines.line, colour(0))
-}
-
-fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<'a> {
+fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip], height: u32) -> Drawn<'a> {
     for (position, strip) in shown.iter().enumerate() {
         let is_last = position + 1 == shown.len();
-        let (top, axis) = (position as u32 * STRIP, if is_last { AXIS } else { 0 });
-        let area = area.clone().shrink((0, top), (WIDTH, STRIP + axis));
+        let (top, axis) = (position as u32 * height, if is_last { AXIS } else { 0 });
+        let area = area.clone().shrink((0, top), (WIDTH, height + axis));
         // The axis takes the place of the margin.
         let bottom = if is_last { 0 } else { STRIP_END };
         area.draw_text(
-            strip.label,
+            &strip.label,
             &FONT.into_text_style(&area),
             (MARGIN.cast_signed(), 0),
         )?;
@@ -236,11 +204,7 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
             .margin_bottom(bottom)
             .x_label_area_size(axis + STRIP_END - bottom)
             .y_label_area_size(STRIP_Y_LABELS)
-            .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max.max(f64::MIN_POSITIVE))?;
-        draw_shaded(&mut chart, &strips.shaded)?;
-        if position == 0 {
-            draw_names(&mut chart, &strips.shaded)?;
-        }
+            .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max().max(f64::MIN_POSITIVE))?;
         let x_labels = if is_last { X_LABELS } else { 0 };
         draw_axes(
             &mut chart,
@@ -253,31 +217,6 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip]) -> Drawn<
 }
 
 type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-fn draw_shaded<'a>(chart: &mut Chart<'a, '_>, shaded: &[(Range<f64>, String)]) -> Drawn<'a> {
-    let (x, y) = (chart.x_range(), chart.y_range());
-    chart.draw_series(shaded.iter().map(|(shaded, _)| {
-        let corners = [
-            (shaded.start.max(x.start), y.start),
-            (shaded.end.min(x.end), y.end),
-        ];
-        Rectangle::new(corners, BLACK.mix(0.07).filled())
-    }))?;
-    Ok(())
-}
-
-/// Writes the names of shaded ranges that have room for eight pixels a character, low: lines of busy GPUs are at the top.
-fn draw_names<'a>(chart: &mut Chart<'a, '_>, shaded: &[(Range<f64>, String)]) -> Drawn<'a> {
-    let (x, y) = (chart.x_range(), chart.y_range());
-    let pixels = f64::from(WIDTH) / (x.end - x.start) / f64::from(8 * UNIT);
-    let with_room = shaded.iter().filter(|(range, name)| {
-        (range.end.min(x.end) - range.start) * pixels > name.chars().count() as f64
-    });
-    chart.draw_series(with_room.map(|(range, name)| {
-        Text::new(name.clone(), (range.start.max(x.start), y.end * 0.35), FONT)
-    }))?;
-    Ok(())
-}
 
 fn draw_line<'a>(chart: &mut Chart<'a, '_>, line: &Line, colour: RGBColor) -> Drawn<'a> {
     for piece in &line.band {
@@ -354,13 +293,15 @@ mod tests {
     }
 
     fn lines(points: Vec<(f64, f64)>) -> Option<Figure> {
-        Figure::lines(&Lines {
+        Figure::strips(&Strips {
             caption: "<caption>",
             x_label: "<x>",
             x: 0.0..10.0,
-            y_label: "y",
-            y_max: None,
-            line: line(points),
+            strips: vec![Strip {
+                y_max: None,
+                label: "y".to_owned(),
+                line: line(points),
+            }],
         })
     }
 
@@ -395,29 +336,5 @@ mod tests {
             });
             assert_eq!(bars.is_some(), is_drawn);
         }
-    }
-
-    #[test]
-    fn a_shaded_range_has_its_name_where_there_is_room() {
-        let strips = Figure::strips(&Strips {
-            caption: "",
-            x_label: "",
-            x: 0.0..10.0,
-            strips: vec![Strip {
-                y_max: 1.0,
-                label: "busy",
-                line: line(vec![(0.0, 1.0), (10.0, 1.0)]),
-            }],
-            shaded: vec![
-                (0.0..5.0, "<a>".to_owned()),
-                (6.0..6.1, "narrow".to_owned()),
-            ],
-        });
-        let html = strips.unwrap().html();
-        assert!(
-            html.contains("&lt;a&gt;") && !html.contains("narrow"),
-            "{html}"
-        );
-        assert_eq!(html.matches("<rect").count(), 2);
     }
 }

@@ -21,8 +21,8 @@ mod page;
 mod scale;
 mod table;
 
-pub use chart::{Bars, Figure, Line, Lines, Strip, Strips};
+pub use chart::{Bars, Figure, Line, Strip, Strips};
 pub use escape::escape;
 pub use page::Page;
 pub use scale::{short, time_unit};
-pub use table::{Cell, Column, Table, Tone};
+pub use table::{Cell, Column, Table, Tone, multiqc, words};

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde_json::{Value, json};
+
 use crate::escape;
 
 /// On a narrow screen, the rows of a table of more than `CARD_COLUMNS` columns and up to `CARD_ROWS` rows become lists of
@@ -16,13 +18,109 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// A heading, and the cell below it for a row.
-pub type Column<T> = (&'static str, fn(&T) -> Cell);
+/// A column: what it has of each row.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<T> {
+    name: &'static str,
+    unit: &'static str,
+    cell: fn(&T) -> Cell,
+    key: &'static str,
+    help: &'static str,
+    scale: &'static str,
+    is_shown: bool,
+}
+
+impl<T> Column<T> {
+    /// A column with a name, a unit that may be empty, and its cell of a row.
+    pub const fn new(name: &'static str, unit: &'static str, cell: fn(&T) -> Cell) -> Self {
+        Self {
+            name,
+            unit,
+            cell,
+            key: "",
+            help: "",
+            scale: "",
+            is_shown: false,
+        }
+    }
+
+    /// Adds the column to tables for `MultiQC`: its key, its description, the colour scale of its numbers, if any, and whether it
+    /// is shown at first.
+    #[must_use]
+    pub const fn multiqc(
+        self,
+        key: &'static str,
+        help: &'static str,
+        scale: &'static str,
+        is_shown: bool,
+    ) -> Self {
+        Self {
+            key,
+            help,
+            scale,
+            is_shown,
+            ..self
+        }
+    }
+
+    fn heading(&self) -> String {
+        match self.unit {
+            "" => self.name.to_owned(),
+            unit => format!("{}, {unit}", self.name),
+        }
+    }
+}
+
+/// Returns the known cells of a row in words: `tokens 2,890`, `time 12.50 s`.
+pub fn words<T>(row: &T, columns: &[Column<T>]) -> Vec<String> {
+    let cells = columns.iter().filter_map(|column| {
+        let text = (column.cell)(row).text?;
+        let words = [column.name, &text, column.unit].into_iter();
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        Some(words.join(" "))
+    });
+    cells.collect()
+}
+
+/// Returns the headers and the data of a table of `MultiQC`'s custom content: a row for each name. Unknown cells are left out.
+pub fn multiqc<T>(rows: &[(String, T)], columns: &[Column<T>]) -> (Value, Value) {
+    let columns = || columns.iter().filter(|column| !column.key.is_empty());
+    let known = |row: &T| {
+        let cells = columns().filter_map(|column| Some((column.key, (column.cell)(row).json()?)));
+        cells.map(|(key, cell)| (key.to_owned(), cell)).collect()
+    };
+    let data = rows
+        .iter()
+        .map(|(name, row)| (name.clone(), Value::Object(known(row))));
+    // The order of an object is lost, so each column has its place.
+    let headers = columns().enumerate().map(|(place, column)| {
+        let mut header = json!({
+            "title": column.name, "description": column.help, "placement": 10 * (place + 1), "hidden": !column.is_shown,
+            "scale": if column.scale.is_empty() { false.into() } else { Value::from(column.scale) },
+        });
+        let mut cells = rows.iter().map(|(_, row)| (column.cell)(row));
+        if let Some((_, decimals)) = cells.find_map(|cell| cell.number) {
+            (header["format"], header["min"]) = (format!("{{:,.{decimals}f}}").into(), 0.into());
+        }
+        match column.unit {
+            "" => {}
+            "%" => (header["suffix"], header["max"]) = (" %".into(), 100.into()),
+            unit => header["suffix"] = format!(" {unit}").into(),
+        }
+        (column.key.to_owned(), header)
+    });
+    (
+        Value::Object(headers.collect()),
+        Value::Object(data.collect()),
+    )
+}
 
 /// A cell of a table.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: Option<String>,
+    /// The value and the decimals of a number.
+    number: Option<(Value, usize)>,
     class: &'static str,
 }
 
@@ -40,8 +138,14 @@ pub enum Tone {
 impl Cell {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
+        Self::known(Some(text))
+    }
+
+    /// Text; a dash if it is unknown.
+    pub fn known(text: Option<impl Into<String>>) -> Self {
         Self {
-            text: Some(text.into()),
+            text: text.map(Into::into),
+            number: None,
             class: "",
         }
     }
@@ -49,22 +153,17 @@ impl Cell {
     /// A right-aligned number; a dash if it is unknown.
     pub fn number(text: Option<impl Into<String>>) -> Self {
         Self {
-            text: text.map(Into::into),
             class: "number",
-        }
-    }
-
-    /// Text; a dash if it is unknown.
-    pub fn known(text: Option<impl Into<String>>) -> Self {
-        Self {
-            text: text.map(Into::into),
-            class: "",
+            ..Self::known(text)
         }
     }
 
     /// A number with so many decimals, its digits in groups of three; a dash if it is unknown.
     pub fn decimals(value: Option<f64>, decimals: usize) -> Self {
-        Self::number(value.map(|value| grouped(&format!("{value:.decimals$}"))))
+        Self {
+            number: value.map(|value| (value.into(), decimals)),
+            ..Self::number(value.map(|value| grouped(&format!("{value:.decimals$}"))))
+        }
     }
 
     /// A share, 0 to 1, in percent.
@@ -75,19 +174,27 @@ impl Cell {
     /// A whole number, its digits in groups of three; a dash if it is unknown.
     pub fn count(count: impl Into<Option<u64>>) -> Self {
         let count: Option<u64> = count.into();
-        Self::number(count.map(|count| grouped(&count.to_string())))
+        Self {
+            number: count.map(|count| (count.into(), 0)),
+            ..Self::number(count.map(|count| grouped(&count.to_string())))
+        }
     }
 
     /// A highlighted word.
     pub fn badge(tone: Tone, text: impl Into<String>) -> Self {
         Self {
-            text: Some(text.into()),
             class: match tone {
                 Tone::Good => "good",
                 Tone::Fair => "fair",
                 Tone::Bad => "bad",
             },
+            ..Self::text(text)
         }
+    }
+
+    fn json(&self) -> Option<Value> {
+        let number = self.number.as_ref().map(|(value, _)| value.clone());
+        number.or_else(|| self.text.clone().map(Value::from))
     }
 
     pub(crate) fn content(&self) -> String {
@@ -124,11 +231,11 @@ impl Table {
 
     /// Returns a table with a row for each of `rows`.
     pub fn of<T>(rows: &[T], columns: &[Column<T>]) -> Self {
-        let mut table = Self::new(columns.iter().map(|(heading, _)| *heading));
-        for row in rows {
-            table.row(columns.iter().map(|(_, cell)| cell(row)));
+        let cells = |row| columns.iter().map(|column| (column.cell)(row)).collect();
+        Self {
+            columns: columns.iter().map(Column::heading).collect(),
+            rows: rows.iter().map(cells).collect(),
         }
-        table
     }
 
     /// Adds a row: a cell for each heading.

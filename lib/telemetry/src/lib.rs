@@ -11,11 +11,12 @@ mod process_tree;
 mod recorder;
 pub mod report;
 mod sampler;
-#[cfg(test)]
-mod tests;
 mod warnings;
 
 pub use background::Background;
 pub use nvml::DriverVersions;
 pub use recorder::{Recorder, RecorderOptions};
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};
+
+#[cfg(test)]
+mod tests;

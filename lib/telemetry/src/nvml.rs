@@ -80,7 +80,7 @@ impl Driver {
             reported: Reported::default(),
         };
         if let Err(reason) = driver.search(START_TIMEOUT) {
-            tracing::info!("no GPU to be seen, only the host: {reason}");
+            tracing::info!("no GPU found; recording the host only: {reason}");
         }
         driver
     }
@@ -137,7 +137,7 @@ impl Driver {
             None => READ_TIMEOUT,
         };
         match (self.search(timeout), self.backoff) {
-            (Ok(()), None) => tracing::info!("the driver is there by now"),
+            (Ok(()), None) => tracing::info!("NVIDIA driver found; GPU sampling started"),
             (Err(_), Some(_)) => self.backoff = Some(self.longer_backoff()),
             _ => {}
         }

@@ -57,8 +57,7 @@ impl Recorder {
                 return;
             };
             let mut sampler = Sampler::open(&options.sources);
-            let mut warnings =
-                Warnings::new(options.memory_warning, options.sources.command.is_some());
+            let mut warnings = Warnings::new(options.memory_warning);
             let sample = || {
                 let mut rows = sampler.sample();
                 let interval_s = Some(options.interval.as_secs_f64());

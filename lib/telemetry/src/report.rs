@@ -5,71 +5,50 @@
 //! figure from samples is weighted by time, has the share of the time that it was seen for, and is `None` below half of it.
 
 mod attempt;
-mod baseline;
+mod batches;
 mod bins;
-mod condition;
-mod count;
-mod coverage;
-mod distribution;
+mod charts;
 mod efficiency;
-mod energy;
 mod findings;
-mod gpu_figures;
-mod gpus;
+mod gpu;
+mod groups;
 mod host;
 mod html;
 mod idle;
 mod multiqc;
 mod pace;
-mod packing;
-mod pictures;
-mod queue;
-mod reading;
-mod readings;
-mod repeats;
 mod run;
-mod run_gpu;
 mod runs;
-mod sample_totals;
 mod samples;
-mod stages;
-#[cfg(test)]
-mod tests;
+mod tables;
 mod text;
-mod time_axis;
-mod time_span;
-mod value_count;
-mod verdict;
-mod weights;
+mod times;
+mod values;
 mod worker;
+
+use std::collections::HashMap;
 
 use plmkit_logs::SkippedLines;
 use serde::Serialize;
 
 pub use attempt::AttemptSummary;
-pub use baseline::{Comparison, Speed, compare};
-pub use distribution::{BatchDistribution, BatchDistributions};
+pub use batches::{
+    BatchDistribution, BatchDistributions, Packing, Queue, QueueState, Stage, Stages, WaitBin,
+};
 pub use efficiency::Efficiency;
-pub use energy::Energy;
 pub(crate) use findings::gpu_name;
 pub use findings::{Finding, FindingKind};
-pub use gpu_figures::{GpuFigures, GpuValues};
-pub use gpus::GpuSummary;
+pub use gpu::{GpuSummary, RunGpu};
+pub use groups::{Comparison, Repeats, Spread, Totals, compare};
 pub use host::HostSummary;
 pub use html::html;
 pub use idle::Idle;
 pub use multiqc::multiqc;
-pub use packing::{Packing, Tail};
-pub use queue::{Queue, QueueState, WaitBin};
-pub use repeats::{Repeats, Spread};
 pub use run::{RunSummary, Throughput};
-pub use run_gpu::RunGpu;
 pub use runs::{Runs, RunsSummary};
-pub use sample_totals::SampleTotals;
 pub use samples::{Samples, SamplesSummary, Scope};
-pub use stages::{Stage, Stages};
-pub use text::sentences;
-pub use value_count::ValueRange;
+pub use text::{figures, sentences};
+pub use values::{Energy, GpuFigures, ValueRange, ValueRanges};
 pub use worker::WorkerSummary;
 
 /// The version of the report's schema.
@@ -86,6 +65,9 @@ pub struct Report {
     pub verdict: Option<Tier>,
     /// The findings, the worst first.
     pub findings: Vec<Finding>,
+    /// How many runs and GPUs are how bad, and what the worst of each kind is.
+    #[serde(skip)]
+    verdict_in_words: String,
     /// The runs; `None` if no event log was given.
     pub events: Option<RunsSummary>,
     /// GPUs and host; `None` if no sample log was given.
@@ -136,20 +118,21 @@ impl Report {
         // Even without samples, a run may name its GPUs.
         let samples = samples.unwrap_or_default().finish(runs, peak_tflops);
         if let Some(events) = &mut events {
-            events.by_sample = sample_totals::by_sample(&events.runs);
-            events.repeats = repeats::repeats(&events.runs);
+            events.by_sample = groups::by_sample(&events.runs);
+            events.repeats = groups::repeats(&events.runs);
         }
         let mut report = Self {
             report_version: REPORT_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             verdict: None,
             findings: Vec::new(),
+            verdict_in_words: String::new(),
             events,
             samples: Some(samples).filter(|_| has_samples),
             baseline: Vec::new(),
             skipped,
         };
-        report.findings = findings::findings(&report);
+        (report.findings, report.verdict_in_words) = findings::findings(&report);
         let counting = report.findings.iter().filter(|finding| finding.in_verdict);
         report.verdict = counting.map(|finding| finding.tier).max();
         report
@@ -159,6 +142,29 @@ impl Report {
     fn runs(&self) -> &[RunSummary] {
         let events = self.events.as_ref();
         events.map_or(&[][..], |events| &events.runs)
+    }
+
+    /// Tells what was left out of the logs.
+    fn left_out(&self) -> Vec<String> {
+        let torn = [
+            (
+                "event",
+                self.events
+                    .as_ref()
+                    .is_some_and(|events| events.torn_last_line),
+            ),
+            (
+                "sample",
+                self.samples
+                    .as_ref()
+                    .is_some_and(|samples| samples.torn_last_line),
+            ),
+        ];
+        let torn = torn.into_iter().filter(|(_, is_torn)| *is_torn);
+        let torn =
+            torn.map(|(log, _)| format!("the last line of the {log} log is torn and was left out"));
+        let skipped = self.skipped.iter().map(ToString::to_string);
+        torn.chain(skipped).collect()
     }
 
     /// Returns the GPUs of the sample log.
@@ -185,3 +191,23 @@ fn joined(parts: impl IntoIterator<Item = Option<String>>, separator: &str) -> S
     let known: Vec<String> = parts.into_iter().flatten().collect();
     known.join(separator)
 }
+
+/// Returns each name once, in the order of the names, with its number if there are several of it: `2 x NVIDIA L4`.
+fn counted(names: &[&str], times: &str) -> Vec<String> {
+    let mut counts = HashMap::new();
+    for name in names {
+        *counts.entry(name).or_insert(0) += 1;
+    }
+    // The first of each takes the count of all.
+    let first = names
+        .iter()
+        .filter_map(|name| Some((name, counts.remove(name)?)));
+    let texts = first.map(|(name, count)| match count {
+        1 => (*name).to_owned(),
+        count => format!("{count} {times} {name}"),
+    });
+    texts.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,13 +7,13 @@ pub(super) struct Plan {
     pub(super) host: usize,
     /// GPUs.
     pub(super) gpus: usize,
-    /// Rows of each GPU: one has figures, the second bars, and all others the history.
+    /// Rows of each GPU: one has figures, the second names, and all others the history.
     pub(super) gpu_rows: usize,
     /// Processes, under a heading of their own.
     pub(super) processes: usize,
     /// Runs.
     pub(super) runs: usize,
-    /// Rows of each run: one has the progress, the second the packing, the third waits and lengths.
+    /// Rows of each run: one has the progress, the second the figures.
     pub(super) run_rows: usize,
     /// The heading of the runs.
     pub(super) headings: usize,
@@ -27,13 +27,13 @@ const TOP_ROWS: usize = 1;
 /// A taller history shows nothing more.
 pub(super) const MAX_GPU_ROWS: usize = 8;
 
-pub(super) const MAX_RUN_ROWS: usize = 3;
+pub(super) const MAX_RUN_ROWS: usize = 2;
 
 type Part = fn(&mut Plan) -> &mut usize;
 
 /// Parts of the screen, the most important first, each with the counts that it goes through: every item gets a row, then
 /// the more important items get a second row, then the rest is shared out.
-const STEPS: [(Part, usize, usize); 14] = [
+const STEPS: [(Part, usize, usize); 13] = [
     // A run gets a row before the last of many GPUs.
     (|plan| &mut plan.gpus, 1, 4),
     (|plan| &mut plan.runs, 1, 1),
@@ -45,7 +45,6 @@ const STEPS: [(Part, usize, usize); 14] = [
     (|plan| &mut plan.host, 1, 1),
     (|plan| &mut plan.run_rows, 2, 2),
     (|plan| &mut plan.gpu_rows, 2, 3),
-    (|plan| &mut plan.run_rows, 3, 3),
     (|plan| &mut plan.processes, 1, usize::MAX),
     (|plan| &mut plan.runs, 1, usize::MAX),
     (|plan| &mut plan.gpu_rows, 4, usize::MAX),
@@ -112,7 +111,7 @@ mod tests {
             (6, 4, 1, 0, 1, 1, [0, 0, 0]),
             (8, 4, 1, 0, 2, 1, [0, 0, 1]),
             (24, 4, 3, 3, 2, 2, [1, 1, 1]),
-            (60, 4, 8, 3, 2, 3, [1, 1, 1]),
+            (60, 4, 8, 3, 2, 2, [1, 1, 1]),
         ] {
             let [host, headings, keys] = others;
             let expected = Plan {

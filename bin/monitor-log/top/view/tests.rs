@@ -186,8 +186,8 @@ fn every_size_is_drawn() {
         assert_eq!(text.contains("node17"), width >= 20, "{width}x{height}");
     }
     let tall = lines(&drawn(&history, 120, 50));
-    let bars = tall.iter().filter(|line| line.contains(['▇', '█']));
-    assert!(bars.count() > 8, "{}", tall.join("\n"));
+    let has_history = tall.iter().any(|line| line.contains(['▇', '█']));
+    assert!(has_history, "{}", tall.join("\n"));
 }
 
 /// `PLMKIT_BLESS=1 cargo test --bin monitor-log` writes the screens.

@@ -41,37 +41,26 @@ pub(super) fn write(text: &mut MetricsText, rows: &[GpuSample]) {
         });
         text.metric(kind, metric.prometheus, metric.help, values);
     }
-    text.metric(
-        "gauge",
-        "plmkit_gpu_throttled",
-        "Whether anything holds the clocks down, 1 or 0; idling does not count.",
-        gpus.iter().map(|(gpu, labels)| {
-            let throttle = gpu.throttle.as_ref();
-            (
-                labels.clone(),
-                throttle.map(|throttle| flag(throttle.active())),
-            )
-        }),
-    );
-    text.metric(
-        "gauge",
-        "plmkit_gpu_throttle_reason",
-        "What holds the clocks down, by the driver's names.",
-        gpus.iter().flat_map(|(gpu, labels)| {
-            let reasons = gpu.throttle.iter().flat_map(|throttle| &throttle.0);
-            reasons.map(|reason| (labels.with("reason", Some(reason)), Some(1.0)))
-        }),
-    );
-    text.metric(
-        "gauge",
-        "plmkit_gpu_processes",
-        "Processes that compute on the GPU.",
-        gpus.iter().map(|(gpu, labels)| {
-            let processes = gpu.processes.as_ref();
-            (
-                labels.clone(),
-                processes.map(|processes| processes.0.len() as f64),
-            )
-        }),
-    );
+    for (name, help, of) in FLAGS {
+        let values = gpus.iter().flat_map(|(gpu, labels)| of(gpu, labels));
+        text.metric("gauge", name, help, values);
+    }
 }
+
+/// The values of a GPU, each with its labels.
+type Flags = fn(&GpuSample, &Labels) -> Vec<(Labels, Option<f64>)>;
+
+/// What is no number of the log.
+#[rustfmt::skip]
+const FLAGS: [(&str, &str, Flags); 3] = [
+    ("plmkit_gpu_throttled", "Whether anything holds the clocks down, 1 or 0; idling does not count.", |gpu, labels| {
+        vec![(labels.clone(), gpu.throttle.as_ref().map(|throttle| flag(throttle.active())))]
+    }),
+    ("plmkit_gpu_throttle_reason", "What holds the clocks down, by the driver's names.", |gpu, labels| {
+        let reasons = gpu.throttle.iter().flat_map(|throttle| &throttle.0);
+        reasons.map(|reason| (labels.with("reason", Some(reason)), Some(1.0))).collect()
+    }),
+    ("plmkit_gpu_processes", "Processes that compute on the GPU.", |gpu, labels| {
+        vec![(labels.clone(), gpu.processes.as_ref().map(|processes| processes.0.len() as f64))]
+    }),
+];

@@ -24,7 +24,7 @@ const RUN_METRICS: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| run.summary.idle.map(|idle| idle.share)),
     ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| run.recent.wait_share),
     ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| Some((run.summary.by_worker.len() as u64).max(run.summary.workers.unwrap_or(1)).max(1) as f64)),
-    ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| run.summary.packing.mean_utilization),
+    ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| run.summary.packing.mean_fill),
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| Some(seconds(run.last_event))),
     ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| run.summary.started.map(seconds)),
 ];
@@ -89,7 +89,7 @@ fn write_waits(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
     let help = "How long the device waited for a batch; a wait as long as a bound counts above it.";
     let waits = runs
         .iter()
-        .filter_map(|(run, labels)| Some((run, run.summary.stages.wait.as_ref()?, labels)));
+        .filter_map(|(run, labels)| Some((run, run.summary.stages["wait"].as_ref()?, labels)));
     let mut waits = waits.peekable();
     if waits.peek().is_some() {
         text.header("histogram", name, help);
@@ -109,7 +109,7 @@ fn write_waits(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
 
 fn write_stages(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
     let stages = runs.iter().flat_map(|(status, labels)| {
-        status.summary.stages.named().map(|(name, stage)| {
+        status.summary.stages.iter().map(|(name, stage)| {
             let spent_s = stage.as_ref().map(|stage| stage.total_ms / 1000.0);
             (labels.with("stage", Some(name)), spent_s)
         })

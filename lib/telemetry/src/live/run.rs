@@ -30,7 +30,6 @@ pub(super) struct LiveRun {
     recent_batches: RecentBatches,
     last_event: Timestamp,
     last_batch_s: Option<f64>,
-    first_gap_s: f64,
     longest_gap_s: f64,
 }
 
@@ -46,15 +45,9 @@ impl LiveRun {
             Event::Batch(batch) => {
                 self.recent_batches.add(batch);
                 if let Some(now_s) = batch.elapsed_s {
-                    match self.last_batch_s {
-                        // The start is the best guess until there is a second batch.
-                        None => self.first_gap_s = now_s,
-                        Some(before_s) => {
-                            self.longest_gap_s = self.longest_gap_s.max(now_s - before_s);
-                        }
-                    }
-                    self.last_batch_s =
-                        Some(self.last_batch_s.map_or(now_s, |last_s| last_s.max(now_s)));
+                    let last_s = self.last_batch_s.unwrap_or(now_s);
+                    self.longest_gap_s = self.longest_gap_s.max(now_s - last_s);
+                    self.last_batch_s = Some(last_s.max(now_s));
                 }
             }
             Event::Done(_) => {
@@ -87,13 +80,12 @@ impl LiveRun {
         let summary = self.count.clone().finish().runs.pop()?;
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
-        let silent_after_s = match self.last_batch_s {
-            None => SILENT_START_AFTER_S,
-            Some(_) if self.longest_gap_s > 0.0 => {
-                SILENT_AFTER_S.max(MAX_SLOWDOWN * self.longest_gap_s)
-            }
-            Some(_) => SILENT_AFTER_S.max(MAX_SLOWDOWN * self.first_gap_s),
-        };
+        // The start is the best guess until there is a second batch.
+        let gap_s = Some(self.longest_gap_s).filter(|&gap_s| gap_s > 0.0);
+        let gap_s = gap_s.or(self.last_batch_s);
+        let silent_after_s = gap_s.map_or(SILENT_START_AFTER_S, |gap_s| {
+            SILENT_AFTER_S.max(MAX_SLOWDOWN * gap_s)
+        });
         let is_gone = || silence_s > GONE_AFTER_S && self.started.as_ref().is_some_and(is_gone);
         let state = match summary.outcome {
             Some(Outcome::Done) => RunState::Done,

@@ -8,7 +8,7 @@ use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, Outcome, RunDone, RunSta
 use rangemap::RangeSet;
 use serde::Serialize;
 
-use super::time_span::{TimeSpan, different_gpus};
+use super::times::{TimeSpan, different_gpus};
 use super::worker::{WorkerCount, Workers};
 
 /// A process of a run. An interrupted run that was resumed has several.
@@ -75,13 +75,12 @@ pub(super) fn one(number: u64) -> Range<i128> {
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempt {
-    /// The name, and the sums over the batches.
+    /// What is known so far.
     pub(super) summary: AttemptSummary,
     pub(super) started: Option<RunStarted>,
     pub(super) done: Option<RunDone>,
     /// Seconds of the attempts before.
     pub(super) before_s: f64,
-    last_batch_s: Option<f64>,
     pub(super) span: TimeSpan,
     numbers: RangeSet<i128>,
     /// Tokens, and pairs of tokens of one sequence, without those that were computed again. Pairs are unknown if a batch does not
@@ -106,10 +105,24 @@ impl Attempt {
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
         self.span.add(event);
+        let summary = &mut self.summary;
         match event {
-            Event::Run(started) => self.started = Some(started.clone()),
+            Event::Run(started) => {
+                summary.host.clone_from(&started.host);
+                summary.device.clone_from(&started.device);
+                summary.dtype.clone_from(&started.dtype);
+                let uuids = different_gpus(started);
+                summary.gpu_uuids = Some(uuids).filter(|uuids| !uuids.is_empty());
+                summary.started = started.time;
+                summary.load_s = started.load_ms.map(|load_ms| load_ms / 1000.0);
+                self.started = Some(started.clone());
+            }
             Event::Batch(batch) => return self.add_batch(batch),
-            Event::Done(done) => self.done = Some(done.clone()),
+            Event::Done(done) => {
+                summary.outcome = Some(done.outcome);
+                summary.elapsed_s = Some(done.elapsed_s);
+                self.done = Some(done.clone());
+            }
             Event::Probe(_) | Event::Unknown => {}
         }
         true
@@ -120,8 +133,10 @@ impl Attempt {
             return false;
         }
         self.numbers.insert(one(batch.batch));
-        let times = [self.last_batch_s, batch.elapsed_s];
-        self.last_batch_s = times.into_iter().flatten().reduce(f64::max);
+        if self.done.is_none() {
+            let times = [self.summary.elapsed_s, batch.elapsed_s];
+            self.summary.elapsed_s = times.into_iter().flatten().reduce(f64::max);
+        }
         let worker = self.workers.entry(batch.worker.unwrap_or(0)).or_default();
         worker.add(batch);
         self.summary.batches += 1;
@@ -129,20 +144,9 @@ impl Attempt {
         true
     }
 
-    /// Returns the seconds to the end, or to the last known batch, by a monotonic clock.
-    pub(super) fn elapsed_s(&self) -> Option<f64> {
-        let done = self.done.as_ref().map(|done| done.elapsed_s);
-        done.or(self.last_batch_s)
-    }
-
-    /// Returns the seconds of loading the model.
-    pub(super) fn load_s(&self) -> Option<f64> {
-        Some(self.started.as_ref()?.load_ms? / 1000.0)
-    }
-
     /// Adds the workers of this process. A process that was killed before its first batch took no known time.
     pub(super) fn add_workers(&self, workers: &mut Workers) {
-        let end_s = self.elapsed_s();
+        let end_s = self.summary.elapsed_s;
         if end_s.is_none() && self.summary.batches == 0 {
             return;
         }
@@ -168,40 +172,23 @@ impl Attempt {
     /// Counts floating-point operations on real tokens, including attention. Returns `None` if the process or a batch leaves a part
     /// unknown: a partial sum would be wrong.
     pub(super) fn flops(&self) -> Option<f64> {
-        let of = |count: f64, each: fn(&RunStarted) -> Option<u64>| {
-            Some(count * self.started.as_ref().and_then(each)? as f64)
-        };
-        let of_tokens = of(self.new_tokens as f64, |started| started.flops_per_token)?;
-        Some(of_tokens + of(self.new_pairs?, |started| started.flops_per_pair)?)
+        let started = self.started.as_ref()?;
+        let of_tokens = self.new_tokens as f64 * started.flops_per_token? as f64;
+        Some(of_tokens + self.new_pairs? * started.flops_per_pair? as f64)
     }
 
     /// Whether both attempts computed on the same GPUs; without GPUs, on the same device.
     pub(super) fn has_gpus_of(&self, other: &Self) -> bool {
-        let [own, others] = [self, other].map(|attempt| {
-            let gpus = attempt.started.as_ref().map(different_gpus);
-            let device = attempt.started.as_ref().map(|started| &started.device);
-            (gpus.filter(|gpus| !gpus.is_empty()), device)
-        });
-        own.0 == others.0 && (own.0.is_some() || own.1 == others.1)
+        let (own, other) = (&self.summary, &other.summary);
+        own.gpu_uuids == other.gpu_uuids && (own.gpu_uuids.is_some() || own.device == other.device)
     }
 
     /// Completes the summary; `before` is the attempt before.
     pub(super) fn finish(&self, before: Option<&Self>) -> AttemptSummary {
-        let started = self.started.as_ref();
-        let gpu_uuids = started.map(different_gpus);
-        let mut summary = AttemptSummary {
-            host: started.and_then(|started| started.host.clone()),
-            device: started.and_then(|started| started.device.clone()),
-            dtype: started.and_then(|started| started.dtype.clone()),
-            gpu_uuids: gpu_uuids.filter(|uuids| !uuids.is_empty()),
-            started: started.and_then(|started| started.time),
-            outcome: self.done.as_ref().map(|done| done.outcome),
+        AttemptSummary {
             gap_s: before.and_then(|before| before.span.gap_to(&self.span)),
-            load_s: self.load_s(),
-            elapsed_s: self.elapsed_s(),
+            gpu_hours: self.summary.gpu_hours(),
             ..self.summary.clone()
-        };
-        summary.gpu_hours = summary.gpu_hours();
-        summary
+        }
     }
 }

@@ -80,6 +80,11 @@ impl Bins {
         &self.bins
     }
 
+    /// Returns the end of the last bin that has values.
+    pub(super) fn end(&self) -> f64 {
+        self.bins.last().map_or(0.0, |bin| bin.to)
+    }
+
     /// Returns at most `most` bins, each of as many of these.
     pub(super) fn coarse(&self, most: usize) -> Vec<Bin> {
         let each = self.bins.len().div_ceil(most).max(1);

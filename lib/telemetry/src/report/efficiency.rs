@@ -1,13 +1,13 @@
 //! What the work cost, compared with the peak of the devices.
 
+use plmkit_logs::Mean;
 use serde::Serialize;
 
 use super::attempt::AttemptSummary;
+use super::gpu::RunGpu;
 use super::run::RunSummary;
-use super::run_gpu::RunGpu;
 use super::share;
-use super::time_span::micros;
-use super::value_count::ValueCount;
+use super::times::micros;
 use crate::devices::peak_flops_per_s;
 
 /// What the work cost, compared with the peak of the devices.
@@ -67,15 +67,15 @@ impl Efficiency {
 
 /// Returns the mean of a figure over the time of the attempts; `None` if that of one is unknown.
 fn mean(run: &RunSummary, figure: impl Fn(&AttemptSummary) -> Option<f64>) -> Option<f64> {
-    let mut mean = ValueCount::default();
+    let mut mean = Mean::default();
     for attempt in &run.by_attempt {
         let us = micros(attempt.elapsed_s.unwrap_or(0.0));
         // An attempt that was killed before its first batch took no known time.
         if us > 0 || run.by_attempt.len() == 1 {
-            mean.add(figure(attempt)?, us.max(1));
+            mean.add_weighted(figure(attempt)?, us.max(1));
         }
     }
-    mean.range(mean.us).mean
+    mean.mean()
 }
 
 /// Counts the devices of an attempt.

@@ -2,6 +2,7 @@
 
 use plmkit_contract::plural;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -23,6 +24,9 @@ pub struct Finding {
     pub subject: String,
     /// What was found, and advice.
     pub text: String,
+    /// The share that the verdict names.
+    #[serde(skip)]
+    share: Option<f64>,
 }
 
 /// What a finding is about.
@@ -33,7 +37,7 @@ pub enum FindingKind {
     // Those that the verdict takes into account come first.
     /// The mean utilisation of a GPU.
     Bottleneck,
-    /// Token utilisation of the batches.
+    /// How full the batches were.
     Packing,
     /// The time in which the device of a run had no work.
     Idle,
@@ -74,13 +78,13 @@ impl fmt::Display for Finding {
 }
 
 /// What a rule finds, and how much it costs.
-pub(super) type Found = Option<(Tier, String)>;
+type Found = Option<(Tier, String)>;
 
 /// A kind of finding, its rule, and advice that follows what was found.
-pub(super) type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
+type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-pub(super) const OF_GPU: [Rule<GpuSummary>; 10] = [
+const OF_GPU: [Rule<GpuSummary>; 10] = [
     (FindingKind::Bottleneck, utilization, ""),
     (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
@@ -94,26 +98,36 @@ pub(super) const OF_GPU: [Rule<GpuSummary>; 10] = [
 ];
 
 #[rustfmt::skip]
-pub(super) const OF_RUN: [Rule<RunSummary>; 4] = [
+const OF_RUN: [Rule<RunSummary>; 4] = [
     (FindingKind::Packing, packing, ""),
     (FindingKind::Idle, idle, ""),
     (FindingKind::OutOfMemory, out_of_memory, ": pack with a smaller --max-batch-tokens"),
     (FindingKind::Rejected, rejected, ": the rejects file of the run says why"),
 ];
 
-/// Returns all findings, the worst first. Utilisation, packing and idle time have a finding even if they are good.
-pub(super) fn findings(report: &Report) -> Vec<Finding> {
+/// Returns all findings, the worst first, and how many runs and GPUs are how bad: `3 runs: 1 critical (idle 48.0 %), 2 ok`.
+/// Utilisation, packing and idle time have a finding even if they are good.
+pub(super) fn findings(report: &Report) -> (Vec<Finding>, String) {
     let gpus = report.gpus().iter().filter(|gpu| gpu.in_run);
-    let of_gpus = gpus.flat_map(|gpu| apply(&OF_GPU, gpu, &gpu.label()));
+    let gpus = gpus.map(|gpu| apply(&OF_GPU, gpu, &gpu.label(), of_gpu));
+    let gpus: Vec<Vec<Finding>> = gpus.collect();
     let runs = report.runs().iter();
-    let of_runs = runs.flat_map(|run| apply(&OF_RUN, run, &format!("run {}", run.run)));
-    let mut findings: Vec<Finding> = of_gpus.chain(of_runs).collect();
+    let runs = runs.map(|run| apply(&OF_RUN, run, &format!("run {}", run.run), of_run));
+    let runs: Vec<Vec<Finding>> = runs.collect();
+    let words = [judged("run", &runs), judged("GPU", &gpus)];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let mut findings = [gpus, runs].concat().concat();
     // Stable: GPUs and runs keep their order.
     findings.sort_by_key(|finding| (Reverse(finding.tier), !finding.in_verdict));
-    findings
+    (findings, words.join("; "))
 }
 
-fn apply<T>(rules: &[Rule<T>], of: &T, subject: &str) -> Vec<Finding> {
+fn apply<T>(
+    rules: &[Rule<T>],
+    of: &T,
+    subject: &str,
+    figure: fn(&T, FindingKind) -> Option<f64>,
+) -> Vec<Finding> {
     let found = rules.iter().filter_map(|(kind, rule, advice)| {
         let (tier, found) = rule(of)?;
         Some(Finding {
@@ -122,9 +136,59 @@ fn apply<T>(rules: &[Rule<T>], of: &T, subject: &str) -> Vec<Finding> {
             in_verdict: kind.counts(),
             subject: subject.to_owned(),
             text: found + advice,
+            share: figure(of, *kind),
         })
     });
     found.collect()
+}
+
+fn of_run(run: &RunSummary, kind: FindingKind) -> Option<f64> {
+    match kind {
+        FindingKind::Packing => run.packing.mean_fill,
+        FindingKind::Idle => Some(run.idle?.share),
+        _ => None,
+    }
+}
+
+fn of_gpu(gpu: &GpuSummary, kind: FindingKind) -> Option<f64> {
+    gpu.figures
+        .mean_utilization
+        .filter(|_| kind == FindingKind::Bottleneck)
+}
+
+/// Counts runs or GPUs by their worst tier. A kind is told with the share of the first that has it.
+fn judged(what: &str, all: &[Vec<Finding>]) -> Option<String> {
+    let mut tiers: BTreeMap<Reverse<Tier>, (u64, Vec<&Finding>)> = BTreeMap::new();
+    for findings in all {
+        let counted = || findings.iter().filter(|finding| finding.in_verdict);
+        let Some(worst) = counted().map(|finding| finding.tier).max() else {
+            continue;
+        };
+        let (count, kinds) = tiers.entry(Reverse(worst)).or_default();
+        *count += 1;
+        for finding in counted().filter(|finding| finding.tier == worst) {
+            if kinds.iter().all(|known| known.kind != finding.kind) {
+                kinds.push(finding);
+            }
+        }
+    }
+    let all: u64 = tiers.values().map(|(count, _)| count).sum();
+    let parts = tiers.iter().map(|(Reverse(tier), (count, kinds))| {
+        let kinds = kinds.iter().map(|finding| {
+            let name = match finding.kind {
+                FindingKind::Bottleneck => "busy",
+                kind => kind.into(),
+            };
+            let share = finding.share.map(|share| format!(" {}", percent(share)));
+            name.replace('_', " ") + &share.unwrap_or_default()
+        });
+        match tier {
+            Tier::None => format!("{count} {tier}"),
+            _ => format!("{count} {tier} ({})", kinds.collect::<Vec<_>>().join(", ")),
+        }
+    });
+    let parts: Vec<String> = parts.collect();
+    (all > 0).then(|| format!("{}: {}", plural(all, what), parts.join(", ")))
 }
 
 /// Returns the name of a GPU in sentences.
@@ -247,8 +311,8 @@ fn packing(run: &RunSummary) -> Found {
             "the batches were poorly filled: pack more sequences at once, or raise --max-batch-tokens"
         }
     };
-    let mean = percent(packing.mean_utilization?);
-    let min = percent(packing.min_utilization?);
+    let mean = percent(packing.mean_fill?);
+    let min = percent(packing.min_fill?);
     let (below, batches) = (packing.below_85, packing.batches);
     let figures = format!("(mean {mean}, least {min}; {below} of {batches} below 85 %)");
     Some((tier, format!("{found} {figures}")))

@@ -2,17 +2,16 @@
 
 use std::collections::HashSet;
 
+use plmkit_logs::GpuSample;
 use serde::Serialize;
 
-use plmkit_logs::GpuSample;
-
-use super::coverage::{coverage, is_partial};
 use super::pace::Pace;
-use super::reading::Reading;
-use super::readings::{During, Readings};
-use super::time_axis::TimeAxis;
-use super::time_span::{Moment, WorkTimes};
-use super::{joined, percent};
+use super::times::{Moment, WorkTimes, micros, seconds};
+use super::values::{During, Readings, ValueRanges, host_values};
+
+/// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
+/// of charts has no time between recordings.
+const MAX_GAP_S: f64 = 600.0;
 
 /// A host over the time of its runs, or of one run; without runs, over the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -31,6 +30,8 @@ pub struct HostSummary {
     pub peak_mem_used_mib: Option<u64>,
     /// Memory.
     pub mem_total_mib: Option<u64>,
+    /// Its values over the time.
+    pub values: ValueRanges,
 }
 
 /// The rows of a host, by one clock.
@@ -39,8 +40,9 @@ pub(super) struct HostRows {
     clock: usize,
     /// Its name, if a run with its boot id tells it.
     pub(super) name: Option<String>,
-    axis: TimeAxis,
     last: Option<Moment>,
+    /// How long was recorded in all: the end of the time axis.
+    pub(super) recorded_us: i64,
     pace: Pace,
     mem_total_mib: Option<u64>,
     readings: Readings,
@@ -55,21 +57,29 @@ impl HostRows {
         }
     }
 
-    /// Adds a row and returns its seconds on the time axis of the host. The rows of all GPUs at one moment have the same host
-    /// values: only the first row counts.
-    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) -> f64 {
-        let at_s = self.axis.place(moment, sample.interval_s);
-        if self.last.replace(moment) == Some(moment) {
-            return at_s;
+    /// Adds a row. The rows of all GPUs at one moment have the same host values: only the first row counts.
+    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
+        let last = self.last.replace(moment);
+        if last == Some(moment) {
+            return;
+        }
+        let last = last.filter(|last| last.clock == moment.clock);
+        let passed_us = last.map_or(0, |last| moment.at_us - last.at_us);
+        let max_gap_s = MAX_GAP_S.max(2.5 * sample.interval_s.unwrap_or(0.0));
+        if (0..micros(max_gap_s)).contains(&passed_us) {
+            self.recorded_us = self.recorded_us.saturating_add(passed_us);
         }
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
-        if let Some(placed) = self.pace.place(moment, sample.interval_s, true) {
-            let reading = Reading::of_host(sample, placed.us);
-            let work = times.at_work(moment.clock, &placed.fresh, |_| true);
-            self.readings
-                .add(&reading, &placed.fresh, &work, true, times);
+        if let Some((_, fresh)) = self.pace.place(moment, sample.interval_s, true) {
+            let work = times.at_work(moment.clock, &fresh, |_| true);
+            let values = host_values(sample);
+            self.readings.add(&values, &fresh, &work, true, times);
         }
-        at_s
+    }
+
+    /// Returns the seconds of the last row on the time axis.
+    pub(super) fn at_s(&self) -> f64 {
+        seconds(self.recorded_us)
     }
 
     /// Whether a reading stands for a part of a run.
@@ -77,25 +87,20 @@ impl HostRows {
         self.readings.during(During::Runs).us > 0
     }
 
-    /// Returns how long was recorded, in microseconds.
-    pub(super) fn recorded_us(&self) -> i64 {
-        self.axis.end_us()
-    }
-
     /// Completes the summary: over the recording if the figures are of all of it, else over the time of runs. By the time of
     /// day, all runs may be those of the `only` host, and else those that it saw.
     pub(super) fn finish(&self, is_whole: bool, only: bool, times: &WorkTimes) -> HostSummary {
         if is_whole {
             let all_us = self.readings.during(During::Recording).us;
-            return self.summary(During::Recording, self.recorded_us().max(all_us));
+            return self.summary(During::Recording, self.recorded_us.max(all_us));
         }
         if only {
-            return self.summary(During::Runs, times.all_us());
+            return self.summary(During::Runs, times.time_us(times.all()));
         }
         let is_of_boot = times.is_of_boot(self.clock);
         let seen: HashSet<usize> = self.runs().collect();
-        let own = times.positions_by(self.clock);
-        let own = own.filter(|&position| is_of_boot || seen.contains(&times.run_of(position)));
+        let is_own = |&position: &usize| is_of_boot || seen.contains(&times.run_of(position));
+        let own = times.positions_by(self.clock).filter(is_own);
         self.summary(During::Runs, times.time_us(own))
     }
 
@@ -105,54 +110,27 @@ impl HostRows {
     }
 
     fn summary(&self, during: During, time_us: i64) -> HostSummary {
-        let count = self.readings.during(during);
-        let coverage = coverage(count.us, time_us);
-        let is_enough = during == During::Recording || count.is_enough_for_a_run();
-        let cpu = count.mean("host_cpu_util", time_us).filter(|_| is_enough);
-        let memory = count.greatest("host_mem_used_mib");
+        let values = self.readings.during(during);
+        let (coverage, partial) = values.coverage(time_us);
+        let is_enough = during == During::Recording || values.is_enough_for_a_run();
+        let ranges = values.ranges(time_us);
+        let ranges = Some(ranges).filter(|_| is_enough).unwrap_or_default();
+        let cpu = ranges.get("host_cpu_util").and_then(|range| range.mean);
+        let memory = values.of("host_mem_used_mib").max();
         HostSummary {
             host: self.name.clone(),
-            samples: count.readings,
+            samples: values.readings,
             coverage,
-            partial: is_partial(coverage),
+            partial,
             mean_cpu_utilization: cpu.map(|percent| percent / 100.0),
             peak_mem_used_mib: memory.map(|mib| mib as u64),
             mem_total_mib: self.mem_total_mib,
+            values: ranges,
         }
     }
 
-    /// Returns the figures of the host of a run: of the `seen` hosts with samples of that time, the only one, or the only one with
-    /// its GPUs (`has_gpus`). `None` if there are several.
-    pub(super) fn of_run(
-        hosts: &[Self],
-        run: usize,
-        seen: &[usize],
-        has_gpus: impl Fn(usize) -> bool,
-        times: &WorkTimes,
-    ) -> Option<HostSummary> {
-        let mut own = seen.to_vec();
-        if own.len() > 1 {
-            own.retain(|&host| has_gpus(host));
-        }
-        let [host] = own[..] else { return None };
-        let time_us = times.time_us(times.positions_of(run));
-        Some(hosts[host].summary(During::Run(run), time_us))
-    }
-}
-
-impl HostSummary {
-    /// Returns the figures in a sentence, if there are any.
-    pub(super) fn sentence(&self) -> Option<String> {
-        let name = self
-            .host
-            .as_deref()
-            .map_or_else(String::new, |name| format!(" {name}"));
-        let cpu = self.mean_cpu_utilization.map(percent);
-        let cpu = cpu.map(|cpu| format!("mean CPU utilization {cpu}"));
-        let memory = self.peak_mem_used_mib.zip(self.mem_total_mib);
-        let memory =
-            memory.map(|(used, total)| format!("{used} of {total} MiB of memory used at most"));
-        let figures = joined([cpu, memory], ", ");
-        (!figures.is_empty()).then(|| format!("host{name}: {figures}"))
+    /// Returns the figures of the host over a run.
+    pub(super) fn of_run(&self, run: usize, times: &WorkTimes) -> HostSummary {
+        self.summary(During::Run(run), times.time_us(times.positions_of(run)))
     }
 }

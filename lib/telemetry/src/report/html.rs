@@ -1,19 +1,16 @@
 //! A report as a page for people: header, findings, then figures, then charts.
 
-mod charts;
-mod header;
-mod tables;
+use std::collections::{HashMap, HashSet};
 
-use std::collections::HashMap;
-
+use chrono::DateTime;
 use plmkit_contract::plural;
-use plmkit_page::Page;
+use plmkit_logs::Timestamp;
+use plmkit_page::{Page, Table, Tone};
 
-use super::text::outcome;
-use super::{
-    Finding, HostSummary, Repeats, Report, RunSummary, RunsSummary, SampleTotals, SamplesSummary,
-};
-use crate::report::pictures::MAX_RUNS;
+use super::charts::{self, MAX_RUNS};
+use super::tables::{BASELINE, FINDINGS, GPUS, NAME, OF_WORK, REPEATS, RUNS, WORKERS, tone};
+use super::text::{details, host};
+use super::{Finding, Report, RunSummary, RunsSummary, SamplesSummary, Totals, counted};
 
 /// Findings that are not folded away, the worst, and those of one tier and kind.
 const SHOWN_FINDINGS: usize = 12;
@@ -25,32 +22,114 @@ const SHOWN_RUNS: usize = 12;
 /// With more runs, the charts of each are folded.
 const SHOWN_DETAILS: usize = 3;
 
+const NO_VERDICT: &str = "neither packing nor enough GPU utilization is known";
+
+/// Names that the header lists. The others are counted.
+const LISTED: usize = 3;
+
 /// Returns the report as one self-contained HTML file. Text from the logs is escaped.
 pub fn html(report: &Report) -> String {
     let mut page = Page::new("Embedding runs");
-    header::add(&mut page, report);
+    add_header(&mut page, report);
     add_findings(&mut page, &report.findings);
     if let Some(events) = &report.events {
         add_runs(&mut page, events);
     }
     if !report.baseline.is_empty() {
         page.heading("Speed over the baseline");
-        page.table(&tables::baseline(&report.baseline));
+        page.table(&Table::of(&report.baseline, &BASELINE));
     }
     if let Some(samples) = &report.samples {
-        add_gpus(&mut page, samples, report.runs());
+        add_gpus(&mut page, samples);
     }
     add_details(&mut page, report.runs());
-    let torn_events = report.events.iter().any(|events| events.torn_last_line);
-    let torn_samples = report.samples.iter().any(|samples| samples.torn_last_line);
-    for (is_torn, log) in [(torn_events, "event"), (torn_samples, "sample")] {
-        if is_torn {
-            let text = format!("The last line of the {log} log is torn and was left out.");
-            page.paragraph(&text);
-        }
-    }
-    page.list(report.skipped.iter().map(ToString::to_string));
+    page.list(report.left_out());
     page.finish()
+}
+
+/// Adds the verdict, and what the report is about.
+fn add_header(page: &mut Page, report: &Report) {
+    match report.verdict {
+        Some(tier) => page.verdict(
+            tone(tier),
+            &format!("verdict: {tier}"),
+            &report.verdict_in_words,
+        ),
+        None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
+    };
+    let runs = report.runs();
+    let ends: Vec<&str> = runs.iter().map(RunSummary::end).collect();
+    let named = |name: fn(&RunSummary) -> Option<String>| listed(runs.iter().filter_map(name));
+    let first = runs.iter().filter_map(|run| minute(run.started?));
+    let last = runs.iter().filter_map(last_time).filter_map(minute).max();
+    let dates = first.min().map(|first| match last {
+        Some(last) if last != first => format!("{first} to {last} UTC"),
+        _ => format!("{first} UTC"),
+    });
+    let on_cpu = |run: &RunSummary| Some(run.threads.filter(|_| run.is_on_cpu())?.to_string());
+    let model = |run: &RunSummary| run.model.clone().or_else(|| run.model_digest.clone());
+    let version =
+        |run: &RunSummary| Some([run.tool.as_deref()?, run.version.as_deref()?].join(" "));
+    let facts = [
+        ("host", named(|run| run.host.clone())),
+        ("runs", listed(counted(&ends, "×").into_iter())),
+        ("CPU threads", named(on_cpu)),
+        ("GPUs", gpus(report)),
+        ("model", named(model)),
+        ("number type", named(|run| run.dtype.clone())),
+        ("kernels", named(|run| run.kernel_set.clone())),
+        (
+            "token budget",
+            named(|run| Some(run.token_budget?.to_string())),
+        ),
+        ("sample", named(|run| run.sample.clone())),
+        ("version", named(version)),
+        ("driver", named(|run| run.driver_version.clone())),
+        ("CUDA", named(|run| run.cuda_version.clone())),
+        ("date", dates),
+        ("report", Some(format!("monitor-log {}", report.version))),
+    ];
+    let facts = facts.into_iter();
+    page.facts(facts.filter_map(|(name, value)| Some((name, value?))));
+}
+
+/// Returns the minute of a time.
+fn minute(time: Timestamp) -> Option<String> {
+    Some(time.to_string().get(..16)?.replace('T', " "))
+}
+
+/// Returns when a run ended, or its last known batch.
+fn last_time(run: &RunSummary) -> Option<Timestamp> {
+    let ends = run.by_attempt.iter().filter_map(|attempt| {
+        let elapsed_ms = attempt.elapsed_s.unwrap_or(0.0) * 1000.0;
+        let end_ms = attempt.started?.unix_ms().checked_add(elapsed_ms as i64)?;
+        DateTime::from_timestamp_millis(end_ms)
+    });
+    ends.max().map(Timestamp::from)
+}
+
+/// Lists different values in their order; `None` without any.
+fn listed(values: impl Iterator<Item = String>) -> Option<String> {
+    let mut known = HashSet::new();
+    let mut all: Vec<String> = values.filter(|value| known.insert(value.clone())).collect();
+    let others = all.len().saturating_sub(LISTED);
+    all.truncate(LISTED);
+    all.extend((others > 0).then(|| format!("{others} more")));
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// Counts the GPUs of the samples, or else of the runs, by product.
+fn gpus(report: &Report) -> Option<String> {
+    let (samples, runs) = (report.gpus().iter(), report.runs());
+    if !runs.is_empty() && runs.iter().all(RunSummary::is_on_cpu) {
+        return None;
+    }
+    let mut names: Vec<&str> = samples.filter_map(|gpu| gpu.name.as_deref()).collect();
+    if names.is_empty() {
+        let last = runs.iter().rev().find_map(|run| run.gpu_names.as_ref());
+        names.extend(last.into_iter().flatten().map(String::as_str));
+    }
+    listed(counted(&names, "×").into_iter())
 }
 
 fn add_findings(page: &mut Page, findings: &[Finding]) {
@@ -65,52 +144,66 @@ fn add_findings(page: &mut Page, findings: &[Finding]) {
         let alike = alike.entry((finding.tier, finding.kind)).or_insert(0);
         *alike += 1;
         let is_shown = *alike <= SHOWN_ALIKE && shown.len() < SHOWN_FINDINGS;
-        if is_shown { &mut shown } else { &mut others }.push(finding);
+        if is_shown { &mut shown } else { &mut others }.push(finding.clone());
     }
-    page.table(&tables::findings(&shown));
+    page.table(&Table::of(&shown, &FINDINGS));
     if !others.is_empty() {
         let summary = format!("more: {}", plural(others.len(), "finding"));
-        let others = tables::findings(&others);
-        page.fold(true, &summary, |page| _ = page.table(&others));
+        page.fold(true, &summary, |page| {
+            page.table(&Table::of(&others, &FINDINGS));
+        });
     }
 }
 
 fn add_runs(page: &mut Page, events: &RunsSummary) {
-    let runs = &events.runs;
     page.heading("Runs");
-    if runs.is_empty() {
+    if events.runs.is_empty() {
         page.paragraph("The event log holds no run.");
         return;
     }
-    let samples = events.by_sample.iter().filter_map(SampleTotals::sentence);
-    let repeats = events.repeats.iter().filter_map(Repeats::sentence);
-    let sums: Vec<String> = samples.chain(repeats).collect();
-    page.fold(sums.len() > SHOWN_RUNS, "samples and repeats", |page| {
-        _ = page.list(&sums);
-    });
-    let (is_long, summary) = (runs.len() > SHOWN_RUNS, plural(runs.len(), "run"));
+    let samples = events.by_sample.iter().filter(|totals| totals.runs > 1);
+    add_rows(page, "sample", &samples.cloned().collect::<Vec<_>>());
+    let runs = events.runs.iter().map(|run| Totals::new(&[run]));
+    add_rows(page, "run", &runs.collect::<Vec<_>>());
+    if !events.repeats.is_empty() {
+        page.table(&Table::of(&events.repeats, &REPEATS));
+    }
+}
+
+/// Adds two tables of runs or samples: work, and use of the devices.
+fn add_rows(page: &mut Page, what: &str, rows: &[Totals]) {
+    if rows.is_empty() {
+        return;
+    }
+    let (is_long, summary) = (rows.len() > SHOWN_RUNS, plural(rows.len(), what));
     page.fold(is_long, &summary, |page| {
-        page.table(&tables::work(runs));
-        page.table(&tables::efficiency(runs));
+        for columns in [&RUNS[..OF_WORK], &RUNS[OF_WORK..]] {
+            page.table(&Table::of(rows, &[&[NAME], columns].concat()));
+        }
     });
 }
 
-fn add_gpus(page: &mut Page, samples: &SamplesSummary, runs: &[RunSummary]) {
+fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
     page.heading("GPUs and host");
     if !samples.gpus.is_empty() {
-        page.table(&tables::gpus(&samples.gpus));
+        page.table(&Table::of(&samples.gpus, &GPUS));
     }
-    let hosts = samples.hosts.iter().filter_map(HostSummary::sentence);
-    page.list(hosts);
+    page.list(samples.hosts.iter().map(host));
     page.list(&samples.notes);
-    let figures = charts::gpus(samples, runs);
+    let figures = charts::gpus(samples);
     if !figures.is_empty() {
-        page.paragraph("Line: mean. Band: from the least to the greatest value. Grey: runs on the GPU. All GPUs have the same axes.");
+        page.paragraph(
+            "Line: mean. Band: from the least to the greatest value. All GPUs have the same axes.",
+        );
         page.figures(&figures);
     }
-    if figures.len() < samples.gpus.len() {
-        let (shown, all) = (figures.len(), plural(samples.gpus.len(), "GPU"));
-        page.paragraph(&format!("Pictures are of {shown} of {all}."));
+    shown_of(page, figures.len(), samples.gpus.len(), "GPU");
+}
+
+/// Says that not all have charts.
+fn shown_of(page: &mut Page, shown: usize, all: usize, what: &str) {
+    if shown < all {
+        page.paragraph(&format!("Charts show {shown} of {}.", plural(all, what)));
     }
 }
 
@@ -122,28 +215,24 @@ fn add_details(page: &mut Page, runs: &[RunSummary]) {
             add_run(page, run, is_long);
         }
     });
-    if runs.len() > MAX_RUNS {
-        page.paragraph(&format!("Pictures are of the first {MAX_RUNS} runs."));
-    }
+    shown_of(page, MAX_RUNS.min(runs.len()), runs.len(), "run");
 }
 
 fn add_run(page: &mut Page, run: &RunSummary, is_folded: bool) {
-    let figures = charts::run(run);
+    let (figures, details) = (charts::run(run), details(run));
     let has_workers = run.by_worker.len() > 1;
-    let has_text = !run.notes.is_empty() || run.stages.advice.is_some();
-    if figures.is_empty() && !has_text && !has_workers {
+    if figures.is_empty() && details.is_empty() && !has_workers {
         return;
     }
     let title = format!("Run {}", run.run);
     if !is_folded {
         page.subheading(&title);
     }
-    let summary = format!("{title}: {}", outcome(run.outcome));
+    let summary = format!("{title}: {}", run.end());
     page.fold(is_folded, &summary, |page| {
-        let advice = run.stages.advice.iter();
-        page.list(advice.chain(&run.remarks()).chain(&run.notes));
+        page.list(&details);
         if has_workers {
-            page.table(&tables::workers(&run.by_worker));
+            page.table(&Table::of(&run.by_worker, &WORKERS));
         }
         page.figures(&figures);
     });
@@ -151,89 +240,50 @@ fn add_run(page: &mut Page, run: &RunSummary, is_folded: bool) {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::Throttle;
-
     use super::*;
-    use crate::tests::{batch, report, runs, sample, started};
-
-    const EVIL: &str = "</title><script>alert(1)</script>\"'&\u{202e}\0";
+    use crate::tests::{done, report, runs, sample, started};
 
     #[test]
-    fn many_runs_and_findings_are_folded_away() {
-        let page = |count: usize| {
-            let all = (0..count).flat_map(|run| {
-                let name = format!("run-{run}");
-                let batches = (0..2).map({
-                    let name = name.clone();
-                    move |number| {
-                        batch(number, |batch| {
-                            batch.run.clone_from(&name);
-                            (batch.tokens, batch.utilization) = (10, Some(0.5));
-                            batch.elapsed_s = Some(number as f64 + 1.0);
-                        })
-                    }
-                });
-                [started(|run| run.run = name)].into_iter().chain(batches)
+    fn the_header_names_host_gpus_model_version_and_date() {
+        let begun = [(9, "a"), (11, "a"), (12, "b")].into_iter().enumerate();
+        let begun = begun.flat_map(|(number, (hour, host))| {
+            let run = started(|run| {
+                (run.run, run.host) = (number.to_string(), Some(host.to_owned()));
+                run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
+                run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
+                (run.tool, run.version) = ("gpu-embed".to_owned(), "1.2.3".to_owned());
+                run.token_budget = Some(50_000);
             });
-            html(&report(runs(all.collect::<Vec<_>>()), []))
-        };
-        let (few, many) = (page(3), page(200));
-        assert!(!few.contains("<details>") && few.contains("<h3>Run run-2</h3>"));
-        for (text, count) in [
-            ("<summary>200 runs</summary>", 1),
-            ("<summary>more: 196 findings</summary>", 1),
-            (
-                "verdict: critical</span> 200 runs: 200 critical (packing 50.0 %)",
-                1,
-            ),
-            ("<dd>200 × no end</dd>", 1),
-            ("<summary>Run run-19: no end</summary>", 1),
-            ("<figure>", 20 * 2),
-            ("<td>run-199</td>", 2),
-            ("<script", 0),
+            // In the next minute.
+            let end = done(|done| (done.run, done.elapsed_s) = (number.to_string(), 5.0));
+            [run, end]
+        });
+        let samples = (0..2).map(|index| {
+            sample(0, |sample| {
+                (sample.index, sample.uuid) = (Some(index), Some(format!("GPU-{index}")));
+            })
+        });
+        let html = html(&report(runs(begun), samples));
+        for (name, value) in [
+            ("host", "a, b"),
+            ("GPUs", "2 × Fake"),
+            ("model", "facebook/esm2_t33_650M_UR50D"),
+            ("token budget", "50000"),
+            ("version", "gpu-embed 1.2.3"),
+            ("date", "2026-01-31 09:30 to 2026-01-31 12:31 UTC"),
+            ("report", concat!("monitor-log ", env!("CARGO_PKG_VERSION"))),
         ] {
-            assert_eq!(many.matches(text).count(), count, "{text}");
+            let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
+            assert!(html.contains(&fact), "{fact}: {html}");
         }
-        assert!(many.len() < 400_000, "{}", many.len());
+        assert!(html.contains("<span class=\"badge fair\">no verdict</span>"));
     }
 
     #[test]
-    fn text_from_a_log_is_escaped() {
-        let evil = || Some(EVIL.to_owned());
-        let started = started(|run| {
-            run.run = EVIL.to_owned();
-            (run.tool, run.version) = (EVIL.to_owned(), EVIL.to_owned());
-            (run.model_digest, run.device, run.dtype) = (evil(), evil(), evil());
-            run.gpu_uuids = Some(vec![EVIL.to_owned()]);
-            run.time = "2026-01-31T12:00:00Z".parse().ok();
-        });
-        let batches = (0..3).map(|number| {
-            batch(number, |batch| {
-                batch.run = EVIL.to_owned();
-                (batch.tokens, batch.oom_splits, batch.rejected) = (10, 1, 1);
-                (batch.wait_ms, batch.compute_ms) = (Some(100.0), Some(1.0));
-                (batch.elapsed_s, batch.utilization) = (Some(number as f64 + 1.0), Some(0.5));
-            })
-        });
-        let samples = (0..10).map(|second| {
-            sample(second, |sample| {
-                (sample.uuid, sample.name) = (evil(), evil());
-                sample.gpu_util = Some(10 * second);
-                sample.throttle = Some(Throttle(vec![EVIL.to_owned(), "hw_slowdown".to_owned()]));
-            })
-        });
-        let html = html(&report(runs([started].into_iter().chain(batches)), samples));
-        for (text, count) in [
-            ("<script", 0),
-            ("</title>", 1),
-            ("\u{202e}", 0),
-            ("\0", 0),
-            ("<h3>Run &lt;/title&gt;&lt;script&gt;alert(1)", 1),
-            ("<figure>", 4),
-            // GPU, model, number type and version in the header.
-            ("<dd>&lt;/title&gt;", 4),
-        ] {
-            assert_eq!(html.matches(text).count(), count, "{text}: {html}");
-        }
+    fn a_long_list_is_cut() {
+        let names = |count| listed((0..count).map(|name: u32| name.to_string()));
+        assert_eq!(names(0), None);
+        assert_eq!(names(3).unwrap(), "0, 1, 2");
+        assert_eq!(names(5).unwrap(), "0, 1, 2, 2 more");
     }
 }

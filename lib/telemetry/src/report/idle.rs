@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use plmkit_logs::thresholds::{IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE};
 
-use super::stages::{Stage, Stages};
+use super::batches::Stages;
 use super::{Tier, share};
 
 /// The share of the elapsed time in which a device had no work, 0 to 1. Loading the model comes before and is no part of it.
@@ -50,9 +50,9 @@ impl Idle {
 
     /// Returns what helps against the largest part, as far as the stages of the batches explain it.
     pub(super) fn advice(&self, stages: &Stages) -> &'static str {
-        let share = |stage: &Option<Stage>| stage.as_ref().and_then(|stage| stage.share);
-        let writing = share(&stages.write);
-        let copying = share(&stages.h2d).zip(share(&stages.d2h));
+        let share = |stage: &str| stages.get(stage)?.as_ref()?.share;
+        let writing = share("write");
+        let copying = share("h2d").zip(share("d2h"));
         let copying = copying.map(|(to, from)| to + from);
         let longest = [writing, copying].into_iter().flatten().reduce(f64::max);
         if self.waiting >= self.starting.max(self.other) {

@@ -5,22 +5,13 @@ use std::ops::Range;
 
 use rangemap::RangeSet;
 
-use super::time_span::{Moment, micros};
+use super::times::{Moment, micros};
 
 /// Times that readings stand for, without gaps. Beyond it, the earliest gap is forgotten.
 const MAX_TIMES: usize = 4096;
 
 /// A driver that takes longer than was asked for takes no longer than this.
 const MAX_SLOW_US: i64 = 10_000_000;
-
-/// The time that a reading stands for.
-#[derive(Clone, Debug)]
-pub(super) struct Placed {
-    /// The time since the previous reading, in microseconds; 0 if it stands for none.
-    pub(super) us: i64,
-    /// The parts of that time that no reading stood for before.
-    pub(super) fresh: Vec<Range<i64>>,
-}
 
 /// Finds the time that each reading of a GPU stands for: from the previous reading, unless that is a gap.
 ///
@@ -38,14 +29,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Adds a row, with the interval that was asked for, if known. Returns the time of a reading; `None` of a row without values, and
-    /// of one that was read before.
+    /// Adds a row, with the interval that was asked for, if known. Returns the time of a reading in microseconds, 0 if it stands for
+    /// none, and the parts of that time that no reading stood for before; `None` of a row without values, and of one that was
+    /// read before.
     pub(super) fn place(
         &mut self,
         moment: Moment,
         interval_s: Option<f64>,
         is_reading: bool,
-    ) -> Option<Placed> {
+    ) -> Option<(i64, Vec<Range<i64>>)> {
         let row = since(self.last_row, moment).map(|time| length(&time));
         let nominal_us = match (interval_s.map(micros), self.last_us) {
             (Some(asked_us), last_us) => asked_us.max(last_us.unwrap_or(0).min(MAX_SLOW_US)),
@@ -67,7 +59,7 @@ impl Pace {
             covered.insert(time);
             limit(covered, MAX_TIMES);
         }
-        Some(Placed { us, fresh })
+        Some((us, fresh))
     }
 }
 
@@ -104,7 +96,7 @@ mod tests {
                 at_us: at.abs(),
             };
             let placed = pace.place(moment, interval_s, *at >= 0);
-            placed.map_or(-1, |row| row.fresh.first().map_or(-1, |time| time.start))
+            placed.map_or(-1, |(_, fresh)| fresh.first().map_or(-1, |time| time.start))
         });
         rows.collect()
     }

@@ -10,17 +10,14 @@ use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
 
 use super::attempt::{Attempt, AttemptSummary, one};
-use super::distribution::{BatchDistributions, DistributionsCount};
+use super::batches::{BatchDistributions, BatchSums, Packing, Queue, Stages};
+use super::charts::RunPictures;
 use super::efficiency::Efficiency;
+use super::gpu::RunGpu;
 use super::host::HostSummary;
 use super::idle::Idle;
-use super::packing::{Packing, PackingCount};
-use super::pictures::RunPictures;
-use super::queue::{Queue, QueueCount};
-use super::run_gpu::RunGpu;
-use super::stages::{Stages, StagesCount};
 use super::worker::{WorkerSummary, Workers};
-use super::{Tier, joined, percent, share};
+use super::{Tier, share};
 
 /// Batches at the start of a run that warm up caches and clocks, and of how many batches in all they are told apart.
 const WARM_UP: u64 = 5;
@@ -132,7 +129,7 @@ pub struct RunSummary {
     pub queue: Queue,
     /// Figures over the batches.
     pub distributions: BatchDistributions,
-    /// Token utilisation of the batches.
+    /// How full the batches were.
     pub packing: Packing,
     /// Remarks for people.
     pub notes: Vec<String>,
@@ -174,42 +171,21 @@ impl RunSummary {
         self.outcome == Some(Outcome::Done)
     }
 
+    /// Returns in a word how it ended.
+    pub(super) fn end(&self) -> &'static str {
+        self.outcome.map_or("no end", Into::into)
+    }
+
+    pub(super) fn is_on_cpu(&self) -> bool {
+        self.device.as_deref() == Some("cpu")
+    }
+
     /// Returns the hours of its GPUs, over all attempts; 0 on a CPU.
     pub(super) fn gpu_hours(&self) -> Option<f64> {
         self.by_attempt
             .iter()
             .map(|attempt| attempt.gpu_hours)
             .sum()
-    }
-
-    /// Returns sentences about idle time and batches.
-    pub(super) fn remarks(&self) -> Vec<String> {
-        let loading = self.load_share.map_or_else(String::new, |share| {
-            let share = percent(share);
-            format!("; loading the model took {share} of loading and run together")
-        });
-        let idle = self.idle.map(|idle| {
-            let (share, parts) = (percent(idle.share), idle.parts());
-            format!("the device had no work for {share} of the time ({parts}){loading}")
-        });
-        let waits = self.distributions.wait_ms.as_ref().map(|waits| {
-            format!(
-                "waits: median {:.2} ms, 95 % up to {:.2} ms, longest {:.2} ms",
-                waits.p50, waits.p95, waits.max
-            )
-        });
-        let lengths = self.longest.zip(self.mean_length).map(|(longest, mean)| {
-            format!("sequences of {mean:.1} tokens on average, the longest of {longest}")
-        });
-        let memory = self.peak_device_memory_mib;
-        let memory = memory.map(|mib| format!("tensors held at most {mib} MiB of device memory"));
-        let warm = self.warm_tokens_per_s;
-        let warm = warm.map(|rate| format!("{rate:.0} tokens/s after the first {WARM_UP} batches"));
-        let recomputed = Some(plural(self.recomputed, "sequence")).filter(|_| self.recomputed > 0);
-        let recomputed = recomputed.map(|sequences| format!("{sequences} computed again in f32"));
-        let batches = joined([warm, waits, lengths, memory, recomputed], "; ");
-        let batches = Some(batches).filter(|line| !line.is_empty());
-        idle.into_iter().chain(batches).collect()
     }
 
     /// Adds the GPUs and computes the efficiency.
@@ -231,10 +207,7 @@ pub(super) struct RunCount {
     batch_numbers: RangeSet<i128>,
     /// Batch events that are there twice.
     repeated: u64,
-    stages: StagesCount,
-    queue: QueueCount,
-    packing: PackingCount,
-    distributions: DistributionsCount,
+    sums: BatchSums,
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
     /// The counts and chart data are up to date.
@@ -256,7 +229,9 @@ impl RunCount {
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
         let last = self.attempts.last();
-        let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s().unwrap_or(0.0));
+        let before_s = last.map_or(0.0, |last| {
+            last.before_s + last.summary.elapsed_s.unwrap_or(0.0)
+        });
         self.attempts.push(Attempt::new(name, before_s));
         self.attempts.len() - 1
     }
@@ -287,10 +262,7 @@ impl RunCount {
     }
 
     fn add_batch(&mut self, attempt: usize, batch: &BatchDone) {
-        // Work that was lost took its time as well.
-        self.stages.add(batch);
-        self.queue.add(batch);
-        self.distributions.add(batch);
+        self.sums.add(batch);
         let run = &mut self.summary;
         run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
         if self.batch_numbers.contains(&batch.batch.into()) {
@@ -312,7 +284,7 @@ impl RunCount {
         run.rejected += batch.rejected;
         run.longest = run.longest.max(batch.longest);
         self.attempts[attempt].add_new(batch);
-        self.packing.add(batch);
+        self.sums.add_fill(batch);
         if let Some(pictures) = &mut run.pictures {
             pictures.add(batch, self.attempts[attempt].before_s);
         }
@@ -320,22 +292,23 @@ impl RunCount {
 
     /// Completes the summary of the run.
     pub(super) fn finish(self) -> RunSummary {
-        let mut notes = self.notes();
+        let notes = self.notes();
         let (gpu_uuids, gpu_names) = self.gpus();
         let flops = self.flops();
-        let sum = |times: fn(&Attempt) -> Option<f64>| {
-            let times = self.attempts.iter().filter_map(times);
+        let sum = |time: fn(&AttemptSummary) -> Option<f64>| {
+            let times = self.attempts.iter();
+            let times = times.filter_map(|attempt| time(&attempt.summary));
             times.reduce(|sum, time_s| sum + time_s)
         };
-        let (elapsed_s, load_s) = (sum(Attempt::elapsed_s), sum(Attempt::load_s));
+        let elapsed_s = sum(|attempt| attempt.elapsed_s);
+        let load_s = sum(|attempt| attempt.load_s);
         let mut workers = Workers::default();
         for attempt in &self.attempts {
             attempt.add_workers(&mut workers);
         }
         let idle = workers.idle();
-        let stages = self.stages.finish(elapsed_s, workers.elapsed_s());
-        notes.extend(stages.notes());
-        let wait_share = stages.wait.as_ref().and_then(|wait| wait.share);
+        let stages = self.sums.stages(elapsed_s, workers.elapsed_s());
+        let wait_share = stages["wait"].as_ref().and_then(|wait| wait.share);
         let before = [None].into_iter().chain(self.attempts.iter().map(Some));
         let by_attempt = self.attempts.iter().zip(before);
         let by_attempt = by_attempt.map(|(attempt, before)| attempt.finish(before));
@@ -395,9 +368,9 @@ impl RunCount {
             throughput: Throughput::new(amounts, elapsed_s),
             warm_tokens_per_s,
             stages,
-            queue: self.queue.finish(wait_share),
-            distributions: self.distributions.finish(),
-            packing: self.packing.finish(),
+            queue: self.sums.queue(wait_share),
+            distributions: self.sums.distributions(),
+            packing: self.sums.packing(),
             notes,
             ..counts
         }

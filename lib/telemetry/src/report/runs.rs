@@ -7,11 +7,10 @@ use serde::Serialize;
 use plmkit_logs::SkippedLines;
 use plmkit_logs::event::Event;
 
-use super::pictures::MAX_RUNS;
-use super::repeats::Repeats;
+use super::charts::MAX_RUNS;
+use super::groups::{Repeats, Totals};
 use super::run::{RunCount, RunSummary};
-use super::sample_totals::SampleTotals;
-use super::time_span::WorkTimes;
+use super::times::WorkTimes;
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,7 +20,7 @@ pub struct RunsSummary {
     /// The runs, in the order of their first events.
     pub runs: Vec<RunSummary>,
     /// The runs of each sample together, in the order of their names, 2 before 10.
-    pub by_sample: Vec<SampleTotals>,
+    pub by_sample: Vec<Totals>,
     /// Repeated runs of the same work.
     pub repeats: Vec<Repeats>,
 }
@@ -38,7 +37,7 @@ pub struct RunsSummary {
 /// runs.add(&Event::Done(RunDone { run: run(), tokens: 90, elapsed_s: 1.5, ..RunDone::default() }));
 /// let summary = runs.finish();
 /// assert_eq!(summary.runs[0].throughput.tokens_per_s, Some(60.0));
-/// assert_eq!(summary.runs[0].stages.compute, None);
+/// assert_eq!(summary.runs[0].stages["compute"], None);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Runs {

@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use plmkit_logs::{GpuSample, SkippedLines};
 use serde::Serialize;
 
-use super::gpus::{GpuRows, GpuSummary};
+use super::charts::GpuPictures;
+use super::gpu::{GpuRows, GpuSummary, RunGpu};
 use super::host::{HostRows, HostSummary};
-use super::pictures::GpuPictures;
 use super::run::RunSummary;
-use super::run_gpu::run_gpus;
 use super::runs::Runs;
-use super::time_span::{Moment, WorkTimes};
+use super::times::{Moment, WorkTimes};
 
 /// GPUs with charts, the first of a log. Charts take memory.
 const MAX_PICTURES: usize = 16;
@@ -106,18 +105,14 @@ impl Samples {
         let moment = self.times.place(sample);
         self.moments += u64::from(self.last.replace(moment) != Some(moment));
         let host = self.host_of(sample, moment);
-        let at_s = self.hosts[host].add(sample, moment, &self.times);
-        if sample.index.is_some() || sample.uuid.is_some() {
-            let gpu = self.gpu_of(sample, host);
-            self.gpus[gpu].add(sample, moment, self.moments, &self.times);
-            if let Some(pictures) = self.pictures.get_mut(gpu) {
-                let around = moment.at_us - 1..moment.at_us + 1;
-                let (times, uuid) = (&self.times, sample.uuid.as_deref());
-                let is_on = |position| times.uses(position, uuid);
-                let work = times.at_work(moment.clock, &[around], is_on);
-                let work = work.into_iter().flat_map(|(_, work)| work);
-                pictures.add(at_s, sample, work.map(|position| times.run_of(position)));
-            }
+        self.hosts[host].add(sample, moment, &self.times);
+        if sample.index.is_none() && sample.uuid.is_none() {
+            return;
+        }
+        let gpu = self.gpu_of(sample, host);
+        self.gpus[gpu].add(sample, moment, self.moments, &self.times);
+        if let Some(pictures) = self.pictures.get_mut(gpu) {
+            pictures.add(self.hosts[host].at_s(), sample);
         }
     }
 
@@ -145,7 +140,7 @@ impl Samples {
             if self.pictures.len() < MAX_PICTURES {
                 self.pictures.push(GpuPictures::new());
             }
-            self.gpus.push(GpuRows::new(host));
+            self.gpus.push(GpuRows::new(host, &self.times));
             self.gpus.len() - 1
         });
         self.by_number.entry(number).or_insert(gpu);
@@ -161,7 +156,6 @@ impl Samples {
         runs: &mut [RunSummary],
         peak_tflops: Option<f64>,
     ) -> SamplesSummary {
-        let times = &self.times;
         let is_mig = |rows: &GpuRows| rows.gpu.is_mig();
         let are_alike = self.hosts.len() > 1 || self.gpus.iter().any(is_mig);
         for rows in &mut self.gpus {
@@ -170,54 +164,28 @@ impl Samples {
                 rows.gpu.tell_apart();
             }
         }
-        let find = |uuid: &str| Some(&self.gpus[*self.by_uuid.get(uuid)?]);
         let mut seen_by = vec![Vec::new(); runs.len()];
         for (host, rows) in self.hosts.iter().enumerate() {
             rows.runs().for_each(|run| seen_by[run].push(host));
         }
-        for (position, run) in runs.iter_mut().enumerate() {
-            let gpus = run_gpus(run, position, &self.gpus, find, times);
-            let named = || run.gpu_uuids.iter().flatten().filter_map(|uuid| find(uuid));
-            let has_gpus = |host| named().any(|rows| rows.host == host);
-            run.machine =
-                HostRows::of_run(&self.hosts, position, &seen_by[position], has_gpus, times);
-            for (of, attempt) in times.positions_of(position).zip(&mut run.by_attempt) {
-                let time_us = times.time_us([of].into_iter());
-                let energy_j = |uuid: &String| {
-                    let count = find(uuid)?.during(times.during(of));
-                    count.energy(time_us).total_j
-                };
-                let uuids = attempt.gpu_uuids.as_ref();
-                attempt.energy_j = uuids.and_then(|uuids| uuids.iter().map(energy_j).sum());
-            }
-            let is_on_gpus = run.device.as_deref().is_some_and(|device| device != "cpu");
-            if gpus.is_none() && is_on_gpus && self.gpus.len() > 1 {
-                run.notes.push(UNNAMED.to_owned());
-            }
-            if times.is_apart(position) {
-                run.notes.push(APART.to_owned());
-            }
-            run.join_gpus(gpus, peak_tflops);
+        for (position, (run, seen_by)) in runs.iter_mut().zip(seen_by).enumerate() {
+            self.join(position, run, seen_by, peak_tflops);
         }
+        let times = &self.times;
         let is_whole = !self.hosts.iter().any(HostRows::is_inside);
         let only = self.hosts.len() == 1;
         let hosts = self.hosts.iter();
-        let hosts = hosts
-            .map(|host| host.finish(is_whole, only, times))
-            .collect();
+        let hosts = hosts.map(|host| host.finish(is_whole, only, times));
         // Samples from outside all runs must not judge the runs.
-        let all_us = times.all_us();
         let elsewhere = is_whole && self.rows > 0 && times.are_known();
+        let all_us = times.time_us(times.all());
         let gpus = self.gpus.iter().map(|rows| {
-            let is_used = times.is_empty() || times.are_on(rows.gpu.uuid.as_deref());
-            let in_run = !elsewhere && is_used;
-            let recorded_us = || self.hosts[rows.host].recorded_us();
-            rows.finish(in_run, is_whole.then(recorded_us), all_us, times)
+            let in_run = !elsewhere && (times.all().is_empty() || rows.is_used());
+            let recorded_us = is_whole.then(|| self.hosts[rows.host].recorded_us);
+            rows.finish(in_run, recorded_us, all_us, times)
         });
-        let gpus: Vec<GpuSummary> = gpus.collect();
         let outside = elsewhere.then(|| OUTSIDE.to_owned());
         let jumps = self.gpus.iter().filter_map(GpuRows::jump_note);
-        let notes = outside.into_iter().chain(jumps.take(MAX_NOTES)).collect();
         SamplesSummary {
             torn_last_line: self.torn_last_line,
             scope: if is_whole {
@@ -225,10 +193,82 @@ impl Samples {
             } else {
                 Scope::Runs
             },
-            hosts,
-            notes,
+            gpus: gpus.collect(),
+            hosts: hosts.collect(),
+            notes: outside.into_iter().chain(jumps.take(MAX_NOTES)).collect(),
             pictures: self.pictures,
-            gpus,
+        }
+    }
+
+    /// Gives the run at a position its GPUs, its machine and the energy of its attempts. `seen_by` are the hosts with samples of
+    /// its time.
+    fn join(
+        &self,
+        position: usize,
+        run: &mut RunSummary,
+        mut seen_by: Vec<usize>,
+        peak_tflops: Option<f64>,
+    ) {
+        let times = &self.times;
+        // Of several hosts, the one with its GPUs.
+        if seen_by.len() > 1 {
+            let named = || run.gpu_uuids.iter().flatten();
+            let on_host =
+                |host| named().any(|uuid| self.find(uuid).is_some_and(|rows| rows.host == host));
+            seen_by.retain(|&host| on_host(host));
+        }
+        if let [host] = seen_by[..] {
+            run.machine = Some(self.hosts[host].of_run(position, times));
+        }
+        for (of, attempt) in times.positions_of(position).zip(&mut run.by_attempt) {
+            let time_us = times.time_us([of].into_iter());
+            let energy_j = |uuid: &String| {
+                let values = self.find(uuid)?.during(times.during(of));
+                values.energy(time_us).total_j
+            };
+            let uuids = attempt.gpu_uuids.as_ref();
+            attempt.energy_j = uuids.and_then(|uuids| uuids.iter().map(energy_j).sum());
+        }
+        let gpus = self.gpus_of(position, run);
+        let is_on_gpus = run.device.as_deref().is_some_and(|device| device != "cpu");
+        if gpus.is_none() && is_on_gpus && self.gpus.len() > 1 {
+            run.notes.push(UNNAMED.to_owned());
+        }
+        if times.is_apart(position) {
+            run.notes.push(APART.to_owned());
+        }
+        run.join_gpus(gpus, peak_tflops);
+    }
+
+    fn find(&self, uuid: &str) -> Option<&GpuRows> {
+        Some(&self.gpus[*self.by_uuid.get(uuid)?])
+    }
+
+    /// Returns the GPUs of the run at a position: those that it names, or else the only one of the log; none on a CPU. `None` if
+    /// unknown.
+    fn gpus_of(&self, position: usize, run: &RunSummary) -> Option<Vec<RunGpu>> {
+        if let Some(mut uuids) = run.gpu_uuids.clone().filter(|uuids| !uuids.is_empty()) {
+            uuids.sort_unstable();
+            let gpu = |uuid: String| {
+                if let Some(rows) = self.find(&uuid) {
+                    return rows.of_run(position, &self.times);
+                }
+                let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
+                let note = Some(note).filter(|_| !self.gpus.is_empty());
+                RunGpu {
+                    uuid: Some(uuid),
+                    notes: note.into_iter().collect(),
+                    ..RunGpu::default()
+                }
+            };
+            return Some(uuids.into_iter().map(gpu).collect());
+        }
+        match (run.device.as_deref()?, &self.gpus[..]) {
+            ("cpu", _) => Some(Vec::new()),
+            (device, [only]) if device.starts_with("cuda") => {
+                Some(vec![only.of_run(position, &self.times)])
+            }
+            _ => None,
         }
     }
 }

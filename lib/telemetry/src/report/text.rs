@@ -1,97 +1,89 @@
 //! The report in sentences.
 
-use plmkit_contract::{LIST_SHOWN, one_line, plural};
+use plmkit_contract::{LIST_SHOWN, one_line};
+use plmkit_page::{Column, words};
 
-use super::verdict::in_words;
-use super::{
-    GpuSummary, HostSummary, Repeats, Report, RunSummary, SampleTotals, WorkerSummary, joined,
-    percent,
-};
-use plmkit_logs::event::Outcome;
+use super::tables::{BASELINE, GPUS, HOSTS, LABEL_OF_GPU, REPEATS, RUNS, WORKERS};
+use super::{HostSummary, Report, RunSummary, Totals};
 
 /// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
 pub fn sentences(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    let torn = |log| format!("the last line of the {log} log is torn and was left out");
     if let Some(events) = &report.events {
         if events.runs.is_empty() {
             lines.push("the event log holds no run".to_owned());
         }
         for run in &events.runs {
-            lines.push(work(run));
-            lines.extend(efficiency(run));
-            lines.extend(run.stages.advice.clone());
-            lines.extend(run.remarks());
+            let (end, figures) = (run.end(), figures(run).join(", "));
+            lines.push(format!("run {}: {end}, {figures}", run.run));
             let workers = run.by_worker.iter().filter(|_| run.by_worker.len() > 1);
-            lines.extend(workers.map(WorkerSummary::sentence));
-            lines.extend(run.notes.iter().cloned());
+            lines.extend(workers.map(|worker| sentence(worker, &WORKERS)));
+            lines.extend(details(run));
         }
-        lines.extend(events.by_sample.iter().filter_map(SampleTotals::sentence));
-        lines.extend(events.repeats.iter().filter_map(Repeats::sentence));
-        lines.extend(events.torn_last_line.then(|| torn("event")));
+        let samples = events.by_sample.iter().filter(|totals| totals.runs > 1);
+        lines.extend(samples.map(|of| format!("sample {}: {}", of.name, sentence(of, &RUNS[1..]))));
+        let repeats = events.repeats.iter();
+        lines.extend(repeats.map(|of| format!("repeated {}", sentence(of, &REPEATS))));
     }
     if let Some(samples) = &report.samples {
-        lines.extend(samples.gpus.iter().map(gpu));
-        lines.extend(samples.hosts.iter().filter_map(HostSummary::sentence));
+        lines.extend(samples.gpus.iter().map(|gpu| {
+            let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
+            format!("{}: {figures}", gpu.label())
+        }));
+        lines.extend(samples.hosts.iter().map(host));
         lines.extend(samples.notes.iter().cloned());
-        lines.extend(samples.torn_last_line.then(|| torn("sample")));
     }
-    lines.extend(report.skipped.iter().map(ToString::to_string));
+    lines.extend(report.left_out());
     lines.extend(report.findings.iter().map(ToString::to_string));
-    lines.extend(report.baseline.iter().map(ToString::to_string));
+    let baseline = report.baseline.iter();
+    lines.extend(baseline.map(|found| sentence(found, &BASELINE)));
     if let Some(verdict) = report.verdict {
-        lines.push(format!("verdict: {verdict}: {}", in_words(report)));
+        lines.push(format!("verdict: {verdict}: {}", report.verdict_in_words));
     }
     // Names of runs and GPUs come from a log, which may contain anything.
     let printable = lines.iter().map(|line| one_line(line, LIST_SHOWN));
     printable.collect()
 }
 
-fn work(run: &RunSummary) -> String {
-    let (sequences, tokens) = (run.sequences, run.tokens);
-    let (sequences, tokens) = (plural(sequences, "sequence"), plural(tokens, "token"));
-    let end = outcome(run.outcome);
-    let work = format!("run {}: {end}, {sequences}, {tokens}", run.run);
-    let time = run.elapsed_s.map(|time_s| format!(" in {time_s:.2} s"));
-    let rates = &run.throughput;
-    let residues = rates.sequences_per_s.zip(rates.residues_per_s);
-    let rates = residues.zip(rates.tokens_per_s);
-    let rates = rates.map(|((sequences, residues), tokens)| {
-        format!(": {sequences:.1} sequences/s, {residues:.0} residues/s, {tokens:.0} tokens/s")
-    });
-    let load = run.load_s;
-    let load = load.map(|load_s| format!(", after {load_s:.2} s of loading the model"));
-    joined([Some(work), time, rates, load], "")
+/// Returns the known figures of a row in a sentence: `tokens 2,890, time 12.50 s`.
+pub(super) fn sentence<T>(row: &T, columns: &[Column<T>]) -> String {
+    words(row, columns).join(", ")
 }
 
-/// Returns in a word how a run ended.
-pub(super) fn outcome(outcome: Option<Outcome>) -> &'static str {
-    outcome.map_or("no end", Into::into)
+/// Returns a host and its figures in a sentence.
+pub(super) fn host(host: &HostSummary) -> String {
+    let name = host.host.as_deref().unwrap_or("unknown");
+    format!("host {name}: {}", sentence(host, &HOSTS))
 }
 
-fn efficiency(run: &RunSummary) -> Option<String> {
-    let figures = &run.efficiency;
-    let mfu = figures.mfu.map(|mfu| format!("MFU {}", percent(mfu)));
-    let residues = figures.residues_per_joule;
-    let residues = residues.map(|rate| format!("{rate:.2} residues/J"));
-    let power = figures.mean_power_w.map(|watts| format!("{watts:.0} W"));
-    Some(joined([mfu, residues, power], ", ")).filter(|line| !line.is_empty())
+/// Returns the known figures of a run, what people look at first coming first: `tokens 2,890`, `time 12.50 s`.
+pub fn figures(run: &RunSummary) -> Vec<String> {
+    // The first says how it ended.
+    words(&Totals::new(&[run]), &RUNS[1..])
 }
 
-fn gpu(gpu: &GpuSummary) -> String {
-    let name = gpu.label();
-    let covered = gpu.figures.coverage.map(percent);
-    let covered = covered.map(|share| format!(" over {share} of the time"));
-    let lost = if gpu.lost { ", lost" } else { "" };
-    let samples =
-        plural(gpu.figures.samples, "sample") + covered.as_deref().unwrap_or_default() + lost;
-    match (
-        gpu.figures.mean_utilization,
-        gpu.figures.values.get("gpu_util"),
-    ) {
-        (Some(mean), _) => format!("{name}: mean utilization {}, {samples}", percent(mean)),
-        (None, Some(_)) => format!("{name}: too few samples for its figures, {samples}"),
-        (None, None) if gpu.figures.samples == 0 => format!("{name}: no samples{lost}"),
-        (None, None) => format!("{name}: the driver gives no utilization{lost}"),
-    }
+/// Returns what no table has: waits, lengths, the rate without the start, memory, and the notes.
+pub(super) fn details(run: &RunSummary) -> Vec<String> {
+    let waits = run.distributions.get("wait_ms").and_then(Option::as_ref);
+    let parts = [
+        waits.map(|waits| {
+            let (median, p95, max) = (waits.p50, waits.p95, waits.max);
+            format!("waits: median {median:.2} ms, 95 % up to {p95:.2} ms, longest {max:.2} ms")
+        }),
+        run.longest.zip(run.mean_length).map(|(longest, mean)| {
+            format!("sequences of {mean:.1} tokens on average, the longest of {longest}")
+        }),
+        run.warm_tokens_per_s
+            .map(|rate| format!("{rate:.0} tokens/s without the first batches")),
+        run.peak_device_memory_mib
+            .map(|mib| format!("tensors held at most {mib} MiB of device memory")),
+        run.load_s
+            .map(|load_s| format!("loading the model took {load_s:.2} s before it")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let figures = Some(parts.join("; ")).filter(|line| !line.is_empty());
+    figures
+        .into_iter()
+        .chain(run.notes.iter().cloned())
+        .collect()
 }

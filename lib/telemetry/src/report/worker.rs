@@ -3,15 +3,14 @@
 use std::array;
 use std::collections::BTreeMap;
 
-use plmkit_contract::plural;
 use serde::Serialize;
 
 use plmkit_logs::event::{BatchDone, RunStarted};
 
-use super::coverage::is_enough;
 use super::idle::{Idle, IdleTime};
 use super::run::Throughput;
-use super::{joined, percent, share};
+use super::share;
+use super::values::is_enough;
 
 /// A worker of a run, or its only process. Batches that were computed again count again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -38,28 +37,6 @@ pub struct WorkerSummary {
     pub compute_share: Option<f64>,
     /// Time in which its device had no work.
     pub idle: Option<Idle>,
-}
-
-impl WorkerSummary {
-    /// Returns the figures in a sentence.
-    pub(super) fn sentence(&self) -> String {
-        let gpu = self.gpu_name.as_ref().zip(self.gpu_uuid.as_ref());
-        let gpu = gpu.map_or_else(String::new, |(name, uuid)| format!(" on {name} {uuid}"));
-        let batches = plural(self.batches, "batch");
-        let worker = format!("worker {}{gpu}: {batches}", self.worker);
-        let shares = [
-            ("of the tokens", self.token_share),
-            ("of the time computing", self.compute_share),
-            ("waiting", self.wait_share),
-            ("without work", self.idle.map(|idle| idle.share)),
-        ];
-        let shares = shares.map(|(what, share)| Some(format!("{} {what}", percent(share?))));
-        let (rates, all) = (&self.throughput, [Some(worker)].into_iter().chain(shares));
-        let rates = rates.sequences_per_s.zip(rates.tokens_per_s);
-        let rates = rates
-            .map(|(sequences, tokens)| format!("{sequences:.1} sequences/s, {tokens:.0} tokens/s"));
-        joined(all.chain([rates]), ", ")
-    }
 }
 
 /// A time of the batches of a worker, which some may lack.

@@ -8,7 +8,7 @@ use plmkit_logs::{GpuSample, Timestamp};
 
 use super::attempt::Attempt;
 use super::pace::{length, since};
-use super::readings::During;
+use super::values::During;
 
 /// No clock of a machine counts further: about 30 years.
 const MAX_S: f64 = 1e9;
@@ -136,7 +136,7 @@ pub(super) struct WorkTimes {
     has_strangers: bool,
     /// The names of machines by their boots.
     hosts: HashMap<String, String>,
-    /// The positions of the work that names each GPU, and of the work that may have used any.
+    /// The positions of the work that names each GPU, and of the work that may have used any. There may be many of both.
     named: HashMap<String, Vec<usize>>,
     on_any: Vec<usize>,
     /// Whether the time of any run is known.
@@ -237,16 +237,6 @@ impl WorkTimes {
         self.are_known
     }
 
-    /// Whether any run used the GPU `uuid`.
-    pub(super) fn are_on(&self, uuid: Option<&str>) -> bool {
-        !self.on_any.is_empty() || uuid.is_some_and(|uuid| self.named.contains_key(uuid))
-    }
-
-    /// Whether there is no run.
-    pub(super) fn is_empty(&self) -> bool {
-        self.work.is_empty()
-    }
-
     /// Returns the time of a sample by its clock.
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
         let by_boot = sample.boot_time().filter(|_| !self.clocks_agree);
@@ -343,9 +333,9 @@ impl WorkTimes {
         named.into_iter().flatten().chain(&self.on_any).copied()
     }
 
-    /// Returns how long any run was at work, in microseconds.
-    pub(super) fn all_us(&self) -> i64 {
-        self.time_us(0..self.work.len())
+    /// Returns the positions of all work.
+    pub(super) fn all(&self) -> Range<usize> {
+        0..self.work.len()
     }
 
     /// Returns the positions of the work that has a time by a clock.
@@ -460,6 +450,6 @@ mod tests {
     fn a_time_counts_once_however_many_runs_are_at_work() {
         let attempts = [attempt(None, 10, 20), attempt(None, 15, 30)];
         let times = WorkTimes::new(attempts.iter().enumerate(), false);
-        assert_eq!(times.all_us(), 20_000_000);
+        assert_eq!(times.time_us(times.all()), 20_000_000);
     }
 }

@@ -1,0 +1,362 @@
+//! Figures over the batches of a run.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use plmkit_logs::Mean;
+use plmkit_logs::event::BatchDone;
+use plmkit_logs::thresholds::{
+    IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_FULL_UP_TO,
+};
+use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
+
+use super::values::is_enough;
+use super::{Tier, share};
+
+/// A figure of a batch, if it is known.
+type Figure = fn(&BatchDone) -> Option<f64>;
+
+/// The stages of a batch. They may overlap, so their shares need not add up to one. That of writing is of the time of the run,
+/// the others are of the time of its workers.
+#[rustfmt::skip]
+const STAGES: [(&str, Figure); 5] = [
+    ("wait", |batch| batch.wait_ms),
+    ("h2d", |batch| batch.h2d_ms),
+    ("compute", |batch| batch.compute_ms),
+    ("d2h", |batch| batch.d2h_ms),
+    (WRITE, |batch| batch.write_ms),
+];
+
+const WRITE: &str = "write";
+
+/// The figures of batches that have percentiles.
+#[rustfmt::skip]
+const DISTRIBUTIONS: [(&str, Figure); 4] = [
+    ("wait_ms", |batch| batch.wait_ms),
+    ("compute_ms", |batch| batch.compute_ms),
+    ("tokens", |batch| Some(batch.tokens as f64)),
+    ("longest", |batch| Some(batch.longest? as f64)),
+];
+
+/// Upper edges of the wait histogram. A last bin takes all longer waits.
+const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
+
+/// The most different values of a figure that are kept.
+const MAX_VALUES: usize = 4096;
+
+/// The stages by their names in run events; `None` without a known time.
+pub type Stages = BTreeMap<&'static str, Option<Stage>>;
+
+/// One stage over all batches with a known time of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stage {
+    /// Total time.
+    pub total_ms: f64,
+    /// Mean time of a batch.
+    pub mean_ms: f64,
+    /// The longest time.
+    pub max_ms: f64,
+    /// The share of the batches whose time is known.
+    pub coverage: f64,
+    /// Share of the run's elapsed time; for stages of workers, the mean of their shares. Of the batches whose time is known, scaled
+    /// to all; `None` below half of them.
+    pub share: Option<f64>,
+}
+
+/// Figures over the batches of a run; `None` without a known value.
+pub type BatchDistributions = BTreeMap<&'static str, Option<BatchDistribution>>;
+
+/// A figure over the batches of a run. `pN` is the least value that N % of the batches do not exceed. It is exact up to 4,096
+/// different values, and beyond within about half a percent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BatchDistribution {
+    /// Batches with a known value.
+    pub batches: u64,
+    /// The least value.
+    pub min: f64,
+    /// The 5th percentile.
+    pub p5: f64,
+    /// The median.
+    pub p50: f64,
+    /// The 95th percentile.
+    pub p95: f64,
+    /// The greatest value.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+}
+
+/// How well the queue fed the device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Queue {
+    /// The state over the run, by the share of the time that waits took; `None` if it is unknown.
+    pub state: Option<QueueState>,
+    /// Mean number of batches that were ready.
+    pub mean_depth: Option<f64>,
+    /// Histogram of the waits.
+    pub waits: Vec<WaitBin>,
+}
+
+/// The state of a queue, by the share of the time that the device waited for batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum QueueState {
+    /// The device found its next batch ready: it waited for at most 1 % of the time.
+    Full,
+    /// The device waited for at most 5 % of the time.
+    Normal,
+    /// The device waited for longer.
+    Starved,
+}
+
+impl QueueState {
+    /// Returns the state of a queue before a device that waits for this share of the time.
+    pub(crate) fn of(wait_share: f64) -> Self {
+        match wait_share {
+            _ if wait_share <= QUEUE_FULL_UP_TO => Self::Full,
+            _ if wait_share <= IDLE_MILD_ABOVE => Self::Normal,
+            _ => Self::Starved,
+        }
+    }
+}
+
+/// A bin of the wait histogram.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitBin {
+    /// Upper edge of the bin, exclusive. The lower edge is that of the previous bin. `None` for the last bin.
+    pub below_ms: Option<f64>,
+    /// Batches.
+    pub batches: u64,
+}
+
+/// How full the batches were, the last of each file left out: it holds the rest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Packing {
+    /// Batches whose fill is known.
+    pub batches: u64,
+    /// Mean fill: tokens over the token budget, 0 to 1.
+    pub mean_fill: Option<f64>,
+    /// Least fill.
+    pub min_fill: Option<f64>,
+    /// Batches below 85 %.
+    pub below_85: u64,
+    /// The tier of the mean.
+    pub tier: Option<Tier>,
+}
+
+/// Sums over the batches of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BatchSums {
+    batches: u64,
+    stages: [Mean; STAGES.len()],
+    distributions: [Percentiles; DISTRIBUTIONS.len()],
+    wait_bins: [u64; EDGES_MS.len() + 1],
+    depth: Mean,
+    fill: Mean,
+    below_85: u64,
+}
+
+impl BatchSums {
+    /// Adds a batch, also one that was computed again: it took its time.
+    pub(super) fn add(&mut self, batch: &BatchDone) {
+        self.batches += 1;
+        for (mean, (_, of)) in self.stages.iter_mut().zip(STAGES) {
+            mean.extend(of(batch));
+        }
+        for (values, (_, of)) in self.distributions.iter_mut().zip(DISTRIBUTIONS) {
+            if let Some(value) = of(batch) {
+                values.add(value);
+            }
+        }
+        if let Some(wait_ms) = batch.wait_ms {
+            self.wait_bins[EDGES_MS.partition_point(|&edge| edge <= wait_ms)] += 1;
+        }
+        let depth = batch.queue_depth.map(|depth| depth as f64);
+        self.depth.extend(depth);
+    }
+
+    /// Adds how full a batch was.
+    pub(super) fn add_fill(&mut self, batch: &BatchDone) {
+        if let Some(fill) = batch.fill().filter(|_| !batch.tail) {
+            self.fill.add(fill);
+            self.below_85 += u64::from(fill < PACKING_MILD_BELOW);
+        }
+    }
+
+    /// Returns the stages of a run that took `elapsed_s`. Its workers had `workers_s` together: one had as much as the run, and
+    /// each of several a part of this sum.
+    pub(super) fn stages(&self, elapsed_s: Option<f64>, workers_s: Option<f64>) -> Stages {
+        let stages = STAGES.iter().zip(&self.stages);
+        let stages = stages.map(|(&(name, _), mean)| {
+            let available_s = if name == WRITE { elapsed_s } else { workers_s };
+            (name, self.stage(mean, available_s))
+        });
+        stages.collect()
+    }
+
+    fn stage(&self, mean: &Mean, available_s: Option<f64>) -> Option<Stage> {
+        let coverage = share(mean.count() as f64, self.batches as f64);
+        let known = coverage.filter(|_| is_enough(coverage));
+        let total_ms = known.map(|part| mean.sum() / part);
+        let share = share(
+            total_ms,
+            available_s.map(|available_s| available_s * 1000.0),
+        );
+        Some(Stage {
+            total_ms: mean.sum(),
+            mean_ms: mean.mean()?,
+            max_ms: mean.max()?,
+            coverage: coverage?,
+            // The writes of a killed run may go beyond the last known time.
+            share: share.map(|share| share.min(1.0)),
+        })
+    }
+
+    pub(super) fn distributions(&self) -> BatchDistributions {
+        let values = DISTRIBUTIONS.iter().zip(&self.distributions);
+        values
+            .map(|(&(name, _), values)| (name, values.finish()))
+            .collect()
+    }
+
+    /// `wait_share` is the share of the time that the device waited.
+    pub(super) fn queue(&self, wait_share: Option<f64>) -> Queue {
+        let edges = EDGES_MS.into_iter().map(Some).chain([None]);
+        let bins = edges.zip(self.wait_bins);
+        let bins = bins.map(|(below_ms, batches)| WaitBin { below_ms, batches });
+        Queue {
+            state: wait_share.map(QueueState::of),
+            mean_depth: self.depth.mean(),
+            waits: bins.collect(),
+        }
+    }
+
+    pub(super) fn packing(&self) -> Packing {
+        let mean = self.fill.mean();
+        Packing {
+            batches: self.fill.count(),
+            mean_fill: mean,
+            min_fill: self.fill.min(),
+            below_85: self.below_85,
+            tier: mean.map(|mean| Tier::below(mean, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW)),
+        }
+    }
+}
+
+/// A figure of batches, in bounded memory.
+#[derive(Clone, Debug, Default)]
+struct Percentiles {
+    mean: Mean,
+    /// Batches by the bits of a value, without the lowest ones: bits of numbers from 0 on are in the order of the numbers.
+    bins: BTreeMap<u64, u64>,
+    lost_bits: u32,
+}
+
+impl Percentiles {
+    fn add(&mut self, value: f64) {
+        // No figure is -0.
+        let value = value.max(0.0) + 0.0;
+        self.mean.add(value);
+        *self
+            .bins
+            .entry(value.to_bits() >> self.lost_bits)
+            .or_default() += 1;
+        let is_full = self.bins.len() > MAX_VALUES;
+        while is_full && self.bins.len() > MAX_VALUES / 2 {
+            self.lost_bits += 1;
+            for (bits, batches) in mem::take(&mut self.bins) {
+                *self.bins.entry(bits >> 1).or_default() += batches;
+            }
+        }
+    }
+
+    /// Returns the least value that is not exceeded by so many percent of the batches.
+    fn percentile(&self, percent: u64) -> Option<f64> {
+        let mut counted = 0;
+        let (bits, _) = self.bins.iter().find(|(_, batches)| {
+            counted += **batches;
+            counted * 100 >= self.mean.count() * percent
+        })?;
+        let middle = (bits << self.lost_bits) + ((1_u64 << self.lost_bits) >> 1);
+        Some(f64::from_bits(middle).clamp(self.mean.min()?, self.mean.max()?))
+    }
+
+    fn finish(&self) -> Option<BatchDistribution> {
+        Some(BatchDistribution {
+            batches: self.mean.count(),
+            min: self.mean.min()?,
+            p5: self.percentile(5)?,
+            p50: self.percentile(50)?,
+            p95: self.percentile(95)?,
+            max: self.mean.max()?,
+            mean: self.mean.mean()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_is_in_one_bin_and_a_state_begins_above_its_threshold() {
+        let mut sums = BatchSums::default();
+        for wait_ms in [0.0, 0.1, 0.5, 1.0, 999.0, 1000.0, 1e9] {
+            sums.add(&BatchDone {
+                wait_ms: Some(wait_ms),
+                ..BatchDone::default()
+            });
+        }
+        let queue = sums.queue(None);
+        let bins: Vec<u64> = queue.waits.iter().map(|bin| bin.batches).collect();
+        assert_eq!(bins, [1, 2, 1, 0, 0, 0, 0, 1, 2]);
+        assert_eq!((queue.state, queue.waits[8].below_ms), (None, None));
+        let states = [0.01, 0.011, 0.05, 0.051].map(QueueState::of);
+        let [full, normal, starved] = [QueueState::Full, QueueState::Normal, QueueState::Starved];
+        assert_eq!(states, [full, normal, normal, starved]);
+    }
+
+    #[test]
+    fn last_batches_do_not_count_and_a_threshold_is_not_below_itself() {
+        let packing = |batches: &[(u64, bool)]| {
+            let mut sums = BatchSums::default();
+            for &(tokens, tail) in batches {
+                sums.add_fill(&BatchDone {
+                    tokens,
+                    token_budget: Some(100),
+                    tail,
+                    ..BatchDone::default()
+                });
+            }
+            // Neither a fill nor a budget.
+            sums.add_fill(&BatchDone::default());
+            let packing = sums.packing();
+            (packing.below_85, packing.mean_fill, packing.tier)
+        };
+        let well = packing(&[(100, false), (90, false), (10, true)]);
+        assert_eq!(well, (0, Some(0.95), Some(Tier::None)));
+        assert_eq!(packing(&[(20, true)]), (0, None, None));
+        let (below_85, _, tier) = packing(&[(85, false), (84, false), (80, false), (79, false)]);
+        assert_eq!((below_85, tier), (3, Some(Tier::Mild)));
+    }
+
+    #[test]
+    fn many_different_values_are_merged_within_half_a_percent() {
+        // From 1 µs to 1,000 s.
+        let value = |number: u32| 1e-3 * 10_f64.powf(f64::from(number) / 100_000.0 * 9.0);
+        let mut values = Percentiles::default();
+        (0..=100_000).for_each(|number| values.add(value(number)));
+        assert!(values.bins.len() <= MAX_VALUES);
+        let found = values.finish().unwrap();
+        for (percentile, number) in [(found.p5, 5000), (found.p50, 50_000), (found.p95, 95_000)] {
+            assert!((percentile / value(number) - 1.0).abs() < 0.01, "{found:?}");
+        }
+        assert_eq!((found.min, found.max), (value(0), value(100_000)));
+        let mut zero = Percentiles::default();
+        zero.add(-0.0);
+        let found = zero.finish().unwrap();
+        assert_eq!((found.p50.to_bits(), found.max.to_bits()), (0, 0));
+    }
+}
