@@ -261,7 +261,7 @@ pub(crate) struct ExportArgs {
 
     /// Drop a run, ended or not, after this long without news: 30m, 1h; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
-    pub(crate) keep: Duration,
+    pub(crate) drop_after: Duration,
 
     /// Time between samples: 500ms, 1s, 10s; 10ms to 24h. For the alerts at most 30s: values older than 60s count as stale
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]

@@ -37,8 +37,8 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
              alert PlmkitExporterStale"
         );
     }
-    let mut monitor = Monitor::open(&args.driver, &args.events, args.keep);
-    monitor.forget = Some(args.keep);
+    let mut monitor = Monitor::open(&args.driver, &args.events, args.drop_after);
+    monitor.forget = Some(args.drop_after);
     let first = metrics(&monitor.take_snapshot(true));
     let mut put: Box<dyn FnMut(String) + Send> = match output {
         Output::File(mut textfile) => {

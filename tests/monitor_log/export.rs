@@ -103,7 +103,7 @@ fn a_run_is_followed_while_it_works() {
         let text: String = log.split_inclusive('\n').take(lines).collect();
         case.write("events.jsonl", &text);
     };
-    let exporter = Exporter::start(&case, " --keep 24h --events .");
+    let exporter = Exporter::start(&case, " --drop-after 24h --events .");
     write(2);
     exporter.wait_for("plmkit_run_tokens_total{run=\"a\"} 1000");
     exporter.wait_for("plmkit_run_tokens_expected{run=\"a\"} 2890");
@@ -126,7 +126,7 @@ fn a_run_that_ended_long_ago_is_left_out() {
     // The second run has no times, so the time of the file counts for it.
     let first_run = log.split_inclusive('\n').take(7).collect::<String>();
     case.write("old.jsonl", &first_run);
-    let metrics = Exporter::start(&case, " --keep 1h --events old.jsonl").metrics();
+    let metrics = Exporter::start(&case, " --drop-after 1h --events old.jsonl").metrics();
     assert!(!metrics.contains("plmkit_run"), "{metrics}");
     assert_contains(&metrics, "plmkit_host_memory_size_bytes ");
 }
@@ -172,7 +172,7 @@ fn finished_runs_leave_after_their_time() {
     let run_a = run_a.replace("2026-01-31T12:00:00.000Z", &now);
     let run_a = run_a.replace("2026-01-31T12:00:12.500Z", &now);
     case.write("events.jsonl", &run_a);
-    let exporter = Exporter::start(&case, " --keep 3s --events .");
+    let exporter = Exporter::start(&case, " --drop-after 3s --events .");
     let series = || {
         let metrics = exporter.metrics();
         metrics
