@@ -36,7 +36,7 @@ help: ## List the targets
 setup: ## Fetch what is not a crate: nothing; with GPU=1 libtorch and CUDA's libraries into .libtorch (2.4 GB, once)
 	@$(if $(WITH_LIBRARY),GPU=$(GPU) scripts/libtorch.sh fetch,true)
 
-build: setup ## Build the five programs into target/release; with GPU=1 the library for GPUs beside them
+build: setup ## Build the programs into target/release; with GPU=1 the library for GPUs beside them
 	cargo build --release --locked $(if $(filter tests,$(BUILD)),$(CRATES) --lib --bins --tests,--package plmkit $(if $(WITH_LIBRARY),--package plmkit-cuda))
 
 # For what tests the library, on a machine without a GPU.

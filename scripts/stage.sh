@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A library of an earlier installation would be opened, and be another one.
 rm -rf "$prefix/lib/plmkit"
 install -d "$prefix/bin" "$share"/{plmkit,doc/plmkit,man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
-for program in plmkit fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do
+for program in plmkit fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log; do
     install "$programs/$program" "$prefix/bin"
     "$programs/$program" --generate man >"$share/man/man1/$program.1"
     "$programs/$program" --generate complete-bash >"$share/bash-completion/completions/$program"

@@ -43,7 +43,8 @@ enum Verdict {
     /// Every record was rejected.
     Empty,
     #[default]
-    None,
+    #[strum(to_string = "not validated")]
+    NotValidated,
 }
 
 impl Summary {
@@ -94,7 +95,10 @@ impl Summary {
         }
         let mut errors = Vec::new();
         for (verdict, what) in [
-            (Verdict::None, "not validated, see the messages above"),
+            (
+                Verdict::NotValidated,
+                "not validated, see the messages above",
+            ),
             (
                 Verdict::Fail,
                 "the validation failed, see SAMPLE/dataset.json",
@@ -176,7 +180,7 @@ impl Summary {
         let judged = self
             .lines
             .iter()
-            .filter(|line| line.verdict != Verdict::None);
+            .filter(|line| line.verdict != Verdict::NotValidated);
         let judged = judged.map(|line| (line.model_digest.clone(), line.sample.clone()));
         let all = others.into_iter().rev().chain(judged.rev());
         all.filter(|(digest, _)| !digest.is_empty()).collect()

@@ -9,15 +9,13 @@ use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, lists_
 
 use plmkit_check::{MatchBy, Tiers, parse_share};
 use plmkit_contract::{Quoted, path_text};
+use plmkit_dataset::DatasetFolder;
 
-use crate::combine::CombineArgs;
-use crate::dataset::Dataset;
+use crate::dataset::add_files;
 use crate::lists::without_lists;
-use crate::lookup::LookupArgs;
 use crate::outputs::{Judging, Outputs};
 use crate::recompute::Sampling;
 use crate::reference::{AskedColumn, compared_twice};
-use crate::select::SelectArgs;
 
 /// Check that embeddings are complete, finite and correct
 ///
@@ -50,8 +48,8 @@ pub(crate) struct Args {
     /// dataset.json is not changed.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
-    #[arg(value_parser = file().map(Dataset::new))]
-    pub(crate) dataset: Option<Dataset>,
+    #[arg(value_parser = file().map(DatasetFolder::new))]
+    pub(crate) dataset: Option<DatasetFolder>,
 
     /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
@@ -211,20 +209,17 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Judge a whole set by the findings of its parts
+    /// Judge a whole set by the partial reports on its parts
     ///
-    /// Each part was validated with --findings. The verdict is that of one run over all files.
-    Merge(MergeArgs),
+    /// Each part was validated with --partial-report. The verdict is that of one run over all files.
+    Judge(JudgeArgs),
     Recompute(RecomputeArgs),
-    Combine(CombineArgs),
-    Select(SelectArgs),
-    Lookup(LookupArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct MergeArgs {
-    /// Files that --findings wrote; a folder stands for its .findings files, @FILE for the files that it lists
-    #[arg(value_name = "PART.findings", required = true, value_parser = file())]
+pub(crate) struct JudgeArgs {
+    /// Files that --partial-report wrote; a folder stands for its .partial files, @FILE for the files that it lists
+    #[arg(value_name = "PART.partial", required = true, value_parser = file())]
     pub(crate) parts: Vec<PathBuf>,
 
     /// rejects.csv of the shards; a folder stands for its .csv files, @FILE for the files that it lists
@@ -277,14 +272,14 @@ pub(crate) struct RecomputeArgs {
     pub(crate) threads: Option<NonZero<usize>>,
 }
 
-impl MergeArgs {
+impl JudgeArgs {
     /// Puts files in place of folders and lists, and checks that no output is one of them.
     pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
         let lists = lists_of(self.parts.iter().chain(&self.rejects));
-        self.parts = files_of(self.parts, &["findings"])?;
+        self.parts = files_of(self.parts, &["partial"])?;
         self.rejects = files_of(self.rejects, &["csv"])?;
         let inputs = [
-            ("the findings", self.parts.as_slice()),
+            ("the partial reports", self.parts.as_slice()),
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
             ("a list of files", &lists),
@@ -333,7 +328,7 @@ impl Args {
         self.reference = files_of(self.reference, &["parquet"])?;
         self.recomputed = files_of(self.recomputed, &["parquet"])?;
         if let Some(dataset) = self.dataset.clone() {
-            dataset.add_files(&mut self)?;
+            add_files(&dataset, &mut self)?;
         }
         let usage = |what: String| Err(Fault::new(Exit::Usage, what));
         if let Some(lenient) = self.lenient_cosine.filter(|&low| low > self.min_cosine) {
@@ -363,7 +358,11 @@ impl Args {
             };
             return usage(what.to_owned());
         }
-        let dataset = self.dataset.as_ref().map(Dataset::own).unwrap_or_default();
+        let dataset = self
+            .dataset
+            .as_ref()
+            .map(DatasetFolder::own)
+            .unwrap_or_default();
         let config = self.model.as_ref().filter(|model| model.is_file());
         let config = config.map(|model| model.with_file_name("config.json"));
         let inputs = [

@@ -3,8 +3,8 @@
 use arrow::array::RecordBatch;
 use plmkit_check::Validator;
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{EmbeddingLayout, KeyColumns, RowDigest, path_text};
-use plmkit_store::EmbeddingsReader;
+use plmkit_contract::{EmbeddingLayout, KeyColumns, path_text};
+use plmkit_store::{EmbeddingsReader, StoreError};
 
 use crate::groups::{EmbeddingsFile, Reading};
 use crate::vectors::Vectors;
@@ -12,91 +12,68 @@ use crate::vectors::Vectors;
 /// The first rows of a file, from which it is learned where the others are expected.
 const FIRST_ROWS: usize = 2048;
 
-/// An embeddings file on its way to a validator.
-pub(crate) struct FileReading<'a, 'b> {
-    validator: &'a mut Validator<'b>,
-    file: &'a EmbeddingsFile,
-    name: &'a str,
-    /// The ordinal of its first row.
-    pub(crate) first: Option<u64>,
+/// Shows all rows of a file to a validator.
+pub(crate) fn read_file(
+    reading: &Reading<'_>,
+    file: &EmbeddingsFile,
+    validator: &mut Validator<'_>,
+) -> Result<(), Fault> {
+    let mut reader = EmbeddingsReader::open(&file.path)?;
+    let layout = &file.layout;
+    if (reader.digest(), reader.layout()) != (file.rows, layout) {
+        let what = "it was replaced in the meantime";
+        return Err(StoreError::malformed(&file.path, what).into());
+    }
+    let mut first = Vec::new();
+    let mut rows = 0;
+    while rows < FIRST_ROWS
+        && let Some(batch) = reader.next_batch()?
+    {
+        rows += batch.num_rows();
+        first.push(batch);
+    }
+    begin(reading, file, &first, validator)?;
+    for batch in first {
+        add_rows(&batch, layout, validator);
+    }
+    while let Some(batch) = reader.next_batch()? {
+        reading.check_stop()?;
+        add_rows(&batch, layout, validator);
+    }
+    Ok(())
 }
 
-impl<'a, 'b> FileReading<'a, 'b> {
-    pub(crate) fn new(
-        validator: &'a mut Validator<'b>,
-        file: &'a EmbeddingsFile,
-        name: &'a str,
-    ) -> Self {
-        Self {
-            validator,
-            file,
-            name,
-            first: None,
-        }
-    }
+/// Begins a file with its first rows, which say where the others are expected.
+fn begin(
+    reading: &Reading<'_>,
+    file: &EmbeddingsFile,
+    batches: &[RecordBatch],
+    validator: &mut Validator<'_>,
+) -> Result<(), Fault> {
+    let columns = batches.iter().map(|batch| vectors(batch, &file.layout));
+    let columns: Vec<Vec<Vectors>> = columns.collect();
+    let first = (0..file.layout.columns.len()).map(|column| {
+        let batches = batches.iter().zip(&columns);
+        let rows = batches.flat_map(|(batch, columns)| {
+            (0..batch.num_rows()).map(move |row| columns[column].row(row))
+        });
+        rows.take(FIRST_ROWS).collect()
+    });
+    let first: Vec<Vec<&[f32]>> = first.collect();
+    let named = file.named(&reading.args.name(&file.path));
+    validator.begin_file(named, &first).map_err(|error| {
+        // Only a reference can be wrong here.
+        let reference = reading.args.reference.first();
+        let path = path_text(reference.unwrap_or(&file.path));
+        Fault::new(Exit::Data, format!("{path}: {error}"))
+    })
+}
 
-    /// Reads all rows. Returns their digest.
-    pub(crate) fn read(&mut self, reading: &Reading<'_>) -> Result<RowDigest, Fault> {
-        let mut reader = EmbeddingsReader::open(&self.file.path)?;
-        let layout = reader.layout().clone();
-        let mut begun = Vec::new();
-        let mut rows = 0;
-        while rows < FIRST_ROWS
-            && let Some(batch) = reader.next_batch()?
-        {
-            rows += batch.num_rows();
-            begun.push(batch);
-        }
-        self.begin(reading, &reader, &begun)?;
-        drop(begun);
-        while let Some(batch) = reader.next_batch()? {
-            reading.check_stop()?;
-            self.add_rows(&batch, &vectors(&batch, &layout));
-        }
-        Ok(reader.digest())
-    }
-
-    /// Begins the file with its first rows, which say where the others are expected.
-    fn begin(
-        &mut self,
-        reading: &Reading<'_>,
-        reader: &EmbeddingsReader,
-        batches: &[RecordBatch],
-    ) -> Result<(), Fault> {
-        let layout = reader.layout();
-        let columns = batches.iter().map(|batch| vectors(batch, layout));
-        let columns: Vec<Vec<Vectors>> = columns.collect();
-        let first: Vec<Vec<&[f32]>> = (0..layout.columns.len())
-            .map(|column| {
-                let batches = batches.iter().zip(&columns);
-                let rows = batches.flat_map(|(batch, columns)| {
-                    (0..batch.num_rows()).map(move |row| columns[column].row(row))
-                });
-                rows.take(FIRST_ROWS).collect()
-            })
-            .collect();
-        let provenance = reader.provenance();
-        let begun = self
-            .validator
-            .begin_file(self.name, provenance, layout, &first);
-        begun.map_err(|error| {
-            // Only a reference can be wrong here.
-            let reference = reading.args.reference.first();
-            let path = path_text(reference.unwrap_or(&self.file.path));
-            Fault::new(Exit::Data, format!("{path}: {error}"))
-        })?;
-        for (batch, columns) in batches.iter().zip(&columns) {
-            self.add_rows(batch, columns);
-        }
-        Ok(())
-    }
-
-    fn add_rows(&mut self, batch: &RecordBatch, columns: &[Vectors]) {
-        for (place, row) in KeyColumns::new(batch).rows().enumerate() {
-            self.first.get_or_insert(row.ordinal);
-            let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
-            self.validator.add_row(&row, &vectors);
-        }
+fn add_rows(batch: &RecordBatch, layout: &EmbeddingLayout, validator: &mut Validator<'_>) {
+    let columns = vectors(batch, layout);
+    for (place, row) in KeyColumns::new(batch).rows().enumerate() {
+        let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
+        validator.add_row(&row, &vectors);
     }
 }
 

@@ -3,43 +3,32 @@
 //! A shard says which batches it becomes, and an embeddings file which batches it was made from. So each file needs only
 //! the rows of its own shard in memory. What does not fit together in this way is read in the end as one group.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use plmkit_check::{Criteria, ExpectedRows, Findings, Validator};
+use plmkit_check::{Criteria, EmbeddedFile, ExpectedRows, Findings, ShardFile, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Labels, ListedFile, RowDigest};
-use plmkit_store::{EmbeddingsReader, Shard, StoreError};
+use plmkit_contract::{EmbeddingLayout, Labels, Provenance, RowDigest};
+use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError};
 
 use crate::args::Args;
-use crate::file::FileReading;
+use crate::file::read_file;
 use crate::proteins::each_protein;
-use crate::recompute::{Quotas, chosen, open};
+use crate::recompute::{Sample, open};
 
 /// An embeddings file, as its footer describes it.
 pub(crate) struct EmbeddingsFile {
     /// Its position on the command line.
-    pub(crate) position: usize,
+    position: usize,
     pub(crate) path: PathBuf,
-    /// Its rows.
-    pub(crate) rows: u64,
-    /// The batches that it was made from.
-    inputs: Vec<String>,
-}
-
-/// What was read of a group of files.
-#[derive(Default)]
-pub(crate) struct Group {
-    pub(crate) findings: Findings,
-    /// Position on the command line, and the file.
-    pub(crate) shards: Vec<(usize, ListedFile)>,
-    pub(crate) embeddings: Vec<(usize, ListedFile)>,
-    /// Name and first ordinal of each embeddings file with rows.
-    pub(crate) begins: Vec<(String, u64)>,
+    /// The digest of its rows.
+    pub(crate) rows: RowDigest,
+    pub(crate) layout: EmbeddingLayout,
+    pub(crate) provenance: Provenance,
 }
 
 /// How files are read.
@@ -51,57 +40,60 @@ pub(crate) struct Reading<'a> {
     pub(crate) labels: Labels,
     /// Whether a row of the embeddings is a whole protein, whatever its windows.
     pub(crate) stitched: bool,
-    /// How many rows of each shard were computed again, and the seed of their choice, if any were.
-    pub(crate) sampled: Option<(Quotas, u64)>,
+    /// The rows that were computed again, if any were.
+    pub(crate) sample: Option<Sample>,
 }
 
 impl EmbeddingsFile {
-    pub(crate) fn new(position: usize, reader: &EmbeddingsReader) -> Self {
-        Self {
-            position,
-            path: reader.path().to_owned(),
-            rows: reader.digest().rows(),
-            inputs: reader.provenance().inputs.clone(),
+    /// Opens files: what is missing or foreign shows before hours of reading.
+    pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>, Fault> {
+        let open = |(position, path): (usize, &PathBuf)| {
+            let opened = EmbeddingsReader::open(path);
+            let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+            Ok(Self {
+                position,
+                path: path.clone(),
+                rows: opened.digest(),
+                layout: opened.layout().clone(),
+                provenance: opened.provenance().clone(),
+            })
+        };
+        paths.iter().enumerate().map(open).collect()
+    }
+
+    /// What is found in it is found under this name.
+    pub(crate) fn named(&self, name: &str) -> EmbeddedFile {
+        EmbeddedFile {
+            name: name.to_owned(),
+            position: self.position,
+            provenance: self.provenance.clone(),
+            layout: self.layout.clone(),
+            rows: self.rows,
+            begins: None,
         }
-    }
-}
-
-impl Group {
-    /// Adds what was read after it.
-    fn merge(&mut self, other: Self) {
-        self.findings.merge(other.findings);
-        self.shards.extend(other.shards);
-        self.embeddings.extend(other.embeddings);
-        self.begins.extend(other.begins);
-    }
-
-    /// Puts files in the order given.
-    fn sort(mut self) -> Self {
-        self.shards.sort_by_key(|file| file.0);
-        self.embeddings.sort_by_key(|file| file.0);
-        self
     }
 }
 
 /// Results of items that may end in any order, put together in the order of the items as they come: memory does not grow with their
 /// number.
+#[derive(Default)]
 struct InOrder {
-    all: Group,
+    all: Findings,
     /// The item whose result is added next.
     next: usize,
     /// Results of later items.
-    waiting: BTreeMap<usize, Group>,
+    waiting: BTreeMap<usize, Findings>,
     /// The first item that failed.
     failed: Option<(usize, Fault)>,
 }
 
 impl InOrder {
-    fn add(&mut self, place: usize, result: Result<Group, Fault>) {
+    fn add(&mut self, place: usize, result: Result<Findings, Fault>) {
         match result {
-            Ok(group) => {
-                self.waiting.insert(place, group);
-                while let Some(group) = self.waiting.remove(&self.next) {
-                    self.all.merge(group);
+            Ok(found) => {
+                self.waiting.insert(place, found);
+                while let Some(found) = self.waiting.remove(&self.next) {
+                    self.all.merge(found);
                     self.next += 1;
                 }
             }
@@ -116,37 +108,38 @@ impl InOrder {
 
 impl Reading<'_> {
     /// Reads all shards and embeddings.
-    pub(crate) fn read(&self, embeddings: Vec<EmbeddingsFile>) -> Result<Group, Fault> {
-        let shards: Vec<(usize, &PathBuf)> = self.args.shards.iter().enumerate().collect();
-        if shards.is_empty() {
-            let read = self.on_threads(&embeddings, |file| self.group(&[], &[], &[file]));
-            return Ok(read?.sort());
-        }
+    pub(crate) fn read(&self, embeddings: Vec<EmbeddingsFile>) -> Result<Findings, Fault> {
+        let mut found = if self.args.shards.is_empty() {
+            self.on_threads(&embeddings, |file| self.group(&[], &[file]))?
+        } else {
+            self.read_with_shards(embeddings)?
+        };
+        found.sort();
+        Ok(found)
+    }
+
+    /// Reads each shard with the embeddings that were made of it, then what is left over as one group.
+    fn read_with_shards(&self, embeddings: Vec<EmbeddingsFile>) -> Result<Findings, Fault> {
         let mut by_batches: HashMap<String, Vec<EmbeddingsFile>> = HashMap::new();
         let mut rest = Vec::new();
         for file in embeddings {
-            match file.inputs.as_slice() {
+            match file.provenance.inputs.as_slice() {
                 [batches] => by_batches.entry(batches.clone()).or_default().push(file),
                 _ => rest.push(file),
             }
         }
         let waiting = Mutex::new(by_batches);
-        let take = |batches: &str| {
-            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            waiting.remove(batches).unwrap_or_default()
-        };
         let alone = Mutex::new(Vec::new());
-        let mut read = self.on_threads(&shards, |&(position, path)| {
-            let shard = self.shard(path)?;
-            let batches = batches_digest(&shard, self.labels)?;
-            let embeddings = take(&batches.to_string());
-            if embeddings.is_empty() {
-                let mut alone = alone.lock().unwrap_or_else(PoisonError::into_inner);
-                alone.push((position, path));
-                return Ok(Group::default());
-            }
-            let embeddings: Vec<&EmbeddingsFile> = embeddings.iter().collect();
-            self.group(&[(position, path)], &[(shard, batches)], &embeddings)
+        let shards: Vec<(usize, &PathBuf)> = self.args.shards.iter().enumerate().collect();
+        let mut found = self.on_threads(&shards, |&(position, path)| {
+            let shard = self.shard(position, path)?;
+            let batches = shard.batches.to_string();
+            let embeddings = locked(&waiting).remove(&batches);
+            let Some(embeddings) = embeddings else {
+                locked(&alone).push((position, path));
+                return Ok(Findings::default());
+            };
+            self.group(&[shard], &embeddings.iter().collect::<Vec<_>>())
         })?;
         let mut alone = alone.into_inner().unwrap_or_else(PoisonError::into_inner);
         alone.sort_unstable();
@@ -154,16 +147,12 @@ impl Reading<'_> {
         rest.extend(waiting.into_values().flatten());
         rest.sort_by_key(|file| file.position);
         if !(alone.is_empty() && rest.is_empty()) {
-            let shards = alone.iter().map(|(_, path)| {
-                let shard = self.shard(path)?;
-                let batches = batches_digest(&shard, self.labels)?;
-                Ok((shard, batches))
-            });
+            let shards = alone.into_iter();
+            let shards = shards.map(|(position, path)| self.shard(position, path));
             let shards = shards.collect::<Result<Vec<_>, Fault>>()?;
-            let rest: Vec<&EmbeddingsFile> = rest.iter().collect();
-            read.merge(self.group(&alone, &shards, &rest)?);
+            found.merge(self.group(&shards, &rest.iter().collect::<Vec<_>>())?);
         }
-        Ok(read.sort())
+        Ok(found)
     }
 
     /// Reads what belongs to each item, on as many threads as there are to be. Returns all, in the order of the items, or the error of
@@ -171,16 +160,11 @@ impl Reading<'_> {
     fn on_threads<I: Sync>(
         &self,
         items: &[I],
-        work: impl Fn(&I) -> Result<Group, Fault> + Sync,
-    ) -> Result<Group, Fault> {
+        work: impl Fn(&I) -> Result<Findings, Fault> + Sync,
+    ) -> Result<Findings, Fault> {
         let next = AtomicUsize::new(0);
         let failed = AtomicUsize::new(usize::MAX);
-        let results = Mutex::new(InOrder {
-            all: Group::default(),
-            next: 0,
-            waiting: BTreeMap::new(),
-            failed: None,
-        });
+        let results = Mutex::new(InOrder::default());
         let run = || {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -195,8 +179,7 @@ impl Reading<'_> {
                 if result.is_err() {
                     failed.fetch_min(place, Ordering::Relaxed);
                 }
-                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                results.add(place, result);
+                locked(&results).add(place, result);
             }
         };
         let threads = self.args.threads.map_or_else(
@@ -219,21 +202,26 @@ impl Reading<'_> {
         }
     }
 
-    fn shard(&self, path: &Path) -> Result<Shard, Fault> {
+    fn shard<'p>(&self, position: usize, path: &'p Path) -> Result<OpenShard<'p>, Fault> {
         self.check_stop()?;
-        open(path)
+        let shard = open(path)?;
+        Ok(OpenShard {
+            position,
+            path,
+            batches: batches_digest(&shard, self.labels)?,
+            shard,
+        })
     }
 
-    /// Reads embeddings against the rows of their shards. `paths` are those of `shards`, with their positions.
+    /// Reads embeddings against the rows of their shards.
     fn group(
         &self,
-        paths: &[(usize, &PathBuf)],
-        shards: &[(Shard, RowDigest)],
+        shards: &[OpenShard<'_>],
         embeddings: &[&EmbeddingsFile],
-    ) -> Result<Group, Fault> {
+    ) -> Result<Findings, Fault> {
         let expected = (!self.args.shards.is_empty()).then(|| {
             let mut expected = ExpectedRows::default();
-            for (shard, _) in shards {
+            for OpenShard { shard, .. } in shards {
                 if self.stitched {
                     each_protein(shard, |protein| expected.push(protein));
                 } else {
@@ -243,43 +231,29 @@ impl Reading<'_> {
             expected
         });
         let mut validator = Validator::new(self.criteria, expected);
-        let mut group = Group::default();
-        for ((position, path), (shard, batches)) in paths.iter().zip(shards) {
-            let name = self.args.name(path);
-            validator.add_shard(&name, &shard.provenance, shard.digest, *batches);
-            if !self.criteria.aliases.is_empty() {
+        let aliases = &self.criteria.aliases;
+        let mut sample = HashSet::new();
+        for opened in shards {
+            let shard = &opened.shard;
+            validator.add_shard(ShardFile {
+                name: self.args.name(opened.path),
+                position: opened.position,
+                provenance: shard.provenance.clone(),
+                rows: shard.digest,
+                batches: opened.batches,
+            });
+            if !aliases.is_empty() {
                 each_protein(shard, |protein| validator.add_protein(protein));
             }
-            group
-                .shards
-                .push((*position, ListedFile::from_rows(&name, shard.digest)));
+            if let Some(all) = &self.sample {
+                sample.extend(all.chosen(opened.path, shard, aliases));
+            }
         }
-        if let Some((quotas, seed)) = &self.sampled {
-            let aliases = &self.criteria.aliases;
-            let shards = paths.iter().zip(shards);
-            let sample = shards.flat_map(|((_, path), (shard, _))| {
-                chosen(shard, quotas.of(path), *seed, self.stitched, aliases)
-            });
-            validator.set_sample(sample.collect());
-        }
+        validator.set_sample(sample);
         for file in embeddings {
-            let name = self.args.name(&file.path);
-            let mut reader = FileReading::new(&mut validator, file, &name);
-            let digest = reader.read(self)?;
-            // The first rows may be rejected, so that the shard says where its part begins.
-            let first = match shards {
-                [(shard, _)] => shard.rows().iter().next().map(|row| row.key.ordinal),
-                [] => None,
-                _ => reader.first,
-            };
-            group
-                .begins
-                .extend(first.map(|first| (name.clone(), first)));
-            let input = ListedFile::from_rows(&name, digest);
-            group.embeddings.push((file.position, input));
+            read_file(self, file, &mut validator)?;
         }
-        group.findings = validator.finish();
-        Ok(group)
+        Ok(validator.finish())
     }
 
     pub(crate) fn check_stop(&self) -> Result<(), StoreError> {
@@ -289,6 +263,19 @@ impl Reading<'_> {
             Ok(())
         }
     }
+}
+
+/// A shard that was read.
+struct OpenShard<'a> {
+    position: usize,
+    path: &'a Path,
+    shard: Shard,
+    /// The digest of the batches that it becomes.
+    batches: RowDigest,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not

@@ -1,11 +1,14 @@
 //! What a verdict says on standard error.
 
-use plmkit_check::{CheckOutcome, Verdict};
+use plmkit_check::CheckOutcome;
 use plmkit_contract::plural;
 use tracing::{error, info, warn};
 
+use crate::report::VerdictReport;
+
 /// Logs one line for each check that failed, and a summary.
-pub(crate) fn log_verdict(verdict: &Verdict, min_cosine: f64) {
+pub(crate) fn log_verdict(report: &VerdictReport) {
+    let (verdict, min_cosine) = (report.verdict, report.min_cosine.unwrap_or(1.0));
     for check in verdict.failed() {
         error!("{check}");
     }
@@ -27,9 +30,7 @@ pub(crate) fn log_verdict(verdict: &Verdict, min_cosine: f64) {
         }
     }
     let names = |outcome| {
-        let checks = verdict.checks.iter();
-        let checks = checks.filter(|check| check.outcome == outcome);
-        let names: Vec<&str> = checks.map(|check| check.name).collect();
+        let names: Vec<&str> = verdict.of(outcome).map(|check| check.name).collect();
         if names.is_empty() {
             "none".to_owned()
         } else {
@@ -44,12 +45,9 @@ pub(crate) fn log_verdict(verdict: &Verdict, min_cosine: f64) {
         }
         (rows, _) => format!(", {rows} truncated"),
     };
-    let spot_check = verdict
-        .checks
-        .iter()
-        .find(|check| check.name == "spot-check");
-    let recomputed = match spot_check {
-        Some(check) if check.outcome == CheckOutcome::Skipped => format!("; {}", check.summary),
+    let spot_check = verdict.check("spot-check");
+    let recomputed = match spot_check.outcome {
+        CheckOutcome::Skipped => format!("; {}", spot_check.summary),
         _ => String::new(),
     };
     info!(

@@ -1,8 +1,6 @@
 //! `validate-embeddings`: checks that embeddings are complete, finite and right.
 
 mod args;
-mod checked;
-mod combine;
 mod dataset;
 mod file;
 mod golden;
@@ -10,15 +8,14 @@ mod groups;
 mod html;
 mod lists;
 mod log;
-mod lookup;
 mod mqc;
 mod outputs;
+mod partial_report;
 mod proteins;
 mod recompute;
 mod reference;
 mod report;
 mod run;
-mod select;
 mod vectors;
 
 use std::process::ExitCode;

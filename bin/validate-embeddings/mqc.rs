@@ -34,33 +34,24 @@ const COUNTS: [(&str, &str); 12] = [
 pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
     let verdict = report.verdict;
     let counts = COUNTS.map(|(column, check)| {
-        let check = verdict.checks.iter().find(|one| one.name == check);
-        let count = check.and_then(|check| check.counts.get(column));
+        let count = verdict.check(check).counts.get(column);
         (column, count.map(|&count| count.into()))
     });
     let cosines = verdict.agreement.iter().filter_map(|column| column.min);
+    let spot_check = verdict.check("spot-check").outcome;
+    let spot_check = (spot_check != CheckOutcome::Skipped).then(|| spot_check.to_string().into());
     let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
-    let spot_check = verdict
-        .checks
-        .iter()
-        .find(|check| check.name == "spot-check");
-    let spot_check = spot_check.filter(|check| check.outcome != CheckOutcome::Skipped);
     let norms = verdict.norms.first().and_then(|column| column.mean);
+    let truncated = verdict.residues_truncated;
     let others = [
         ("outcome", Some(report.outcome.to_string().into())),
         ("rows", Some(verdict.rows.into())),
         ("truncated", Some(verdict.truncated.into())),
-        (
-            "residues_truncated",
-            verdict.residues_truncated.map(Value::from),
-        ),
+        ("residues_truncated", truncated.map(Value::from)),
         ("model", report.model.map(Value::from)),
         ("min_cosine", cosines.reduce(f64::min).map(Value::from)),
         ("failed", Some(failed.join(", ").into())),
-        (
-            "spot_check",
-            spot_check.map(|check| check.outcome.to_string().into()),
-        ),
+        ("spot_check", spot_check),
         ("mean_norm", norms.map(Value::from)),
     ];
     let cells = counts.into_iter().chain(others);

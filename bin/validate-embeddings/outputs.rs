@@ -53,7 +53,8 @@ pub(crate) struct Outputs {
 
     /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
     ///
-    /// What was checked and what was not, the origin, norms, the spot check and the agreement with a reference.
+    /// What failed, and what to do about it; what was checked and what was not; the origin, norms, the spot check and the
+    /// agreement with a reference.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
 
@@ -61,12 +62,12 @@ pub(crate) struct Outputs {
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
     pub(crate) mqc: Option<PathBuf>,
 
-    /// Write what was found, for a verdict on all files of a set by validate-embeddings merge
+    /// Write what was found, for a verdict on all files of a set by validate-embeddings judge
     ///
     /// Then these files are a part of the set. Checks that only the whole set can pass are skipped: ordinals, manifest,
     /// expectations.
     #[arg(long, value_name = "FILE", help_heading = "Output", value_parser = file())]
-    pub(crate) findings: Option<PathBuf>,
+    pub(crate) partial_report: Option<PathBuf>,
 }
 
 impl Judging {
@@ -84,7 +85,7 @@ impl Outputs {
             ("--report", &self.report),
             ("--mqc", &self.mqc),
             ("--html", &self.html),
-            ("--findings", &self.findings),
+            ("--partial-report", &self.partial_report),
         ];
         let outputs = outputs.into_iter();
         outputs
@@ -107,9 +108,9 @@ impl Outputs {
     ) -> Result<(), Fault> {
         let expect = ("--expect", !judging.expect.is_empty());
         let mut given = options.iter().chain([&expect]).filter(|(_, given)| *given);
-        match (&self.findings, given.next()) {
+        match (&self.partial_report, given.next()) {
             (Some(_), Some((option, _))) => Err(Fault::usage(format!(
-                "--findings is for a part of a set, {option} for all of it: validate-embeddings merge judges all parts"
+                "--partial-report is for a part of a set, {option} for all of it: validate-embeddings judge takes all parts"
             ))),
             _ => Ok(()),
         }

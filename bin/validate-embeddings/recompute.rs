@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use plmkit_check::{AliasLists, Candidate, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KeyColumns, Manifest, Pooling, Provenance, RowKey, SOURCE,
-    SequenceDigest, ShardRow, WINDOWS, path_text,
+    Column, KeyColumns, Manifest, Pooling, Provenance, RowKey, SOURCE, SequenceDigest, ShardRow,
+    WINDOWS, path_text,
 };
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardReader, ShardWriter, read_shard};
 
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::file::vectors;
 use crate::golden::{Golden, GoldenProtein};
+use crate::groups::EmbeddingsFile;
 
 /// Known proteins are records from here on: after all that an input may have.
 pub(crate) const GOLDEN_ORDINALS: u64 = 1 << 48;
@@ -45,11 +46,17 @@ pub(crate) struct Sampling {
     pub(crate) seed: u64,
 }
 
-/// The shards that a sample is taken from, each with the number of its rows that are in it.
+/// A sample of the rows of some shards.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(BTreeMap<PathBuf, u64>);
+pub(crate) struct Sample {
+    /// How many rows of each shard are in it.
+    quotas: BTreeMap<PathBuf, u64>,
+    seed: u64,
+    /// Whether the windows of a protein are one row.
+    stitched: bool,
+}
 
-impl Quotas {
+impl Sample {
     /// Of these shards, which are some or all of those of a manifest; without one, they are all that there are.
     pub(crate) fn new(
         sampling: Sampling,
@@ -57,22 +64,18 @@ impl Quotas {
         manifest: Option<&Manifest>,
         stitched: bool,
     ) -> Result<Self, Fault> {
+        let rows_of = |path: &PathBuf| {
+            let shard = open(path)?;
+            let rows = shard.rows();
+            let keys: HashSet<_> = rows.iter().map(|row| key_of(&row, stitched)).collect();
+            Ok((path_text(path), keys.len() as u64))
+        };
         let listed: Vec<(String, u64)> = match manifest {
-            Some(manifest) => {
-                let shards = manifest.shards.iter();
-                shards
-                    .map(|shard| (shard.file.clone(), shard.rows))
-                    .collect()
-            }
-            None => shards
+            Some(Manifest { shards, .. }) => shards
                 .iter()
-                .map(|path| {
-                    let shard = open(path)?;
-                    let rows = shard.rows();
-                    let keys: HashSet<_> = rows.iter().map(|row| key_of(&row, stitched)).collect();
-                    Ok((path_text(path), keys.len() as u64))
-                })
-                .collect::<Result<_, Fault>>()?,
+                .map(|shard| (shard.file.clone(), shard.rows))
+                .collect(),
+            None => shards.iter().map(rows_of).collect::<Result<_, Fault>>()?,
         };
         let rows: Vec<u64> = listed.iter().map(|(_, rows)| *rows).collect();
         let all = quotas(sampling.sample, &rows);
@@ -90,14 +93,18 @@ impl Quotas {
             });
             Ok((path.clone(), quota?))
         };
-        let all: Result<_, Fault> = shards.iter().map(quota_of).collect();
-        all.map(Self)
+        let quotas: Result<_, Fault> = shards.iter().map(quota_of).collect();
+        Ok(Self {
+            quotas: quotas?,
+            seed: sampling.seed,
+            stitched,
+        })
     }
 
     /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
     /// source, and no others.
     fn made_by(&self) -> Result<Provenance, Fault> {
-        let Some(path) = self.0.keys().next() else {
+        let Some(path) = self.quotas.keys().next() else {
             return Ok(Provenance::new("fasta-shard", Vec::new()));
         };
         let shard = ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?;
@@ -109,9 +116,34 @@ impl Quotas {
         Ok(self.made_by()?.source())
     }
 
-    /// Rows of the shard in a path that are in the sample.
-    pub(crate) fn of(&self, path: &Path) -> u64 {
-        self.0.get(path).copied().unwrap_or(0)
+    /// The rows of the shard in a path: ordinal and start, the latter 0 where windows are stitched.
+    pub(crate) fn chosen(
+        &self,
+        path: &Path,
+        shard: &Shard,
+        aliases: &AliasLists,
+    ) -> HashSet<(u64, u32)> {
+        let quota = self.quotas.get(path).copied().unwrap_or(0);
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for row in shard.rows().iter() {
+            let key = key_of(&row, self.stitched);
+            if candidates.last().is_some_and(|last| last.key == key) {
+                continue;
+            }
+            let residues = row.sequence.len() as u32;
+            candidates.push(Candidate {
+                key,
+                residues: if self.stitched {
+                    row.key.length
+                } else {
+                    residues
+                },
+                truncated: row.key.truncated,
+                windowed: residues < row.key.length && !row.key.truncated,
+                aliased: aliases.has(row.key.ordinal),
+            });
+        }
+        choose(&candidates, quota, self.seed)
     }
 }
 
@@ -120,124 +152,95 @@ fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
     (row.key.ordinal, if stitched { 0 } else { row.key.start })
 }
 
-/// The rows of a shard that are computed again: ordinal and start, the latter 0 where windows are stitched.
-pub(crate) fn chosen(
-    shard: &Shard,
-    quota: u64,
-    seed: u64,
-    stitched: bool,
-    aliases: &AliasLists,
-) -> HashSet<(u64, u32)> {
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for row in shard.rows().iter() {
-        let key = key_of(&row, stitched);
-        if candidates.last().is_some_and(|last| last.key == key) {
-            continue;
-        }
-        let windowed = (row.sequence.len() as u32) < row.key.length && !row.key.truncated;
-        let residues = if stitched {
-            row.key.length
-        } else {
-            row.sequence.len() as u32
-        };
-        candidates.push(Candidate {
-            key,
-            residues,
-            truncated: row.key.truncated,
-            windowed,
-            aliased: aliases.has(row.key.ordinal),
-        });
-    }
-    choose(&candidates, quota, seed)
-}
-
 /// What is computed again, and how.
 pub(crate) struct Recompute<'a> {
-    pub(crate) model: &'a Path,
-    pub(crate) quotas: &'a Quotas,
-    pub(crate) seed: u64,
-    pub(crate) threads: Option<NonZero<usize>>,
-    pub(crate) aliases: &'a AliasLists,
+    model: &'a Path,
+    sample: &'a Sample,
+    threads: Option<NonZero<usize>>,
+    aliases: &'a AliasLists,
+    golden: &'a Golden,
     /// The columns of all embeddings.
-    pub(crate) columns: BTreeSet<String>,
-    pub(crate) stitched: bool,
+    columns: Vec<Column>,
     /// How gpu-embed treated windows.
-    pub(crate) windows: Option<String>,
+    windows: Option<&'a str>,
 }
 
 impl<'a> Recompute<'a> {
-    /// Of embeddings of these layouts and origins.
+    /// Of these embeddings.
     pub(crate) fn new(
         model: &'a Path,
-        quotas: &'a Quotas,
-        seed: u64,
+        sample: &'a Sample,
         threads: Option<NonZero<usize>>,
         aliases: &'a AliasLists,
-        files: &[(EmbeddingLayout, Provenance)],
+        golden: &'a Golden,
+        files: &'a [EmbeddingsFile],
     ) -> Self {
-        let columns = files.iter().flat_map(|(layout, _)| &layout.columns);
-        let first = files.first().map(|(_, provenance)| provenance);
-        let windows = first.and_then(|first| first.text_option(WINDOWS));
+        let columns = files.iter().flat_map(|file| &file.layout.columns);
+        let first = files.first().map(|file| &file.provenance);
         Self {
             model,
-            quotas,
-            seed,
+            sample,
             threads,
             aliases,
-            columns: columns.map(ToString::to_string).collect(),
-            stitched: files.iter().any(|(layout, _)| layout.stitched),
-            windows: windows.map(str::to_owned),
+            golden,
+            columns: columns.chain(&golden.columns).copied().collect(),
+            windows: first.and_then(|first| first.text_option(WINDOWS)),
         }
     }
 
-    /// Computes the sample, and known proteins as records after all others, into an embeddings file. `folder` is for what lies between.
-    fn run(&self, golden: &[GoldenProtein], folder: &Path, out: &Path) -> Result<(), Fault> {
-        let [shard, batches] = ["shard.parquet", "batches.arrow"].map(|name| folder.join(name));
-        self.write_sample(golden, &shard)?;
-        run(
-            "pack-batches",
-            &[shard.into(), "--out".into(), batches.clone().into()],
-        )?;
-        let mut options: Vec<OsString> = vec![batches.into(), "--out".into(), out.into()];
-        options.extend(["--model".into(), self.model.into()]);
-        options.extend(
-            [
-                "--device",
-                "cpu",
-                "--dtype",
-                "f32",
-                "--progress",
-                "none",
-                "--force",
-            ]
-            .map(OsString::from),
-        );
+    /// Computes the sample again, in a folder of `TMPDIR`, which goes with the result: the second is the file.
+    pub(crate) fn run(&self, source: &str) -> Result<(Again, TempDir, PathBuf), Fault> {
+        let failed = |what: String| Fault::new(Exit::CannotCreate, format!("spot check: {what}"));
+        let folder = tempfile::tempdir();
+        let folder = folder.map_err(|error| failed(format!("cannot make a folder: {error}")))?;
+        let of_model = if self.model.is_dir() {
+            Some(self.model)
+        } else {
+            self.model.parent()
+        };
+        let of_model = of_model.and_then(|of_model| of_model.canonicalize().ok());
+        let own = folder.path().canonicalize().unwrap_or_default();
+        if self.model.exists() && of_model.is_some_and(|of_model| own.starts_with(of_model)) {
+            let what = "TMPDIR: expected a folder that is not that of the model, nor in it";
+            return Err(failed(what.to_owned()));
+        }
+        let [shard, batches, out] = ["shard.parquet", "batches.arrow", "embeddings.parquet"]
+            .map(|name| folder.path().join(name));
+        self.write_sample(&shard)?;
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let [packed, embedded] = [&batches, &out].map(|path| ["--out".into(), path.into()]);
+        run("pack-batches", &[&[shard.into()], &packed[..]].concat())?;
+        let mut options = words(&["--device", "cpu", "--dtype", "f32", "--progress", "none"]);
+        options.extend([batches.into(), "--model".into(), self.model.into()]);
+        options.extend(embedded);
+        options.push("--force".into());
         options.extend(self.columns_options().into_iter().map(OsString::from));
-        if let Some(windows) = &self.windows {
-            options.extend(["--windows", windows].map(OsString::from));
+        if let Some(windows) = self.windows {
+            options.extend(words(&["--windows", windows]));
         }
         if let Some(threads) = self.threads {
-            options.extend(["--threads".into(), threads.to_string().into()]);
+            options.extend(words(&["--threads", &threads.to_string()]));
         }
-        run("gpu-embed", &options)
+        run("gpu-embed", &options)?;
+        let again = read(std::slice::from_ref(&out), source)?;
+        Ok((again, folder, out))
     }
 
-    /// Writes the chosen rows of all shards as one shard.
-    fn write_sample(&self, golden: &[GoldenProtein], path: &Path) -> Result<(), Fault> {
+    /// Writes the chosen rows of all shards, and known proteins as records after all others, as one shard.
+    fn write_sample(&self, path: &Path) -> Result<(), Fault> {
         let mut rows: Vec<SourceRow> = Vec::new();
-        for (path, quota) in &self.quotas.0 {
+        for (path, quota) in &self.sample.quotas {
             if *quota == 0 {
                 continue;
             }
             let shard = open(path)?;
-            let chosen = chosen(&shard, *quota, self.seed, self.stitched, self.aliases);
-            for row in shard.rows().iter() {
-                if chosen.contains(&key_of(&row, self.stitched)) {
-                    rows.push(SourceRow::of(&row));
-                }
-            }
+            let chosen = self.sample.chosen(path, &shard, self.aliases);
+            let source = shard.rows();
+            let source = source.iter();
+            let source = source.filter(|row| chosen.contains(&key_of(row, self.sample.stitched)));
+            rows.extend(source.map(|row| SourceRow::of(&row)));
         }
-        let known = (GOLDEN_ORDINALS..).zip(golden);
+        let known = (GOLDEN_ORDINALS..).zip(&self.golden.proteins);
         rows.extend(known.map(|(ordinal, protein)| SourceRow::known(ordinal, protein)));
         rows.sort_by_key(|row| (row.ordinal, row.start));
         let mut writer = ShardWriter::create(path, 1 << 24)?;
@@ -248,38 +251,34 @@ impl<'a> Recompute<'a> {
                 sequence: &row.sequence,
             })?;
         }
-        writer.finish(&self.quotas.made_by()?)?.publish()?;
+        writer.finish(&self.sample.made_by()?)?.publish()?;
         Ok(())
     }
 
     /// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
     fn columns_options(&self) -> Vec<String> {
         let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
-        let mut layers: BTreeSet<u32> = BTreeSet::new();
-        let mut options = Vec::new();
-        let columns = self
-            .columns
-            .iter()
-            .filter_map(|name| name.parse::<Column>().ok());
-        for column in columns {
-            layers.extend(column.layer());
+        let mut options = BTreeSet::new();
+        for column in &self.columns {
             match column {
-                Column::Pooled { pool, .. } => {
-                    pools.insert(pool.to_string());
-                }
-                Column::Residues(_) if !options.contains(&"--residues".to_owned()) => {
-                    options.push("--residues".to_owned());
-                }
-                Column::Residues(_) => {}
-                Column::Logits => options.push("--logits".to_owned()),
-                Column::Contacts => options.push("--contacts".to_owned()),
+                Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
+                Column::Residues(_) => _ = options.insert("--residues"),
+                Column::Logits => _ = options.insert("--logits"),
+                Column::Contacts => _ = options.insert("--contacts"),
             }
         }
-        let pools: Vec<String> = pools.into_iter().collect();
-        options.extend(["--pool".to_owned(), pools.join(",")]);
-        if !layers.is_empty() {
-            let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
-            options.extend(["--layers".to_owned(), layers.join(",")]);
+        let layers = self.columns.iter().filter_map(|column| column.layer());
+        let layers: BTreeSet<u32> = layers.collect();
+        let layers = layers.iter().map(u32::to_string).collect();
+        let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+        for (name, values) in [
+            ("--pool", pools.into_iter().collect()),
+            ("--layers", layers),
+        ] {
+            let values: Vec<String> = values;
+            if !values.is_empty() {
+                options.extend([name.to_owned(), values.join(",")]);
+            }
         }
         options
     }
@@ -393,35 +392,6 @@ pub(crate) fn same_heads(one: &Provenance, other: &Provenance) -> bool {
         let heads = one.text_option(name).zip(other.text_option(name));
         heads.is_none_or(|(one, other)| one == other)
     })
-}
-
-/// Computes the sample and the known proteins again, in a folder of `TMPDIR`, which goes with the result: the second is the file.
-pub(crate) fn computed(
-    mut recompute: Recompute,
-    golden: &Golden,
-    source: &str,
-) -> Result<(Again, TempDir, PathBuf), Fault> {
-    let failed = |what: String| Fault::new(Exit::CannotCreate, format!("spot check: {what}"));
-    let folder = tempfile::tempdir();
-    let folder = folder.map_err(|error| failed(format!("cannot make a folder: {error}")))?;
-    let of_model = if recompute.model.is_dir() {
-        Some(recompute.model)
-    } else {
-        recompute.model.parent()
-    };
-    let of_model = of_model.and_then(|of_model| of_model.canonicalize().ok());
-    let own = folder.path().canonicalize().unwrap_or_default();
-    if recompute.model.exists() && of_model.is_some_and(|of_model| own.starts_with(of_model)) {
-        let what = "TMPDIR: expected a folder that is not that of the model, nor in it";
-        return Err(failed(what.to_owned()));
-    }
-    recompute
-        .columns
-        .extend(golden.columns.iter().map(ToString::to_string));
-    let out = folder.path().join("embeddings.parquet");
-    recompute.run(&golden.proteins, folder.path(), &out)?;
-    let again = read(std::slice::from_ref(&out), source)?;
-    Ok((again, folder, out))
 }
 
 /// Runs a program of plmkit, which lies beside this one, and which ends if this one does.

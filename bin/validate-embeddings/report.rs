@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use plmkit_check::{CheckOutcome, EmbeddedFile, Verdict};
+use plmkit_check::{CheckOutcome, EmbeddedFile, Findings, Verdict};
 use plmkit_contract::{
     COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, KnownDataset,
-    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, VOCABULARY,
+    ListedFile, Manifest, PACKING, RejectsList, SAMPLE, SOURCE, VOCABULARY,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 /// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
@@ -23,7 +23,7 @@ pub(crate) struct VerdictReport<'a> {
     /// `fail` if any check failed, else `pass`.
     pub(crate) outcome: CheckOutcome,
     /// The sample, where it has a name: by the manifest, or by the first of the embeddings, as is what follows.
-    sample: Option<&'a str>,
+    pub(crate) sample: Option<&'a str>,
     /// What the model is called.
     pub(crate) model: Option<&'a str>,
     /// Its commit of the Hugging Face Hub, where it is known.
@@ -55,7 +55,7 @@ pub(crate) struct VerdictReport<'a> {
     /// All files of the reference, in the order given.
     references: Vec<Cow<'a, str>>,
     /// The smallest cosine with the reference that passes; null when there is no reference.
-    min_cosine: Option<f64>,
+    pub(crate) min_cosine: Option<f64>,
     #[serde(flatten)]
     pub(crate) verdict: &'a Verdict,
 }
@@ -72,11 +72,30 @@ struct Column {
 }
 
 /// The files that were read, in the order given.
-#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct InputFiles {
-    pub(crate) embeddings: Vec<ListedFile>,
-    pub(crate) shards: Vec<ListedFile>,
-    pub(crate) rejects: Vec<ListedFile>,
+    embeddings: Vec<ListedFile>,
+    shards: Vec<ListedFile>,
+    rejects: Vec<ListedFile>,
+}
+
+impl InputFiles {
+    pub(crate) fn of(findings: &Findings, lists: &[(String, RejectsList)]) -> Self {
+        let embeddings = findings.embeddings().iter();
+        let shards = findings.shards().iter();
+        let rejects = lists.iter().map(|(name, list)| {
+            let lines = list.lines.len() as u64;
+            ListedFile::new(name, lines, &list.digest)
+        });
+        Self {
+            embeddings: embeddings
+                .map(|file| ListedFile::from_rows(&file.name, file.rows))
+                .collect(),
+            shards: shards
+                .map(|file| ListedFile::from_rows(&file.name, file.rows))
+                .collect(),
+            rejects: rejects.collect(),
+        }
+    }
 }
 
 /// What the files are compared with: the name of each, if it was given.
@@ -146,11 +165,6 @@ impl<'a> VerdictReport<'a> {
 }
 
 impl VerdictReport<'_> {
-    /// The sample.
-    pub(crate) fn sample(&self) -> Option<&str> {
-        self.sample
-    }
-
     /// What the embeddings are and where they come from: name and value.
     pub(crate) fn origin(&self) -> Vec<(&str, String)> {
         let text = |value: Option<&str>| value.unwrap_or("unknown").to_owned();

@@ -4,178 +4,179 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use plmkit_check::{AliasLists, Criteria, Findings, Recomputed, check_parts};
-use plmkit_cli::{Exit, Fault, Program, Stop, files_of, keep_apart};
-use plmkit_contract::{
-    COMBINED, EmbeddingLayout, Labels, ListedFile, Manifest, Provenance, Quoted, SOURCE, path_text,
-};
-use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
+use plmkit_check::{AliasLists, Criteria, Findings, Recomputed};
+use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
+use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, SOURCE, path_text};
+use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_sealed};
 
-use crate::args::{Args, Command, MergeArgs, RecomputeArgs};
-use crate::checked::Checked;
-use crate::dataset::Dataset;
+use crate::args::{Args, Command, JudgeArgs, RecomputeArgs};
+use crate::dataset::{check_shards, known_parts};
 use crate::golden::Golden;
 use crate::groups::{EmbeddingsFile, Reading, batches_digest};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{
-    Again, GOLDEN_ORDINALS, Quotas, Recompute, computed, open, read, same_heads,
-};
+use crate::partial_report::{Judgement, PartialReport};
+use crate::recompute::{Again, GOLDEN_ORDINALS, Recompute, Sample, open, read, same_heads};
 use crate::reference::read_reference;
 use crate::report::ComparedWith;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    let quiet = args.common().quiet;
     match args.command {
-        Some(Command::Merge(args)) => return merge(args),
-        Some(Command::Recompute(args)) => return recompute(args),
-        Some(Command::Combine(args)) => return args.run(quiet, stop),
-        Some(Command::Select(args)) => return args.run(stop),
-        Some(Command::Lookup(args)) => return args.run(stop),
-        None => {}
+        Some(Command::Judge(args)) => judge(args),
+        Some(Command::Recompute(args)) => recompute(args),
+        None => validate(&args.with_files()?, stop),
     }
-    let args = args.with_files()?;
+}
+
+fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     // What is missing or foreign should show before hours of reading.
-    let mut stitched = false;
-    let mut labels = Labels::default();
-    let mut embeddings = Vec::new();
-    let mut layouts = Vec::new();
-    for (position, path) in args.embeddings.iter().enumerate() {
-        let opened = EmbeddingsReader::open(path);
-        let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
-        stitched |= opened.layout().stitched;
-        labels = opened.layout().labels;
-        embeddings.push(EmbeddingsFile::new(position, &opened));
-        layouts.push((opened.layout().clone(), opened.provenance().clone()));
-    }
+    let embeddings = EmbeddingsFile::open_all(&args.embeddings)?;
+    let stitched = embeddings.iter().any(|file| file.layout.stitched);
+    let labels = embeddings.last().map(|file| file.layout.labels);
     let dataset = args.dataset.as_ref();
-    let known = dataset.map(Dataset::parts).transpose()?;
+    let parts = dataset.map(known_parts).transpose()?;
 
     let mut criteria = Criteria::default();
     criteria.expectations = args.judging.expectations();
-    let mut checked = Checked::default();
+    let mut found = PartialReport::default();
     for path in &args.rejects {
-        let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
-        if list.of_rows {
-            criteria.add_not_embedded(&list.lines);
-        }
-        checked.add_list(args.name(path), list);
+        found.read_list(path, args.name(path))?;
     }
-    let manifest = args.manifest.as_deref().map(read_manifest).transpose()?;
-    if let Some((path, manifest)) = args.manifest.as_deref().zip(manifest.as_ref()) {
-        criteria.aliases = read_lists(path, manifest)?;
+    for list in found.lists().filter(|list| list.of_rows) {
+        criteria.add_not_embedded(&list.lines);
     }
+    let manifest = read_manifest(args.manifest.as_deref(), &mut criteria)?;
     if let (Some(dataset), Some(manifest)) = (dataset, &manifest) {
-        dataset.check_shards(manifest)?;
+        check_shards(dataset, manifest)?;
     }
     if !args.reference.is_empty() {
-        criteria.reference = Some((read_reference(&args, stop)?, args.tiers()));
+        criteria.reference = Some((read_reference(args, stop)?, args.tiers()));
     }
     let golden = args.golden.as_deref().map(Golden::read).transpose()?;
     let golden = golden.unwrap_or_default();
     let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
-    let has_rows = embeddings.iter().any(|file| file.rows > 0);
-    let mut sampled = None;
+    let has_rows = embeddings.iter().any(|file| file.rows.rows() > 0);
+    let mut sample = None;
     criteria.not_recomputed = match args.sampling.sample {
         0 => Some("--sample 0 was given"),
         _ if is_recomputed => Some("the embeddings have no rows"),
         _ => None,
     };
     if is_recomputed && has_rows && args.sampling.sample > 0 {
-        let quotas = Quotas::new(args.sampling, &args.shards, manifest.as_ref(), stitched)?;
-        let (recomputed, made_by) = again(&args, &quotas, &criteria.aliases, &layouts, &golden)?;
-        check_model(&recomputed, &made_by, &layouts)?;
-        criteria.recomputed = Some(recomputed);
-        sampled = Some((quotas, args.sampling.seed));
+        let chosen = Sample::new(args.sampling, &args.shards, manifest.as_ref(), stitched)?;
+        let again = again(args, &chosen, &criteria.aliases, &embeddings, &golden)?;
+        check_model(&again, &embeddings)?;
+        criteria.recomputed = Some(again.0);
+        sample = Some(chosen);
     }
     let reading = Reading {
-        args: &args,
+        args,
         criteria: &criteria,
         stop,
-        labels,
+        labels: labels.unwrap_or_default(),
         stitched,
-        sampled,
+        sample,
     };
-    let mut group = reading.read(embeddings)?;
+    found.findings = reading.read(embeddings)?;
     if let (Some(path), Some(recomputed)) = (&args.golden, &criteria.recomputed) {
-        add_golden(&path_text(path), &golden, recomputed, &mut group.findings);
+        add_golden(&path_text(path), &golden, recomputed, &mut found.findings);
     }
-    checked.findings = group.findings;
-    let files = &mut checked.files;
-    files.shards = group.shards.into_iter().map(|(_, file)| file).collect();
-    files.embeddings = group.embeddings.into_iter().map(|(_, file)| file).collect();
-    let found: Vec<(String, String)> = files.embeddings.iter().map(ListedFile::part).collect();
-    let parts = check_parts(known, &found, &group.begins);
-    let path = args.manifest.as_deref();
-    let compared_with = ComparedWith {
-        manifest: path.map(|path| args.name(path)).zip(manifest.as_ref()),
-        references: args
-            .reference
-            .iter()
-            .map(|path| path.to_string_lossy())
-            .collect(),
-        min_cosine: (!args.reference.is_empty()).then_some(args.min_cosine),
+    let manifest_name = args.manifest.as_deref().map(|path| args.name(path));
+    let references = args.reference.iter();
+    found.conclude(Judgement {
+        criteria: &criteria,
+        judging: &args.judging,
+        outputs: &args.outputs,
+        compared_with: ComparedWith {
+            manifest: manifest_name.zip(manifest.as_ref()),
+            references: references.map(|path| path.to_string_lossy()).collect(),
+            min_cosine: (!args.reference.is_empty()).then_some(args.min_cosine),
+        },
+        dataset: dataset.zip(parts),
+    })
+}
+
+/// Judges all parts of a set by the partial reports on them.
+fn judge(args: JudgeArgs) -> Result<Exit, Fault> {
+    let args = args.with_files()?;
+    let mut criteria = Criteria::default();
+    criteria.expectations = args.judging.expectations();
+    let manifest = read_manifest(args.manifest.as_deref(), &mut criteria)?;
+    let mut all = PartialReport::default();
+    for (place, path) in args.parts.iter().enumerate() {
+        let part = PartialReport::read(path)?;
+        if place > 0 && part.findings.knows_shards() != all.findings.knows_shards() {
+            let what = "expected every part to be validated with --shards, or none";
+            let what = format!("{}: {what}", path_text(path));
+            return Err(Fault::new(Exit::Data, what));
+        }
+        all.merge(part);
+    }
+    for path in &args.rejects {
+        all.read_list(path, path_text(path))?;
+    }
+    let manifest_name = args.manifest.as_deref().map(path_text);
+    all.conclude(Judgement {
+        criteria: &criteria,
+        judging: &args.judging,
+        outputs: &args.outputs,
+        compared_with: ComparedWith {
+            manifest: manifest_name.zip(manifest.as_ref()),
+            ..ComparedWith::default()
+        },
+        dataset: None,
+    })
+}
+
+/// Reads the manifest, and the lists beside it, which are criteria.
+fn read_manifest(path: Option<&Path>, criteria: &mut Criteria) -> Result<Option<Manifest>, Fault> {
+    let Some(path) = path else {
+        return Ok(None);
     };
-    checked.conclude(
-        &criteria,
-        &args.judging,
-        compared_with,
-        parts,
-        &args.outputs,
-        dataset,
-    )
+    let manifest = read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
+    criteria.aliases = read_lists(path, &manifest)?;
+    Ok(Some(manifest))
 }
 
 /// The sample, as `--model` or `--recomputed` has it.
 fn again(
     args: &Args,
-    quotas: &Quotas,
+    sample: &Sample,
     aliases: &AliasLists,
-    files: &[(EmbeddingLayout, Provenance)],
+    files: &[EmbeddingsFile],
     golden: &Golden,
 ) -> Result<Again, Fault> {
-    let source = quotas.source()?;
+    let source = sample.source()?;
     let Some(model) = &args.model else {
         return read(&args.recomputed, &source);
     };
-    let (seed, threads) = (args.sampling.seed, args.threads);
-    let recompute = Recompute::new(model, quotas, seed, threads, aliases, files);
-    Ok(computed(recompute, golden, &source)?.0)
+    let recompute = Recompute::new(model, sample, args.threads, aliases, golden, files);
+    Ok(recompute.run(&source)?.0)
 }
 
 /// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
-fn check_model(
-    recomputed: &Recomputed,
-    again: &Provenance,
-    files: &[(EmbeddingLayout, Provenance)],
-) -> Result<(), Fault> {
-    let mut others = files.iter().map(|(_, made_by)| made_by);
-    let same = others
-        .clone()
-        .find(|made_by| made_by.text_option("model") == Some(recomputed.model()));
-    if let Some(same) = same {
-        if same_heads(same, again) {
-            return Ok(());
+fn check_model((recomputed, again): &Again, files: &[EmbeddingsFile]) -> Result<(), Fault> {
+    let model = Some(recomputed.model());
+    let is_same = |file: &&EmbeddingsFile| file.provenance.text_option("model") == model;
+    let same = files.iter().find(is_same);
+    let what = match (same, files.first()) {
+        (Some(same), _) if same_heads(&same.provenance, again) => return Ok(()),
+        (Some(_), _) => {
+            "the model of the spot check has another head: expected that of the embeddings"
+                .to_owned()
         }
-        let what = "the model of the spot check has another head: expected that of the embeddings";
-        return Err(Fault::new(Exit::Data, what.to_owned()));
-    }
-    let Some(made_by) = others.next() else {
-        return Ok(());
+        (None, None) => return Ok(()),
+        (None, Some(first)) => {
+            let name = first.provenance.model.as_ref();
+            let name = Quoted(name.map_or("unknown", |model| &model.name));
+            format!(
+                "the model of the spot check has the digest {}: expected that of the embeddings, {name} ({})",
+                recomputed.model(),
+                first.provenance.text_option("model").unwrap_or("unknown")
+            )
+        }
     };
-    let name = made_by
-        .model
-        .as_ref()
-        .map_or("unknown", |model| &model.name);
-    let digest = made_by.text_option("model").unwrap_or("unknown");
-    Err(Fault::new(
-        Exit::Data,
-        format!(
-            "the model of the spot check has the digest {}: expected that of the embeddings, {} ({digest})",
-            recomputed.model(),
-            Quoted(name)
-        ),
-    ))
+    Err(Fault::new(Exit::Data, what))
 }
 
 /// Compares known vectors with the same computed again.
@@ -208,27 +209,18 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
         &inputs.chain(manifest_path).collect::<Vec<_>>(),
         &[("--out", &args.out)],
     )?;
-    let mut files = Vec::new();
-    for path in &embeddings {
-        let opened = EmbeddingsReader::open(path);
-        let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
-        files.push((opened.layout().clone(), opened.provenance().clone()));
-    }
-    let manifest = args.manifest.as_deref().map(read_manifest).transpose()?;
-    let lists = args.manifest.as_deref().zip(manifest.as_ref());
-    let aliases = lists
-        .map(|(path, manifest)| read_lists(path, manifest))
-        .transpose()?;
-    let aliases = aliases.unwrap_or_default();
-    let stitched = files.iter().any(|(layout, _)| layout.stitched);
-    let quotas = Quotas::new(args.sampling, &shards, manifest.as_ref(), stitched)?;
-    let seed = args.sampling.seed;
-    let recompute = Recompute::new(&args.model, &quotas, seed, args.threads, &aliases, &files);
-    let source = quotas.source()?;
+    let files = EmbeddingsFile::open_all(&embeddings)?;
+    let mut criteria = Criteria::default();
+    let manifest = read_manifest(args.manifest.as_deref(), &mut criteria)?;
+    let stitched = files.iter().any(|file| file.layout.stitched);
+    let sample = Sample::new(args.sampling, &shards, manifest.as_ref(), stitched)?;
+    let source = sample.source()?;
     keep_others(&args.out, &source)?;
-    check_shards(&embeddings, &files, &shards)?;
-    let ((recomputed, made_by), _folder, file) = computed(recompute, &Golden::default(), &source)?;
-    check_model(&recomputed, &made_by, &files)?;
+    check_sources(&files, &shards)?;
+    let (golden, aliases) = (Golden::default(), &criteria.aliases);
+    let recompute = Recompute::new(&args.model, &sample, args.threads, aliases, &golden, &files);
+    let (again, _folder, file) = recompute.run(&source)?;
+    check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
     Ok(Exit::Done)
@@ -248,86 +240,30 @@ fn keep_others(out: &Path, source: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// That the embeddings at these paths were made from these shards, and from no others. Combined parts do not know their batches.
-fn check_shards(
-    embeddings: &[PathBuf],
-    files: &[(EmbeddingLayout, Provenance)],
-    shards: &[PathBuf],
-) -> Result<(), Fault> {
+/// That the embeddings were made from these shards, and from no others. Combined parts do not know their batches.
+fn check_sources(files: &[EmbeddingsFile], shards: &[PathBuf]) -> Result<(), Fault> {
     let wrong = |path: &Path, what: &str| {
         let what = format!("{}: expected {what}", path_text(path));
         Err(Fault::new(Exit::Data, what))
     };
-    let is_combined = |made_by: &Provenance| made_by.options.contains_key(COMBINED);
-    let labels = files.first().map(|(layout, _)| layout.labels);
-    if files.iter().any(|(_, made_by)| is_combined(made_by)) {
+    let is_combined = |file: &EmbeddingsFile| file.provenance.options.contains_key(COMBINED);
+    if files.iter().any(is_combined) {
         return Ok(());
     }
-    let inputs = embeddings
-        .iter()
-        .zip(files)
-        .flat_map(|(path, (_, made_by))| {
-            made_by
-                .inputs
-                .iter()
-                .map(move |input| (input.as_str(), path))
-        });
+    let labels = files.first().map(|file| file.layout.labels);
+    let inputs = files.iter().flat_map(|file| {
+        let inputs = file.provenance.inputs.iter();
+        inputs.map(|input| (input.as_str(), &file.path))
+    });
     let mut inputs: BTreeMap<&str, &PathBuf> = inputs.collect();
     for path in shards {
-        let shard = open(path)?;
-        let batches = batches_digest(&shard, labels.unwrap_or_default())?;
+        let batches = batches_digest(&open(path)?, labels.unwrap_or_default())?;
         if inputs.remove(&*batches.to_string()).is_none() && batches.rows() > 0 {
             return wrong(path, "the shard that the embeddings were made from");
         }
     }
-    inputs
-        .into_values()
+    let mut others = inputs.into_values();
+    others
         .next()
         .map_or(Ok(()), |path| wrong(path, "embeddings of the shards"))
-}
-
-/// Puts together what was found in parts of a set, and judges the whole.
-fn merge(args: MergeArgs) -> Result<Exit, Fault> {
-    let args = args.with_files()?;
-    let mut criteria = Criteria::default();
-    criteria.expectations = args.judging.expectations();
-    let manifest = args.manifest.as_deref().map(read_manifest).transpose()?;
-    if let Some((path, manifest)) = args.manifest.as_deref().zip(manifest.as_ref()) {
-        criteria.aliases = read_lists(path, manifest)?;
-    }
-    let mut all = Checked::default();
-    for path in &args.parts {
-        let part = Checked::read(path)?;
-        if part.findings.knows_shards() != all.findings.knows_shards() && path != &args.parts[0] {
-            let what = "expected every part to be validated with --shards, or none";
-            return Err(Fault::new(
-                Exit::Data,
-                format!("{}: {what}", path_text(path)),
-            ));
-        }
-        all.merge(part);
-    }
-    for path in &args.rejects {
-        let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
-        all.add_list(path_text(path), list);
-    }
-    let name = args.manifest.as_deref().map(path_text);
-    let compared_with = ComparedWith {
-        manifest: name.zip(manifest.as_ref()),
-        ..ComparedWith::default()
-    };
-    let parts = check_parts(None, &[], &[]);
-    all.conclude(
-        &criteria,
-        &args.judging,
-        compared_with,
-        parts,
-        &args.outputs,
-        None,
-    )
-}
-
-fn read_manifest(path: &Path) -> Result<Manifest, Fault> {
-    let manifest = read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
-    Ok(manifest)
 }

@@ -19,7 +19,7 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
     let folder = old_and_new();
     let folder = folder.path();
     validate(folder, "new");
-    let line = |known: &str| format!("validate-embeddings combine new --known {known} --out all");
+    let line = |known: &str| format!("query-embeddings combine new --known {known} --out all");
     let refused = |known: &str, code: i32, what: &str| {
         assert_fails(command(folder, &line(known)), code, what);
         assert!(!folder.join("all").exists());
@@ -64,7 +64,7 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
     // The known dataset may have been combined itself.
     run(&mut command(
         folder,
-        "validate-embeddings combine old --out merged",
+        "query-embeddings combine old --out merged",
     ));
     fs::remove_dir_all(folder.join("all")).expect("remove");
     run(&mut command(folder, &line("merged")));
@@ -84,7 +84,7 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
         66,
         "new/shards/known.parquet: no such file: expected 10 records",
     );
-    let combine = "validate-embeddings combine new --out all";
+    let combine = "query-embeddings combine new --out all";
     let aliases = "new/shards/aliases.parquet: no such file: expected 1 record of aliases";
     assert_fails(command(folder, combine), 66, aliases);
     let left = run(&mut command(folder, &format!("{combine} --distinct")));
@@ -117,7 +117,7 @@ fn a_combined_dataset_is_like_that_of_a_run_without_duplicates() {
         let plain = "--shards 1 --max-residues 100 --sample new";
         results(folder, "plain", &all, plain, "");
         validate(folder, "plain");
-        let combine = |line: &str| command(folder, &format!("validate-embeddings combine {line}"));
+        let combine = |line: &str| command(folder, &format!("query-embeddings combine {line}"));
         run(&mut combine("old --out merged"));
         run(&mut combine("merged --rows-per-file 4 --out again"));
         for known in ["old", "merged", "again"] {
@@ -191,7 +191,7 @@ fn the_lists_of_the_shards_are_those_that_were_validated() {
         let path = shards("new").join(file);
         let bytes = fs::read(&path).expect("read");
         let combine = |code: i32, what: &str| {
-            let line = "validate-embeddings combine new --out all";
+            let line = "query-embeddings combine new --out all";
             assert_fails(command(folder, line), code, what);
             assert!(!folder.join("all").exists());
         };
@@ -199,7 +199,7 @@ fn the_lists_of_the_shards_are_those_that_were_validated() {
         combine(65, &format!("new/shards/{file}: {what}"));
         if file == "aliases.parquet" {
             let id = copies(&records()[..1])[0].split(' ').next().expect("an id")[1..].to_owned();
-            let line = format!("validate-embeddings lookup new {id}");
+            let line = format!("query-embeddings lookup new {id}");
             assert_fails(command(folder, &line), 65, what);
         }
         fs::remove_file(&path).expect("remove");
@@ -208,7 +208,7 @@ fn the_lists_of_the_shards_are_those_that_were_validated() {
     }
     let combined = run(&mut command(
         folder,
-        "validate-embeddings combine new --out all",
+        "query-embeddings combine new --out all",
     ));
     assert!(combined.contains("6 rows of 1 part"), "{combined}");
     assert_eq!(files_in(&folder.join("all/rejects"), ""), ["records.csv"]);

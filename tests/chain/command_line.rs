@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 6] = [
     "fasta-shard",
     "pack-batches",
     "gpu-embed",
     "monitor-log",
     "validate-embeddings",
+    "query-embeddings",
 ];
 
 fn run(program: &str, argument: &str) -> Output {
@@ -106,7 +107,7 @@ fn a_usage_error_is_json_if_json_is_requested() {
 
 #[test]
 fn what_is_wrong_with_a_number_is_said_in_plain_words() {
-    let combine = "validate-embeddings combine a --out b --rows-per-file";
+    let combine = "query-embeddings combine a --out b --rows-per-file";
     for (line, what) in [
         (format!("{combine} 0"), "expected a number above 0; see"),
         (

@@ -31,6 +31,7 @@ pub(crate) fn program(name: &str) -> &'static str {
         "gpu-embed" => env!("CARGO_BIN_EXE_gpu-embed"),
         "monitor-log" => env!("CARGO_BIN_EXE_monitor-log"),
         "validate-embeddings" => env!("CARGO_BIN_EXE_validate-embeddings"),
+        "query-embeddings" => env!("CARGO_BIN_EXE_query-embeddings"),
         _ => panic!("no program {name}"),
     }
 }

@@ -29,7 +29,7 @@ dist=${DIST:-dist}
 staged=$PWD/$dist/$name
 libtorch=$(dirname "${LIBTORCH:-$PWD/.libtorch/torch}")
 reference=$(echo "$PWD"/.venv/reference/lib/python3*/site-packages)
-programs=(plmkit fasta-shard pack-batches gpu-embed validate-embeddings monitor-log)
+programs=(plmkit fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log)
 [[ ${PARTS:-} == plain ]] || command -v mmdebstrap >/dev/null || tests/install/packages.sh mmdebstrap
 rm -rf --one-file-system "$work/run"
 mkdir -p "$work/run"

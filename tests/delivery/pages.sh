@@ -14,7 +14,7 @@ done
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 
-for program in plmkit fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do
+for program in plmkit fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log; do
     said=$(MANROFFSEQ='' MANWIDTH=80 LC_ALL=C.UTF-8 man --warnings -E UTF-8 -l -Tutf8 -Z "$share/man/man1/$program.1" 2>&1 >/dev/null)
     [[ -z $said ]] || fail "$program.1: $said"
     # An option that every program has.
@@ -31,4 +31,4 @@ for program in plmkit fasta-shard pack-batches gpu-embed validate-embeddings mon
         - "$share/zsh/site-functions" "$program")
     [[ $said == *--log-format* ]] || fail "zsh knows no --log-format of $program"
 done
-echo "pages: 5 man pages and 15 completions of $prefix"
+echo "pages: 7 man pages and 21 completions of $prefix"

@@ -3,7 +3,7 @@
 #
 #   tests/gpu/pack.sh FILE.tar.gz
 #
-# It holds the five programs of target/release and libplmkit_cuda.so, stripped, tests/gpu with what it imports, and test-data. There:
+# It holds the programs of target/release and libplmkit_cuda.so, stripped, tests/gpu with what it imports, and test-data. There:
 #
 #   tar xzf FILE.tar.gz && plmkit-gpu/tests/gpu/accept.sh --stage a --work WORK --out OUT
 set -euo pipefail
@@ -11,7 +11,7 @@ set -euo pipefail
 archive=$(realpath -m "${1:?archive to make, FILE.tar.gz}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 most=$((64 << 20))
-programs=(fasta-shard pack-batches gpu-embed validate-embeddings monitor-log libplmkit_cuda.so)
+programs=(fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log libplmkit_cuda.so)
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

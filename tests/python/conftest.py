@@ -18,7 +18,7 @@ def pytest_configure(config):
 
 
 def run(program, *arguments):
-    """Runs one of the five programs; a failure shows what it said."""
+    """Runs one of the programs; a failure shows what it said."""
     done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done

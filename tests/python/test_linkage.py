@@ -14,7 +14,7 @@ def needed(program):
     return set(re.findall(r"\(NEEDED\).*\[(.+)\]", text))
 
 
-@pytest.mark.parametrize("program", ["fasta-shard", "pack-batches", "gpu-embed", "validate-embeddings", "monitor-log"])
+@pytest.mark.parametrize("program", ["fasta-shard", "pack-batches", "gpu-embed", "validate-embeddings", "query-embeddings", "monitor-log"])
 def test_programs_need_only_the_c_library(program):
     assert needed(program) <= C_LIBRARY
 

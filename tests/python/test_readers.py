@@ -148,6 +148,6 @@ def test_a_matrix_has_the_vectors_of_the_file(chain, tmp_path):
     """In the order of the input, whatever the order of the batches files was."""
     table = pq.read_table(chain.embeddings).sort_by([("ordinal", "ascending"), ("start", "ascending")])
     matrix = ["--format", "npy", "--column", "mean_4", "--out", tmp_path / "mean.npy"]
-    run("validate-embeddings", "combine", chain.embeddings, *matrix)
+    run("query-embeddings", "combine", chain.embeddings, *matrix)
     assert np.array_equal(np.load(tmp_path / "mean.npy"), np.stack(table["mean_4"].to_numpy()))
     assert (tmp_path / "mean.ids.txt").read_text(encoding="utf-8").splitlines() == table["id"].to_pylist()

@@ -207,7 +207,7 @@ fn validate_embeddings() {
 #[test]
 #[ignore = "minutes: make torture"]
 fn combine() {
-    let line = "validate-embeddings combine sample --out OUT/all --rows-per-file 40";
+    let line = "query-embeddings combine sample --out OUT/all --rows-per-file 40";
     let trial = Trial::new(Inputs::with_dataset(1), line);
     trial.with_failing_calls();
     trial.under_a_file_size_limit();
@@ -216,7 +216,7 @@ fn combine() {
 #[test]
 #[ignore = "minutes: make torture"]
 fn matrix() {
-    let line = "validate-embeddings combine sample --format npy --force --out OUT/vectors.npy";
+    let line = "query-embeddings combine sample --format npy --force --out OUT/vectors.npy";
     Trial::new(Inputs::with_dataset(1), line).run_all();
 }
 

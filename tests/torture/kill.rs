@@ -142,14 +142,14 @@ fn pack_batches() {
 #[test]
 #[ignore = "minutes: make torture"]
 fn combine() {
-    let line = "validate-embeddings combine sample --out OUT/all --rows-per-file 500";
+    let line = "query-embeddings combine sample --out OUT/all --rows-per-file 500";
     Trial::new(Inputs::with_dataset(30), line).kill(60, 20);
 }
 
 #[test]
 #[ignore = "minutes: make torture"]
 fn matrix() {
-    let line = "validate-embeddings combine sample --format npy --out OUT/vectors.npy";
+    let line = "query-embeddings combine sample --format npy --out OUT/vectors.npy";
     Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
 }
 

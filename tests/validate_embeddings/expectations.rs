@@ -11,9 +11,11 @@ fn what_is_expected_is_found_or_named() {
     let set = Plausible::new();
     let files: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
     let mut command = set.command(&files);
-    let findings = set.path("all.findings");
+    let findings = set.path("all.partial");
     assert_eq!(
-        run(command.arg("--findings").arg(&findings)).status.code(),
+        run(command.arg("--partial-report").arg(&findings))
+            .status
+            .code(),
         Some(0)
     );
     for (expected, wrong) in [
@@ -28,7 +30,7 @@ fn what_is_expected_is_found_or_named() {
     ] {
         let mut merge = bin("validate-embeddings");
         merge
-            .arg("merge")
+            .arg("judge")
             .arg(&findings)
             .args(["--quiet", "--report", "-"]);
         for command in [&mut set.command(&files), &mut merge] {

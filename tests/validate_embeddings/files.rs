@@ -207,7 +207,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     let list = set.path("list.txt");
     fs::write(&list, embeddings.to_str().expect("UTF-8")).expect("write");
     let listed = format!("@{}", list.display());
-    for option in ["--report", "--html", "--mqc", "--findings"] {
+    for option in ["--report", "--html", "--mqc", "--partial-report"] {
         let over_list = run(bin("validate-embeddings")
             .arg(&listed)
             .arg(option)

@@ -2,14 +2,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod dataset;
 mod expectations;
-mod faults;
 mod files;
-mod guards;
-mod matrix;
-mod merge;
-mod own_files;
+mod judge;
+mod mutations;
 mod plausible;
 mod reference;
 mod reference_files;

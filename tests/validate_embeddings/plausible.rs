@@ -26,6 +26,7 @@ pub(crate) struct Protein {
     pub(crate) ordinal: u64,
     pub(crate) id: String,
     pub(crate) sequence: String,
+    pub(crate) start: u32,
     pub(crate) length: u32,
     pub(crate) truncated: bool,
     pub(crate) digest: SequenceDigest,
@@ -85,6 +86,7 @@ fn protein(ordinal: u64, model: u64) -> Protein {
     Protein {
         ordinal,
         id: format!("P{ordinal:04}"),
+        start: 0,
         length: length as u32,
         truncated: false,
         digest: SequenceDigest::new(sequence.as_bytes()),
@@ -111,7 +113,7 @@ impl Protein {
         RowKey {
             ordinal: self.ordinal,
             id: &self.id,
-            start: 0,
+            start: self.start,
             length: self.length,
             truncated: self.truncated,
             digest: self.digest,

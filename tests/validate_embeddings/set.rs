@@ -1,4 +1,5 @@
 //! Files to check, and how their reports are read.
+#![allow(dead_code)] // each test uses some of it
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -542,7 +542,7 @@ fn a_question_put_wrongly_changes_no_verdict() {
     assert!(!failed.exists());
 
     let combine = |out: &str| {
-        let mut command = bin("validate-embeddings");
+        let mut command = bin("query-embeddings");
         command.arg("combine").arg(&folder);
         command.arg("--out").arg(embedded.path(out));
         command

@@ -164,7 +164,7 @@ printf 'sample,fasta\nb,threefold.fasta\n' >threefold.csv
 FASTA_SHARD="--dedup --known $work/deduplicated/a" check "and none of an earlier dataset" runs threefold.csv later "$model"
 check "and in the totals" finds '^plmkit: 1 sample: 1 row, 0 rejected, 200 known, 0 truncated, in later$'
 same "201 records, 1 row" "201 1 0 0 200 0 pass" "$(cut -f 2-8 later/summary.tsv | tail -n 1 | tr '\t' ' ')"
-check "all records in one file" validate-embeddings combine later/b --known deduplicated/a --out combined
+check "all records in one file" query-embeddings combine later/b --known deduplicated/a --out combined
 check "which is a dataset" grep -q '"rows": 201,' combined/dataset.json
 
 echo "samples that fail"
@@ -173,7 +173,7 @@ printf '>x\nA-D\n>y\n-\n' >gaps.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv
 check "a record that is wrong fails the run" fails_with 65 cohort.csv cohort "$model"
 check "which says of which sample" finds '^plmkit: not validated, .*: bad$'
-same "the other one has its verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | paste -sd '\t' | tr '\t' ' ')"
+same "the other one has its verdict" "bad not validated a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | paste -sd '\t' | tr '\t' ' ')"
 check "and the same embeddings" diff -r whole/a/embeddings cohort/a/embeddings
 printf 'sample,fasta\nempty,gaps.fasta\na,%s\n' "$proteins" >cohort.csv
 FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 cohort.csv empty "$model"

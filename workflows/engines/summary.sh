@@ -38,9 +38,9 @@ others() {
         else if (verdict == "fail") fail = fail " " sample
         if (!rows) truncated = 0
         print sample, records, rows, rejected, aliases, known, truncated, verdict, name, model
-        if (verdict == "none") none = none " " sample
+        if (verdict == "not validated") without = without " " sample
         if (verdict == "empty") empty = empty " " sample
-        if (verdict != "none") embedded_by(model, sample)
+        if (verdict != "not validated") embedded_by(model, sample)
         samples++
         all_rows += rows
         all_rejected += rejected
@@ -51,7 +51,7 @@ others() {
     function count(n, what, plural) { return n " " what (n == 1 ? "" : plural ? plural : "s") }
     function value() { sub(/^[^:]*: /, ""); sub(/,$/, ""); gsub(/"/, ""); return $0 }
     BEGIN { OFS = "\t"; allowed = tolower(allow_empty) ~ /^(true|yes|1)$/; print "sample", "records", "rows", "rejected", "aliases", "known", "truncated", "verdict", "model", "model_digest" }
-    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = aliases = known = truncated = 0; verdict = "none"; model = name = ""; validation = wrong = 0; next }
+    /^>/ { tell(); sample = substr($0, 2); records = rows = rejected = aliases = known = truncated = 0; verdict = "not validated"; model = name = ""; validation = wrong = 0; next }
     /^!/ { wrong = 1; reasons = reasons sample ": " substr($0, 2) "\n"; next }
     /^</ {
         tell()
@@ -80,7 +80,7 @@ others() {
         printf "%s: %s, %d rejected%s, %d truncated, in %s\n", count(samples, "sample"), count(all_rows + 0, "row"), all_rejected, elsewhere, all_truncated, outdir > "/dev/stderr"
         if (left != "") print "not in the table, left as they are:" left > "/dev/stderr"
         printf "%s", reasons > "/dev/stderr"
-        list("no verdict, see the messages above", none)
+        list("not validated, see the messages above", without)
         list("the validation failed, see SAMPLE/dataset.json", fail)
         list("with files that are not of this run, see the messages above", spoilt)
         if (allowed && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"

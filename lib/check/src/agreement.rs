@@ -3,22 +3,19 @@
 use plmkit_contract::{Column, RowKey, plural};
 use roaring::RoaringBitmap;
 
-use crate::check::Check;
+use crate::ReferenceError;
+use crate::check::Tally;
 use crate::cosines::{Cosines, Tiers};
 use crate::reference::Reference;
-use crate::violation::Violations;
-use crate::{ColumnAgreement, ReferenceError};
+use crate::violation::{FILE, Place};
 
 /// How the rows so far compare with a reference.
 #[derive(Debug, Default)]
 pub(crate) struct Agreement {
     /// Rows of the reference.
     found: RoaringBitmap,
-    columns: Vec<Cosines>,
-    not_compared: Vec<String>,
-    rows: u64,
-    not_in_reference: u64,
-    other_dimension: Violations,
+    pub(crate) columns: Vec<Cosines>,
+    pub(crate) not_compared: Vec<String>,
 }
 
 /// What a column of an embeddings file is compared with.
@@ -61,7 +58,7 @@ impl Agreement {
     }
 
     fn column(&mut self, name: Column) -> usize {
-        if let Some(place) = self.columns.iter().position(|known| known.name() == name) {
+        if let Some(place) = self.columns.iter().position(|known| known.name == name) {
             return place;
         }
         self.columns.push(Cosines::new(name));
@@ -71,15 +68,12 @@ impl Agreement {
     pub(crate) fn merge(&mut self, other: Self) {
         self.found |= other.found;
         for column in other.columns {
-            let place = self.column(column.name());
+            let place = self.column(column.name);
             self.columns[place].merge(column);
         }
         for name in other.not_compared {
             self.add_not_compared(name);
         }
-        self.rows += other.rows;
-        self.not_in_reference += other.not_in_reference;
-        self.other_dimension.merge(other.other_dimension);
     }
 
     /// Compares the vectors of one row.
@@ -89,100 +83,69 @@ impl Agreement {
         row: &RowKey,
         pairs: &[Pair],
         vectors: &[&[f32]],
+        tally: &mut Tally,
     ) {
         let Some(place) = reference.find(row.id, row.start) else {
-            self.not_in_reference += 1;
+            tally.count("not_in_reference", 1);
             return;
         };
         self.found.insert(place as u32);
-        self.rows += 1;
+        tally.count("compared", 1);
         for pair in pairs {
             let found = vectors[pair.file];
             let expected = reference.vector(place, pair.reference);
             let column = &mut self.columns[pair.agreement];
             if found.len() == expected.len() {
                 let other = (place + reference.rows() / 2) % reference.rows();
-                column.add(
-                    row,
-                    found,
-                    expected,
-                    reference.vector(other, pair.reference),
-                );
+                let unrelated = reference.vector(other, pair.reference);
+                column.add(row, found, expected, unrelated);
             } else {
                 let values = plural(expected.len(), "value");
-                let (name, found) = (column.name(), found.len());
+                let (name, found) = (column.name, found.len());
                 let problem =
                     format_args!("{name}: the reference has {values}, the embeddings have {found}");
-                self.other_dimension.add_row(row, problem);
+                tally.add("other_dimension", row, problem);
             }
         }
     }
 
-    /// The check `reference`, the distribution of cosines, and the columns that were not compared.
-    pub(crate) fn finish(
-        self,
+    /// The check `reference`.
+    pub(crate) fn check(
+        &self,
         reference: &Reference,
         tiers: Tiers,
         is_rejected: impl Fn(&str) -> bool,
-    ) -> (Check, Vec<ColumnAgreement>, Vec<String>) {
-        let mut not_found = Violations::default();
-        let mut rejected = 0;
+        tally: &mut Tally,
+    ) {
         for row in (0..reference.rows()).filter(|&row| !self.found.contains(row as u32)) {
             let (id, start) = reference.key(row);
             if is_rejected(id) {
-                rejected += 1;
+                tally.count("rejected", 1);
                 continue;
             }
-            not_found.add_reference_row(id, start, "not in the embeddings");
+            let place = Place {
+                start: Some(start),
+                id: Some(id),
+                ..FILE
+            };
+            tally.add("not_found", place, "not in the embeddings");
         }
-        let (mut below, mut undefined) = (Violations::default(), Violations::default());
-        let columns = self.columns.iter();
-        let lenient: u64 = columns
-            .map(|column| column.list_violations(tiers, &mut below, &mut undefined))
-            .sum();
-        let min = self
-            .columns
-            .iter()
-            .filter_map(Cosines::min)
-            .reduce(f64::min);
-        let mut nothing_compared = Violations::default();
-        if self.rows == 0 {
-            nothing_compared.add_file("no row has an id of the reference");
+        for column in &self.columns {
+            column.list_violations(tiers, tally);
         }
+        if tally.counted("compared") == 0 {
+            let problem = "no row has an id of the reference";
+            tally.add("nothing_compared", FILE, problem);
+        }
+        let min = self.columns.iter().filter_map(Cosines::min);
+        let min = min.reduce(f64::min);
         let min = min.map_or_else(|| "none".to_owned(), |min| format!("{min:.7}"));
-        let summary = format!(
-            "{} compared, smallest cosine {min}: {} vectors below {}, {} without a cosine, \
-             {} of another dimension, {} of {} reference rows not found",
-            plural(self.rows, "row"),
-            below.count,
+        tally.summary = Some(format!(
+            "{{compared:row}} compared, smallest cosine {min}: {{below}} vectors below {}, {{undefined}} without a cosine, \
+             {{other_dimension}} of another dimension, {{not_found}} of {} reference rows not found",
             tiers.strict,
-            undefined.count,
-            self.other_dimension.count,
-            not_found.count,
             reference.rows()
-        );
-        let check = Check::judged(
-            "reference",
-            summary,
-            [
-                ("compared", self.rows),
-                ("not_in_reference", self.not_in_reference),
-                ("rejected", rejected),
-                ("lenient", lenient),
-            ],
-            [
-                ("below", below),
-                ("undefined", undefined),
-                ("other_dimension", self.other_dimension),
-                ("not_found", not_found),
-                ("nothing_compared", nothing_compared),
-            ],
-        );
-        (
-            check,
-            self.columns.into_iter().map(Cosines::finish).collect(),
-            self.not_compared,
-        )
+        ));
     }
 }
 
@@ -191,9 +154,9 @@ mod tests {
     use plmkit_contract::{Pooling, SequenceDigest};
 
     use super::*;
-    use crate::CheckOutcome;
+    use crate::check::LISTED;
     use crate::vector::cosine;
-    use crate::violation::LISTED;
+    use crate::{Check, CheckOutcome, ColumnAgreement};
 
     const MEAN: Column = Column::Pooled {
         pool: Pooling::Mean,
@@ -230,14 +193,17 @@ mod tests {
         }
         reference.sort().expect("each id once");
         let mut agreement = Agreement::default();
+        let mut tallies = crate::check::Tallies::default();
+        let tally = tallies.of("reference");
         for (ordinal, (id, vector)) in (0..).zip(found) {
             let mut part = Agreement::default();
             let pairs = part.pair(&reference, &[MEAN]).expect("the same name");
-            part.add(&reference, &row(ordinal, id), &pairs, &[vector]);
+            part.add(&reference, &row(ordinal, id), &pairs, &[vector], tally);
             agreement.merge(part);
         }
-        let (check, columns, _) = agreement.finish(&reference, tiers, |id| id == "rejected");
-        (check, columns)
+        agreement.check(&reference, tiers, |id| id == "rejected", tally);
+        let columns = agreement.columns.into_iter().map(Cosines::finish);
+        (tallies.result("reference"), columns.collect())
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! Records that are in no shard, because another row holds their vectors.
 
-use plmkit_contract::{
-    AliasRow, EmbeddingWork, KnownSummary, ListedFile, Manifest, RowKey, SequenceDigest,
-};
+use plmkit_contract::{AliasRow, ListedFile, Manifest, RowKey, SequenceDigest};
 use roaring::RoaringTreemap;
-use serde::{Deserialize, Serialize};
 
-use crate::files::EmbeddedFile;
-use crate::violation::Violations;
+use crate::check::{Tallies, Tally};
+use crate::violation::{FILE, Place};
 
 /// The lists of records that are in no shard, because another row holds their vectors.
 ///
@@ -18,12 +15,8 @@ pub struct AliasLists {
     aliases: Vec<Alias>,
     pub(crate) of_own: RoaringTreemap,
     pub(crate) of_known: RoaringTreemap,
-    /// Records in a list more than once.
-    pub(crate) doubled: Violations,
-    /// Known records of a dataset that the manifest does not list.
-    pub(crate) unknown_dataset: Violations,
-    /// Lists that are not those of the manifest.
-    pub(crate) altered: Violations,
+    /// What is wrong with the lists, for the checks `ordinals` and `manifest`.
+    pub(crate) wrong: Tallies,
 }
 
 #[derive(Debug)]
@@ -38,55 +31,52 @@ struct Alias {
 impl AliasLists {
     /// Adds a record of a list.
     pub fn add(&mut self, row: &AliasRow<'_>, manifest: &Manifest) {
-        let own = row.dataset.is_none();
-        let listed = if own {
-            &mut self.of_own
-        } else {
-            &mut self.of_known
+        let place = Place {
+            ordinal: Some(row.ordinal),
+            start: None,
+            id: Some(row.id),
+        };
+        let listed = match row.dataset {
+            None => &mut self.of_own,
+            Some(_) => &mut self.of_known,
         };
         if !listed.insert(row.ordinal) {
-            let problem = "in the list more than once";
-            self.doubled
-                .add(Some(row.ordinal), None, Some(row.id), problem);
+            let ordinals = self.wrong.of("ordinals");
+            ordinals.add("listed_twice", place, "in the list more than once");
         }
-        let datasets = manifest
-            .known
-            .as_ref()
-            .map_or(0, |known| known.datasets.len());
-        match row.dataset {
-            None => self.aliases.push(Alias {
+        let Some(dataset) = row.dataset else {
+            self.aliases.push(Alias {
                 ordinal: row.ordinal,
                 representative: row.representative,
                 digest: row.digest,
                 length: row.length,
                 truncated: row.truncated,
-            }),
-            Some(dataset) if dataset as usize >= datasets => {
-                let problem = format_args!(
-                    "known from dataset {dataset}: expected one of the {datasets} of the manifest"
-                );
-                let unknown = &mut self.unknown_dataset;
-                unknown.add(Some(row.ordinal), None, Some(row.id), problem);
-            }
-            Some(_) => {}
+            });
+            return;
+        };
+        let known = manifest.known.as_ref();
+        let datasets = known.map_or(0, |known| known.datasets.len());
+        if dataset as usize >= datasets {
+            let problem = format_args!(
+                "known from dataset {dataset}: expected one of the {datasets} of the manifest"
+            );
+            let manifest = self.wrong.of("manifest");
+            manifest.add("unknown_dataset", place, problem);
         }
     }
 
     /// Compares a list whose row digest is `digest` with that of the manifest, if it has one.
     pub fn add_file(&mut self, name: &str, digest: &str, expected: Option<&ListedFile>) {
-        let Some(ListedFile {
-            digest: expected, ..
-        }) = expected
-        else {
-            let problem = format_args!("{name}: the manifest lists no such file");
-            self.altered.add_file(problem);
-            return;
+        let problem = match expected {
+            None => format!("{name}: the manifest lists no such file"),
+            Some(ListedFile { digest: listed, .. }) if listed != digest => format!(
+                "{name}: not the list of the manifest: expected rows {listed}, found {digest}"
+            ),
+            Some(_) => return,
         };
-        if digest != expected {
-            self.altered.add_file(format_args!(
-                "{name}: not the list of the manifest: expected rows {expected}, found {digest}"
-            ));
-        }
+        self.wrong
+            .of("manifest")
+            .add("altered_lists", FILE, problem);
     }
 
     /// Ends the lists.
@@ -114,33 +104,26 @@ impl AliasLists {
         rest.take_while(move |alias| alias.representative == representative)
     }
 
-    /// Records whose representative is not in the `shards`.
-    pub(crate) fn without_representative(&self, shards: &RoaringTreemap) -> Violations {
-        let mut violations = Violations::default();
+    /// Adds the records whose representative is not in the `shards`.
+    pub(crate) fn list_without_representative(
+        &self,
+        shards: &RoaringTreemap,
+        ordinals: &mut Tally,
+    ) {
         for alias in &self.aliases {
             let representative = alias.representative;
             if !shards.contains(representative) {
                 let problem =
                     format_args!("an alias of ordinal {representative}, which is in no shard");
-                violations.add_record(alias.ordinal, problem);
+                ordinals.add("no_representative", alias.ordinal, problem);
             }
         }
-        violations
     }
-}
 
-/// What was found of the aliases of some proteins.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct AliasFindings {
-    pub(crate) compared: u64,
-    pub(crate) differing: Violations,
-}
-
-impl AliasFindings {
     /// Compares a protein of a shard with the records that it stands for.
-    pub(crate) fn add(&mut self, lists: &AliasLists, protein: &RowKey) {
-        for alias in lists.of(protein.ordinal) {
-            self.compared += 1;
+    pub(crate) fn compare(&self, protein: &RowKey, records: &mut Tally) {
+        for alias in self.of(protein.ordinal) {
+            records.count("aliases_compared", 1);
             if (alias.digest, alias.length, alias.truncated)
                 != (protein.digest, protein.length, protein.truncated)
             {
@@ -148,30 +131,10 @@ impl AliasFindings {
                 let problem = format_args!(
                     "an alias of ordinal {representative}, which has other residues: digest or length differ"
                 );
-                self.differing.add_record(alias.ordinal, problem);
+                records.add("other_alias", alias.ordinal, problem);
             }
         }
     }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.compared += other.compared;
-        self.differing.merge(other.differing);
-    }
-}
-
-/// The embeddings that were made by other work than the known datasets whose sequences the shards lack.
-pub(crate) fn other_work(embeddings: &[EmbeddedFile], known: Option<&KnownSummary>) -> Violations {
-    let mut violations = Violations::default();
-    for file in embeddings {
-        let work = EmbeddingWork::new(&file.provenance.options);
-        if let Some(difference) = known.and_then(|known| known.work.difference(&work)) {
-            violations.add_file(format_args!(
-                "{}: not made as the known datasets: {difference}",
-                file.name
-            ));
-        }
-    }
-    violations
 }
 
 #[cfg(test)]
@@ -208,26 +171,31 @@ mod tests {
         }
         lists.add(&alias(5, 9, Some(0)), &manifest);
         lists.sort();
-        assert_eq!((lists.doubled.count, lists.unknown_dataset.count), (1, 1));
-        let mut found = AliasFindings::default();
-        let mut protein = RowKey {
-            ordinal: 0,
-            id: "Q",
-            start: 0,
-            length: 3,
-            truncated: false,
-            digest,
-            n_windows: 1,
-        };
-        found.add(&lists, &protein);
-        assert_eq!((found.compared, found.differing.count), (2, 0));
-        protein.length = 4;
-        found.add(&lists, &protein);
-        assert_eq!((found.compared, found.differing.count), (4, 2));
-        let without = lists.without_representative(&[0].into());
-        assert_eq!(without.count, 2);
+        let count = |tallies: Tallies, check, kind| tallies.result(check).counts[kind];
+        assert_eq!(count(lists.wrong.clone(), "ordinals", "listed_twice"), 1);
+        assert_eq!(count(lists.wrong.clone(), "manifest", "unknown_dataset"), 1);
+        for (length, differing) in [(3, 0), (4, 2)] {
+            let protein = RowKey {
+                ordinal: 0,
+                id: "Q",
+                start: 0,
+                length,
+                truncated: false,
+                digest,
+                n_windows: 1,
+            };
+            let mut found = Tallies::default();
+            lists.compare(&protein, found.of("records"));
+            let records = found.result("records");
+            assert_eq!(records.counts["aliases_compared"], 2);
+            assert_eq!(records.counts["other_alias"], differing);
+        }
+        let mut found = Tallies::default();
+        lists.list_without_representative(&[0].into(), found.of("ordinals"));
+        let ordinals = found.result("ordinals");
+        assert_eq!(ordinals.counts["no_representative"], 2);
         assert_eq!(
-            without.first[0].to_string(),
+            ordinals.violations[0].to_string(),
             "ordinal 3: an alias of ordinal 1, which is in no shard"
         );
     }

@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{Column, EmbeddingLayout, Pooling, RowKey, StoreDtype, plural};
+use plmkit_contract::{Column, Pooling, RowKey, StoreDtype};
 use serde::{Deserialize, Serialize};
 
-use crate::check::Check;
-use crate::look::{Look, LookFindings};
-use crate::sequences::{SequenceViolations, Sequences};
+use crate::check::{Tallies, Tally};
+use crate::outliers::{Outliers, of_both_moments};
+use crate::sequences::Sequences;
 use crate::tolerance::Tolerance;
 use crate::vector::dot;
-use crate::violation::Violations;
+use crate::violation::FILE;
+use crate::{EmbeddedFile, contacts};
 
 /// Sequences that a file needs before a dimension that never changes is a fault.
 const MIN_VARYING: usize = 16;
@@ -49,18 +50,6 @@ pub(crate) struct ColumnFindings {
     sequences: Sequences,
 }
 
-/// What is wrong with vectors.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct VectorViolations {
-    pub(crate) not_finite: Violations,
-    pub(crate) zero: Violations,
-    pub(crate) zeros: Violations,
-    pub(crate) scale: Violations,
-    pub(crate) constant: Violations,
-    pub(crate) look: LookFindings,
-    pub(crate) sequences: SequenceViolations,
-}
-
 /// One column of the file that is being read.
 #[derive(Debug)]
 pub(crate) struct FileColumn {
@@ -68,10 +57,12 @@ pub(crate) struct FileColumn {
     /// Whether values are as exact as f32: in other types, proteins that are nearly the same have the same vector.
     exact: bool,
     tolerance: Tolerance,
+    /// Of deviations, the place of the means of the layer, if they are there: the norm of both judges them.
+    mean: Option<usize>,
     /// None where a row has more than one vector, and in layer 0: it knows no context, so that `<cls>` has the same vector in every
     /// protein, and many proteins share their largest values.
     changes: Option<Changes>,
-    look: Option<Look>,
+    outliers: Option<Outliers>,
 }
 
 /// Which dimensions of a column change in a file.
@@ -87,17 +78,17 @@ struct Changes {
 
 impl FileColumn {
     /// A column of a file, of which `sample` are some vectors.
-    pub(crate) fn new(
-        column: Column,
-        sample: &[&[f32]],
-        layout: &EmbeddingLayout,
-        computed: &str,
-        tolerance: Tolerance,
-    ) -> Self {
+    pub(crate) fn new(column: Column, sample: &[&[f32]], file: &EmbeddedFile) -> Self {
+        let layout = &file.layout;
+        let computed = file.provenance.text_option("dtype").unwrap_or("f32");
         let pool = match column {
             Column::Pooled { pool, layer: 1.. } => Some(pool),
             _ => None,
         };
+        let layer = column.layer();
+        let is = |column: &Column, wanted| matches!(column, Column::Pooled { pool, .. } if *pool == wanted);
+        let is_mean = |other: &Column| is(other, Pooling::Mean) && other.layer() == layer;
+        let is_std = is(&column, Pooling::Std);
         Self {
             findings: ColumnFindings {
                 norms: ColumnNorms {
@@ -115,25 +106,28 @@ impl FileColumn {
                 sequences: Sequences::default(),
             },
             exact: layout.dtype == StoreDtype::F32 && computed == "f32",
-            tolerance,
+            tolerance: Tolerance::of(&file.provenance),
+            mean: layout.columns.iter().position(is_mean).filter(|_| is_std),
             changes: pool.map(|_| Changes::default()),
-            look: pool.map(|pool| Look::new(pool, sample, layout.dim)),
+            outliers: pool.map(|pool| Outliers::new(pool, sample, layout.dim)),
         }
     }
 
-    /// Adds the vector of the row at a place of the file. `size` is what its norm is judged by, if not by itself: see [`Look::add`].
-    /// Returns whether it is finite.
+    /// Adds a vector of the row at a place of the file, which has these vectors in all columns. Returns whether it is finite.
     pub(crate) fn add(
         &mut self,
         place: usize,
         row: &RowKey,
         vector: &[f32],
-        size: Option<f64>,
-        violations: &mut VectorViolations,
+        all: &[&[f32]],
+        tallies: &mut Tallies,
     ) -> bool {
         let norms = &mut self.findings.norms;
         let column = norms.column;
         norms.vectors += 1;
+        if column == Column::Contacts {
+            contacts::check(row, vector, tallies.of("contacts"));
+        }
         // Squares of finite single-precision values cannot overflow a double-precision sum.
         let norm = dot(vector, vector).sqrt();
         if !norm.is_finite() {
@@ -142,7 +136,7 @@ impl FileColumn {
             norms.nan += nan;
             norms.infinite += infinite;
             let problem = format_args!("{column}: {nan} NaN, {infinite} infinite values");
-            violations.not_finite.add_row(row, problem);
+            tallies.of("finite").add("not_finite", row, problem);
             return false;
         }
         norms.min = Some(norms.min.map_or(norm, |min| min.min(norm)));
@@ -159,30 +153,26 @@ impl FileColumn {
             };
             if !may_be_zero {
                 let problem = format_args!("{column}: all values are zero");
-                violations.zero.add_row(row, problem);
+                tallies.of("norms").add("zero", row, problem);
             }
             return true;
         }
-        if let (Some(changes), Some(look)) = (&mut self.changes, &mut self.look) {
+        if let (Some(changes), Some(outliers)) = (&mut self.changes, &mut self.outliers) {
             let zeros = changes.add(row, vector);
             if zeros * MAX_ZEROS > vector.len() {
                 let values = vector.len();
                 let problem = format_args!("{column}: {zeros} of {values} values are exactly zero");
-                violations.zeros.add_row(row, problem);
+                tallies.of("norms").add("zeros", row, problem);
             }
-            look.add(place, row, vector, size.unwrap_or(norm));
-            let (exact, tolerance) = (self.exact, self.tolerance);
-            let found = &mut violations.sequences;
+            let size = self
+                .mean
+                .map_or(norm, |mean| of_both_moments(all[mean], vector));
+            outliers.add(place, row, vector, size);
+            let (types, tally) = ((self.exact, self.tolerance), tallies.of("sequences"));
             let sequences = &mut self.findings.sequences;
-            let size = size.unwrap_or(norm);
-            sequences.add(column, row, vector, size, (exact, tolerance), found);
+            sequences.add(column, row, vector, size, types, tally);
         }
         true
-    }
-
-    /// Whether it has contacts.
-    pub(crate) fn is_contacts(&self) -> bool {
-        self.findings.norms.column == Column::Contacts
     }
 
     /// What the file has of the column. `key` has the ordinal, the start and the id of the row at a place.
@@ -190,18 +180,18 @@ impl FileColumn {
         self,
         file: &str,
         key: impl Fn(usize) -> (u64, u32, &'a str),
-        violations: &mut VectorViolations,
+        tallies: &mut Tallies,
     ) -> ColumnFindings {
         let column = self.findings.norms.column;
         if let Some(changes) = self.changes {
-            changes.list_constant(column, file, self.exact, &mut violations.constant);
+            changes.list_constant(column, file, self.exact, tallies.of("constant"));
         }
-        if let Some(look) = self.look {
-            if let Some(problem) = look.implausible() {
+        if let Some(outliers) = self.outliers {
+            if let Some(problem) = outliers.implausible() {
                 let problem = format_args!("{file}: the median norm of {column} is {problem}");
-                violations.scale.add_file(problem);
+                tallies.of("norms").add("scale", FILE, problem);
             }
-            look.finish(column, key, &mut violations.look);
+            outliers.finish(column, key, tallies.of("outliers"));
         }
         self.findings
     }
@@ -228,7 +218,7 @@ impl Changes {
     }
 
     /// Lists the dimensions that never change. In other types than f32, a large value that hardly changes has one rounding.
-    fn list_constant(&self, column: Column, file: &str, exact: bool, constant: &mut Violations) {
+    fn list_constant(&self, column: Column, file: &str, exact: bool, tally: &mut Tally) {
         if self.sequences.len() < MIN_VARYING {
             return;
         }
@@ -237,9 +227,10 @@ impl Changes {
             dimensions.filter(|&(d, &changed)| changed == 0 && (exact || self.first[d] == 0.0));
         for (d, _) in dimensions {
             let (value, vectors) = (self.first[d], self.vectors);
-            constant.add_file(format_args!(
+            let problem = format_args!(
                 "{file}: {column} is {value} in dimension {d} of all {vectors} vectors"
-            ));
+            );
+            tally.add("constant", FILE, problem);
         }
     }
 }
@@ -249,7 +240,7 @@ impl ColumnFindings {
         self.norms.column
     }
 
-    pub(crate) fn merge(&mut self, other: Self, violations: &mut SequenceViolations) {
+    pub(crate) fn merge(&mut self, other: Self, sequences: &mut Tally) {
         let (norms, more) = (&mut self.norms, other.norms);
         norms.vectors += more.vectors;
         norms.nan += more.nan;
@@ -260,80 +251,20 @@ impl ColumnFindings {
         self.norm_sum += other.norm_sum;
         self.finite += other.finite;
         self.sequences
-            .merge(norms.column, other.sequences, violations);
+            .merge(norms.column, other.sequences, sequences);
     }
 
-    /// Vectors of sequences that were there before.
-    pub(crate) fn repeated(&self) -> u64 {
-        self.sequences.repeated
-    }
-
-    /// The norms.
-    pub(crate) fn norms(self) -> ColumnNorms {
+    /// The norms, which are counted.
+    pub(crate) fn finish(self, tallies: &mut Tallies) -> ColumnNorms {
+        let norms = self.norms;
+        tallies.of("norms").count("vectors", norms.vectors);
+        let finite = tallies.of("finite");
+        finite.count("vectors", norms.vectors);
+        finite.count("nan", norms.nan);
+        finite.count("infinite", norms.infinite);
         ColumnNorms {
             mean: (self.finite > 0).then(|| self.norm_sum / self.finite as f64),
-            ..self.norms
+            ..norms
         }
-    }
-}
-
-impl VectorViolations {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.not_finite.merge(other.not_finite);
-        self.zero.merge(other.zero);
-        self.zeros.merge(other.zeros);
-        self.scale.merge(other.scale);
-        self.constant.merge(other.constant);
-        self.look.merge(other.look);
-        self.sequences.merge(other.sequences);
-    }
-
-    /// The checks `finite`, `norms`, `sequences`, `constant` and `outliers`.
-    pub(crate) fn finish(self, columns: &[ColumnFindings]) -> [Check; 5] {
-        let sum = |count: fn(&ColumnNorms) -> u64| -> u64 {
-            columns.iter().map(|column| count(&column.norms)).sum()
-        };
-        let vectors = sum(|column| column.vectors);
-        let of_vectors = plural(vectors, "vector");
-        let repeated = columns.iter().map(ColumnFindings::repeated).sum();
-        let finite = Check::judged(
-            "finite",
-            format!(
-                "{} of {of_vectors} with NaN or infinite values",
-                self.not_finite.count
-            ),
-            [
-                ("vectors", vectors),
-                ("nan", sum(|column| column.nan)),
-                ("infinite", sum(|column| column.infinite)),
-            ],
-            [("not_finite", self.not_finite)],
-        );
-        let norms = Check::judged(
-            "norms",
-            format!(
-                "{} of {of_vectors} with all values zero, {} with many zeros; {} of implausible size",
-                self.zero.count,
-                self.zeros.count,
-                plural(self.scale.count, "column")
-            ),
-            [("vectors", vectors)],
-            [
-                ("zero", self.zero),
-                ("zeros", self.zeros),
-                ("scale", self.scale),
-            ],
-        );
-        let constant = Check::judged(
-            "constant",
-            format!(
-                "{} dimensions that never change in a file",
-                self.constant.count
-            ),
-            [],
-            [("constant", self.constant)],
-        );
-        let (sequences, outliers) = (self.sequences.finish(repeated), self.look.finish());
-        [finite, norms, sequences, constant, outliers]
     }
 }

@@ -3,9 +3,8 @@
 use plmkit_contract::{Column, RowKey};
 use serde::Serialize;
 
-use crate::look::median;
-use crate::vector::{cosine, dot};
-use crate::violation::{LISTED, Violations};
+use crate::check::{LISTED, Tally};
+use crate::vector::{cosine, dot, median};
 
 /// The least cosines of the classes in which vectors are counted.
 const CLASSES: [f64; 8] = [-1.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999];
@@ -84,11 +83,12 @@ impl Tiers {
 /// The cosines of one column, as they come in.
 #[derive(Debug)]
 pub(crate) struct Cosines {
-    name: Column,
+    pub(crate) name: Column,
     values: Vec<f64>,
     undefined: u64,
     unrelated: Vec<f64>,
     relative: Vec<f64>,
+    /// The least and the largest.
     norm_ratio: Option<(f64, f64)>,
     max_abs_difference: f32,
     worst: Vec<Compared>,
@@ -108,10 +108,6 @@ impl Cosines {
         }
     }
 
-    pub(crate) fn name(&self) -> Column {
-        self.name
-    }
-
     pub(crate) fn min(&self) -> Option<f64> {
         self.values.iter().copied().reduce(f64::min)
     }
@@ -124,8 +120,8 @@ impl Cosines {
             None => self.undefined += 1,
         }
         if unrelated.len() == found.len() {
-            self.unrelated
-                .extend(crate::vector::cosine(found, unrelated));
+            let unrelated = crate::vector::cosine(found, unrelated);
+            self.unrelated.extend(unrelated);
         }
         let differences = found.iter().zip(expected).map(|(x, y)| x - y);
         let differences: Vec<f32> = differences.collect();
@@ -174,38 +170,36 @@ impl Cosines {
 
     /// Counts the vectors below the least cosine and without a cosine, and lists the worst of them. Where a share of the vectors may
     /// be below the least, down to a lenient one, those above this are counted as `lenient` while they are no more.
-    pub(crate) fn list_violations(
-        &self,
-        tiers: Tiers,
-        below: &mut Violations,
-        undefined: &mut Violations,
-    ) -> u64 {
-        let count =
-            |floor: f64| self.values.iter().filter(|&&cosine| cosine < floor).count() as u64;
-        let (all_below, failed) = (count(tiers.strict), count(tiers.lenient.min(tiers.strict)));
-        let lenient = all_below - failed;
+    pub(crate) fn list_violations(&self, tiers: Tiers, tally: &mut Tally) {
+        let below = |floor: f64| self.values.iter().filter(move |&&cosine| cosine < floor);
+        let floor = tiers.lenient.min(tiers.strict);
+        let lenient = below(tiers.strict).count() - below(floor).count();
         let allowed = lenient as f64 <= tiers.lenient_share * self.values.len() as f64;
-        let floor = if allowed {
-            tiers.lenient.min(tiers.strict)
+        let (floor, lenient) = if allowed {
+            (floor, lenient)
         } else {
-            tiers.strict
+            (tiers.strict, 0)
         };
-        let (below_before, undefined_before) = (below.count, undefined.count);
+        tally.count("lenient", lenient as u64);
+        let mut unlisted = [below(floor).count() as u64, self.undefined];
         for compared in &self.worst {
-            let (name, id) = (self.name, Some(compared.id.as_str()));
-            let (ordinal, start) = (Some(compared.ordinal), Some(compared.start));
+            let place = (compared.ordinal, compared.start, compared.id.as_str());
+            let name = self.name;
             match compared.cosine {
-                None => undefined.add(ordinal, start, id, format_args!("{name}: no cosine")),
+                None => {
+                    unlisted[1] -= 1;
+                    tally.add("undefined", place, format_args!("{name}: no cosine"));
+                }
                 Some(cosine) if cosine < floor => {
+                    unlisted[0] -= 1;
                     let problem = format_args!("{name}: cosine {cosine:.7}");
-                    below.add(ordinal, start, id, problem);
+                    tally.add("below", place, problem);
                 }
                 Some(_) => {}
             }
         }
-        below.count = below_before + if allowed { failed } else { all_below };
-        undefined.count = undefined_before + self.undefined;
-        if allowed { lenient } else { 0 }
+        tally.add_unlisted("below", unlisted[0]);
+        tally.add_unlisted("undefined", unlisted[1]);
     }
 
     /// The distribution of the cosines.

@@ -1,87 +1,46 @@
 //! What was found in some of the files; the findings in all of them make the verdict.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use plmkit_contract::{Column, Manifest, Reason, RejectsList};
+use plmkit_contract::Column;
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
-use crate::aliases::{AliasFindings, other_work};
-use crate::columns::{ColumnFindings, VectorViolations};
-use crate::contacts::ContactFindings;
-use crate::coverage::CoverageFindings;
+use crate::check::Tallies;
+use crate::columns::ColumnFindings;
+use crate::cosines::Cosines;
 use crate::files::{EmbeddedFile, ShardFile};
-use crate::pooling::PoolingViolations;
-use crate::recomputed::SpotFindings;
-use crate::{Check, Criteria, Verdict, dimensions, expectations, manifest, ordinals, origin};
+use crate::recomputed::{RecomputedColumn, compare_golden};
+use crate::{
+    CHECKS, Check, Criteria, Verdict, WholeSet, dimensions, expectations, manifest, ordinals,
+    origin,
+};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Findings {
     pub(crate) rows: u64,
     pub(crate) truncated: u64,
-    /// None where no shards say what is expected.
-    pub(crate) coverage: Option<CoverageFindings>,
-    /// The aliases of the proteins in the shards.
-    pub(crate) aliases: AliasFindings,
+    /// Whether shards say what is expected.
+    pub(crate) knows_shards: bool,
+    pub(crate) tallies: Tallies,
     /// The records in the shards.
     pub(crate) ordinals: RoaringTreemap,
     pub(crate) shards: Vec<ShardFile>,
     pub(crate) embeddings: Vec<EmbeddedFile>,
     pub(crate) columns: Vec<ColumnFindings>,
-    pub(crate) vectors: VectorViolations,
-    pub(crate) pooling: PoolingViolations,
-    pub(crate) contacts: ContactFindings,
-    pub(crate) spot: SpotFindings,
+    pub(crate) recomputed: Vec<RecomputedColumn>,
     /// Not written: a reference is compared in one run.
     #[serde(skip)]
     pub(crate) agreement: Agreement,
 }
 
-/// The lists of what is not in the embeddings.
-#[derive(Debug, Default)]
-pub struct RejectsLists {
-    /// Whether any list was given.
-    given: bool,
-    /// Ids of records and rows.
-    ids: HashSet<String>,
-    /// Ordinals of records that are in no shard.
-    ordinals: Vec<u64>,
-    /// Rejected records and rows, by reason.
-    by_reason: BTreeMap<Reason, u64>,
-    /// Name and digest of each list of records, and of each list of rows.
-    of_records: Vec<(String, String)>,
-    of_rows: Vec<(String, String)>,
-}
-
-impl RejectsLists {
-    /// Adds a list.
-    pub fn add(&mut self, name: &str, list: &RejectsList) {
-        self.given = true;
-        let file = (name.to_owned(), list.digest.clone());
-        for reject in &list.lines {
-            *self.by_reason.entry(reject.reason).or_default() += 1;
-            self.ids.insert(reject.id.clone());
-        }
-        if list.of_rows {
-            self.of_rows.push(file);
-            return;
-        }
-        self.of_records.push(file);
-        let ordinals = list.lines.iter().map(|reject| reject.ordinal);
-        self.ordinals.extend(ordinals);
-    }
-}
-
 impl Findings {
     pub(crate) fn add_column(&mut self, column: ColumnFindings) {
-        let known = self
-            .columns
-            .iter_mut()
-            .find(|known| known.column() == column.column());
-        match known {
-            Some(known) => known.merge(column, &mut self.vectors.sequences),
+        let mut known = self.columns.iter_mut();
+        match known.find(|known| known.column() == column.column()) {
+            Some(known) => known.merge(column, self.tallies.of("sequences")),
             None => self.columns.push(column),
         }
     }
@@ -90,37 +49,44 @@ impl Findings {
     pub fn merge(&mut self, other: Self) {
         self.rows += other.rows;
         self.truncated += other.truncated;
-        if let Some(coverage) = other.coverage {
-            let all = self.coverage.get_or_insert_default();
-            all.merge(coverage);
-            // The windows of a protein are in one shard.
-            for ordinal in &self.ordinals & &other.ordinals {
-                all.doubled_in_shards
-                    .add_record(ordinal, "in the shards more than once");
-            }
+        self.knows_shards |= other.knows_shards;
+        self.tallies.merge(other.tallies);
+        // The windows of a protein are in one shard.
+        for ordinal in &self.ordinals & &other.ordinals {
+            let coverage = self.tallies.of("coverage");
+            coverage.add("doubled_in_shards", ordinal, "in the shards more than once");
         }
         self.ordinals |= other.ordinals;
-        self.aliases.merge(other.aliases);
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
-        self.vectors.merge(other.vectors);
         for column in other.columns {
             self.add_column(column);
         }
-        self.pooling.merge(other.pooling);
-        self.contacts.merge(other.contacts);
-        self.spot.merge(other.spot);
+        for column in other.recomputed {
+            column.add_to(&mut self.recomputed);
+        }
         self.agreement.merge(other.agreement);
     }
 
     /// Whether shards say which rows are expected.
     pub fn knows_shards(&self) -> bool {
-        self.coverage.is_some()
+        self.knows_shards
     }
 
     /// The embeddings files.
     pub fn embeddings(&self) -> &[EmbeddedFile] {
         &self.embeddings
+    }
+
+    /// The shards.
+    pub fn shards(&self) -> &[ShardFile] {
+        &self.shards
+    }
+
+    /// Puts the files of one run in the order given.
+    pub fn sort(&mut self) {
+        self.shards.sort_by_key(|file| file.position);
+        self.embeddings.sort_by_key(|file| file.position);
     }
 
     /// Compares a golden vector of a protein in a column with the same computed again. `file` is where it is from.
@@ -132,72 +98,92 @@ impl Findings {
         golden: &[f32],
         again: Option<&[f32]>,
     ) {
-        self.spot.add_golden(file, id, column, golden, again);
+        let (all, tally) = (&mut self.recomputed, self.tallies.of("spot-check"));
+        compare_golden(file, id, column, golden, again, all, tally);
     }
 
     /// The verdict on all files.
-    pub fn verdict(
-        self,
-        criteria: &Criteria,
-        manifest: Option<&Manifest>,
-        rejects: &RejectsLists,
-    ) -> Verdict {
+    pub fn verdict(self, criteria: &Criteria, set: &WholeSet) -> Verdict {
+        let Criteria { aliases, .. } = criteria;
+        let (manifest, rejects) = (set.manifest, &set.rejects);
+        let known = manifest.and_then(|manifest| manifest.known.as_ref());
         let records = manifest.map(|manifest| manifest.records);
-        let listed = rejects.given.then_some(&rejects.by_reason);
-        let lists = &criteria.aliases;
-        let manifest_check = manifest.map_or_else(
-            || Check::skipped("manifest", "no manifest was given"),
-            |manifest| manifest::check(manifest, &self.shards, listed, &rejects.of_records, lists),
+        let (shards, embeddings) = (&self.shards, &self.embeddings);
+
+        let mut tallies = self.tallies;
+        let is_recomputed = tallies.of("spot-check").counted("rows") > 0;
+        tallies.merge(aliases.wrong.clone());
+        let coverage = tallies.of("coverage");
+        if coverage.violations("missing") > 0 {
+            origin::list_without_list(embeddings, &rejects.of_rows, coverage);
+        }
+        let ordinals = tallies.of("ordinals");
+        ordinals::check(
+            &self.ordinals,
+            &rejects.ordinals,
+            aliases,
+            records,
+            ordinals,
         );
-        let ordinals = match (&self.coverage, rejects.given) {
-            (Some(_), true) => ordinals::check(&self.ordinals, &rejects.ordinals, lists, records),
-            (None, _) => Check::skipped("ordinals", "no shards were given"),
-            (_, false) => Check::skipped("ordinals", "no rejects were given"),
-        };
+        if let Some(manifest) = manifest {
+            manifest::check(manifest, shards, rejects, tallies.of("manifest"));
+        }
+        let origin = tallies.of("origin");
+        origin::check(embeddings, shards, &rejects.of_rows, known, origin);
+        dimensions::check(embeddings, tallies.of("dimensions"));
         let rejected: u64 = rejects.by_reason.values().sum();
         // Rows that were lost count, too.
         let in_shards = self.ordinals.len().max(self.rows);
-        let all = records.unwrap_or(in_shards + rejected);
-        let expected = &criteria.expectations;
-        let expectations = expectations::check(
-            expected,
-            &self.embeddings,
+        expectations::check(
+            &criteria.expectations,
+            embeddings,
             self.rows,
             &rejects.by_reason,
-            all,
+            records.unwrap_or(in_shards + rejected),
             manifest.is_some_and(|manifest| manifest.rows == 0),
+            tallies.of("expectations"),
         );
-        let known = manifest.and_then(|manifest| manifest.known.as_ref());
-        let other_work = other_work(&self.embeddings, known);
-        let without_list = origin::without_list(&self.embeddings, &rejects.of_rows);
-        let [coverage, records_check] = self.coverage.map_or_else(
-            || ["coverage", "records"].map(|name| Check::skipped(name, "no shards were given")),
-            |coverage| coverage.checks(without_list, self.aliases),
-        );
-        let [finite, norms, sequences, constant, outliers] = self.vectors.finish(&self.columns);
-        let (spot_check, spot_agreement) = if criteria.recomputed.is_some() || self.spot.rows() > 0
-        {
-            self.spot.finish()
-        } else {
-            let why = criteria.not_recomputed.unwrap_or("no model was given");
-            let why = format!("not recomputed: {why}");
-            (Check::skipped("spot-check", &why), Vec::new())
+        let columns = self.columns.into_iter();
+        let norms = columns.map(|column| column.finish(&mut tallies)).collect();
+        if let Some((reference, tiers)) = &criteria.reference {
+            let ids = rejects.ids.iter().map(|id| reference.key_of(id));
+            let ids: HashSet<&str> = ids.collect();
+            let is_rejected = |id: &str| ids.contains(reference.key_of(id));
+            let tally = tallies.of("reference");
+            self.agreement.check(reference, *tiers, is_rejected, tally);
+        }
+        if let Some(parts) = &set.parts {
+            parts.check(embeddings, tallies.of("parts"));
+        }
+
+        let not_recomputed = criteria.not_recomputed.unwrap_or("no model was given");
+        let not_recomputed = format!("not recomputed: {not_recomputed}");
+        let without = |name: &str, count: u64| match name {
+            "coverage" | "records" | "ordinals" if !self.knows_shards => {
+                Some("no shards were given")
+            }
+            "ordinals" if !rejects.given => Some("no rejects were given"),
+            "manifest" if manifest.is_none() => Some("no manifest was given"),
+            "pooling" if count == 0 => Some("no layer has several columns to compare"),
+            "contacts" if count == 0 => Some("there are no contacts"),
+            "outliers" if count == 0 => Some("no file has 8 vectors to compare with each other"),
+            "reference" if criteria.reference.is_none() => Some("no reference was given"),
+            "spot-check" if criteria.recomputed.is_none() && !is_recomputed => {
+                Some(not_recomputed.as_str())
+            }
+            "parts" if set.parts.is_none() => Some("no dataset was given"),
+            _ => None,
         };
-        let (reference, agreement, not_compared) = criteria.reference.as_ref().map_or_else(
-            || {
-                (
-                    Check::skipped("reference", "no reference was given"),
-                    Vec::new(),
-                    Vec::new(),
-                )
-            },
-            |(reference, tiers)| {
-                let ids = rejects.ids.iter().map(|id| reference.key_of(id));
-                let ids: HashSet<&str> = ids.collect();
-                let is_rejected = |id: &str| ids.contains(reference.key_of(id));
-                self.agreement.finish(reference, *tiers, is_rejected)
-            },
-        );
+        let checks = CHECKS.iter().map(|definition| {
+            let tally = std::mem::take(tallies.of(definition.name));
+            let count = definition.counts().map(|name| tally.counted(name)).sum();
+            match without(definition.name, count) {
+                Some(why) => Check::skipped(definition.name, why),
+                None => tally.finish(definition),
+            }
+        });
+        let checks = checks.collect();
+        let columns = self.agreement.columns.into_iter();
         Verdict {
             records,
             rows: self.rows,
@@ -207,55 +193,25 @@ impl Findings {
             residues_truncated: manifest
                 .and_then(|manifest| manifest.changed.get("residues_truncated").copied()),
             rejected: rejects.by_reason.clone(),
-            checks: vec![
-                coverage,
-                records_check,
-                ordinals,
-                manifest_check,
-                origin::check(&self.embeddings, &self.shards, &rejects.of_rows, other_work),
-                dimensions::check(&self.embeddings),
-                expectations,
-                finite,
-                norms,
-                self.pooling.finish(),
-                self.contacts.finish(),
-                sequences,
-                constant,
-                outliers,
-                reference,
-                spot_check,
-            ],
-            norms: self
-                .columns
+            checks,
+            norms,
+            spot_check: self
+                .recomputed
                 .into_iter()
-                .map(ColumnFindings::norms)
+                .map(RecomputedColumn::finish)
                 .collect(),
-            spot_check: spot_agreement,
-            agreement,
-            not_compared,
+            agreement: columns.map(Cosines::finish).collect(),
+            not_compared: self.agreement.not_compared,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{
-        Column, EmbeddingLayout, Labels, Provenance, Reject, RowKey, SequenceDigest, StoreDtype,
-    };
+    use plmkit_contract::{Provenance, Reason, Reject, RejectsList, RowKey, SequenceDigest};
 
     use super::*;
-    use crate::{CheckOutcome, ExpectedRows, Reference, Tiers, Validator};
-
-    fn layout(columns: &[&str], dim: usize) -> EmbeddingLayout {
-        let columns = columns.iter().map(|name| name.parse().expect("a column"));
-        EmbeddingLayout {
-            columns: columns.collect::<Vec<Column>>(),
-            dim,
-            dtype: StoreDtype::F32,
-            stitched: false,
-            labels: Labels::default(),
-        }
-    }
+    use crate::{CheckOutcome, ExpectedRows, Reference, RejectsLists, Tiers, Validator};
 
     fn row(ordinal: u64) -> RowKey<'static> {
         RowKey {
@@ -279,9 +235,10 @@ mod tests {
     ) -> Findings {
         let mut validator = Validator::new(criteria, shards);
         let made = Provenance::new("gpu-embed", Vec::new()).with_rejects("the list".to_owned());
-        let layout = layout(columns, vectors[0].len());
+        let mut file = EmbeddedFile::of("a", made, columns);
+        file.layout.dim = vectors[0].len();
         let sample: Vec<Vec<&[f32]>> = vectors.iter().map(|&vector| vec![vector]).collect();
-        let begun = validator.begin_file("a", &made, &layout, &sample);
+        let begun = validator.begin_file(file, &sample);
         begun.expect("a column of the reference");
         validator.add_row(&row(ordinal), vectors);
         validator.finish()
@@ -291,7 +248,7 @@ mod tests {
     fn what_was_not_given_is_skipped_and_does_not_fail() {
         let criteria = Criteria::default();
         let findings = file(&criteria, None, &["mean_6"], 0, &[&[1.0]]);
-        let verdict = findings.verdict(&criteria, None, &RejectsLists::default());
+        let verdict = findings.verdict(&criteria, &WholeSet::default());
         assert!(verdict.passed());
         let names = |outcome| {
             let checks = verdict.checks.iter();
@@ -304,7 +261,7 @@ mod tests {
         );
         assert_eq!(
             names(CheckOutcome::Skipped),
-            "coverage records ordinals manifest pooling contacts outliers reference spot-check"
+            "coverage records ordinals manifest pooling contacts outliers reference spot-check parts"
         );
     }
 
@@ -327,7 +284,7 @@ mod tests {
             1,
             &[along, across],
         ));
-        let verdict = findings.verdict(&criteria, None, &RejectsLists::default());
+        let verdict = findings.verdict(&criteria, &WholeSet::default());
         let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
         assert_eq!(failed, ["dimensions", "norms"]);
         let [mean, max] = &verdict.norms[..] else {
@@ -368,7 +325,11 @@ mod tests {
         shards.push(&row(1));
         shards.push(&row(2));
         let findings = file(&criteria, Some(shards), &["mean_6"], 1, &[&[1.0]]);
-        findings.verdict(&criteria, None, &lists).passed()
+        let set = WholeSet {
+            rejects: lists,
+            ..WholeSet::default()
+        };
+        findings.verdict(&criteria, &set).passed()
     }
 
     #[test]
@@ -394,7 +355,7 @@ mod tests {
         };
         let mut findings = group();
         findings.merge(group());
-        let verdict = findings.verdict(&criteria, None, &RejectsLists::default());
+        let verdict = findings.verdict(&criteria, &WholeSet::default());
         let coverage = &verdict.checks[0];
         assert_eq!(coverage.counts["doubled_in_shards"], 1);
     }

@@ -2,82 +2,54 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Quoted, Reason, plural};
+use plmkit_contract::{Manifest, Quoted, Reason};
 
-use crate::AliasLists;
-use crate::check::Check;
+use crate::RejectsLists;
+use crate::check::Tally;
 use crate::files::ShardFile;
-use crate::violation::Violations;
+use crate::violation::FILE;
 
-/// The check `manifest`: of `shards`, of `rejected`, the number of rejected records by
-/// reason, if rejects were given, of the digests of `rejects_files`, each with the name of the file, and of the other `lists`.
+/// The check `manifest`, of `shards`, and of `rejects`, if any were given.
 pub(crate) fn check(
     manifest: &Manifest,
     shards: &[ShardFile],
-    rejected: Option<&BTreeMap<Reason, u64>>,
-    rejects_files: &[(String, String)],
-    lists: &AliasLists,
-) -> Check {
+    rejects: &RejectsLists,
+    tally: &mut Tally,
+) {
+    tally.count("records", manifest.records);
+    tally.count("listed", manifest.shards.len() as u64);
     let mut listed: BTreeMap<&str, Vec<&str>> = BTreeMap::new(); // file names, by digest
     for shard in &manifest.shards {
         listed.entry(&shard.digest).or_default().push(&shard.file);
     }
-    let mut unlisted = Violations::default();
     for shard in shards {
         let found = listed.get_mut(shard.rows.to_string().as_str());
         if found.and_then(Vec::pop).is_none() {
-            unlisted.add_file(format_args!("{}: not a shard of the manifest", shard.name));
+            let problem = format_args!("{}: not a shard of the manifest", shard.name);
+            tally.add("unlisted", FILE, problem);
         }
     }
-    let mut not_given = Violations::default();
     for file in listed.into_values().flatten() {
         let file = Quoted(file);
-        not_given.add_file(format_args!("{file} of the manifest: not among the shards"));
+        let problem = format_args!("{file} of the manifest: not among the shards");
+        tally.add("not_given", FILE, problem);
     }
-    let mut other_rejects = Violations::default();
-    for reason in Reason::SHARDING {
-        let expected = manifest.rejected.get(&reason).copied().unwrap_or(0);
-        let found = rejected.map(|counts| counts.get(&reason).copied().unwrap_or(0));
-        if let Some(found) = found.filter(|&found| found != expected) {
+    for reason in Reason::SHARDING.into_iter().filter(|_| rejects.given) {
+        let [expected, found] = [&manifest.rejected, &rejects.by_reason]
+            .map(|counts| counts.get(&reason).copied().unwrap_or(0));
+        if found != expected {
             let problem =
                 format_args!("expected {expected} records rejected as {reason}, found {found}");
-            other_rejects.add_file(problem);
+            tally.add("other_rejects", FILE, problem);
         }
     }
-    let mut altered_rejects = Violations::default();
-    for (file, digest) in rejects_files {
-        let expected = &manifest.rejects_digest;
+    let expected = &manifest.rejects_digest;
+    for (file, digest) in &rejects.of_records {
         if digest != expected {
-            altered_rejects.add_file(format_args!(
-                    "{file}: not the rejects of the manifest: it has digest {digest}, expected {expected}"
-            ));
+            let problem = format_args!(
+                "{file}: not the rejects of the manifest: it has digest {digest}, expected {expected}"
+            );
+            tally.add("altered_rejects", FILE, problem);
         }
     }
-    let summary = format!(
-        "{} in {}: {} shards not given, {} not listed, {} reasons with other counts of rejects, \
-         {} other files of rejects, {} other lists",
-        plural(manifest.records, "record"),
-        plural(manifest.shards.len(), "shard"),
-        not_given.count,
-        unlisted.count,
-        other_rejects.count,
-        altered_rejects.count,
-        lists.altered.count
-    );
-    Check::judged(
-        "manifest",
-        summary,
-        [
-            ("records", manifest.records),
-            ("listed", manifest.shards.len() as u64),
-        ],
-        [
-            ("not_given", not_given),
-            ("unlisted", unlisted),
-            ("other_rejects", other_rejects),
-            ("altered_rejects", altered_rejects),
-            ("altered_lists", lists.altered.clone()),
-            ("unknown_dataset", lists.unknown_dataset.clone()),
-        ],
-    )
 }

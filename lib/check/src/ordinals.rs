@@ -1,13 +1,9 @@
 //! Whether every input record ended up in a shard or among the rejects, and in one of them only.
 
-use std::ops::Range;
-
-use plmkit_contract::plural;
 use roaring::RoaringTreemap;
 
 use crate::AliasLists;
-use crate::check::Check;
-use crate::violation::{LISTED, Violations};
+use crate::check::{LISTED, Tally};
 
 /// The check `ordinals` of the records in `shards`, those in `rejects`, in any order, and those in the other `lists`.
 ///
@@ -18,8 +14,8 @@ pub(crate) fn check(
     rejects: &[u64],
     lists: &AliasLists,
     records: Option<u64>,
-) -> Check {
-    let [mut absent, mut both, mut twice, mut beyond] = <[Violations; 4]>::default();
+    tally: &mut Tally,
+) {
     let mut rejected = RoaringTreemap::new();
     let mut repeated = RoaringTreemap::new();
     for &ordinal in rejects {
@@ -27,78 +23,54 @@ pub(crate) fn check(
             repeated.insert(ordinal);
         }
     }
-    let problem = "in the rejects more than once";
-    repeated
-        .iter()
-        .for_each(|ordinal| twice.add_record(ordinal, problem));
-    let problem = "both in the shards and in the rejects";
-    (shards & &rejected)
-        .iter()
-        .for_each(|ordinal| both.add_record(ordinal, problem));
-
-    let mut known = shards | &rejected;
-    for (list, name) in [
-        (&lists.of_own, "aliases"),
-        (&lists.of_known, "known records"),
+    for ordinal in &repeated {
+        tally.add("rejected_twice", ordinal, "in the rejects more than once");
+    }
+    let mut known = shards.clone();
+    for (list, count, problem) in [
+        (
+            &rejected,
+            "in_rejects",
+            "both in the shards and in the rejects",
+        ),
+        (
+            &lists.of_own,
+            "in_aliases",
+            "among the aliases, and also in a shard or another list",
+        ),
+        (
+            &lists.of_known,
+            "in_known",
+            "among the known records, and also in a shard or another list",
+        ),
     ] {
-        let problem = format!("among the {name}, and also in a shard or another list");
         for ordinal in &known & list {
-            both.add_record(ordinal, &problem);
+            tally.add("in_both", ordinal, problem);
         }
         known |= list;
+        tally.count(count, list.len());
     }
-    let without = lists.without_representative(shards);
+    tally.count("in_shards", shards.len());
+    lists.list_without_representative(shards, tally);
     let end = records.unwrap_or_else(|| known.max().map_or(0, |last| last.saturating_add(1)));
     let mut next = 0; // the smallest ordinal not accounted for
-    for ordinal in &known {
-        if records.is_some() && ordinal >= end {
-            beyond.add_record(ordinal, "the input has fewer records");
+    for (ordinal, is_record) in known
+        .iter()
+        .map(|known| (known, true))
+        .chain([(end, false)])
+    {
+        if records.is_some() && is_record && ordinal >= end {
+            tally.add("beyond", ordinal, "the input has fewer records");
         }
-        add_gap(&mut absent, next..ordinal);
+        // A wide gap is counted without walking it.
+        for absent in (next..ordinal).take(LISTED) {
+            let problem = "neither in the shards nor in the rejects";
+            tally.add("absent", absent, problem);
+        }
+        let width = ordinal.saturating_sub(next);
+        tally.add_unlisted("absent", width.saturating_sub(LISTED as u64));
         next = ordinal.saturating_add(1);
     }
-    add_gap(&mut absent, next..end);
-
-    let summary = format!(
-        "{} in the shards, {} rejected: {} in neither, {} in both, {} rejected twice, \
-         {} beyond the input; {}, {} without representative; {} known",
-        plural(shards.len(), "record"),
-        rejected.len(),
-        absent.count,
-        both.count,
-        twice.count,
-        beyond.count,
-        plural(lists.of_own.len(), "alias"),
-        without.count,
-        lists.of_known.len()
-    );
-    Check::judged(
-        "ordinals",
-        summary,
-        [
-            ("in_shards", shards.len()),
-            ("in_rejects", rejected.len()),
-            ("in_aliases", lists.of_own.len()),
-            ("in_known", lists.of_known.len()),
-        ],
-        [
-            ("absent", absent),
-            ("in_both", both),
-            ("rejected_twice", twice),
-            ("listed_twice", lists.doubled.clone()),
-            ("no_representative", without),
-            ("beyond", beyond),
-        ],
-    )
-}
-
-/// Adds ordinals that are nowhere; a wide range is counted without walking it.
-fn add_gap(absent: &mut Violations, gap: Range<u64>) {
-    let width = gap.end.saturating_sub(gap.start);
-    for ordinal in gap.take(LISTED) {
-        absent.add_record(ordinal, "neither in the shards nor in the rejects");
-    }
-    absent.count += width.saturating_sub(LISTED as u64);
 }
 
 #[cfg(test)]
@@ -106,10 +78,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::CheckOutcome;
+    use crate::{Check, CheckOutcome};
+
+    fn check_with(
+        lists: &AliasLists,
+        shards: &RoaringTreemap,
+        rejects: &[u64],
+        records: Option<u64>,
+    ) -> Check {
+        let mut tallies = crate::check::Tallies::default();
+        super::check(shards, rejects, lists, records, tallies.of("ordinals"));
+        tallies.result("ordinals")
+    }
 
     fn check(shards: &RoaringTreemap, rejects: &[u64], records: Option<u64>) -> Check {
-        super::check(shards, rejects, &AliasLists::default(), records)
+        check_with(&AliasLists::default(), shards, rejects, records)
     }
 
     proptest! {
@@ -162,7 +145,7 @@ mod tests {
         let mut lists = AliasLists::default();
         lists.of_own.insert(2);
         lists.of_known.extend([3, 4]);
-        let of = |lists: &AliasLists| super::check(&[0, 1].into(), &[5], lists, Some(6));
+        let of = |lists: &AliasLists| check_with(lists, &[0, 1].into(), &[5], Some(6));
         assert_eq!(of(&lists).outcome, CheckOutcome::Pass);
         lists.of_known.insert(2);
         lists.of_own.insert(0);

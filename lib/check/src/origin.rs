@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plmkit_contract::{ByteDigest, COMBINED, Provenance, Quoted, RowDigest, SOURCE, plural};
+use plmkit_contract::{
+    ByteDigest, COMBINED, EmbeddingWork, KnownSummary, Provenance, Quoted, RowDigest, SOURCE,
+};
 
-use crate::check::Check;
+use crate::check::Tally;
 use crate::files::{EmbeddedFile, ShardFile};
-use crate::violation::Violations;
+use crate::violation::FILE;
 
 /// A list of rows without rows.
 const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 
-/// Lists of rows that are not in the embeddings: name and digest of each.
-pub(crate) type RejectsFiles = Vec<(String, String)>;
+/// Name and digest of lists of rows that are not in the embeddings.
+type RejectsFiles = [(String, String)];
 
 /// How the work of a `typical` file differs from that of another file: what it is, there and here.
 fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, String, String)> {
@@ -30,136 +32,123 @@ fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, St
 }
 
 /// Adds the files, each with its name, that were made by other work than the first.
-fn add_odd_files(files: &[(&str, &Provenance)], different: &mut Violations) {
-    let Some(((first, work), others)) = files.split_first() else {
+fn add_odd_files<'a>(
+    mut files: impl Iterator<Item = (&'a String, &'a Provenance)>,
+    tally: &mut Tally,
+) {
+    let Some((first, work)) = files.next() else {
         return;
     };
-    for (file, found) in others {
+    for (file, found) in files {
         if let Some((what, expected, found)) = different_work(work, found) {
-            different.add_file(format_args!(
-                "{file}: expected {what} {expected} as in {first}, found {found}"
-            ));
+            let problem =
+                format_args!("{file}: expected {what} {expected} as in {first}, found {found}");
+            tally.add("different", FILE, problem);
         }
     }
 }
 
-/// The embeddings whose list of rejected rows, which is not empty, was not given.
-pub(crate) fn without_list(embeddings: &[EmbeddedFile], given: &RejectsFiles) -> Violations {
+/// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
+pub(crate) fn list_without_list(
+    embeddings: &[EmbeddedFile],
+    given: &RejectsFiles,
+    coverage: &mut Tally,
+) {
     let empty = ByteDigest::compute(EMPTY_LIST).to_string();
-    let mut without = Violations::default();
     for file in embeddings {
         let list = file.provenance.rejects.as_ref();
         let list = list.filter(|list| **list != empty);
         if list.is_some_and(|list| given.iter().all(|(_, digest)| digest != list)) {
-            without.add_file(format_args!(
+            let problem = format_args!(
                 "{}: rows may be missing because they were rejected, and their list is not among --rejects",
                 file.name
-            ));
+            );
+            coverage.add("without_list", FILE, problem);
         }
     }
-    without
 }
 
-/// The check `origin`, where these lists of rejects were given. The embeddings `unlike_known` were made by other work than the
-/// known datasets.
+/// The check `origin`, where these lists of rejects were given, and where the shards lack the sequences of `known` datasets.
 pub(crate) fn check(
     embeddings: &[EmbeddedFile],
     shards: &[ShardFile],
     rejects: &RejectsFiles,
-    unlike_known: Violations,
-) -> Check {
-    let mut different = Violations::default();
-    let works = embeddings
-        .iter()
-        .map(|file| (file.name.as_str(), &file.provenance));
-    add_odd_files(&works.collect::<Vec<_>>(), &mut different);
-    let works = shards
-        .iter()
-        .map(|file| (file.name.as_str(), &file.provenance));
-    add_odd_files(&works.collect::<Vec<_>>(), &mut different);
+    known: Option<&KnownSummary>,
+    tally: &mut Tally,
+) {
+    tally.count("embeddings", embeddings.len() as u64);
+    tally.count("shards", shards.len() as u64);
+    let works = embeddings.iter();
+    add_odd_files(works.map(|file| (&file.name, &file.provenance)), tally);
+    let works = shards.iter();
+    add_odd_files(works.map(|file| (&file.name, &file.provenance)), tally);
     let source = |file: &EmbeddedFile| file.provenance.options.get(SOURCE).cloned();
-    if let Some((first, others)) = embeddings.split_first() {
-        for file in others.iter().filter(|file| source(file) != source(first)) {
-            let (file, first) = (&file.name, &first.name);
-            different.add_file(format_args!(
-                "{file}: not of the same set of shards as {first}"
-            ));
+    for file in embeddings {
+        if source(file) != source(&embeddings[0]) {
+            let (file, first) = (&file.name, &embeddings[0].name);
+            let problem = format_args!("{file}: not of the same set of shards as {first}");
+            tally.add("different", FILE, problem);
         }
     }
-    if let Some((first, others)) = shards.split_first() {
-        let differs = |file: &&ShardFile| file.provenance.inputs != first.provenance.inputs;
-        for file in others.iter().filter(differs) {
-            let (file, first) = (&file.name, &first.name);
-            different.add_file(format_args!("{file}: made from other inputs than {first}"));
+    for file in shards {
+        if file.provenance.inputs != shards[0].provenance.inputs {
+            let (file, first) = (&file.name, &shards[0].name);
+            let problem = format_args!("{file}: made from other inputs than {first}");
+            tally.add("different", FILE, problem);
         }
     }
+    check_batches(embeddings, shards, tally);
+    for (file, digest) in rejects {
+        let is_of = |embedded: &EmbeddedFile| embedded.provenance.rejects.as_ref() == Some(digest);
+        if !embeddings.iter().any(is_of) {
+            let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
+            tally.add("other_rejects", FILE, problem);
+        }
+    }
+    for file in embeddings {
+        let work = EmbeddingWork::new(&file.provenance.options);
+        if let Some(difference) = known.and_then(|known| known.work.difference(&work)) {
+            let file = &file.name;
+            let problem = format_args!("{file}: not made as the known datasets: {difference}");
+            tally.add("unlike_known", FILE, problem);
+        }
+    }
+}
+
+/// Checks that embeddings were made from the batches of the shards, if there are any, and none twice.
+fn check_batches(embeddings: &[EmbeddedFile], shards: &[ShardFile], tally: &mut Tally) {
     let known: BTreeSet<String> = shards.iter().map(|file| file.batches.to_string()).collect();
-    let mut other_batches = Violations::default();
-    let mut embedded_twice = Violations::default();
     let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
-    // Of combined parts, only the parts know their batches.
-    let of_batches = embeddings.iter();
-    let of_batches = of_batches.filter(|file| !file.provenance.options.contains_key(COMBINED));
     for EmbeddedFile {
         name: file,
         provenance,
         ..
-    } in of_batches
+    } in embeddings
     {
+        // Of combined parts, only the parts know their batches.
+        if provenance.options.contains_key(COMBINED) {
+            continue;
+        }
         for batches in &provenance.inputs {
             if !shards.is_empty() && !known.contains(batches) {
                 let batches = Quoted(batches);
-                other_batches.add_file(format_args!(
+                let problem = format_args!(
                     "{file}: made from batches {batches}, which are not those of a shard"
-                ));
+                );
+                tally.add("other_batches", FILE, problem);
             }
             // All batches without rows have the same digest.
             let first = (!is_empty(batches)).then(|| first_of.insert(batches, file));
             if let Some(first) = first.flatten() {
-                embedded_twice.add_file(if first == file {
+                let problem = if first == file {
                     format!("{file}: given twice")
                 } else {
                     format!("{file}: made from the same batches as {first}")
-                });
+                };
+                tally.add("embedded_twice", FILE, problem);
             }
         }
     }
-    let known: BTreeSet<&str> = embeddings
-        .iter()
-        .filter_map(|file| file.provenance.rejects.as_deref())
-        .collect();
-    let mut other_rejects = Violations::default();
-    for (file, _) in rejects
-        .iter()
-        .filter(|(_, digest)| !known.contains(digest.as_str()))
-    {
-        let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
-        other_rejects.add_file(problem);
-    }
-    let (embeddings, shards) = (embeddings.len() as u64, shards.len() as u64);
-    let summary = format!(
-        "{}, {}: {} of other work than the first, {} batches of other shards, {} batches embedded twice, \
-         {} rejects of other embeddings, {} unlike known datasets",
-        plural(embeddings, "embeddings file"),
-        plural(shards, "shard"),
-        different.count,
-        other_batches.count,
-        embedded_twice.count,
-        other_rejects.count,
-        unlike_known.count
-    );
-    Check::judged(
-        "origin",
-        summary,
-        [("embeddings", embeddings), ("shards", shards)],
-        [
-            ("different", different),
-            ("other_batches", other_batches),
-            ("embedded_twice", embedded_twice),
-            ("other_rejects", other_rejects),
-            ("unlike_known", unlike_known),
-        ],
-    )
 }
 
 /// Whether batches of this digest have no rows: all such have the same.
@@ -171,13 +160,13 @@ fn is_empty(batches: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{EmbeddingLayout, Labels, StoreDtype};
-
     use super::*;
-    use crate::CheckOutcome;
+    use crate::{Check, CheckOutcome};
 
     fn check(embeddings: &[EmbeddedFile], shards: &[ShardFile], lists: &RejectsFiles) -> Check {
-        super::check(embeddings, shards, lists, Violations::default())
+        let mut tallies = crate::check::Tallies::default();
+        super::check(embeddings, shards, lists, None, tallies.of("origin"));
+        tallies.result("origin")
     }
 
     fn work(model: &str, batches: &str) -> Provenance {
@@ -185,23 +174,14 @@ mod tests {
     }
 
     fn embedded(name: &str, provenance: Provenance) -> EmbeddedFile {
-        EmbeddedFile {
-            name: name.to_owned(),
-            provenance,
-            layout: EmbeddingLayout {
-                columns: Vec::new(),
-                dim: 1,
-                dtype: StoreDtype::F32,
-                stitched: false,
-                labels: Labels::default(),
-            },
-        }
+        EmbeddedFile::of(name, provenance, &[])
     }
 
     fn shard(name: &str, max_residues: u32, input: &str) -> ShardFile {
         let made_by = Provenance::new("fasta-shard", vec![input.to_owned()]);
         ShardFile {
             name: name.to_owned(),
+            position: 0,
             provenance: made_by.with("max_residues", max_residues),
             rows: RowDigest::default(),
             batches: RowDigest::default(),
@@ -218,7 +198,7 @@ mod tests {
             "d",
             Provenance::new("another", vec![]).with("model", "m"),
         ));
-        let check = check(&files, &[], &Vec::new());
+        let check = check(&files, &[], &[]);
         assert_eq!(
             (check.counts["embeddings"], check.counts["different"]),
             (4, 2)
@@ -238,7 +218,7 @@ mod tests {
         let files = [("a", "s", "x"), ("b", "t", "y"), ("c", "s", "x")];
         let files = files
             .map(|(file, source, batches)| embedded(file, work("m", batches).with(SOURCE, source)));
-        let lines = check(&files, &[], &Vec::new()).violations;
+        let lines = check(&files, &[], &[]).violations;
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
@@ -258,7 +238,7 @@ mod tests {
             ("d", 500, "x"),
         ];
         let shards = shards.map(|(name, max_residues, input)| shard(name, max_residues, input));
-        let check = check(&[], &shards, &Vec::new());
+        let check = check(&[], &shards, &[]);
         assert_eq!((check.counts["shards"], check.counts["different"]), (4, 2));
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -279,7 +259,7 @@ mod tests {
             (batches.to_string().as_str(), 1, CheckOutcome::Pass),
         ] {
             let shards = vec![shard("s", 1022, "x"); shards];
-            let check = check(&[embedded("e", work("m", input))], &shards, &Vec::new());
+            let check = check(&[embedded("e", work("m", input))], &shards, &[]);
             assert_eq!(check.outcome, outcome, "{input} {}", shards.len());
         }
     }
@@ -289,7 +269,7 @@ mod tests {
         let files =
             ["x", "y"].map(|list| embedded(list, work("m", list).with_rejects(list.to_owned())));
         let given = ["x", "z"].map(|list| (list.to_owned(), list.to_owned()));
-        let check = check(&files, &[], &given.to_vec());
+        let check = check(&files, &[], &given);
         assert_eq!(check.counts["other_rejects"], 1);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -2,9 +2,7 @@
 
 use plmkit_contract::{Column, EmbeddingLayout, Pooling, RowKey, StoreDtype};
 
-use crate::check::Check;
-use crate::violation::Violations;
-use serde::{Deserialize, Serialize};
+use crate::check::Tally;
 
 /// The columns of one layer, by their place in the file.
 #[derive(Debug, Default)]
@@ -16,27 +14,18 @@ struct LayerColumns {
     residues: Option<usize>,
 }
 
-/// The rows whose poolings contradict each other.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct PoolingViolations {
-    compared: u64,
-    mean_above_max: Violations,
-    std_negative: Violations,
-    std_too_small: Violations,
-    not_of_residues: Violations,
-    residue_count: Violations,
-}
-
-/// The columns of one file that can be compared.
+/// The check `pooling` of one file: the columns that can be compared.
 #[derive(Debug, Default)]
-pub(crate) struct PoolingPlan {
+pub(crate) struct PoolingCheck {
     layers: Vec<LayerColumns>,
     dim: usize,
     /// What rounding may change, as a share of the largest value involved.
     tolerance: f32,
+    /// Rows of layers so far.
+    pub(crate) compared: u64,
 }
 
-impl PoolingPlan {
+impl PoolingCheck {
     pub(crate) fn new(layout: &EmbeddingLayout) -> Self {
         let mut layers: Vec<LayerColumns> = Vec::new();
         for (place, column) in layout.columns.iter().enumerate() {
@@ -64,6 +53,11 @@ impl PoolingPlan {
             };
             *slot = Some(place);
         }
+        // A deviation is checked by itself; other columns need another one.
+        layers.retain(|layer| {
+            let others = [layer.mean, layer.max, layer.residues];
+            layer.std.is_some() || others.iter().flatten().count() > 1
+        });
         Self {
             layers,
             dim: layout.dim,
@@ -71,158 +65,106 @@ impl PoolingPlan {
                 StoreDtype::F32 => 1e-4,
                 StoreDtype::F16 => 4e-3,
             },
+            compared: 0,
         }
     }
-}
 
-impl PoolingViolations {
     /// Compares the columns of a row, all of whose values are finite.
-    pub(crate) fn add(&mut self, plan: &PoolingPlan, row: &RowKey, vectors: &[&[f32]]) {
-        for columns in &plan.layers {
+    pub(crate) fn add(&mut self, row: &RowKey, vectors: &[&[f32]], tally: &mut Tally) {
+        self.compared += self.layers.len() as u64;
+        for columns in &self.layers {
             let vector = |place: Option<usize>| place.map(|place| vectors[place]);
-            let (mean, max, std) = (
-                vector(columns.mean),
-                vector(columns.max),
-                vector(columns.std),
-            );
-            let residues = vector(columns.residues);
-            let layer = columns.layer;
-            let pairs = [
-                mean.is_some(),
-                max.is_some(),
-                std.is_some(),
-                residues.is_some(),
-            ];
-            if pairs.iter().filter(|&&there| there).count() < 2 && std.is_none() {
-                continue;
-            }
-            self.compared += 1;
-            if let (Some(mean), Some(max)) = (mean, max) {
-                let above = first(plan.dim, |d| {
-                    mean[d] > max[d] + plan.tolerance * mean[d].abs().max(max[d].abs())
-                });
-                if let Some(d) = above {
-                    let (mean, max) = (mean[d], max[d]);
-                    let problem = format_args!(
-                        "mean_{layer} is {mean} in dimension {d}, and max_{layer} is {max}"
-                    );
-                    self.mean_above_max.add_row(row, problem);
-                }
+            let [mean, max, std] = [columns.mean, columns.max, columns.std].map(vector);
+            let (layer, tolerance) = (columns.layer, self.tolerance);
+            if let (Some(mean), Some(max)) = (mean, max)
+                && let Some(d) =
+                    self.first(|d| mean[d] > max[d] + tolerance * mean[d].abs().max(max[d].abs()))
+            {
+                let (mean, max) = (mean[d], max[d]);
+                let problem = format_args!(
+                    "mean_{layer} is {mean} in dimension {d}, and max_{layer} is {max}"
+                );
+                tally.add("mean_above_max", row, problem);
             }
             if let Some(std) = std
-                && let Some(d) = first(plan.dim, |d| std[d] < 0.0)
+                && let Some(d) = self.first(|d| std[d] < 0.0)
             {
                 let problem = format_args!("std_{layer} is {} in dimension {d}", std[d]);
-                self.std_negative.add_row(row, problem);
+                tally.add("std_negative", row, problem);
             }
             // Samuelson's inequality.
-            if let (Some(mean), Some(max), Some(std)) = (mean, max, std) {
-                let reach = f64::from(row.length.max(1) - 1).sqrt() as f32;
-                let above = first(plan.dim, |d| {
-                    let rounding = plan.tolerance * mean[d].abs().max(max[d].abs());
-                    max[d] - mean[d] > std[d] * reach * (1.0 + plan.tolerance) + rounding
-                });
-                if let Some(d) = above {
-                    let (mean, max, std) = (mean[d], max[d], std[d]);
-                    let problem = format_args!(
-                        "std_{layer} is {std} in dimension {d}: too small for mean {mean} and max {max} of {} residues",
-                        row.length
-                    );
-                    self.std_too_small.add_row(row, problem);
-                }
+            let reach = f64::from(row.length.max(1) - 1).sqrt() as f32;
+            if let (Some(mean), Some(max), Some(std)) = (mean, max, std)
+                && let Some(d) = self.first(|d| {
+                    let rounding = tolerance * mean[d].abs().max(max[d].abs());
+                    max[d] - mean[d] > std[d] * reach * (1.0 + tolerance) + rounding
+                })
+            {
+                let (mean, max, std) = (mean[d], max[d], std[d]);
+                let problem = format_args!(
+                    "std_{layer} is {std} in dimension {d}: too small for mean {mean} and max {max} of {} residues",
+                    row.length
+                );
+                tally.add("std_too_small", row, problem);
             }
-            if let Some(residues) = residues {
-                self.compare_residues(plan, row, layer, residues, [mean, max, std]);
+            if let Some(residues) = vector(columns.residues) {
+                self.compare_residues(row, layer, residues, [mean, max, std], tally);
             }
         }
     }
 
     /// Compares the mean, the maximum and the deviation of the residues' vectors with the columns that say so.
     fn compare_residues(
-        &mut self,
-        plan: &PoolingPlan,
+        &self,
         row: &RowKey,
         layer: u32,
         residues: &[f32],
-        [mean, max, std]: [Option<&[f32]>; 3],
+        pooled: [Option<&[f32]>; 3],
+        tally: &mut Tally,
     ) {
-        let count = residues.len() / plan.dim;
+        let count = residues.len() / self.dim;
         if count == 0 || count > (row.length - row.start.min(row.length)) as usize {
             let problem = format_args!("residues_{layer}: {count} residues of {}", row.length);
-            self.residue_count.add_row(row, problem);
+            tally.add("residue_count", row, problem);
             return;
         }
-        let mut sums = vec![0.0_f64; plan.dim];
-        let mut largest = vec![f32::NEG_INFINITY; plan.dim];
+        let mut sums = vec![0.0_f64; self.dim];
+        let mut largest = vec![f32::NEG_INFINITY; self.dim];
         let mut magnitude = 0.0_f32;
-        for residue in residues.chunks_exact(plan.dim) {
+        for residue in residues.chunks_exact(self.dim) {
             for (d, &value) in residue.iter().enumerate() {
                 sums[d] += f64::from(value);
                 largest[d] = largest[d].max(value);
                 magnitude = magnitude.max(value.abs());
             }
         }
-        let mut squares = vec![0.0_f64; plan.dim];
-        for residue in residues.chunks_exact(plan.dim) {
+        let mut squares = vec![0.0_f64; self.dim];
+        for residue in residues.chunks_exact(self.dim) {
             for (d, &value) in residue.iter().enumerate() {
                 squares[d] += (f64::from(value) - sums[d] / count as f64).powi(2);
             }
         }
-        let means: Vec<f32> = sums.iter().map(|sum| (sum / count as f64) as f32).collect();
-        let deviations = squares
-            .iter()
-            .map(|square| (square / count as f64).sqrt() as f32);
-        let deviations: Vec<f32> = deviations.collect();
-        for (name, found, expected) in [
-            ("mean", mean, means),
-            ("max", max, largest),
-            ("std", std, deviations),
-        ] {
-            let Some(found) = found else {
-                continue;
+        let means = sums.iter().map(|sum| (sum / count as f64) as f32);
+        let deviations = squares.iter().map(|sum| (sum / count as f64).sqrt() as f32);
+        let expected = [means.collect(), largest, deviations.collect::<Vec<f32>>()];
+        for ((name, found), expected) in ["mean", "max", "std"].iter().zip(pooled).zip(expected) {
+            let differs = |found: &[f32], d: usize| {
+                (found[d] - expected[d]).abs() > self.tolerance * magnitude
             };
-            let differs = |d: usize| (found[d] - expected[d]).abs() > plan.tolerance * magnitude;
-            if let Some(d) = first(plan.dim, differs) {
+            if let Some(found) = found
+                && let Some(d) = self.first(|d| differs(found, d))
+            {
                 let (found, expected) = (found[d], expected[d]);
                 let problem = format_args!(
                     "{name}_{layer} is {found} in dimension {d}, and that of its residues is {expected}"
                 );
-                self.not_of_residues.add_row(row, problem);
+                tally.add("not_of_residues", row, problem);
             }
         }
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.compared += other.compared;
-        self.mean_above_max.merge(other.mean_above_max);
-        self.std_negative.merge(other.std_negative);
-        self.std_too_small.merge(other.std_too_small);
-        self.not_of_residues.merge(other.not_of_residues);
-        self.residue_count.merge(other.residue_count);
+    /// The first dimension in which something is so.
+    fn first(&self, is: impl Fn(usize) -> bool) -> Option<usize> {
+        (0..self.dim).find(|&d| is(d))
     }
-
-    /// The check `pooling`.
-    pub(crate) fn finish(self) -> Check {
-        if self.compared == 0 {
-            return Check::skipped("pooling", "no layer has several columns to compare");
-        }
-        let kinds = [
-            ("mean_above_max", self.mean_above_max),
-            ("std_negative", self.std_negative),
-            ("std_too_small", self.std_too_small),
-            ("not_of_residues", self.not_of_residues),
-            ("residue_count", self.residue_count),
-        ];
-        let wrong: u64 = kinds.iter().map(|(_, kind)| kind.count).sum();
-        let summary = format!(
-            "{} rows compared: {wrong} contradictions between columns",
-            self.compared
-        );
-        Check::judged("pooling", summary, [("compared", self.compared)], kinds)
-    }
-}
-
-/// The first dimension in which something is so.
-fn first(dim: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
-    (0..dim).find(|&d| is(d))
 }

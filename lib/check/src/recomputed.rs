@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plmkit_contract::{Column, EmbeddingLayout, Pooling, Provenance, RowKey, VOCABULARY, plural};
+use plmkit_contract::{Column, Pooling, Provenance, RowKey};
 use serde::{Deserialize, Serialize};
 
-use crate::check::Check;
-use crate::look::median;
-use crate::tolerance::{Tolerance, WORST_RESIDUE};
-use crate::vector::dot;
-use crate::violation::Violations;
+use crate::EmbeddedFile;
+use crate::check::Tally;
+use crate::difference::difference;
+use crate::tolerance::Tolerance;
+use crate::vector::median;
+use crate::violation::{FILE, Place};
 
-/// The least root mean square contact: below, differences are of no account.
-const LEAST_CONTACT: f64 = 0.01;
+/// Rows of a file that make a median.
+const MIN_ROWS: usize = 8;
 
 /// A sample of the rows, computed again.
 #[derive(Debug, Default)]
@@ -61,7 +62,7 @@ impl Recomputed {
 
 /// How near the sampled vectors of a column are to the same computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SpotAgreement {
+pub struct RecomputedAgreement {
     /// The column, or the file of golden vectors and the column.
     pub column: String,
     /// Vectors that were compared.
@@ -74,25 +75,26 @@ pub struct SpotAgreement {
     pub tolerance: f64,
 }
 
-/// The differences of one column.
+/// The differences of one column, over the files so far.
 #[derive(Debug, Serialize, Deserialize)]
-struct Differences {
-    column: String,
+pub(crate) struct RecomputedColumn {
+    name: String,
     tolerance: f64,
-    found: Vec<f32>,
+    differences: Vec<f32>,
 }
 
-/// What is compared in the file that is being read.
+/// The check `spot-check` of the file that is being read.
 #[derive(Debug)]
-pub(crate) struct SpotPlan {
-    file: String,
+pub(crate) struct RecomputedFile<'a> {
+    name: String,
+    recomputed: &'a Recomputed,
     tolerance: Tolerance,
-    columns: Vec<SpotColumn>,
+    columns: Vec<ComparedColumn>,
 }
 
 /// A column of the file.
 #[derive(Debug)]
-struct SpotColumn {
+struct ComparedColumn {
     column: Column,
     /// Its place among the columns that were computed again.
     place: Option<usize>,
@@ -101,231 +103,181 @@ struct SpotColumn {
     differences: Vec<f64>,
 }
 
-/// Rows of a file that make a median.
-const MIN_ROWS: usize = 8;
-
-/// What was found in the sample.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct SpotFindings {
-    rows: u64,
-    columns: Vec<Differences>,
-    other_model: Violations,
-    different: Violations,
-    /// Columns of files whose median difference is too large.
-    different_files: Violations,
-    other_shape: Violations,
-    not_computed: Violations,
-    /// Columns of files that were not computed again.
-    not_compared: Violations,
-}
-
-impl SpotPlan {
+impl<'a> RecomputedFile<'a> {
     /// Nothing is compared of a file that another model made.
     pub(crate) fn new(
-        file: &str,
-        model: &str,
-        layout: &EmbeddingLayout,
-        tolerance: Tolerance,
-        recomputed: &Recomputed,
-        findings: &mut SpotFindings,
+        file: &EmbeddedFile,
+        recomputed: &'a Recomputed,
+        tally: &mut Tally,
     ) -> Option<Self> {
+        let name = &file.name;
+        let model = file.provenance.text_option("model").unwrap_or("unknown");
         if model != recomputed.model {
-            findings.other_model.add_file(format_args!(
-                "{file}: made with model {model}; computed again with {}",
-                recomputed.model
-            ));
+            let again = &recomputed.model;
+            let problem =
+                format_args!("{name}: made with model {model}; computed again with {again}");
+            tally.add("other_model", FILE, problem);
             return None;
         }
-        let columns = layout.columns.iter().map(|&column| {
+        let columns = file.layout.columns.iter().map(|&column| {
             let place = recomputed.place(column);
             if place.is_none() {
-                let problem = format_args!("{file}: {column} was not computed again");
-                findings.not_compared.add_file(problem);
+                let problem = format_args!("{name}: {column} was not computed again");
+                tally.add("not_compared", FILE, problem);
             }
-            let mean = column.layer().and_then(|layer| {
-                recomputed.place(Column::Pooled {
-                    pool: Pooling::Mean,
-                    layer,
-                })
-            });
-            SpotColumn {
+            let mean = |layer| {
+                let pool = Pooling::Mean;
+                recomputed.place(Column::Pooled { pool, layer })
+            };
+            ComparedColumn {
                 column,
                 place,
-                mean,
+                mean: column.layer().and_then(mean),
                 differences: Vec::new(),
             }
         });
         Some(Self {
-            file: file.to_owned(),
-            tolerance,
             columns: columns.collect(),
+            name: name.clone(),
+            recomputed,
+            tolerance: Tolerance::of(&file.provenance),
         })
     }
-}
 
-impl SpotFindings {
     /// Compares a row of the file with the same computed again, if there is one. If it is in the `sample`, there should be.
     pub(crate) fn add(
         &mut self,
-        plan: &mut SpotPlan,
-        recomputed: &Recomputed,
         sample: &HashSet<(u64, u32)>,
         row: &RowKey,
         vectors: &[&[f32]],
+        tally: &mut Tally,
     ) {
-        let Some(again) = recomputed.vectors(row.sort_key()) else {
+        let file = &self.name;
+        let Some(again) = self.recomputed.vectors(row.sort_key()) else {
             if sample.contains(&row.sort_key()) {
-                let file = &plan.file;
-                self.not_computed.add_row(
-                    row,
-                    format_args!("{file}: not among the rows that were computed again"),
-                );
+                let problem = format_args!("{file}: not among the rows that were computed again");
+                tally.add("not_computed", row, problem);
             }
             return;
         };
-        self.rows += 1;
-        let tolerance = plan.tolerance;
-        for (spot, &found) in plan.columns.iter_mut().zip(vectors) {
-            let column = spot.column;
-            let Some(expected) = spot.place.map(|place| again[place].as_slice()) else {
+        tally.count("rows", 1);
+        for (compared, &found) in self.columns.iter_mut().zip(vectors) {
+            let Some(expected) = compared.place.map(|place| again[place].as_slice()) else {
                 continue;
             };
-            if found.len() != expected.len() {
-                let (found, expected) = (found.len(), expected.len());
-                let file = &plan.file;
-                let problem =
-                    format_args!("{file}: {column}: {found} values; computed again {expected}");
-                self.other_shape.add_row(row, problem);
-                continue;
-            }
-            let mean = spot.mean.map(|mean| again[mean].as_slice());
-            let difference = difference(column, found, expected, mean, tolerance);
-            let most = tolerance.of_each(column);
-            spot.differences.push(difference);
-            self.note(column.to_string(), difference, most);
-            if is_beyond(difference, most) {
-                let problem = problem(&plan.file, column, difference, most);
-                self.different.add_row(row, problem);
-            }
+            let mean = compared.mean.map(|mean| again[mean].as_slice());
+            let (column, tolerance) = (compared.column, self.tolerance);
+            let difference = compare(
+                file,
+                column,
+                row.into(),
+                (found, expected, mean),
+                tolerance,
+                tally,
+            );
+            compared.differences.extend(difference);
         }
     }
 
     /// Judges the file as a whole: single rows may be far, but not most.
-    pub(crate) fn finish_file(&mut self, plan: SpotPlan) {
-        for mut spot in plan.columns {
-            let column = spot.column;
-            let most = plan.tolerance.of_median(column);
-            let enough = spot.differences.len() >= MIN_ROWS;
-            let median = median(&mut spot.differences).filter(|_| enough);
+    pub(crate) fn finish(self, all: &mut Vec<RecomputedColumn>, tally: &mut Tally) {
+        for mut compared in self.columns {
+            let column = compared.column;
+            let found = compared.differences.iter();
+            let column_of_all = RecomputedColumn {
+                name: column.to_string(),
+                tolerance: self.tolerance.of_each(column),
+                differences: found.map(|&difference| difference as f32).collect(),
+            };
+            column_of_all.add_to(all);
+            let most = self.tolerance.of_median(column);
+            let enough = compared.differences.len() >= MIN_ROWS;
+            let median = median(&mut compared.differences).filter(|_| enough);
             if let Some(median) = median.filter(|&median| is_beyond(median, most)) {
-                let problem = problem(&plan.file, column, median, most);
-                self.different_files
-                    .add_file(format_args!("{problem}, in the median"));
+                let problem = problem(&self.name, column, median, most);
+                let problem = format_args!("{problem}, in the median");
+                tally.add("different_files", FILE, problem);
             }
         }
     }
+}
 
-    /// Compares a golden vector of a protein with the same computed again, if it could be.
-    pub(crate) fn add_golden(
-        &mut self,
-        file: &str,
-        id: &str,
-        column: Column,
-        golden: &[f32],
-        again: Option<&[f32]>,
-    ) {
-        let Some(again) = again else {
-            let problem = "a golden vector, and rejected when it was computed again";
-            self.not_computed.add(None, None, Some(id), problem);
+/// The difference between a vector and the same computed again, which is judged. The third is the mean of the layer, computed again.
+fn compare(
+    file: &str,
+    column: Column,
+    place: Place<'_>,
+    (found, expected, mean): (&[f32], &[f32], Option<&[f32]>),
+    tolerance: Tolerance,
+    tally: &mut Tally,
+) -> Option<f64> {
+    if found.len() != expected.len() {
+        let (found, expected) = (found.len(), expected.len());
+        let problem = format_args!("{file}: {column}: {found} values; computed again {expected}");
+        tally.add("other_shape", place, problem);
+        return None;
+    }
+    let difference = difference(column, found, expected, mean, tolerance);
+    let most = tolerance.of_each(column);
+    if is_beyond(difference, most) {
+        tally.add("different", place, problem(file, column, difference, most));
+    }
+    Some(difference)
+}
+
+/// Compares a golden vector of a protein with the same computed again, if it could be.
+pub(crate) fn compare_golden(
+    file: &str,
+    id: &str,
+    column: Column,
+    golden: &[f32],
+    again: Option<&[f32]>,
+    all: &mut Vec<RecomputedColumn>,
+    tally: &mut Tally,
+) {
+    let place = Place {
+        id: Some(id),
+        ..FILE
+    };
+    let Some(again) = again else {
+        let problem = "a golden vector, and rejected when it was computed again";
+        return tally.add("not_computed", place, problem);
+    };
+    let exact = Tolerance::of(&Provenance::new("golden", Vec::new()));
+    let difference = compare(file, column, place, (golden, again, None), exact, tally);
+    let compared = RecomputedColumn {
+        name: format!("{file}: {column}"),
+        tolerance: exact.of_each(column),
+        differences: difference.into_iter().map(|found| found as f32).collect(),
+    };
+    compared.add_to(all);
+}
+
+impl RecomputedColumn {
+    /// Adds the differences to those of the same column.
+    pub(crate) fn add_to(self, all: &mut Vec<Self>) {
+        if self.differences.is_empty() {
             return;
-        };
-        if golden.len() != again.len() {
-            let (found, expected) = (golden.len(), again.len());
-            let problem = format_args!("{column}: {found} values; computed again {expected}");
-            self.other_shape.add(None, None, Some(id), problem);
-            return;
         }
-        let exact = Tolerance::of(&Provenance::new("golden", Vec::new()));
-        let difference = difference(column, golden, again, None, exact);
-        let most = exact.of_each(column);
-        self.note(format!("{file}: {column}"), difference, most);
-        if is_beyond(difference, most) {
-            let problem = problem(file, column, difference, most);
-            self.different.add(None, None, Some(id), problem);
-        }
-    }
-
-    /// The rows that were compared.
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn note(&mut self, column: String, difference: f64, tolerance: f64) {
-        let known = self.columns.iter().position(|known| known.column == column);
-        let place = known.unwrap_or_else(|| {
-            self.columns.push(Differences {
-                column,
-                tolerance,
-                found: Vec::new(),
-            });
-            self.columns.len() - 1
-        });
-        self.columns[place].tolerance = tolerance;
-        self.columns[place].found.push(difference as f32);
-    }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.rows += other.rows;
-        for column in other.columns {
-            for difference in column.found {
-                self.note(
-                    column.column.clone(),
-                    f64::from(difference),
-                    column.tolerance,
-                );
+        match all.iter_mut().find(|known| known.name == self.name) {
+            Some(known) => {
+                known.tolerance = self.tolerance;
+                known.differences.extend(self.differences);
             }
+            None => all.push(self),
         }
-        self.other_model.merge(other.other_model);
-        self.different.merge(other.different);
-        self.different_files.merge(other.different_files);
-        self.other_shape.merge(other.other_shape);
-        self.not_computed.merge(other.not_computed);
-        self.not_compared.merge(other.not_compared);
     }
 
-    /// The check `spot-check`, and how near each column is.
-    pub(crate) fn finish(self) -> (Check, Vec<SpotAgreement>) {
-        let agreements = self.columns.into_iter().map(|column| {
-            let finite = column.found.iter().filter(|found| found.is_finite());
-            let mut finite: Vec<f64> = finite.map(|&found| f64::from(found)).collect();
-            SpotAgreement {
-                column: column.column,
-                vectors: column.found.len(),
-                median_difference: median(&mut finite),
-                max_difference: finite.iter().copied().reduce(f64::max),
-                tolerance: column.tolerance,
-            }
-        });
-        let agreements: Vec<SpotAgreement> = agreements.collect();
-        let summary = format!(
-            "{} computed again, {} vectors differ",
-            plural(self.rows, "row"),
-            self.different.count
-        );
-        let check = Check::judged(
-            "spot-check",
-            summary,
-            [("rows", self.rows)],
-            [
-                ("other_model", self.other_model),
-                ("different", self.different),
-                ("different_files", self.different_files),
-                ("other_shape", self.other_shape),
-                ("not_computed", self.not_computed),
-                ("not_compared", self.not_compared),
-            ],
-        );
-        (check, agreements)
+    pub(crate) fn finish(self) -> RecomputedAgreement {
+        let finite = self.differences.iter().filter(|found| found.is_finite());
+        let mut finite: Vec<f64> = finite.map(|&found| f64::from(found)).collect();
+        RecomputedAgreement {
+            column: self.name,
+            vectors: self.differences.len(),
+            median_difference: median(&mut finite),
+            max_difference: finite.iter().copied().reduce(f64::max),
+            tolerance: self.tolerance,
+        }
     }
 }
 
@@ -338,88 +290,4 @@ fn problem(file: &str, column: Column, difference: f64, most: f64) -> String {
     format!(
         "{file}: {column} differs from the same computed again by {difference:.2e} of its size: expected at most {most:.1e}"
     )
-}
-
-/// How far a vector is from the same computed again, as a share of its size. `mean` is that of the layer, computed again.
-fn difference(
-    column: Column,
-    found: &[f32],
-    expected: &[f32],
-    mean: Option<&[f32]>,
-    tolerance: Tolerance,
-) -> f64 {
-    let distance = |x: &[f32], y: &[f32]| distance(x, y, tolerance.rounding);
-    match column {
-        Column::Pooled { pool, .. } => {
-            let mean = mean.filter(|_| pool == Pooling::Std).map_or(0.0, norm);
-            let size = norm(expected).max(tolerance.std_floor * mean);
-            share(distance(found, expected), size)
-        }
-        Column::Residues(_) => {
-            let width = mean.map_or(expected.len(), <[f32]>::len).max(1);
-            let residues = (expected.len() / width) as f64;
-            let size = norm(expected);
-            let pairs = found.chunks(width).zip(expected.chunks(width));
-            let worst = pairs.map(|(x, y)| distance(x, y)).fold(0.0, nan_max);
-            let worst = share(worst * residues.sqrt(), size) / WORST_RESIDUE;
-            nan_max(share(distance(found, expected), size), worst)
-        }
-        // Of each token alone: some hardly ever have a chance, and the others hide them.
-        Column::Logits => {
-            let count = expected.len() as f64;
-            let middle = expected.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
-            let squares = expected
-                .iter()
-                .map(|&value| (f64::from(value) - middle).powi(2));
-            let size = (squares.sum::<f64>() / VOCABULARY as f64).sqrt();
-            let token = |values: &[f32], token: usize| -> Vec<f32> {
-                values
-                    .iter()
-                    .skip(token)
-                    .step_by(VOCABULARY)
-                    .copied()
-                    .collect()
-            };
-            let differences =
-                (0..VOCABULARY).map(|at| distance(&token(found, at), &token(expected, at)));
-            share(differences.fold(0.0, nan_max), size)
-        }
-        Column::Contacts => {
-            let size = norm(expected).max(LEAST_CONTACT * (expected.len() as f64).sqrt());
-            share(distance(found, expected), size)
-        }
-    }
-}
-
-/// The larger of two; what is not a number is larger than any.
-fn nan_max(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
-}
-
-/// No share of no size, unless there is no difference.
-fn share(difference: f64, size: f64) -> f64 {
-    if difference == 0.0 {
-        0.0
-    } else {
-        difference / size
-    }
-}
-
-fn norm(vector: &[f32]) -> f64 {
-    dot(vector, vector).sqrt()
-}
-
-/// The distance beyond what rounding by this share of each value may change. Below the smallest normal number of f16, rounding is
-/// absolute.
-fn distance(found: &[f32], expected: &[f32], rounding: f64) -> f64 {
-    const LEAST_NORMAL_F16: f64 = 6.103_515_625e-5;
-    let pairs = found.iter().zip(expected);
-    let squares = pairs.map(|(&x, &y)| {
-        let (x, y) = (f64::from(x), f64::from(y));
-        let difference = (x - y).abs();
-        // What is not a number stays so.
-        let beyond = difference - rounding * y.abs().max(LEAST_NORMAL_F16);
-        if beyond < 0.0 { 0.0 } else { beyond * beyond }
-    });
-    squares.sum::<f64>().sqrt()
 }

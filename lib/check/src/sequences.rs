@@ -10,9 +10,9 @@ use plmkit_contract::{Column, Pooling, RowKey};
 use serde::{Deserialize, Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::check::Check;
+use crate::check::Tally;
 use crate::tolerance::Tolerance;
-use crate::violation::Violations;
+use crate::violation::Place;
 
 /// Sequences, and vectors, that are kept of one column: below this number all are.
 const KEPT: usize = 1 << 16;
@@ -31,8 +31,6 @@ pub(crate) struct Sequences {
     by_sequence: HashSample<Sampled>,
     /// The digest of the sequence by the hash of the vector.
     by_vector: HashSample<(u64, u64)>,
-    /// Vectors of a sequence that was there before.
-    pub(crate) repeated: u64,
 }
 
 /// A row with a sequence that was not there before.
@@ -109,13 +107,6 @@ impl<T: Copy> HashSample<T> {
     }
 }
 
-/// What is wrong with pairs of rows.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct SequenceViolations {
-    pub(crate) different: Violations,
-    pub(crate) same_vector: Violations,
-}
-
 fn sampled_dimensions(vector: &[f32]) -> [f32; DIMENSIONS] {
     std::array::from_fn(|i| vector[(2 * i + 1) * vector.len() / (2 * DIMENSIONS)])
 }
@@ -137,97 +128,70 @@ impl Sequences {
         vector: &[f32],
         size: f64,
         (exact, tolerance): (bool, Tolerance),
-        violations: &mut SequenceViolations,
+        tally: &mut Tally,
     ) {
         let sequence = row.digest.hash();
-        let hash = xxh3_64(bytemuck::cast_slice(vector));
         let sampled = Sampled {
             ordinal: row.ordinal,
             values: sampled_dimensions(vector),
             most: (MAX_DIFFERENCE * (tolerance.of_each(column) + tolerance.rounding) * size
                 / (vector.len() as f64).sqrt()) as f32,
         };
-        if let Some(known) = self.by_sequence.insert(sequence, sampled) {
-            self.repeated += 1;
-            if sampled.differs(&known) {
-                let problem = format_args!(
-                    "{column}: not the vector of ordinal {}, which has the same residues",
-                    known.ordinal
-                );
-                violations.different.add_row(row, problem);
-            }
-        }
+        self.add_sequence(column, sequence, sampled, row.into(), tally);
         // Of nearly the same sequences, what `<cls>` sees and the largest values may be the same, and in low precision the mean.
-        if !exact
-            || !matches!(
-                column,
-                Column::Pooled {
-                    pool: Pooling::Mean,
-                    ..
-                }
-            )
-        {
-            return;
+        if exact && matches!(column, Column::Pooled { pool, .. } if pool == Pooling::Mean) {
+            let hash = xxh3_64(bytemuck::cast_slice(vector));
+            self.add_vector(column, hash, (sequence, row.ordinal), row.into(), tally);
         }
-        let known = self.by_vector.insert(hash, (sequence, row.ordinal));
-        if let Some((_, ordinal)) = known.filter(|&(known, _)| known != sequence) {
+    }
+
+    fn add_sequence(
+        &mut self,
+        column: Column,
+        sequence: u64,
+        sampled: Sampled,
+        place: Place<'_>,
+        tally: &mut Tally,
+    ) {
+        let Some(known) = self.by_sequence.insert(sequence, sampled) else {
+            return;
+        };
+        tally.count("repeated", 1);
+        if sampled.differs(&known) {
+            let first = known.ordinal;
+            let problem = format_args!(
+                "{column}: not the vector of ordinal {first}, which has the same residues"
+            );
+            tally.add("different", place, problem);
+        }
+    }
+
+    fn add_vector(
+        &mut self,
+        column: Column,
+        hash: u64,
+        (sequence, ordinal): (u64, u64),
+        place: Place<'_>,
+        tally: &mut Tally,
+    ) {
+        let known = self.by_vector.insert(hash, (sequence, ordinal));
+        if let Some((_, first)) = known.filter(|&(known, _)| known != sequence) {
             let problem =
-                format_args!("{column}: the vector of ordinal {ordinal}, which has other residues");
-            violations.same_vector.add_row(row, problem);
+                format_args!("{column}: the vector of ordinal {first}, which has other residues");
+            tally.add("same_vector", place, problem);
         }
     }
 
     /// Adds the rows of another file, and compares them.
-    pub(crate) fn merge(
-        &mut self,
-        column: Column,
-        mut other: Self,
-        violations: &mut SequenceViolations,
-    ) {
-        self.repeated += other.repeated;
+    pub(crate) fn merge(&mut self, column: Column, mut other: Self, tally: &mut Tally) {
         self.by_sequence.lower_to_same(&mut other.by_sequence);
         self.by_vector.lower_to_same(&mut other.by_vector);
         for (sequence, sampled) in other.by_sequence.sorted_by_key(|sampled| sampled.ordinal) {
-            let Some(known) = self.by_sequence.insert(sequence, sampled) else {
-                continue;
-            };
-            self.repeated += 1;
-            if sampled.differs(&known) {
-                let problem = format_args!(
-                    "{column}: not the vector of ordinal {}, which has the same residues",
-                    known.ordinal
-                );
-                violations.different.add_record(sampled.ordinal, problem);
-            }
+            let place = sampled.ordinal.into();
+            self.add_sequence(column, sequence, sampled, place, tally);
         }
-        for (hash, (sequence, ordinal)) in other.by_vector.sorted_by_key(|&(_, ordinal)| ordinal) {
-            let known = self.by_vector.insert(hash, (sequence, ordinal));
-            if let Some((_, first)) = known.filter(|&(known, _)| known != sequence) {
-                let problem = format_args!(
-                    "{column}: the vector of ordinal {first}, which has other residues"
-                );
-                violations.same_vector.add_record(ordinal, problem);
-            }
+        for (hash, value) in other.by_vector.sorted_by_key(|&(_, ordinal)| ordinal) {
+            self.add_vector(column, hash, value, value.1.into(), tally);
         }
-    }
-}
-
-impl SequenceViolations {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.different.merge(other.different);
-        self.same_vector.merge(other.same_vector);
-    }
-
-    /// The check `sequences`, where so many vectors were of a sequence that was there before.
-    pub(crate) fn finish(self, repeated: u64) -> Check {
-        let summary = format!(
-            "{repeated} vectors of repeated sequences: {} differ from the first; {} vectors are also those of other sequences",
-            self.different.count, self.same_vector.count
-        );
-        let kinds = [
-            ("different", self.different),
-            ("same_vector", self.same_vector),
-        ];
-        Check::judged("sequences", summary, [("repeated", repeated)], kinds)
     }
 }

@@ -2,18 +2,16 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{Column, EmbeddingLayout, Pooling, Provenance, Reject, RowDigest, RowKey};
+use plmkit_contract::{Reject, RowKey};
 
 use crate::agreement::Pair;
 use crate::columns::FileColumn;
-use crate::coverage::{Coverage, reject_key};
-use crate::files::{EmbeddedFile, ShardFile};
-use crate::look::of_both_moments;
-use crate::pooling::PoolingPlan;
-use crate::recomputed::SpotPlan;
-use crate::tolerance::Tolerance;
+use crate::coverage::reject_key;
+use crate::pooling::PoolingCheck;
+use crate::recomputed::RecomputedFile;
 use crate::{
-    AliasLists, Expectations, ExpectedRows, Findings, Recomputed, Reference, ReferenceError, Tiers,
+    AliasLists, EmbeddedFile, Expectations, ExpectedRows, Findings, Recomputed, Reference,
+    ReferenceError, ShardFile, Tiers,
 };
 
 /// What embeddings are compared with, whatever file they are in.
@@ -47,63 +45,52 @@ impl Criteria {
 #[derive(Debug)]
 pub struct Validator<'a> {
     criteria: &'a Criteria,
-    coverage: Option<Coverage>,
+    expected: Option<ExpectedRows>,
     findings: Findings,
     /// Rows that should have been computed again: ordinal and start.
     sample: HashSet<(u64, u32)>,
-    file: Option<OpenFile>,
+    file: Option<OpenFile<'a>>,
 }
 
 /// The file that is being read.
 #[derive(Debug)]
-struct OpenFile {
-    name: String,
+struct OpenFile<'a> {
+    file: EmbeddedFile,
     columns: Vec<FileColumn>,
-    /// For each column of deviations the place of the means of its layer, if they are there.
-    means: Vec<Option<usize>>,
-    pooling: PoolingPlan,
+    pooling: PoolingCheck,
     pairs: Vec<Pair>,
-    spot: Option<SpotPlan>,
+    recomputed: Option<RecomputedFile<'a>>,
     /// Ordinal, start and id of each row.
     keys: Vec<(u64, u32, Box<str>)>,
 }
 
 impl<'a> Validator<'a> {
-    /// A validator of embeddings that should hold the rows of some `shards`, or of nothing but the embeddings themselves.
-    pub fn new(criteria: &'a Criteria, shards: Option<ExpectedRows>) -> Self {
+    /// A validator of embeddings that should hold these rows of some shards, or of nothing but the embeddings themselves.
+    pub fn new(criteria: &'a Criteria, mut expected: Option<ExpectedRows>) -> Self {
         let mut findings = Findings::default();
-        if let Some(shards) = &shards {
-            findings.ordinals.extend(shards.ordinals());
+        if let Some(expected) = &mut expected {
+            findings.knows_shards = true;
+            findings.ordinals.extend(expected.ordinals());
+            expected.sort(&mut findings.tallies);
         }
         Self {
             criteria,
-            coverage: shards.map(Coverage::new),
+            expected,
             findings,
             sample: HashSet::new(),
             file: None,
         }
     }
 
-    /// Takes in a shard: where it comes from, the digest of its rows, and that of the batches that it becomes.
-    pub fn add_shard(
-        &mut self,
-        name: &str,
-        provenance: &Provenance,
-        rows: RowDigest,
-        batches: RowDigest,
-    ) {
-        self.findings.shards.push(ShardFile {
-            name: name.to_owned(),
-            provenance: provenance.clone(),
-            rows,
-            batches,
-        });
+    /// Takes in a shard.
+    pub fn add_shard(&mut self, shard: ShardFile) {
+        self.findings.shards.push(shard);
     }
 
     /// Sees a protein of a shard, all its windows as one row. Its aliases must have the same residues.
     pub fn add_protein(&mut self, protein: &RowKey) {
-        let lists = &self.criteria.aliases;
-        self.findings.aliases.add(lists, protein);
+        let records = self.findings.tallies.of("records");
+        self.criteria.aliases.compare(protein, records);
     }
 
     /// Says which rows, by ordinal and start, should have been computed again.
@@ -111,59 +98,35 @@ impl<'a> Validator<'a> {
         self.sample = sample;
     }
 
-    /// Begins an embeddings file with these columns. `sample` has the first vectors of each column, from which it is learned where
-    /// the others are expected.
+    /// Begins an embeddings file. `sample` has the first vectors of each column, from which it is learned where the others are
+    /// expected.
     ///
     /// # Errors
     /// If there is a reference and it has none of these columns.
     pub fn begin_file(
         &mut self,
-        name: &str,
-        provenance: &Provenance,
-        layout: &EmbeddingLayout,
+        file: EmbeddedFile,
         sample: &[Vec<&[f32]>],
     ) -> Result<(), ReferenceError> {
         self.end_file();
         let findings = &mut self.findings;
-        findings.embeddings.push(EmbeddedFile {
-            name: name.to_owned(),
-            provenance: provenance.clone(),
-            layout: layout.clone(),
+        let pairs = match &self.criteria.reference {
+            Some((reference, _)) => findings.agreement.pair(reference, &file.layout.columns)?,
+            None => Vec::new(),
+        };
+        let recomputed = self.criteria.recomputed.as_ref().and_then(|recomputed| {
+            let tally = findings.tallies.of("spot-check");
+            RecomputedFile::new(&file, recomputed, tally)
         });
-        let reference = self.criteria.reference.as_ref();
-        let pairs = reference
-            .map(|(reference, _)| findings.agreement.pair(reference, &layout.columns))
-            .transpose()?;
-        let columns = layout.columns.iter().zip(sample);
-        let computed = provenance.text_option("dtype").unwrap_or("f32");
-        let tolerance = Tolerance::of(provenance);
-        let model = provenance.text_option("model").unwrap_or("unknown");
-        let spot = self.criteria.recomputed.as_ref().and_then(|recomputed| {
-            SpotPlan::new(
-                name,
-                model,
-                layout,
-                tolerance,
-                recomputed,
-                &mut findings.spot,
-            )
-        });
+        let columns = file.layout.columns.iter().zip(sample);
+        let columns = columns.map(|(&column, sample)| FileColumn::new(column, sample, &file));
         self.file = Some(OpenFile {
-            name: name.to_owned(),
-            columns: columns
-                .map(|(&column, sample)| {
-                    FileColumn::new(column, sample, layout, computed, tolerance)
-                })
-                .collect(),
-            means: layout
-                .columns
-                .iter()
-                .map(|&column| mean_of(column, layout))
-                .collect(),
-            pooling: PoolingPlan::new(layout),
-            pairs: pairs.unwrap_or_default(),
-            spot,
+            columns: columns.collect(),
+            pooling: PoolingCheck::new(&file.layout),
+            pairs,
+            recomputed,
             keys: Vec::new(),
+            file,
         });
         Ok(())
     }
@@ -175,67 +138,69 @@ impl<'a> Validator<'a> {
     pub fn add_row(&mut self, row: &RowKey, vectors: &[&[f32]]) {
         let file = self.file.as_mut().expect("a file was begun");
         let findings = &mut self.findings;
+        let tallies = &mut findings.tallies;
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
-        if let Some(coverage) = &mut self.coverage {
-            coverage.add(row);
+        if let Some(expected) = &mut self.expected {
+            expected.compare(row, tallies);
         }
         let place = file.keys.len();
         file.keys.push((row.ordinal, row.start, row.id.into()));
         let mut finite = true;
-        let columns = file.columns.iter_mut().zip(&file.means).zip(vectors);
-        for ((column, mean), vector) in columns {
-            let size = mean.map(|mean| of_both_moments(vectors[mean], vector));
-            finite &= column.add(place, row, vector, size, &mut findings.vectors);
-            if column.is_contacts() {
-                findings.contacts.add(row, vector);
-            }
+        for (column, vector) in file.columns.iter_mut().zip(vectors) {
+            finite &= column.add(place, row, vector, vectors, tallies);
         }
         if finite {
-            findings.pooling.add(&file.pooling, row, vectors);
+            file.pooling.add(row, vectors, tallies.of("pooling"));
         }
-        if let (Some(recomputed), Some(plan)) = (&self.criteria.recomputed, &mut file.spot) {
-            findings
-                .spot
-                .add(plan, recomputed, &self.sample, row, vectors);
+        if let Some(recomputed) = &mut file.recomputed {
+            let tally = tallies.of("spot-check");
+            recomputed.add(&self.sample, row, vectors, tally);
         }
         if let Some((reference, _)) = &self.criteria.reference {
-            findings.agreement.add(reference, row, &file.pairs, vectors);
+            let (agreement, tally) = (&mut findings.agreement, tallies.of("reference"));
+            agreement.add(reference, row, &file.pairs, vectors, tally);
         }
     }
 
     fn end_file(&mut self) {
-        if let Some(file) = self.file.take() {
-            let findings = &mut self.findings;
-            let key = |place: usize| {
-                let (ordinal, start, id) = &file.keys[place];
-                (*ordinal, *start, &**id)
-            };
-            if let Some(plan) = file.spot {
-                findings.spot.finish_file(plan);
-            }
-            for column in file.columns {
-                let column = column.finish(&file.name, key, &mut findings.vectors);
-                findings.add_column(column);
-            }
+        let Some(file) = self.file.take() else {
+            return;
+        };
+        let findings = &mut self.findings;
+        let key = |place: usize| {
+            let (ordinal, start, id) = &file.keys[place];
+            (*ordinal, *start, &**id)
+        };
+        if let Some(recomputed) = file.recomputed {
+            let tally = findings.tallies.of("spot-check");
+            recomputed.finish(&mut findings.recomputed, tally);
         }
+        let pooling = findings.tallies.of("pooling");
+        pooling.count("compared", file.pooling.compared);
+        for column in file.columns {
+            let column = column.finish(&file.file.name, key, &mut findings.tallies);
+            findings.add_column(column);
+        }
+        // The first rows may be rejected, so that the shard says where its part begins.
+        let begins = match (&self.expected, findings.shards.len()) {
+            (Some(expected), 1) => expected.ordinals().next(),
+            (_, 0) => None,
+            _ => file.keys.first().map(|key| key.0),
+        };
+        let embedded = EmbeddedFile {
+            begins,
+            ..file.file
+        };
+        findings.embeddings.push(embedded);
     }
 
     /// What was found in all the files.
     pub fn finish(mut self) -> Findings {
         self.end_file();
-        let not_embedded = &self.criteria.not_embedded;
-        let coverage = self.coverage.map(|coverage| coverage.finish(not_embedded));
-        self.findings.coverage = coverage;
+        if let Some(expected) = &self.expected {
+            expected.finish(&self.criteria.not_embedded, &mut self.findings.tallies);
+        }
         self.findings
     }
-}
-
-/// The place of the means of the layer that a column has the deviations of.
-fn mean_of(column: Column, layout: &EmbeddingLayout) -> Option<usize> {
-    let is =
-        |column: Column, wanted| matches!(column, Column::Pooled { pool, .. } if pool == wanted);
-    let mut columns = layout.columns.iter();
-    let mean = |other: &Column| is(*other, Pooling::Mean) && other.layer() == column.layer();
-    columns.position(mean).filter(|_| is(column, Pooling::Std))
 }

@@ -29,6 +29,12 @@ pub(crate) fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     cosine.is_finite().then(|| cosine.clamp(-1.0, 1.0))
 }
 
+/// The median, the lower of two; `None` of nothing.
+pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;

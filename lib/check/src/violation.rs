@@ -5,9 +5,6 @@ use std::fmt::{self, Display};
 use plmkit_contract::{Quoted, RowKey};
 use serde::{Deserialize, Serialize};
 
-/// The number of violations that a check lists; all are counted.
-pub(crate) const LISTED: usize = 10;
-
 /// One row, record or file that fails a check.
 ///
 /// As text: `ordinal 3 'P12345' from residue 511: missing`; a control character of an id is escaped, a long id cut.
@@ -21,6 +18,59 @@ pub struct Violation {
     pub id: Option<String>,
     /// What is wrong.
     pub problem: String,
+}
+
+/// Where a violation is; what is not known of the place is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place<'a> {
+    pub(crate) ordinal: Option<u64>,
+    pub(crate) start: Option<u32>,
+    pub(crate) id: Option<&'a str>,
+}
+
+/// A file, which the problem names.
+pub(crate) const FILE: Place<'static> = Place {
+    ordinal: None,
+    start: None,
+    id: None,
+};
+
+impl<'a> From<&RowKey<'a>> for Place<'a> {
+    fn from(row: &RowKey<'a>) -> Self {
+        (row.ordinal, row.start, row.id).into()
+    }
+}
+
+/// A row by ordinal, start and id.
+impl<'a> From<(u64, u32, &'a str)> for Place<'a> {
+    fn from((ordinal, start, id): (u64, u32, &'a str)) -> Self {
+        Self {
+            ordinal: Some(ordinal),
+            start: Some(start),
+            id: Some(id),
+        }
+    }
+}
+
+/// The record with this ordinal.
+impl From<u64> for Place<'_> {
+    fn from(ordinal: u64) -> Self {
+        Self {
+            ordinal: Some(ordinal),
+            ..FILE
+        }
+    }
+}
+
+impl Violation {
+    pub(crate) fn new(place: Place<'_>, problem: impl Display) -> Self {
+        Self {
+            ordinal: place.ordinal,
+            start: place.start,
+            id: place.id.map(str::to_owned),
+            problem: problem.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Violation {
@@ -41,57 +91,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A count of violations with the first few of them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Violations {
-    pub(crate) count: u64,
-    pub(crate) first: Vec<Violation>,
-}
-
-impl Violations {
-    /// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
-    pub(crate) fn add(
-        &mut self,
-        ordinal: Option<u64>,
-        start: Option<u32>,
-        id: Option<&str>,
-        problem: impl Display,
-    ) {
-        self.count += 1;
-        if self.first.len() < LISTED {
-            self.first.push(Violation {
-                ordinal,
-                start,
-                id: id.map(str::to_owned),
-                problem: problem.to_string(),
-            });
-        }
-    }
-
-    /// Adds those of another part of the files, which follows this one.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.count += other.count;
-        let room = LISTED.saturating_sub(self.first.len());
-        self.first.extend(other.first.into_iter().take(room));
-    }
-
-    pub(crate) fn add_row(&mut self, row: &RowKey, problem: impl Display) {
-        self.add(Some(row.ordinal), Some(row.start), Some(row.id), problem);
-    }
-
-    pub(crate) fn add_record(&mut self, ordinal: u64, problem: impl Display) {
-        self.add(Some(ordinal), None, None, problem);
-    }
-
-    pub(crate) fn add_file(&mut self, problem: impl Display) {
-        self.add(None, None, None, problem);
-    }
-
-    pub(crate) fn add_reference_row(&mut self, id: &str, start: u32, problem: impl Display) {
-        self.add(None, Some(start), Some(id), problem);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,23 +107,10 @@ mod tests {
             digest: plmkit_contract::SequenceDigest::default(),
             n_windows: 1,
         };
-        let mut violations = Violations::default();
-        violations.add_row(&row, "missing");
-        let text = violations.first[0].to_string();
         let shown = format!("a\\tb{}…", "é".repeat(76));
         assert_eq!(
-            text,
+            Violation::new((&row).into(), "missing").to_string(),
             format!("ordinal 3 '{shown}' from residue 511: missing")
         );
-    }
-
-    #[test]
-    fn only_the_first_are_listed_and_all_are_counted() {
-        let mut violations = Violations::default();
-        for ordinal in 0..1000 {
-            violations.add_record(ordinal, "missing");
-        }
-        assert_eq!((violations.count, violations.first.len()), (1000, LISTED));
-        assert_eq!(violations.first[9].to_string(), "ordinal 9: missing");
     }
 }

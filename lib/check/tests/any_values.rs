@@ -1,8 +1,9 @@
 //! Whatever bits a file has for values, there is a verdict, and values that are no numbers fail it.
 
-use plmkit_check::{CheckOutcome, Criteria, Recomputed, RejectsLists, Validator};
+use plmkit_check::{CheckOutcome, Criteria, EmbeddedFile, Recomputed, Validator, WholeSet};
 use plmkit_contract::{
-    Column, EmbeddingLayout, Labels, Provenance, RowKey, SequenceDigest, StoreDtype, VOCABULARY,
+    Column, EmbeddingLayout, Labels, Provenance, RowDigest, RowKey, SequenceDigest, StoreDtype,
+    VOCABULARY,
 };
 use proptest::prelude::*;
 
@@ -85,7 +86,15 @@ proptest! {
         let sample: Vec<Vec<&[f32]>> = (0..COLUMNS.len())
             .map(|column| proteins.iter().map(|(_, vectors, _)| &*vectors[column]).collect())
             .collect();
-        validator.begin_file("e.parquet", &made_by, &layout, &sample).unwrap();
+        let file = EmbeddedFile {
+            name: "e.parquet".to_owned(),
+            position: 0,
+            provenance: made_by,
+            layout,
+            rows: RowDigest::default(),
+            begins: None,
+        };
+        validator.begin_file(file, &sample).unwrap();
         for (ordinal, (residues, vectors, _)) in (0..).zip(&proteins) {
             let row = RowKey {
                 ordinal,
@@ -100,7 +109,7 @@ proptest! {
             let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
             validator.add_row(&row, &vectors);
         }
-        let verdict = validator.finish().verdict(&criteria, None, &RejectsLists::default());
+        let verdict = validator.finish().verdict(&criteria, &WholeSet::default());
         let are_finite = proteins.iter().all(|(_, vectors, _)| vectors.iter().flatten().all(|value| value.is_finite()));
         let finite = verdict.checks.iter().find(|check| check.name == "finite").unwrap();
         prop_assert_eq!(finite.outcome == CheckOutcome::Fail, !are_finite, "{:?}", finite);

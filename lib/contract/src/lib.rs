@@ -1,6 +1,6 @@
 //! The meaning of plmkit's files: schemas, digests, provenance. It opens no file.
 //!
-//! Five programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them. All crates use it, so
+//! Programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them. All crates use it, so
 //! it also has what all do alike: exit codes, the words of messages, the stop flag, and how panics and refused memory end.
 
 mod alias;

@@ -1,19 +1,19 @@
 //! Rows of records that are in no shard, because another row has their residues: copies of that row, with keys of their own.
 
 use std::cmp::Ordering;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{interleave_record_batch, take};
 use arrow::error::ArrowError;
 use plmkit_contract::{
-    AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, Quoted, RowKey,
-    SAMPLE, Stop,
+    AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, ListedFile,
+    Quoted, RowKey, SAMPLE, Stop,
 };
 use plmkit_store::{AliasesReader, EmbeddingsWriter, FileKind};
-use std::sync::Arc;
 
-use crate::{DatasetError, Merge, Part, Parts, Piece};
+use crate::{DatasetError, Merge, Part, Parts};
 
 /// The records of a list that are read at once. Their rows are found in one pass over the dataset.
 const RECORDS: usize = 1 << 20;
@@ -22,13 +22,14 @@ const RUN_BYTES: usize = 128 << 20;
 /// The rows that are written at once.
 const BATCH_ROWS: usize = 1024;
 
-/// A list of records, and the dataset that has their rows.
+/// A list of records that get rows.
+#[derive(Debug)]
 pub(crate) struct List<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) kind: Kind,
-    /// Of [`Kind::Known`], the records of this dataset.
-    pub(crate) dataset: Option<u32>,
-    pub(crate) rows: &'a Parts,
+    pub(crate) path: PathBuf,
+    /// Its entry of the manifest.
+    pub(crate) listed: ListedFile,
+    /// Of known records, the number and the parts of the earlier dataset that has the rows. Of aliases, the dataset itself has them.
+    pub(crate) known_in: Option<(u32, &'a Parts)>,
 }
 
 /// A record without a row.
@@ -53,15 +54,20 @@ pub(crate) struct Expanded {
     pub(crate) truncated_length: u64,
 }
 
-/// Writes the rows of the records in `list`, whose digest is `digest`, to files in `folder`, sorted, as further parts of `parts`.
+/// Writes the rows of the records in `list` to files in `folder`, sorted, as further parts of `parts`. Rows of aliases are among those
+/// of `own`.
 pub(crate) fn expand(
     list: &List<'_>,
-    digest: &str,
+    own: &Parts,
     parts: &mut Parts,
     folder: &Path,
     stop: &Stop,
 ) -> Result<Expanded, DatasetError> {
-    let mut reader = open_list(list.path, list.kind, Some(digest))?;
+    let (kind, dataset, rows_of) = match list.known_in {
+        Some((number, parts)) => (Kind::Known, Some(number), parts),
+        None => (Kind::Aliases, None, own),
+    };
+    let mut reader = open_list(&list.path, kind, Some(&list.listed.digest))?;
     let input = reader.digest().to_string();
     let mut expanded = Expanded::default();
     let mut records = Vec::new();
@@ -76,7 +82,7 @@ pub(crate) fn expand(
         let batch = reader.next_batch()?;
         if let Some(batch) = &batch {
             let rows = AliasColumns::new(batch);
-            let rows = rows.rows().filter(|row| row.dataset == list.dataset);
+            let rows = rows.rows().filter(|row| row.dataset == dataset);
             records.extend(rows.map(|row| Record {
                 representative: row.representative,
                 ordinal: row.ordinal,
@@ -88,7 +94,7 @@ pub(crate) fn expand(
         }
         if records.len() >= RECORDS || (batch.is_none() && !records.is_empty()) {
             let chunk = std::mem::take(&mut records);
-            add_rows(list.rows, chunk, &mut runs, &mut expanded, stop)?;
+            add_rows(rows_of, chunk, &mut runs, &mut expanded, stop)?;
         }
         if batch.is_none() {
             runs.end()?;
@@ -130,10 +136,7 @@ fn add_rows(
     let columns = 0..rows.layout.columns.len();
     let mut merge = Merge::new(rows, columns, None, stop).of_ordinals(&ordinals);
     let mut found = vec![false; ordinals.len()];
-    while let Some(piece) = merge.next(u64::MAX, |_| false)? {
-        let Piece::Rows { rows, .. } = piece else {
-            continue;
-        };
+    while let Some(rows) = merge.next_rows()? {
         let mut copies = Vec::new();
         for (place, key) in KeyColumns::new(&rows).rows().enumerate() {
             if let Ok(place) = ordinals.binary_search(&key.ordinal) {

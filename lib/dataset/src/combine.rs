@@ -16,13 +16,12 @@ use plmkit_store::{
 };
 use serde_json::json;
 
-use crate::listing::{
-    check_own, check_parts, check_passed, combined_listing, read_dataset, read_lists,
-};
+use crate::listing::{check_own, combined_listing, read_dataset, read_lists};
+use crate::merge::Piece;
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
-use crate::shared::{Earlier, Shared};
-use crate::{DatasetError, Merge, Parts, Piece};
+use crate::shared::Shared;
+use crate::{DatasetError, Merge, OpenedDataset, Parts};
 
 /// The most row groups of a Parquet file: their numbers are 16-bit.
 const MOST_GROUPS: usize = i16::MAX as usize;
@@ -30,8 +29,6 @@ const MOST_GROUPS: usize = i16::MAX as usize;
 /// What to combine.
 #[derive(Debug)]
 pub struct CombineConfig {
-    /// The folder of the dataset.
-    pub folder: PathBuf,
     /// The folder to write.
     pub out: PathBuf,
     /// The most rows of a file. Further windows of its last protein follow.
@@ -39,7 +36,7 @@ pub struct CombineConfig {
     /// Whether to leave out the records whose rows are those of other records of the dataset.
     pub distinct: bool,
     /// Earlier datasets, which have rows of records of this one.
-    pub known: Vec<Earlier>,
+    pub known: Vec<OpenedDataset>,
     /// Whether to replace another combined dataset.
     pub force: bool,
 }
@@ -63,22 +60,26 @@ pub struct CombineOutcome {
     pub existing: bool,
 }
 
-/// Combines the parts of a dataset. `advance` is told the rows as they are written, those of an interrupted run first, and the number of
+/// Combines the parts of a dataset, whose validation has passed. `advance` is told the rows as they are written, those of an interrupted run first, and the number of
 /// all rows.
 pub fn combine(
     config: &CombineConfig,
-    mut parts: Parts,
+    dataset: OpenedDataset,
     mut advance: impl FnMut(u64, u64),
     stop: &Stop,
 ) -> Result<CombineOutcome, DatasetError> {
-    let folder = &config.folder;
-    let listed = read_dataset(folder)?.ok_or_else(|| {
+    let OpenedDataset {
+        folder,
+        mut parts,
+        listed,
+    } = dataset;
+    let folder = folder.path();
+    let listed = listed.ok_or_else(|| {
         let what = format!(
             "expected {DATASET_FILE}, which validate-embeddings --dataset writes: only a complete dataset is combined"
         );
         DatasetError::missing(folder, what)
     })?;
-    check_passed(&listed, folder)?;
     let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
     if config.distinct && shared > 0 {
         let what = format!(
@@ -88,9 +89,8 @@ pub fn combine(
         );
         return Err(DatasetError::Usage(what));
     }
-    check_parts(&listed, folder, &parts.parts)?;
     let mut rejects = Rejects::read(&listed, folder, &parts.parts)?;
-    let shared = Shared::find(config, &parts, &listed)?;
+    let shared = Shared::find(config, folder, &parts, &listed)?;
     let work = work(config, &parts, &rejects, &shared);
     let mut outcome = CombineOutcome {
         parts: parts.parts.len(),

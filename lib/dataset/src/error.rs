@@ -42,7 +42,7 @@ pub enum DatasetError {
         missing: Vec<String>,
         /// How many were asked.
         asked: usize,
-        /// Why they have none, as [`explain_missing`](crate::explain_missing) finds it; empty by default.
+        /// Why they have none, as [`OpenedDataset::explain`](crate::OpenedDataset::explain) finds it; empty by default.
         why: String,
     },
 }

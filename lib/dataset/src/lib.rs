@@ -6,9 +6,9 @@
 mod aliases;
 mod combine;
 mod error;
+mod folder;
 mod ids;
 mod listing;
-mod lookup;
 mod matrix;
 mod merge;
 mod missing;
@@ -20,12 +20,10 @@ mod shared;
 
 pub use combine::{CombineConfig, CombineOutcome, combine};
 pub use error::DatasetError;
+pub use folder::{DatasetFolder, EMBEDDINGS, OpenedDataset};
 pub use ids::AskedIds;
-pub use listing::{check_outside, check_parts, check_passed, read_dataset, read_lists};
-pub use lookup::{Found, lookup};
+pub use listing::{check_outside, read_dataset, read_lists};
 pub use matrix::{ids_beside, write_matrix};
-pub use merge::{Merge, Piece};
-pub use missing::explain_missing;
+pub use merge::Merge;
 pub use parts::{Part, Parts};
 pub use select::{Selected, select};
-pub use shared::Earlier;

@@ -29,7 +29,7 @@ pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError
 }
 
 /// Checks that the dataset in `folder` passed the validation that wrote `listed`, and has not failed another one since.
-pub fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), DatasetError> {
+pub(crate) fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), DatasetError> {
     if !listed.passed() {
         let what = "expected a dataset whose validation passed, found one that failed";
         return Err(DatasetError::content(&folder.join(DATASET_FILE), what));
@@ -44,7 +44,7 @@ pub fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), Dataset
 }
 
 /// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.
-pub fn check_parts(
+pub(crate) fn check_parts(
     listed: &ListedDataset,
     folder: &Path,
     parts: &[Part],

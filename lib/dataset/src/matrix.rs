@@ -7,7 +7,7 @@ use arrow::datatypes::{Float16Type, Float32Type};
 use plmkit_contract::{Column, Stop, StoreDtype};
 use plmkit_store::{AtomicFile, remove_published};
 
-use crate::{DatasetError, Merge, Parts, Piece};
+use crate::{DatasetError, Merge, Parts};
 
 /// Returns the file with the ids of the rows of the matrix `out`.
 pub fn ids_beside(out: &Path) -> PathBuf {
@@ -40,13 +40,11 @@ pub fn write_matrix(
     matrix.append(&header(parts))?;
     let mut merge = Merge::new(parts, [place], None, stop);
     let mut rows = 0;
-    while let Some(piece) = merge.next(u64::MAX, |_| false)? {
-        if let Piece::Rows { rows: batch, .. } = piece {
-            matrix.append(bytes(&batch[&*name], parts.layout.dtype))?;
-            ids.append(lines(&batch).as_bytes())?;
-            rows += batch.num_rows() as u64;
-            advance(batch.num_rows() as u64);
-        }
+    while let Some(batch) = merge.next_rows()? {
+        matrix.append(bytes(&batch[&*name], parts.layout.dtype))?;
+        ids.append(lines(&batch).as_bytes())?;
+        rows += batch.num_rows() as u64;
+        advance(batch.num_rows() as u64);
     }
     if rows != parts.rows() {
         let expected = parts.rows();

@@ -26,25 +26,19 @@ const OPEN_FILES: usize = 256;
 /// The rows that are returned at once, at most.
 const BATCH_ROWS: usize = 1024;
 
-/// What comes next in the order of the input.
+/// What comes next in the order of the input. Parts are their places among all parts.
 #[derive(Debug)]
-pub enum Piece {
-    /// A whole row group, not decoded, of which all rows come before all others.
+pub(crate) enum Piece {
+    /// A whole row group of an opened part, not decoded, of which all rows come before all others.
     Group {
-        /// The place of its part.
         part: usize,
-        /// Its place in the part.
         group: usize,
-        /// The opened part.
         file: Arc<EmbeddingsFile>,
-        /// What the footer says of it.
         summary: GroupSummary,
     },
-    /// Rows, with the part of each.
+    /// Rows, with the parts that they are from, in no order.
     Rows {
-        /// The rows.
         rows: RecordBatch,
-        /// The places of the parts that they are from, in no order.
         parts: Vec<usize>,
     },
 }
@@ -155,14 +149,24 @@ impl<'a> Merge<'a> {
         self
     }
 
+    /// Returns the next rows; `None` after the last.
+    pub fn next_rows(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
+        let piece = self.next(u64::MAX, |_| false)?;
+        Ok(piece.and_then(|piece| match piece {
+            Piece::Rows { rows, .. } => Some(rows),
+            // None may be copied.
+            Piece::Group { .. } => None,
+        }))
+    }
+
     /// Whether all rows were returned.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.heap.is_empty()
     }
 
     /// Returns what comes next: at most `room` rows, and any further rows of the last record. `None` if there is no more, or no
     /// room. A row group that `may_copy` accepts is returned whole if no row of another run is between its rows.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         room: u64,
         may_copy: impl Fn(&GroupSummary) -> bool,

@@ -115,7 +115,7 @@ impl Parts {
     }
 
     /// Returns the places of the computed columns of these names, or of all.
-    pub(crate) fn places(&self, names: &[String]) -> Result<Vec<usize>, DatasetError> {
+    pub fn places(&self, names: &[String]) -> Result<Vec<usize>, DatasetError> {
         let places = self.layout.places(names);
         places.map_err(|what| DatasetError::content(&self.parts[0].path, what))
     }
@@ -157,7 +157,7 @@ mod tests {
     use plmkit_store::EmbeddingsWriter;
 
     use super::*;
-    use crate::{AskedIds, Merge, lookup};
+    use crate::Merge;
 
     /// Writes a file with one row, whose vector has this value.
     fn part(path: &Path, value: f32) {
@@ -199,14 +199,10 @@ mod tests {
         part(&path, 1.0);
         let stop = Stop::default();
         let parts = Parts::open(std::slice::from_ref(&path), &stop).expect("a part");
-        let mut ids = AskedIds::default();
-        ids.add("P1");
-        let found = |parts| lookup(parts, &ids, &[], &stop).map(|found| found.len());
-        assert_eq!(found(&parts).expect("as it was checked"), 1);
+        let read = || Merge::new(&parts, [0], None, &stop).next_rows();
+        assert!(read().expect("as it was checked").is_some());
         part(&path, 2.0);
-        let error = found(&parts).expect_err("another file");
+        let error = read().expect_err("another file");
         assert!(error.to_string().contains("it was replaced"), "{error}");
-        let merged = Merge::new(&parts, [0], None, &stop).next(1, |_| false);
-        assert!(merged.is_err());
     }
 }

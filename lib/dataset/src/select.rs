@@ -8,7 +8,7 @@ use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop};
 use plmkit_store::{EmbeddingsWriter, Existing};
 use serde_json::json;
 
-use crate::{AskedIds, DatasetError, Merge, Parts, Piece};
+use crate::{AskedIds, DatasetError, Merge, Parts};
 
 /// The rows that were selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +40,11 @@ pub fn select(
     let mut merge = Merge::new(parts, columns, None, stop).of_ids(ids);
     let mut writer = EmbeddingsWriter::create(path, &parts.layout)?;
     let mut missing: HashSet<&str> = ids.in_order().iter().map(String::as_str).collect();
-    while let Some(piece) = merge.next(u64::MAX, |_| false)? {
-        if let Piece::Rows { rows, .. } = piece {
-            for id in rows["id"].as_string::<i32>().iter().flatten() {
-                missing.remove(id);
-            }
-            writer.write(&rows)?;
+    while let Some(rows) = merge.next_rows()? {
+        for id in rows["id"].as_string::<i32>().iter().flatten() {
+            missing.remove(id);
         }
+        writer.write(&rows)?;
     }
     // They are of no protein: of these, no one wants to leave out those that are missing.
     let headers = missing.iter().any(|id| id.starts_with('>'));

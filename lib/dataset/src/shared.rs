@@ -1,50 +1,28 @@
 //! The records of a dataset whose rows are those of other records.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::slice;
 
 use plmkit_contract::{
-    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, KnownDataset, ListedDataset, ListedFile,
-    RowDigest, Stop, plural,
+    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, KnownDataset, ListedDataset, RowDigest, Stop, plural,
 };
 use serde_json::{Value, json};
 
 use crate::aliases::{List, expand};
 use crate::listing::{add_to, read_manifest};
 use crate::rejects::Rejects;
-use crate::{CombineConfig, DatasetError, Parts};
+use crate::{CombineConfig, DatasetError, OpenedDataset, Parts};
 
-/// An earlier dataset, which has rows of records of another one.
-#[derive(Debug)]
-pub struct Earlier {
-    path: PathBuf,
-    parts: Parts,
-    /// The digest of all rows of the dataset that it was combined from: these are among its rows.
-    combined_from: Option<RowDigest>,
-}
-
-impl Earlier {
-    /// Takes the parts of the dataset at `path`, which are those of its `dataset.json` if it has one.
-    pub fn new(path: &Path, parts: Parts, listed: Option<&ListedDataset>) -> Self {
-        Self {
-            path: path.to_owned(),
-            parts,
-            combined_from: listed.and_then(ListedDataset::combined_rows),
-        }
-    }
-
-    /// The digests of its rows, and of those that it was combined from.
-    fn digests(&self) -> Vec<String> {
-        let digests = [Some(self.parts.digest()), self.combined_from];
-        let mut digests: Vec<String> = digests.iter().flatten().map(RowDigest::to_string).collect();
-        digests.dedup();
-        digests
-    }
-
-    /// Whether it has all rows of a dataset.
-    fn has_rows_of(&self, dataset: &KnownDataset) -> bool {
-        self.digests().contains(&dataset.digest)
-    }
+/// The digests of the rows of an earlier dataset, and of those that it was combined from, which are among its rows.
+fn digests(dataset: &OpenedDataset) -> Vec<String> {
+    let listed = dataset.listed.as_ref();
+    let digests = [
+        Some(dataset.parts.digest()),
+        listed.and_then(ListedDataset::combined_rows),
+    ];
+    let mut digests: Vec<String> = digests.iter().flatten().map(RowDigest::to_string).collect();
+    digests.dedup();
+    digests
 }
 
 /// Describes datasets by sample, rows and digest.
@@ -57,13 +35,10 @@ fn described(datasets: &[KnownDataset]) -> String {
     datasets.collect::<Vec<_>>().join("; ")
 }
 
-/// The lists of the shards, and the datasets that have the rows of the second.
+/// The lists of the records that get rows.
 #[derive(Debug, Default)]
 pub(crate) struct Shared<'a> {
-    /// Records whose residues an earlier record has.
-    aliases: Option<(PathBuf, ListedFile)>,
-    /// Records whose residues an earlier dataset has, and these datasets.
-    known: Option<(PathBuf, ListedFile, Vec<&'a Parts>)>,
+    lists: Vec<List<'a>>,
     /// The records that are left out: those that another record stands for, and those of earlier datasets.
     pub(crate) left_out: [u64; 2],
 }
@@ -72,20 +47,17 @@ impl<'a> Shared<'a> {
     /// Finds the lists that `config` asks for.
     pub(crate) fn find(
         config: &'a CombineConfig,
+        folder: &Path,
         parts: &Parts,
         listed: &ListedDataset,
     ) -> Result<Self, DatasetError> {
-        let shards = config.folder.join("shards");
+        let shards = folder.join("shards");
         let mut shared = Self::default();
         if !shards.is_dir() && listed.combined.is_none() {
+            let has_known = !config.known.is_empty();
             let lists = [
                 ("aliases", ALIASES_FILE, !config.distinct, "with --distinct"),
-                (
-                    "known",
-                    KNOWN_FILE,
-                    !config.known.is_empty(),
-                    "without --known",
-                ),
+                ("known", KNOWN_FILE, has_known, "without --known"),
             ];
             for ((name, file, are_asked, otherwise), left_out) in
                 lists.into_iter().zip(&mut shared.left_out)
@@ -111,7 +83,11 @@ impl<'a> Shared<'a> {
             if config.distinct {
                 shared.left_out[0] += list.rows;
             } else {
-                shared.aliases = Some((shards.join(ALIASES_FILE), list));
+                shared.lists.push(List {
+                    path: shards.join(ALIASES_FILE),
+                    listed: list,
+                    known_in: None,
+                });
             }
         }
         let Some(known) = known else {
@@ -126,20 +102,21 @@ impl<'a> Shared<'a> {
             shared.left_out[1] += known.list.rows;
             return Ok(shared);
         }
+        let has_rows_of =
+            |given: &OpenedDataset, known: &KnownDataset| digests(given).contains(&known.digest);
         let is_known =
-            |given: &Earlier| known.datasets.iter().any(|known| given.has_rows_of(known));
+            |given: &OpenedDataset| known.datasets.iter().any(|known| has_rows_of(given, known));
         if let Some(other) = config.known.iter().find(|given| !is_known(given)) {
             let what = format!(
                 "expected a dataset that fasta-shard --known knew: {}; found {}",
                 described(&known.datasets),
-                other.digests().join(", combined from ")
+                digests(other).join(", combined from ")
             );
-            return Err(DatasetError::content(&other.path, what));
+            return Err(DatasetError::content(other.folder.path(), what));
         }
-        let mut datasets = Vec::new();
-        for expected in &known.datasets {
+        for (number, expected) in (0..).zip(&known.datasets) {
             let mut found = config.known.iter();
-            let found = found.find(|found| found.has_rows_of(expected));
+            let found = found.find(|found| has_rows_of(found, expected));
             let found = found.map(|found| &found.parts).ok_or_else(|| {
                 let expected = described(slice::from_ref(expected));
                 let what = format!("expected --known with the dataset {expected}, too");
@@ -155,17 +132,24 @@ impl<'a> Shared<'a> {
             }) {
                 return Err(DatasetError::content(&found.parts[0].path, what));
             }
-            datasets.push(found);
+            shared.lists.push(List {
+                path: shards.join(KNOWN_FILE),
+                listed: known.list.clone(),
+                known_in: Some((number, found)),
+            });
         }
-        shared.known = Some((shards.join(KNOWN_FILE), known.list, datasets));
         Ok(shared)
+    }
+
+    /// The lists, each once: that of known records is one list of several datasets.
+    fn files(&self) -> impl Iterator<Item = &List<'a>> {
+        let lists = self.lists.iter();
+        lists.filter(|list| list.known_in.is_none_or(|(number, _)| number == 0))
     }
 
     /// Returns the digests of the lists.
     pub(crate) fn digests(&self) -> Vec<&str> {
-        let aliases = self.aliases.iter().map(|(_, list)| &*list.digest);
-        let known = self.known.iter().map(|(_, list, _)| &*list.digest);
-        aliases.chain(known).collect()
+        self.files().map(|list| &*list.listed.digest).collect()
     }
 
     /// Adds the rows of all records to the counts of `dataset.json`: those that are `truncated`, and the lengths of their proteins.
@@ -176,21 +160,19 @@ impl<'a> Shared<'a> {
         add_to(counts, "truncated", truncated);
         let cut_off = kept.map_or(0, |kept| length.saturating_sub(truncated * kept));
         add_to(counts, "residues_truncated", cut_off);
-        let lists = [
-            ("aliases", self.aliases.is_some()),
-            ("known", self.known.is_some()),
-        ];
-        for (name, _) in lists.iter().filter(|(_, have_rows)| *have_rows) {
-            counts.insert((*name).to_owned(), json!(0));
+        for list in self.files() {
+            let name = if list.known_in.is_some() {
+                "known"
+            } else {
+                "aliases"
+            };
+            counts.insert(name.to_owned(), json!(0));
         }
     }
 
     /// Returns the number of records in the lists.
     pub(crate) fn records(&self) -> u64 {
-        let aliases = self.aliases.iter().map(|(_, list)| list.rows);
-        aliases
-            .chain(self.known.iter().map(|(_, list, _)| list.rows))
-            .sum()
+        self.files().map(|list| list.listed.rows).sum()
     }
 
     /// Writes the rows of all records to files in `folder`, as further parts. Records whose representative was rejected are added
@@ -207,29 +189,14 @@ impl<'a> Shared<'a> {
             parts: parts.parts.clone(),
             layout: parts.layout.clone(),
         };
-        let mut lists = Vec::new();
-        if let Some((path, expected)) = &self.aliases {
-            lists.push((path, expected, Kind::Aliases, None, &own));
-        }
-        if let Some((path, expected, datasets)) = &self.known {
-            for (number, rows) in (0..).zip(datasets) {
-                lists.push((path, expected, Kind::Known, Some(number), *rows));
-            }
-        }
         let mut truncated = [0; 2];
-        for (path, expected, kind, dataset, rows) in lists {
-            let list = List {
-                path,
-                kind,
-                dataset,
-                rows,
-            };
-            let expanded = expand(&list, &expected.digest, parts, folder, stop)?;
+        for list in &self.lists {
+            let expanded = expand(list, &own, parts, folder, stop)?;
             truncated[0] += expanded.truncated;
             truncated[1] += expanded.truncated_length;
             for record in &expanded.missing {
-                if dataset.is_some() || !rejects.add_copy(record) {
-                    return Err(record.without_row(path));
+                if list.known_in.is_some() || !rejects.add_copy(record) {
+                    return Err(record.without_row(&list.path));
                 }
             }
         }

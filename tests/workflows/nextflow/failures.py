@@ -51,7 +51,7 @@ def cohort(case):
     case.path("samples.csv").write_text(f'\ufeffsample,"fasta"\r\nbad,twice.fasta\r\n\r\na,"{PROTEINS}"\r\n')
     options = ["--input", "samples.csv", "--model", MODEL, "--device", "cpu"]
     run = case.run(*options)
-    named = "no verdict, see the messages above: bad" in run.said
+    named = "not validated, see the messages above: bad" in run.said
     check("a sample that cannot be cut fails the run", run.code != 0 and named, run.said)
     told = run.said.split("in out\n")[1].splitlines()
     why = told[0].startswith("bad: fasta-shard: input1/twice.fasta: record 2 'x': expected a new id")
@@ -75,7 +75,7 @@ def ignored(case):
     case.path("ignore.config").write_text("process { withName: '.*' { errorStrategy = 'ignore' } }\n")
     case.wrapper("pack-batches", '[[ $1 == --version ]] && exec "$real" "$@"\nexit 70\n')
     run = case.run(*FEW, "-c", "ignore.config")
-    check("a sample without a verdict fails the run", run.code != 0 and "no verdict, see the messages above: proteins" in run.said, run.said)
+    check("a sample without a verdict fails the run", run.code != 0 and "not validated, see the messages above: proteins" in run.said, run.said)
 
 
 def killed(case, how):

@@ -78,7 +78,7 @@ check "a sample that cannot be cut fails its job" is FAILED "$prepare"
 same "which names it" "plmkit: not cut, see above: bad" "$(grep 'not cut' "plmkit-$prepare.log")"
 report=$(grep 'job array' "plmkit-$prepare.log")
 check "the validation fails, too" until_true 120 is FAILED "${report##* }"
-same "a sample without a verdict" "bad none a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | tr '\t\n' '  ' | sed 's/ $//')"
+same "a sample without a verdict" "bad not validated a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | tr '\t\n' '  ' | sed 's/ $//')"
 check "in so many words" grep -x 'plmkit: not validated, see the messages above: bad' "plmkit-${report##* }.log"
 check "the other sample is plmkit's" diff <(grep '"digest"' chain/a/dataset.json) <(grep '"digest"' cohort/a/dataset.json)
 rm cohort/a/embeddings/shard-00000.parquet

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::CheckOutcome;
+use crate::{Check, CheckOutcome};
 use plmkit_contract::Reason;
 
 fn row(ordinal: u64, start: u32) -> RowKey<'static> {
@@ -25,14 +25,14 @@ fn judge_without(mut not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowK
     for row in shards {
         rows.push(row);
     }
-    let mut coverage = Coverage::new(rows);
+    let mut tallies = Tallies::default();
+    rows.sort(&mut tallies);
     for row in found {
-        coverage.add(row);
+        rows.compare(row, &mut tallies);
     }
     not_embedded.sort_by_key(reject_key);
-    coverage
-        .finish(&not_embedded)
-        .checks(Violations::default(), AliasFindings::default())
+    rows.finish(&not_embedded, &mut tallies);
+    ["coverage", "records"].map(|check| tallies.clone().result(check))
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! `validate-embeddings select`.
+//! `query-embeddings select`.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{AskedIds, check_outside, select};
+use plmkit_dataset::{AskedIds, DatasetFolder, check_outside, select};
 use plmkit_sequence::{Input, ShardError, Source};
 use plmkit_store::StoreError;
 
-use crate::dataset::Dataset;
+use crate::keep_dataset;
 
 /// Write the rows of some proteins to one embeddings file, in the order of the input
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct SelectArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
-    #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
-    dataset: Dataset,
+    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
+    dataset: DatasetFolder,
 
     /// File with one id a line, as it stands; may be compressed
     #[arg(long, value_name = "FILE", value_parser = file())]
@@ -59,8 +59,8 @@ impl SelectArgs {
         let opened = self.dataset.open_passed(stop)?;
         let lists = [("--ids", &self.ids), ("--fasta", &self.fasta)].into_iter();
         let lists = lists.filter_map(|(name, list)| Some((name, list.as_deref()?)));
-        opened.keep_apart(&lists.collect::<Vec<NamedPath>>(), &outputs)?;
-        check_outside(&self.out, self.dataset.folder())?;
+        keep_dataset(&opened, &lists.collect::<Vec<NamedPath>>(), &outputs)?;
+        check_outside(&self.out, self.dataset.path())?;
         let options = (self.allow_missing, self.force);
         let selected = select(&opened.parts, &ids, &self.out, options, stop);
         let selected = selected.map_err(|error| opened.explain(error, stop))?;

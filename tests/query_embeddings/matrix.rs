@@ -10,7 +10,7 @@ use crate::set::{Set, run};
 
 /// Writes the matrix `m.npy` of a dataset.
 fn write_matrix(set: &Set, dataset: PathBuf, options: &str) -> Output {
-    let mut combine = bin("validate-embeddings");
+    let mut combine = bin("query-embeddings");
     combine.arg("combine").arg(dataset);
     combine
         .args(["--format", "npy", "--out"])
@@ -77,11 +77,11 @@ fn one_column_of_vectors_is_named_where_there_are_several() {
     ] {
         assert_failed(&write(options), code, what);
     }
-    let mut other = bin("validate-embeddings");
+    let mut other = bin("query-embeddings");
     other.args(["combine", "sample", "--format", "npy", "--out", "m"]);
     let what = "--out m: expected a name that ends with .npy";
     assert_failed(&run(other.current_dir(set.path("."))), 2, what);
-    let mut parquet = bin("validate-embeddings");
+    let mut parquet = bin("query-embeddings");
     parquet.args(["combine", "sample", "--out", "all", "--column", "mean_6"]);
     let what = "--column: expected --format npy with it";
     assert_failed(&run(parquet.current_dir(set.path("."))), 2, what);

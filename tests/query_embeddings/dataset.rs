@@ -44,7 +44,7 @@ pub(crate) fn interleaved(row: &Row) -> usize {
 }
 
 fn combine(dataset: &Path, out: &Path, options: &[&str]) -> Command {
-    let mut combine = bin("validate-embeddings");
+    let mut combine = bin("query-embeddings");
     combine.arg("combine").arg(dataset).arg("--out").arg(out);
     combine.args(options);
     combine
@@ -207,7 +207,7 @@ fn a_record_in_two_parts_is_an_error() {
         StoreDtype::F32,
     );
     fs::remove_file(sample.join("dataset.json")).expect("remove");
-    let mut combine = bin("validate-embeddings");
+    let mut combine = bin("query-embeddings");
     combine
         .arg("combine")
         .arg(&sample)
@@ -223,7 +223,7 @@ fn rows_are_selected_by_id() {
     let sample = dataset(&set, 3, interleaved);
     let select = |ids: &str, options: &[&str]| {
         fs::write(set.path("ids.txt"), ids).expect("write");
-        let mut select = bin("validate-embeddings");
+        let mut select = bin("query-embeddings");
         let list = if ids.contains('>') {
             "--fasta"
         } else {
@@ -274,7 +274,7 @@ fn single_proteins_are_looked_up() {
     let set = Set::new();
     let sample = dataset(&set, 3, interleaved);
     let lookup = |ids: &[&str]| {
-        let mut lookup = bin("validate-embeddings");
+        let mut lookup = bin("query-embeddings");
         run(lookup.arg("lookup").arg(&sample).args(ids))
     };
     let output = lookup(&["P20", "P09", "--column", "mean_6"]);

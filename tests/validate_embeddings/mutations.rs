@@ -1,10 +1,11 @@
-//! Faults planted in the values of sound embeddings, whose digests are recomputed: what finds each, and what nothing finds
-//! without computing again.
+//! Changes of sound embeddings, whose digests are recomputed: which checks find each, what they say, and what nothing finds without
+//! computing again.
 
+use plmkit_contract::SequenceDigest;
 use serde_json::Value;
 
 use crate::plausible::{DIM, FILES, File, Plausible, noise, proteins};
-use crate::set::{failed, run};
+use crate::set::{check, failed, run};
 
 pub(crate) type Change = fn(&mut Vec<File>);
 
@@ -48,8 +49,9 @@ fn swap(files: &mut [File], (file, row): (usize, usize), (other_file, other): (u
     }
 }
 
-/// Faults by what fails; nothing fails where only another computation, or the user, knows better.
-pub(crate) const FAULTS: &[(&str, &str, Change)] = &[
+/// The checks that fail, each with the count that is then not zero, if one is named: `coverage.missing`; nothing fails where only
+/// another computation, or the user, knows better. Then what was changed, and after a colon what is said of it.
+pub(crate) const MUTATIONS: &[(&str, &str, Change)] = &[
     ("", "sound", |_| {}),
     ("", "two proteins of equal length change vectors", |files| {
         let length = |row: usize| files[1].rows[row].length;
@@ -111,15 +113,27 @@ pub(crate) const FAULTS: &[(&str, &str, Change)] = &[
     ("outliers", "one value of std 1e30", |files| {
         files[1].rows[200].std[3] = 1e30;
     }),
-    ("finite", "one value infinite", |files| {
-        files[1].rows[200].max[3] = f32::INFINITY;
-    }),
-    ("finite", "one value NaN", |files| {
-        files[1].rows[200].std[3] = f32::NAN;
-    }),
-    ("norms", "a vector zero", |files| {
-        files[1].rows[200].mean.fill(0.0);
-    }),
+    (
+        "finite.infinite",
+        "one value infinite: ordinal 600 'P0600': max_6: 0 NaN, 1 infinite",
+        |files| {
+            files[1].rows[200].max[3] = f32::INFINITY;
+        },
+    ),
+    (
+        "finite.nan",
+        "one value NaN: ordinal 600 'P0600': std_6: 1 NaN, 0 infinite",
+        |files| {
+            files[1].rows[200].std[3] = f32::NAN;
+        },
+    ),
+    (
+        "norms.zero",
+        "a vector zero: ordinal 600 'P0600': mean_6: all values are zero",
+        |files| {
+            files[1].rows[200].mean.fill(0.0);
+        },
+    ),
     ("constant", "a dimension zero in a file", |files| {
         rows(files, set(9, 0.0));
     }),
@@ -231,28 +245,68 @@ pub(crate) const FAULTS: &[(&str, &str, Change)] = &[
             files[1].rows[200].residues[40] += 50.0;
         },
     ),
-    ("coverage", "a row lost", |files| {
-        drop(files[1].rows.remove(200));
-    }),
-    ("coverage", "a row twice", |files| {
-        let row = files[1].rows[200].clone();
-        files[1].rows.push(row);
-    }),
-    ("coverage", "a row of nowhere", |files| {
-        let mut row = files[1].rows[200].clone();
-        row.ordinal = 5000;
-        files[1].rows.push(row);
-    }),
+    (
+        "coverage.missing",
+        "a row lost: ordinal 600 'P0600': missing",
+        |files| {
+            drop(files[1].rows.remove(200));
+        },
+    ),
+    (
+        "coverage.doubled",
+        "a row twice: ordinal 600 'P0600': more than once",
+        |files| {
+            let row = files[1].rows[200].clone();
+            files[1].rows.push(row);
+        },
+    ),
+    (
+        "coverage.extra",
+        "a row of nowhere: ordinal 5000 'P0600': not in the shards",
+        |files| {
+            let mut row = files[1].rows[200].clone();
+            row.ordinal = 5000;
+            files[1].rows.push(row);
+        },
+    ),
     ("coverage", "a file lost", |files| drop(files.remove(1))),
-    ("records", "another id", |files| {
-        files[1].rows[200].id.push('Q');
-    }),
-    ("records", "another length", |files| {
-        files[1].rows[200].length += 1;
-    }),
-    ("records", "truncated", |files| {
-        files[1].rows[200].truncated = true;
-    }),
+    (
+        "records.id",
+        "another id: ordinal 600 'P0600Q': expected id 'P0600'",
+        |files| {
+            files[1].rows[200].id.push('Q');
+        },
+    ),
+    (
+        "records.length",
+        "another length: ordinal 600 'P0600': expected length ",
+        |files| {
+            files[1].rows[200].length += 1;
+        },
+    ),
+    (
+        "records.truncated",
+        "truncated: ordinal 600 'P0600': expected truncated = false, found true",
+        |files| {
+            files[1].rows[200].truncated = true;
+        },
+    ),
+    (
+        "records.digest",
+        "other residues: ordinal 600 'P0600': made from other residues",
+        |files| {
+            files[1].rows[200].digest = SequenceDigest::default();
+        },
+    ),
+    (
+        "coverage.extra",
+        "a row within a protein: ordinal 600 'P0600' from residue 5: not in the shards",
+        |files| {
+            let mut row = files[1].rows[200].clone();
+            row.start = 5;
+            files[1].rows.push(row);
+        },
+    ),
     ("coverage origin", "a file given twice", |files| {
         files.push(files[1].clone());
     }),
@@ -309,26 +363,38 @@ fn the_page_shows_what_was_checked_and_fetches_nothing() {
 }
 
 #[test]
-fn faults_in_values_are_found_by_the_checks_that_are_for_them() {
+fn each_mutation_is_found_by_the_checks_that_are_for_it() {
     let set = Plausible::new();
     let sound: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
     let mut wrong = Vec::new();
-    for (expected, name, change) in FAULTS {
+    for (expected, name, change) in MUTATIONS {
         let mut files = sound.clone();
         change(&mut files);
         let output = run(&mut set.command(&files));
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
         let found = failed(&report);
-        let code = output.status.code();
-        let all = expected
-            .split_whitespace()
-            .all(|check| found.contains(&check));
-        if !all
+        let (code, outcome) = (output.status.code(), &report["outcome"]);
+        let all = expected.split_whitespace().all(|expected| {
+            let (name, kind) = expected.split_once('.').unwrap_or((expected, ""));
+            let is_counted = kind.is_empty() || check(&report, name)["counts"][kind] == 1;
+            found.contains(&name) && is_counted
+        });
+        let is_said = name
+            .split_once(": ")
+            .is_none_or(|(_, what)| stderr.contains(what));
+        let lines = stderr.lines().zip(&found);
+        let is_named = |(line, check): (&str, &&str)| {
+            line.starts_with(&format!("validate-embeddings: {check}: "))
+        };
+        if !(all && is_said && lines.clone().all(is_named))
+            || stderr.lines().count() != found.len()
             || found.is_empty() != expected.is_empty()
+            || outcome != if found.is_empty() { "pass" } else { "fail" }
             || code != Some(i32::from(!found.is_empty()))
         {
             wrong.push(format!(
-                "{name}: expected {expected:?}, found {found:?}, exit code {code:?}"
+                "{name}: expected {expected:?}, found {found:?}, exit code {code:?}: {stderr}"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! `validate-embeddings combine`.
+//! `query-embeddings combine`.
 
 use std::iter;
 use std::num::NonZero;
@@ -9,11 +9,11 @@ use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable};
 use plmkit_contract::{ListedDataset, path_text, plural};
 use plmkit_dataset::{
-    CombineConfig, Earlier, Parts, check_outside, combine, ids_beside, write_matrix,
+    CombineConfig, DatasetFolder, check_outside, combine, ids_beside, write_matrix,
 };
 use plmkit_store::StoreError;
 
-use crate::dataset::Dataset;
+use crate::keep_dataset;
 
 /// Combine the parts of a dataset into few large files, or a matrix of numpy
 ///
@@ -23,8 +23,8 @@ use crate::dataset::Dataset;
 #[derive(Debug, clap::Args)]
 pub(crate) struct CombineArgs {
     /// Folder of a sample's results, or its dataset.json; its validation has passed. For a matrix, an embeddings file as well
-    #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
-    dataset: Dataset,
+    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
+    dataset: DatasetFolder,
 
     /// What to write: `parquet`, or `npy`, a matrix with the vectors of one column
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "parquet")]
@@ -54,8 +54,8 @@ pub(crate) struct CombineArgs {
     distinct: bool,
 
     /// Earlier datasets that fasta-shard --known knew: the records whose residues they have get their rows
-    #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(Dataset::new))]
-    known: Vec<Dataset>,
+    #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(DatasetFolder::new))]
+    known: Vec<DatasetFolder>,
 
     /// Replace another combined dataset or matrix at --out
     #[arg(long)]
@@ -95,8 +95,8 @@ impl CombineArgs {
         let opened = self.dataset.open_passed(stop)?;
         let rows = opened.parts.rows();
         let ids = ids_beside(&self.out);
-        opened.keep_apart(&[], &[("--out", &self.out), ("--out", &ids)])?;
-        check_outside(&self.out, self.dataset.folder())?;
+        keep_dataset(&opened, &[], &[("--out", &self.out), ("--out", &ids)])?;
+        check_outside(&self.out, self.dataset.path())?;
         // Two matrices would have one file of ids.
         if self.out.extension().is_none_or(|found| found != "npy") {
             let out = path_text(&self.out);
@@ -124,8 +124,6 @@ impl CombineArgs {
     }
 
     fn combine(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        let paths = self.dataset.embeddings()?;
-        let folder = self.dataset.folder();
         // The folder that a link names is replaced, not the link.
         let new = if self.out.is_symlink() {
             let target = self.out.canonicalize();
@@ -133,29 +131,24 @@ impl CombineArgs {
         } else {
             self.out.clone()
         };
-        check_outside(&new, folder)?;
+        check_outside(&new, self.dataset.path())?;
         for dataset in iter::once(&self.dataset).chain(&self.known) {
-            let [input, output] = [dataset.folder(), &self.out].map(Path::canonicalize);
+            let [input, output] = [dataset.path(), &self.out].map(Path::canonicalize);
             if let (Ok(input), Ok(output)) = (input, output)
                 && input.starts_with(output)
             {
-                let [out, dataset] = [&*self.out, dataset.folder()].map(path_text);
+                let [out, dataset] = [&*self.out, dataset.path()].map(path_text);
                 let what = format!("--out {out}: is or contains the dataset {dataset}");
                 return Err(Fault::usage(what));
             }
         }
-        let parts = Parts::open(&paths, stop)?;
-        let known = self.known.iter().map(|dataset| {
-            let opened = dataset.open_passed(stop)?;
-            let listed = opened.listed.as_ref();
-            Ok(Earlier::new(dataset.folder(), opened.parts, listed))
-        });
+        let opened = self.dataset.open_passed(stop)?;
+        let known = self.known.iter().map(|known| known.open_passed(stop));
         let config = CombineConfig {
-            folder: folder.to_owned(),
             out: new,
             rows_per_file: self.rows_per_file.unwrap_or(ROWS_PER_FILE),
             distinct: self.distinct,
-            known: known.collect::<Result<_, Fault>>()?,
+            known: known.collect::<Result<_, _>>()?,
             force: self.force,
         };
         let mut progress = None;
@@ -163,7 +156,7 @@ impl CombineArgs {
             let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
             progress.get_or_insert_with(start).advance(rows);
         };
-        let outcome = combine(&config, parts, advance, stop);
+        let outcome = combine(&config, opened, advance, stop);
         if let Some(progress) = progress {
             progress.finish();
         }
@@ -175,7 +168,7 @@ impl CombineArgs {
             );
         } else {
             tracing::info!(
-                "{out}: {} of {} in {}; {} copied as they were",
+                "{out}: {} of {} in {}; {} copied without decoding",
                 plural(outcome.rows, "row"),
                 plural(outcome.parts as u64, "part"),
                 plural(outcome.files as u64, "file"),

@@ -7,11 +7,9 @@
 use std::ops::RangeInclusive;
 
 use plmkit_contract::{Column, Pooling, RowKey};
-use serde::{Deserialize, Serialize};
 
-use crate::check::Check;
-use crate::vector::{cosine, dot};
-use crate::violation::Violations;
+use crate::check::Tally;
+use crate::vector::{cosine, dot, median};
 
 /// Vectors from which the centre of a column is estimated, and the fewest that are judged.
 const CENTRE_ROWS: usize = 512;
@@ -36,17 +34,9 @@ const MIN_DIMENSIONS: usize = 32;
 /// The median norms that a model may give. Layer norms keep values of the order of 1; a broken one leaves its epsilon.
 const SIZES: RangeInclusive<f64> = 1e-3..=1e6;
 
-/// The rows that are unlike others of their file.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct LookFindings {
-    compared: u64,
-    norms: Violations,
-    directions: Violations,
-}
-
-/// The vectors of one column of one file.
+/// The check `outliers` of one column of one file: its vectors.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Outliers {
     pool: Pooling,
     /// The median of each dimension over the first vectors: `(dim)`.
     centre: Vec<f32>,
@@ -64,7 +54,7 @@ struct Seen {
     cosine: f64,
 }
 
-impl Look {
+impl Outliers {
     /// A column of which `sample` are some vectors of `dim` values.
     pub(crate) fn new(pool: Pooling, sample: &[&[f32]], dim: usize) -> Self {
         let step = sample.len().div_ceil(CENTRE_ROWS).max(1);
@@ -105,17 +95,17 @@ impl Look {
         })
     }
 
-    /// Judges the rows. `id` has the ordinal, the start and the id of the row at a place.
+    /// Judges the rows. `key` has the ordinal, the start and the id of the row at a place.
     pub(crate) fn finish<'a>(
         mut self,
         column: Column,
         key: impl Fn(usize) -> (u64, u32, &'a str),
-        findings: &mut LookFindings,
+        tally: &mut Tally,
     ) {
         if self.rows.len() < MIN_ROWS {
             return;
         }
-        findings.compared += self.rows.len() as u64;
+        tally.count("compared", self.rows.len() as u64);
         let mut cosines: Vec<f64> = self.rows.iter().map(|row| row.cosine).collect();
         cosines.sort_unstable_by(f64::total_cmp);
         let share_direction =
@@ -129,7 +119,7 @@ impl Look {
             Pooling::Std => None,
         });
         self.rows.sort_by_key(|row| (row.residues, row.place));
-        let mut odd: Vec<(usize, Option<f64>, f64)> = Vec::new();
+        let mut odd: Vec<(usize, &'static str, String)> = Vec::new();
         let mut norms = Vec::with_capacity(2 * NEIGHBOURS + 1);
         for (rank, row) in self.rows.iter().enumerate() {
             let end = (rank + NEIGHBOURS + 1).min(self.rows.len());
@@ -139,68 +129,25 @@ impl Look {
             let Some(usual) = median(&mut norms) else {
                 continue;
             };
-            let ratio = row.norm / usual;
+            let (ratio, cosine) = (row.norm / usual, row.cosine);
             if !(1.0 / MAX_RATIO..=MAX_RATIO).contains(&ratio) {
-                odd.push((row.place, None, ratio));
-            } else if least.is_some_and(|least| row.cosine < least) {
-                odd.push((row.place, Some(row.cosine), ratio));
+                let problem = format!(
+                    "{column}: the norm is {ratio:.2e} times that of proteins of about its length"
+                );
+                odd.push((row.place, "norms", problem));
+            } else if least.is_some_and(|least| cosine < least) {
+                let problem = format!("{column}: cosine {cosine:.3} with the centre of the file");
+                odd.push((row.place, "directions", problem));
             }
         }
         odd.sort_unstable_by_key(|&(place, ..)| place);
-        for (place, cosine, ratio) in odd {
-            let (ordinal, start, id) = key(place);
-            let (kind, problem) = match cosine {
-                None => (
-                    &mut findings.norms,
-                    format!(
-                        "{column}: the norm is {ratio:.2e} times that of proteins of about its length"
-                    ),
-                ),
-                Some(cosine) => (
-                    &mut findings.directions,
-                    format!("{column}: cosine {cosine:.3} with the centre of the file"),
-                ),
-            };
-            kind.add(Some(ordinal), Some(start), Some(id), problem);
+        for (place, kind, problem) in odd {
+            tally.add(kind, key(place), problem);
         }
-    }
-}
-
-impl LookFindings {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.compared += other.compared;
-        self.norms.merge(other.norms);
-        self.directions.merge(other.directions);
-    }
-
-    /// The check `outliers`.
-    pub(crate) fn finish(self) -> Check {
-        if self.compared == 0 {
-            return Check::skipped(
-                "outliers",
-                "no file has 8 vectors to compare with each other",
-            );
-        }
-        let summary = format!(
-            "{} of {} vectors of another size than others of their length, {} of another direction",
-            self.norms.count, self.compared, self.directions.count
-        );
-        Check::judged(
-            "outliers",
-            summary,
-            [("compared", self.compared)],
-            [("norms", self.norms), ("directions", self.directions)],
-        )
     }
 }
 
 /// The norm that both moments of a layer have together: that of its tokens, whatever a protein's share of each.
 pub(crate) fn of_both_moments(mean: &[f32], std: &[f32]) -> f64 {
     (dot(mean, mean) + dot(std, std)).sqrt()
-}
-
-/// The median, the lower of two; `None` of nothing.
-pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
-    let middle = values.len().checked_sub(1)? / 2;
-    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }

@@ -11,9 +11,12 @@ use crate::common::{assert_failed, bin, visible};
 use crate::dataset::{dataset, interleaved, records, succeeded};
 use crate::set::{Set, rows, run};
 
-/// Runs `validate-embeddings` with these words in the folder of the set.
+/// Runs `query-embeddings` with these words in the folder of the set; if they begin with an option, `validate-embeddings`.
 pub(crate) fn tool(set: &Set, line: &str) -> Output {
-    let mut tool = bin("validate-embeddings");
+    let mut tool = bin(match line.starts_with("--") {
+        true => "validate-embeddings",
+        false => "query-embeddings",
+    });
     run(tool.current_dir(set.path(".")).args(line.split(' ')))
 }
 
@@ -171,13 +174,13 @@ fn records_without_a_row_are_not_left_out_silently() {
     };
     missing(
         "P20,P04",
-        "1 of 2 ids are not in the dataset: 'P04'; 1 of them in aliases.parquet, where 'P04' has the residues of 'P09': validate-embeddings combine gives them rows",
+        "1 of 2 ids are not in the dataset: 'P04'; 1 of them in aliases.parquet, where 'P04' has the residues of 'P09': query-embeddings combine gives them rows",
     );
     // The representative was rejected.
     missing("P28,Q1", "where 'P28' has the residues of ordinal 7");
     records(&set, ("known.parquet", Kind::Known), &rows(), &[(15, 5)]);
     missing(
         "P15,Q1",
-        "2 of 2 ids are not in the dataset: 'P15', 'Q1'; 1 of them in known.parquet, where 'P15' has the residues of a record of an earlier dataset: validate-embeddings combine --known gives them rows",
+        "2 of 2 ids are not in the dataset: 'P15', 'Q1'; 1 of them in known.parquet, where 'P15' has the residues of a record of an earlier dataset: query-embeddings combine --known gives them rows",
     );
 }

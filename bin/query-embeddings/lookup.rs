@@ -1,4 +1,4 @@
-//! `validate-embeddings lookup`.
+//! `query-embeddings lookup`.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,8 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Int64Type, UInt32Type};
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_dataset::{AskedIds, DatasetError, Found, lookup};
+use plmkit_dataset::{AskedIds, DatasetError, DatasetFolder, Merge};
 use serde_json::json;
-
-use crate::dataset::Dataset;
 
 /// Print the rows of some proteins as JSON lines: the key, and the vectors
 ///
@@ -18,8 +16,8 @@ use crate::dataset::Dataset;
 #[derive(Debug, clap::Args)]
 pub(crate) struct LookupArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
-    #[arg(value_name = "DATASET", value_parser = file().map(Dataset::new))]
-    dataset: Dataset,
+    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
+    dataset: DatasetFolder,
 
     /// Ids
     #[arg(value_name = "ID", required = true)]
@@ -39,8 +37,14 @@ impl LookupArgs {
         if let Err(failed) = opened.check_passed() {
             tracing::warn!("{failed}");
         }
-        for Found { id, row } in lookup(&opened.parts, &ids, &self.column, stop)? {
-            rows.entry(id).or_default().push(row);
+        let columns = opened.parts.places(&self.column)?;
+        let mut merge = Merge::new(&opened.parts, columns, None, stop).of_ids(&ids);
+        while let Some(found) = merge.next_rows()? {
+            let names = found["id"].as_string::<i32>().iter().flatten();
+            for (place, id) in names.enumerate() {
+                let row = found.slice(place, 1);
+                rows.entry(id.to_owned()).or_default().push(row);
+            }
         }
         for row in self.ids.iter().filter_map(|id| rows.get(id)).flatten() {
             print(line(row) + "\n")?;
@@ -49,7 +53,7 @@ impl LookupArgs {
             return Ok(Exit::Done);
         }
         let unknown = DatasetError::unknown(&ids, |id| !rows.contains_key(id));
-        Err(opened.explain(unknown, stop))
+        Err(opened.explain(unknown, stop).into())
     }
 }
 

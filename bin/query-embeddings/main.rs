@@ -1,0 +1,60 @@
+//! `query-embeddings`: reads the parts of a dataset as one table: combines them, selects rows, looks single rows up.
+
+mod combine;
+mod lookup;
+mod select;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
+use plmkit_dataset::OpenedDataset;
+
+/// Combines the parts of a dataset, selects rows by id, and looks single proteins up
+#[derive(Debug, Parser)]
+#[command(name = "query-embeddings", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Combine(combine::CombineArgs),
+    Select(select::SelectArgs),
+    Lookup(lookup::LookupArgs),
+}
+
+impl Program for Args {
+    const NAME: &'static str = "query-embeddings";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+}
+
+fn main() -> ExitCode {
+    plmkit_cli::main(|args: Args, stop| match args.command {
+        Some(Command::Combine(combine)) => combine.run(args.common.quiet, stop),
+        Some(Command::Select(select)) => select.run(stop),
+        Some(Command::Lookup(lookup)) => lookup.run(stop),
+        None => Err(Fault::usage(
+            "expected a command: combine, select or lookup; see --help",
+        )),
+    })
+}
+
+/// Checks that no output is a file of the dataset, or one of `others`.
+fn keep_dataset(
+    dataset: &OpenedDataset,
+    others: &[NamedPath],
+    outputs: &[NamedPath],
+) -> Result<(), Fault> {
+    let files = dataset.files();
+    let files = files.iter().map(|file| ("the dataset", file.as_path()));
+    let inputs: Vec<NamedPath> = files.chain(others.iter().copied()).collect();
+    keep_apart(&inputs, outputs)
+}

@@ -1,0 +1,93 @@
+//! How far a vector is from the same computed again.
+
+use plmkit_contract::{Column, Pooling, VOCABULARY};
+
+use crate::tolerance::{Tolerance, WORST_RESIDUE};
+use crate::vector::dot;
+
+/// The least root mean square contact: below, differences are of no account.
+const LEAST_CONTACT: f64 = 0.01;
+
+/// How far a vector is from the same computed again, as a share of its size. `mean` is that of the layer, computed again.
+pub(crate) fn difference(
+    column: Column,
+    found: &[f32],
+    expected: &[f32],
+    mean: Option<&[f32]>,
+    tolerance: Tolerance,
+) -> f64 {
+    let distance = |x: &[f32], y: &[f32]| distance(x, y, tolerance.rounding);
+    match column {
+        Column::Pooled { pool, .. } => {
+            let mean = mean.filter(|_| pool == Pooling::Std).map_or(0.0, norm);
+            let size = norm(expected).max(tolerance.std_floor * mean);
+            share(distance(found, expected), size)
+        }
+        Column::Residues(_) => {
+            let width = mean.map_or(expected.len(), <[f32]>::len).max(1);
+            let residues = (expected.len() / width) as f64;
+            let size = norm(expected);
+            let pairs = found.chunks(width).zip(expected.chunks(width));
+            let worst = pairs.map(|(x, y)| distance(x, y)).fold(0.0, nan_max);
+            let worst = share(worst * residues.sqrt(), size) / WORST_RESIDUE;
+            nan_max(share(distance(found, expected), size), worst)
+        }
+        // Of each token alone: some hardly ever have a chance, and the others hide them.
+        Column::Logits => {
+            let count = expected.len() as f64;
+            let middle = expected.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
+            let squares = expected
+                .iter()
+                .map(|&value| (f64::from(value) - middle).powi(2));
+            let size = (squares.sum::<f64>() / VOCABULARY as f64).sqrt();
+            let token = |values: &[f32], token: usize| -> Vec<f32> {
+                values
+                    .iter()
+                    .skip(token)
+                    .step_by(VOCABULARY)
+                    .copied()
+                    .collect()
+            };
+            let differences =
+                (0..VOCABULARY).map(|at| distance(&token(found, at), &token(expected, at)));
+            share(differences.fold(0.0, nan_max), size)
+        }
+        Column::Contacts => {
+            let size = norm(expected).max(LEAST_CONTACT * (expected.len() as f64).sqrt());
+            share(distance(found, expected), size)
+        }
+    }
+}
+
+/// The larger of two; what is not a number is larger than any.
+fn nan_max(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
+/// No share of no size, unless there is no difference.
+fn share(difference: f64, size: f64) -> f64 {
+    if difference == 0.0 {
+        0.0
+    } else {
+        difference / size
+    }
+}
+
+fn norm(vector: &[f32]) -> f64 {
+    dot(vector, vector).sqrt()
+}
+
+/// The distance beyond what rounding by this share of each value may change. Below the smallest normal number of f16, rounding is
+/// absolute.
+fn distance(found: &[f32], expected: &[f32], rounding: f64) -> f64 {
+    const LEAST_NORMAL_F16: f64 = 6.103_515_625e-5;
+    let pairs = found.iter().zip(expected);
+    let squares = pairs.map(|(&x, &y)| {
+        let (x, y) = (f64::from(x), f64::from(y));
+        let difference = (x - y).abs();
+        // What is not a number stays so.
+        let beyond = difference - rounding * y.abs().max(LEAST_NORMAL_F16);
+        if beyond < 0.0 { 0.0 } else { beyond * beyond }
+    });
+    squares.sum::<f64>().sqrt()
+}
