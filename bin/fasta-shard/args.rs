@@ -62,6 +62,10 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     force: bool,
 
+    /// Accept inputs without a record: the set has no protein
+    #[arg(long, help_heading = "Output")]
+    allow_empty: bool,
+
     /// Make N shards with nearly equal numbers of tokens
     ///
     /// Use it for a fixed number of jobs or GPUs. Each protein goes to the shard with the fewest tokens, so that two
@@ -217,6 +221,10 @@ impl Program for Args {
     fn common(&self) -> &Common {
         &self.common
     }
+
+    fn check(self) -> Result<(), Fault> {
+        ShardConfig::try_from(self).map(drop)
+    }
 }
 
 /// Checks the options of a translation.
@@ -338,6 +346,7 @@ impl TryFrom<Args> for ShardConfig {
             any_alphabet: args.alphabet != Alphabet::Auto,
             threads: args.threads.map_or_else(cpus, NonZero::from),
             force: args.force,
+            allow_empty: args.allow_empty,
         })
     }
 }

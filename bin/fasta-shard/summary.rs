@@ -58,7 +58,7 @@ pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
         warnings.push(format!("{}: no records", path_text(input.name.as_ref())));
     }
     let rejected: u64 = manifest.rejected.values().sum();
-    if rejected == manifest.records {
+    if rejected == manifest.records && rejected > 0 {
         warnings.push("every record was rejected: see rejects.csv".to_owned());
     }
     if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {

@@ -20,7 +20,7 @@ impl Run {
         let options = AllOptions::new(&args)?;
         let look = Look {
             contigs: options.fasta_shard.has("--translate"),
-            allow_empty: args.allow_empty,
+            allow_empty: args.allow_empty || options.fasta_shard.has("--allow-empty"),
             records: matches!(args.stage, None | Some(Stage::Prepare)),
         };
         let programs = Programs::new(args.common.log_format, args.common.quiet, stop);

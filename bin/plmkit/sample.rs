@@ -82,6 +82,10 @@ impl<'r> SampleFolder<'r> {
             self.run.args.max_shard_tokens.to_string(),
         );
         arguments.options(options);
+        arguments.flag(
+            "--allow-empty",
+            self.run.args.allow_empty && !options.has("--allow-empty"),
+        );
         arguments.flag("--force", force && !options.has("--force"));
         arguments.flag("--", true);
         arguments

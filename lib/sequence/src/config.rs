@@ -66,6 +66,8 @@ pub struct ShardConfig {
     pub threads: NonZero<usize>,
     /// Whether to replace an existing set of shards.
     pub force: bool,
+    /// Whether inputs may be without a record.
+    pub allow_empty: bool,
 }
 
 impl ShardConfig {

@@ -213,7 +213,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
     }
 
     pub(crate) fn finish(self, known: Option<&KnownDatasets>) -> Result<FinishedSet, ShardError> {
-        if self.records == 0 {
+        if self.records == 0 && !self.config.allow_empty {
             let names: Vec<String> = self.config.inputs.iter().map(Input::to_string).collect();
             return Err(ShardError::NoRecords(names.join(", ")));
         }
