@@ -15,7 +15,7 @@ use plmkit_cli::{
 };
 use plmkit_contract::{ModelName, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{Device, Isa, Kernels, ParseKernelsError};
+use plmkit_esm2::{ComputeOptions, Device, Isa, Kernels, ParseKernelsError};
 use plmkit_hub::model_name;
 
 #[cfg(feature = "testing")]
@@ -255,11 +255,15 @@ impl TryFrom<Args> for RunConfig {
             },
             model: args.model,
             out: args.out.unwrap_or_default(),
-            device: args.device,
+            compute: ComputeOptions {
+                device: args.device,
+                // Any type but `auto`.
+                dtype: args.dtype.parse().ok(),
+                kernels: args.kernels,
+                profile: false,
+            },
             outputs: args.outputs.into(),
             windows: args.windows,
-            // Any type but `auto`.
-            dtype: args.dtype.parse().ok(),
             store_dtype: args.store_dtype,
             rejects: args.rejects,
             checkpoint_interval: args.checkpoint_interval,
@@ -271,8 +275,6 @@ impl TryFrom<Args> for RunConfig {
             worker_arguments: worker_arguments(),
             prefetch: args.prefetch.into(),
             force: args.force,
-            kernels: args.kernels,
-            profile: false,
             injection: Injection::default(),
         };
         #[cfg(feature = "testing")]
@@ -293,8 +295,8 @@ fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
         .parse()
         .map_err(|error: ParseKernelsError| error.to_string())?;
     let needed = match kernels {
-        Kernels::Own(isa) => isa,
-        Kernels::Best | Kernels::Libtorch => Isa::Portable,
+        Kernels::Isa(isa) => isa,
+        Kernels::Auto | Kernels::Libtorch => Isa::Portable,
     };
     if has(needed) {
         Ok(kernels)
@@ -370,7 +372,7 @@ mod tests {
     #[test]
     fn kernels_that_the_cpu_cannot_run_are_refused() {
         let has = |isa| isa <= Isa::Avx2;
-        assert_eq!(kernels("avx2", has), Ok(Kernels::Own(Isa::Avx2)));
+        assert_eq!(kernels("avx2", has), Ok(Kernels::Isa(Isa::Avx2)));
         assert_eq!(kernels("libtorch", has), Ok(Kernels::Libtorch));
         let refused = Err("this CPU has no avx_vnni".to_owned());
         assert_eq!(kernels("avx_vnni", has), refused);

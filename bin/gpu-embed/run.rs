@@ -14,9 +14,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
     args.model = match locate(&args, stop) {
         Ok(model) => model,
         Err(HubError::Stopped) => {
-            tracing::warn!(
-                "stopped: what was fetched is kept, and the same command goes on from there"
-            );
+            tracing::warn!("stopped: what was fetched is kept; run the same command to resume");
             return Ok(Exit::Done);
         }
         Err(error) => return Err(error.into()),
@@ -70,7 +68,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         }
         RunOutcome::Stopped { saved, batches } => {
             tracing::warn!(
-                "stopped: {saved} of {} saved, and the same command goes on from there",
+                "stopped: {saved} of {} saved; run the same command to resume",
                 plural(batches, "batch")
             );
             return Ok(Exit::Done);

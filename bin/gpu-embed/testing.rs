@@ -24,7 +24,7 @@ pub(crate) struct TestingArgs {
 impl TestingArgs {
     pub(crate) fn apply(self, config: &mut RunConfig) {
         config.workers = self.workers;
-        config.profile = self.profile;
+        config.compute.profile = self.profile;
         config.injection = self.inject;
     }
 }

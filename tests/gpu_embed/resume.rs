@@ -110,7 +110,7 @@ fn a_signal_saves_finished_work_and_leaves_no_temporary_files() {
         let expected = case.undisturbed();
         for &signal in signals {
             let said = case.interrupt("e.parquet", signal);
-            assert_has(&said, "the same command goes on from there");
+            assert_has(&said, "run the same command to resume");
             let parts = case.parts("e.parquet");
             let folder = parts[0].parent().expect("folder");
             assert_eq!(all(folder).len(), parts.len(), "parts and nothing else");
@@ -217,7 +217,7 @@ fn an_interrupted_replacement_survives_a_rerun_of_the_old_work() {
     let parts = case.parts("e.parquet");
     let said = run(&mut case.embed("e.parquet"));
     assert_has(&said, "already complete");
-    assert_has(&said, "left alone: an unfinished run of which columns was");
+    assert_has(&said, "kept: checkpoint of another run (columns was");
     assert_eq!(case.parts("e.parquet"), parts);
     assert!(read(&case, "e.parquet") == expected);
     assert_has(&run(case.embed("e.parquet").args(other)), SAVED);
@@ -507,7 +507,7 @@ fn other_files_are_left_alone() {
     fs::write(saved.join("notes.txt"), "precious").expect("write");
     for _ in 0..2 {
         let said = run(&mut case.embed("e.parquet"));
-        let line = ".e.parquet.plmkit-run: left alone: 'notes.txt' in it is not of this run\n";
+        let line = ".e.parquet.plmkit-run: kept: 'notes.txt' in it is not of this run\n";
         assert_has(&said, "warning: ");
         assert_has(&said, line);
         assert_eq!(all(&saved), ["notes.txt"]);

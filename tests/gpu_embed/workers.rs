@@ -202,7 +202,10 @@ fn a_batch_that_crashes_every_worker_is_given_up_and_no_other() {
         embed.args(["--workers", "4", "--force", "--inject", inject]);
         let said = ends(&mut embed, 1);
         assert_eq!(said.matches(end).count(), 2, "{said}");
-        assert_has(&said, "given up, since 2 workers were lost with it");
+        assert_has(
+            &said,
+            "skipped after crashing 2 workers; its sequences are listed as rejected",
+        );
         let lost = batch_of(&case.path("b.arrow"), 42);
         let expected_list = lost.iter().map(|&row| (row, "worker_lost".to_owned()));
         let expected_list: Vec<_> = expected_list.collect();
@@ -236,7 +239,7 @@ fn a_batch_that_was_given_up_is_tried_again_by_the_next_run() {
     embed.args(["--workers", "1", "--inject", "abort=42"]);
     let mut child = embed.stderr(Stdio::piped()).spawn().expect("spawn");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.expect("UTF-8").contains("given up")));
+    assert!(lines.any(|line| line.expect("UTF-8").contains("skipped after")));
     let before = case.parts("e.parquet").len();
     wait_until(&mut child, || case.parts("e.parquet").len() > before);
     case::kill(&mut child);
@@ -252,7 +255,7 @@ fn a_run_fails_if_every_batch_crashes_its_worker() {
     let mut embed = case.embed("e.parquet");
     embed.args(["--workers", "2", "--inject", &all_of_them.join(",")]);
     let said = ends(&mut embed, 75);
-    let what = "batches were given up one after the other, and none was computed";
+    let what = "batches were skipped one after the other, and none was computed";
     assert_has(&said, what);
     assert!(!case.path("e.parquet").exists());
     let expected = case.undisturbed();

@@ -10,6 +10,7 @@ mod byte_digest;
 mod column;
 mod dataset;
 mod digest;
+mod dtype;
 mod error;
 mod exit;
 mod guard;
@@ -46,6 +47,7 @@ pub use dataset::{
     CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset, ListedFile,
 };
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
+pub use dtype::Dtype;
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of, exit_of_system};
 pub use guard::{catch_decoder_panic, is_catching_panic};

@@ -9,7 +9,7 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use plmkit_cpu::{
-    Converted, Head, Isa, LayerNorm, Multiply, Rows, RowsMut, Scratch, Then, Weights, attention,
+    Converted, Dtype, Epilogue, Head, Isa, LayerNorm, Rows, RowsMut, Scratch, Weights, attention,
 };
 
 /// Rows that the encoder takes through a dense layer together.
@@ -19,13 +19,13 @@ const MODELS: [(&str, usize); 2] = [("150M", 640), ("650M", 1280)];
 const HEADS: usize = 20;
 
 /// Each instruction set with each of `types` that it has kernels of its own for.
-fn multiplications(types: &[Multiply]) -> impl Iterator<Item = (Isa, Multiply)> {
-    let all = Isa::available().flat_map(|isa| types.iter().map(move |&multiply| (isa, multiply)));
-    all.filter(|&(isa, multiply)| match multiply {
-        Multiply::F32 => isa.for_weights(multiply) == isa,
-        Multiply::Bf16 => isa.has_bf16(),
+fn multiplications(types: &[Dtype]) -> impl Iterator<Item = (Isa, Dtype)> {
+    let all = Isa::available().flat_map(|isa| types.iter().map(move |&dtype| (isa, dtype)));
+    all.filter(|&(isa, dtype)| match dtype {
+        Dtype::F32 => isa.for_weights(dtype) == isa,
+        Dtype::Bf16 => isa.has_bf16(),
         // Those of AVX512-BF16 are those of AVX512-VNNI.
-        Multiply::Int8 => !isa.has_bf16(),
+        Dtype::F16 | Dtype::Int8 => !isa.has_bf16(),
     })
 }
 
@@ -41,23 +41,22 @@ fn linear(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("linear");
     // The slowest take too long for samples of growing size.
     group.sampling_mode(SamplingMode::Flat);
-    for (isa, multiply) in multiplications(&[Multiply::F32, Multiply::Bf16, Multiply::Int8]) {
+    for (isa, dtype) in multiplications(&[Dtype::F32, Dtype::Bf16, Dtype::Int8]) {
         for (model, hidden) in MODELS {
             for (layer, inputs, outputs, then) in [
-                ("qkv", hidden, 3 * hidden, Then::Store),
-                ("out", hidden, hidden, Then::Add),
-                ("up", hidden, 4 * hidden, Then::Gelu),
-                ("down", 4 * hidden, hidden, Then::Add),
+                ("qkv", hidden, 3 * hidden, Epilogue::Store),
+                ("out", hidden, hidden, Epilogue::Add),
+                ("up", hidden, 4 * hidden, Epilogue::Gelu),
+                ("down", 4 * hidden, hidden, Epilogue::Add),
             ] {
                 let (weight, bias) = (values(outputs * inputs), values(outputs));
-                let weights = Weights::pack(isa, multiply, &weight, &bias).expect("memory");
+                let weights = Weights::pack(isa, dtype, &weight, &bias).expect("memory");
                 let mut converted = Converted::default();
                 converted.grow(&weights, ROWS).expect("memory");
                 let x = values(ROWS * inputs);
                 let mut out = vec![0.0; ROWS * outputs];
                 group.throughput(Throughput::Elements(2 * (ROWS * inputs * outputs) as u64));
-                let id =
-                    BenchmarkId::new(format!("{isa}/{multiply:?}"), format!("{model} {layer}"));
+                let id = BenchmarkId::new(format!("{isa}/{dtype:?}"), format!("{model} {layer}"));
                 group.bench_function(id, |bencher| {
                     bencher.iter(|| {
                         let out = &mut RowsMut::new(&mut out, outputs);
@@ -73,7 +72,7 @@ fn linear(criterion: &mut Criterion) {
 fn heads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("attention");
     group.sampling_mode(SamplingMode::Flat);
-    for (isa, multiply) in multiplications(&[Multiply::F32, Multiply::Bf16]) {
+    for (isa, dtype) in multiplications(&[Dtype::F32, Dtype::Bf16]) {
         for length in [52, 100, 300, 1000] {
             for dim in [16, 32, 64] {
                 let hidden = HEADS * dim;
@@ -82,13 +81,13 @@ fn heads(criterion: &mut Criterion) {
                 let mut scratch = Scratch::default();
                 scratch.grow(length, dim).expect("memory");
                 group.throughput(Throughput::Elements(4 * (length * length * hidden) as u64));
-                let id = BenchmarkId::new(format!("{isa}/{multiply:?}"), format!("{length}x{dim}"));
+                let id = BenchmarkId::new(format!("{isa}/{dtype:?}"), format!("{length}x{dim}"));
                 group.bench_function(id, |bencher| {
                     bencher.iter(|| {
                         for number in 0..HEADS {
                             attention(
                                 isa,
-                                multiply,
+                                dtype,
                                 Rows::new(&qkv, 3 * hidden),
                                 Head { number, dim },
                                 0..length,
@@ -105,7 +104,7 @@ fn heads(criterion: &mut Criterion) {
 
 fn layer_norm(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("layer_norm");
-    for (isa, _) in multiplications(&[Multiply::F32]) {
+    for (isa, _) in multiplications(&[Dtype::F32]) {
         for (model, hidden) in MODELS {
             let norm = LayerNorm {
                 weight: values(hidden),

@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
-use crate::{Isa, Multiply, Rows, RowsMut};
+use crate::{Dtype, Isa, Rows, RowsMut};
 
 pub(crate) use maps::{MapSums, add_maps};
 use packed::Packed;
@@ -75,10 +75,10 @@ pub struct Head {
 /// In bfloat16, scaled queries, keys, values and weights are rounded, sums are f32, and `dim` is even.
 ///
 /// # Panics
-/// If the shapes do not match, or for 8-bit integers, which are too coarse.
+/// If the shapes do not match, or for any other type: 8-bit integers are too coarse.
 pub fn attention(
     isa: Isa,
-    multiply: Multiply,
+    dtype: Dtype,
     qkv: Rows<'_>,
     head: Head,
     queries: Range<usize>,
@@ -98,11 +98,11 @@ pub fn attention(
     assert!(queries.end <= qkv.rows(), "the queries are of the sequence");
     assert!(scratch.holds(qkv.rows(), head.dim), "the scratch has grown");
     let task = Task { qkv, head, queries };
-    match multiply {
-        Multiply::F32 => {
+    match dtype {
+        Dtype::F32 => {
             dispatch!(isa, in_f32(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut Scratch));
         }
-        Multiply::Bf16 => {
+        Dtype::Bf16 => {
             assert!(
                 isa.has_bf16() && isa.is_available(),
                 "{isa} multiplies no bfloat16"
@@ -114,7 +114,7 @@ pub fn attention(
                 bf16::blocks(task, out, scratch);
             }
         }
-        Multiply::Int8 => panic!("scores and weights are no integers"),
+        Dtype::F16 | Dtype::Int8 => panic!("attention is in f32 or bfloat16"),
     }
 }
 

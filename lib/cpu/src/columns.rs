@@ -9,7 +9,7 @@ use crate::aligned::{Aligned, OutOfMemory};
 use crate::heads::Contacts;
 use crate::pooling::pool;
 use crate::team::share;
-use crate::{ContactHead, Isa, LanguageModelHead, LayerNorm, LayerObserver, Rows, RowsMut};
+use crate::{ContactHead, Isa, LanguageModelHead, LayerNorm, Rows, RowsMut};
 
 /// The parameters of a model after its layers.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Collector<'a> {
 
 impl Readout {
     /// Applies the last `LayerNorm` to the output of the last layer, `(tokens, hidden)`.
-    pub fn normalise(
+    fn normalise(
         &self,
         x: &[f32],
         threads: NonZeroUsize,
@@ -113,6 +113,37 @@ impl<'a> Collector<'a> {
         Ok(self.contacts.map_or(Ok(()), Contacts::finish)?)
     }
 
+    /// Receives the output of a layer, `(tokens, hidden)`; that of layer 0 is the input.
+    pub(crate) fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), ForwardError> {
+        if self.stop.requested() {
+            return Err(ForwardError::Stopped);
+        }
+        let layers = self.readout.layers;
+        let width = self.readout.final_norm.weight.len();
+        let wanted = |(column, _): &(Column, &mut [f32])| column.depth(layers) == layer;
+        if !self.columns.iter().any(wanted) {
+            return Ok(());
+        }
+        if layer < layers {
+            self.collect(layer, Rows::new(x, width));
+        } else {
+            let normed = self.readout.normalise(x, self.threads)?;
+            self.collect(layer, Rows::new(&normed, width));
+        }
+        Ok(())
+    }
+
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(tokens, 3·hidden)`.
+    pub(crate) fn attention(&mut self, qkv: &[f32]) -> Result<(), ForwardError> {
+        match &mut self.contacts {
+            Some(contacts) => {
+                let width = 3 * self.readout.final_norm.weight.len();
+                Ok(contacts.add(Rows::new(qkv, width))?)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Computes the columns of a layer whose output is `x`, `(tokens, hidden)`.
     fn collect(&mut self, layer: usize, x: Rows<'_>) {
         let (readout, threads) = (self.readout, self.threads);
@@ -154,38 +185,5 @@ fn copy_residues(sequences: &[Range<usize>], x: Rows<'_>, out: &mut [f32]) {
         let (own, others) = rest.split_at_mut(residues.len());
         own.copy_from_slice(&x.values()[residues]);
         rest = others;
-    }
-}
-
-impl LayerObserver for Collector<'_> {
-    type Error = ForwardError;
-
-    fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), ForwardError> {
-        if self.stop.requested() {
-            return Err(ForwardError::Stopped);
-        }
-        let layers = self.readout.layers;
-        let width = self.readout.final_norm.weight.len();
-        let wanted = |(column, _): &(Column, &mut [f32])| column.depth(layers) == layer;
-        if !self.columns.iter().any(wanted) {
-            return Ok(());
-        }
-        if layer < layers {
-            self.collect(layer, Rows::new(x, width));
-        } else {
-            let normed = self.readout.normalise(x, self.threads)?;
-            self.collect(layer, Rows::new(&normed, width));
-        }
-        Ok(())
-    }
-
-    fn attention(&mut self, qkv: &[f32]) -> Result<(), ForwardError> {
-        match &mut self.contacts {
-            Some(contacts) => {
-                let width = 3 * self.readout.final_norm.weight.len();
-                Ok(contacts.add(Rows::new(qkv, width))?)
-            }
-            None => Ok(()),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Compiles a generic function for each instruction set.
+//! Compiles functions for an instruction set.
 
 /// Calls a generic function with the [`Simd`](crate::simd::Simd) of an instruction set, compiled for it.
 ///
@@ -32,4 +32,17 @@ macro_rules! dispatch {
     }};
 }
 
-pub(crate) use dispatch;
+/// Defines the operations of a trait of vectors, each inlined into a function that is compiled for its instructions.
+macro_rules! operations {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)? { $($body:tt)* })*) => {
+        $(
+            #[inline(always)]
+            #[allow(unused_unsafe)]
+            unsafe fn $name($($argument: $kind),*) $(-> $result)? {
+                unsafe { $($body)* }
+            }
+        )*
+    };
+}
+
+pub(crate) use {dispatch, operations};

@@ -8,7 +8,10 @@ use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{Head, Scratch, attention};
 use crate::shared::Shared;
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
-use crate::{Converted, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Then, Weights};
+use crate::{
+    Collector, Converted, Dtype, Epilogue, ForwardError, Isa, LayerNorm, Rotations, Rows, RowsMut,
+    Weights,
+};
 
 /// The parameters of a layer.
 #[derive(Debug)]
@@ -33,21 +36,11 @@ pub struct Layer {
 #[derive(Debug)]
 pub struct Encoder {
     isa: Isa,
+    /// The number of layers before these.
+    first: usize,
     layers: Vec<Layer>,
     heads: usize,
     arena: Mutex<Arena>,
-}
-
-/// Receives intermediate results. An error ends the forward pass.
-pub trait LayerObserver {
-    /// The error that ends the forward pass.
-    type Error: From<OutOfMemory>;
-
-    /// Receives the output of a layer, `(tokens, hidden)`; that of layer 0 is the input.
-    fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), Self::Error>;
-
-    /// Receives queries, keys and values of the next layer, the first two rotated: `(tokens, 3·hidden)`.
-    fn attention(&mut self, qkv: &[f32]) -> Result<(), Self::Error>;
 }
 
 /// Working memory that batches reuse.
@@ -91,32 +84,31 @@ impl Encoder {
     pub fn new(isa: Isa, layers: Vec<Layer>, heads: usize) -> Self {
         Self {
             isa,
+            first: 0,
             layers,
             heads,
             arena: Mutex::default(),
         }
     }
 
-    /// Replaces the layers, and returns those before. Working memory is kept.
-    pub fn replace(&mut self, layers: Vec<Layer>) -> Vec<Layer> {
+    /// Replaces the layers by those from number `first` on, counted from 0, and returns those before. Working memory is kept.
+    pub fn replace(&mut self, first: usize, layers: Vec<Layer>) -> Vec<Layer> {
+        self.first = first;
         std::mem::replace(&mut self.layers, layers)
     }
 
     /// Applies the first `depth` layers to `x`, `(tokens, hidden)`, in place. `sequences` are the row ranges that attend to
     /// themselves; they cover all rows in order. With `in_f32`, bfloat16 weights are widened and all products are in f32. int8
-    /// weights do not support it.
-    ///
-    /// # Errors
-    /// Those of the observer, and refused memory.
-    pub fn forward<W: LayerObserver>(
+    /// weights do not support it. `collector` sees the output of each layer.
+    pub fn forward(
         &self,
         x: &mut [f32],
         sequences: &[Range<usize>],
         depth: usize,
         in_f32: bool,
         threads: NonZeroUsize,
-        watch: &mut W,
-    ) -> Result<(), W::Error> {
+        collector: &mut Collector<'_>,
+    ) -> Result<(), ForwardError> {
         let Some(last) = sequences.last() else {
             return Ok(());
         };
@@ -134,7 +126,7 @@ impl Encoder {
             mixed,
             thread_scratch,
         } = &mut *arena;
-        let work = Work {
+        let pass = ForwardPass {
             encoder: self,
             layers,
             hidden,
@@ -152,17 +144,17 @@ impl Encoder {
         let (own, others) = thread_scratch.split_at_mut(1);
         std::thread::scope(|scope| {
             // Before any thread waits at the barrier.
-            let _guard = PoisonGuard(&work.barrier);
+            let _guard = PoisonGuard(&pass.barrier);
             let mut started = 0;
             for scratch in &mut others[..threads - 1] {
                 // If the system refuses a thread, the existing ones do the work.
                 let thread = std::thread::Builder::new().name("kernels".to_owned());
-                let Ok(_) = thread.spawn_scoped(scope, || work.follow(scratch)) else {
+                let Ok(_) = thread.spawn_scoped(scope, || pass.follow(scratch)) else {
                     break;
                 };
                 started += 1;
             }
-            work.lead(started, &mut own[0], watch)
+            pass.lead(started, &mut own[0], collector)
         })
     }
 }
@@ -275,7 +267,7 @@ impl Arena {
 }
 
 /// The state that the threads of a batch share.
-struct Work<'a> {
+struct ForwardPass<'a> {
     encoder: &'a Encoder,
     layers: &'a [Layer],
     hidden: usize,
@@ -292,28 +284,32 @@ struct Work<'a> {
     barrier: Barrier,
 }
 
-impl Work<'_> {
-    fn lead<W: LayerObserver>(
+impl ForwardPass<'_> {
+    fn lead(
         &self,
         others: usize,
         scratch: &mut ThreadScratch,
-        watch: &mut W,
-    ) -> Result<(), W::Error> {
+        collector: &mut Collector<'_>,
+    ) -> Result<(), ForwardError> {
         let depth = self.layers.len();
         for layer in 0..=depth {
             self.dense(layer, scratch);
-            self.barrier.lead(others, || -> Result<(), W::Error> {
+            self.barrier.lead(others, || -> Result<(), ForwardError> {
                 // SAFETY: all other threads wait.
                 let (x, qkv) = unsafe { (self.x.values(), self.qkv.values()) };
-                watch.hidden(layer, x)?;
+                let number = self.encoder.first + layer;
+                // The input of a later layer was seen as the output of the layer before.
+                if layer > 0 || number == 0 {
+                    collector.hidden(number, x)?;
+                }
                 if layer < depth {
-                    watch.attention(qkv)?;
+                    collector.attention(qkv)?;
                 }
                 Ok(())
             })?;
             if layer < depth {
                 self.attend(layer, scratch);
-                self.barrier.lead(others, || Ok::<(), W::Error>(()))?;
+                self.barrier.lead(others, || Ok::<_, ForwardError>(()))?;
             }
         }
         Ok(())
@@ -360,24 +356,33 @@ impl Work<'_> {
                     down,
                     ..
                 } = &self.layers[before];
-                out.apply(mixed, &mut x, Then::Add, converted.as_deref_mut());
+                out.apply(mixed, &mut x, Epilogue::Add, converted.as_deref_mut());
                 ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
                 let wide = &mut wide[..rows.len() * up.outputs()];
                 let into = &mut RowsMut::new(wide, up.outputs());
                 up.apply(
                     Rows::new(normed, hidden),
                     into,
-                    Then::Gelu,
+                    Epilogue::Gelu,
                     converted.as_deref_mut(),
                 );
-                down.apply(into.as_rows(), &mut x, Then::Add, converted.as_deref_mut());
+                down.apply(
+                    into.as_rows(),
+                    &mut x,
+                    Epilogue::Add,
+                    converted.as_deref_mut(),
+                );
             }
             if let Some(next) = self.layers.get(layer) {
                 let mut qkv = qkv;
                 next.attention_norm
                     .apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
-                next.qkv
-                    .apply(Rows::new(normed, hidden), &mut qkv, Then::Store, converted);
+                next.qkv.apply(
+                    Rows::new(normed, hidden),
+                    &mut qkv,
+                    Epilogue::Store,
+                    converted,
+                );
                 let rotations = self
                     .rotations
                     .iter()
@@ -390,16 +395,16 @@ impl Work<'_> {
 
     fn attend(&self, layer: usize, scratch: &mut ThreadScratch) {
         let head_dim = self.hidden / self.encoder.heads;
-        let narrow = match self.layers[layer].qkv.multiply() {
-            Multiply::F32 => false,
-            Multiply::Bf16 => !self.in_f32,
-            Multiply::Int8 => self.encoder.isa.has_bf16(),
+        let narrow = match self.layers[layer].qkv.dtype() {
+            Dtype::F32 | Dtype::F16 => false,
+            Dtype::Bf16 => !self.in_f32,
+            Dtype::Int8 => self.encoder.isa.has_bf16(),
         };
         // bfloat16 multiplies channels in pairs.
-        let multiply = if narrow && head_dim.is_multiple_of(2) {
-            Multiply::Bf16
+        let dtype = if narrow && head_dim.is_multiple_of(2) {
+            Dtype::Bf16
         } else {
-            Multiply::F32
+            Dtype::F32
         };
         while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
             let Piece {
@@ -419,7 +424,7 @@ impl Work<'_> {
                 };
                 attention(
                     self.encoder.isa,
-                    multiply,
+                    dtype,
                     qkv,
                     head,
                     queries.clone(),

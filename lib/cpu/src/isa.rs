@@ -2,7 +2,7 @@
 
 use strum::VariantArray;
 
-use crate::Multiply;
+use crate::Dtype;
 
 /// An instruction set with kernels, the best last.
 #[derive(
@@ -79,13 +79,13 @@ impl Isa {
 
     /// Returns the least instruction set with the same results for weights of a type, to the bit.
     #[must_use]
-    pub fn for_weights(self, multiply: Multiply) -> Self {
-        match multiply {
+    pub fn for_weights(self, dtype: Dtype) -> Self {
+        match dtype {
             // Sums of integers are the same with and without VNNI. With int8, attention is in bfloat16 if the CPU supports it.
-            Multiply::Int8 if self.has_bf16() => self,
-            Multiply::F32 | Multiply::Int8 if self == Self::AvxVnni => Self::Avx2,
-            Multiply::F32 | Multiply::Int8 => self.min(Self::Avx512),
-            Multiply::Bf16 => self,
+            Dtype::Int8 if self.has_bf16() => self,
+            Dtype::F32 | Dtype::Int8 if self == Self::AvxVnni => Self::Avx2,
+            Dtype::F32 | Dtype::Int8 => self.min(Self::Avx512),
+            Dtype::F16 | Dtype::Bf16 => self,
         }
     }
 

@@ -9,11 +9,11 @@ mod product;
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
-use crate::{Isa, Rows, RowsMut};
+use crate::{Dtype, Isa, Rows, RowsMut};
 
-use product::{Add, Gelu, Store, products};
+use product::products;
 
-pub use pack::{Panel, StoredType};
+pub use pack::{Panel, widen};
 
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;
@@ -39,20 +39,9 @@ enum Panels {
     Int8(int8::Panels),
 }
 
-/// The type of products. Sums are f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Multiply {
-    /// f32.
-    F32,
-    /// bfloat16. Inputs are rounded.
-    Bf16,
-    /// 8-bit integers. Inputs are scaled and rounded; each group of 128 along the sum has its own scale.
-    Int8,
-}
-
 /// What a product does with `x·Wᵀ + b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Epilogue {
     /// Stores it.
     Store,
     /// Stores its GELU (by erf).
@@ -83,13 +72,8 @@ impl Weights {
     /// Returns zero weights, `(bias.len(), inputs)`, until the [panels](Self::panels) are packed.
     ///
     /// # Panics
-    /// If this CPU does not have `isa`, or `isa` does not support `multiply`.
-    pub fn zeros(
-        isa: Isa,
-        multiply: Multiply,
-        inputs: usize,
-        bias: &[f32],
-    ) -> Result<Self, OutOfMemory> {
+    /// If this CPU does not have `isa`, or `isa` has no products of `dtype`.
+    pub fn zeros(isa: Isa, dtype: Dtype, inputs: usize, bias: &[f32]) -> Result<Self, OutOfMemory> {
         assert!(isa.is_available(), "{isa} is not available");
         let outputs = bias.len();
         let padded = outputs.next_multiple_of(columns(isa));
@@ -99,13 +83,14 @@ impl Weights {
             isa,
             inputs,
             outputs,
-            panels: match multiply {
-                Multiply::F32 => Panels::F32(Aligned::zeros(padded * inputs)?),
-                Multiply::Bf16 => {
+            panels: match dtype {
+                Dtype::F32 => Panels::F32(Aligned::zeros(padded * inputs)?),
+                Dtype::Bf16 => {
                     assert!(isa.has_bf16(), "{isa} multiplies no bfloat16");
                     Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?)
                 }
-                Multiply::Int8 => Panels::Int8(int8::Panels::zeros(padded, inputs)?),
+                Dtype::Int8 => Panels::Int8(int8::Panels::zeros(padded, inputs)?),
+                Dtype::F16 => panic!("no CPU kernel multiplies f16"),
             },
             bias: padded_bias,
         })
@@ -116,7 +101,7 @@ impl Weights {
     /// # Panics
     /// If there are more or fewer outputs.
     #[must_use]
-    pub fn again(mut self, bias: &[f32]) -> Self {
+    pub fn reuse(mut self, bias: &[f32]) -> Self {
         assert_eq!(bias.len(), self.outputs, "the shape is the same");
         self.bias[..self.outputs].copy_from_slice(bias);
         self
@@ -126,12 +111,7 @@ impl Weights {
     ///
     /// # Panics
     /// If `weight` has another size; as [`zeros`](Self::zeros).
-    pub fn pack(
-        isa: Isa,
-        multiply: Multiply,
-        weight: &[f32],
-        bias: &[f32],
-    ) -> Result<Self, OutOfMemory> {
+    pub fn pack(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32]) -> Result<Self, OutOfMemory> {
         let inputs = weight.len() / bias.len();
         assert_eq!(weight.len(), inputs * bias.len(), "a matrix is whole");
         let bytes: Vec<u8> = weight
@@ -140,21 +120,22 @@ impl Weights {
             .collect();
         let rows: Vec<_> = bytes
             .chunks_exact(inputs * size_of::<f32>())
-            .map(|row| (StoredType::F32, row))
+            .map(|row| (Dtype::F32, row))
             .collect();
-        let mut weights = Self::zeros(isa, multiply, inputs, bias)?;
+        let mut weights = Self::zeros(isa, dtype, inputs, bias)?;
         for mut panel in weights.panels() {
             panel.pack(&rows[panel.outputs()]);
         }
         Ok(weights)
     }
 
-    /// Returns the type of products.
-    pub fn multiply(&self) -> Multiply {
+    /// Returns the type of products, whose sums are f32. bfloat16 rounds inputs; 8-bit integers scale and round them, with a scale for
+    /// each group of 128 along the sum.
+    pub fn dtype(&self) -> Dtype {
         match self.panels {
-            Panels::F32(_) => Multiply::F32,
-            Panels::Bf16(_) => Multiply::Bf16,
-            Panels::Int8(_) => Multiply::Int8,
+            Panels::F32(_) => Dtype::F32,
+            Panels::Bf16(_) => Dtype::Bf16,
+            Panels::Int8(_) => Dtype::Int8,
         }
     }
 
@@ -163,7 +144,7 @@ impl Weights {
         self.outputs
     }
 
-    /// Applies `then` to `x·Wᵀ + b` of each row of `x`, `(rows, inputs)`, and `out`, `(rows, outputs)`. `converted` has grown for
+    /// Applies `epilogue` to `x·Wᵀ + b` of each row of `x`, `(rows, inputs)`, and `out`, `(rows, outputs)`. `converted` has grown for
     /// these weights and rows. Without it, products with f32 and bfloat16 weights are in f32.
     ///
     /// The result of a row depends only on that row, to the bit.
@@ -174,7 +155,7 @@ impl Weights {
         &self,
         x: Rows<'_>,
         out: &mut RowsMut<'_>,
-        then: Then,
+        epilogue: Epilogue,
         converted: Option<&mut Converted>,
     ) {
         assert_eq!(
@@ -186,32 +167,20 @@ impl Weights {
             return;
         }
         match &self.panels {
-            Panels::F32(panels) => self.in_f32(panels, x, out, then),
+            Panels::F32(panels) => {
+                let weights = self;
+                dispatch!(self.isa, in_f32(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
+            }
             #[cfg(target_arch = "x86_64")]
             Panels::Bf16(panels) => {
                 let converted = converted.map(|converted| &mut converted.bf16[..]);
-                bf16::apply(panels, self, x, out, then, converted);
+                bf16::apply(panels, self, x, out, epilogue, converted);
             }
             #[cfg(not(target_arch = "x86_64"))]
             Panels::Bf16(_) => unreachable!("no other CPU multiplies bfloat16"),
             Panels::Int8(panels) => {
                 let converted = converted.expect("there is memory for integers");
-                int8::apply(panels, self, x, out, then, &mut converted.int8);
-            }
-        }
-    }
-
-    fn in_f32(&self, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>, then: Then) {
-        let weights = self;
-        match then {
-            Then::Store => {
-                dispatch!(self.isa, store(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>));
-            }
-            Then::Gelu => {
-                dispatch!(self.isa, gelu(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>));
-            }
-            Then::Add => {
-                dispatch!(self.isa, add(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>));
+                int8::apply(panels, self, x, out, epilogue, &mut converted.int8);
             }
         }
     }
@@ -226,26 +195,19 @@ fn columns(isa: Isa) -> usize {
         }
 }
 
-macro_rules! finished {
-    ($name:ident, $finish:ty) => {
-        #[inline(always)]
-        unsafe fn $name<S: Simd>(
-            weights: &Weights,
-            panels: &[f32],
-            x: Rows<'_>,
-            out: &mut RowsMut<'_>,
-        ) {
-            let in_f32 = f32::InF32::new(panels);
-            // As many rows as the registers hold.
-            if S::LANES == 16 {
-                unsafe { products::<S, $finish, _, 12>(in_f32, weights, x, out) }
-            } else {
-                unsafe { products::<S, $finish, _, 6>(in_f32, weights, x, out) }
-            }
-        }
-    };
+#[inline(always)]
+unsafe fn in_f32<S: Simd>(
+    weights: &Weights,
+    panels: &[f32],
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+    epilogue: Epilogue,
+) {
+    let in_f32 = f32::InF32::new(panels);
+    // As many rows as the registers hold.
+    if S::LANES == 16 {
+        unsafe { products::<S, _, 12>(in_f32, weights, x, out, epilogue) }
+    } else {
+        unsafe { products::<S, _, 6>(in_f32, weights, x, out, epilogue) }
+    }
 }
-
-finished!(store, Store);
-finished!(gelu, Gelu);
-finished!(add, Add);

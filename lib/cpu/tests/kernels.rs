@@ -1,8 +1,8 @@
 //! Compares each kernel of each instruction set of this CPU with the same computation in f64.
 
 use plmkit_cpu::{
-    Converted, Head, Isa, LayerNorm, Multiply, Rotations, Rows, RowsMut, Scratch, StoredType, Then,
-    Weights, attention,
+    Converted, Dtype, Epilogue, Head, Isa, LayerNorm, Rotations, Rows, RowsMut, Scratch, Weights,
+    attention, widen,
 };
 
 /// Pseudo-random numbers between -1 and 1, the same in every run.
@@ -52,7 +52,7 @@ fn products(x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f64> {
 }
 
 /// A dense layer in f32 of the rows of `x`, applied to `out`.
-fn dense(weights: &Weights, x: &[f32], then: Then, mut out: Vec<f32>) -> Vec<f32> {
+fn dense(weights: &Weights, x: &[f32], then: Epilogue, mut out: Vec<f32>) -> Vec<f32> {
     let outputs = weights.outputs();
     let x = Rows::new(x, x.len() * outputs / out.len());
     weights.apply(x, &mut RowsMut::new(&mut out, outputs), then, None);
@@ -76,17 +76,17 @@ fn dense_layers_of_any_shape() {
             let weight = numbers(2, outputs * inputs);
             let bias = numbers(3, outputs);
             let there = numbers(4, rows * outputs);
-            let weights = Weights::pack(isa, Multiply::F32, &weight, &bias).expect("memory");
-            for then in [Then::Store, Then::Gelu, Then::Add] {
+            let weights = Weights::pack(isa, Dtype::F32, &weight, &bias).expect("memory");
+            for then in [Epilogue::Store, Epilogue::Gelu, Epilogue::Add] {
                 let out = dense(&weights, &x, then, there.clone());
                 let sums = products(&x, &weight, &bias);
                 let expected: Vec<f64> = sums
                     .into_iter()
                     .zip(&there)
                     .map(|(sum, &there)| match then {
-                        Then::Store => sum,
-                        Then::Gelu => gelu(sum),
-                        Then::Add => sum + f64::from(there),
+                        Epilogue::Store => sum,
+                        Epilogue::Gelu => gelu(sum),
+                        Epilogue::Add => sum + f64::from(there),
                     })
                     .collect();
                 let error = error(&out, &expected);
@@ -106,8 +106,8 @@ fn gelu_is_exact_to_rounding_everywhere() {
         .chain([-1e30, -100.0, 100.0, 1e-30])
         .collect();
     for isa in Isa::available() {
-        let weights = Weights::pack(isa, Multiply::F32, &[1.0], &[0.0]).expect("memory");
-        let out = dense(&weights, &xs, Then::Gelu, vec![0.0; xs.len()]);
+        let weights = Weights::pack(isa, Dtype::F32, &[1.0], &[0.0]).expect("memory");
+        let out = dense(&weights, &xs, Epilogue::Gelu, vec![0.0; xs.len()]);
         for (&x, &found) in xs.iter().zip(&out) {
             let expected = gelu(f64::from(x));
             // What 1 + erf loses where erf is near -1.
@@ -233,12 +233,12 @@ fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
 /// Attention of all queries in f32.
 fn attend_all(isa: Isa, qkv: &[f32], width: usize, head: Head, scratch: &mut Scratch) -> Vec<f32> {
     let queries = 0..qkv.len() / width;
-    attended(isa, Multiply::F32, qkv, width, head, queries, scratch)
+    attended(isa, Dtype::F32, qkv, width, head, queries, scratch)
 }
 
 fn attended(
     isa: Isa,
-    multiply: Multiply,
+    dtype: Dtype,
     qkv: &[f32],
     width: usize,
     head: Head,
@@ -251,7 +251,7 @@ fn attended(
     let into = &mut RowsMut::new(&mut out, hidden);
     attention(
         isa,
-        multiply,
+        dtype,
         Rows::new(qkv, width),
         head,
         queries,
@@ -304,29 +304,29 @@ fn queries_and_rows_are_batch_invariant() {
     let head = Head { number: 0, dim };
     for isa in Isa::available() {
         let mut scratch = Scratch::default();
-        for multiply in [Multiply::F32, Multiply::Bf16] {
-            if multiply == Multiply::Bf16 && !isa.has_bf16() {
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            if dtype == Dtype::Bf16 && !isa.has_bf16() {
                 continue;
             }
-            let all = attended(isa, multiply, &qkv, width, head, 0..length, &mut scratch);
+            let all = attended(isa, dtype, &qkv, width, head, 0..length, &mut scratch);
             for queries in [0..1, 7..20, 90..113, 100..300] {
                 let expected = &all[queries.start * dim..queries.end * dim];
-                let shown = format!("{isa} {multiply:?} {queries:?}");
-                let some = attended(isa, multiply, &qkv, width, head, queries, &mut scratch);
+                let shown = format!("{isa} {dtype:?} {queries:?}");
+                let some = attended(isa, dtype, &qkv, width, head, queries, &mut scratch);
                 assert!(some == expected, "{shown}");
             }
         }
         let weights = Weights::pack(
             isa,
-            Multiply::F32,
+            Dtype::F32,
             &numbers(12, width * dim),
             &numbers(13, dim),
         )
         .expect("memory");
-        let all = dense(&weights, &qkv, Then::Gelu, vec![0.0; length * dim]);
+        let all = dense(&weights, &qkv, Epilogue::Gelu, vec![0.0; length * dim]);
         for rows in [0..1, 7..20, 100..300] {
             let x = &qkv[rows.start * width..rows.end * width];
-            let some = dense(&weights, x, Then::Gelu, vec![0.0; rows.len() * dim]);
+            let some = dense(&weights, x, Epilogue::Gelu, vec![0.0; rows.len() * dim]);
             assert!(
                 some == all[rows.start * dim..rows.end * dim],
                 "{isa} {rows:?}"
@@ -398,14 +398,14 @@ fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
             numbers(2, outputs * inputs),
             numbers(3, outputs),
         );
-        let weights = Weights::pack(isa, Multiply::Bf16, &weight, &bias).expect("memory");
+        let weights = Weights::pack(isa, Dtype::Bf16, &weight, &bias).expect("memory");
         let mut converted = Converted::default();
         converted.grow(&weights, rows).expect("memory");
         for in_f32 in [false, true] {
             let mut out = vec![0.0; rows * outputs];
             let into = &mut RowsMut::new(&mut out, outputs);
             let converted = (!in_f32).then_some(&mut converted);
-            weights.apply(Rows::new(&x, inputs), into, Then::Store, converted);
+            weights.apply(Rows::new(&x, inputs), into, Epilogue::Store, converted);
             let inputs_as = if in_f32 { x.clone() } else { rounded(&x) };
             let expected = products(&inputs_as, &rounded(&weight), &bias);
             let error = error(&out, &expected);
@@ -434,15 +434,7 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
             }
             for number in 0..2 {
                 let head = Head { number, dim };
-                let found = attended(
-                    isa,
-                    Multiply::Bf16,
-                    &qkv,
-                    width,
-                    head,
-                    0..length,
-                    &mut scratch,
-                );
+                let found = attended(isa, Dtype::Bf16, &qkv, width, head, 0..length, &mut scratch);
                 let error = error(&found, &written_out(&qkv, width, head));
                 // Scaled queries and weights have 8 bits.
                 assert!(error < 1e-2, "{length} of {dim}: {error:e}");
@@ -452,7 +444,7 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
     let mut qkv = numbers(14, 300 * 96);
     qkv[200 * 96 + 37] = f32::NAN;
     let head = Head { number: 0, dim: 32 };
-    let found = attended(isa, Multiply::Bf16, &qkv, 96, head, 0..300, &mut scratch);
+    let found = attended(isa, Dtype::Bf16, &qkv, 96, head, 0..300, &mut scratch);
     assert!(
         found
             .chunks(32)
@@ -480,7 +472,7 @@ fn in_steps(values: &[f32], inputs: usize) -> Vec<f32> {
 }
 
 fn in_int8(isa: Isa, x: &[f32], weight: &[f32], bias: &[f32]) -> Vec<f32> {
-    let weights = Weights::pack(isa, Multiply::Int8, weight, bias).expect("memory");
+    let weights = Weights::pack(isa, Dtype::Int8, weight, bias).expect("memory");
     applied(&weights, x, weight.len() / bias.len())
 }
 
@@ -494,7 +486,7 @@ fn applied(weights: &Weights, x: &[f32], inputs: usize) -> Vec<f32> {
     weights.apply(
         Rows::new(x, inputs),
         into,
-        Then::Store,
+        Epilogue::Store,
         Some(&mut converted),
     );
     out
@@ -603,19 +595,19 @@ fn nan_in_integer_products_spreads_to_its_row_or_column() {
 fn half_types_are_widened_as_by_the_crate_half() {
     let bits: Vec<u16> = (0..=u16::MAX).collect();
     let bytes: Vec<u8> = bits.iter().copied().flat_map(u16::to_le_bytes).collect();
-    let widened = |stored: StoredType| {
+    let widened = |stored: Dtype| {
         let mut values = vec![0.0; bits.len()];
-        stored.widen(&bytes, &mut values);
+        widen(stored, &bytes, &mut values);
         values
     };
     let f16 = bits.iter().map(|&bits| half::f16::from_bits(bits).to_f32());
     let bf16 = bits
         .iter()
         .map(|&bits| half::bf16::from_bits(bits).to_f32());
-    for (found, expected) in widened(StoredType::F16)
+    for (found, expected) in widened(Dtype::F16)
         .into_iter()
         .zip(f16)
-        .chain(widened(StoredType::Bf16).into_iter().zip(bf16))
+        .chain(widened(Dtype::Bf16).into_iter().zip(bf16))
     {
         let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
         assert!(same, "{found:e}, expected {expected:e}");
@@ -647,23 +639,22 @@ fn weights_of_any_stored_type_are_packed_alike() {
                 .collect::<Vec<f32>>(),
         ];
         for isa in Isa::available() {
-            for multiply in [Multiply::F32, Multiply::Bf16, Multiply::Int8] {
-                if multiply == Multiply::Bf16 && !isa.has_bf16() {
+            for dtype in [Dtype::F32, Dtype::Bf16, Dtype::Int8] {
+                if dtype == Dtype::Bf16 && !isa.has_bf16() {
                     continue;
                 }
-                for (i, stored) in [StoredType::F16, StoredType::Bf16].into_iter().enumerate() {
-                    let rows: Vec<(StoredType, &[u8])> = bytes[i]
+                for (i, stored) in [Dtype::F16, Dtype::Bf16].into_iter().enumerate() {
+                    let rows: Vec<(Dtype, &[u8])> = bytes[i]
                         .chunks_exact(inputs * stored.bytes())
                         .map(|row| (stored, row))
                         .collect();
-                    let mut packed = Weights::zeros(isa, multiply, inputs, &bias).expect("memory");
+                    let mut packed = Weights::zeros(isa, dtype, inputs, &bias).expect("memory");
                     // In any order.
                     for mut panel in packed.panels().into_iter().rev() {
                         panel.pack(&rows[panel.outputs()]);
                     }
-                    let expected =
-                        Weights::pack(isa, multiply, &widened[i], &bias).expect("memory");
-                    let shown = format!("{isa} {multiply:?} {stored:?} {inputs}x{outputs}");
+                    let expected = Weights::pack(isa, dtype, &widened[i], &bias).expect("memory");
+                    let shown = format!("{isa} {dtype:?} {stored:?} {inputs}x{outputs}");
                     let expected = applied(&expected, &x, inputs);
                     assert!(applied(&packed, &x, inputs) == expected, "{shown}");
                 }

@@ -4,28 +4,25 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::Stop;
-use plmkit_cpu::StoredType;
 use plmkit_esm2::cuda::Opening;
 use plmkit_esm2::{
     BIAS, CheckpointTensors, Device as Requested, DeviceError, EsmError, Head, StoredTensor, WORDS,
     layer_name,
 };
-use plmkit_gpu::Kernels;
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
 use crate::attention::Attention;
-use crate::body::{Body, OnGpu, OnLibtorch};
 use crate::embedding::Embedding;
+use crate::encoder::{Encoder, GpuKernels, Layer, kind_of};
 use crate::heads::{ContactHead, LanguageModelHead};
-use crate::kind::kind_of;
 use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
 use crate::linear::Linear;
 use crate::model::TorchModel;
 use crate::rope::{Frequencies, pair_channels};
 use crate::shim::cuda_memory;
-use crate::weights::{Layer, Weights};
+use crate::transfer::Transfer;
 
 /// Copies a model to the device of `opening`. Returns it with the time to compile kernels for the operations between libtorch's.
 pub(crate) fn load(
@@ -36,22 +33,27 @@ pub(crate) fn load(
     // Loading only copies, and libtorch would keep the threads.
     set_threads(NonZeroUsize::MIN);
     let _no_grad = tch::no_grad_guard();
-    let device = opening
-        .gpu
-        .as_ref()
-        .map_or(Device::Cpu, |gpu| Device::Cuda(gpu.index));
     check_memory(tensors, opening)?;
+    let gpu = opening.gpu.as_ref();
     let copying = Copying {
         tensors,
-        device,
+        device: gpu.map_or(Device::Cpu, |gpu| Device::Cuda(gpu.index)),
         stop,
     };
-    let (body, compiled) = copying.body(opening)?;
-    let weights = copying.weights(body)?;
-    let config = tensors.config();
-    let how = (device, opening.profile);
-    let model = TorchModel::new(config, weights, how, opening.threads)?;
-    Ok((model, compiled))
+    let frequencies = tensors.frequencies().iter().enumerate();
+    let kind = kind_of(opening.dtype);
+    let layers = frequencies.map(|(layer, inv_freq)| copying.layer(layer, inv_freq, kind));
+    let layers = layers.collect::<Result<_, _>>()?;
+    let started = Instant::now();
+    let kernels = compile(opening);
+    let compiled = kernels.as_ref().map(|_| started.elapsed());
+    let encoder = Encoder {
+        layers,
+        heads: tensors.config().heads,
+        attention: Attention::new(gpu.map(|gpu| gpu.capability)),
+        gpu: kernels,
+    };
+    Ok((copying.model(encoder, opening)?, compiled))
 }
 
 /// Checks that the weights fit in the device memory if nothing else uses it.
@@ -83,8 +85,8 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Returns all weights, given the layers, with the heads that the checkpoint has.
-    fn weights(&self, body: Box<dyn Body>) -> Result<Weights, CudaError> {
+    /// Returns the model of these layers, with the heads that the checkpoint has.
+    fn model(&self, encoder: Encoder, opening: &Opening) -> Result<TorchModel, CudaError> {
         let config = self.tensors.config();
         let words = self.tensor(WORDS)?; // (33, hidden)
         let language_model = || -> Result<_, CudaError> {
@@ -108,12 +110,16 @@ impl Copying<'_> {
             })
         };
         let has = |head| self.tensors.has(head);
-        Ok(Weights {
+        Ok(TorchModel {
             embedding: Embedding::new(&words, config.token_dropout)?,
-            body,
+            encoder,
             final_norm: self.layer_norm("encoder.emb_layer_norm_after")?,
             language_model: has(Head::LanguageModel).then(language_model).transpose()?,
             contact: has(Head::Contact).then(contact).transpose()?,
+            hidden: config.hidden,
+            transfer: Transfer::new(self.device, opening.profile)?,
+            threads: opening.threads,
+            stop: self.stop.clone(),
         })
     }
 
@@ -122,21 +128,6 @@ impl Copying<'_> {
             return Err(EsmError::Stopped.into());
         }
         copy(self.tensors.get(name), self.device)
-    }
-
-    /// Returns layers for libtorch's matrix products, and the time to compile kernels for the operations in between.
-    fn body(&self, opening: &Opening) -> Result<(Box<dyn Body>, Option<Duration>), CudaError> {
-        let (heads, kind) = (self.tensors.config().heads, kind_of(opening.dtype));
-        let frequencies = self.tensors.frequencies().iter().enumerate();
-        let layers = frequencies.map(|(layer, inv_freq)| self.layer(layer, inv_freq, kind));
-        let layers = layers.collect::<Result<_, _>>()?;
-        let attention = Attention::new(opening.gpu.as_ref().map(|gpu| gpu.capability));
-        let started = Instant::now();
-        if let Some(kernels) = compile(opening) {
-            let body = OnGpu::new(layers, heads, attention, kernels);
-            return Ok((Box::new(body), Some(started.elapsed())));
-        }
-        Ok((Box::new(OnLibtorch::new(layers, heads, attention)), None))
     }
 
     fn layer(&self, layer: usize, inv_freq: &[f32], kind: Kind) -> Result<Layer, CudaError> {
@@ -194,16 +185,11 @@ impl Copying<'_> {
 
 /// Copies a stored tensor to `device` in f32.
 fn copy(stored: &StoredTensor<'_>, device: Device) -> Result<Tensor, CudaError> {
-    let kind = match stored.stored_type() {
-        StoredType::F32 => Kind::Float,
-        StoredType::F16 => Kind::Half,
-        StoredType::Bf16 => Kind::BFloat16,
-    };
     let shape: Vec<i64> = stored.shape().iter().map(|&size| size as i64).collect();
     let bytes = upload(stored.bytes(), device)?;
     stored.release();
     Ok(bytes
-        .f_view_dtype(kind)?
+        .f_view_dtype(kind_of(stored.stored_type()))?
         .f_view(shape.as_slice())?
         .f_to_kind(Kind::Float)?)
 }
@@ -221,15 +207,13 @@ fn upload(bytes: &[u8], device: Device) -> Result<Tensor, CudaError> {
     Ok(copy)
 }
 
-/// Compiles plmkit's kernels for a GPU. Returns its number and the kernels; `None` on a CPU, if libtorch's are asked for, or
-/// after a warning if they do not compile.
-fn compile(opening: &Opening) -> Option<(usize, Kernels)> {
+/// Compiles plmkit's kernels for a GPU; `None` on a CPU, if libtorch's are asked for, or after a warning if they do not compile.
+fn compile(opening: &Opening) -> Option<GpuKernels> {
     let index = opening.gpu.as_ref().filter(|_| opening.fused)?.index;
-    match OnGpu::compile(index, kind_of(opening.dtype)) {
-        Ok(kernels) => Some((index, kernels)),
-        Err(error) => {
+    let compiled = GpuKernels::compile(index, opening.dtype);
+    compiled
+        .inspect_err(|error| {
             tracing::warn!("{error}; libtorch computes what plmkit's kernels would, more slowly");
-            None
-        }
-    }
+        })
+        .ok()
 }

@@ -1,12 +1,12 @@
 //! A batch on the device.
 
 use plmkit_contract::CLS;
-use plmkit_esm2::{Varlen, Work};
+use plmkit_esm2::{KernelKind, Varlen};
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
 use crate::embedding::shares_kept;
-use crate::timing::{LapTimer, Span};
+use crate::timing::{KernelTimer, Span};
 use crate::transfer::{Transfer, Values};
 
 /// The least rows of a matrix product. For fewer, libtorch uses a kernel that rounds differently, which would break batch
@@ -33,7 +33,7 @@ pub(crate) struct DeviceBatch<'a> {
     /// The type of matrix products and attention.
     pub(crate) kind: Kind,
     /// Measures the time of each kind of work, if asked for.
-    pub(crate) laps: Option<LapTimer>,
+    pub(crate) timer: Option<KernelTimer>,
 }
 
 impl<'a> DeviceBatch<'a> {
@@ -82,15 +82,15 @@ impl<'a> DeviceBatch<'a> {
                 .max()
                 .unwrap_or(0),
             kind,
-            laps: transfer.laps(),
+            timer: transfer.timer(),
         };
         Ok((packed, upload.end()?))
     }
 
-    /// Ends a lap: the work of the device since the last one was `work`.
-    pub(crate) fn lap(&self, work: Work) -> Result<(), CudaError> {
-        match &self.laps {
-            Some(laps) => laps.end_lap(work),
+    /// Measures the work of the device since the last call, which was `work`.
+    pub(crate) fn time(&self, work: KernelKind) -> Result<(), CudaError> {
+        match &self.timer {
+            Some(timer) => timer.record(work),
             None => Ok(()),
         }
     }

@@ -14,10 +14,12 @@ use std::sync::atomic::AtomicBool;
 
 use plmkit_contract::{Stop, catch_decoder_panic, exit_of};
 use plmkit_esm2::cuda::{
-    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Open, Opened,
-    Opening, OpeningGpu, Refusal, Submit, Submitting, VERSION, Version,
+    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, Open, Opened, Opening,
+    OpeningGpu, Refusal, Submit, Submitting, VERSION, Version,
 };
-use plmkit_esm2::{DeviceTimes, EsmError, Varlen, read_checkpoint, set_threads};
+use plmkit_esm2::{
+    DeviceTimes, EsmError, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -26,18 +28,12 @@ use crate::checkpoint;
 use crate::libtorch;
 use crate::model::TorchModel;
 use crate::notes::noting;
-use crate::pending::PendingColumns;
 use crate::shim::cuda_memory;
+use crate::transfer::Pending;
 
 /// The functions have the types of the interface.
 const _: (Version, Check, Open, Submit, Collect, Memory, Close) =
     (version, check, open, submit, collect, memory, close);
-
-/// A loaded model.
-struct Loaded {
-    model: TorchModel,
-    stop: Stop,
-}
 
 /// See [`Version`](plmkit_esm2::cuda::Version).
 #[unsafe(export_name = "plmkit_cuda_version")]
@@ -76,16 +72,16 @@ unsafe extern "C" fn open(request: Bytes, stop: *const AtomicBool, answer: Answe
         let opening: Opening = read(request)?;
         let stop = Stop::of(&*stop);
         let (loaded, notes) = noting(|| load(&opening, &stop));
-        let (model, facts) = loaded?;
-        opened = Box::into_raw(Box::new(Loaded { model, stop })).cast();
-        Ok(Opened { notes, ..facts })
+        let (model, info) = loaded?;
+        opened = Box::into_raw(Box::new(model)).cast();
+        Ok(Opened { info, notes })
     };
     // SAFETY: as the caller promises.
     unsafe { reply(answer, work) };
     opened
 }
 
-fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, Opened), CudaError> {
+fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo), CudaError> {
     set_threads(opening.threads);
     let gpu = opening.gpu.as_ref();
     libtorch::prepare(gpu).map_err(EsmError::from)?;
@@ -93,14 +89,20 @@ fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, Opened), CudaErro
     let (checkpoint, (model, compiled)) = read_checkpoint(path, stop, |tensors| {
         checkpoint::load(tensors, opening, stop)
     })?;
-    let facts = Opened {
+    let info = ModelInfo {
         checkpoint,
-        kernels: model.kernels(),
-        compiled,
-        total_memory: gpu.map(|gpu| cuda_memory(gpu.index)).transpose()?,
-        notes: Vec::new(),
+        device: gpu.map_or_else(|| "cpu".to_owned(), |gpu| format!("cuda:{}", gpu.index)),
+        gpu: gpu
+            .map(|gpu| Ok::<_, CudaError>((gpu.name.clone(), cuda_memory(gpu.index)?)))
+            .transpose()?,
+        dtype: opening.dtype,
+        kernels: model.encoder.kernels().to_owned(),
+        load_times: LoadTimes {
+            compiled,
+            ..LoadTimes::default()
+        },
     };
-    Ok((model, facts))
+    Ok((model, info))
 }
 
 /// See [`Submit`](plmkit_esm2::cuda::Submit).
@@ -117,16 +119,14 @@ unsafe extern "C" fn submit(
     let mut ticket = ptr::null_mut();
     // SAFETY: as the caller promises.
     let work = || unsafe {
-        let loaded = &*model.cast::<Loaded>();
+        let model = &*model.cast::<TorchModel>();
         let asked: Submitting = read(request)?;
         let tokens = slice::from_raw_parts(batch.tokens, batch.total_tokens);
         let cu_seqlens = slice::from_raw_parts(batch.cu_seqlens, batch.sequences + 1);
         let batch =
             Varlen::new(tokens, cu_seqlens).map_err(|error| CudaError::Torch(error.to_string()))?;
         let how = (asked.depth, asked.dtype);
-        let pending = loaded
-            .model
-            .begin(batch, &asked.columns, how, &loaded.stop)?;
+        let pending = model.submit(batch, &asked.columns, how)?;
         ticket = Box::into_raw(Box::new(pending)).cast();
         Ok(())
     };
@@ -143,13 +143,13 @@ unsafe extern "C" fn submit(
 unsafe extern "C" fn collect(ticket: *mut c_void, columns: Columns, answer: Answer) -> bool {
     // SAFETY: as the caller promises.
     let work = || unsafe {
-        let pending = Box::from_raw(ticket.cast::<PendingColumns>());
+        let pending = Box::from_raw(ticket.cast::<Pending>());
         if columns.count == 0 {
             return Ok(None::<DeviceTimes>);
         }
         let places = slice::from_raw_parts(columns.places, columns.count).iter();
         let places = places.map(|place| slice::from_raw_parts_mut(place.data, place.len));
-        pending.finish(&mut places.collect::<Vec<_>>())
+        pending.collect(&mut places.collect::<Vec<_>>())
     };
     // SAFETY: as the caller promises.
     unsafe { reply(answer, work) }
@@ -162,20 +162,7 @@ unsafe extern "C" fn collect(ticket: *mut c_void, columns: Columns, answer: Answ
 #[unsafe(export_name = "plmkit_cuda_memory")]
 unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer) -> bool {
     // SAFETY: as the caller promises.
-    let work = || unsafe {
-        let model = &(*model.cast::<Loaded>()).model;
-        Ok(match read(request)? {
-            MemoryAsked::Used => model.used_memory_mib(),
-            MemoryAsked::Release => {
-                model.release()?;
-                model.used_memory_mib()
-            }
-            MemoryAsked::Reserve { largest, columns } => {
-                let reserved = model.reserve(largest, &columns)?;
-                model.used_memory_mib().filter(|_| reserved)
-            }
-        })
-    };
+    let work = || unsafe { (*model.cast::<TorchModel>()).memory(read(request)?) };
     // SAFETY: as the caller promises.
     unsafe { reply(answer, work) }
 }
@@ -187,7 +174,7 @@ unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer
 #[unsafe(export_name = "plmkit_cuda_close")]
 unsafe extern "C" fn close(model: *mut c_void) {
     // SAFETY: as the caller promises.
-    let _ = catch_decoder_panic(|| drop(unsafe { Box::from_raw(model.cast::<Loaded>()) }));
+    let _ = catch_decoder_panic(|| drop(unsafe { Box::from_raw(model.cast::<TorchModel>()) }));
 }
 
 /// Reads a request.

@@ -4,9 +4,9 @@
 //! [`plmkit_esm2::cuda`]; everything else is behind them:
 //!
 //! ```text
-//! open ──▶ checkpoint ──▶ weights ─┐
-//! submit ──▶ device_batch ──▶ model: embedding, body (layers), heads, pooling ──▶ transfer
-//! collect ◀────────────────────────────────────────────────────────── pending ◀──┘
+//! open ──▶ checkpoint ─────────┐
+//! submit ──▶ device_batch ──▶ model: embedding, encoder, heads, pooling ──▶ transfer
+//! collect ◀────────────────────────────────────────────────────────────────────┘
 //! ```
 
 #![allow(
@@ -22,26 +22,23 @@
 )]
 
 mod attention;
-mod body;
 mod checkpoint;
 mod device_batch;
 mod embedding;
+mod encoder;
 mod error;
 mod exports;
 mod heads;
-mod kind;
 mod layer_norm;
 mod libtorch;
 mod linear;
 mod memory;
 mod model;
 mod notes;
-mod pending;
 mod pooling;
 mod rope;
 mod shim;
 mod timing;
 mod transfer;
-mod weights;
 
 use error::CudaError;

@@ -20,18 +20,6 @@ impl Linear {
         Ok(x.f_to_kind(kind)?.f_linear(&weight, Some(&bias))?)
     }
 
-    /// Adds `x·Wᵀ + b`, computed in `kind`, to `sum`, f32. In f32 the GEMM adds as it stores, without a tensor in between.
-    pub(crate) fn add_to(&self, sum: &mut Tensor, x: &Tensor, kind: Kind) -> Result<(), CudaError> {
-        if kind == Kind::Float {
-            let Self { weight, bias } = self.to_kind(kind)?;
-            let _ = sum.f_addmm_(&x.f_to_kind(kind)?, &weight.f_tr()?)?;
-            let _ = sum.f_add_(&bias)?;
-        } else {
-            let _ = sum.f_add_(&self.forward(x, kind)?)?;
-        }
-        Ok(())
-    }
-
     /// Returns the same map with parameters of `kind`, copied if that is another type.
     pub(crate) fn to_kind(&self, kind: Kind) -> Result<Self, CudaError> {
         Ok(Self {
@@ -54,9 +42,5 @@ mod tests {
         let x = Tensor::from_slice(&[1f32, -1.0]).view([1, 2]);
         let expected = Tensor::from_slice(&[-0.5f32, -1.0, -1.5]).view([1, 3]);
         assert_eq!(linear.forward(&x, Kind::Float).unwrap(), expected);
-
-        let mut sum = Tensor::ones([1, 3], (Kind::Float, x.device()));
-        linear.add_to(&mut sum, &x, Kind::Float).unwrap();
-        assert_eq!(sum, expected + 1.0);
     }
 }

@@ -3,79 +3,67 @@
 use std::num::NonZeroUsize;
 
 use plmkit_contract::{Column, Stop};
-use plmkit_esm2::{Dtype, EsmError, ModelConfig, Varlen, Work};
+use plmkit_esm2::cuda::MemoryAsked;
+use plmkit_esm2::{Dtype, EsmError, KernelKind, Varlen};
 use tch::Tensor;
 
 use crate::CudaError;
-use crate::body::LayerObserver;
 use crate::device_batch::DeviceBatch;
-use crate::heads::Contacts;
-use crate::kind::kind_of;
+use crate::embedding::Embedding;
+use crate::encoder::{Encoder, kind_of};
+use crate::heads::{ContactHead, Contacts, LanguageModelHead};
+use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
-use crate::pending::{OnDevice, PendingColumns};
 use crate::shim::{cuda_release, cuda_used};
 use crate::timing::Span;
-use crate::transfer::{Transfer, Values};
-use crate::weights::Weights;
+use crate::transfer::{Pending, Transfer, Values};
 
-/// A model on libtorch.
+/// A model on a device.
 #[derive(Debug)]
 pub(crate) struct TorchModel {
-    weights: Weights,
-    layers: usize,
-    hidden: usize,
-    transfer: Transfer,
+    pub(crate) embedding: Embedding,
+    pub(crate) encoder: Encoder,
+    /// Applied after the last layer.
+    pub(crate) final_norm: LayerNorm,
+    pub(crate) language_model: Option<LanguageModelHead>,
+    pub(crate) contact: Option<ContactHead>,
+    pub(crate) hidden: usize,
+    pub(crate) transfer: Transfer,
     /// CPU threads of libtorch.
-    threads: NonZeroUsize,
+    pub(crate) threads: NonZeroUsize,
+    pub(crate) stop: Stop,
 }
 
 impl TorchModel {
-    /// Computes with the weights of a model on `device`, on a CPU with `threads`. Measures kinds of work if `profile`.
-    pub(crate) fn new(
-        config: &ModelConfig,
-        weights: Weights,
-        (device, profile): (tch::Device, bool),
-        threads: NonZeroUsize,
-    ) -> Result<Self, CudaError> {
-        Ok(Self {
-            weights,
-            layers: config.layers,
-            hidden: config.hidden,
-            transfer: Transfer::new(device, profile)?,
-            threads,
-        })
-    }
-
-    /// Returns what computes the layers: `cuda` or `libtorch`.
-    pub(crate) fn kernels(&self) -> String {
-        self.weights.body.kernels()
-    }
-
     /// Returns the number of the GPU; `None` for a CPU.
-    pub(crate) fn gpu(&self) -> Option<usize> {
+    fn gpu(&self) -> Option<usize> {
         match self.transfer.device() {
             tch::Device::Cuda(index) => Some(index),
             _ => None,
         }
     }
 
-    /// Returns the device memory that tensors hold now, and the most since the last call, in MiB; `None` on a CPU.
-    pub(crate) fn used_memory_mib(&self) -> Option<(u64, u64)> {
-        let (now, peak) = cuda_used(self.gpu()?).ok()?;
-        Some((now as u64 >> 20, peak as u64 >> 20))
+    /// Does what `asked` says. Returns the MiB of device memory that tensors hold now, and the most since the last call; `None` on a
+    /// CPU.
+    pub(crate) fn memory(&self, asked: MemoryAsked) -> Result<Option<(u64, u64)>, CudaError> {
+        let Some(gpu) = self.gpu() else {
+            return Ok(None);
+        };
+        match asked {
+            MemoryAsked::Used => {}
+            MemoryAsked::Release => cuda_release()?,
+            MemoryAsked::Reserve { largest, columns } => self.reserve(largest, &columns)?,
+        }
+        let used = cuda_used(gpu).ok();
+        Ok(used.map(|(now, peak)| (now as u64 >> 20, peak as u64 >> 20)))
     }
 
-    /// Frees device memory that is cached for later batches, so that fragments do not remain.
-    pub(crate) fn release(&self) -> Result<(), CudaError> {
-        self.gpu().map_or(Ok(()), |_| cuda_release())
-    }
-
-    /// Allocates page-locked memory for batches of up to `sequences` and `tokens`. Returns whether the device uses such memory.
-    pub(crate) fn reserve(
+    /// Allocates page-locked memory for batches of up to `sequences` and `tokens`.
+    fn reserve(
         &self,
         (sequences, tokens): (usize, usize),
         columns: &[Column],
-    ) -> Result<bool, CudaError> {
+    ) -> Result<(), CudaError> {
         let (hidden, f32) = (self.hidden, size_of::<f32>());
         // Token ids, positions, offsets of sequences, and rows of residues.
         let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
@@ -89,21 +77,20 @@ impl TorchModel {
     }
 
     /// Begins to compute `columns` of a batch, which need the first `depth` layers. All heads that they need are there.
-    pub(crate) fn begin(
+    pub(crate) fn submit(
         &self,
         batch: Varlen<'_>,
         columns: &[Column],
         (depth, dtype): (usize, Dtype),
-        stop: &Stop,
-    ) -> Result<PendingColumns, CudaError> {
+    ) -> Result<Pending, CudaError> {
         let transfer = &self.transfer;
         let by_residue = |column: &Column| matches!(column, Column::Residues(_) | Column::Logits);
         let rows = self.gpu().is_some() && columns.iter().any(by_residue);
         let _no_grad = tch::no_grad_guard();
         let (batch, copied_in) = DeviceBatch::new(batch, kind_of(dtype), transfer, rows)?;
-        let begin = transfer.mark()?;
+        let begin = transfer.record()?;
         let wanted = columns.contains(&Column::Contacts);
-        let contacts = match &self.weights.contact {
+        let contacts = match &self.contact {
             Some(head) if wanted => Some(Contacts::new(head, batch.varlen, transfer.device())?),
             _ => None,
         };
@@ -113,9 +100,10 @@ impl TorchModel {
             columns,
             values: columns.iter().map(|_| Values::default()).collect(),
             contacts,
-            stop,
         };
-        self.forward(&batch, depth, &mut collector)?;
+        set_threads(self.threads);
+        let x = self.encoder.embed(&self.embedding, &batch)?; // (rows, hidden)
+        self.encoder.forward(&x, &batch, depth, &mut collector)?;
         let mut values = collector.values;
         let mut places = columns.iter().zip(&mut values);
         if let (Some(contacts), Some((_, place))) = (
@@ -124,84 +112,49 @@ impl TorchModel {
         ) {
             *place = contacts.finish(transfer)?;
         }
-        let on_device = match (copied_in, begin, transfer.mark()?) {
-            (Some(copied_in), Some(begin), Some(end)) => Some(OnDevice {
-                copied_in,
-                computed: Span::new(begin, end),
-                laps: batch.laps,
-            }),
-            _ => None,
-        };
-        Ok(PendingColumns {
+        let computed = begin.zip(transfer.record()?);
+        let computed = computed.map(|(begin, end)| Span::new(begin, end));
+        Ok(Pending {
             columns: values,
-            on_device,
+            spans: copied_in.zip(computed),
+            timer: batch.timer,
         })
-    }
-
-    /// Returns the output of a layer, `(total_tokens, hidden)` f32, for the residual stream `x`.
-    fn layer_output(
-        &self,
-        layer: usize,
-        batch: &DeviceBatch,
-        x: &Tensor,
-    ) -> Result<Tensor, CudaError> {
-        let own = batch.own(x)?;
-        if layer == self.layers {
-            self.weights.final_norm.forward(&own)
-        } else {
-            Ok(own)
-        }
-    }
-
-    fn forward(
-        &self,
-        batch: &DeviceBatch,
-        depth: usize,
-        observer: &mut dyn LayerObserver,
-    ) -> Result<(), CudaError> {
-        set_threads(self.threads);
-        let _no_grad = tch::no_grad_guard();
-        let Weights {
-            embedding, body, ..
-        } = &self.weights;
-        let x = body.embed(embedding, batch)?; // (rows, hidden)
-        body.forward(x, batch, depth, observer)
     }
 }
 
 /// Computes the columns of a batch from its layers.
-struct Collector<'a> {
+pub(crate) struct Collector<'a> {
     model: &'a TorchModel,
     batch: &'a DeviceBatch<'a>,
     columns: &'a [Column],
     /// The values of each column.
     values: Vec<Values>,
     contacts: Option<Contacts<'a>>,
-    stop: &'a Stop,
 }
 
-impl LayerObserver for Collector<'_> {
-    fn hidden(
-        &mut self,
-        layer: usize,
-        x: &dyn Fn() -> Result<Tensor, CudaError>,
-    ) -> Result<(), CudaError> {
-        if self.stop.requested() {
+impl Collector<'_> {
+    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
+    pub(crate) fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
+        let Self { model, batch, .. } = *self;
+        if model.stop.requested() {
             return Err(EsmError::Stopped.into());
         }
-        let Self { model, batch, .. } = *self;
+        let layers = model.encoder.layers.len();
         let columns = self.columns.iter().zip(&mut self.values);
-        let columns = columns.filter(|(column, _)| column.depth(model.layers) == layer);
+        let columns = columns.filter(|(column, _)| column.depth(layers) == layer);
         let mut columns = columns.peekable();
         if columns.peek().is_none() {
             return Ok(());
         }
-        let hidden = model.layer_output(layer, batch, &x()?)?;
-        batch.lap(Work::Collect)?;
+        let mut hidden = batch.own(x)?; // (total_tokens, hidden)
+        if layer == layers {
+            hidden = model.final_norm.forward(&hidden)?;
+        }
+        batch.time(KernelKind::Collect)?;
         for (&column, values) in columns {
-            match (column, &model.weights.language_model) {
+            match (column, &model.language_model) {
                 (Column::Pooled { pool, .. }, _) => {
-                    let pooled = model.weights.body.pool(&hidden, batch, pool)?;
+                    let pooled = model.encoder.pool(&hidden, batch, pool)?;
                     *values = model.transfer.download([Ok(pooled)])?;
                 }
                 (Column::Residues(_), _) => {
@@ -214,12 +167,13 @@ impl LayerObserver for Collector<'_> {
                 _ => {}
             }
         }
-        batch.lap(Work::Pooling)
+        batch.time(KernelKind::Pooling)
     }
 
-    fn attention(&mut self, qkv: &dyn Fn() -> Result<Tensor, CudaError>) -> Result<(), CudaError> {
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
+    pub(crate) fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
         match &mut self.contacts {
-            Some(contacts) => contacts.add(&qkv()?),
+            Some(contacts) => contacts.add(qkv),
             None => Ok(()),
         }
     }

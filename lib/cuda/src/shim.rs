@@ -159,20 +159,20 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Marks the current end of the stream.
-    pub(crate) fn mark(&self) -> Result<Mark, CudaError> {
+    /// Records an event at the current end of the stream.
+    pub(crate) fn record(&self) -> Result<CudaEvent, CudaError> {
         let mut mark = ptr::null_mut();
         call(|failure| {
             // SAFETY: the call writes to a failure.
             mark = unsafe { plmkit_device_mark(self.index, self.id, failure) };
             !mark.is_null()
         })?;
-        Ok(Mark(mark))
+        Ok(CudaEvent(mark))
     }
 
-    /// Makes later work of the stream wait for `mark`, of any stream of the device.
-    pub(crate) fn follow(&self, mark: &Mark) -> Result<(), CudaError> {
-        // SAFETY: the mark outlives the call.
+    /// Makes later work of the stream wait for an event of any stream of the device.
+    pub(crate) fn follow(&self, mark: &CudaEvent) -> Result<(), CudaError> {
+        // SAFETY: the event outlives the call.
         call(|failure| unsafe { plmkit_device_follow(self.index, self.id, mark.0, failure) })
     }
 
@@ -203,21 +203,21 @@ impl Stream {
     }
 }
 
-/// A mark in the work of a stream.
+/// An event in the work of a stream.
 #[derive(Debug)]
-pub(crate) struct Mark(*mut c_void);
+pub(crate) struct CudaEvent(*mut c_void);
 
-impl Mark {
-    /// Waits until the device has reached the mark.
+impl CudaEvent {
+    /// Waits until the device has reached the event.
     pub(crate) fn wait(&self) -> Result<(), CudaError> {
-        // SAFETY: the mark lives as long as `self`.
+        // SAFETY: the event lives as long as `self`.
         call(|failure| unsafe { plmkit_device_wait(self.0, failure) })
     }
 
     /// Returns the device's time from `self` to `later`. The device has passed both.
     pub(crate) fn until(&self, later: &Self) -> Result<Duration, CudaError> {
         let mut milliseconds = 0.0;
-        // SAFETY: both marks outlive the call, which writes to a local number.
+        // SAFETY: both events outlive the call, which writes to a local number.
         call(|failure| unsafe {
             plmkit_device_between(self.0, later.0, &raw mut milliseconds, failure)
         })?;
@@ -225,9 +225,9 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
-        // SAFETY: nothing else uses the mark.
+        // SAFETY: nothing else uses the event.
         unsafe { plmkit_device_forget(self.0) }
     }
 }
@@ -307,7 +307,7 @@ mod tests {
             assert!(Stream::current(0).is_err());
             assert!(Stream::another(0).is_err());
             let stream = Stream { index: 0, id: 0 };
-            assert!(stream.mark().is_err());
+            assert!(stream.record().is_err());
             let here = Tensor::from_slice(&[1.0]);
             assert!(pin(&here).is_err());
             assert!(stream.copy_in(&here, &stream).is_err());

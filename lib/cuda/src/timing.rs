@@ -3,26 +3,26 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use plmkit_esm2::{KernelTimes, Work};
+use plmkit_esm2::{KernelKind, KernelTimes};
 
 use crate::CudaError;
-use crate::shim::{Mark, Stream};
+use crate::shim::{CudaEvent, Stream};
 
 /// A section of the work of a stream.
 #[derive(Debug)]
 pub(crate) struct Span {
-    begin: Mark,
-    end: Mark,
+    begin: CudaEvent,
+    end: CudaEvent,
 }
 
 impl Span {
-    /// From one mark of a stream to a later one.
-    pub(crate) fn new(begin: Mark, end: Mark) -> Self {
+    /// From one event of a stream to a later one.
+    pub(crate) fn new(begin: CudaEvent, end: CudaEvent) -> Self {
         Self { begin, end }
     }
 
     /// Returns the begin.
-    pub(crate) fn begin(&self) -> &Mark {
+    pub(crate) fn begin(&self) -> &CudaEvent {
         &self.begin
     }
 
@@ -33,14 +33,14 @@ impl Span {
     }
 }
 
-/// Marks of a stream at which one kind of work ends and the next begins.
+/// Events of a stream at which one kind of work ends and the next begins.
 #[derive(Debug)]
-pub(crate) struct LapTimer {
+pub(crate) struct KernelTimer {
     stream: Stream,
-    ends: RefCell<Vec<(Work, Mark)>>,
+    ends: RefCell<Vec<(KernelKind, CudaEvent)>>,
 }
 
-impl LapTimer {
+impl KernelTimer {
     /// Measures work on `stream`.
     pub(crate) fn new(stream: Stream) -> Self {
         Self {
@@ -49,15 +49,15 @@ impl LapTimer {
         }
     }
 
-    /// Ends a lap: the work since the last one was `work`.
-    pub(crate) fn end_lap(&self, work: Work) -> Result<(), CudaError> {
-        let end = self.stream.mark()?;
+    /// The work since the last call was `work`.
+    pub(crate) fn record(&self, work: KernelKind) -> Result<(), CudaError> {
+        let end = self.stream.record()?;
         self.ends.borrow_mut().push((work, end));
         Ok(())
     }
 
     /// Returns the time of each kind of work since `begin`. The device has finished all of it.
-    pub(crate) fn times(self, begin: &Mark) -> Result<KernelTimes, CudaError> {
+    pub(crate) fn times(self, begin: &CudaEvent) -> Result<KernelTimes, CudaError> {
         let mut times = KernelTimes::default();
         let ends = self.ends.into_inner();
         let mut last = begin;

@@ -14,11 +14,12 @@ mod tests;
 
 use std::time::Duration;
 
+use plmkit_esm2::DeviceTimes;
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
-use crate::shim::{Mark, Stream, pin};
-use crate::timing::{LapTimer, Span};
+use crate::shim::{CudaEvent, Stream, pin};
+use crate::timing::{KernelTimer, Span};
 
 /// Copies to and from the device of a model.
 #[derive(Debug)]
@@ -67,21 +68,17 @@ impl Transfer {
         }
     }
 
-    /// Allocates page-locked memory of these sizes in bytes, for two batches. libtorch keeps it for later. Returns whether the
-    /// device uses such memory.
-    pub(crate) fn reserve(&self, sizes: &[usize]) -> Result<bool, CudaError> {
-        if self.streams.is_none() {
-            return Ok(false);
-        }
+    /// Allocates page-locked memory of these sizes in bytes, for two batches. libtorch keeps it for later.
+    pub(crate) fn reserve(&self, sizes: &[usize]) -> Result<(), CudaError> {
         let bytes = (Kind::Uint8, Device::Cpu);
         let sizes = sizes.iter().chain(sizes);
         let taken = sizes.map(|&size| pin(&Tensor::f_zeros([size as i64], bytes)?));
-        taken.collect::<Result<Vec<_>, CudaError>>().map(|_| true)
+        taken.collect::<Result<Vec<_>, CudaError>>().map(drop)
     }
 
     /// Begins an upload.
     pub(crate) fn upload(&self) -> Result<Upload<'_>, CudaError> {
-        let begin = |streams: &Streams| streams.inward.mark();
+        let begin = |streams: &Streams| streams.inward.record();
         Ok(Upload {
             transfer: self,
             begin: self.streams.as_ref().map(begin).transpose()?,
@@ -102,28 +99,28 @@ impl Transfer {
             // A copy, since the next layer overwrites hidden states.
             let values = Tensor::f_cat(&tensors.collect::<Result<Vec<_>, _>>()?, 0)?;
             let copied = None;
-            return Ok(Values(vec![Part { values, copied }]));
+            return Ok(Values(vec![Download { values, copied }]));
         };
         let parts = tensors.map(|tensor| {
-            streams.outward.follow(&streams.compute.mark()?)?;
-            let begin = streams.outward.mark()?;
+            streams.outward.follow(&streams.compute.record()?)?;
+            let begin = streams.outward.record()?;
             let values = streams.outward.copy_out(&tensor?)?;
-            let copied = Some(Span::new(begin, streams.outward.mark()?));
-            Ok(Part { values, copied })
+            let copied = Some(Span::new(begin, streams.outward.record()?));
+            Ok(Download { values, copied })
         });
         Ok(Values(parts.collect::<Result<_, CudaError>>()?))
     }
 
-    /// Marks the current end of the compute stream, if there is one.
-    pub(crate) fn mark(&self) -> Result<Option<Mark>, CudaError> {
+    /// Records an event at the current end of the compute stream, if there is one.
+    pub(crate) fn record(&self) -> Result<Option<CudaEvent>, CudaError> {
         let streams = self.streams.as_ref();
-        streams.map(|streams| streams.compute.mark()).transpose()
+        streams.map(|streams| streams.compute.record()).transpose()
     }
 
     /// Returns a timer for the kinds of work, if they are to be measured and the device can.
-    pub(crate) fn laps(&self) -> Option<LapTimer> {
+    pub(crate) fn timer(&self) -> Option<KernelTimer> {
         let streams = self.streams.as_ref().filter(|_| self.profile)?;
-        Some(LapTimer::new(streams.compute))
+        Some(KernelTimer::new(streams.compute))
     }
 }
 
@@ -131,7 +128,7 @@ impl Transfer {
 #[derive(Debug)]
 pub(crate) struct Upload<'a> {
     transfer: &'a Transfer,
-    begin: Option<Mark>,
+    begin: Option<CudaEvent>,
 }
 
 impl Upload<'_> {
@@ -148,7 +145,7 @@ impl Upload<'_> {
         let Some((streams, begin)) = self.transfer.streams.as_ref().zip(self.begin) else {
             return Ok(None);
         };
-        let end = streams.inward.mark()?;
+        let end = streams.inward.record()?;
         streams.compute.follow(&end)?;
         Ok(Some(Span::new(begin, end)))
     }
@@ -156,10 +153,45 @@ impl Upload<'_> {
 
 /// The values of a column in host memory, one part after the other. A device may still copy them.
 #[derive(Debug, Default)]
-pub(crate) struct Values(Vec<Part>);
+pub(crate) struct Values(Vec<Download>);
+
+/// The values of a batch, which a device may still compute.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// The values of each column.
+    pub(crate) columns: Vec<Values>,
+    /// On a device: the copy of the batch, and the computation.
+    pub(crate) spans: Option<(Span, Span)>,
+    /// The times of each kind of work, if measured.
+    pub(crate) timer: Option<KernelTimer>,
+}
+
+impl Pending {
+    /// Waits for the values of each column and copies them `into` a slice of their size. Returns the device's times, if one computed.
+    pub(crate) fn collect(self, into: &mut [&mut [f32]]) -> Result<Option<DeviceTimes>, CudaError> {
+        let times = self.spans.map(|(copied_in, computed)| {
+            let compute = computed.took()?;
+            let kernels = self.timer.map(|timer| timer.times(computed.begin()));
+            Ok::<_, CudaError>(DeviceTimes {
+                h2d: copied_in.took()?,
+                compute,
+                d2h: Duration::ZERO,
+                kernels: kernels.transpose()?,
+            })
+        });
+        let mut times = times.transpose()?;
+        for (values, into) in self.columns.into_iter().zip(into) {
+            let took = values.copy_into(into)?;
+            if let Some(times) = &mut times {
+                times.d2h += took;
+            }
+        }
+        Ok(times)
+    }
+}
 
 #[derive(Debug)]
-struct Part {
+struct Download {
     /// `(values)` f32
     values: Tensor,
     /// The copy of a device.
@@ -171,7 +203,7 @@ impl Values {
     /// device's copies.
     pub(crate) fn copy_into(self, into: &mut [f32]) -> Result<Duration, CudaError> {
         let (mut took, mut place) = (Duration::ZERO, 0);
-        for Part { values, copied } in self.0 {
+        for Download { values, copied } in self.0 {
             if let Some(copied) = copied {
                 took += copied.took()?;
             }

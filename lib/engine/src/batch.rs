@@ -33,11 +33,7 @@ pub(crate) struct Batch {
     pub(crate) stitched: bool,
     /// Whether no protein continues in the next batch.
     pub(crate) at_boundary: bool,
-}
-
-/// A batch in the queue of the computation, with its result where an earlier run saved it.
-pub(crate) struct QueuedBatch {
-    pub(crate) batch: Batch,
+    /// The result, where an earlier run saved it.
     pub(crate) saved: Option<BatchResult>,
 }
 

@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{ModelName, Outputs, StoreDtype};
-use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Kernels};
+use plmkit_contract::{Column, EmbeddingLayout, Labels, ModelName, Outputs, StoreDtype};
+use plmkit_esm2::{ComputeOptions, EsmError, ModelInfo};
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -19,16 +19,12 @@ pub struct RunConfig {
     pub model_name: ModelName,
     /// The embeddings file to write. For a probe, the batch-size file, or empty for none.
     pub out: PathBuf,
-    /// The device of the computation.
-    pub device: Device,
+    /// The device of the computation, its type and kernels.
+    pub compute: ComputeOptions,
     /// The requested columns.
     pub outputs: Outputs,
     /// How to combine the windows of a protein.
     pub windows: Windows,
-    /// The type of the computation; by default the most exact that is fast on the device.
-    pub dtype: Option<Dtype>,
-    /// The kernels of the layers on a CPU.
-    pub kernels: Kernels,
     /// The stored type of vectors.
     pub store_dtype: StoreDtype,
     /// The list of sequences that cannot be embedded; by default `NAME.rejects.csv` beside the output.
@@ -43,7 +39,7 @@ pub struct RunConfig {
     pub events: Option<PathBuf>,
     /// CPU threads of the computation, over all workers.
     pub threads: NonZeroUsize,
-    /// The number of worker processes on one device, for tests. With `None`, this process computes, or with [`Device::All`] one worker
+    /// The number of worker processes on one device, for tests. With `None`, this process computes, or with [`Device::All`](plmkit_esm2::Device::All) one worker
     /// for each GPU.
     pub workers: Option<NonZeroUsize>,
     /// Arguments with which this program calls [`serve`](crate::serve) with the same configuration.
@@ -52,8 +48,6 @@ pub struct RunConfig {
     pub prefetch: usize,
     /// Whether to overwrite an output of other work.
     pub force: bool,
-    /// Whether to time the kernels of a GPU for the run events. Timing slows them down slightly.
-    pub profile: bool,
     /// Failures to inject in tests.
     pub injection: Injection,
 }
@@ -116,14 +110,24 @@ pub fn rejects_beside(out: &Path) -> PathBuf {
 }
 
 impl RunConfig {
-    /// The options of the model's computation.
-    pub(crate) fn compute_options(&self) -> ComputeOptions {
-        ComputeOptions {
-            device: self.device,
-            dtype: self.dtype,
-            kernels: self.kernels,
-            profile: self.profile,
-        }
+    /// The columns of the output.
+    pub(crate) fn columns(&self, info: &ModelInfo) -> Result<Vec<Column>, EsmError> {
+        Ok(self.outputs.columns(info.config().layers)?)
+    }
+
+    /// The layout of the output.
+    pub(crate) fn layout(
+        &self,
+        info: &ModelInfo,
+        (stitched, labels): (bool, Labels),
+    ) -> Result<EmbeddingLayout, EsmError> {
+        Ok(EmbeddingLayout {
+            columns: self.columns(info)?,
+            dim: info.config().hidden,
+            dtype: self.store_dtype,
+            stitched,
+            labels,
+        })
     }
 
     /// The path of the rejects list.

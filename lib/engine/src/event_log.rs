@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plmkit_esm2::Work;
+use plmkit_esm2::KernelKind;
 use plmkit_logs::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
     utilization,
@@ -85,14 +85,14 @@ impl EventLog {
                 .device
                 .and_then(|times| times.kernels)
                 .map(|kernels| KernelTimes {
-                    gemm_ms: milliseconds(kernels[Work::Gemm]),
-                    attention_ms: milliseconds(kernels[Work::Attention]),
-                    embedding_ms: milliseconds(kernels[Work::Embedding]),
-                    layer_norm_ms: milliseconds(kernels[Work::LayerNorm]),
-                    rotary_ms: milliseconds(kernels[Work::Rotary]),
-                    gelu_ms: milliseconds(kernels[Work::Gelu]),
-                    pooling_ms: milliseconds(kernels[Work::Pooling]),
-                    collect_ms: milliseconds(kernels[Work::Collect]),
+                    gemm_ms: milliseconds(kernels[KernelKind::Gemm]),
+                    attention_ms: milliseconds(kernels[KernelKind::Attention]),
+                    embedding_ms: milliseconds(kernels[KernelKind::Embedding]),
+                    layer_norm_ms: milliseconds(kernels[KernelKind::LayerNorm]),
+                    rotary_ms: milliseconds(kernels[KernelKind::Rotary]),
+                    gelu_ms: milliseconds(kernels[KernelKind::Gelu]),
+                    pooling_ms: milliseconds(kernels[KernelKind::Pooling]),
+                    collect_ms: milliseconds(kernels[KernelKind::Collect]),
                 }),
             write_ms: Some(milliseconds(write)),
             queue_depth: Some(stats.queue_depth),

@@ -23,33 +23,26 @@ pub(crate) struct Workload {
     pub(crate) batches: u64,
     pub(crate) sequences: u64,
     pub(crate) tokens: u64,
+    /// Pairs of residues within sequences.
+    pairs: u64,
 }
 
 impl Workload {
-    fn add_batch(&mut self, size: &BatchShape) {
-        self.batches += 1;
-        self.sequences += size.sequences as u64;
-        self.tokens += size.tokens as u64;
-    }
-}
-
-/// The size of a batch.
-#[derive(Clone, Copy, Debug, Default)]
-struct BatchShape {
-    sequences: usize,
-    tokens: usize,
-    /// Pairs of residues within sequences.
-    pairs: usize,
-}
-
-impl BatchShape {
-    fn new(packed: &PackedBatch) -> Self {
-        let residues = (0..packed.sequences()).map(|row| packed.residues(row));
+    fn of(packed: &PackedBatch) -> Self {
+        let residues = (0..packed.sequences()).map(|row| packed.residues(row) as u64);
         Self {
-            sequences: packed.sequences(),
-            tokens: packed.tokens().len(),
+            batches: 1,
+            sequences: packed.sequences() as u64,
+            tokens: packed.tokens().len() as u64,
             pairs: residues.map(|residues| residues * residues).sum(),
         }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.batches += more.batches;
+        self.sequences += more.sequences;
+        self.tokens += more.tokens;
+        self.pairs += more.pairs;
     }
 }
 
@@ -94,7 +87,7 @@ struct Input {
     path: Arc<Path>,
     file: BatchesFile,
     /// The size of each batch.
-    sizes: Vec<BatchShape>,
+    sizes: Vec<Workload>,
     /// The position of the batch of the leftovers.
     tail: Option<usize>,
 }
@@ -102,13 +95,16 @@ struct Input {
 impl RunInputs {
     /// Returns the most sequences and the most tokens of a batch.
     pub(crate) fn largest_batch(&self) -> (usize, usize) {
-        self.sizes().fold((0, 0), |most, size| {
-            (most.0.max(size.sequences), most.1.max(size.tokens))
-        })
+        let sequences = self.sizes().map(|size| size.sequences).max();
+        let tokens = self.sizes().map(|size| size.tokens).max();
+        (
+            sequences.unwrap_or(0) as usize,
+            tokens.unwrap_or(0) as usize,
+        )
     }
 
     /// The sizes of all batches, in order.
-    fn sizes(&self) -> impl Iterator<Item = &BatchShape> {
+    fn sizes(&self) -> impl Iterator<Item = &Workload> {
         self.files.iter().flat_map(|file| &file.sizes)
     }
 
@@ -133,8 +129,8 @@ impl RunInputs {
                 inputs
                     .count_rows(&mut order, &packed)
                     .map_err(|what| EngineError::record_batch(path, batch, what))?;
-                let size = BatchShape::new(&packed);
-                inputs.total.add_batch(&size);
+                let size = Workload::of(&packed);
+                inputs.total.add(&size);
                 sizes.push(size);
                 let ordinals = packed.ordinals().iter().copied();
                 ordinal_ranges.push((ordinals.clone().min(), ordinals.clone().max()));
@@ -254,27 +250,27 @@ impl RunInputs {
     /// Plans the blocks of the output. A block ends with the batch that takes it to the estimated size of a row group, or with the
     /// first batch after that at whose end all rows precede all later ones.
     pub(crate) fn blocks(&self, layout: &EmbeddingLayout) -> Vec<Range<u64>> {
-        let bytes = |rows: usize, residues: usize, pairs: usize| -> usize {
+        let bytes = |size: &Workload| -> u64 {
+            // Without <cls> and <eos>.
+            let residues = size.tokens - 2 * size.sequences;
             let values = layout.columns.iter().map(|column| match column {
-                Column::Pooled { .. } => rows * layout.dim,
-                Column::Residues(_) => residues * layout.dim,
-                Column::Logits => residues * VOCABULARY,
-                Column::Contacts => pairs,
+                Column::Pooled { .. } => size.sequences * layout.dim as u64,
+                Column::Residues(_) => residues * layout.dim as u64,
+                Column::Logits => residues * VOCABULARY as u64,
+                Column::Contacts => size.pairs,
             });
-            values.sum::<usize>() * layout.dtype.bytes()
+            values.sum::<u64>() * layout.dtype.bytes() as u64
         };
         let mut blocks = Vec::new();
-        let (mut start, mut rows, mut residues, mut pairs) = (0, 0, 0, 0);
+        let (mut start, mut block) = (0, Workload::default());
         for ((index, size), &end) in (0..).zip(self.sizes()).zip(&self.ends) {
-            rows += size.sequences;
-            // Without <cls> and <eos>.
-            residues += size.tokens - 2 * size.sequences;
-            pairs += size.pairs;
-            let full = rows >= ROW_GROUP_ROWS || bytes(rows, residues, pairs) >= ROW_GROUP_BYTES;
+            block.add(size);
+            let full =
+                block.sequences >= ROW_GROUP_ROWS as u64 || bytes(&block) >= ROW_GROUP_BYTES as u64;
             let last = index + 1 == self.total.batches;
             if end == BatchEnd::FileEnd || (full && end == BatchEnd::Sorted) || last {
                 blocks.push(start..index + 1);
-                (start, rows, residues, pairs) = (index + 1, 0, 0, 0);
+                (start, block) = (index + 1, Workload::default());
             }
         }
         blocks
@@ -304,7 +300,7 @@ impl RunInputs {
         let mut workload = Workload::default();
         let sizes = (0..).zip(self.sizes());
         for (_, size) in sizes.filter(|&(index, _)| wanted(index)) {
-            workload.add_batch(size);
+            workload.add(size);
         }
         workload
     }
@@ -328,6 +324,7 @@ impl RunInputs {
                 packed: input.file.batch(batch)?,
                 stitched: self.stitched(),
                 at_boundary: self.unfinished.binary_search(&index).is_err(),
+                saved: None,
             })
         })
     }
@@ -364,8 +361,8 @@ fn ends(
 
 /// Returns the position of the emptiest batch, the last of equals. A batch above the budget holds one long sequence and does not
 /// count.
-fn tail(sizes: &[BatchShape], budget: Option<u64>) -> Option<usize> {
-    let budget = budget.map_or(usize::MAX, |budget| budget as usize);
+fn tail(sizes: &[Workload], budget: Option<u64>) -> Option<usize> {
+    let budget = budget.unwrap_or(u64::MAX);
     let batches = sizes.iter().map(|size| size.tokens).enumerate().rev();
     let batches = batches.filter(|&(_, tokens)| tokens <= budget);
     let emptiest = batches.min_by_key(|&(_, tokens)| tokens);
@@ -379,7 +376,7 @@ fn token_budget(file: &BatchesFile) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::BatchEnd::{FileEnd, Overlapping, Sorted};
-    use super::BatchShape;
+    use super::Workload;
 
     #[test]
     fn a_block_ends_where_no_later_row_precedes_it() {
@@ -402,10 +399,10 @@ mod tests {
 
     #[test]
     fn the_emptiest_batch_is_the_tail() {
-        let tail = |tokens: &[usize], budget| {
-            let sizes = tokens.iter().map(|&tokens| BatchShape {
+        let tail = |tokens: &[u64], budget| {
+            let sizes = tokens.iter().map(|&tokens| Workload {
                 tokens,
-                ..BatchShape::default()
+                ..Workload::default()
             });
             super::tail(&sizes.collect::<Vec<_>>(), budget)
         };

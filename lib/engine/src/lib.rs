@@ -20,17 +20,15 @@
 //! where no protein is unfinished, so the state of stitching is never saved.
 
 mod batch;
-mod batch_embedder;
 mod checkpoint;
 mod claim;
 mod columns;
-mod compute;
 mod config;
+mod embedder;
 mod error;
 mod event_log;
 mod in_process;
 mod inputs;
-mod model_info;
 mod outcome;
 mod parity;
 mod pipeline;

@@ -4,10 +4,10 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plmkit_contract::EmbeddingLayout;
-use plmkit_esm2::WorkerGpu;
+use plmkit_esm2::{ModelInfo, WorkerGpu};
 use plmkit_store::remove_file;
 
-use crate::batch::{Batch, BatchResult, QueuedBatch};
+use crate::batch::{Batch, BatchResult};
 use crate::checkpoint::Part;
 use crate::inputs::RunInputs;
 use crate::parity::Parity;
@@ -16,14 +16,17 @@ use crate::writer::Writer;
 use crate::{EngineError, RunProgress};
 
 /// A batch to compute, or the error that prevented reading it.
-pub(crate) type QueueItem = Result<QueuedBatch, EngineError>;
+pub(crate) type QueueItem = Result<Batch, EngineError>;
 /// The queue of batches to compute.
 pub(crate) type BatchQueue = Receiver<QueueItem>;
 /// Passes a result to the writer. Returns false if the writer has ended.
 pub(crate) type Deliver<'a> = dyn FnMut(Batch, BatchResult) -> bool + 'a;
 
 /// Computes the batches of a run, in this process or in workers.
-pub(crate) trait Backend {
+pub(crate) trait Compute {
+    /// The facts about the model.
+    fn info(&self) -> &ModelInfo;
+
     /// The device of each worker process; `None` if this process computes.
     fn workers(&self) -> Option<Vec<WorkerGpu>>;
 
@@ -48,7 +51,7 @@ const RESULTS_AHEAD: usize = 2;
 pub(crate) fn run(
     (inputs, parts): (&RunInputs, Vec<Part>),
     prefetch: usize,
-    backend: &mut dyn Backend,
+    backend: &mut dyn Compute,
     writer: &mut Writer<'_>,
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
@@ -115,11 +118,11 @@ fn read_batches(
     let mut batches = inputs.batches_where(|index| index >= first);
     let mut parts = parts.into_iter().peekable();
     while let Some(batch) = batches.next().transpose()? {
-        let part = parts.next_if(|part| part.batches.start == batch.index);
+        let part = parts.next_if(|part| part.block.batches.start == batch.index);
         let mut group = vec![batch];
         let mut saved = Vec::new();
         if let Some(part) = part {
-            let others = (part.batches.end - part.batches.start - 1) as usize;
+            let others = (part.block.batches.end - part.block.batches.start - 1) as usize;
             for batch in batches.by_ref().take(others) {
                 group.push(batch?);
             }
@@ -132,9 +135,9 @@ fn read_batches(
             }
         }
         let mut saved = saved.into_iter();
-        for batch in group {
-            let saved = saved.next();
-            if queue.send(Ok(QueuedBatch { batch, saved })).is_err() {
+        for mut batch in group {
+            batch.saved = saved.next();
+            if queue.send(Ok(batch)).is_err() {
                 return Ok(());
             }
         }

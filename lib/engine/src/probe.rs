@@ -11,7 +11,6 @@ use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
 use serde_json::Value;
 
 use crate::claim::claim_output;
-use crate::model_info::ModelInfo;
 use crate::{EngineError, RunConfig};
 
 /// Tokens of a sequence of the trial batches: the length in the training of ESM-2.
@@ -27,7 +26,7 @@ const SHARE: usize = 80;
 /// the default.
 pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> {
     // A driver may hang, so this comes before the claim.
-    let on_cpu = stop.interruptible(|| config.compute_options().check());
+    let on_cpu = stop.interruptible(|| config.compute.check());
     // On a CPU, a batch that is too large takes minutes and then all memory of the machine.
     let on_cpu = on_cpu? && config.injection.out_of_memory_above.is_none();
     let has_output = !config.out.as_os_str().is_empty();
@@ -37,7 +36,7 @@ pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> 
     let mut size = BatchSize::for_cpu();
     let mut model = None;
     if !on_cpu {
-        let loaded = Esm2::load(&config.model, config.compute_options(), stop)?;
+        let loaded = Esm2::load(&config.model, config.compute, stop)?;
         size.options = work(config, &loaded)?;
         model = Some(loaded);
     }
@@ -59,18 +58,19 @@ pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> 
 
 /// Lists everything that a measurement depends on.
 fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
-    let info = ModelInfo::new(model, &config.outputs)?;
-    let columns = config.outputs.columns(info.layers);
-    let columns = columns.map_err(EsmError::from)?;
-    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let info = model.info();
+    let columns = config.columns(info)?;
+    info.heads_for(&config.model, &columns)?;
+    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let digest = info.checkpoint.digest.as_str();
     let mut work = BTreeMap::from([
-        ("model".to_owned(), Value::from(info.digest.as_str())),
-        ("columns".to_owned(), columns.into()),
+        ("model".to_owned(), Value::from(digest)),
+        ("columns".to_owned(), names.into()),
         ("dtype".to_owned(), info.dtype.to_string().into()),
         ("device".to_owned(), info.device_kind().into()),
     ]);
-    if let Some((name, memory)) = model.gpu() {
-        work.insert("device".to_owned(), name.into());
+    if let Some((name, memory)) = &info.gpu {
+        work.insert("device".to_owned(), name.as_str().into());
         work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
     }
     Ok(work)
@@ -106,14 +106,14 @@ fn measure(
     stop: &Stop,
     size: &mut BatchSize,
 ) -> Result<(), EngineError> {
-    let columns = config.outputs.columns(model.config().layers);
-    let columns = columns.map_err(EsmError::from)?;
+    let info = model.info();
+    let columns = config.columns(info)?;
     let fits = |sequences: usize| -> Result<bool, EsmError> {
         let (tokens, cu_seqlens) = trial_batch(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
         let injected = config.injection.check_memory(tokens.len());
         let computed =
-            injected.and_then(|()| model.embed(batch, &columns, model.dtype(), stop).map(drop));
+            injected.and_then(|()| model.embed(batch, &columns, info.dtype, stop).map(drop));
         let fits = match computed {
             Err(error) if error.is_out_of_memory() => {
                 model.release()?;
@@ -133,7 +133,7 @@ fn measure(
             "{}: beside it, not even one sequence of {} residues fits into the memory of {}",
             path_text(&config.model),
             SEQUENCE - 2,
-            model.device()
+            info.device
         ))));
     }
     let recommended = largest * SHARE / 100;
@@ -142,9 +142,9 @@ fn measure(
     if let Some(events) = &config.events {
         EventWriter::append(events)?.write(&Event::Probe(Probed {
             time: Some(Timestamp::now()),
-            model_digest: model.digest().to_owned(),
-            device: model.device(),
-            dtype: model.dtype().to_string(),
+            model_digest: info.checkpoint.digest.clone(),
+            device: info.device.clone(),
+            dtype: info.dtype.to_string(),
             largest_tokens: largest as u64,
             recommended_tokens: size.max_batch_tokens.get().into(),
             tries: size.tries,

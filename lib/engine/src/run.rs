@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, EmbeddingLayout, KERNELS, Kind, PACKING, Provenance, Reject, Stop, WINDOWS,
+    ByteDigest, EmbeddingLayout, KERNELS, Kind, PACKING, Provenance, Stop, WINDOWS,
 };
-use plmkit_esm2::{Device, Dtype, EsmError, WorkerGpu, cuda_version, driver_version, set_threads};
+use plmkit_esm2::{
+    Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
+};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::{AtomicFile, Existing, StoreError, remove_file};
 use serde_json::json;
@@ -16,9 +18,8 @@ use crate::claim::claim_output;
 use crate::event_log::EventLog;
 use crate::in_process::InProcess;
 use crate::inputs::RunInputs;
-use crate::model_info::ModelInfo;
 use crate::parity::Parity;
-use crate::pipeline::{self, Backend};
+use crate::pipeline::{self, Compute};
 use crate::rejects_list::{self, RejectsWriter};
 use crate::sample::ParitySample;
 use crate::workers::WorkerPool;
@@ -32,7 +33,7 @@ pub fn embed(
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<RunOutcome, EngineError> {
     // A driver may hang, so this comes before the claim. Quick checks come before those that may take minutes.
-    stop.interruptible(|| config.compute_options().check())?;
+    stop.interruptible(|| config.compute.check())?;
     // A complete output can be verified where nothing can be written, so other errors wait.
     let claim = || RunFolder::claim(&config.out, config.checkpoint_dir.as_deref());
     let claimed = match claim_output(config, stop, claim) {
@@ -45,9 +46,10 @@ pub fn embed(
     if inputs.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
-    let (mut backend, info) = start_backend(config, &inputs, stop)?;
-    let layout = info.layout(config, (inputs.stitched(), inputs.labels))?;
-    let provenance = provenance(config, &inputs, &info, &layout);
+    let mut computing = start_computing(config, &inputs, stop)?;
+    let info = computing.info().clone();
+    let layout = config.layout(&info, (inputs.stitched(), inputs.labels))?;
+    let provenance = provenance(config, &inputs, &info, &layout)?;
     inputs.check_known(&provenance.options)?;
     if !config.force
         && let Some(Existing { digest, rejects }) =
@@ -71,7 +73,7 @@ pub fn embed(
         layout: &layout,
         provenance: &provenance,
     };
-    let outcome = run.embed(&folder, &mut *backend, saved, report);
+    let outcome = run.embed(&folder, &mut *computing, saved, report);
     let outcome = outcome.map_err(|error| folder.explain(error))?;
     if let RunOutcome::Done(_) = outcome {
         folder.clean_up(&provenance, &layout)?;
@@ -80,12 +82,12 @@ pub fn embed(
 }
 
 /// Loads the model in this process or in workers.
-fn start_backend<'a>(
+fn start_computing<'a>(
     config: &'a RunConfig,
     inputs: &RunInputs,
     stop: &'a Stop,
-) -> Result<(Box<dyn Backend + 'a>, ModelInfo), EngineError> {
-    let devices = match (config.device, config.workers) {
+) -> Result<Box<dyn Compute + 'a>, EngineError> {
+    let devices = match (config.compute.device, config.workers) {
         (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
         (device, Some(count)) => {
             let visible = None;
@@ -94,12 +96,11 @@ fn start_backend<'a>(
         (_, None) => {
             set_threads(config.threads);
             let model = InProcess::load(config, inputs.largest_batch(), stop)?;
-            let info = model.info()?;
-            return Ok((Box::new(model), info));
+            return Ok(Box::new(model));
         }
     };
-    let (pool, info) = WorkerPool::start(config, devices, inputs, stop)?;
-    Ok((Box::new(pool), info))
+    let pool = WorkerPool::start(config, devices, inputs, stop)?;
+    Ok(Box::new(pool))
 }
 
 /// The facts of a run that are known before the computation.
@@ -113,20 +114,13 @@ struct Run<'a> {
     provenance: &'a Provenance,
 }
 
-/// Everything that is needed to publish the output and its rejects list.
-struct Publication<'a> {
-    claim: AtomicFile,
-    rejects: RejectsWriter<'a>,
-    parity: Option<Parity>,
-}
-
 impl<'a> Run<'a> {
     /// Computes what is not saved, and publishes the output. Files to replace are removed only after everything that can refuse the
     /// run.
     fn embed(
         &self,
         folder: &'a RunFolder,
-        backend: &mut dyn Backend,
+        computing: &mut dyn Compute,
         saved: SavedWork,
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
@@ -134,12 +128,12 @@ impl<'a> Run<'a> {
         let claim = AtomicFile::create(&config.out)?;
         let rejects = RejectsWriter::begin(config, folder)?;
         let before = Instant::now();
-        let parity = check_parity(config, inputs, self.info, backend)?;
+        let parity = check_parity(config, inputs, self.info, computing)?;
         let compared = parity.map(|_| before.elapsed());
         for path in &saved.to_replace {
             remove_file(path)?;
         }
-        let rejects_of_blocks = saved.rejects(inputs)?;
+        let rejects_of_blocks = saved.rejects();
         let SavedWork {
             blocks,
             first,
@@ -147,10 +141,10 @@ impl<'a> Run<'a> {
             ..
         } = saved;
         let to_compute = inputs.workload(|index| {
-            index >= first && !parts.iter().any(|part| part.batches.contains(&index))
+            index >= first && !parts.iter().any(|part| part.block.batches.contains(&index))
         });
         let batches_saved = inputs.total.batches - to_compute.batches;
-        let workers = backend.workers();
+        let workers = computing.workers();
         let started = RunStarted {
             // Each worker has a device of this kind.
             device: Some(match &workers {
@@ -174,34 +168,29 @@ impl<'a> Run<'a> {
                 (self.provenance, self.layout),
                 self.blocks,
                 blocks,
-                parts.iter().map(|part| part.batches.start).collect(),
+                parts.iter().map(|part| part.block.batches.start).collect(),
             ),
             events: EventLog::start(config.events.as_deref(), started)?,
             batches: first,
             saved_batches: first,
             in_f32: 0,
         };
-        config.device.log_if_cpu();
+        config.compute.device.log_if_cpu();
         report(RunProgress::Started {
             tokens: inputs.total.tokens,
             saved: inputs.workload(|index| index < first).tokens,
         });
         let stages = (inputs, parts);
-        let computed = pipeline::run(stages, config.prefetch, backend, &mut writer, report);
+        let computed = pipeline::run(stages, config.prefetch, computing, &mut writer, report);
         report(RunProgress::Ended);
-        let publication = Publication {
-            claim,
-            rejects,
-            parity,
-        };
-        self.finish(writer, publication, batches_saved, computed)
+        self.finish(writer, (claim, rejects, parity), batches_saved, computed)
     }
 
     /// Describes the model and its inputs for the first event.
     fn started(&self) -> RunStarted {
         let (config, inputs, info) = (self.config, self.inputs, self.info);
         // All GPUs, or the device that was selected.
-        let device = match config.device {
+        let device = match config.compute.device {
             Device::All => Ok(Device::All),
             _ => info.device.parse(),
         };
@@ -211,7 +200,7 @@ impl<'a> Run<'a> {
             job: Some(job_name(self.provenance)),
             tool: "gpu-embed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            model_digest: Some(info.digest.clone()),
+            model_digest: Some(info.checkpoint.digest.clone()),
             model: Some(config.model_name.name.clone()),
             model_revision: config.model_name.revision.clone(),
             sample: inputs.sample().map(str::to_owned),
@@ -224,8 +213,8 @@ impl<'a> Run<'a> {
                 .collect::<Option<_>>()
                 .filter(|_| on_gpu),
             pid: Some(std::process::id()),
-            flops_per_token: Some(info.flops_per_token),
-            flops_per_pair: Some(info.flops_per_pair),
+            flops_per_token: Some(info.config().shape().flops_per_token()),
+            flops_per_pair: Some(info.config().shape().flops_per_pair()),
             dtype: Some(info.dtype.to_string()),
             kernel_set: Some(info.kernels.clone()),
             threads: Some(config.threads.get() as u64),
@@ -241,7 +230,7 @@ impl<'a> Run<'a> {
     fn finish(
         &self,
         mut writer: Writer<'_>,
-        publication: Publication<'_>,
+        (claim, rejects, parity): (AtomicFile, RejectsWriter<'_>, Option<Parity>),
         saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<RunOutcome, EngineError> {
@@ -255,8 +244,17 @@ impl<'a> Run<'a> {
             let saved = (writer.batches - writer.blocks.unsaved()).max(saved_before);
             return Ok(RunOutcome::Stopped { saved, batches });
         }
-        let published =
-            computed.and_then(|()| self.publish(&mut writer.blocks, publication, writer.rejects));
+        let published = computed.and_then(|()| {
+            // The rejects list first.
+            let provenance = self
+                .provenance
+                .clone()
+                .with_rejects(rejects.publish(writer.rejects)?)
+                .with_model(self.config.model_name.clone())
+                .with_parity(parity.map(|parity| json!(parity)));
+            let written = writer.blocks.publish(&provenance, claim)?;
+            Ok(written.digest.rows())
+        });
         if published.is_err() {
             // The first error is the one to report.
             let _ = writer.blocks.keep();
@@ -279,22 +277,6 @@ impl<'a> Run<'a> {
             elapsed: events.elapsed(),
         }))
     }
-
-    /// Publishes the rejects list and then the output. Returns the rows of the output.
-    fn publish(
-        &self,
-        blocks: &mut Blocks<'_>,
-        publication: Publication<'_>,
-        rejects: Vec<Reject>,
-    ) -> Result<u64, EngineError> {
-        let provenance = self.provenance.clone();
-        let provenance = provenance
-            .with_rejects(publication.rejects.publish(rejects)?)
-            .with_model(self.config.model_name.clone())
-            .with_parity(publication.parity.map(|parity| json!(parity)));
-        let written = blocks.publish(&provenance, publication.claim)?;
-        Ok(written.digest.rows())
-    }
 }
 
 /// Returns the lasting name of the work, which a resumed run shares with the interrupted one. Kernels are not part of the name: a
@@ -312,14 +294,14 @@ fn provenance(
     inputs: &RunInputs,
     info: &ModelInfo,
     layout: &EmbeddingLayout,
-) -> Provenance {
+) -> Result<Provenance, EngineError> {
     let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
     let digests = inputs.files().map(|file| file.digest().to_string());
     let packings = inputs.files().map(|file| file.packing().to_string());
     let packings: Vec<String> = packings.collect();
     let mut provenance = Provenance::new("gpu-embed", digests.collect())
         .with(PACKING, packings)
-        .with("model", info.digest.as_str())
+        .with("model", info.checkpoint.digest.as_str())
         .with("columns", columns)
         .with("dtype", info.dtype.to_string())
         .with("device", info.device_kind())
@@ -332,10 +314,10 @@ fn provenance(
         provenance = provenance.with(WINDOWS, windows.to_string());
     }
     // The digest of a model covers the encoder only.
-    for (head, digest) in &info.heads {
-        provenance = provenance.with(head, digest.as_str());
+    for (head, digest) in info.heads_for(&config.model, &layout.columns)? {
+        provenance = provenance.with(head.name(), digest);
     }
-    provenance
+    Ok(provenance)
 }
 
 /// Compares an int8 model with f32 on a sample, if there is anything to embed. Refuses the run if they differ too much.
@@ -343,7 +325,7 @@ fn check_parity(
     config: &RunConfig,
     inputs: &RunInputs,
     info: &ModelInfo,
-    backend: &mut dyn Backend,
+    computing: &mut dyn Compute,
 ) -> Result<Option<Parity>, EngineError> {
     if info.dtype != Dtype::Int8 {
         return Ok(None);
@@ -353,7 +335,7 @@ fn check_parity(
         return Ok(None);
     }
     tracing::debug!("int8: comparing with f32 on a sample");
-    let parity = backend.measure_parity(sample)?;
+    let parity = computing.measure_parity(sample)?;
     if !parity.suffices() {
         let model = config.model.clone();
         return Err(EngineError::Parity {

@@ -70,7 +70,7 @@ impl ParitySample {
     pub(crate) fn measure(mut self, model: &Esm2, stop: &Stop) -> Result<Parity, EsmError> {
         let exact = model.in_f32()?;
         let exact = exact.expect("plmkit's own kernels compute int8");
-        let dim = model.config().hidden;
+        let dim = model.info().config().hidden;
         let mut parity = Parity {
             logits: self.logits.then(LogitsParity::default),
             ..Parity::default()
@@ -109,10 +109,10 @@ impl ParitySample {
             cu_seqlens.push(tokens.len().try_into().expect("few"));
         }
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("each sequence was checked");
-        let last = Column::Residues(model.config().layers as u32);
+        let last = Column::Residues(model.info().config().layers as u32);
         let columns = [last, Column::Logits];
         let columns = &columns[..=usize::from(self.logits)];
-        model.embed(batch, columns, model.dtype(), stop)
+        model.embed(batch, columns, model.info().dtype, stop)
     }
 
     /// Removes up to `tokens` tokens of sequences from the candidates.

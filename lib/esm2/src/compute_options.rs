@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use plmkit_cpu::{Isa, Multiply};
+use plmkit_cpu::Isa;
 
 use crate::cuda::{self, OpeningGpu};
 use crate::{Device, Dtype, EsmError};
@@ -23,43 +23,39 @@ pub struct ComputeOptions {
 impl ComputeOptions {
     /// Checks that the device is usable and computes in the type, as far as possible without using it. Returns whether it is the CPU.
     pub fn check(&self) -> Result<bool, EsmError> {
-        let Plan { place, .. } = self.plan()?;
-        let Place::Torch(Torch { gpu, .. }) = place else {
-            return Ok(true);
-        };
-        cuda::check(gpu.as_ref())?;
-        Ok(gpu.is_none())
+        let plan = self.plan()?;
+        if plan.cpu_isa.is_none() {
+            cuda::check(plan.gpu.as_ref())?;
+        }
+        Ok(plan.gpu.is_none())
     }
 
     /// Returns the plan for the device. Fails if it does not compute in the type.
     pub(crate) fn plan(&self) -> Result<Plan, EsmError> {
         let gpu = self.device.gpu()?;
-        let isa = match self.kernels {
+        let cpu_isa = match self.kernels {
             _ if gpu.is_some() => None,
-            Kernels::Best => Some(Isa::best()),
-            Kernels::Own(isa) => Some(isa),
+            Kernels::Auto => Some(Isa::best()),
+            Kernels::Isa(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
-        let dtype = self.dtype_for(isa, gpu.as_ref().map(|gpu| gpu.capability))?;
-        let place = match isa {
-            Some(isa) => Place::Cpu(isa, multiply(dtype)),
-            None => Place::Torch(Torch {
-                gpu,
-                fused: self.kernels != Kernels::Libtorch,
-            }),
-        };
-        Ok(Plan { place, dtype })
+        Ok(Plan {
+            cpu_isa,
+            dtype: self.dtype_for(cpu_isa, gpu.as_ref().map(|gpu| gpu.capability))?,
+            gpu,
+            fused: self.kernels != Kernels::Libtorch,
+        })
     }
 
-    /// Returns the type of the computation. `own` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
+    /// Returns the type of the computation. `cpu_isa` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
     /// capability of a GPU.
     fn dtype_for(
         &self,
-        own: Option<Isa>,
+        cpu_isa: Option<Isa>,
         capability: Option<(i32, i32)>,
     ) -> Result<Dtype, EsmError> {
         use Dtype::{Bf16, F16, F32, Int8};
-        let known: &[Dtype] = match (own, capability) {
+        let known: &[Dtype] = match (cpu_isa, capability) {
             (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
             (_, Some(_)) | (None, None) => &[F32, F16, Bf16],
             (Some(isa), None) if isa.has_bf16() => &[F32, Bf16, Int8],
@@ -72,8 +68,8 @@ impl ComputeOptions {
         }
         let place = match (self.kernels, capability) {
             (_, Some(_)) => "on this GPU".to_owned(),
-            (Kernels::Best, None) => "on this CPU".to_owned(),
-            (Kernels::Own(isa), None) => format!("by --kernels {isa}"),
+            (Kernels::Auto, None) => "on this CPU".to_owned(),
+            (Kernels::Isa(isa), None) => format!("by --kernels {isa}"),
             (Kernels::Libtorch, None) => "by --kernels libtorch".to_owned(),
         };
         let known: Vec<String> = known.iter().map(Dtype::to_string).collect();
@@ -88,35 +84,13 @@ impl ComputeOptions {
 /// [`ComputeOptions`] resolved for a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) place: Place,
-    pub(crate) dtype: Dtype,
-}
-
-/// Where a model is computed.
-#[derive(Clone, Debug)]
-pub(crate) enum Place {
-    /// By plmkit's kernels for a CPU, with an instruction set and a type of matrix products.
-    Cpu(Isa, Multiply),
-    /// By libtorch.
-    Torch(Torch),
-}
-
-/// How libtorch computes.
-#[derive(Clone, Debug)]
-pub(crate) struct Torch {
+    /// The instruction set, if plmkit's kernels for a CPU compute; otherwise, libtorch does.
+    pub(crate) cpu_isa: Option<Isa>,
     /// The GPU; `None` for the CPU.
     pub(crate) gpu: Option<OpeningGpu>,
+    pub(crate) dtype: Dtype,
     /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
     pub(crate) fused: bool,
-}
-
-/// Returns the type of matrix products in plmkit's CPU kernels.
-fn multiply(dtype: Dtype) -> Multiply {
-    match dtype {
-        Dtype::F32 | Dtype::F16 => Multiply::F32,
-        Dtype::Bf16 => Multiply::Bf16,
-        Dtype::Int8 => Multiply::Int8,
-    }
 }
 
 /// The kernels that compute the layers on a CPU.
@@ -124,9 +98,9 @@ fn multiply(dtype: Dtype) -> Multiply {
 pub enum Kernels {
     /// plmkit's kernels for the best instruction set of the CPU.
     #[default]
-    Best,
+    Auto,
     /// plmkit's kernels for this instruction set.
-    Own(Isa),
+    Isa(Isa),
     /// libtorch's kernels.
     Libtorch,
 }
@@ -141,9 +115,9 @@ impl FromStr for Kernels {
 
     fn from_str(text: &str) -> Result<Self, ParseKernelsError> {
         match text {
-            "auto" => Ok(Self::Best),
+            "auto" => Ok(Self::Auto),
             "libtorch" => Ok(Self::Libtorch),
-            isa => isa.parse().map(Self::Own).map_err(|_| ParseKernelsError),
+            isa => isa.parse().map(Self::Isa).map_err(|_| ParseKernelsError),
         }
     }
 }
@@ -156,28 +130,28 @@ mod tests {
     fn a_type_that_the_device_does_not_compute_is_refused() {
         use Dtype::{Bf16, F16, F32, Int8};
         let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
-        let (best, libtorch) = (Kernels::Best, Kernels::Libtorch);
+        let (auto, libtorch) = (Kernels::Auto, Kernels::Libtorch);
         let (avx2, bf16) = (Some(Isa::Avx2), Some(Isa::Avx512Bf16));
-        let in_avx2 = Kernels::Own(Isa::Avx2);
-        for (asked, kernels, own, capability, expected) in [
-            (None, best, avx2, None, Ok(F32)),
+        let in_avx2 = Kernels::Isa(Isa::Avx2);
+        for (asked, kernels, cpu_isa, capability, expected) in [
+            (None, auto, avx2, None, Ok(F32)),
             (None, libtorch, None, None, Ok(F32)),
-            (None, best, None, turing, Ok(F16)),
-            (Some(F32), best, None, hopper, Ok(F32)),
+            (None, auto, None, turing, Ok(F16)),
+            (Some(F32), auto, None, hopper, Ok(F32)),
             (Some(F16), libtorch, None, None, Ok(F16)),
-            (Some(Bf16), best, bf16, None, Ok(Bf16)),
-            (Some(Bf16), best, None, hopper, Ok(Bf16)),
-            (Some(Int8), best, avx2, None, Ok(Int8)),
+            (Some(Bf16), auto, bf16, None, Ok(Bf16)),
+            (Some(Bf16), auto, None, hopper, Ok(Bf16)),
+            (Some(Int8), auto, avx2, None, Ok(Int8)),
             (
                 Some(F16),
-                best,
+                auto,
                 bf16,
                 None,
                 Err("f16: not computed on this CPU; expected f32 or bf16 or int8"),
             ),
             (
                 Some(Bf16),
-                best,
+                auto,
                 avx2,
                 None,
                 Err("bf16: not computed on this CPU; expected f32 or int8"),
@@ -198,14 +172,14 @@ mod tests {
             ),
             (
                 Some(Bf16),
-                best,
+                auto,
                 None,
                 turing,
                 Err("bf16: not computed on this GPU; expected f32 or f16"),
             ),
             (
                 Some(Int8),
-                best,
+                auto,
                 None,
                 hopper,
                 Err("int8: not computed on this GPU; expected f32 or f16 or bf16"),
@@ -216,7 +190,7 @@ mod tests {
                 kernels,
                 ..ComputeOptions::default()
             };
-            let found = options.dtype_for(own, capability);
+            let found = options.dtype_for(cpu_isa, capability);
             let found = found.map_err(|error| error.to_string());
             let expected = expected.map_err(|what| format!("--dtype {what}"));
             assert_eq!(found, expected);

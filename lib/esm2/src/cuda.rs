@@ -9,7 +9,9 @@ mod model;
 
 pub use interface::{
     Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Note, Open, Opened,
-    Opening, OpeningGpu, Place, Refusal, Submit, Submitting, VERSION, Version, symbol,
+    Opening, OpeningGpu, Place, Refusal, Submit, Submitting, VERSION, Version,
 };
 
-pub(crate) use model::{CudaModel, Ticket, check};
+use interface::Functions;
+pub use model::Ticket;
+pub(crate) use model::{CudaModel, check};

@@ -12,6 +12,7 @@
     )
 )]
 
+mod backend;
 mod buffers;
 mod checkpoint;
 mod compute_options;
@@ -19,20 +20,20 @@ mod config;
 mod cpu;
 pub mod cuda;
 mod device;
-mod dtype;
 mod error;
 mod heads;
 mod model;
-mod pending;
+mod model_info;
 mod rope;
 mod threads;
 mod timing;
 mod varlen;
 
+pub use backend::{Ticket, Values};
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
-    BIAS, CheckpointError, CheckpointFacts, CheckpointTensors, StoredTensor, WORDS,
-    check_checkpoint, layer_name, read_checkpoint,
+    BIAS, CheckpointError, CheckpointTensors, StoredTensor, WORDS, check_checkpoint, layer_name,
+    read_checkpoint,
 };
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
 pub use config::{ConfigError, ModelConfig};
@@ -40,12 +41,12 @@ pub use device::{
     CUDA_VISIBLE_DEVICES, Device, DeviceError, ON_THE_CPU, ParseDeviceError, WorkerGpu,
     cuda_version, driver_version,
 };
-pub use dtype::Dtype;
 pub use error::EsmError;
-pub use heads::{Head, HeadDigests};
-pub use model::{Esm2, LoadTimes, Visit};
-pub use pending::{ModelOutput, PendingOutput};
+pub use heads::Head;
+pub use model::Esm2;
+pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};
+pub use plmkit_contract::Dtype;
 pub use plmkit_cpu::Isa;
 pub use threads::set_threads;
-pub use timing::{DeviceTimes, KernelTimes, Work};
+pub use timing::{DeviceTimes, KernelKind, KernelTimes};
 pub use varlen::{Varlen, VarlenError};

@@ -20,7 +20,7 @@ pub struct DeviceTimes {
 
 /// A kind of work of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum KernelKind {
     /// Matrix products.
     Gemm,
     /// Attention.
@@ -39,20 +39,20 @@ pub enum Work {
     Collect,
 }
 
-/// The times of a device by kind of [`Work`].
+/// The times of a device by [`KernelKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelTimes([Duration; 8]);
 
-impl Index<Work> for KernelTimes {
+impl Index<KernelKind> for KernelTimes {
     type Output = Duration;
 
-    fn index(&self, work: Work) -> &Duration {
+    fn index(&self, work: KernelKind) -> &Duration {
         &self.0[work as usize]
     }
 }
 
-impl IndexMut<Work> for KernelTimes {
-    fn index_mut(&mut self, work: Work) -> &mut Duration {
+impl IndexMut<KernelKind> for KernelTimes {
+    fn index_mut(&mut self, work: KernelKind) -> &mut Duration {
         &mut self.0[work as usize]
     }
 }
@@ -101,7 +101,13 @@ mod tests {
         }
         assert_eq!((sum.h2d, sum.compute, sum.d2h), (ms(3), ms(60), ms(9)));
         let sum = sum.kernels.expect("two of three are known");
-        assert_eq!((sum[Work::Gemm], sum[Work::Collect]), (ms(2), ms(16)));
-        assert_eq!((sum[Work::Attention], sum[Work::Pooling]), (ms(4), ms(14)));
+        assert_eq!(
+            (sum[KernelKind::Gemm], sum[KernelKind::Collect]),
+            (ms(2), ms(16))
+        );
+        assert_eq!(
+            (sum[KernelKind::Attention], sum[KernelKind::Pooling]),
+            (ms(4), ms(14))
+        );
     }
 }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use plmkit_contract::{CLS, Column, EOS, Exit, Failure, MASK};
 
+use crate::{Buffer, Buffers};
+
 /// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
 const UNK: u8 = 3;
 
@@ -96,10 +98,21 @@ impl<'a> Varlen<'a> {
             .map(|bounds| bounds[0] as usize..bounds[1] as usize)
     }
 
-    /// Returns the number of values in a column of all sequences, for vectors of `dim` values.
-    pub(crate) fn values(&self, column: Column, dim: usize) -> usize {
-        let residues = self.spans().map(|span| span.len() - 2);
-        residues.map(|residues| column.values(residues, dim)).sum()
+    /// Takes memory for the values of each column of all sequences, for vectors of `dim` values.
+    pub(crate) fn buffers(
+        &self,
+        columns: &[Column],
+        dim: usize,
+        pool: &Buffers<f32>,
+    ) -> Vec<Buffer<f32>> {
+        let values = |column: &Column| {
+            let residues = self.spans().map(|span| span.len() - 2);
+            residues.map(|residues| column.values(residues, dim)).sum()
+        };
+        columns
+            .iter()
+            .map(|column| pool.take(values(column)))
+            .collect()
     }
 }
 

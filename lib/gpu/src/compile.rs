@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::nvrtc::{Form, Program, supported};
 use crate::source::SOURCE;
-use crate::{Element, GpuError};
+use crate::{Dtype, GpuError};
 
 /// The architecture of a device, which is its compute capability: 9.0 is `sm_90`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +14,19 @@ pub struct Architecture {
     pub major: u32,
     /// The minor number.
     pub minor: u32,
+}
+
+/// The types that kernels are compiled for: of values between matrix products. Kernels compute in f32 and round when they store.
+pub const ELEMENTS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+
+/// Returns the compiler option that defines the type.
+pub(crate) fn definition(element: Dtype) -> &'static CStr {
+    match element {
+        Dtype::F16 => c"-DELEMENT=f16",
+        Dtype::Bf16 => c"-DELEMENT=bf16",
+        // Everything around integers is f32.
+        Dtype::F32 | Dtype::Int8 => c"-DELEMENT=float",
+    }
 }
 
 impl Architecture {
@@ -33,7 +46,7 @@ impl fmt::Display for Architecture {
 pub struct Image {
     code: Vec<u8>,
     log: String,
-    element: Element,
+    element: Dtype,
 }
 
 impl Image {
@@ -48,7 +61,7 @@ impl Image {
     }
 
     /// Returns the element type.
-    pub fn element(&self) -> Element {
+    pub fn element(&self) -> Dtype {
         self.element
     }
 }
@@ -61,20 +74,20 @@ impl Image {
 /// # Errors
 /// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if NVRTC is missing or too old, [`GpuError::Unsupported`] if the device is
 /// too old, [`GpuError::Compile`] with the compiler's log, [`GpuError::Nvrtc`] for any other failure.
-pub fn compile(architecture: Architecture, element: Element) -> Result<Image, GpuError> {
+pub fn compile(architecture: Architecture, element: Dtype) -> Result<Image, GpuError> {
     compile_source(SOURCE, architecture, element)
 }
 
 fn compile_source(
     source: &CStr,
     architecture: Architecture,
-    element: Element,
+    element: Dtype,
 ) -> Result<Image, GpuError> {
     let (target, form) = target(architecture, &supported()?)?;
     let program = Program::new(source)?;
     let options = [
         &*target,
-        element.definition(),
+        definition(element),
         c"--std=c++17",
         c"--ptxas-options=-v",
         // Unused functions: conversions of other element types.
@@ -147,7 +160,7 @@ mod tests {
     fn what_does_not_compile_is_an_error_with_the_log() {
         let architecture = Architecture { major: 9, minor: 0 };
         let source = c"#line 1 \"wrong.cu\"\n__global__ void wrong() { unknown(); }";
-        let error = compile_source(source, architecture, Element::F16).unwrap_err();
+        let error = compile_source(source, architecture, Dtype::F16).unwrap_err();
         let text = error.to_string();
         assert!(
             text.starts_with("the kernels do not compile for sm_90: "),

@@ -16,7 +16,7 @@ pub use rope::Rope;
 
 use crate::driver::{Device, Module};
 use crate::launch::Launch;
-use crate::{Element, GpuError, compile};
+use crate::{Dtype, GpuError, compile};
 
 /// The kernels of a device for one element type. Any thread may launch them.
 ///
@@ -25,7 +25,7 @@ use crate::{Element, GpuError, compile};
 /// without tokens is not launched.
 #[derive(Debug)]
 pub struct Kernels {
-    element: Element,
+    element: Dtype,
     module: Module,
 }
 
@@ -35,7 +35,7 @@ impl Kernels {
     /// # Errors
     /// Those of [`compile`]; [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if the driver is missing or too old;
     /// [`GpuError::Driver`] if there is no such device.
-    pub fn load(ordinal: usize, element: Element) -> Result<Self, GpuError> {
+    pub fn load(ordinal: usize, element: Dtype) -> Result<Self, GpuError> {
         let device = Device::open(ordinal)?;
         let image = compile(device.architecture()?, element)?;
         Ok(Self {
@@ -45,7 +45,7 @@ impl Kernels {
     }
 
     /// Returns the element type.
-    pub fn element(&self) -> Element {
+    pub fn element(&self) -> Dtype {
         self.element
     }
 
@@ -99,7 +99,7 @@ impl Kernels {
     /// As [`Kernels::rope`].
     pub unsafe fn embed(&self, stream: *mut c_void, work: &Embed) -> Result<(), GpuError> {
         // SAFETY: as above.
-        unsafe { self.launch(stream, work.launch(self.element)?) }
+        unsafe { self.launch(stream, work.launch()?) }
     }
 
     /// Pools each sequence to one vector.

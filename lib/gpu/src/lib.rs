@@ -8,11 +8,11 @@
 //! never a panic.
 //!
 //! ```no_run
-//! use plmkit_gpu::{Element, Kernels, Rope};
+//! use plmkit_gpu::{Dtype, Kernels, Rope};
 //!
 //! # fn rotate(stream: *mut std::ffi::c_void, qkv: *mut std::ffi::c_void, positions: *const i32, turns: *const f32)
 //! # -> Result<(), plmkit_gpu::GpuError> {
-//! let kernels = Kernels::load(0, Element::F16)?;
+//! let kernels = Kernels::load(0, Dtype::F16)?;
 //! let rope = Rope { qkv, positions, turns, tokens: 1_024, heads: 20, head_dim: 32 };
 //! // SAFETY: the pointers are those of tensors of these shapes on device 0, which outlive the work of the stream.
 //! unsafe { kernels.rope(stream, &rope)? };
@@ -38,7 +38,6 @@ mod check;
 mod compile;
 mod devices;
 mod driver;
-mod element;
 #[cfg(test)]
 #[path = "../tests/emulator/mod.rs"]
 mod emulator;
@@ -49,9 +48,9 @@ mod library;
 mod nvrtc;
 mod source;
 
-pub use compile::{Architecture, Image, compile};
+pub use compile::{Architecture, ELEMENTS, Image, compile};
 pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
-pub use element::Element;
 pub use error::GpuError;
 pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope};
 pub use nvrtc::load_nvrtc_from;
+pub use plmkit_contract::Dtype;

@@ -49,8 +49,6 @@ kernels! {
     BiasGeluValues c"bias_gelu_values"
     EmbedPackets c"embed_packets"
     EmbedValues c"embed_values"
-    EmbedF32Packets c"embed_f32_packets"
-    EmbedF32Values c"embed_f32_values"
     PoolChunksMeanPackets c"pool_chunks_mean_packets"
     PoolChunksMeanValues c"pool_chunks_mean_values"
     PoolChunksMaxPackets c"pool_chunks_max_packets"

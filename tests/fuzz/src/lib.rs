@@ -54,6 +54,6 @@ pub fn load_with(name: &str, bytes: &[u8]) {
     let folder = FOLDER.path();
     fs::write(folder.join(name), bytes).expect("memory");
     if let Some(model) = judged(Esm2::load(folder, ComputeOptions::default(), &Stop::default())) {
-        assert_eq!((model.config().layers, model.config().hidden), (1, 2));
+        assert_eq!((model.info().config().layers, model.info().config().hidden), (1, 2));
     }
 }

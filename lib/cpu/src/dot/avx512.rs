@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Dot;
+use crate::dispatch::operations;
 use crate::simd::Avx512;
 
 pub(crate) struct Avx512Pairs;
@@ -18,34 +19,15 @@ impl Dot for Avx512Pairs {
     const BYTES: usize = 2;
     const ZERO_POINT: i32 = 0;
 
-    #[inline(always)]
-    unsafe fn load(from: *const i32) -> __m512i {
-        unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn inputs(from: *const u8) -> __m512i {
-        unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
-    }
-
-    #[inline(always)]
-    unsafe fn weights(from: *const i8) -> __m512i {
-        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn add(sums: __m512i, inputs: __m512i, weights: __m512i) -> __m512i {
-        unsafe { _mm512_add_epi32(sums, _mm512_madd_epi16(inputs, weights)) }
-    }
-
-    #[inline(always)]
-    unsafe fn to_f32(sums: __m512i) -> __m512 {
-        unsafe { _mm512_cvtepi32_ps(sums) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(to: *mut u8, values: __m512) {
-        unsafe {
+    operations! {
+        fn load(from: *const i32) -> __m512i { _mm512_loadu_si512(from.cast()) }
+        fn inputs(from: *const u8) -> __m512i { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+        fn weights(from: *const i8) -> __m512i { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
+        fn add(sums: __m512i, inputs: __m512i, weights: __m512i) -> __m512i {
+            _mm512_add_epi32(sums, _mm512_madd_epi16(inputs, weights))
+        }
+        fn to_f32(sums: __m512i) -> __m512 { _mm512_cvtepi32_ps(sums) }
+        fn store(to: *mut u8, values: __m512) {
             let narrow = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(values));
             _mm256_storeu_si256(to.cast(), narrow);
         }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{MapSums, Scratch, add_maps};
 use crate::team::share;
-use crate::{Head, Isa, Multiply, Rows, RowsMut, Then, Weights};
+use crate::{Dtype, Epilogue, Head, Isa, Rows, RowsMut, Weights};
 
 /// The logistic regression over attention maps.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Contacts<'a> {
 const BLOCK: usize = 96;
 
 /// Part of a layer's work: some residues of a sequence, as queries of all heads.
-struct Block<'a> {
+struct ContactBlock<'a> {
     span: Range<usize>,
     residues: Range<usize>,
     /// `(residues, L)`
@@ -105,7 +105,7 @@ impl<'a> Contacts<'a> {
                 .zip(rows.chunks_mut(BLOCK * all));
             let parts = parts.zip(columns.chunks_mut(heads * length));
             for (start, ((maps, rows), columns)) in (0..).step_by(BLOCK).zip(parts) {
-                blocks.push(Block {
+                blocks.push(ContactBlock {
                     span: span.clone(),
                     residues: start..length.min(start + BLOCK),
                     maps,
@@ -161,7 +161,7 @@ fn take<'s>(rest: &mut &'s mut [f32], count: usize) -> &'s mut [f32] {
         .expect("there are as many values")
 }
 
-impl Block<'_> {
+impl ContactBlock<'_> {
     /// Adds the maps of a layer, whose first head is number `first` of all.
     fn add(
         self,
@@ -230,13 +230,13 @@ fn finish(
         .chunks_exact(all)
         .flat_map(|row| row.iter().zip(&factors));
     let scaled: Vec<f32> = scaled.map(|(value, factor)| value * factor).collect();
-    let corrections = Weights::pack(isa, Multiply::F32, &scaled, &vec![head.bias; length])?;
+    let corrections = Weights::pack(isa, Dtype::F32, &scaled, &vec![head.bias; length])?;
     symmetric(maps, length, |a, b| a + b);
     let blocks = maps.chunks_mut(BLOCK * length);
     let blocks = blocks.zip(rows.chunks(BLOCK * all)).collect();
     share(threads, blocks, |(maps, rows): (&mut [f32], &[f32])| {
         let into = &mut RowsMut::new(maps, length);
-        corrections.apply(Rows::new(rows, all), into, Then::Add, None);
+        corrections.apply(Rows::new(rows, all), into, Epilogue::Add, None);
         for value in maps {
             *value = 1.0 / (1.0 + (-*value).exp());
         }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use crate::team::share;
-use crate::{Isa, LayerNorm, Rows, RowsMut, Then, Weights};
+use crate::{Epilogue, Isa, LayerNorm, Rows, RowsMut, Weights};
 
 /// The head that ESM-2 was trained with, in f32.
 #[derive(Debug)]
@@ -30,10 +30,11 @@ impl LanguageModelHead {
             let mut wide = RowsMut::new(&mut wide, hidden);
             let mut normed = RowsMut::new(&mut normed, hidden);
             self.dense
-                .apply(Rows::new(x, hidden), &mut wide, Then::Gelu, None);
+                .apply(Rows::new(x, hidden), &mut wide, Epilogue::Gelu, None);
             self.norm.apply(isa, wide.as_rows(), &mut normed);
             let out = &mut RowsMut::new(out, vocabulary);
-            self.decoder.apply(normed.as_rows(), out, Then::Store, None);
+            self.decoder
+                .apply(normed.as_rows(), out, Epilogue::Store, None);
         });
     }
 }

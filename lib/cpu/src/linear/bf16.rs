@@ -31,8 +31,8 @@ mod x86 {
     use std::ops::Range;
 
     use super::{ROWS, padded, values};
-    use crate::linear::product::{Add, Finish, Gelu, Multiplier, Store, products};
-    use crate::linear::{Then, VECTORS, Weights};
+    use crate::linear::product::{Multiplier, products};
+    use crate::linear::{Epilogue, VECTORS, Weights};
     use crate::simd::Avx512;
     use crate::tile::bf16::{round, tile};
     use crate::{Rows, RowsMut};
@@ -43,7 +43,7 @@ mod x86 {
         weights: &Weights,
         x: Rows<'_>,
         out: &mut RowsMut<'_>,
-        then: Then,
+        epilogue: Epilogue,
         converted: Option<&mut [u16]>,
     ) {
         let room = converted.as_ref().map(|room| room.len());
@@ -53,20 +53,17 @@ mod x86 {
         );
         // SAFETY: weights are only packed in bfloat16 if the CPU supports it, and the shapes were checked.
         unsafe {
-            match then {
-                Then::Store => finished::<Store>(panels, weights, x, out, converted),
-                Then::Gelu => finished::<Gelu>(panels, weights, x, out, converted),
-                Then::Add => finished::<Add>(panels, weights, x, out, converted),
-            }
+            multiply(panels, weights, x, out, epilogue, converted);
         }
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-    unsafe fn finished<F: Finish>(
+    unsafe fn multiply(
         panels: &[u16],
         weights: &Weights,
         x: Rows<'_>,
         out: &mut RowsMut<'_>,
+        epilogue: Epilogue,
         converted: Option<&mut [u16]>,
     ) {
         let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
@@ -77,7 +74,7 @@ mod x86 {
                     converted: converted.as_mut_ptr(),
                     depth,
                 };
-                products::<Avx512, F, _, ROWS>(panels, weights, x, out);
+                products::<Avx512, _, ROWS>(panels, weights, x, out, epilogue);
             } else {
                 let panels = Widened {
                     panels,
@@ -85,7 +82,7 @@ mod x86 {
                     first: std::ptr::null(),
                     inputs: weights.inputs,
                 };
-                products::<Avx512, F, _, ROWS>(panels, weights, x, out);
+                products::<Avx512, _, ROWS>(panels, weights, x, out, epilogue);
             }
         }
     }

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::product::{Finish, Multiplier, products, room_for};
-use super::{Add, Gelu, Store, Then, VECTORS, Weights, columns};
+use super::product::{Multiplier, products, room_for};
+use super::{Epilogue, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
@@ -126,14 +126,18 @@ impl Panels {
     }
 
     /// Returns the memory of each panel.
-    pub(super) fn rooms(&mut self, isa: Isa, inputs: usize) -> impl Iterator<Item = Room<'_>> {
+    pub(super) fn buffers(
+        &mut self,
+        isa: Isa,
+        inputs: usize,
+    ) -> impl Iterator<Item = PanelBuffer<'_>> {
         let (columns, zero_point) = (columns(isa), Form::for_isa(isa).zero_point);
         let groups = columns * inputs.div_ceil(GROUP);
         let panels = self.weights.chunks_exact_mut(columns * padded(inputs));
         let scales = self.scales.chunks_exact_mut(groups);
         let compensation = self.compensation.chunks_exact_mut(groups);
-        let rooms = panels.zip(scales).zip(compensation);
-        rooms.map(move |((weights, scales), compensation)| Room {
+        let buffers = panels.zip(scales).zip(compensation);
+        buffers.map(move |((weights, scales), compensation)| PanelBuffer {
             weights,
             scales,
             compensation,
@@ -144,14 +148,14 @@ impl Panels {
 
 /// The memory of a panel.
 #[derive(Debug)]
-pub(super) struct Room<'a> {
+pub(super) struct PanelBuffer<'a> {
     pub(super) weights: &'a mut [i8],
     scales: &'a mut [f32],
     compensation: &'a mut [i32],
     zero_point: i32,
 }
 
-impl Room<'_> {
+impl PanelBuffer<'_> {
     /// Converts a group of weights to integers and stores its scale at `place`.
     #[inline(always)]
     pub(super) fn quantize(&mut self, place: usize, weights: &[f32]) -> [i8; GROUP] {
@@ -200,7 +204,7 @@ pub(super) fn apply(
     weights: &Weights,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-    then: Then,
+    epilogue: Epilogue,
     quantized: &mut Quantized,
 ) {
     let [inputs, scales, panel] = room(weights, x.rows());
@@ -211,16 +215,11 @@ pub(super) fn apply(
         panels,
         weights,
         x,
+        epilogue,
         quantized,
     };
     // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
-    unsafe {
-        match then {
-            Then::Store => dispatched::<Store>(job, out),
-            Then::Gelu => dispatched::<Gelu>(job, out),
-            Then::Add => dispatched::<Add>(job, out),
-        }
-    }
+    unsafe { dispatched(job, out) }
 }
 
 /// A product in 8-bit integers.
@@ -228,49 +227,51 @@ struct Job<'a> {
     panels: &'a Panels,
     weights: &'a Weights,
     x: Rows<'a>,
+    epilogue: Epilogue,
     quantized: &'a mut Quantized,
 }
 
 #[cfg(target_arch = "x86_64")]
-unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
+unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
-    unsafe fn vnni<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<Vnni, F, 12>(job, out) }
+    unsafe fn vnni(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<Vnni, 12>(job, out) }
     }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<Avx512Pairs, F, 12>(job, out) }
+    unsafe fn avx512(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<Avx512Pairs, 12>(job, out) }
     }
     #[target_feature(enable = "avxvnni,avx2,fma")]
-    unsafe fn avx_vnni<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<AvxVnni, F, 6>(job, out) }
+    unsafe fn avx_vnni(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<AvxVnni, 6>(job, out) }
     }
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<Avx2Pairs, F, 6>(job, out) }
+    unsafe fn avx2(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply::<Avx2Pairs, 6>(job, out) }
     }
     unsafe {
         match job.weights.isa {
-            Isa::Portable => multiply::<PortableDot, F, 6>(job, out),
-            Isa::Avx2 => avx2::<F>(job, out),
-            Isa::AvxVnni => avx_vnni::<F>(job, out),
-            Isa::Avx512 => avx512::<F>(job, out),
-            Isa::Avx512Vnni | Isa::Avx512Bf16 => vnni::<F>(job, out),
+            Isa::Portable => multiply::<PortableDot, 6>(job, out),
+            Isa::Avx2 => avx2(job, out),
+            Isa::AvxVnni => avx_vnni(job, out),
+            Isa::Avx512 => avx512(job, out),
+            Isa::Avx512Vnni | Isa::Avx512Bf16 => vnni(job, out),
         }
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn dispatched<F: Finish>(job: Job<'_>, out: &mut RowsMut<'_>) {
-    unsafe { multiply::<PortableDot, F, 6>(job, out) }
+unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe { multiply::<PortableDot, 6>(job, out) }
 }
 
 #[inline(always)]
-unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut RowsMut<'_>) {
+unsafe fn multiply<D: Dot, const ROWS: usize>(job: Job<'_>, out: &mut RowsMut<'_>) {
     let Job {
         panels,
         weights,
         x,
+        epilogue,
         quantized,
     } = job;
     debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(weights.isa));
@@ -282,7 +283,7 @@ unsafe fn multiply<D: Dot, F: Finish, const ROWS: usize>(job: Job<'_>, out: &mut
         panel: std::ptr::null(),
         inputs: weights.inputs,
     };
-    unsafe { products::<D::F, F, _, ROWS>(integers, weights, x, out) }
+    unsafe { products::<D::F, _, ROWS>(integers, weights, x, out, epilogue) }
 }
 
 /// Multiplies panels by rows of integers.

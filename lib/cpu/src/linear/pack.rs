@@ -4,60 +4,40 @@ use std::ops::Range;
 
 use super::int8::Form;
 use super::{VECTORS, Weights, bf16, columns, int8};
-use crate::Isa;
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
+use crate::{Dtype, Isa};
 
 /// The values of a row that are packed at once: a group of 8-bit integers.
 pub(super) const BLOCK: usize = int8::GROUP;
 
-/// The type of stored little-endian values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredType {
-    /// IEEE 754 single precision.
-    F32,
-    /// IEEE 754 half precision.
-    F16,
-    /// bfloat16.
-    Bf16,
-}
-
-impl StoredType {
-    /// Returns the bytes of a value.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-
-    /// Converts the values in `bytes` to f32, which is exact.
-    ///
-    /// # Panics
-    /// If `to` has another number of values.
-    #[inline(always)]
-    pub fn widen(self, bytes: &[u8], to: &mut [f32]) {
-        assert_eq!(bytes.len(), to.len() * self.bytes(), "as many values");
-        let halves = bytes
-            .chunks_exact(2)
-            .map(|bytes| u32::from(u16::from_le_bytes([bytes[0], bytes[1]])));
-        match self {
-            Self::F32 => {
-                for (to, bytes) in to.iter_mut().zip(bytes.chunks_exact(4)) {
-                    *to = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                }
-            }
-            Self::F16 => {
-                for (to, half) in to.iter_mut().zip(halves) {
-                    *to = from_f16(half);
-                }
-            }
-            Self::Bf16 => {
-                for (to, half) in to.iter_mut().zip(halves) {
-                    *to = f32::from_bits(half << 16);
-                }
+/// Converts stored little-endian values of a float type to f32, which is exact.
+///
+/// # Panics
+/// If `to` has another number of values, or for integers.
+#[inline(always)]
+pub fn widen(dtype: Dtype, bytes: &[u8], to: &mut [f32]) {
+    assert_eq!(bytes.len(), to.len() * dtype.bytes(), "as many values");
+    let halves = bytes
+        .chunks_exact(2)
+        .map(|bytes| u32::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+    match dtype {
+        Dtype::F32 => {
+            for (to, bytes) in to.iter_mut().zip(bytes.chunks_exact(4)) {
+                *to = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             }
         }
+        Dtype::F16 => {
+            for (to, half) in to.iter_mut().zip(halves) {
+                *to = from_f16(half);
+            }
+        }
+        Dtype::Bf16 => {
+            for (to, half) in to.iter_mut().zip(halves) {
+                *to = f32::from_bits(half << 16);
+            }
+        }
+        Dtype::Int8 => panic!("weights are stored as floats"),
     }
 }
 
@@ -84,15 +64,15 @@ pub struct Panel<'a> {
     isa: Isa,
     inputs: usize,
     outputs: Range<usize>,
-    room: Room<'a>,
+    buffer: PanelBuffer<'a>,
 }
 
 /// The memory of a panel.
 #[derive(Debug)]
-pub(super) enum Room<'a> {
+pub(super) enum PanelBuffer<'a> {
     F32(&'a mut [f32]),
     Bf16(&'a mut [u16]),
-    Int8(int8::Room<'a>),
+    Int8(int8::PanelBuffer<'a>),
 }
 
 impl Weights {
@@ -100,24 +80,24 @@ impl Weights {
     pub fn panels(&mut self) -> Vec<Panel<'_>> {
         let (isa, inputs, outputs) = (self.isa, self.inputs, self.outputs);
         let columns = columns(isa);
-        let rooms: Vec<Room<'_>> = match &mut self.panels {
+        let buffers: Vec<PanelBuffer<'_>> = match &mut self.panels {
             super::Panels::F32(all) => {
                 let panels = all.chunks_exact_mut(columns * inputs);
-                panels.map(Room::F32).collect()
+                panels.map(PanelBuffer::F32).collect()
             }
             super::Panels::Bf16(all) => {
                 let panels = all.chunks_exact_mut(columns * bf16::padded(inputs));
-                panels.map(Room::Bf16).collect()
+                panels.map(PanelBuffer::Bf16).collect()
             }
-            super::Panels::Int8(all) => all.rooms(isa, inputs).map(Room::Int8).collect(),
+            super::Panels::Int8(all) => all.buffers(isa, inputs).map(PanelBuffer::Int8).collect(),
         };
-        let panels = rooms.into_iter().enumerate();
+        let panels = buffers.into_iter().enumerate();
         panels
-            .map(|(panel, room)| Panel {
+            .map(|(panel, buffer)| Panel {
                 isa,
                 inputs,
                 outputs: panel * columns..outputs.min((panel + 1) * columns),
-                room,
+                buffer,
             })
             .collect()
     }
@@ -133,26 +113,26 @@ impl Panel<'_> {
     ///
     /// # Panics
     /// If their number or length is wrong.
-    pub fn pack(&mut self, rows: &[(StoredType, &[u8])]) {
+    pub fn pack(&mut self, rows: &[(Dtype, &[u8])]) {
         assert_eq!(rows.len(), self.outputs.len(), "a panel is whole");
         for (stored, bytes) in rows {
             assert_eq!(bytes.len(), self.inputs * stored.bytes(), "a row is whole");
         }
         let panel = self;
-        dispatch!(panel.isa, pack(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]));
+        dispatch!(panel.isa, pack(panel: &mut Panel<'_>, rows: &[(Dtype, &[u8])]));
     }
 }
 
 /// Packs block by block of all rows, so that reads and writes stay in the first-level cache.
 #[inline(always)]
-unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
+unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Dtype, &[u8])]) {
     /// The most columns of an instruction set.
     const MAX_COLUMNS: usize = 32;
     let (columns, inputs) = (VECTORS * S::LANES, panel.inputs);
-    let together = match &panel.room {
-        Room::F32(_) => 1,
-        Room::Bf16(_) => 2,
-        Room::Int8(_) => Form::for_isa(panel.isa).together,
+    let together = match &panel.buffer {
+        PanelBuffer::F32(_) => 1,
+        PanelBuffer::Bf16(_) => 2,
+        PanelBuffer::Int8(_) => Form::for_isa(panel.isa).together,
     };
     let mut values = [0f32; BLOCK];
     // (columns, BLOCK): a word has the values that are multiplied together. Columns without a row stay zero.
@@ -162,28 +142,26 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
         values[count..].fill(0.0);
         for (column, (stored, bytes)) in rows.iter().enumerate() {
             let width = stored.bytes();
-            stored.widen(
-                &bytes[begin * width..(begin + count) * width],
-                &mut values[..count],
-            );
+            let bytes = &bytes[begin * width..(begin + count) * width];
+            widen(*stored, bytes, &mut values[..count]);
             let words = &mut words[column * BLOCK..(column + 1) * BLOCK];
-            match &mut panel.room {
-                Room::F32(_) => {
+            match &mut panel.buffer {
+                PanelBuffer::F32(_) => {
                     for (word, value) in words.iter_mut().zip(&values) {
                         *word = value.to_bits();
                     }
                 }
-                Room::Bf16(_) => bf16::pairs(&values, words),
-                Room::Int8(room) => {
+                PanelBuffer::Bf16(_) => bf16::pairs(&values, words),
+                PanelBuffer::Int8(buffer) => {
                     let place = begin / BLOCK * columns + column;
-                    let integers = room.quantize(place, &values[..count]);
+                    let integers = buffer.quantize(place, &values[..count]);
                     if together == 4 {
                         for (word, four) in words.iter_mut().zip(integers.chunks_exact(4)) {
                             let four = [four[0], four[1], four[2], four[3]];
                             *word = u32::from_le_bytes(four.map(i8::cast_unsigned));
                         }
                     } else {
-                        let to = &mut room.weights[begin * columns..];
+                        let to = &mut buffer.weights[begin * columns..];
                         for (k, &integer) in integers[..count].iter().enumerate() {
                             to[(k / together * columns + column) * together + k % together] =
                                 integer;
@@ -195,16 +173,18 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(StoredType, &[u8])]) {
         let count = count.div_ceil(together);
         // SAFETY: a panel has whole words of every input for all columns.
         unsafe {
-            match &mut panel.room {
-                Room::F32(to) => turn::<S>(&words, count, to[begin * columns..].as_mut_ptr()),
-                Room::Bf16(to) => {
+            match &mut panel.buffer {
+                PanelBuffer::F32(to) => {
+                    turn::<S>(&words, count, to[begin * columns..].as_mut_ptr())
+                }
+                PanelBuffer::Bf16(to) => {
                     turn::<S>(&words, count, to[begin * columns..].as_mut_ptr().cast());
                 }
-                Room::Int8(room) if together == 4 => {
-                    let to = room.weights[begin * columns..].as_mut_ptr();
+                PanelBuffer::Int8(buffer) if together == 4 => {
+                    let to = buffer.weights[begin * columns..].as_mut_ptr();
                     turn::<S>(&words, count, to.cast());
                 }
-                Room::Int8(_) => {}
+                PanelBuffer::Int8(_) => {}
             }
         }
     }

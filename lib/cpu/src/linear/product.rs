@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{VECTORS, Weights};
+use super::{Epilogue, VECTORS, Weights};
 use crate::activation;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
@@ -39,18 +39,15 @@ pub(super) fn room_for(rows: usize, inputs: usize, bytes: usize, tile: usize) ->
     max_rows(inputs, bytes, tile).min(rows.next_multiple_of(tile))
 }
 
-/// Multiplies the rows of `x` by the weights and finishes the sums by `F`.
+/// Multiplies the rows of `x` by the weights and uses the sums as `epilogue` says.
 #[inline(always)]
-pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
+pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize>(
     mut multiplier: M,
     weights: &Weights,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-) where
-    S: Simd,
-    F: Finish,
-    M: Multiplier<S, ROWS>,
-{
+    epilogue: Epilogue,
+) {
     let columns = VECTORS * S::LANES;
     let rows = x.rows();
     let most = max_rows(weights.inputs, M::BYTES, ROWS);
@@ -72,7 +69,7 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
                     for (i, sums) in sums.iter().enumerate().take(count) {
                         let to = out.at(row + i).add(column);
                         let sums = [S::add(sums[0], left), S::add(sums[1], right)];
-                        finish_row::<S, F>(to, weights.outputs - column, sums);
+                        finish_row::<S>(to, weights.outputs - column, sums, epilogue);
                     }
                 }
             }
@@ -82,54 +79,35 @@ pub(super) unsafe fn products<S, F, M, const ROWS: usize>(
 
 /// Finishes the sums of two vectors of columns, of which the first `width` exist.
 #[inline(always)]
-pub(super) unsafe fn finish_row<S: Simd, F: Finish>(
+unsafe fn finish_row<S: Simd>(
     to: *mut f32,
     width: usize,
     [left, right]: [S::V; VECTORS],
+    epilogue: Epilogue,
 ) {
     unsafe {
         if width >= VECTORS * S::LANES {
-            S::store(to, F::finish::<S>(to, left));
-            let to = to.add(S::LANES);
-            S::store(to, F::finish::<S>(to, right));
+            finish::<S>(to, left, epilogue);
+            finish::<S>(to.add(S::LANES), right, epilogue);
         } else {
             let mut edge = [0f32; 64];
-            let (edge, beside) = (edge.as_mut_ptr(), edge.as_mut_ptr().add(S::LANES));
+            let edge = edge.as_mut_ptr();
             std::ptr::copy_nonoverlapping(to, edge, width);
-            S::store(edge, F::finish::<S>(edge, left));
-            S::store(beside, F::finish::<S>(beside, right));
+            finish::<S>(edge, left, epilogue);
+            finish::<S>(edge.add(S::LANES), right, epilogue);
             std::ptr::copy_nonoverlapping(edge, to, width);
         }
     }
 }
 
-/// [`Then`](super::Then) as a type. A closure would not be inlined, so not compiled for the instruction set.
-pub(super) trait Finish {
-    /// Returns the values to store at `out`.
-    unsafe fn finish<S: Simd>(out: *const f32, value: S::V) -> S::V;
-}
-
-pub(super) struct Store;
-pub(super) struct Gelu;
-pub(super) struct Add;
-
-impl Finish for Store {
-    #[inline(always)]
-    unsafe fn finish<S: Simd>(_out: *const f32, value: S::V) -> S::V {
-        value
-    }
-}
-
-impl Finish for Gelu {
-    #[inline(always)]
-    unsafe fn finish<S: Simd>(_out: *const f32, value: S::V) -> S::V {
-        unsafe { activation::gelu::<S>(value) }
-    }
-}
-
-impl Finish for Add {
-    #[inline(always)]
-    unsafe fn finish<S: Simd>(out: *const f32, value: S::V) -> S::V {
-        unsafe { S::add(S::load(out), value) }
+#[inline(always)]
+unsafe fn finish<S: Simd>(to: *mut f32, sum: S::V, epilogue: Epilogue) {
+    unsafe {
+        let value = match epilogue {
+            Epilogue::Store => sum,
+            Epilogue::Gelu => activation::gelu::<S>(sum),
+            Epilogue::Add => S::add(S::load(to), sum),
+        };
+        S::store(to, value);
     }
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use crate::dispatch::operations;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
@@ -18,42 +19,25 @@ impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
 
-    #[inline(always)]
-    unsafe fn splat(value: f32) -> __m256 {
-        unsafe { _mm256_set1_ps(value) }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> __m256 {
-        unsafe { _mm256_loadu_ps(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, v: __m256) {
-        unsafe { _mm256_storeu_ps(to, v) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_some(from: *const f32, count: usize) -> __m256 {
-        if count >= 8 {
-            unsafe { _mm256_loadu_ps(from) }
-        } else {
-            unsafe { _mm256_maskload_ps(from, first(count)) }
+    operations! {
+        fn splat(value: f32) -> __m256 { _mm256_set1_ps(value) }
+        fn load(from: *const f32) -> __m256 { _mm256_loadu_ps(from) }
+        fn store(to: *mut f32, v: __m256) { _mm256_storeu_ps(to, v) }
+        fn load_some(from: *const f32, count: usize) -> __m256 {
+            if count >= 8 {
+                _mm256_loadu_ps(from)
+            } else {
+                _mm256_maskload_ps(from, first(count))
+            }
         }
-    }
-
-    #[inline(always)]
-    unsafe fn store_some(to: *mut f32, count: usize, v: __m256) {
-        if count >= 8 {
-            unsafe { _mm256_storeu_ps(to, v) }
-        } else {
-            unsafe { _mm256_maskstore_ps(to, first(count), v) }
+        fn store_some(to: *mut f32, count: usize, v: __m256) {
+            if count >= 8 {
+                _mm256_storeu_ps(to, v)
+            } else {
+                _mm256_maskstore_ps(to, first(count), v)
+            }
         }
-    }
-
-    #[inline(always)]
-    unsafe fn columns(from: *const f32, stride: usize) -> [__m256; 4] {
-        unsafe {
+        fn columns(from: *const f32, stride: usize) -> [__m256; 4] {
             let mut rows = [_mm256_setzero_ps(); 4];
             for (i, rows) in rows.iter_mut().enumerate() {
                 let (low, high) = (from.add(i * stride), from.add((i + 4) * stride));
@@ -69,89 +53,37 @@ impl Simd for Avx2 {
                 _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
             ]
         }
-    }
-
-    #[inline(always)]
-    unsafe fn add(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_sub_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    unsafe fn max(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn abs(v: __m256) -> __m256 {
-        unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), v) }
-    }
-
-    #[inline(always)]
-    unsafe fn copy_sign(magnitude: __m256, sign: __m256) -> __m256 {
-        unsafe {
+        fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
+        fn sub(a: __m256, b: __m256) -> __m256 { _mm256_sub_ps(a, b) }
+        fn mul(a: __m256, b: __m256) -> __m256 { _mm256_mul_ps(a, b) }
+        fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
+        fn max(a: __m256, b: __m256) -> __m256 { _mm256_max_ps(a, b) }
+        fn abs(v: __m256) -> __m256 { _mm256_andnot_ps(_mm256_set1_ps(-0.0), v) }
+        fn copy_sign(magnitude: __m256, sign: __m256) -> __m256 {
             let mask = _mm256_set1_ps(-0.0);
             _mm256_or_ps(_mm256_and_ps(mask, sign), _mm256_andnot_ps(mask, magnitude))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn select_greater(a: __m256, b: __m256, yes: __m256, no: __m256) -> __m256 {
-        unsafe { _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_GT_OQ>(a, b)) }
-    }
-
-    #[inline(always)]
-    unsafe fn round(v: __m256) -> __m256 {
-        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v) }
-    }
-
-    #[inline(always)]
-    unsafe fn lookup(table: &[f32; 8], index: __m256) -> __m256 {
-        unsafe {
+        fn select_greater(a: __m256, b: __m256, yes: __m256, no: __m256) -> __m256 {
+            _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_GT_OQ>(a, b))
+        }
+        fn round(v: __m256) -> __m256 {
+            _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v)
+        }
+        fn lookup(table: &[f32; 8], index: __m256) -> __m256 {
             let table = _mm256_loadu_ps(table.as_ptr());
             _mm256_permutevar8x32_ps(table, _mm256_cvttps_epi32(index))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn scale(v: __m256, n: __m256) -> __m256 {
-        unsafe {
+        fn scale(v: __m256, n: __m256) -> __m256 {
             let exponents = _mm256_slli_epi32::<23>(_mm256_cvtps_epi32(n));
             _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponents))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn swap_pairs(v: __m256) -> __m256 {
-        unsafe { _mm256_permute_ps::<0b10_11_00_01>(v) }
-    }
-
-    #[inline(always)]
-    unsafe fn sum(v: __m256) -> f32 {
-        unsafe {
+        fn swap_pairs(v: __m256) -> __m256 { _mm256_permute_ps::<0b10_11_00_01>(v) }
+        fn sum(v: __m256) -> f32 {
             let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn largest(v: __m256) -> f32 {
-        unsafe {
+        fn largest(v: __m256) -> f32 {
             let four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use crate::dispatch::operations;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
@@ -17,42 +18,25 @@ impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
 
-    #[inline(always)]
-    unsafe fn splat(value: f32) -> __m512 {
-        unsafe { _mm512_set1_ps(value) }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> __m512 {
-        unsafe { _mm512_loadu_ps(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(to: *mut f32, v: __m512) {
-        unsafe { _mm512_storeu_ps(to, v) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_some(from: *const f32, count: usize) -> __m512 {
-        if count >= 16 {
-            unsafe { _mm512_loadu_ps(from) }
-        } else {
-            unsafe { _mm512_maskz_loadu_ps(first(count), from) }
+    operations! {
+        fn splat(value: f32) -> __m512 { _mm512_set1_ps(value) }
+        fn load(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
+        fn store(to: *mut f32, v: __m512) { _mm512_storeu_ps(to, v) }
+        fn load_some(from: *const f32, count: usize) -> __m512 {
+            if count >= 16 {
+                _mm512_loadu_ps(from)
+            } else {
+                _mm512_maskz_loadu_ps(first(count), from)
+            }
         }
-    }
-
-    #[inline(always)]
-    unsafe fn store_some(to: *mut f32, count: usize, v: __m512) {
-        if count >= 16 {
-            unsafe { _mm512_storeu_ps(to, v) }
-        } else {
-            unsafe { _mm512_mask_storeu_ps(to, first(count), v) }
+        fn store_some(to: *mut f32, count: usize, v: __m512) {
+            if count >= 16 {
+                _mm512_storeu_ps(to, v)
+            } else {
+                _mm512_mask_storeu_ps(to, first(count), v)
+            }
         }
-    }
-
-    #[inline(always)]
-    unsafe fn columns(from: *const f32, stride: usize) -> [__m512; 4] {
-        unsafe {
+        fn columns(from: *const f32, stride: usize) -> [__m512; 4] {
             let mut rows = [_mm512_setzero_ps(); 4];
             for (i, rows) in rows.iter_mut().enumerate() {
                 let (low, high) = (from.add(i * stride), from.add((i + 8) * stride));
@@ -70,41 +54,13 @@ impl Simd for Avx512 {
                 _mm512_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
             ]
         }
-    }
-
-    #[inline(always)]
-    unsafe fn add(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_add_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_sub_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-
-    #[inline(always)]
-    unsafe fn max(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_max_ps(a, b) }
-    }
-
-    #[inline(always)]
-    unsafe fn abs(v: __m512) -> __m512 {
-        unsafe { _mm512_abs_ps(v) }
-    }
-
-    #[inline(always)]
-    unsafe fn copy_sign(magnitude: __m512, sign: __m512) -> __m512 {
-        unsafe {
+        fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
+        fn sub(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
+        fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
+        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
+        fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
+        fn abs(v: __m512) -> __m512 { _mm512_abs_ps(v) }
+        fn copy_sign(magnitude: __m512, sign: __m512) -> __m512 {
             let mask = _mm512_set1_epi32(i32::MIN);
             // Bits of the sign where the mask is set, else those of the magnitude.
             let bits = _mm512_ternarylogic_epi32::<0xCA>(
@@ -114,43 +70,19 @@ impl Simd for Avx512 {
             );
             _mm512_castsi512_ps(bits)
         }
-    }
-
-    #[inline(always)]
-    unsafe fn select_greater(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 {
-        unsafe { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), no, yes) }
-    }
-
-    #[inline(always)]
-    unsafe fn round(v: __m512) -> __m512 {
-        unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v) }
-    }
-
-    #[inline(always)]
-    unsafe fn lookup(table: &[f32; 8], index: __m512) -> __m512 {
-        unsafe {
+        fn select_greater(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 {
+            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), no, yes)
+        }
+        fn round(v: __m512) -> __m512 {
+            _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v)
+        }
+        fn lookup(table: &[f32; 8], index: __m512) -> __m512 {
             let table = _mm512_broadcast_f32x8(_mm256_loadu_ps(table.as_ptr()));
             _mm512_permutexvar_ps(_mm512_cvttps_epi32(index), table)
         }
-    }
-
-    #[inline(always)]
-    unsafe fn scale(v: __m512, n: __m512) -> __m512 {
-        unsafe { _mm512_scalef_ps(v, n) }
-    }
-
-    #[inline(always)]
-    unsafe fn swap_pairs(v: __m512) -> __m512 {
-        unsafe { _mm512_permute_ps::<0b10_11_00_01>(v) }
-    }
-
-    #[inline(always)]
-    unsafe fn sum(v: __m512) -> f32 {
-        unsafe { _mm512_reduce_add_ps(v) }
-    }
-
-    #[inline(always)]
-    unsafe fn largest(v: __m512) -> f32 {
-        unsafe { _mm512_reduce_max_ps(v) }
+        fn scale(v: __m512, n: __m512) -> __m512 { _mm512_scalef_ps(v, n) }
+        fn swap_pairs(v: __m512) -> __m512 { _mm512_permute_ps::<0b10_11_00_01>(v) }
+        fn sum(v: __m512) -> f32 { _mm512_reduce_add_ps(v) }
+        fn largest(v: __m512) -> f32 { _mm512_reduce_max_ps(v) }
     }
 }

@@ -7,12 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use plmkit_esm2::{DeviceTimes, KernelTimes, Varlen, Work};
+use plmkit_esm2::{DeviceTimes, KernelKind, KernelTimes, Varlen};
 use tch::{Device, Kind, Tensor};
 
-use super::Transfer;
+use super::{Pending, Transfer};
 use crate::device_batch::DeviceBatch;
-use crate::pending::{OnDevice, PendingColumns};
 use crate::timing::Span;
 
 /// The test that runs in a process of its own: other tests expect that there is no CUDA.
@@ -89,9 +88,9 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     ];
     assert_eq!(said(), expected.concat());
 
-    let begin = transfer.mark().unwrap().unwrap();
-    batch.lap(Work::Gemm).unwrap();
-    batch.lap(Work::Pooling).unwrap();
+    let begin = transfer.record().unwrap().unwrap();
+    batch.time(KernelKind::Gemm).unwrap();
+    batch.time(KernelKind::Pooling).unwrap();
     said();
     // The download waits for the computation so far and delays no other stream. The source is kept for it.
     let tensors = [Ok(batch.positions.shallow_clone())];
@@ -99,18 +98,15 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     let expected = "stream 0 records event 6\nstream 2 waits for event 6\nstream 2 records event 7\n\
         stream 2 copies out\nmemory is kept for stream 2\nstream 2 records event 8\n";
     assert_eq!(said(), expected);
-    let end = transfer.mark().unwrap().unwrap();
+    let end = transfer.record().unwrap().unwrap();
     said();
-    let pending = PendingColumns {
+    let pending = Pending {
         columns: vec![values],
-        on_device: Some(OnDevice {
-            copied_in: copied_in.unwrap(),
-            computed: Span::new(begin, end),
-            laps: batch.laps,
-        }),
+        spans: Some((copied_in.unwrap(), Span::new(begin, end))),
+        timer: batch.timer,
     };
     let mut found = vec![0.0; batch.positions.numel()];
-    let times = pending.finish(&mut [&mut found]).unwrap();
+    let times = pending.collect(&mut [&mut found]).unwrap();
     assert_eq!(
         said(),
         "the host waits for event 9\nthe host waits for event 2\nthe host waits for event 8\n"
@@ -119,8 +115,8 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     let ms = Duration::from_millis;
     // The clock of the stand-in counts events: from 1 to 2, 3 to 9, 7 to 8.
     let mut kernels = KernelTimes::default();
-    kernels[Work::Gemm] = ms(1);
-    kernels[Work::Pooling] = ms(1);
+    kernels[KernelKind::Gemm] = ms(1);
+    kernels[KernelKind::Pooling] = ms(1);
     let expected = DeviceTimes {
         h2d: ms(1),
         compute: ms(6),
@@ -142,7 +138,6 @@ fn a_cpu_copies_at_once_in_row_major_order() {
     let same = upload.copy(&transfer.stage(&tensor).unwrap()).unwrap();
     assert_eq!(same, tensor);
     assert!(upload.end().unwrap().is_none());
-    assert!(transfer.mark().unwrap().is_none());
-    assert!(!transfer.reserve(&[1 << 40]).unwrap());
-    assert!(transfer.laps().is_none());
+    assert!(transfer.record().unwrap().is_none());
+    assert!(transfer.timer().is_none());
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use plmkit_contract::{EmbeddingLayout, Provenance};
+use plmkit_contract::{EmbeddingLayout, Provenance, Reject};
 use plmkit_store::{
     AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
     remove_file,
@@ -18,7 +18,7 @@ use plmkit_store::{
 
 use super::encoders::{BlocksFile, RowGroupThread, encoder_threads};
 use super::part::keys;
-use super::record::{Block, Rejected, provenance_of_blocks, provenance_of_part};
+use super::record::{Block, with_blocks};
 use super::run_folder::RunFolder;
 use crate::RunConfig;
 use crate::batch::{Batch, BatchResult};
@@ -50,7 +50,7 @@ pub(crate) struct Blocks<'a> {
 struct FinishedBatch {
     index: u64,
     rows: RecordBatch,
-    rejected: Vec<Rejected>,
+    rejected: Vec<Reject>,
     at_boundary: bool,
     /// Whether the rows are in a part.
     saved: bool,
@@ -108,7 +108,7 @@ impl<'a> Blocks<'a> {
             index: batch.index,
             rows: result.rows,
             rejected: rejected
-                .map(|&(row, reason)| Rejected::new(batch, row, reason))
+                .map(|&(row, reason)| batch.reject(row, reason))
                 .collect(),
             at_boundary: batch.at_boundary,
             saved,
@@ -214,7 +214,7 @@ impl<'a> Blocks<'a> {
             self.finished.push(Block {
                 batches: first.index..last.index + 1,
                 row_groups: block.placed.len(),
-                rejected: rejected.copied().collect(),
+                rejected: rejected.cloned().collect(),
             });
             if let Some(output) = &mut self.file {
                 let placed = block.placed.into_iter();
@@ -229,7 +229,7 @@ impl<'a> Blocks<'a> {
         if let Some(output) = &self.file
             && self.finished.len() > self.recorded
         {
-            let record = provenance_of_blocks(self.provenance, &self.finished);
+            let record = with_blocks(self.provenance, &self.finished);
             output.file.record(&record)?;
             self.recorded = self.finished.len();
             self.remove_parts()?;
@@ -253,8 +253,12 @@ impl<'a> Blocks<'a> {
                 part.write(&batch.rows)?;
             }
             let rejected = batches.iter().flat_map(|batch| &batch.rejected);
-            let range = first..first + batches.len() as u64;
-            part.finish(&provenance_of_part(self.provenance, &range, rejected))?;
+            let block = Block {
+                batches: first..first + batches.len() as u64,
+                row_groups: 0,
+                rejected: rejected.cloned().collect(),
+            };
+            part.finish(&with_blocks(self.provenance, &[block]))?;
             for batch in batches {
                 batch.saved = true;
             }
@@ -286,7 +290,7 @@ impl<'a> Blocks<'a> {
         match &self.file {
             Some(_) if self.finished.is_empty() => self.folder.remove_blocks()?,
             Some(output) => {
-                let record = provenance_of_blocks(self.provenance, &self.finished);
+                let record = with_blocks(self.provenance, &self.finished);
                 output.file.close(&record)?;
                 self.remove_parts()?;
             }

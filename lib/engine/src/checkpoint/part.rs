@@ -2,56 +2,41 @@
 //! and outside a part.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::UInt32Type;
-use plmkit_contract::{Provenance, ordinals};
+use plmkit_contract::{Provenance, Reason, ordinals};
 use plmkit_store::{EmbeddingsReader, StoreError};
 
-use super::record::{Rejected, check_kernels, malformed, take_part};
+use super::record::{Block, check_kernels, malformed, take_blocks};
 use crate::batch::{Batch, BatchResult};
 
 /// A part of an earlier run. Its rows are not verified yet.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
-    pub(crate) batches: Range<u64>,
-    /// By ordinal and start.
-    rejected: BTreeMap<(u64, u32), Rejected>,
-}
-
-/// An opened part.
-pub(crate) enum FoundPart {
-    /// The part belongs to this output.
-    SameWork(Part),
-    /// The part belongs to other work, which differs in this.
-    OtherWork(String),
+    pub(crate) block: Block,
 }
 
 impl Part {
-    /// Reads the metadata of a part, and compares it with the `provenance` of the output.
-    pub(crate) fn open(path: &Path, provenance: &Provenance) -> Result<FoundPart, StoreError> {
+    /// Reads the metadata of a part, and compares it with the `provenance` of the output. The inner error is how other work differs.
+    pub(crate) fn open(
+        path: &Path,
+        provenance: &Provenance,
+    ) -> Result<Result<Self, String>, StoreError> {
         let mut found = EmbeddingsReader::open(path)?.provenance().clone();
-        let Some((batches, rejected)) = take_part(&mut found) else {
+        let blocks = take_blocks(&mut found).map(<[Block; 1]>::try_from);
+        let Some(Ok([block])) = blocks else {
             return Err(malformed(path, "not a part of a run"));
         };
         if let Some(difference) = found.difference(provenance) {
-            return Ok(FoundPart::OtherWork(difference));
+            return Ok(Err(difference));
         }
         check_kernels(path, &found, provenance)?;
-        Ok(FoundPart::SameWork(Self {
-            path: path.to_owned(),
-            batches,
-            rejected: rejected.into_iter().map(|row| (row.key(), row)).collect(),
-        }))
-    }
-
-    /// Whether the next run may embed a sequence that was rejected.
-    pub(crate) fn is_retryable(&self) -> bool {
-        self.rejected.values().any(Rejected::is_retryable)
+        let path = path.to_owned();
+        Ok(Ok(Self { path, block }))
     }
 
     /// Reads and verifies the results of `batches`, the batches of the part.
@@ -64,36 +49,39 @@ impl Part {
         let all = concat_batches(reader.schema(), &all)
             .map_err(|error| malformed(&self.path, &error.to_string()))?;
         let mut places = keys(&all).zip(0..).collect();
+        let rejected = self.block.rejected.iter();
+        let rejected = rejected.map(|row| ((row.ordinal, row.start.unwrap_or(0)), row.reason));
+        let rejected = rejected.collect();
         let results = batches.iter();
-        let results = results.map(|batch| self.result(batch, &all, &mut places));
+        let results = results.map(|batch| result(batch, &all, &rejected, &mut places));
         let results: Option<Vec<BatchResult>> = results.collect();
         results
             .filter(|_| places.is_empty())
             .ok_or_else(|| malformed(&self.path, "its rows are not those of its batches"))
     }
+}
 
-    /// Returns the result of `batch`, and removes its rows from `places`, the index in `all` of each key.
-    fn result(
-        &self,
-        batch: &Batch,
-        all: &RecordBatch,
-        places: &mut HashMap<(u64, u32), u32>,
-    ) -> Option<BatchResult> {
-        let mut rejected = Vec::new();
-        let mut kept = Vec::new();
-        for row in batch.output_rows() {
-            let key = batch.key(row);
-            match self.rejected.get(&key) {
-                Some(found) => rejected.push((row, found.reason)),
-                None => kept.push(places.remove(&key)?),
-            }
+/// Returns the result of `batch`, and removes its rows from `places`, the index in `all` of each key.
+fn result(
+    batch: &Batch,
+    all: &RecordBatch,
+    rejected: &BTreeMap<(u64, u32), Reason>,
+    places: &mut HashMap<(u64, u32), u32>,
+) -> Option<BatchResult> {
+    let mut own_rejected = Vec::new();
+    let mut kept = Vec::new();
+    for row in batch.output_rows() {
+        let key = batch.key(row);
+        match rejected.get(&key) {
+            Some(&reason) => own_rejected.push((row, reason)),
+            None => kept.push(places.remove(&key)?),
         }
-        Some(BatchResult {
-            rows: take_record_batch(all, &UInt32Array::from(kept)).ok()?,
-            rejected,
-            stats: None,
-        })
     }
+    Some(BatchResult {
+        rows: take_record_batch(all, &UInt32Array::from(kept)).ok()?,
+        rejected: own_rejected,
+        stats: None,
+    })
 }
 
 /// Ordinal and start of each row.

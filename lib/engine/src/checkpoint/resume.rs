@@ -1,19 +1,16 @@
 //! Loading the checkpoints of an earlier, interrupted run of the same work.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use plmkit_contract::{EmbeddingLayout, Provenance, Reason, Reject, Stop, path_text};
+use plmkit_contract::{EmbeddingLayout, Provenance, Reject, Stop, path_text};
 use plmkit_store::{StoreError, UnfinishedEmbeddings};
 
 use super::encoders::encoder_threads;
 use super::part::Part;
-use super::record::{
-    Block, RETRYABLE, Rejected, check_kernels, malformed, provenance_of_blocks, provenance_of_part,
-};
-use super::run_folder::{FoundBlocks, RunFolder};
+use super::record::{Block, RETRYABLE, check_kernels, malformed, with_blocks};
+use super::run_folder::RunFolder;
+use crate::RunConfig;
 use crate::inputs::RunInputs;
-use crate::{EngineError, RunConfig};
 
 /// The checkpoints of an earlier run.
 pub(crate) struct SavedWork {
@@ -38,36 +35,31 @@ impl SavedWork {
         stop: &Stop,
     ) -> Result<Self, StoreError> {
         let mut to_replace = Vec::new();
-        let found = folder.open_blocks(&folder.named(config), layout);
-        let other_work = match &found {
-            Ok(Some(found)) => found.provenance.difference(provenance),
-            _ => None,
-        };
-        let blocks = match other_work {
-            Some(difference) if !config.force => return Err(folder.other_work(&difference)),
-            Some(_) => {
-                let path = folder.blocks();
-                to_replace.push(UnfinishedEmbeddings::record_of(&path));
-                to_replace.push(path);
-                None
+        let mut found = folder.open_blocks(&folder.named(config), layout);
+        if let Ok(Some((_, _, work))) = &found
+            && let Some(difference) = work.difference(provenance)
+        {
+            if !config.force {
+                return Err(folder.other_work(&difference));
             }
-            None => {
-                let found = found.and_then(|found| {
-                    let found = found.map(|found| checked_blocks(folder, found, provenance));
-                    found.transpose()
-                });
-                match found {
-                    Ok(Some(found)) => {
-                        keep_blocks(folder, inputs, found, (provenance, layout), stop)?
-                    }
-                    nothing => {
-                        if let Err(error) = nothing {
-                            tracing::warn!("{error}; it is computed again");
-                        }
-                        folder.remove_blocks()?;
-                        None
-                    }
+            let path = folder.blocks();
+            to_replace.extend([UnfinishedEmbeddings::record_of(&path), path]);
+            found = Ok(None);
+        }
+        let checked = found.and_then(|found| {
+            let found = found.map(|found| checked_blocks(folder, found, provenance));
+            found.transpose()
+        });
+        let blocks = match checked {
+            Ok(Some(found)) => keep_blocks(folder, inputs, found, (provenance, layout), stop)?,
+            nothing => {
+                if let Err(error) = nothing {
+                    tracing::warn!("{error}; it is computed again");
                 }
+                if to_replace.is_empty() {
+                    folder.remove_blocks()?;
+                }
+                None
             }
         };
         let last = blocks.as_ref().and_then(|(_, blocks)| blocks.last());
@@ -82,38 +74,25 @@ impl SavedWork {
         })
     }
 
-    /// Lists the rejected rows of the blocks.
-    pub(crate) fn rejects(&self, inputs: &RunInputs) -> Result<Vec<Reject>, EngineError> {
+    /// The rejected rows of the blocks.
+    pub(crate) fn rejects(&self) -> Vec<Reject> {
         let blocks = self.blocks.iter().flat_map(|(_, blocks)| blocks);
-        let rejected = blocks.flat_map(|block| &block.rejected);
-        let reasons: BTreeMap<(u64, u32), Reason> =
-            rejected.map(|row| (row.key(), row.reason)).collect();
-        let mut rejects = Vec::new();
-        for batch in inputs.batches_where(|index| !reasons.is_empty() && index < self.first) {
-            let batch = batch?;
-            let lines = batch.output_rows().filter_map(|row| {
-                let reason = reasons.get(&batch.key(row))?;
-                Some(batch.reject(row, *reason))
-            });
-            rejects.extend(lines);
-        }
-        Ok(rejects)
+        blocks.flat_map(|block| block.rejected.clone()).collect()
     }
 }
 
 /// Checks the record of the blocks of the same work.
 fn checked_blocks(
     folder: &RunFolder,
-    found: FoundBlocks,
+    (file, blocks, work): (UnfinishedEmbeddings, Option<Vec<Block>>, Provenance),
     provenance: &Provenance,
 ) -> Result<(UnfinishedEmbeddings, Vec<Block>), StoreError> {
     let path = folder.blocks();
-    let blocks = found.blocks;
     let blocks = blocks.ok_or_else(|| malformed(&path, "not the blocks of a run"))?;
-    check_kernels(&path, &found.provenance, provenance)?;
+    check_kernels(&path, &work, provenance)?;
     let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
-    if row_groups == found.file.len() {
-        Ok((found.file, blocks))
+    if row_groups == file.len() {
+        Ok((file, blocks))
     } else {
         Err(malformed(&path, "not the row groups of its blocks"))
     }
@@ -136,7 +115,7 @@ fn keep_blocks(
         let (first, end) = (block.batches.start, block.batches.end);
         let why = if !intact[own.clone()].iter().all(|&intact| intact) {
             "damaged"
-        } else if block.rejected.iter().any(Rejected::is_retryable) {
+        } else if block.is_retryable() {
             RETRYABLE
         } else if planned.get(number) != Some(&block.batches) {
             "of other batches"
@@ -144,7 +123,7 @@ fn keep_blocks(
             (kept, kept_row_groups) = (number + 1, row_groups);
             continue;
         } else {
-            let part = provenance_of_part(provenance, &block.batches, block.rejected.iter());
+            let part = with_blocks(provenance, std::slice::from_ref(block));
             file.copy(own, &folder.part(first), &part)?;
             continue;
         };
@@ -157,6 +136,6 @@ fn keep_blocks(
         return Ok(None);
     }
     blocks.truncate(kept);
-    file.truncate(kept_row_groups, &provenance_of_blocks(provenance, &blocks))?;
+    file.truncate(kept_row_groups, &with_blocks(provenance, &blocks))?;
     Ok(Some((file, blocks)))
 }

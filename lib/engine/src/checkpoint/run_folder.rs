@@ -10,7 +10,7 @@ use plmkit_store::{
     remove_unfinished, strip_temporary_suffix,
 };
 
-use super::part::{FoundPart, Part};
+use super::part::Part;
 use super::record::{Block, RETRYABLE, malformed, take_blocks};
 use crate::inputs::RunInputs;
 use crate::{EngineError, RunConfig};
@@ -30,14 +30,6 @@ pub(crate) struct RunFolder {
     path: PathBuf,
     /// `None` only during drop: the lock file has to go before the folder.
     lock: Option<Lock>,
-}
-
-/// The output under construction, with the metadata of its record.
-pub(crate) struct FoundBlocks {
-    pub(crate) file: UnfinishedEmbeddings,
-    /// `None` if the record lists no blocks.
-    pub(crate) blocks: Option<Vec<Block>>,
-    pub(crate) provenance: Provenance,
 }
 
 impl RunFolder {
@@ -120,22 +112,19 @@ impl RunFolder {
         }
     }
 
-    /// Opens the output under construction, if it has a record. Write errors name `named`.
+    /// Opens the output under construction, if it has a record: the file, the blocks that the record lists, if it does, and its
+    /// provenance without them. Write errors name `named`.
     pub(crate) fn open_blocks(
         &self,
         named: &Path,
         layout: &EmbeddingLayout,
-    ) -> Result<Option<FoundBlocks>, StoreError> {
+    ) -> Result<Option<(UnfinishedEmbeddings, Option<Vec<Block>>, Provenance)>, StoreError> {
         let path = self.blocks();
         if !path.exists() {
             return Ok(None);
         }
         let opened = UnfinishedEmbeddings::open(&path, named, layout)?;
-        Ok(opened.map(|(file, mut provenance)| FoundBlocks {
-            file,
-            blocks: take_blocks(&mut provenance),
-            provenance,
-        }))
+        Ok(opened.map(|(file, mut provenance)| (file, take_blocks(&mut provenance), provenance)))
     }
 
     /// Makes the error that the folder belongs to other work.
@@ -168,31 +157,30 @@ impl RunFolder {
                 remove_file(&path)?;
                 continue;
             }
-            let end = parts.last().map_or(first, |part| part.batches.end);
+            let end = parts.last().map_or(first, |part| part.block.batches.end);
             let problem = match Part::open(&path, provenance) {
-                Ok(FoundPart::OtherWork(difference)) if !force => {
-                    return Err(self.other_work(&difference));
-                }
-                Ok(FoundPart::OtherWork(_)) => {
+                Ok(Err(difference)) if !force => return Err(self.other_work(&difference)),
+                Ok(Err(_)) => {
                     to_replace.push(path);
                     continue;
                 }
-                // An earlier run was killed after it recorded a block and before it removed the parts of the block.
-                Ok(FoundPart::SameWork(part)) if part.batches.end <= first => {
-                    remove_file(&path)?;
-                    continue;
-                }
-                Ok(FoundPart::SameWork(part)) if part.is_retryable() => malformed(&path, RETRYABLE),
-                Ok(FoundPart::SameWork(part))
-                    if part.batches.start >= end
-                        && part.batches.end <= inputs.total.batches
-                        && inputs.is_whole(&part.batches) =>
-                {
-                    parts.push(part);
-                    continue;
-                }
-                Ok(FoundPart::SameWork(_)) => {
-                    malformed(&path, "overlaps another part, or cuts a protein")
+                Ok(Ok(part)) => {
+                    let batches = &part.block.batches;
+                    if batches.end <= first {
+                        // An earlier run was killed after it recorded a block and before it removed the parts of the block.
+                        remove_file(&path)?;
+                        continue;
+                    } else if part.block.is_retryable() {
+                        malformed(&path, RETRYABLE)
+                    } else if batches.start < end
+                        || batches.end > inputs.total.batches
+                        || !inputs.is_whole(batches)
+                    {
+                        malformed(&path, "overlaps another part, or cuts a protein")
+                    } else {
+                        parts.push(part);
+                        continue;
+                    }
                 }
                 Err(error) => error,
             };
@@ -239,14 +227,14 @@ impl RunFolder {
         remove_unfinished(&rejects);
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
         let blocks = self.open_blocks(&self.blocks(), layout).ok().flatten();
-        let mut other = blocks.and_then(|found| found.provenance.difference(provenance));
+        let mut other = blocks.and_then(|(_, _, work)| work.difference(provenance));
         if other.is_none() {
             self.remove_blocks()?;
         }
         for name in self.part_names()? {
             let path = self.path.join(&name);
             match Part::open(&path, provenance) {
-                Ok(FoundPart::OtherWork(difference)) => other = Some(difference),
+                Ok(Err(difference)) => other = Some(difference),
                 _ => remove_file(&path)?,
             }
         }
@@ -254,10 +242,10 @@ impl RunFolder {
         let foreign = names.iter().map(name_of).find(|name| !is_own(name));
         let path = path_text(&self.path);
         if let Some(difference) = other {
-            tracing::warn!("{path}: left alone: an unfinished run of which {difference}");
+            tracing::warn!("{path}: kept: checkpoint of another run ({difference})");
         } else if let Some(name) = foreign {
             let name = Quoted(&name);
-            tracing::warn!("{path}: left alone: {name} in it is not of this run");
+            tracing::warn!("{path}: kept: {name} in it is not of this run");
         }
         Ok(())
     }

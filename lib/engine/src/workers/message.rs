@@ -7,22 +7,18 @@
 //! Both ends are the same program, so the format needs no version.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::Path;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use plmkit_contract::Labels;
-use plmkit_esm2::{Buffer, Buffers, Device};
-use plmkit_store::PackedBatch;
+use plmkit_esm2::{Buffer, Buffers, Device, ModelInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, BatchResult};
+use crate::batch::BatchResult;
 use crate::columns::into_arrow_buffer;
-use crate::model_info::ModelInfo;
 use crate::parity::Parity;
 use crate::sample::ParitySample;
 
@@ -34,7 +30,14 @@ pub(crate) enum Request {
     /// Compare int8 with f32, and answer [`Answer::Parity`].
     Measure(ParitySample),
     /// Compute the batch in the body, and answer [`Answer::Batch`].
-    Batch(BatchPlace),
+    Batch {
+        /// Position among all batches of the run.
+        index: u64,
+        /// The batches file, for messages.
+        path: String,
+        index_in_file: usize,
+        stitched: bool,
+    },
 }
 
 /// The options of a worker that differ from those of the run. All others are on its command line.
@@ -53,22 +56,11 @@ pub(crate) struct Load {
     pub(crate) logs: bool,
 }
 
-/// A batch without its sequences.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct BatchPlace {
-    /// Position among all batches of the run.
-    index: u64,
-    /// The batches file, for messages.
-    path: String,
-    index_in_file: usize,
-    stitched: bool,
-}
-
 /// An answer of a worker. Answers come in the order of the requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The model is loaded.
-    Ready(ModelInfo),
+    Ready(Box<ModelInfo>),
     /// How close int8 is to f32.
     Parity(Parity),
     /// A batch is computed. Its rows are in the body.
@@ -79,31 +71,6 @@ pub(crate) enum Answer {
         exit: u8,
         message: String,
     },
-}
-
-impl BatchPlace {
-    pub(crate) fn new(batch: &Batch) -> Self {
-        Self {
-            index: batch.index,
-            path: batch.path.to_string_lossy().into_owned(),
-            index_in_file: batch.index_in_file,
-            stitched: batch.stitched,
-        }
-    }
-
-    /// Makes the batch with these rows. Fails if they are not valid.
-    pub(crate) fn with_rows(self, rows: RecordBatch) -> Result<Batch, String> {
-        Ok(Batch {
-            index: self.index,
-            path: Arc::from(Path::new(&self.path)),
-            index_in_file: self.index_in_file,
-            tail: false,
-            token_budget: None,
-            packed: PackedBatch::new(rows)?,
-            stitched: self.stitched,
-            at_boundary: true,
-        })
-    }
 }
 
 /// Encodes a frame into `frame`, in place of its content.
@@ -169,6 +136,7 @@ fn invalid(error: ArrowError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use arrow::array::{ArrayRef, Float32Array, Int64Array};

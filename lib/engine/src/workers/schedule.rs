@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-/// Workers that may be lost with a group before the group is given up.
-pub(crate) const MAX_LOSSES: usize = 2;
+/// Workers that may crash with a group before the group is skipped.
+pub(crate) const MAX_CRASHES: usize = 2;
 /// Groups that a worker may hold: it starts the next one without waiting.
 pub(crate) const GROUPS_PER_WORKER: usize = 2;
 
@@ -23,18 +23,22 @@ struct Group<T, R> {
     results: Vec<R>,
     /// The worker that holds the group.
     worker: Option<usize>,
-    /// The workers that were lost while they held the group, in that order.
-    lost_by: Vec<usize>,
+    /// The workers that crashed while they held the group, in that order.
+    crashed_workers: Vec<usize>,
 }
 
 impl<T, R> Group<T, R> {
     fn is_complete(&self) -> bool {
-        self.results.len() == self.batches.len()
+        self.results.len() == self.batches.len() || self.is_skipped()
     }
 
-    /// Whether the group may be the reason that a worker was lost.
+    fn is_skipped(&self) -> bool {
+        self.crashed_workers.len() >= MAX_CRASHES
+    }
+
+    /// Whether the group may be the reason that a worker crashed.
     fn is_suspect(&self) -> bool {
-        !self.lost_by.is_empty()
+        !self.crashed_workers.is_empty()
     }
 }
 
@@ -63,20 +67,20 @@ impl<T, R> Schedule<T, R> {
             batches,
             results,
             worker: None,
-            lost_by: Vec::new(),
+            crashed_workers: Vec::new(),
         });
     }
 
     /// Assigns the next group that `worker` may have. `running` lists all running workers.
     ///
-    /// A suspect group is computed with no other in hand, so that the next loss has one possible cause. It goes to a worker that
-    /// was not lost with it, if there is one, and only while it is `calm`: an event that takes several workers at once must not count
+    /// A suspect group is computed with no other in hand, so that the next crash has one possible cause. It goes to a worker that
+    /// has not crashed with it, if there is one, and only when it has `cooled_down`: an event that takes several workers at once must not count
     /// several times.
-    pub(crate) fn hand_out(
+    pub(crate) fn assign(
         &mut self,
         worker: usize,
         running: &[usize],
-        calm: bool,
+        cooled_down: bool,
     ) -> Option<&[T]> {
         let in_hand = self.held_by(worker).count();
         if in_hand >= GROUPS_PER_WORKER || self.held_by(worker).any(Group::is_suspect) {
@@ -84,10 +88,10 @@ impl<T, R> Schedule<T, R> {
         }
         let eligible = |group: &Group<T, R>| {
             let is_waiting = group.worker.is_none() && !group.is_complete();
-            let lost_with = |worker: &usize| group.lost_by.contains(worker);
-            is_waiting && (!lost_with(&worker) || running.iter().all(lost_with))
+            let crashed_with = |worker: &usize| group.crashed_workers.contains(worker);
+            is_waiting && (!crashed_with(&worker) || running.iter().all(crashed_with))
         };
-        let suspect = |group: &Group<T, R>| calm && group.is_suspect() && eligible(group);
+        let suspect = |group: &Group<T, R>| cooled_down && group.is_suspect() && eligible(group);
         let other = |group: &Group<T, R>| !group.is_suspect() && eligible(group);
         let place = match self.groups.iter().position(suspect) {
             Some(_) if in_hand > 0 => return None,
@@ -120,27 +124,27 @@ impl<T, R> Schedule<T, R> {
         }
     }
 
-    /// Takes back the groups of a lost worker. They wait for another one, or are given up after [`MAX_LOSSES`]: then `reject` makes
-    /// the result of each batch. Returns the number of batches given up.
-    pub(crate) fn take_back(&mut self, worker: usize, mut reject: impl FnMut(&T) -> R) -> usize {
-        let mut given_up = 0;
+    /// Requeues the groups of a crashed worker. They wait for another one, or are skipped after [`MAX_CRASHES`]. Returns the number of
+    /// batches skipped.
+    pub(crate) fn requeue(&mut self, worker: usize) -> usize {
+        let mut skipped = 0;
         let groups = self.groups.iter_mut();
         for group in groups.filter(|group| group.worker == Some(worker)) {
             group.worker = None;
             group.results.clear();
-            group.lost_by.push(worker);
-            if group.lost_by.len() >= MAX_LOSSES {
-                group.results.extend(group.batches.iter().map(&mut reject));
-                given_up += group.batches.len();
+            group.crashed_workers.push(worker);
+            if group.is_skipped() {
+                skipped += group.batches.len();
             }
         }
-        given_up
+        skipped
     }
 
-    /// Removes the first group with its results, if it is complete.
-    pub(crate) fn pop_complete(&mut self) -> Option<(Vec<T>, Vec<R>)> {
+    /// Removes the first group with its results, if it is complete; with none if it is skipped.
+    pub(crate) fn pop_complete(&mut self) -> Option<(Vec<T>, Option<Vec<R>>)> {
         let group = self.groups.pop_front_if(|group| group.is_complete())?;
-        Some((group.batches, group.results))
+        let results = (!group.is_skipped()).then_some(group.results);
+        Some((group.batches, results))
     }
 }
 
@@ -156,25 +160,21 @@ mod tests {
         schedule
     }
 
-    fn hand_out(schedule: &mut Schedule<char, u32>, worker: usize) -> Option<char> {
-        let batches = schedule.hand_out(worker, &[0, 1], true);
+    fn assign(schedule: &mut Schedule<char, u32>, worker: usize) -> Option<char> {
+        let batches = schedule.assign(worker, &[0, 1], true);
         batches.map(|batches| batches[0])
-    }
-
-    fn take_back(schedule: &mut Schedule<char, u32>, worker: usize) -> usize {
-        schedule.take_back(worker, |_| 99)
     }
 
     #[test]
     fn a_free_worker_gets_the_next_group_and_holds_at_most_two() {
         let mut schedule = schedule("abcd");
-        assert_eq!(hand_out(&mut schedule, 0), Some('a'));
-        assert_eq!(hand_out(&mut schedule, 1), Some('b'));
-        assert_eq!(hand_out(&mut schedule, 0), Some('c'));
-        assert_eq!(hand_out(&mut schedule, 0), None);
+        assert_eq!(assign(&mut schedule, 0), Some('a'));
+        assert_eq!(assign(&mut schedule, 1), Some('b'));
+        assert_eq!(assign(&mut schedule, 0), Some('c'));
+        assert_eq!(assign(&mut schedule, 0), None);
         schedule.add_result(0, 10);
-        assert_eq!(hand_out(&mut schedule, 0), Some('d'));
-        assert_eq!(hand_out(&mut schedule, 1), None, "nothing waits");
+        assert_eq!(assign(&mut schedule, 0), Some('d'));
+        assert_eq!(assign(&mut schedule, 1), None, "nothing waits");
         assert!(schedule.is_busy(1));
         schedule.add_result(1, 10);
         assert!(!schedule.is_busy(1));
@@ -189,20 +189,20 @@ mod tests {
         schedule.add(vec!['s'], vec![30]);
         assert!(!schedule.has_room());
         for worker in [0, 1] {
-            hand_out(&mut schedule, worker);
+            assign(&mut schedule, worker);
         }
         schedule.add_result(1, 20);
         schedule.add_result(0, 9);
         assert_eq!(schedule.pop_complete(), None, "b is not computed");
-        take_back(&mut schedule, 0);
-        hand_out(&mut schedule, 1);
+        schedule.requeue(0);
+        assign(&mut schedule, 1);
         schedule.add_result(1, 10);
         schedule.add_result(1, 11);
         let left: Vec<_> = std::iter::from_fn(|| schedule.pop_complete()).collect();
         let expected = [
-            (vec!['a', 'b'], vec![10, 11]),
-            (vec!['c'], vec![20]),
-            (vec!['s'], vec![30]),
+            (vec!['a', 'b'], Some(vec![10, 11])),
+            (vec!['c'], Some(vec![20])),
+            (vec!['s'], Some(vec![30])),
         ];
         assert_eq!(left, expected);
         assert!(schedule.is_empty() && schedule.has_room());
@@ -211,39 +211,39 @@ mod tests {
     #[test]
     fn a_lost_group_is_computed_alone_and_by_another_worker() {
         let mut schedule = schedule("abcd");
-        assert_eq!(take_back(&mut schedule, 0), 0, "it holds nothing");
+        assert_eq!(schedule.requeue(0), 0, "it holds nothing");
         for _ in 0..2 {
-            hand_out(&mut schedule, 0);
+            assign(&mut schedule, 0);
         }
-        assert_eq!(take_back(&mut schedule, 0), 0);
-        let next = hand_out(&mut schedule, 0);
+        assert_eq!(schedule.requeue(0), 0);
+        let next = assign(&mut schedule, 0);
         assert_eq!(next, Some('c'), "a and b are for others");
-        assert_eq!(hand_out(&mut schedule, 1), Some('a'));
-        assert_eq!(hand_out(&mut schedule, 1), None, "nothing beside a");
+        assert_eq!(assign(&mut schedule, 1), Some('a'));
+        assert_eq!(assign(&mut schedule, 1), None, "nothing beside a");
         schedule.add_result(1, 1);
-        assert_eq!(hand_out(&mut schedule, 1), Some('b'));
-        assert_eq!(take_back(&mut schedule, 1), 1, "b is given up");
-        assert_eq!(hand_out(&mut schedule, 1), Some('d'));
+        assert_eq!(assign(&mut schedule, 1), Some('b'));
+        assert_eq!(schedule.requeue(1), 1, "b is skipped");
+        assert_eq!(assign(&mut schedule, 1), Some('d'));
         schedule.add_result(0, 3);
         schedule.add_result(1, 4);
         let results: Vec<_> = std::iter::from_fn(|| schedule.pop_complete()).collect();
         let results: Vec<u32> = results
             .into_iter()
-            .flat_map(|(_, results)| results)
+            .flat_map(|(_, results)| results.unwrap_or_else(|| vec![99]))
             .collect();
         assert_eq!(results, [1, 99, 3, 4]);
     }
 
     #[test]
-    fn a_lost_group_waits_for_calm_and_may_return_to_the_last_worker() {
+    fn a_lost_group_waits_for_the_cooldown_and_may_return_to_the_last_worker() {
         let mut schedule = schedule("ab");
-        hand_out(&mut schedule, 0);
-        take_back(&mut schedule, 0);
-        assert_eq!(schedule.hand_out(1, &[0, 1], false), Some(&['b'][..]));
-        assert_eq!(schedule.hand_out(1, &[0, 1], false), None);
-        assert_eq!(hand_out(&mut schedule, 1), None, "a needs empty hands");
+        assign(&mut schedule, 0);
+        schedule.requeue(0);
+        assert_eq!(schedule.assign(1, &[0, 1], false), Some(&['b'][..]));
+        assert_eq!(schedule.assign(1, &[0, 1], false), None);
+        assert_eq!(assign(&mut schedule, 1), None, "a needs empty hands");
         schedule.add_result(1, 1);
-        let alone = schedule.hand_out(0, &[0], true);
+        let alone = schedule.assign(0, &[0], true);
         assert_eq!(alone, Some(&['a'][..]), "no other is left");
     }
 }

@@ -5,18 +5,21 @@ use std::net::Shutdown;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, unbounded};
 use plmkit_contract::{EmbeddingLayout, Stop, exit_of};
-use plmkit_esm2::{Buffers, set_threads};
+use plmkit_esm2::{Buffers, ComputeOptions, set_threads};
+use plmkit_store::PackedBatch;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::message::{Answer, BatchPlace, Load, Request, encode, receive, send};
-use crate::batch::{Batch, BatchResult, QueuedBatch};
+use super::message::{Answer, Load, Request, encode, receive, send};
+use crate::batch::{Batch, BatchResult};
 use crate::in_process::InProcess;
-use crate::pipeline::{Backend, run_stages};
+use crate::pipeline::{Compute, run_stages};
 use crate::{EngineError, RunConfig};
 
 /// Computes for the run at the other end of standard input, a socket, until the run hangs up. Other failures are sent to the run;
@@ -53,25 +56,24 @@ fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineErr
         return Err(unexpected("no request to load"));
     };
     let config = RunConfig {
-        device: load.device,
+        compute: ComputeOptions {
+            device: load.device,
+            ..config.compute
+        },
         threads: NonZeroUsize::new(load.threads).unwrap_or(NonZeroUsize::MIN),
         ..config.clone()
     };
     let stop = Stop::default();
     let mut model = load_model(&config, load, &stop)?;
-    let info = model.info()?;
-    let layout = info.layout(&config, (load.stitched, load.labels))?;
-    send(&mut &*line, &Answer::Ready(info)).map_err(broken)?;
+    let info = model.info().clone();
+    let layout = config.layout(&info, (load.stitched, load.labels))?;
+    send(&mut &*line, &Answer::Ready(Box::new(info))).map_err(broken)?;
     while let Some((request, body)) = next_request(line)? {
-        match request {
-            Request::Load(_) => return Err(unexpected("a second request to load")),
-            Request::Measure(sample) => {
-                let parity = model.measure_parity(sample)?;
-                send(&mut &*line, &Answer::Parity(parity)).map_err(broken)?;
-            }
-            Request::Batch(place) => {
-                return compute_batches(&mut model, &layout, line, queued(place, body)?);
-            }
+        if let Request::Measure(sample) = request {
+            let parity = model.measure_parity(sample)?;
+            send(&mut &*line, &Answer::Parity(parity)).map_err(broken)?;
+        } else {
+            return compute_batches(&mut model, &layout, line, batch(request, body)?);
         }
     }
     Ok(())
@@ -96,7 +98,7 @@ fn compute_batches(
     model: &mut InProcess<'_>,
     layout: &EmbeddingLayout,
     line: &UnixStream,
-    first: QueuedBatch,
+    first: Batch,
 ) -> Result<(), EngineError> {
     run_stages(
         // Unbounded: the run sends requests before it reads answers, so a worker must always read.
@@ -131,18 +133,34 @@ fn next_request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch
     receive(&mut &*line, &Buffers::default()).map_err(broken)
 }
 
-fn next_batch(line: &UnixStream) -> Option<Result<QueuedBatch, EngineError>> {
+fn next_batch(line: &UnixStream) -> Option<Result<Batch, EngineError>> {
     let request = next_request(line).transpose()?;
-    Some(request.and_then(|request| match request {
-        (Request::Batch(place), body) => queued(place, body),
-        _ => Err(unexpected("no batch")),
-    }))
+    Some(request.and_then(|(request, body)| batch(request, body)))
 }
 
-fn queued(place: BatchPlace, body: Option<RecordBatch>) -> Result<QueuedBatch, EngineError> {
+/// Makes the batch of a request.
+fn batch(request: Request, body: Option<RecordBatch>) -> Result<Batch, EngineError> {
+    let Request::Batch {
+        index,
+        path,
+        index_in_file,
+        stitched,
+    } = request
+    else {
+        return Err(unexpected("no batch"));
+    };
     let rows = body.ok_or_else(|| unexpected("no rows"))?;
-    let batch = place.with_rows(rows).map_err(|what| unexpected(&what))?;
-    Ok(QueuedBatch { batch, saved: None })
+    Ok(Batch {
+        index,
+        path: Arc::from(Path::new(&path)),
+        index_in_file,
+        tail: false,
+        token_budget: None,
+        packed: PackedBatch::new(rows).map_err(|what| unexpected(&what))?,
+        stitched,
+        at_boundary: true,
+        saved: None,
+    })
 }
 
 /// Sends results until there are no more.

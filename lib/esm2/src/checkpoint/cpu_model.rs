@@ -1,19 +1,17 @@
 //! A model of plmkit's CPU kernels from stored tensors.
 
-use plmkit_cpu::{
-    ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, Multiply, OutOfMemory,
-};
+use plmkit_cpu::{ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutOfMemory};
 use plmkit_cpu::{Readout, Weights};
 
 use super::CheckpointTensors;
 use super::parameters::{BIAS, WORDS};
 use crate::cpu::{CpuModel, Layers};
-use crate::{EsmError, Head};
+use crate::{Buffers, Dtype, EsmError, Head};
 
 /// Returns a model of `layers`, with the heads that the checkpoint has.
 pub(super) fn cpu_model(
     tensors: &CheckpointTensors<'_>,
-    (isa, multiply): (Isa, Multiply),
+    (isa, dtype): (Isa, Dtype),
     layers: Layers,
 ) -> Result<CpuModel, EsmError> {
     let config = tensors.config();
@@ -25,7 +23,7 @@ pub(super) fn cpu_model(
     };
     let language_model = || -> Result<_, OutOfMemory> {
         let pack = |weight: &str, bias: &str| {
-            Weights::pack(isa, Multiply::F32, &values(weight), &values(bias))
+            Weights::pack(isa, Dtype::F32, &values(weight), &values(bias))
         };
         Ok(LanguageModelHead {
             dense: pack("lm_head.dense.weight", "lm_head.dense.bias")?,
@@ -49,5 +47,11 @@ pub(super) fn cpu_model(
         contact: tensors.has(Head::Contact).then(contact),
     };
     let embedding = Embedding::new(values(WORDS), config.hidden, config.token_dropout);
-    Ok(CpuModel::new(embedding, multiply, layers, readout))
+    Ok(CpuModel {
+        embedding,
+        dtype,
+        layers,
+        readout,
+        buffers: Buffers::default(),
+    })
 }

@@ -10,15 +10,15 @@ use blake3::{Hash, Hasher};
 use super::CheckpointError;
 use super::finite::not_finite;
 use super::parameters::{Parameter, parameters};
-use super::stored::{StoredTensor, StoredTensors};
-use crate::{Head, ModelConfig};
+use super::tensors::{CheckpointTensors, StoredTensor};
+use crate::Head;
 
 /// Bytes that a task hashes, a power of two. The weights are still in the second-level cache when the same task packs them.
 pub(super) const PIECE: u64 = 1 << 18;
 
 /// The input of a hash, cut into pieces. BLAKE3 is a tree, so that pieces can be hashed in any order.
 pub(super) struct DigestInput<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<DigestPart<'a>>,
     /// The offset of each part in the input.
     offsets: Vec<u64>,
     /// The offsets of tensors by the address of their bytes in the file.
@@ -26,7 +26,7 @@ pub(super) struct DigestInput<'a> {
     bytes: u64,
 }
 
-enum Part<'a> {
+enum DigestPart<'a> {
     Text(Vec<u8>),
     Tensor(String, &'a StoredTensor<'a>),
 }
@@ -41,11 +41,8 @@ pub(super) struct PieceHash {
 impl<'a> DigestInput<'a> {
     /// The input for a model: the configuration, the name, type, shape and stored bytes of every encoder tensor in the order
     /// of computation, and the rotary frequencies.
-    pub(super) fn for_model(
-        config: &ModelConfig,
-        stored: &'a StoredTensors<'a>,
-        frequencies: &[Vec<f32>],
-    ) -> Self {
+    pub(super) fn for_model(tensors: &'a CheckpointTensors<'a>) -> Self {
+        let config = tensors.config();
         let mut text = b"plmkit esm2 encoder\0".to_vec();
         for size in [
             config.layers,
@@ -57,30 +54,26 @@ impl<'a> DigestInput<'a> {
         }
         text.extend(config.layer_norm_eps.to_le_bytes());
         text.push(u8::from(config.token_dropout));
-        let end = frequencies.iter().flatten();
+        let end = tensors.frequencies().iter().flatten();
         let end = end.flat_map(|frequency| frequency.to_le_bytes()).collect();
-        Self::new(text, stored, parameters(config), end)
+        Self::new(text, tensors, parameters(config), end)
     }
 
     /// The input for a head: its stored tensors.
-    pub(super) fn for_head(
-        config: &ModelConfig,
-        stored: &'a StoredTensors<'a>,
-        head: Head,
-    ) -> Self {
-        let parameters = stored.head_parameters(config, head);
-        Self::new(Vec::new(), stored, parameters, Vec::new())
+    pub(super) fn for_head(tensors: &'a CheckpointTensors<'a>, head: Head) -> Self {
+        let parameters = tensors.head_parameters(head);
+        Self::new(Vec::new(), tensors, parameters, Vec::new())
     }
 
     fn new(
         mut text: Vec<u8>,
-        stored: &'a StoredTensors<'a>,
+        tensors: &'a CheckpointTensors<'a>,
         parameters: Vec<Parameter>,
         end: Vec<u8>,
     ) -> Self {
         let mut parts = Vec::new();
         for Parameter { name, .. } in parameters {
-            let tensor = stored.get(&name);
+            let tensor = tensors.get(&name);
             let (dtype, shape) = (tensor.data.dtype.to_string(), &tensor.data.shape);
             for word in [&name, &dtype] {
                 push_number(&mut text, word.len());
@@ -90,18 +83,18 @@ impl<'a> DigestInput<'a> {
             for &size in shape {
                 push_number(&mut text, size);
             }
-            parts.push(Part::Text(std::mem::take(&mut text)));
-            parts.push(Part::Tensor(name, tensor));
+            parts.push(DigestPart::Text(std::mem::take(&mut text)));
+            parts.push(DigestPart::Tensor(name, tensor));
         }
-        parts.push(Part::Text(end));
+        parts.push(DigestPart::Text(end));
         Self::from_parts(parts)
     }
 
-    fn from_parts(parts: Vec<Part<'a>>) -> Self {
+    fn from_parts(parts: Vec<DigestPart<'a>>) -> Self {
         let (mut offsets, mut by_address, mut bytes) = (Vec::new(), BTreeMap::new(), 0);
         for part in &parts {
             offsets.push(bytes);
-            if let Part::Tensor(_, tensor) = part {
+            if let DigestPart::Tensor(_, tensor) = part {
                 by_address.insert(tensor.data.extent.as_ptr().addr(), bytes);
             }
             bytes += part.bytes().len() as u64;
@@ -129,13 +122,13 @@ impl<'a> DigestInput<'a> {
     /// Returns the tensors of a piece.
     pub(super) fn tensors(&self, piece: usize) -> impl Iterator<Item = &'a StoredTensor<'a>> {
         self.parts_of(piece).filter_map(|(_, part)| match part {
-            Part::Tensor(_, tensor) => Some(*tensor),
-            Part::Text(_) => None,
+            DigestPart::Tensor(_, tensor) => Some(*tensor),
+            DigestPart::Text(_) => None,
         })
     }
 
     /// Returns the parts of a piece with their offsets.
-    fn parts_of(&self, piece: usize) -> impl Iterator<Item = (u64, &Part<'a>)> {
+    fn parts_of(&self, piece: usize) -> impl Iterator<Item = (u64, &DigestPart<'a>)> {
         let (begin, end) = (piece as u64 * PIECE, (piece as u64 + 1) * PIECE);
         let first = self.offsets.partition_point(|&other| other <= begin) - 1;
         let offsets = self.offsets[first..].iter().copied();
@@ -154,7 +147,7 @@ impl<'a> DigestInput<'a> {
             let cut = |at: u64| (at.saturating_sub(offset) as usize).min(bytes.len());
             let range = cut(begin)..cut(begin + PIECE);
             hasher.update(&bytes[range.clone()]);
-            if let Part::Tensor(name, tensor) = part {
+            if let DigestPart::Tensor(name, tensor) = part {
                 // A piece can begin and end inside a value.
                 let width = tensor.stored_type().bytes();
                 let first = range.start / width;
@@ -192,7 +185,7 @@ impl<'a> DigestInput<'a> {
     }
 }
 
-impl Part<'_> {
+impl DigestPart<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text,
@@ -229,7 +222,7 @@ mod tests {
             let text: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
             let cuts = [bytes / 3, bytes / 2];
             let parts = [0..cuts[0], cuts[0]..cuts[1], cuts[1]..bytes];
-            let parts = parts.map(|range| Part::Text(text[range].to_vec()));
+            let parts = parts.map(|range| DigestPart::Text(text[range].to_vec()));
             let input = DigestInput::from_parts(parts.into());
             let pieces: Vec<_> = (0..input.pieces()).map(|i| input.hash(i)).collect();
             let expected = blake3::hash(&text).to_hex();

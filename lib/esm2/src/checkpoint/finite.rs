@@ -1,9 +1,10 @@
 //! Finds weights that are infinite or not a number.
 
-use plmkit_cpu::StoredType;
+use plmkit_cpu::widen;
 
 use super::CheckpointError;
-use super::stored::StoredTensor;
+use super::tensors::StoredTensor;
+use crate::Dtype;
 
 /// Returns an error for the first value among `bytes` of a tensor that is not finite. `first` is the index of the first value.
 pub(super) fn not_finite(
@@ -15,7 +16,7 @@ pub(super) fn not_finite(
     let (stored, mut found) = (tensor.stored_type(), [0.0]);
     let index = first_not_finite(stored, bytes)?;
     let value = index * stored.bytes()..(index + 1) * stored.bytes();
-    stored.widen(&bytes[value], &mut found);
+    widen(stored, &bytes[value], &mut found);
     let reason = format!(
         "tensor '{name}': expected finite values, found {} at index {}",
         found[0],
@@ -25,13 +26,14 @@ pub(super) fn not_finite(
 }
 
 /// Returns the index of the first value that is not finite: all bits of its exponent are set.
-fn first_not_finite(stored: StoredType, bytes: &[u8]) -> Option<usize> {
+fn first_not_finite(stored: Dtype, bytes: &[u8]) -> Option<usize> {
     match stored {
-        StoredType::F32 => position(bytes, |value| {
+        Dtype::F32 => position(bytes, |value| {
             u32::from_le_bytes(value) & 0x7f80_0000 == 0x7f80_0000
         }),
-        StoredType::F16 => position(bytes, |value| u16::from_le_bytes(value) & 0x7c00 == 0x7c00),
-        StoredType::Bf16 => position(bytes, |value| u16::from_le_bytes(value) & 0x7f80 == 0x7f80),
+        Dtype::F16 => position(bytes, |value| u16::from_le_bytes(value) & 0x7c00 == 0x7c00),
+        Dtype::Bf16 => position(bytes, |value| u16::from_le_bytes(value) & 0x7f80 == 0x7f80),
+        Dtype::Int8 => None,
     }
 }
 
@@ -55,9 +57,9 @@ mod tests {
         let f16s = |value: f32| f16::from_f32(value).to_le_bytes().to_vec();
         let bf16s = |value: f32| bf16::from_f32(value).to_le_bytes().to_vec();
         let cases: [(_, &dyn Fn(f32) -> Vec<u8>, _); 3] = [
-            (StoredType::F32, &f32s, f32::MAX),
-            (StoredType::F16, &f16s, f16::MAX.to_f32()),
-            (StoredType::Bf16, &bf16s, bf16::MAX.to_f32()),
+            (Dtype::F32, &f32s, f32::MAX),
+            (Dtype::F16, &f16s, f16::MAX.to_f32()),
+            (Dtype::Bf16, &bf16s, bf16::MAX.to_f32()),
         ];
         for (stored, bytes_of, max) in cases {
             for value in [

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use plmkit_cpu::{Isa, Layer, LayerNorm, Multiply, Panel, Weights};
+use plmkit_cpu::{Isa, Layer, LayerNorm, Panel, Weights};
 
 use super::CheckpointTensors;
 use super::parameters::layer_name;
-use super::stored::StoredTensor;
-use crate::EsmError;
+use super::tensors::StoredTensor;
 use crate::rope::unpaired;
+use crate::{Dtype, EsmError};
 
 /// Returns a layer whose weights are not valid until its [`jobs`] are done. They have the memory of the layer `before`, if any.
 pub(super) fn layer(
     tensors: &CheckpointTensors<'_>,
     number: usize,
-    (isa, multiply): (Isa, Multiply),
+    (isa, dtype): (Isa, Dtype),
     before: Option<Layer>,
 ) -> Result<Layer, EsmError> {
     let config = tensors.config();
@@ -29,13 +29,13 @@ pub(super) fn layer(
     let weights =
         |inputs: usize, bias: &[f32], before: Option<Weights>| -> Result<Weights, EsmError> {
             let mut bias = bias.to_vec();
-            if multiply == Multiply::Bf16 {
+            if dtype == Dtype::Bf16 {
                 // Biases have the type of the weights.
                 let round = |value: &mut f32| *value = half::bf16::from_f32(*value).to_f32();
                 bias.iter_mut().for_each(round);
             }
-            let again = before.map(|before| before.again(&bias));
-            Ok(again.map_or_else(|| Weights::zeros(isa, multiply, inputs, &bias), Ok)?)
+            let reused = before.map(|before| before.reuse(&bias));
+            Ok(reused.map_or_else(|| Weights::zeros(isa, dtype, inputs, &bias), Ok)?)
         };
     let [query, key, value] =
         ["query", "key", "value"].map(|part| values(&format!("attention.self.{part}.bias")));

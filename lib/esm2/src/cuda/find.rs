@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use plmkit_contract::{Exit, cause, check_regular, io_text, path_text};
 
-use super::{Check, Close, Collect, Memory, Open, OpeningGpu, Submit, VERSION, Version, symbol};
+use super::{Functions, OpeningGpu, VERSION, Version};
 use crate::EsmError;
 use crate::device::ON_THE_CPU;
 
@@ -21,17 +21,6 @@ const FILE: &str = "libplmkit_cuda.so";
 const VARIABLE: &str = "PLMKIT_CUDA";
 /// The name of the Python package that contains the library.
 const PACKAGE: &str = "plmkit_cuda";
-
-/// The functions of the library, which stays open.
-#[derive(Debug)]
-pub(super) struct Functions {
-    pub(super) check: Check,
-    pub(super) open: Open,
-    pub(super) submit: Submit,
-    pub(super) collect: Collect,
-    pub(super) memory: Memory,
-    pub(super) close: Close,
-}
 
 /// Returns the functions of the library. Opens it on the first call.
 pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, EsmError> {
@@ -140,7 +129,7 @@ fn open(path: &Path) -> Result<Functions, String> {
     })?;
     // SAFETY: every version of the library has this function, and its text stays.
     let version = unsafe {
-        let version = library.get::<Version>(symbol::VERSION.as_bytes());
+        let version = library.get::<Version>(b"plmkit_cuda_version");
         let text = version.ok().map(|version| version());
         let text = text.filter(|text| !text.is_null());
         text.map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
@@ -152,18 +141,9 @@ fn open(path: &Path) -> Result<Functions, String> {
             version.replace(char::is_control, " ")
         ));
     }
-    // SAFETY: a library of this version has these functions with these types.
-    let functions = unsafe {
-        let missing = |error: libloading::Error| format!("and {named}: {}", cause(&error));
-        Functions {
-            check: *library.get(symbol::CHECK.as_bytes()).map_err(missing)?,
-            open: *library.get(symbol::OPEN.as_bytes()).map_err(missing)?,
-            submit: *library.get(symbol::SUBMIT.as_bytes()).map_err(missing)?,
-            collect: *library.get(symbol::COLLECT.as_bytes()).map_err(missing)?,
-            memory: *library.get(symbol::MEMORY.as_bytes()).map_err(missing)?,
-            close: *library.get(symbol::CLOSE.as_bytes()).map_err(missing)?,
-        }
-    };
+    // SAFETY: the library has this version.
+    let functions = unsafe { Functions::find(&library) };
+    let functions = functions.map_err(|error| format!("and {named}: {}", cause(&error)))?;
     std::mem::forget(library);
     Ok(functions)
 }

@@ -3,52 +3,64 @@
 use std::ffi::{OsString, c_char, c_void};
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
+use libloading::os::unix::Library;
 use plmkit_contract::Column;
 use serde::{Deserialize, Serialize};
 
-use crate::{CheckpointFacts, Device, Dtype};
+use crate::{Device, Dtype, ModelInfo};
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
 pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 1");
 
-/// The names of the functions.
-pub mod symbol {
-    /// [`Version`](super::Version)
-    pub const VERSION: &str = "plmkit_cuda_version";
-    /// [`Check`](super::Check)
-    pub const CHECK: &str = "plmkit_cuda_check";
-    /// [`Open`](super::Open)
-    pub const OPEN: &str = "plmkit_cuda_open";
-    /// [`Submit`](super::Submit)
-    pub const SUBMIT: &str = "plmkit_cuda_submit";
-    /// [`Collect`](super::Collect)
-    pub const COLLECT: &str = "plmkit_cuda_collect";
-    /// [`Memory`](super::Memory)
-    pub const MEMORY: &str = "plmkit_cuda_memory";
-    /// [`Close`](super::Close)
-    pub const CLOSE: &str = "plmkit_cuda_close";
+/// Returns [`VERSION`], ended by 0. Every version of the library has this function, `plmkit_cuda_version`.
+pub type Version = unsafe extern "C" fn() -> *const c_char;
+
+/// Declares the types of functions, and a table of them by their names in the library.
+macro_rules! functions {
+    ($($(#[$doc:meta])* $kind:ident $field:ident $symbol:literal ($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        $($(#[$doc])* pub type $kind = unsafe extern "C" fn($($argument),*) $(-> $result)?;)*
+
+        /// The functions of the library, which stays open.
+        #[derive(Debug)]
+        pub(super) struct Functions {
+            $(pub(super) $field: $kind,)*
+        }
+
+        impl Functions {
+            /// Finds the functions.
+            ///
+            /// # Safety
+            /// The library has [`VERSION`].
+            #[allow(unsafe_code)]
+            pub(super) unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: a library of this version has these functions with these types.
+                Ok(Self {
+                    $($field: *unsafe { library.get($symbol) }?,)*
+                })
+            }
+        }
+    };
 }
 
-/// Returns [`VERSION`], ended by 0. Every version of the library has this function.
-pub type Version = unsafe extern "C" fn() -> *const c_char;
-/// Checks that libtorch can compute on an `Option<OpeningGpu>`, or on the CPU, and answers with `()`.
-pub type Check = unsafe extern "C" fn(Bytes, Answer) -> bool;
-/// Loads the model of an [`Opening`] and answers with [`Opened`]. Polls the flag, which is true if the program is to stop and lives
-/// as long as the process. Returns the model; null after a refusal.
-pub type Open = unsafe extern "C" fn(Bytes, *const AtomicBool, Answer) -> *mut c_void;
-/// Begins to compute the columns of a [`Submitting`] for a batch, and answers with `()`. Has read the batch when it returns. Returns
-/// a ticket; null after a refusal. One thread at a time may use a model.
-pub type Submit = unsafe extern "C" fn(*const c_void, Batch, Bytes, Answer) -> *mut c_void;
-/// Waits for a ticket, writes its columns and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device measured them.
-/// Without columns, drops the computation. The ticket ends in any case.
-pub type Collect = unsafe extern "C" fn(*mut c_void, Columns, Answer) -> bool;
-/// Does what a [`MemoryAsked`] says and answers with `Option<(u64, u64)>`: MiB of device memory that tensors hold now, and the most
-/// since the last answer; with none on a CPU.
-pub type Memory = unsafe extern "C" fn(*const c_void, Bytes, Answer) -> bool;
-/// Ends a model. Its tickets may outlive it.
-pub type Close = unsafe extern "C" fn(*mut c_void);
+functions! {
+    /// Checks that libtorch can compute on an `Option<OpeningGpu>`, or on the CPU, and answers with `()`.
+    Check check b"plmkit_cuda_check" (Bytes, Answer) -> bool;
+    /// Loads the model of an [`Opening`] and answers with [`Opened`]. Polls the flag, which is true if the program is to stop and
+    /// lives as long as the process. Returns the model; null after a refusal.
+    Open open b"plmkit_cuda_open" (Bytes, *const AtomicBool, Answer) -> *mut c_void;
+    /// Begins to compute the columns of a [`Submitting`] for a batch, and answers with `()`. Has read the batch when it returns.
+    /// Returns a ticket; null after a refusal. One thread at a time may use a model.
+    Submit submit b"plmkit_cuda_submit" (*const c_void, Batch, Bytes, Answer) -> *mut c_void;
+    /// Waits for a ticket, writes its columns and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device measured them.
+    /// Without columns, drops the computation. The ticket ends in any case.
+    Collect collect b"plmkit_cuda_collect" (*mut c_void, Columns, Answer) -> bool;
+    /// Does what a [`MemoryAsked`] says and answers with `Option<(u64, u64)>`: MiB of device memory that tensors hold now, and the
+    /// most since the last answer; with none on a CPU.
+    Memory memory b"plmkit_cuda_memory" (*const c_void, Bytes, Answer) -> bool;
+    /// Ends a model. Its tickets may outlive it.
+    Close close b"plmkit_cuda_close" (*mut c_void);
+}
 
 /// Bytes that a call lends: JSON.
 #[derive(Clone, Copy, Debug)]
@@ -137,14 +149,8 @@ pub struct OpeningGpu {
 /// A loaded model.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Opened {
-    /// What it is, beside its weights.
-    pub checkpoint: CheckpointFacts,
-    /// What computes the layers: `cuda` or `libtorch`.
-    pub kernels: String,
-    /// The time to compile kernels.
-    pub compiled: Option<Duration>,
-    /// The total memory of the GPU in bytes.
-    pub total_memory: Option<usize>,
+    /// The facts about it.
+    pub info: ModelInfo,
     /// Log lines.
     pub notes: Vec<Note>,
 }

@@ -10,14 +10,15 @@ use plmkit_contract::{Column, Exit, Stop};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::find::{Functions, functions};
+use super::find::functions;
 use super::{
-    Answer, Batch, Bytes, Columns, MemoryAsked, Opened, Opening, OpeningGpu, Place, Refusal,
-    Submitting,
+    Answer, Batch, Bytes, Columns, Functions, MemoryAsked, Opened, Opening, OpeningGpu, Place,
+    Refusal, Submitting,
 };
-use crate::compute_options::Torch;
+use crate::backend::{self, Backend, Values};
+use crate::compute_options::Plan;
 use crate::threads::threads;
-use crate::{Buffer, Buffers, DeviceTimes, Dtype, EsmError, Varlen};
+use crate::{Buffer, Buffers, DeviceTimes, Dtype, EsmError, ModelInfo, Varlen};
 
 /// Checks that the library can be opened, and can compute on a GPU or, by libtorch's operations, on the CPU.
 pub(crate) fn check(gpu: Option<&OpeningGpu>) -> Result<(), EsmError> {
@@ -35,10 +36,10 @@ pub(crate) struct CudaModel {
     functions: &'static Functions,
     /// Not null.
     model: *mut c_void,
-    gpu: Option<OpeningGpu>,
-    total_memory: Option<usize>,
-    kernels: String,
+    /// Values in a vector.
     hidden: usize,
+    /// Whether a GPU computes, while the program continues.
+    on_gpu: bool,
     buffers: Buffers<f32>,
 }
 
@@ -48,7 +49,7 @@ unsafe impl Send for CudaModel {}
 
 /// A batch whose computation has begun.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     functions: &'static Functions,
     /// Null after [`collect`](Self::collect).
     computation: *mut c_void,
@@ -63,26 +64,26 @@ impl CudaModel {
     /// Loads the checkpoint `model`.
     pub(crate) fn open(
         model: &Path,
-        how: &Torch,
-        (dtype, profile): (Dtype, bool),
+        plan: Plan,
+        profile: bool,
         stop: &Stop,
-    ) -> Result<(Self, Opened), EsmError> {
-        let functions = functions(how.gpu.as_ref())?;
+    ) -> Result<(ModelInfo, Self), EsmError> {
+        let functions = functions(plan.gpu.as_ref())?;
         let request = Opening {
             model: model.as_os_str().to_owned(),
-            gpu: how.gpu.clone(),
-            dtype,
-            fused: how.fused,
+            gpu: plan.gpu,
+            dtype: plan.dtype,
+            fused: plan.fused,
             profile,
             threads: threads(),
         };
         // The library polls it as long as the process lives.
         let stop = Arc::into_raw(stop.flag());
         // SAFETY: the arguments live for the call, the flag for the process.
-        let (model, opened) = call::<_, Opened>(&request, |request, answer| unsafe {
+        let (model, Opened { info, notes }) = call(&request, |request, answer| unsafe {
             (functions.open)(request, stop, answer)
         })?;
-        for note in &opened.notes {
+        for note in notes {
             if note.warning {
                 tracing::warn!("{}", note.text);
             } else {
@@ -92,45 +93,23 @@ impl CudaModel {
         let model = Self {
             functions,
             model,
-            gpu: how.gpu.clone(),
-            total_memory: opened.total_memory,
-            kernels: opened.kernels.clone(),
-            hidden: opened.checkpoint.config.hidden,
+            hidden: info.config().hidden,
+            on_gpu: info.gpu.is_some(),
             buffers: Buffers::default(),
         };
-        Ok((model, opened))
+        Ok((info, model))
     }
+}
 
-    /// Returns the GPU and its memory in bytes; `None` on a CPU.
-    pub(crate) fn gpu(&self) -> Option<(&OpeningGpu, usize)> {
-        self.gpu.as_ref().zip(self.total_memory)
-    }
-
-    /// Returns what computes the layers: `cuda` or `libtorch`.
-    pub(crate) fn kernels(&self) -> &str {
-        &self.kernels
-    }
-
-    /// Asks for memory, or about it.
-    pub(crate) fn memory(&self, asked: &MemoryAsked) -> Result<Option<(u64, u64)>, EsmError> {
-        // SAFETY: the model is open, and the arguments live for the call.
-        let (_, memory) = call(asked, |request, answer| unsafe {
-            (self.functions.memory)(self.model, request, answer)
-        })?;
-        Ok(memory)
-    }
-
-    /// Begins to compute `columns` of a batch, which need the first `depth` layers. All heads that they need are there.
-    pub(crate) fn submit(
+impl Backend for CudaModel {
+    fn submit(
         &self,
         batch: Varlen<'_>,
         columns: &[Column],
         (depth, dtype): (usize, Dtype),
-    ) -> Result<Ticket, EsmError> {
-        let columns = columns.to_vec();
-        let size = |&column: &Column| batch.values(column, self.hidden);
-        let values = columns.iter().map(size);
-        let values = values.map(|size| self.buffers.take(size)).collect();
+        _: &Stop,
+    ) -> Result<backend::Ticket, EsmError> {
+        let values = batch.buffers(columns, self.hidden, &self.buffers);
         let lent = Batch {
             tokens: batch.tokens().as_ptr(),
             total_tokens: batch.total_tokens(),
@@ -138,7 +117,7 @@ impl CudaModel {
             sequences: batch.sequences(),
         };
         let request = Submitting {
-            columns,
+            columns: columns.to_vec(),
             depth,
             dtype,
         };
@@ -146,11 +125,24 @@ impl CudaModel {
         let (computation, ()) = call(&request, |request, answer| unsafe {
             (self.functions.submit)(self.model, lent, request, answer)
         })?;
-        Ok(Ticket {
+        let ticket = backend::Ticket::InTransfer(Ticket {
             functions: self.functions,
             computation,
             values,
-        })
+        });
+        if self.on_gpu {
+            return Ok(ticket);
+        }
+        // libtorch's operations on a CPU have computed it.
+        Ok(backend::Ticket::Ready(ticket.collect()?))
+    }
+
+    fn memory(&self, asked: &MemoryAsked) -> Result<Option<(u64, u64)>, EsmError> {
+        // SAFETY: the model is open, and the arguments live for the call.
+        let (_, memory) = call(asked, |request, answer| unsafe {
+            (self.functions.memory)(self.model, request, answer)
+        })?;
+        Ok(memory)
     }
 }
 
@@ -162,24 +154,24 @@ impl Drop for CudaModel {
 }
 
 impl Ticket {
-    /// Waits for the values of each column. Returns them with the times of the device, if one measured them.
-    pub(crate) fn collect(mut self) -> Result<(Vec<Buffer<f32>>, Option<DeviceTimes>), EsmError> {
-        let mut values = std::mem::take(&mut self.values);
-        let places = values.iter_mut().map(|values| Place {
+    /// Waits for the values of each column, and the times of the device, if one measured them.
+    pub(crate) fn collect(mut self) -> Result<Values, EsmError> {
+        let mut columns = std::mem::take(&mut self.values);
+        let places = columns.iter_mut().map(|values| Place {
             data: values.as_mut_ptr(),
             len: values.len(),
         });
         let places: Vec<Place> = places.collect();
-        let columns = Columns {
+        let lent = Columns {
             places: places.as_ptr(),
             count: places.len(),
         };
         let computation = std::mem::replace(&mut self.computation, ptr::null_mut());
         // SAFETY: the ticket has not been collected, and the places are memory of their sizes.
         let (_, times) = call(&(), |_, answer| unsafe {
-            (self.functions.collect)(computation, columns, answer)
+            (self.functions.collect)(computation, lent, answer)
         })?;
-        Ok((values, times))
+        Ok(Values { columns, times })
     }
 }
 

@@ -13,6 +13,18 @@ use safetensors::Dtype;
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
 use crate::support::{Pack, Part, Tiny, load, model_tiny, protein, test_data};
 
+/// The digest of the language-model head.
+fn head_digest(model: &Esm2) -> Result<String, EsmError> {
+    let heads = model
+        .info()
+        .heads_for(Path::new("model"), &[Column::Logits]);
+    Ok(heads?[&Head::LanguageModel].to_owned())
+}
+
+fn digest(model: &Path) -> String {
+    load(model).unwrap().info().checkpoint.digest.clone()
+}
+
 fn layers(model: &Esm2) -> Vec<Vec<f32>> {
     Pack::of([protein("P81746").tokens.as_slice()]).layers(model)
 }
@@ -40,7 +52,10 @@ fn names_do_not_matter() {
     let original = model_tiny();
     for other in [shared, old_norms, encoder] {
         let other = other.load().unwrap();
-        assert_eq!(other.digest(), original.digest());
+        assert_eq!(
+            other.info().checkpoint.digest,
+            original.info().checkpoint.digest
+        );
         assert_eq!(layers(&other), layers(&original));
     }
 }
@@ -49,7 +64,10 @@ fn names_do_not_matter() {
 fn several_files_are_the_same_as_one() {
     let (original, folder) = (model_tiny(), Tiny::new().write_sharded());
     let sharded = load(folder.path()).unwrap();
-    assert_eq!(sharded.digest(), original.digest());
+    assert_eq!(
+        sharded.info().checkpoint.digest,
+        original.info().checkpoint.digest
+    );
     assert_eq!(layers(&sharded), layers(&original));
 }
 
@@ -74,7 +92,11 @@ fn half_precision_weights_are_widened_without_loss() {
         }
         let (stored, expected) = (stored.load().unwrap(), expected.load().unwrap());
         assert_eq!(layers(&stored), layers(&expected), "{dtype}");
-        assert_ne!(stored.digest(), expected.digest(), "{dtype}");
+        assert_ne!(
+            stored.info().checkpoint.digest,
+            expected.info().checkpoint.digest,
+            "{dtype}"
+        );
     };
     narrow(
         Dtype::F16,
@@ -99,7 +121,10 @@ fn a_file_of_pytorch_is_the_same_as_one_of_safetensors() {
             torch_file_as(&tiny.parts, large_archive),
         ] {
             let model = load(tiny.write_bin(&bytes).path()).unwrap();
-            assert_eq!(model.digest(), expected.digest());
+            assert_eq!(
+                model.info().checkpoint.digest,
+                expected.info().checkpoint.digest
+            );
             assert_eq!(layers(&model), layers(&expected));
         }
     }
@@ -110,13 +135,15 @@ fn a_file_of_pytorch_is_the_same_as_one_of_safetensors() {
 fn what_pytorch_itself_writes() {
     let model = load(&test_data("model-tiny-bin")).unwrap();
     let expected = Tiny::new().narrowed().load().unwrap();
-    assert_eq!(model.digest(), expected.digest());
+    assert_eq!(
+        model.info().checkpoint.digest,
+        expected.info().checkpoint.digest
+    );
     assert_eq!(layers(&model), layers(&expected));
 }
 
 #[test]
 fn a_model_is_named_by_its_weights_as_well() {
-    let digest = |path: &Path| load(path).unwrap().digest().to_owned();
     let (tiny, sharded) = (test_data("model-tiny"), test_data("model-tiny-bin"));
     assert_eq!(digest(&tiny.join("model.safetensors")), digest(&tiny));
     assert_eq!(
@@ -135,7 +162,7 @@ fn safetensors_come_first() {
     let tiny = Tiny::new();
     let folder = tiny.write();
     fs::write(folder.path().join("pytorch_model.bin"), b"anything").unwrap();
-    assert_eq!(load(folder.path()).unwrap().digest(), model_tiny().digest());
+    assert_eq!(digest(folder.path()), digest(&test_data("model-tiny")));
 }
 
 /// The digest stands for the vectors: it changes with whatever they depend on, and with nothing else.
@@ -145,7 +172,7 @@ fn the_digest_is_that_of_the_encoder() {
     let digest = |change: &dyn Fn(&mut Tiny)| {
         let mut changed = tiny.clone();
         change(&mut changed);
-        changed.load().unwrap().digest().to_owned()
+        changed.load().unwrap().info().checkpoint.digest.clone()
     };
     let flip = |name: &'static str| {
         move |tiny: &mut Tiny| {
@@ -203,7 +230,7 @@ fn the_decoder_of_the_language_model() {
         changed.load().unwrap()
     };
     let decoder = "lm_head.decoder.weight";
-    let head = |model: &Esm2| model.head_digest(Head::LanguageModel).unwrap().to_owned();
+    let head = |model: &Esm2| head_digest(model).unwrap();
     let logits = |model: &Esm2| {
         let pack = Pack::of([protein("P81746").tokens.as_slice()]);
         model
@@ -239,7 +266,10 @@ fn the_decoder_of_the_language_model() {
             tiny.config["tie_word_embeddings"] = tied.into();
             tiny.parts.insert(decoder.to_owned(), doubled(&words));
         });
-        assert_eq!(model.digest(), original.digest());
+        assert_eq!(
+            model.info().checkpoint.digest,
+            original.info().checkpoint.digest
+        );
         assert_ne!(head(&model), head(&original));
         let bias = bias.values().into_iter().cycle();
         let pairs = std::iter::zip(logits(&model), logits(&original)).zip(bias);
@@ -267,8 +297,11 @@ fn the_decoder_of_the_language_model() {
     ];
     for (change, what) in refused {
         let model = load(change);
-        assert_eq!(model.digest(), original.digest());
-        let error = model.head_digest(Head::LanguageModel).unwrap_err();
+        assert_eq!(
+            model.info().checkpoint.digest,
+            original.info().checkpoint.digest
+        );
+        let error = head_digest(&model).unwrap_err();
         assert_eq!(error.exit(), Exit::Data);
         assert!(error.to_string().contains(what), "{error}");
     }
@@ -309,9 +342,14 @@ fn threads_share_the_loading_and_change_nothing() {
     set_threads(NonZeroUsize::new(3).unwrap());
     let after = model_tiny();
     set_threads(NonZeroUsize::MIN);
-    assert_eq!(after.digest(), before.digest());
+    assert_eq!(
+        after.info().checkpoint.digest,
+        before.info().checkpoint.digest
+    );
     assert_eq!(layers(&after), layers(&before));
-    assert!(after.load_times().all > Duration::ZERO && after.load_times().compiled.is_none());
+    assert!(
+        after.info().load_times.all > Duration::ZERO && after.info().load_times.compiled.is_none()
+    );
 }
 
 /// What int8 is compared with is the model in f32, to the bit, and in each of its layers.
@@ -324,8 +362,8 @@ fn layers_that_are_read_when_they_are_computed_are_the_same() {
     };
     let int8 = Esm2::load(&test_data("model-tiny"), int8, &Stop::default()).unwrap();
     let by_layer = int8.in_f32().unwrap().unwrap();
-    assert_eq!(by_layer.dtype(), Type::F32);
-    assert_eq!(by_layer.kernels(), f32.kernels());
+    assert_eq!(by_layer.info().dtype, Type::F32);
+    assert_eq!(by_layer.info().kernels, f32.info().kernels);
     assert_eq!(layers(&by_layer), layers(&f32));
     assert_ne!(layers(&int8), layers(&f32));
 }

@@ -16,7 +16,7 @@ fn last_layers<'a>(
     model: &Esm2,
     packs: impl IntoIterator<Item = Vec<&'a Protein>>,
 ) -> BTreeMap<&'a str, Vec<f32>> {
-    let (layers, hidden) = (model.config().layers, model.config().hidden);
+    let (layers, hidden) = (model.info().config().layers, model.info().config().hidden);
     let mut found = BTreeMap::new();
     for proteins in packs {
         let pack = Pack::of(proteins.iter().map(|protein| protein.tokens.as_slice()));
@@ -34,7 +34,7 @@ fn last_layers<'a>(
 /// The largest relative error of a protein's vectors among other batch mates, orders and threads, against those of the protein
 /// alone on one thread.
 fn worst_of(model: &Esm2) -> f64 {
-    let hidden = model.config().hidden;
+    let hidden = model.info().config().hidden;
     let proteins = proteins();
     set_threads(NonZeroUsize::MIN);
     let alone = last_layers(model, proteins.iter().map(|protein| vec![protein]));
@@ -80,7 +80,7 @@ fn columns_come_in_the_order_asked_for() {
         .embed(pack.batch(), &columns, Dtype::F32, &Stop::default())
         .unwrap();
     for (column, values) in columns.iter().zip(&together) {
-        assert_eq!(values.len(), 5 * model.config().hidden);
+        assert_eq!(values.len(), 5 * model.info().config().hidden);
         let alone = model
             .embed(pack.batch(), &[*column], Dtype::F32, &Stop::default())
             .unwrap();

@@ -63,17 +63,16 @@ impl Golden {
         model: &Esm2,
         packs: impl IntoIterator<Item = &'a [Protein]>,
     ) -> f64 {
-        let hidden = model.config().hidden;
+        let hidden = model.info().config().hidden;
         let mut worst = 0.0;
         for proteins in packs {
             let pack = Pack::of(proteins.iter().map(|protein| protein.tokens.as_slice()));
             for (layer, values) in pack.layers(model).iter().enumerate() {
                 for (i, protein) in proteins.iter().enumerate() {
                     let found = &values[pack.values(i, hidden)];
-                    worst = f64::max(
-                        worst,
-                        relative_error(found, self.layer(protein, layer), hidden),
-                    );
+                    // The last token has no output.
+                    let expected = &self.layer(protein, layer)[..found.len()];
+                    worst = f64::max(worst, relative_error(found, expected, hidden));
                 }
             }
         }
@@ -97,7 +96,7 @@ fn every_layer_agrees_packed_and_alone() {
 #[test]
 fn mean_vectors_agree() {
     let model = model_tiny();
-    let (layers, hidden) = (model.config().layers, model.config().hidden);
+    let (layers, hidden) = (model.info().config().layers, model.info().config().hidden);
     for library in REFERENCES {
         let golden = Golden::of(library);
         let proteins = golden.proteins();

@@ -20,7 +20,7 @@ fn plain() -> Reference<f32> {
 #[test]
 fn every_layer_agrees_for_short_and_long_proteins_in_one_pack() {
     let model = model_tiny();
-    let hidden = model.config().hidden;
+    let hidden = model.info().config().hidden;
     let mut proteins = proteins();
     proteins.sort_by_key(|protein| protein.tokens.len());
     proteins.retain(|protein| protein.tokens.len() <= 1500);
@@ -45,7 +45,9 @@ fn every_layer_agrees_for_short_and_long_proteins_in_one_pack() {
         );
         for (found, expected) in found.iter().zip(&expected.layers) {
             let found = &found[pack.values(i, hidden)];
-            worst = f64::max(worst, relative_error(found, &flat(expected), hidden));
+            // The last token has no output.
+            let expected = &flat(expected)[..found.len()];
+            worst = f64::max(worst, relative_error(found, expected, hidden));
         }
         let (expected, plain) = (by_column(&expected), by_column(&plain));
         let channels = [hidden, 33, 1];

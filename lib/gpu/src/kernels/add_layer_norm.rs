@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
-use crate::{Element, GpuError};
+use crate::{Dtype, GpuError};
 
 /// The channels that a warp holds in its registers.
 const WARP_CHANNELS: usize = 640;
@@ -36,7 +36,7 @@ pub struct AddLayerNorm {
 }
 
 impl AddLayerNorm {
-    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
         if self.tokens == 0 {
             return Ok(None);
         }
@@ -47,18 +47,18 @@ impl AddLayerNorm {
         let y = self.y.unwrap_or(std::ptr::null());
         pointer("x", self.x, 4)?;
         if self.y.is_some() {
-            pointer("y", y, element.size())?;
+            pointer("y", y, element.bytes())?;
         }
         pointer("weight", self.weight, 4)?;
         pointer("bias", self.bias, 4)?;
-        pointer("out", self.out, element.size())?;
+        pointer("out", self.out, element.bytes())?;
 
         let whole = self.hidden.is_multiple_of(4)
             && is_multiple(self.x, 16)
             && is_multiple(self.weight, 16)
             && is_multiple(self.bias, 16)
-            && is_multiple(y, 4 * element.size())
-            && is_multiple(self.out, 4 * element.size());
+            && is_multiple(y, 4 * element.bytes())
+            && is_multiple(self.out, 4 * element.bytes());
         let kernel = if whole {
             Kernel::AddLayerNormPackets
         } else {
@@ -85,6 +85,7 @@ impl AddLayerNorm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ELEMENTS;
     use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
 
     struct Case {
@@ -99,13 +100,13 @@ mod tests {
     const EPS: f32 = 1e-5;
 
     /// Returns the residual stream and the normalised values.
-    fn run(element: Element, case: &Case) -> (Vec<f32>, Vec<f64>) {
+    fn run(element: Dtype, case: &Case) -> (Vec<f32>, Vec<f64>) {
         let results = ORDERS.map(|order| {
             let x = Buffer::of(&case.x, 4 * case.shift);
             let y = case.y.as_ref().map(|y| Buffer::elements(element, y, 0));
             let weight = Buffer::of(&case.weight, 0);
             let bias = Buffer::of(&case.bias, 0);
-            let out = Buffer::empty(case.x.len() * element.size());
+            let out = Buffer::empty(case.x.len() * element.bytes());
             let work = AddLayerNorm {
                 x: x.pointer(),
                 y: y.as_ref().map(|y| y.pointer::<c_void>().cast_const()),
@@ -131,7 +132,7 @@ mod tests {
     }
 
     /// One channel near 1000, one near -300 and all others small, as in real checkpoints.
-    fn case(element: Element, tokens: usize, hidden: usize, shift: usize) -> Case {
+    fn case(element: Dtype, tokens: usize, hidden: usize, shift: usize) -> Case {
         let mut draw = Draw::new(hidden as u64);
         let mut x: Vec<f32> = (0..tokens * hidden)
             .map(|_| draw.between(-0.5, 0.5) as f32)
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    fn check(element: Element, case: &Case) {
+    fn check(element: Dtype, case: &Case) {
         let (x, out) = run(element, case);
         for (row, stream) in x.chunks_exact(case.hidden).enumerate() {
             let at = row * case.hidden;
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_width_of_esm2_in_every_type() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             for hidden in [64, 320, 480, 640, 1_280, 2_560, 5_120] {
                 check(element, &case(element, 3, hidden, 0));
             }
@@ -202,7 +203,7 @@ mod tests {
     /// Beside a variance of 1e-6 the 1e-5 that is added to it decides; beside none it is all there is.
     #[test]
     fn eps_keeps_small_variances_from_growing() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             let mut case = case(element, 2, 320, 0);
             case.y = None;
             let mut draw = Draw::new(1);
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn one_token_and_more_rows_than_a_block() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             check(element, &case(element, 1, 320, 0));
             check(element, &case(element, 17, 64, 0));
             check(element, &case(element, 9, 1_280, 0));
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn odd_widths_and_addresses() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             for hidden in [1, 3, 63, 641, 1_283] {
                 let mut case = case(element, 2, hidden.max(4), 0);
                 case.hidden = hidden;
@@ -247,28 +248,28 @@ mod tests {
     #[test]
     fn alignment_does_not_change_a_bit() {
         for hidden in [320, 1_280, 5_120] {
-            let aligned = run(Element::F32, &case(Element::F32, 2, hidden, 0));
-            let shifted = run(Element::F32, &case(Element::F32, 2, hidden, 1));
+            let aligned = run(Dtype::F32, &case(Dtype::F32, 2, hidden, 0));
+            let shifted = run(Dtype::F32, &case(Dtype::F32, 2, hidden, 1));
             assert_eq!(aligned, shifted);
         }
     }
 
     #[test]
     fn a_row_has_the_same_bits_in_any_company() {
-        let many = case(Element::F16, 11, 320, 0);
-        let (_, all) = run(Element::F16, &many);
-        let mut one = case(Element::F16, 1, 320, 0);
+        let many = case(Dtype::F16, 11, 320, 0);
+        let (_, all) = run(Dtype::F16, &many);
+        let mut one = case(Dtype::F16, 1, 320, 0);
         one.x = many.x[7 * 320..8 * 320].to_vec();
         one.y = many.y.as_ref().map(|y| y[7 * 320..8 * 320].to_vec());
         one.weight.clone_from(&many.weight);
         one.bias.clone_from(&many.bias);
-        let (_, alone) = run(Element::F16, &one);
+        let (_, alone) = run(Dtype::F16, &one);
         assert_eq!(alone, all[7 * 320..8 * 320]);
     }
 
     #[test]
     fn without_y_the_stream_is_only_read() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             let mut case = case(element, 5, 480, 0);
             case.y = None;
             check(element, &case);
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn what_is_normalised_may_lie_where_it_was_added_from() {
-        let element = Element::Bf16;
+        let element = Dtype::Bf16;
         let case = case(element, 9, 320, 0);
         let (_, apart) = run(element, &case);
         let x = Buffer::of(&case.x, 0);
@@ -300,9 +301,9 @@ mod tests {
     #[test]
     fn what_is_not_finite_stays_in_its_row() {
         for (wrong, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (1e36, "1e36")] {
-            let mut case = case(Element::F16, 3, 320, 0);
+            let mut case = case(Dtype::F16, 3, 320, 0);
             case.x[320 + 17] = wrong;
-            let (x, out) = run(Element::F16, &case);
+            let (x, out) = run(Dtype::F16, &case);
             assert_eq!(format!("{:e}", x[320 + 17]), shown);
             assert!(out[320..640].iter().all(|value| value.is_nan()));
             assert!(
@@ -327,13 +328,13 @@ mod tests {
             hidden: 640,
             eps: EPS,
         };
-        assert!(work.launch(Element::F16).unwrap().is_some());
+        assert!(work.launch(Dtype::F16).unwrap().is_some());
         let none = AddLayerNorm {
             tokens: 0,
             x: std::ptr::null_mut(),
             ..work
         };
-        assert!(none.launch(Element::F16).unwrap().is_none());
+        assert!(none.launch(Dtype::F16).unwrap().is_none());
         let cases: [Invalid<AddLayerNorm>; 8] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -368,10 +369,7 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(
-                invalid.launch(Element::F16).unwrap_err().to_string(),
-                message
-            );
+            assert_eq!(invalid.launch(Dtype::F16).unwrap_err().to_string(), message);
         }
     }
 }

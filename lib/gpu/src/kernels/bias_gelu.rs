@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
-use crate::{Element, GpuError};
+use crate::{Dtype, GpuError};
 
 /// Rows of a block. Its threads keep their bias in registers.
 const ROWS: u32 = 4;
@@ -27,17 +27,17 @@ pub struct BiasGelu {
 }
 
 impl BiasGelu {
-    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
         if self.tokens == 0 {
             return Ok(None);
         }
         let tokens = count("tokens", self.tokens)?;
         let width = positive("channels", self.width)?;
-        extent("bytes of activations", tokens, width, element.size())?;
-        pointer("x", self.x, element.size())?;
-        pointer("bias", self.bias, element.size())?;
+        extent("bytes of activations", tokens, width, element.bytes())?;
+        pointer("x", self.x, element.bytes())?;
+        pointer("bias", self.bias, element.bytes())?;
 
-        let packet = 16 / element.size();
+        let packet = 16 / element.bytes();
         let whole = self.width.is_multiple_of(packet)
             && is_multiple(self.x, 16)
             && is_multiple(self.bias, 16);
@@ -64,21 +64,22 @@ impl BiasGelu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ELEMENTS;
     use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
 
     /// Runs the kernel on values that are already rounded to the type.
-    fn run(element: Element, x: &[f64], bias: &[f64], shift: usize) -> Vec<f64> {
+    fn run(element: Dtype, x: &[f64], bias: &[f64], shift: usize) -> Vec<f64> {
         let results = ORDERS.map(|order| {
             let x = Buffer::elements(element, x, shift);
             let held = Buffer::elements(element, bias, 0);
             let work = BiasGelu {
                 x: x.pointer(),
                 bias: held.pointer::<c_void>().cast_const(),
-                tokens: x.bytes().len() / element.size() / bias.len(),
+                tokens: x.bytes().len() / element.bytes() / bias.len(),
                 width: bias.len(),
             };
             let launch = work.launch(element).unwrap().unwrap();
-            let packets = bias.len().is_multiple_of(16 / element.size()) && shift == 0;
+            let packets = bias.len().is_multiple_of(16 / element.bytes()) && shift == 0;
             assert_eq!(launch.kernel == Kernel::BiasGeluPackets, packets);
             emulator(element).run(launch, order);
             x.bytes()
@@ -87,7 +88,7 @@ mod tests {
         Buffer::from_bytes(&results[0]).elements_of(element)
     }
 
-    fn check(element: Element, tokens: usize, width: usize, shift: usize) {
+    fn check(element: Dtype, tokens: usize, width: usize, shift: usize) {
         let mut draw = Draw::new(width as u64);
         let mut values = |n: usize, size: f64| {
             let values: Vec<f64> = (0..n).map(|_| draw.between(-size, size)).collect();
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_width_of_esm2_in_every_type() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             for width in [256, 1_280, 1_920, 2_560, 5_120, 10_240] {
                 check(element, 2, width, 0);
             }
@@ -119,17 +120,17 @@ mod tests {
 
     #[test]
     fn odd_widths_addresses_and_numbers_of_tokens() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             for (tokens, width) in [(1, 1), (5, 7), (3, 259), (13, 64)] {
                 check(element, tokens, width, 0);
             }
-            check(element, 3, 64, element.size());
+            check(element, 3, 64, element.bytes());
         }
     }
 
     #[test]
     fn what_is_not_finite_passes_through() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             let x = [f64::NAN, f64::INFINITY, 1.0, -60_000.0, 0.0, 1.0, 1.0, 1.0];
             let found = run(element, &x, &[0.0; 8], 0);
             assert!(found[0].is_nan());
@@ -148,13 +149,13 @@ mod tests {
             tokens: 10,
             width: 2_560,
         };
-        assert!(work.launch(Element::F16).unwrap().is_some());
+        assert!(work.launch(Dtype::F16).unwrap().is_some());
         let none = BiasGelu {
             tokens: 0,
             x: std::ptr::null_mut(),
             ..work
         };
-        assert!(none.launch(Element::F16).unwrap().is_none());
+        assert!(none.launch(Dtype::F16).unwrap().is_none());
         let cases: [Invalid<BiasGelu>; 6] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -181,10 +182,7 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(
-                invalid.launch(Element::F16).unwrap_err().to_string(),
-                message
-            );
+            assert_eq!(invalid.launch(Dtype::F16).unwrap_err().to_string(), message);
         }
     }
 }

@@ -1,12 +1,12 @@
 // Token ids to vectors.
 //
-// ids: (tokens) u8; table: (rows, hidden) f32 or ELEMENT; starts: (sequences + 1), where each sequence begins;
+// ids: (tokens) u8; table: (rows, hidden) f32; starts: (sequences + 1), where each sequence begins;
 // kept: (sequences) f32, what vectors are divided by, or null; out: (tokens, hidden) f32. The vectors of the token
 // `masked` are 0, if it is one (fair-esm's token dropout). An id that is no row of the table becomes NaN: it would otherwise be whatever lies
 // behind the table.
 
-template <typename T, bool WHOLE>
-static __device__ __forceinline__ void look_up(const unsigned char *ids, const T *table, const int *starts,
+template <bool WHOLE>
+static __device__ __forceinline__ void look_up(const unsigned char *ids, const float *table, const int *starts,
                                                const float *kept, float *out, unsigned tokens, unsigned hidden,
                                                unsigned rows, unsigned sequences, int masked,
                                                unsigned tokens_per_block) {
@@ -32,17 +32,14 @@ static __device__ __forceinline__ void look_up(const unsigned char *ids, const T
     }
 }
 
-#define EMBED(name, table_type, whole)                                                                                 \
+#define EMBED(name, whole)                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        name(const unsigned char *ids, const table_type *table, const int *starts, const float *kept, float *out,    \
+        name(const unsigned char *ids, const float *table, const int *starts, const float *kept, float *out,         \
              unsigned tokens, unsigned hidden, unsigned rows, unsigned sequences, int masked,                          \
              unsigned tokens_per_block) {                                                                              \
-        look_up<table_type, whole>(ids, table, starts, kept, out, tokens, hidden, rows, sequences, masked,           \
-                                   tokens_per_block);                                                                  \
+        look_up<whole>(ids, table, starts, kept, out, tokens, hidden, rows, sequences, masked, tokens_per_block);      \
     }                                                                                                                  \
     EMULATED(name)
 
-EMBED(embed_packets, ELEMENT, true)
-EMBED(embed_values, ELEMENT, false)
-EMBED(embed_f32_packets, float, true)
-EMBED(embed_f32_values, float, false)
+EMBED(embed_packets, true)
+EMBED(embed_values, false)

@@ -1,21 +1,17 @@
 //! Token ids to vectors.
 
-use std::ffi::c_void;
-
-use crate::check::{count, extent, invalid, is_multiple, pointer, positive};
+use crate::GpuError;
+use crate::check::{count, extent, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
-use crate::{Element, GpuError};
 
 /// The initial residual stream: the table row of each token, divided by the unmasked share of its sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Embed {
     /// `(tokens)` ids. An id without a row in the table becomes NaN in every channel.
     pub ids: *const u8,
-    /// `(rows, hidden)` of `table_element`.
-    pub table: *const c_void,
-    /// f32, or the element type of the kernels.
-    pub table_element: Element,
+    /// `(rows, hidden)`.
+    pub table: *const f32,
     /// The number of table rows.
     pub rows: usize,
     /// `(sequences + 1)` offsets of sequences among the tokens. Not read without `kept`.
@@ -36,7 +32,7 @@ pub struct Embed {
 }
 
 impl Embed {
-    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+    pub(crate) fn launch(&self) -> Result<Option<Launch>, GpuError> {
         if self.tokens == 0 {
             return Ok(None);
         }
@@ -47,9 +43,8 @@ impl Embed {
         extent("bytes of the residual stream", tokens, hidden, 4)?;
         // The kernel counts the table's values in 32 bits.
         count("values of the table", self.rows.saturating_mul(self.hidden))?;
-        let size = self.table_element.size();
         pointer("ids", self.ids, 1)?;
-        pointer("table", self.table, size)?;
+        pointer("table", self.table, 4)?;
         if let Some(kept) = self.kept {
             pointer("kept", kept, 4)?;
             pointer("cu_seqlens", self.cu_seqlens, 4)?;
@@ -57,17 +52,12 @@ impl Embed {
         pointer("out", self.out, 4)?;
 
         let whole = self.hidden.is_multiple_of(4)
-            && is_multiple(self.table, 4 * size)
+            && is_multiple(self.table, 16)
             && is_multiple(self.out, 16);
-        let kernel = match (self.table_element, whole) {
-            (Element::F32, true) => Kernel::EmbedF32Packets,
-            (Element::F32, false) => Kernel::EmbedF32Values,
-            (of_table, true) if of_table == element => Kernel::EmbedPackets,
-            (of_table, false) if of_table == element => Kernel::EmbedValues,
-            _ => {
-                let expected = "f32, or the type that the kernels are for";
-                return Err(invalid("bits of the table's values", expected, 8 * size));
-            }
+        let kernel = if whole {
+            Kernel::EmbedPackets
+        } else {
+            Kernel::EmbedValues
         };
         let per_block = tokens_per_block(hidden.div_ceil(4));
         Ok(Some(
@@ -90,6 +80,7 @@ impl Embed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dtype;
     use crate::emulator::{Buffer, Draw, Invalid, ORDERS, emulator};
 
     const ROWS: usize = 33;
@@ -97,8 +88,6 @@ mod tests {
 
     #[derive(Clone)]
     struct Case {
-        element: Element,
-        table_element: Element,
         ids: Vec<u8>,
         cu_seqlens: Vec<i32>,
         kept: Option<Vec<f32>>,
@@ -107,15 +96,13 @@ mod tests {
         shift: usize,
     }
 
-    fn case(element: Element, lengths: &[usize], hidden: usize) -> Case {
+    fn case(lengths: &[usize], hidden: usize) -> Case {
         let mut draw = Draw::new(11);
         let mut cu_seqlens = vec![0];
         for length in lengths {
             cu_seqlens.push(cu_seqlens[cu_seqlens.len() - 1] + *length as i32);
         }
         Case {
-            element,
-            table_element: element,
             ids: (0..lengths.iter().sum())
                 .map(|_| draw.below(ROWS) as u8)
                 .collect(),
@@ -139,18 +126,13 @@ mod tests {
         table[0] = 1_000.0;
         let results = ORDERS.map(|order| {
             let ids = Buffer::of(&case.ids, 0);
-            let held = Buffer::elements(
-                case.table_element,
-                &table,
-                case.shift * case.table_element.size(),
-            );
+            let held = Buffer::elements(Dtype::F32, &table, case.shift * 4);
             let cu_seqlens = Buffer::of(&case.cu_seqlens, 0);
             let kept = case.kept.as_ref().map(|kept| Buffer::of(kept, 0));
             let out = Buffer::empty(case.ids.len() * case.hidden * 4);
             let work = Embed {
                 ids: ids.pointer(),
                 table: held.pointer(),
-                table_element: case.table_element,
                 rows: ROWS,
                 cu_seqlens: cu_seqlens.pointer(),
                 kept: kept.as_ref().map(|kept| kept.pointer::<f32>().cast_const()),
@@ -160,13 +142,13 @@ mod tests {
                 sequences: case.cu_seqlens.len() - 1,
                 hidden: case.hidden,
             };
-            emulator(case.element).run(work.launch(case.element).unwrap().unwrap(), order);
+            emulator(Dtype::F32).run(work.launch().unwrap().unwrap(), order);
             (held.bytes(), out.bytes())
         });
         assert!(results.iter().all(|result| *result == results[0]));
         let [(table, out), ..] = results;
         (
-            Buffer::from_bytes(&table).elements_of(case.table_element),
+            Buffer::from_bytes(&table).elements_of(Dtype::F32),
             Buffer::from_bytes(&out).values(),
         )
     }
@@ -196,14 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_table_and_width() {
-        for element in Element::ALL {
-            for hidden in [64, 320, 5_120] {
-                let mut case = case(element, &[4, 1, 9], hidden);
-                check(&case);
-                case.table_element = Element::F32;
-                check(&case);
-            }
+    fn every_width() {
+        for hidden in [64, 320, 5_120] {
+            check(&case(&[4, 1, 9], hidden));
         }
     }
 
@@ -214,23 +191,21 @@ mod tests {
         lengths[17] = 0;
         lengths[18] = 0;
         lengths[499] = 200;
-        check(&case(Element::F16, &lengths, 4));
+        check(&case(&lengths, 4));
     }
 
     #[test]
     fn odd_widths_and_addresses() {
-        for element in Element::ALL {
-            check(&case(element, &[1], 1));
-            check(&case(element, &[5, 2], 67));
-            let mut shifted = case(element, &[5, 2], 64);
-            shifted.shift = 1;
-            check(&shifted);
-        }
+        check(&case(&[1], 1));
+        check(&case(&[5, 2], 67));
+        let mut shifted = case(&[5, 2], 64);
+        shifted.shift = 1;
+        check(&shifted);
     }
 
     #[test]
     fn without_token_dropout_rows_are_taken_as_they_are() {
-        let mut case = case(Element::Bf16, &[40, 41], 320);
+        let mut case = case(&[40, 41], 320);
         case.kept = None;
         case.masked = None;
         assert!(case.ids.contains(&MASK));
@@ -239,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_id_that_is_no_row_is_not_a_number() {
-        let mut case = case(Element::F16, &[3], 64);
+        let mut case = case(&[3], 64);
         case.ids = vec![0, 33, 255];
         let (_, out) = run(&case);
         assert!(out[..64].iter().all(|value| value.is_finite()));
@@ -251,8 +226,7 @@ mod tests {
         let some = std::ptr::without_provenance_mut::<f32>(0x1000);
         let work = Embed {
             ids: some.cast(),
-            table: some.cast(),
-            table_element: Element::F32,
+            table: some,
             rows: ROWS,
             cu_seqlens: some.cast(),
             kept: Some(some),
@@ -262,20 +236,20 @@ mod tests {
             sequences: 1,
             hidden: 320,
         };
-        assert!(work.launch(Element::F16).unwrap().is_some());
+        assert!(work.launch().unwrap().is_some());
         let none = Embed {
             tokens: 0,
             ids: std::ptr::null(),
             ..work
         };
-        assert!(none.launch(Element::F16).unwrap().is_none());
+        assert!(none.launch().unwrap().is_none());
         let unscaled = Embed {
             kept: None,
             cu_seqlens: std::ptr::null(),
             ..work
         };
-        assert!(unscaled.launch(Element::F16).unwrap().is_some());
-        let cases: [Invalid<Embed>; 10] = [
+        assert!(unscaled.launch().unwrap().is_some());
+        let cases: [Invalid<Embed>; 9] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
@@ -309,18 +283,11 @@ mod tests {
                 |work| work.out = std::ptr::null_mut(),
                 "out is a null pointer",
             ),
-            (
-                |work| work.table_element = Element::Bf16,
-                "bits of the table's values: expected f32, or the type that the kernels are for, found 16",
-            ),
         ];
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(
-                invalid.launch(Element::F16).unwrap_err().to_string(),
-                message
-            );
+            assert_eq!(invalid.launch().unwrap_err().to_string(), message);
         }
     }
 }

@@ -5,7 +5,7 @@ use plmkit_contract::Pooling;
 use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
-use crate::{Element, GpuError};
+use crate::{Dtype, GpuError};
 
 /// The residues that a block reduces. The kernel source has the same number.
 const CHUNK: usize = 128;
@@ -63,7 +63,7 @@ impl Pool {
         let width = positive("channels", self.width)?;
         let across = width.div_ceil(CHANNELS);
         at_most("blocks of channels", across as usize, MAX_ACROSS as usize)?;
-        let size = Element::F32.size();
+        let size = Dtype::F32.bytes();
         extent("bytes of vectors", tokens.max(sequences), width, size)?;
         pointer("hidden", self.hidden, size)?;
         pointer("cu_seqlens", self.cu_seqlens, size)?;
@@ -204,7 +204,7 @@ mod tests {
                     width: self.width,
                 };
                 for launch in work.launches().unwrap() {
-                    emulator(Element::F32).run(launch, order);
+                    emulator(Dtype::F32).run(launch, order);
                 }
                 workspace.bytes(); // nothing was written beside it
                 out.bytes()

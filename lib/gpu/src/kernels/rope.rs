@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::check::{count, extent, invalid, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
-use crate::{Element, GpuError};
+use crate::{Dtype, GpuError};
 
 /// Rotates queries and keys in place.
 ///
@@ -28,7 +28,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    pub(crate) fn launch(&self, element: Element) -> Result<Option<Launch>, GpuError> {
+    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
         if self.tokens == 0 {
             return Ok(None);
         }
@@ -50,13 +50,13 @@ impl Rope {
             "bytes of queries, keys and values",
             tokens,
             width,
-            element.size(),
+            element.bytes(),
         )?;
-        pointer("qkv", self.qkv, element.size())?;
+        pointer("qkv", self.qkv, element.bytes())?;
         pointer("positions", self.positions, 4)?;
         pointer("turns", self.turns, 8)?;
 
-        let packet = 16 / element.size();
+        let packet = 16 / element.bytes();
         let (kernel, piece) = if self.head_dim.is_multiple_of(packet) && is_multiple(self.qkv, 16) {
             (Kernel::RopePackets, packet as u32)
         } else {
@@ -79,10 +79,11 @@ impl Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ELEMENTS;
     use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
 
     /// `shift` is the offset of the values from a multiple of 16 bytes.
-    fn check(element: Element, tokens: usize, heads: usize, head_dim: usize, shift: usize) {
+    fn check(element: Dtype, tokens: usize, heads: usize, head_dim: usize, shift: usize) {
         let mut draw = Draw::new(7);
         let rows = 50;
         let turns: Vec<f32> = (0..rows * head_dim / 2)
@@ -112,7 +113,7 @@ mod tests {
                 head_dim,
             };
             let launch = work.launch(element).unwrap().unwrap();
-            let packets = shift == 0 && head_dim.is_multiple_of(16 / element.size());
+            let packets = shift == 0 && head_dim.is_multiple_of(16 / element.bytes());
             assert_eq!(launch.kernel == Kernel::RopePackets, packets);
             emulator(element).run(launch, order);
             qkv.bytes()
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_head_of_esm2_and_odd_widths_addresses_and_lengths() {
-        for element in Element::ALL {
+        for element in ELEMENTS {
             for (tokens, heads, head_dim, shift) in [
                 (3, 20, 16, 0),
                 (3, 20, 24, 0),
@@ -151,7 +152,7 @@ mod tests {
                 (3, 3, 128, 0),
                 // Pair by pair.
                 (5, 3, 6, 0),
-                (4, 2, 32, element.size()),
+                (4, 2, 32, element.bytes()),
                 // One token, and more than a block takes.
                 (1, 1, 16, 0),
                 (601, 2, 16, 0),
@@ -173,13 +174,13 @@ mod tests {
             heads: 20,
             head_dim: 32,
         };
-        assert!(work.launch(Element::F16).unwrap().is_some());
+        assert!(work.launch(Dtype::F16).unwrap().is_some());
         let none = Rope {
             tokens: 0,
             qkv: std::ptr::null_mut(),
             ..work
         };
-        assert!(none.launch(Element::F16).unwrap().is_none());
+        assert!(none.launch(Dtype::F16).unwrap().is_none());
         let cases: [Invalid<Rope>; 7] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -210,10 +211,7 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(
-                invalid.launch(Element::F16).unwrap_err().to_string(),
-                message
-            );
+            assert_eq!(invalid.launch(Dtype::F16).unwrap_err().to_string(), message);
         }
     }
 }

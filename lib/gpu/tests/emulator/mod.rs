@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use half::{bf16, f16};
 use libloading::Library;
 
-use crate::Element;
+use crate::Dtype;
+use crate::compile::definition;
 use crate::launch::Launch;
 use crate::source::SOURCE;
 
@@ -31,7 +32,7 @@ const CONVERSIONS: &str = "
 pub(crate) struct Emulator(Library);
 
 /// Compiles the kernels, once for each type.
-pub(crate) fn emulator(element: Element) -> &'static Emulator {
+pub(crate) fn emulator(element: Dtype) -> &'static Emulator {
     static ALL: [OnceLock<Emulator>; 3] = [const { OnceLock::new() }; 3];
     ALL[element as usize].get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -65,7 +66,7 @@ pub(crate) fn emulator(element: Element) -> &'static Emulator {
             ])
             // Without warnings, which depend on the compiler.
             .arg("-w")
-            .arg(element.definition().to_str().unwrap())
+            .arg(definition(element).to_str().unwrap())
             .arg(&source)
             .arg("-o")
             .arg(&library)
@@ -146,14 +147,16 @@ impl Buffer {
     }
 
     /// The same of values rounded to a type.
-    pub(crate) fn elements(element: Element, values: &[f64], shift: usize) -> Self {
+    pub(crate) fn elements(element: Dtype, values: &[f64], shift: usize) -> Self {
         match element {
-            Element::F32 => Self::of(&values.iter().map(|&x| x as f32).collect::<Vec<_>>(), shift),
-            Element::F16 => Self::of(
+            Dtype::F32 | Dtype::Int8 => {
+                Self::of(&values.iter().map(|&x| x as f32).collect::<Vec<_>>(), shift)
+            }
+            Dtype::F16 => Self::of(
                 &values.iter().map(|&x| f16::from_f64(x)).collect::<Vec<_>>(),
                 shift,
             ),
-            Element::Bf16 => Self::of(
+            Dtype::Bf16 => Self::of(
                 &values
                     .iter()
                     .map(|&x| bf16::from_f64(x))
@@ -197,7 +200,7 @@ impl Buffer {
             .collect()
     }
 
-    pub(crate) fn elements_of(&self, element: Element) -> Vec<f64> {
+    pub(crate) fn elements_of(&self, element: Dtype) -> Vec<f64> {
         let halves = || {
             self.bytes()
                 .as_chunks()
@@ -207,12 +210,12 @@ impl Buffer {
                 .collect::<Vec<_>>()
         };
         match element {
-            Element::F32 => self.values().into_iter().map(f64::from).collect(),
-            Element::F16 => halves()
+            Dtype::F32 | Dtype::Int8 => self.values().into_iter().map(f64::from).collect(),
+            Dtype::F16 => halves()
                 .into_iter()
                 .map(|bits| f16::from_bits(bits).to_f64())
                 .collect(),
-            Element::Bf16 => halves()
+            Dtype::Bf16 => halves()
                 .into_iter()
                 .map(|bits| bf16::from_bits(bits).to_f64())
                 .collect(),
@@ -222,11 +225,11 @@ impl Buffer {
 
 /// Checks that a value is the expected one, rounded to its type after an error of at most `slack` in f32.
 #[track_caller]
-pub(crate) fn assert_close(element: Element, found: f64, expected: f64, slack: f64) {
+pub(crate) fn assert_close(element: Dtype, found: f64, expected: f64, slack: f64) {
     let (half_a_digit, least) = match element {
-        Element::F32 => (f64::powi(2.0, -24), 0.0),
-        Element::F16 => (f64::powi(2.0, -11), f64::powi(2.0, -25)),
-        Element::Bf16 => (f64::powi(2.0, -8), 0.0),
+        Dtype::F32 | Dtype::Int8 => (f64::powi(2.0, -24), 0.0),
+        Dtype::F16 => (f64::powi(2.0, -11), f64::powi(2.0, -25)),
+        Dtype::Bf16 => (f64::powi(2.0, -8), 0.0),
     };
     let allowed = slack + half_a_digit * (expected.abs() + slack) + least;
     assert!(
@@ -278,15 +281,15 @@ fn a_block_that_would_hang_is_seen() {
         hidden: 64,
         eps: 1.0,
     };
-    let mut launch = work.launch(Element::F32).unwrap().unwrap();
+    let mut launch = work.launch(Dtype::F32).unwrap().unwrap();
     launch.threads = 48;
-    emulator(Element::F32).run(launch, ORDERS[0]);
+    emulator(Dtype::F32).run(launch, ORDERS[0]);
 }
 
 /// f16 is the emulator's conversion; bf16 is the one for Turing. Both must equal the instructions of newer GPUs.
 #[test]
 fn half_types_are_rounded_as_by_the_crate_half() {
-    let emulator = emulator(Element::F16);
+    let emulator = emulator(Dtype::F16);
     // SAFETY: the header declares them so.
     let (to_f16, to_bf16, from_f16, from_bf16) = unsafe {
         (

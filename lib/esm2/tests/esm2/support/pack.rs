@@ -25,28 +25,44 @@ impl Pack {
         Varlen::new(&self.tokens, &self.cu_seqlens).unwrap()
     }
 
-    /// Where the values of a sequence lie in a `(total_tokens, channels)` array.
+    /// Where the values of a sequence lie in one of [`layers`](Self::layers), whose rows have so many channels.
     pub fn values(&self, sequence: usize, channels: usize) -> Range<usize> {
-        let at = |i: usize| self.cu_seqlens[i] as usize * channels;
+        let at = |i: usize| (self.cu_seqlens[i] as usize - i) * channels;
         at(sequence)..at(sequence + 1)
     }
 
-    /// Every layer's output, `(total_tokens, hidden)` each.
+    /// Every layer's output for all tokens but `<eos>`, which no output has.
     pub fn layers(&self, model: &Esm2) -> Vec<Vec<f32>> {
-        let mut layers = Vec::new();
-        model
-            .hidden_states(self.batch(), model.config().layers, &mut |layer, hidden| {
-                assert_eq!(layer, layers.len());
-                layers.push(hidden.to_vec());
-                Ok(())
-            })
-            .unwrap();
-        layers
+        let config = model.info().config();
+        let layers = 0..=u32::try_from(config.layers).unwrap();
+        let columns = layers.flat_map(|layer| {
+            let pool = Pooling::Bos;
+            [
+                Column::Pooled(VectorColumn { pool, layer }),
+                Column::Residues(layer),
+            ]
+        });
+        let columns: Vec<Column> = columns.collect();
+        let dtype = model.info().dtype;
+        let values = model.embed(self.batch(), &columns, dtype, &Stop::default());
+        let values = values.unwrap();
+        let joined = values.chunks(2).map(|values| {
+            let (bos, residues) = (&values[0], &values[1]);
+            let mut joined = Vec::new();
+            for (i, bos) in bos.chunks(config.hidden).enumerate() {
+                let start = joined.len() - i * config.hidden;
+                let count = self.values(i, config.hidden).len() - config.hidden;
+                joined.extend_from_slice(bos);
+                joined.extend_from_slice(&residues[start..start + count]);
+            }
+            joined
+        });
+        joined.collect()
     }
 
     /// One pooling of the last layer, one vector for each sequence.
     pub fn pooled(&self, model: &Esm2, pool: Pooling) -> Vec<Vec<f32>> {
-        let layer = u32::try_from(model.config().layers).unwrap();
+        let layer = u32::try_from(model.info().config().layers).unwrap();
         let columns = model
             .embed(
                 self.batch(),
@@ -56,7 +72,7 @@ impl Pack {
             )
             .unwrap();
         columns[0]
-            .chunks_exact(model.config().hidden)
+            .chunks_exact(model.info().config().hidden)
             .map(<[f32]>::to_vec)
             .collect()
     }

@@ -1,31 +1,59 @@
-//! Layers on a GPU: libtorch's matrix products and attention, and plmkit's kernels for the operations in between.
+//! The transformer layers: libtorch's matrix products and attention, and in between plmkit's kernels on a GPU, or libtorch's
+//! operations.
 
 use std::ptr;
 use std::sync::OnceLock;
 
 use plmkit_contract::{MASK, Pooling};
-use plmkit_esm2::Work;
-use plmkit_gpu::{AddLayerNorm, BiasGelu, Element, Embed, GpuError, Kernels, Pool, Rope};
+use plmkit_esm2::{Dtype, KernelKind};
+use plmkit_gpu::{AddLayerNorm, BiasGelu, Embed, GpuError, Kernels, Pool, Rope};
 use tch::{Kind, Tensor};
 
-use super::{Body, LayerObserver};
 use crate::CudaError;
 use crate::attention::Attention;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
 use crate::layer_norm::LayerNorm;
-use crate::rope::{Frequencies, RotationCache, turns};
-use crate::weights::Layer;
+use crate::linear::Linear;
+use crate::model::Collector;
+use crate::pooling::pool;
+use crate::rope::{Frequencies, RotationCache, rotate, turns};
 
 /// The stream on which libtorch computes by default. Only copies use others.
 const STREAM: *mut std::ffi::c_void = ptr::null_mut();
 
-/// Computes layers with libtorch and plmkit's kernels for a GPU.
+/// The parameters of a transformer layer with pre-layer normalisation.
 #[derive(Debug)]
-pub(crate) struct OnGpu {
-    layers: Vec<Layer>,
-    heads: usize,
-    attention: Attention,
+pub(crate) struct Layer {
+    /// Applied before attention.
+    pub(crate) attention_norm: LayerNorm,
+    /// Queries, keys and values: `(3·hidden, hidden)`. Channels of queries and keys are paired for the rotation.
+    pub(crate) qkv: Linear,
+    /// Frequencies of the rotation.
+    pub(crate) inv_freq: Frequencies,
+    /// After attention: `(hidden, hidden)`.
+    pub(crate) out: Linear,
+    /// Applied before the feed-forward network.
+    pub(crate) ffn_norm: LayerNorm,
+    /// Input of the feed-forward network: `(intermediate, hidden)`.
+    pub(crate) up: Linear,
+    /// Output of the feed-forward network: `(hidden, intermediate)`.
+    pub(crate) down: Linear,
+}
+
+/// The layers from the embedding to the final `LayerNorm`, and the operations in between.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) heads: usize,
+    pub(crate) attention: Attention,
+    /// plmkit's kernels; without, libtorch's operations.
+    pub(crate) gpu: Option<GpuKernels>,
+}
+
+/// plmkit's kernels on a GPU.
+#[derive(Debug)]
+pub(crate) struct GpuKernels {
     /// The number of the GPU.
     index: usize,
     /// The kernels for the type of the model.
@@ -34,47 +62,52 @@ pub(crate) struct OnGpu {
     in_f32: OnceLock<Result<Kernels, GpuError>>,
 }
 
-impl OnGpu {
-    /// Compiles the kernels for GPU `index` and `kind`.
-    pub(crate) fn compile(index: usize, kind: Kind) -> Result<Kernels, GpuError> {
-        Kernels::load(index, element(kind))
-    }
-
-    /// Uses GPU `index` and its kernels.
-    pub(crate) fn new(
-        layers: Vec<Layer>,
-        heads: usize,
-        attention: Attention,
-        (index, kernels): (usize, Kernels),
-    ) -> Self {
-        Self {
-            layers,
-            heads,
-            attention,
+impl GpuKernels {
+    /// Compiles the kernels for GPU `index` and a type.
+    pub(crate) fn compile(index: usize, dtype: Dtype) -> Result<Self, GpuError> {
+        Ok(Self {
             index,
-            kernels,
+            kernels: Kernels::load(index, dtype)?,
             in_f32: OnceLock::new(),
-        }
+        })
     }
 
     /// Returns the kernels for values of `kind`: the model's, or f32.
-    fn kernels_for(&self, kind: Kind) -> Result<&Kernels, CudaError> {
-        if self.kernels.element() == element(kind) {
+    fn of(&self, kind: Kind) -> Result<&Kernels, CudaError> {
+        if kind_of(self.kernels.element()) == kind {
             return Ok(&self.kernels);
         }
-        let loaded = self
-            .in_f32
-            .get_or_init(|| Kernels::load(self.index, Element::F32));
+        let load = || Kernels::load(self.index, Dtype::F32);
+        let loaded = self.in_f32.get_or_init(load);
         loaded.as_ref().map_err(|error| error.clone().into())
     }
 }
 
-impl Body for OnGpu {
-    fn kernels(&self) -> String {
-        "cuda".to_owned()
+/// Returns libtorch's kind of weights, and of the inputs of matrix products and attention, of a model of `dtype`.
+pub(crate) fn kind_of(dtype: Dtype) -> Kind {
+    match dtype {
+        // Everything around the integers is f32.
+        Dtype::F32 | Dtype::Int8 => Kind::Float,
+        Dtype::F16 => Kind::Half,
+        Dtype::Bf16 => Kind::BFloat16,
+    }
+}
+
+impl Encoder {
+    /// Returns what computes the layers: `cuda` or `libtorch`.
+    pub(crate) fn kernels(&self) -> &'static str {
+        self.gpu.as_ref().map_or("libtorch", |_| "cuda")
     }
 
-    fn embed(&self, embedding: &Embedding, batch: &DeviceBatch) -> Result<Tensor, CudaError> {
+    /// Computes layer 0 of the model: `(rows, hidden)` f32.
+    pub(crate) fn embed(
+        &self,
+        embedding: &Embedding,
+        batch: &DeviceBatch,
+    ) -> Result<Tensor, CudaError> {
+        let Some(gpu) = &self.gpu else {
+            return embedding.forward(batch);
+        };
         let table = &embedding.table;
         let (rows, hidden) = table.size2()?;
         let tokens = batch.tokens.size1()?;
@@ -82,8 +115,7 @@ impl Body for OnGpu {
         let kept = batch.kept.as_ref().filter(|_| embedding.token_dropout);
         let work = Embed {
             ids: batch.tokens.data_ptr().cast(),
-            table: table.data_ptr(),
-            table_element: Element::F32,
+            table: table.data_ptr().cast(),
             rows: rows as usize,
             cu_seqlens: batch.offsets.data_ptr().cast(),
             kept: kept.map(|kept| kept.data_ptr().cast_const().cast()),
@@ -97,51 +129,54 @@ impl Body for OnGpu {
         // work of the stream. The batch has checked the offsets; tokens after the last sequence count as part of it.
         #[allow(unsafe_code)]
         unsafe {
-            self.kernels.embed(STREAM, &work)?;
+            gpu.kernels.embed(STREAM, &work)?;
         }
         Ok(out)
     }
 
-    fn forward(
+    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the collector each output, and queries, keys and values
+    /// before attention, `(rows, 3, heads, head_dim)` of the batch's kind with the first two rotated.
+    pub(crate) fn forward(
         &self,
-        x: Tensor,
+        x: &Tensor,
         batch: &DeviceBatch,
         depth: usize,
-        observer: &mut dyn LayerObserver,
+        collector: &mut Collector<'_>,
     ) -> Result<(), CudaError> {
+        let gpu = self.gpu.as_ref();
         let mut pass = Pass {
-            kernels: self.kernels_for(batch.kind)?,
+            kernels: gpu.map(|gpu| gpu.of(batch.kind)).transpose()?,
             heads: self.heads as i64,
             batch,
             positions: batch.positions.f_to_kind(Kind::Int)?,
             x: x.f_contiguous()?,
         };
-        batch.lap(Work::Embedding)?;
-        observer.hidden(0, &|| Ok(pass.x.shallow_clone()))?;
+        batch.time(KernelKind::Embedding)?;
+        collector.hidden(0, &pass.x)?;
         let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, &layer.attention_norm)?,
             None => return Ok(()),
         };
-        batch.lap(Work::LayerNorm)?;
+        batch.time(KernelKind::LayerNorm)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
-            batch.lap(Work::Gemm)?;
+            batch.time(KernelKind::Gemm)?;
             let inv_freq = &layer.inv_freq;
-            let table = rotations.get(inv_freq, || rotary_table(inv_freq, batch))?;
-            let qkv = pass.rotate(&qkv, table)?; // (rows, 3, heads, head_dim)
-            batch.lap(Work::Rotary)?;
-            observer.attention(&|| Ok(qkv.f_to_kind(Kind::Float)?))?;
+            let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
+            let qkv = pass.rotate(&qkv, turns)?; // (rows, 3, heads, head_dim)
+            batch.time(KernelKind::Rotary)?;
+            collector.attention(&qkv)?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
-            batch.lap(Work::Attention)?;
+            batch.time(KernelKind::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
-            batch.lap(Work::Gemm)?;
+            batch.time(KernelKind::Gemm)?;
             normalised = pass.normalise(Some(&attended), &layer.ffn_norm)?;
-            batch.lap(Work::LayerNorm)?;
+            batch.time(KernelKind::LayerNorm)?;
             let wide = pass.up(&normalised, layer)?; // (rows, intermediate)
-            batch.lap(Work::Gelu)?;
+            batch.time(KernelKind::Gelu)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
-            batch.lap(Work::Gemm)?;
+            batch.time(KernelKind::Gemm)?;
             // The normalisation of the next layer adds the sum.
             match self.layers[..depth].get(number + 1) {
                 Some(next) => normalised = pass.normalise(Some(&fed), &next.attention_norm)?,
@@ -149,20 +184,29 @@ impl Body for OnGpu {
                     let _ = pass.x.f_add_(&fed)?;
                 }
             }
-            batch.lap(Work::LayerNorm)?;
-            observer.hidden(number + 1, &|| Ok(pass.x.shallow_clone()))?;
+            batch.time(KernelKind::LayerNorm)?;
+            collector.hidden(number + 1, &pass.x)?;
         }
         Ok(())
     }
 
-    fn pool(&self, hidden: &Tensor, batch: &DeviceBatch, by: Pooling) -> Result<Tensor, CudaError> {
+    /// Pools hidden states, `(total_tokens, hidden)` f32, over the residues of each sequence: `(sequences, hidden)`.
+    pub(crate) fn pool(
+        &self,
+        hidden: &Tensor,
+        batch: &DeviceBatch,
+        by: Pooling,
+    ) -> Result<Tensor, CudaError> {
+        let Some(gpu) = &self.gpu else {
+            return pool(hidden, batch.varlen, by);
+        };
         let (tokens, width) = hidden.size2()?;
         let hidden = hidden.f_contiguous()?;
         let sequences = batch.varlen.sequences();
         let [tokens, width] = [tokens as usize, width as usize];
-        let room = Pool::workspace(tokens, sequences, width)?;
+        let values = Pool::workspace(tokens, sequences, width)?;
         let floats = (Kind::Float, hidden.device());
-        let workspace = Tensor::f_empty([room as i64], floats)?;
+        let workspace = Tensor::f_empty([values as i64], floats)?;
         let out = Tensor::f_empty([sequences as i64, width as i64], floats)?;
         let work = Pool {
             by,
@@ -178,7 +222,7 @@ impl Body for OnGpu {
         // for later work of the stream. The batch has checked the offsets.
         #[allow(unsafe_code)]
         unsafe {
-            self.kernels.pool(STREAM, &work)?;
+            gpu.kernels.pool(STREAM, &work)?;
         }
         Ok(out)
     }
@@ -186,7 +230,8 @@ impl Body for OnGpu {
 
 /// The state of a forward pass.
 struct Pass<'a> {
-    kernels: &'a Kernels,
+    /// plmkit's kernels for the batch's kind; without, libtorch's operations.
+    kernels: Option<&'a Kernels>,
     heads: i64,
     batch: &'a DeviceBatch<'a>,
     /// `(rows)` i32
@@ -196,8 +241,14 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Adds `y`, `(rows, hidden)`, to the residual stream and normalises it: `(rows, hidden)` of the batch's kind.
+    /// Adds `y`, `(rows, hidden)`, to the residual stream and normalises it: `(rows, hidden)`.
     fn normalise(&mut self, y: Option<&Tensor>, norm: &LayerNorm) -> Result<Tensor, CudaError> {
+        let Some(kernels) = self.kernels else {
+            if let Some(y) = y {
+                let _ = self.x.f_add_(y)?;
+            }
+            return norm.forward(&self.x);
+        };
         let (rows, hidden) = self.x.size2()?;
         let out = Tensor::f_empty([rows, hidden], (self.batch.kind, self.x.device()))?;
         let y = y.map(Tensor::f_contiguous).transpose()?;
@@ -215,15 +266,34 @@ impl Pass<'_> {
         // work of the stream.
         #[allow(unsafe_code)]
         unsafe {
-            self.kernels.add_layer_norm(STREAM, &work)?;
+            kernels.add_layer_norm(STREAM, &work)?;
         }
         Ok(out)
     }
 
-    /// Rotates queries and keys in `(rows, 3·hidden)` in place: `(rows, 3, heads, head_dim)`.
+    /// Returns cosines and sines: of each position in a batch for plmkit's kernels, `(longest sequence, head_dim/2, 2)` f32, or of
+    /// each row for libtorch's operations.
+    fn turns(&self, inv_freq: &Frequencies) -> Result<Tensor, CudaError> {
+        if self.kernels.is_none() {
+            return turns(&self.batch.positions, inv_freq);
+        }
+        let device = self.batch.positions.device();
+        let positions = Tensor::f_arange(self.batch.longest, (Kind::Float, device))?;
+        let turns = turns(&positions, inv_freq)?;
+        Ok(turns.f_view_as_real()?.f_contiguous()?)
+    }
+
+    /// Rotates queries and keys in `(rows, 3·hidden)`: `(rows, 3, heads, head_dim)`.
     fn rotate(&self, qkv: &Tensor, turns: &Tensor) -> Result<Tensor, CudaError> {
         let (rows, channels) = qkv.size2()?;
         let head_dim = channels / 3 / self.heads;
+        let Some(kernels) = self.kernels else {
+            let qkv = qkv.f_to_kind(Kind::Float)?;
+            let by_head = qkv.f_view([rows, 3 * self.heads, head_dim])?;
+            rotate(&by_head.f_narrow(1, 0, 2 * self.heads)?, turns)?;
+            let qkv = qkv.f_view([rows, 3, self.heads, head_dim])?;
+            return Ok(qkv.f_to_kind(self.batch.kind)?);
+        };
         let qkv = qkv.f_contiguous()?;
         let work = Rope {
             qkv: qkv.data_ptr(),
@@ -236,16 +306,22 @@ impl Pass<'_> {
         // SAFETY: as above; the table has a row for each position of the longest sequence.
         #[allow(unsafe_code)]
         unsafe {
-            self.kernels.rope(STREAM, &work)?;
+            kernels.rope(STREAM, &work)?;
         }
         Ok(qkv.f_view([rows, 3, self.heads, head_dim])?)
     }
 
     /// Computes the first half of the feed-forward network, with GELU: `(rows, intermediate)`.
     fn up(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, CudaError> {
+        let Some(kernels) = self.kernels else {
+            let mut wide = layer.up.forward(normalised, self.batch.kind)?;
+            self.batch.time(KernelKind::Gemm)?;
+            // The exact GELU, by erf: the tanh form differs by up to 5e-4.
+            return Ok(wide.f_gelu_("none")?);
+        };
         let up = layer.up.to_kind(self.batch.kind)?;
         let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
-        self.batch.lap(Work::Gemm)?;
+        self.batch.time(KernelKind::Gemm)?;
         let (rows, width) = wide.size2()?;
         let work = BiasGelu {
             x: wide.data_ptr(),
@@ -256,24 +332,8 @@ impl Pass<'_> {
         // SAFETY: as above.
         #[allow(unsafe_code)]
         unsafe {
-            self.kernels.bias_gelu(STREAM, &work)?;
+            kernels.bias_gelu(STREAM, &work)?;
         }
         Ok(wide)
-    }
-}
-
-/// Returns cosines and sines of the positions in a batch: `(longest sequence, head_dim/2, 2)` f32.
-fn rotary_table(inv_freq: &Frequencies, batch: &DeviceBatch) -> Result<Tensor, CudaError> {
-    let device = batch.positions.device();
-    let positions = Tensor::f_arange(batch.longest, (Kind::Float, device))?;
-    let turns = turns(&positions, inv_freq)?;
-    Ok(turns.f_view_as_real()?.f_contiguous()?)
-}
-
-fn element(kind: Kind) -> Element {
-    match kind {
-        Kind::Half => Element::F16,
-        Kind::BFloat16 => Element::Bf16,
-        _ => Element::F32,
     }
 }

@@ -1,10 +1,11 @@
-//! The types in which a model computes.
+//! Number types.
 
 use serde::{Deserialize, Serialize};
 
-/// The type of the weights and of the inputs of matrix products and attention.
+/// A type of numbers: that of stored weights, and of the weights and inputs of matrix products and attention.
 ///
-/// The residual stream, `LayerNorm`, rotary angles, softmax sums, pooling and the heads are always f32.
+/// In every type of a computation, the residual stream, `LayerNorm`, rotary angles, softmax sums, pooling and the heads are
+/// f32.
 #[derive(
     Clone,
     Copy,
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
     Default,
     PartialEq,
     Eq,
+    Hash,
     Serialize,
     Deserialize,
     strum::Display,
@@ -29,4 +31,15 @@ pub enum Dtype {
     /// 8-bit integers for weights and inputs of the dense layers, with a scale for each group of 128 along the sum. Attention
     /// is in bfloat16 if the CPU supports it, otherwise in f32.
     Int8,
+}
+
+impl Dtype {
+    /// Returns the bytes of a value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            Self::Int8 => 1,
+        }
+    }
 }

@@ -5,29 +5,33 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plmkit_contract::{Quoted, path_text};
-use plmkit_cpu::StoredType;
-use safetensors::Dtype;
+use plmkit_cpu::widen;
 
 use super::error::{CheckpointError, list_names};
+use super::finite::not_finite;
 use super::names::{CLASSIFIER, SHARED_INV_FREQ, canonical};
 use super::parameters::{
-    BIAS, DECODER, DECODER_BIAS, Parameter, decoder_parameters, head_parameters, inv_freq_name,
-    parameters,
+    BIAS, DECODER, DECODER_BIAS, Parameter, WORDS, decoder_parameters, head_parameters,
+    inv_freq_name, parameters,
 };
 use super::tensor::TensorData;
 use super::weight_file::WeightFile;
-use crate::{Head, ModelConfig};
+use crate::rope::default_inv_freq;
+use crate::{Dtype, Head, ModelConfig};
 
-/// The tensors of a checkpoint by canonical name. After [`check`](Self::check), all tensors of the encoder are there, and all
+/// The tensors of a checkpoint by canonical name, checked against its configuration: all tensors of the encoder are there, and all
 /// tensors have the right shape and a supported type.
-pub(super) struct StoredTensors<'a> {
+pub struct CheckpointTensors<'a> {
+    config: ModelConfig,
     tensors: BTreeMap<String, StoredTensor<'a>>,
+    /// The rotary frequencies of each layer.
+    frequencies: Vec<Vec<f32>>,
+    /// The layers whose frequencies are not stored.
+    computed_frequencies: usize,
     /// Whether the language-model head decodes with a matrix that is not the word embeddings.
     own_decoder: bool,
     /// Whether a classifier is stored, which is not read.
     has_classifier: bool,
-    /// What all stored names begin with, up to a dot.
-    prefix: String,
 }
 
 /// A tensor of a checkpoint and its file.
@@ -59,7 +63,7 @@ impl StoredTensor<'_> {
 
     /// Returns the type of the stored values.
     #[allow(clippy::missing_panics_doc, reason = "types were checked")]
-    pub fn stored_type(&self) -> StoredType {
+    pub fn stored_type(&self) -> Dtype {
         stored_type(self.data.dtype).expect("types were checked")
     }
 
@@ -93,15 +97,20 @@ impl StoredTensor<'_> {
     pub(super) fn values(&self) -> Vec<f32> {
         let bytes = &self.data.bytes;
         let mut values = vec![0.0; bytes.len() / self.stored_type().bytes()];
-        self.stored_type().widen(bytes, &mut values);
+        widen(self.stored_type(), bytes, &mut values);
         self.release();
         values
     }
 }
 
-impl<'a> StoredTensors<'a> {
-    /// Finds the tensors in `files`. Headers are checked against file sizes first.
-    pub(super) fn open(files: &'a [WeightFile]) -> Result<Self, CheckpointError> {
+impl<'a> CheckpointTensors<'a> {
+    /// Reads the headers of `files`, and checks names, shapes and types against those of the model in `config`. `folder` is for
+    /// messages.
+    pub(super) fn read(
+        files: &'a [WeightFile],
+        folder: &Path,
+        config: impl FnOnce() -> Result<ModelConfig, CheckpointError>,
+    ) -> Result<Self, CheckpointError> {
         let mut tensors = BTreeMap::<String, StoredTensor<'_>>::new();
         let (mut has_classifier, mut prefix) = (false, None);
         for file in files {
@@ -123,52 +132,54 @@ impl<'a> StoredTensors<'a> {
                 }
             }
         }
-        Ok(Self {
+        // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
+        let config = config()?;
+        let mut read = Self {
+            frequencies: vec![default_inv_freq(config.head_dim()); config.layers],
+            computed_frequencies: config.layers,
+            config,
             tensors,
             own_decoder: false,
             has_classifier,
-            prefix: prefix.unwrap_or_default(),
-        })
+        };
+        read.check(folder, &prefix.unwrap_or_default())?;
+        read.settle_decoder();
+        read.read_frequencies()?;
+        Ok(read)
     }
 
-    /// Checks names, shapes and types against those of the model.
-    pub(super) fn check(&self, folder: &Path, config: &ModelConfig) -> Result<(), CheckpointError> {
-        let (required, optional) = (parameters(config), optional_parameters(config));
+    /// Checks names, shapes and types. `prefix` is what all stored names begin with.
+    fn check(&self, folder: &Path, prefix: &str) -> Result<(), CheckpointError> {
+        let (required, optional) = (parameters(&self.config), optional_parameters(&self.config));
         let all = || required.iter().chain(&optional);
         let known: BTreeSet<&str> = all().map(|known| known.name.as_str()).collect();
         let missing = self.missing(&required);
-        let unexpected = self
-            .tensors
-            .keys()
-            .filter(|name| !known.contains(name.as_str()));
+        let names = self.tensors.keys();
+        let unexpected = names.filter(|name| !known.contains(name.as_str()));
         let unexpected: Vec<String> = unexpected.cloned().collect();
         if !missing.is_empty() || !unexpected.is_empty() {
             let reason = format!(
                 "not the tensors of this ESM-2: missing {}, unexpected {}{}",
                 list_names(&missing),
                 list_names(&unexpected),
-                self.foreign_prefix()
+                foreign_prefix(prefix)
             );
             return Err(CheckpointError::invalid(folder, reason));
         }
         for Parameter { name, shape } in all() {
-            let Some(tensor) = self.tensors.get(name) else {
+            let Some(tensor) = self.find(name) else {
                 continue;
             };
-            let TensorData {
-                dtype,
-                shape: found,
-                ..
-            } = &tensor.data;
             let invalid = |reason| {
                 CheckpointError::invalid(tensor.path(), format!("tensor '{name}': {reason}"))
             };
+            let (found, dtype) = (&tensor.data.shape, tensor.data.dtype);
             if found != shape {
                 return Err(invalid(format!(
                     "expected shape {shape:?}, found {found:?}"
                 )));
             }
-            if stored_type(*dtype).is_none() {
+            if stored_type(dtype).is_none() {
                 return Err(invalid(format!(
                     "expected type F32, F16 or BF16, found {dtype}"
                 )));
@@ -177,37 +188,13 @@ impl<'a> StoredTensors<'a> {
         Ok(())
     }
 
-    /// Names what all names begin with, if no ESM-2 has it.
-    fn foreign_prefix(&self) -> String {
-        let own = ["esm.", "encoder.", "embeddings."];
-        if self.prefix.is_empty() || own.iter().any(|own| self.prefix.starts_with(own)) {
-            return String::new();
-        }
-        let prefix = Quoted(&self.prefix);
-        format!("; all names begin with {prefix}: save the model again without that prefix")
-    }
-
-    /// Whether a classifier is stored, which is not read.
-    pub(super) fn has_classifier(&self) -> bool {
-        self.has_classifier
-    }
-
-    /// Returns the names of parameters that are not stored.
-    fn missing(&self, parameters: &[Parameter]) -> Vec<String> {
-        let names = parameters.iter().map(|parameter| &parameter.name);
-        names
-            .filter(|name| !self.tensors.contains_key(*name))
-            .cloned()
-            .collect()
-    }
-
-    /// Decides after the checks what the language-model head decodes with, as transformers 5 does: a stored decoder is used
-    /// unless it is the word embeddings.
-    pub(super) fn settle_decoder(&mut self, config: &ModelConfig) {
-        let words = self.get("embeddings.word_embeddings.weight").values();
+    /// Decides what the language-model head decodes with, as transformers 5 does: a stored decoder is used unless it is the word
+    /// embeddings.
+    fn settle_decoder(&mut self) {
+        let words = self.get(WORDS).values();
         self.own_decoder = match self.find(DECODER) {
             Some(decoder) => decoder.values() != words,
-            None => !config.tied_decoder,
+            None => !self.config.tied_decoder,
         };
         if let Some(bias) = self.tensors.remove(DECODER_BIAS) {
             match self.find(BIAS) {
@@ -218,24 +205,62 @@ impl<'a> StoredTensors<'a> {
         }
     }
 
-    /// Whether the language-model head decodes with a matrix that is not the word embeddings.
-    pub(super) fn has_own_decoder(&self) -> bool {
-        self.own_decoder
+    /// Reads the stored frequencies, `(head_dim/2)` for each layer.
+    ///
+    /// ESM-2 was trained with frequencies rounded to f16, and its checkpoints store the rounded ones: at position 1000, exact
+    /// frequencies differ by up to 0.16 radian.
+    fn read_frequencies(&mut self) -> Result<(), CheckpointError> {
+        for layer in 0..self.config.layers {
+            let own = inv_freq_name(layer);
+            let names = [own.as_str(), SHARED_INV_FREQ].into_iter();
+            let mut stored = names.filter_map(|name| Some((name, self.find(name)?)));
+            if let Some((name, tensor)) = stored.next() {
+                if let Some(error) = not_finite(name, tensor, 0, tensor.bytes()) {
+                    return Err(error);
+                }
+                self.frequencies[layer] = tensor.values();
+                self.computed_frequencies -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Logs what is not as in a published ESM-2.
+    pub(super) fn report(&self, folder: &Path) {
+        let folder = path_text(folder);
+        if self.has_classifier {
+            tracing::info!("{folder}: its classifier is not used");
+        }
+        if self.computed_frequencies > 0 {
+            tracing::warn!(
+                "{folder}: no inv_freq for {} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
+                 which shifts the vectors of long sequences",
+                self.computed_frequencies,
+                self.config.layers,
+            );
+        }
+    }
+
+    /// Returns the names of parameters that are not stored.
+    fn missing(&self, parameters: &[Parameter]) -> Vec<String> {
+        let names = parameters.iter().map(|parameter| &parameter.name);
+        let missing = names.filter(|name| !self.tensors.contains_key(*name));
+        missing.cloned().collect()
     }
 
     /// Returns the tensors that a head is computed from.
-    pub(super) fn head_parameters(&self, config: &ModelConfig, head: Head) -> Vec<Parameter> {
-        let mut parameters = head_parameters(config, head);
+    pub(super) fn head_parameters(&self, head: Head) -> Vec<Parameter> {
+        let mut parameters = head_parameters(&self.config, head);
         if head == Head::LanguageModel && self.own_decoder {
-            let [decoder, _] = decoder_parameters(config);
+            let [decoder, _] = decoder_parameters(&self.config);
             parameters.push(decoder);
         }
         parameters
     }
 
     /// Says why a head cannot be computed, if so.
-    pub(super) fn refusal_of_head(&self, config: &ModelConfig, head: Head) -> Option<String> {
-        let missing = self.missing(&self.head_parameters(config, head));
+    pub(super) fn refusal_of_head(&self, head: Head) -> Option<String> {
+        let missing = self.missing(&self.head_parameters(head));
         if !missing.is_empty() {
             return Some(format!("missing {}", list_names(&missing)));
         }
@@ -244,14 +269,45 @@ impl<'a> StoredTensors<'a> {
         two.then(|| format!("expected one bias, found '{BIAS}' and another '{DECODER_BIAS}'"))
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
+    fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
         self.tensors.get(name)
     }
 
-    /// Returns a tensor that the checks have found.
-    pub(super) fn get(&self, name: &str) -> &StoredTensor<'a> {
+    /// Returns the sizes of the model.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Returns the rotary frequencies of each layer, `(head_dim/2)` f32.
+    pub fn frequencies(&self) -> &[Vec<f32>] {
+        &self.frequencies
+    }
+
+    /// Returns a tensor of the encoder, or of a head that the checkpoint [has](Self::has), by its canonical name.
+    #[allow(clippy::missing_panics_doc, reason = "names were checked")]
+    pub fn get(&self, name: &str) -> &StoredTensor<'a> {
         self.find(name).expect("names were checked")
     }
+
+    /// Whether a head can be computed.
+    pub fn has(&self, head: Head) -> bool {
+        self.refusal_of_head(head).is_none()
+    }
+
+    /// Returns the name of the matrix with which the language-model head decodes: [`WORDS`], or one of its own.
+    pub fn decoder(&self) -> &'static str {
+        if self.own_decoder { DECODER } else { WORDS }
+    }
+}
+
+/// Names what all names begin with, if no ESM-2 has it.
+fn foreign_prefix(prefix: &str) -> String {
+    let own = ["esm.", "encoder.", "embeddings."];
+    if prefix.is_empty() || own.iter().any(|own| prefix.starts_with(own)) {
+        return String::new();
+    }
+    let prefix = Quoted(prefix);
+    format!("; all names begin with {prefix}: save the model again without that prefix")
 }
 
 /// Returns the beginning of `name`, up to a dot, that `prefix` begins with too.
@@ -265,11 +321,11 @@ fn common_prefix<'a>(name: &'a str, prefix: Option<&str>) -> &'a str {
     &name[..common.map(|(part, _)| part.len()).sum()]
 }
 
-fn stored_type(dtype: Dtype) -> Option<StoredType> {
+fn stored_type(dtype: safetensors::Dtype) -> Option<Dtype> {
     match dtype {
-        Dtype::F32 => Some(StoredType::F32),
-        Dtype::F16 => Some(StoredType::F16),
-        Dtype::BF16 => Some(StoredType::Bf16),
+        safetensors::Dtype::F32 => Some(Dtype::F32),
+        safetensors::Dtype::F16 => Some(Dtype::F16),
+        safetensors::Dtype::BF16 => Some(Dtype::Bf16),
         _ => None,
     }
 }

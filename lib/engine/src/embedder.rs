@@ -1,0 +1,469 @@
+//! From a batch to rows of the output. Out-of-memory errors and values that are not finite are handled here.
+
+use std::borrow::Cow;
+
+use plmkit_contract::{Column, EmbeddingLayout, Reason, Stop, StoreDtype};
+use plmkit_esm2::{Buffer, Dtype, Esm2, EsmError, Ticket, Values, Varlen};
+use plmkit_store::PackedBatch;
+
+use crate::EngineError;
+use crate::batch::{Batch, BatchResult, BatchStats};
+use crate::columns::{Columns, OutputRow};
+use crate::config::Injection;
+use crate::stitch::{StitchedProtein, Stitcher};
+use crate::token_limit::TokenLimit;
+
+/// Computes batches with a model and stitches the windows of proteins.
+///
+/// If memory runs out or values are not finite, only the sequences that cannot be computed are rejected.
+pub(crate) struct Embedder<'a> {
+    model: &'a Esm2,
+    injection: &'a Injection,
+    stop: &'a Stop,
+    layout: &'a EmbeddingLayout,
+    columns: Columns<'a>,
+    stitcher: Stitcher,
+    limit: TokenLimit,
+    /// Statistics of the batch that is computed.
+    stats: BatchStats,
+}
+
+/// A batch of which some rows are computed.
+#[derive(Clone, Copy)]
+struct Selection<'a> {
+    batch: &'a Batch,
+    columns: &'a [Column],
+    /// The type in which all values must be finite.
+    dtype: StoreDtype,
+}
+
+/// Values of rows of a batch.
+struct Computed {
+    /// For each column, the values of the accepted rows, one after the other.
+    values: Vec<Buffer<f32>>,
+    /// The rows without values, in ascending order.
+    rejected: Vec<(usize, Reason)>,
+}
+
+impl Computed {
+    fn of(columns: &[Column]) -> Self {
+        Self {
+            values: columns.iter().map(|_| Buffer::default()).collect(),
+            rejected: Vec::new(),
+        }
+    }
+
+    /// Appends the values of a row, one slice for each column.
+    fn extend(&mut self, row: &[impl AsRef<[f32]>]) {
+        for (column, values) in self.values.iter_mut().zip(row) {
+            column.extend_from_slice(values.as_ref());
+        }
+    }
+}
+
+impl<'a> Embedder<'a> {
+    /// Makes rows with the columns of `layout`.
+    pub(crate) fn new(
+        (model, injection): (&'a Esm2, &'a Injection),
+        layout: &'a EmbeddingLayout,
+        stop: &'a Stop,
+    ) -> Self {
+        Self {
+            model,
+            injection,
+            stop,
+            layout,
+            columns: Columns::new(layout),
+            stitcher: Stitcher::new(&layout.columns, layout.dim),
+            limit: TokenLimit::default(),
+            stats: BatchStats::default(),
+        }
+    }
+
+    /// Starts the computation of a batch, except for its windows, if the token limit permits it. A device computes while the program
+    /// goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
+    pub(crate) fn submit(&self, batch: &Batch) -> Option<Result<Ticket, EngineError>> {
+        let (_, whole) = windows_and_others(batch);
+        let tokens = last(&cu_seqlens(&batch.packed, &whole));
+        if whole.is_empty() || !self.limit.permits(tokens) {
+            return None;
+        }
+        Some(self.submit_rows(self.whole_rows(batch), &whole, self.model.info().dtype))
+    }
+
+    /// Returns the rows of a batch, from the ticket that [`submit`](Self::submit) gave or from a new computation; `None` after a
+    /// requested stop. The batches of an unfinished protein must come one after the other.
+    pub(crate) fn embed(
+        &mut self,
+        batch: &Batch,
+        submitted: Option<Result<Ticket, EngineError>>,
+    ) -> Result<Option<BatchResult>, EngineError> {
+        match self.embed_rows(batch, submitted) {
+            Err(EngineError::Model(EsmError::Stopped)) => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    fn embed_rows(
+        &mut self,
+        batch: &Batch,
+        submitted: Option<Result<Ticket, EngineError>>,
+    ) -> Result<BatchResult, EngineError> {
+        self.stats = BatchStats::default();
+        let (windows, whole) = windows_and_others(batch);
+        let mut computed = Computed::of(&self.layout.columns);
+        if !whole.is_empty() {
+            self.compute(self.whole_rows(batch), &whole, submitted, &mut computed)?;
+        }
+        let is_kept = |row: &&usize| computed.rejected.iter().all(|(other, _)| other != *row);
+        let kept = whole.iter().filter(is_kept).map(|&row| OutputRow {
+            row,
+            residues: batch.packed.residues(row),
+            stitched: None,
+        });
+        let mut rows: Vec<OutputRow> = kept.collect();
+        let ordinals = batch.packed.ordinals();
+        // One protein after the other: the values of all residues of a batch may exceed the memory.
+        for protein in windows.chunk_by(|&a, &b| ordinals[a] == ordinals[b]) {
+            rows.extend(self.stitch(batch, protein, &mut computed)?);
+        }
+        computed.rejected.sort_unstable();
+        self.stats.memory_mib = self.model.used_memory_mib();
+        if let Some((_, peak_mib)) = self.stats.memory_mib {
+            self.spare_memory(peak_mib, batch.packed.tokens().len());
+        }
+        Ok(BatchResult {
+            rows: self
+                .columns
+                .lay_out(&batch.packed, &rows, computed.values)?,
+            rejected: computed.rejected,
+            stats: Some(self.stats),
+        })
+    }
+
+    fn whole_rows<'b>(&self, batch: &'b Batch) -> Selection<'b>
+    where
+        'a: 'b,
+    {
+        Selection {
+            batch,
+            columns: &self.layout.columns,
+            dtype: self.layout.dtype,
+        }
+    }
+
+    /// Halves the next batches if the last ones nearly filled the device memory.
+    fn spare_memory(&mut self, peak_mib: u64, tokens: usize) {
+        let Some((_, bytes)) = self.model.info().gpu else {
+            return;
+        };
+        let memory_mib = bytes as u64 >> 20;
+        let share = peak_mib as f64 / memory_mib as f64;
+        if self.limit.record_memory(share, tokens) {
+            tracing::warn!(
+                "device memory is nearly full, {peak_mib} of {memory_mib} MiB: the next batches are computed in halves; \
+                 pack with a smaller --max-batch-tokens"
+            );
+        }
+    }
+
+    /// Computes windows of one protein. If the last window is among them, appends the values of the protein to `computed` and
+    /// returns its row.
+    fn stitch(
+        &mut self,
+        batch: &Batch,
+        rows: &[usize],
+        computed: &mut Computed,
+    ) -> Result<Option<OutputRow>, EngineError> {
+        let columns = self.stitcher.columns().to_vec();
+        let mut windows = Computed::of(&[]);
+        if !self.stitcher.is_lost(batch.packed.span(rows[0])) {
+            windows = Computed::of(&columns);
+            let selection = Selection {
+                batch,
+                columns: &columns,
+                // Blending is in f32, whatever the stored type.
+                dtype: StoreDtype::F32,
+            };
+            self.compute(selection, rows, None, &mut windows)?;
+        }
+        let rejection = |row: usize| -> Option<Reason> {
+            let mut rejected = windows.rejected.iter();
+            rejected.find_map(|&(other, reason)| (other == row).then_some(reason))
+        };
+        let kept = rows.iter().filter(|&&row| rejection(row).is_none());
+        let residues = kept.map(|&row| batch.packed.residues(row));
+        let mut values = split_columns(&columns, self.layout.dim, &windows.values, residues);
+        let mut stitched = None;
+        for &row in rows {
+            let own = match rejection(row) {
+                Some(reason) => Err(reason),
+                None => Ok(values.next().unwrap_or_default()),
+            };
+            let own = own.as_deref().map_err(|reason| *reason);
+            let tokens = batch.packed.residue_tokens(row);
+            let protein = self.stitcher.add(batch.packed.span(row), tokens, own);
+            let is_storable = |protein: &StitchedProtein| {
+                let mut columns = protein.values.iter();
+                columns.all(|values| is_storable(values, self.layout.dtype))
+            };
+            match protein {
+                Some(Ok(protein)) if is_storable(&protein) => {
+                    computed.extend(&protein.values);
+                    stitched = Some(OutputRow {
+                        row,
+                        residues: protein.residues,
+                        stitched: Some(protein.key),
+                    });
+                }
+                Some(Ok(_)) => computed.rejected.push((row, Reason::NotFinite)),
+                Some(Err(reason)) => computed.rejected.push((row, reason)),
+                None => {}
+            }
+        }
+        Ok(stitched)
+    }
+
+    /// Computes rows, in halves if they do not fit in memory together.
+    fn compute(
+        &mut self,
+        selection: Selection<'_>,
+        rows: &[usize],
+        submitted: Option<Result<Ticket, EngineError>>,
+        computed: &mut Computed,
+    ) -> Result<(), EngineError> {
+        let cu_seqlens = cu_seqlens(&selection.batch.packed, rows);
+        let tokens = last(&cu_seqlens);
+        if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
+            let own_dtype = self.model.info().dtype;
+            let submitted =
+                submitted.unwrap_or_else(|| self.submit_rows(selection, rows, own_dtype));
+            match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
+                Ok(values) => {
+                    self.limit.record_success(tokens);
+                    return self.keep_finite(selection, rows, values, computed);
+                }
+                Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
+                Err(error) => return Err(error),
+            }
+            if let [row] = rows {
+                computed.rejected.push((*row, Reason::OutOfMemory));
+                return Ok(());
+            }
+            self.limit.record_failure(tokens);
+            self.model.release()?;
+            self.stats.oom_splits += 1;
+        }
+        let (before, after) = rows.split_at(middle(&cu_seqlens));
+        self.compute(selection, before, None, computed)?;
+        self.compute(selection, after, None, computed)
+    }
+
+    /// Starts the computation of rows in one type. The tokens of a whole batch are not copied.
+    fn submit_rows(
+        &self,
+        selection: Selection<'_>,
+        rows: &[usize],
+        dtype: Dtype,
+    ) -> Result<Ticket, EngineError> {
+        let packed = &selection.batch.packed;
+        let ordinals = rows.iter().map(|&row| packed.ordinals()[row]);
+        self.injection.maybe_fail(ordinals);
+        let (all, offsets) = (packed.tokens(), packed.cu_seqlens());
+        let (tokens, offsets): (Cow<[u8]>, Cow<[i32]>) = if rows.len() == packed.sequences() {
+            (all.into(), offsets.into())
+        } else {
+            let ranges = rows
+                .iter()
+                .map(|&row| offsets[row] as usize..offsets[row + 1] as usize);
+            let own: Vec<u8> = ranges.flat_map(|range| &all[range]).copied().collect();
+            (own.into(), cu_seqlens(packed, rows).into())
+        };
+        self.injection.check_memory(tokens.len())?;
+        let batch = Varlen::new(&tokens, &offsets);
+        let batch = batch.map_err(|error| selection.batch.error(error))?;
+        Ok(self
+            .model
+            .submit(batch, selection.columns, dtype, self.stop)?)
+    }
+
+    /// Appends the values of the rows whose values are all finite. Computes each of the others again in f32, if the model's own type
+    /// has a smaller range.
+    fn keep_finite(
+        &mut self,
+        selection: Selection<'_>,
+        rows: &[usize],
+        Values { columns, times }: Values,
+        computed: &mut Computed,
+    ) -> Result<(), EngineError> {
+        self.stats.add_device_times(times);
+        let all_finite = self
+            .by_row(selection, rows, &columns)
+            .all(|(row, own)| self.is_finite(selection, row, &own));
+        if all_finite && computed.values.iter().all(|values| values.is_empty()) {
+            computed.values = columns;
+            return Ok(());
+        }
+        let by_row: Vec<(usize, Vec<&[f32]>)> = self.by_row(selection, rows, &columns).collect();
+        for (row, own) in by_row {
+            if self.is_finite(selection, row, &own) {
+                computed.extend(&own);
+            } else if let Err(reason) = self.compute_in_f32(selection, row, computed)? {
+                computed.rejected.push((row, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes a row again in f32. The inner error is the reason for a rejection.
+    fn compute_in_f32(
+        &mut self,
+        selection: Selection<'_>,
+        row: usize,
+        computed: &mut Computed,
+    ) -> Result<Result<(), Reason>, EngineError> {
+        // int8 has scales in f32, and so the range of f32.
+        if matches!(self.model.info().dtype, Dtype::F32 | Dtype::Int8) {
+            return Ok(Err(Reason::NotFinite));
+        }
+        let ticket = self.submit_rows(selection, &[row], Dtype::F32);
+        let Values { columns, times } = match ticket.and_then(|ticket| Ok(ticket.collect()?)) {
+            Err(EngineError::Model(error)) if error.is_out_of_memory() => {
+                return Ok(Err(Reason::OutOfMemory));
+            }
+            values => values?,
+        };
+        self.stats.add_device_times(times);
+        let own: Vec<&[f32]> = columns.iter().map(|values| &values[..]).collect();
+        if !self.is_finite(selection, row, &own) {
+            return Ok(Err(Reason::NotFinite));
+        }
+        self.stats.in_f32 += 1;
+        computed.extend(&own);
+        Ok(Ok(()))
+    }
+
+    /// Whether all values of a row are finite in the stored type.
+    fn is_finite(&self, selection: Selection<'_>, row: usize, values: &[&[f32]]) -> bool {
+        let injected = &self.injection.not_finite;
+        let mut columns = values.iter();
+        !injected.contains(&selection.batch.packed.ordinals()[row])
+            && columns.all(|values| is_storable(values, selection.dtype))
+    }
+
+    /// Iterates over `rows` with their values, one slice for each column.
+    fn by_row<'v>(
+        &self,
+        selection: Selection<'v>,
+        rows: &'v [usize],
+        values: &'v [Buffer<f32>],
+    ) -> impl Iterator<Item = (usize, Vec<&'v [f32]>)> + use<'v> {
+        let residues = rows
+            .iter()
+            .map(move |&row| selection.batch.packed.residues(row));
+        let values = split_columns(selection.columns, self.layout.dim, values, residues);
+        rows.iter().copied().zip(values)
+    }
+}
+
+/// Splits the rows of a batch into windows to stitch and all others.
+fn windows_and_others(batch: &Batch) -> (Vec<usize>, Vec<usize>) {
+    (0..batch.packed.sequences()).partition(|&row| batch.is_window(row))
+}
+
+/// Offsets of rows that are laid end to end, starting at 0: `(rows + 1)`.
+fn cu_seqlens(packed: &PackedBatch, rows: &[usize]) -> Vec<i32> {
+    let offsets = packed.cu_seqlens();
+    let mut end = 0;
+    let ends = rows.iter().map(|&row| {
+        end += offsets[row + 1] - offsets[row];
+        end
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// The number of tokens that offsets end with.
+fn last(cu_seqlens: &[i32]) -> usize {
+    cu_seqlens[cu_seqlens.len() - 1] as usize
+}
+
+/// Splits the values of columns by row, given the residues of each. Each item has one slice for each column.
+fn split_columns<'v>(
+    columns: &'v [Column],
+    dim: usize,
+    values: &'v [Buffer<f32>],
+    residues: impl Iterator<Item = usize> + 'v,
+) -> impl Iterator<Item = Vec<&'v [f32]>> {
+    let mut left: Vec<&[f32]> = values.iter().map(|values| &values[..]).collect();
+    residues.map(move |residues| {
+        let columns = columns.iter().zip(&mut left);
+        let slices = columns.map(|(column, left)| {
+            let own;
+            (own, *left) = left.split_at(column.values(residues, dim));
+            own
+        });
+        slices.collect()
+    })
+}
+
+/// Whether every value is finite in the type in which it is stored.
+pub(crate) fn is_storable(values: &[f32], dtype: StoreDtype) -> bool {
+    // The bits of magnitudes compare like the magnitudes. Infinity and NaN come last.
+    let limit = match dtype {
+        StoreDtype::F32 => f32::INFINITY,
+        StoreDtype::F16 => F16_INFINITE,
+    };
+    let magnitude = |value: &f32| value.to_bits() & !(1 << 31);
+    // Without an early exit for each value, the compiler vectorises the loop.
+    values.chunks(1024).all(|values| {
+        let largest = values.iter().map(magnitude).fold(0, u32::max);
+        largest < limit.to_bits()
+    })
+}
+
+/// The smallest magnitude that f16 rounds to infinity: half a step above its largest value.
+const F16_INFINITE: f32 = 65520.0;
+
+/// Returns where to cut two or more sequences with these offsets, which start at 0. Both sides are non-empty and have nearly the
+/// same number of tokens.
+fn middle(cu_seqlens: &[i32]) -> usize {
+    let sequences = cu_seqlens.len() - 1;
+    let half = cu_seqlens[sequences] / 2;
+    let cut = cu_seqlens.partition_point(|&offset| offset < half);
+    cut.clamp(1, sequences - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_halves_have_sequences() {
+        assert_eq!(middle(&[0, 10, 20, 30, 40]), 2);
+        assert_eq!(middle(&[0, 100, 101]), 1);
+        assert_eq!(middle(&[0, 1, 101]), 1);
+        assert_eq!(middle(&[0, 1, 2, 3, 100]), 3);
+    }
+
+    #[test]
+    fn values_that_f16_rounds_to_infinity_are_not_storable_in_it() {
+        assert!(is_storable(&[70000.0, -1.0], StoreDtype::F32));
+        assert!(!is_storable(&[f32::NAN], StoreDtype::F32));
+        for value in [
+            65519.996,
+            65520.0,
+            65520.004,
+            -65519.996,
+            -65520.0,
+            -f32::NAN,
+            f32::INFINITY,
+        ] {
+            let finite = half::f16::from_f32(value).is_finite();
+            assert_eq!(
+                is_storable(&[0.0, value], StoreDtype::F16),
+                finite,
+                "{value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The facts about a loaded model.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use plmkit_contract::{Column, NoSuchLayer};
+use serde::{Deserialize, Serialize};
+
+use crate::{Dtype, EsmError, Head, ModelConfig};
+
+/// What a checkpoint is, beside its weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointInfo {
+    /// Its sizes.
+    pub config: ModelConfig,
+    /// BLAKE3, 128 bits in hexadecimal, of everything in the checkpoint that a vector depends on: the configuration, and the stored
+    /// encoder weights with their canonical names. It does not depend on the number of files and on heads. A model cast to another
+    /// type has another digest.
+    pub digest: String,
+    /// BLAKE3 of the stored tensors of each head. For a head that cannot be computed, the reason.
+    pub heads: BTreeMap<Head, Result<String, String>>,
+}
+
+/// The facts about a loaded model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// The checkpoint.
+    pub checkpoint: CheckpointInfo,
+    /// The device: `cpu` or `cuda:0`.
+    pub device: String,
+    /// The GPU's name and total memory in bytes; `None` on a CPU.
+    pub gpu: Option<(String, usize)>,
+    /// The type of the weights in memory, in which the model is fastest.
+    pub dtype: Dtype,
+    /// What computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
+    pub kernels: String,
+    /// How long loading took.
+    pub load_times: LoadTimes,
+}
+
+/// Times of loading a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadTimes {
+    /// The total: opening the device, reading, hashing, packing or copying weights, and the times below.
+    pub all: Duration,
+    /// Compiling kernels for a GPU, if any.
+    pub compiled: Option<Duration>,
+    /// Page-locking host memory for batches, if any.
+    pub pinned: Option<Duration>,
+}
+
+impl ModelInfo {
+    /// The configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.checkpoint.config
+    }
+
+    /// The kind of device, without its number: `cpu`, `cuda`.
+    pub fn device_kind(&self) -> &str {
+        self.device.split(':').next().unwrap_or(&self.device)
+    }
+
+    /// Whether another process loaded the same model in the same type on a device of the same kind.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let facts = |info: &Self| (info.checkpoint.clone(), info.dtype, info.kernels.clone());
+        facts(self) == facts(other) && self.device_kind() == other.device_kind()
+    }
+
+    /// Returns the digest of each head that `columns` need. `model` is the checkpoint, for the error of one that has no such head.
+    pub fn heads_for(
+        &self,
+        model: &Path,
+        columns: &[Column],
+    ) -> Result<BTreeMap<Head, &str>, EsmError> {
+        let heads = columns.iter().copied().filter_map(Head::for_column);
+        let digest = |head: Head| match &self.checkpoint.heads[&head] {
+            Ok(digest) => Ok((head, digest.as_str())),
+            Err(reason) => Err(EsmError::NoHead {
+                model: model.to_owned(),
+                head,
+                reason: reason.clone(),
+            }),
+        };
+        heads.map(digest).collect()
+    }
+
+    /// Returns the number of layers that `columns` need; `None` without columns.
+    pub(crate) fn depth(&self, columns: &[Column]) -> Result<Option<usize>, NoSuchLayer> {
+        let layers = self.config().layers;
+        let depth = columns.iter().map(|column| column.depth(layers)).max();
+        match depth {
+            Some(layer) if layer > layers => Err(NoSuchLayer { layer, layers }),
+            depth => Ok(depth),
+        }
+    }
+}
