@@ -4,24 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use bytemuck::Pod;
 use memmap2::MmapMut;
-
-/// A number type.
-///
-/// # Safety
-/// Any bits are a value, and the bits of zero are all 0.
-pub(crate) unsafe trait Number: Copy {}
-
-// SAFETY: primitive numbers.
-unsafe impl Number for f32 {}
-// SAFETY: as above.
-unsafe impl Number for u16 {}
-// SAFETY: as above.
-unsafe impl Number for u8 {}
-// SAFETY: as above.
-unsafe impl Number for i8 {}
-// SAFETY: as above.
-unsafe impl Number for i32 {}
 
 /// Page-aligned values. The system provides a page when a thread first writes to it.
 pub(crate) struct Aligned<T = f32> {
@@ -49,7 +33,7 @@ pub struct OutOfMemory {
     pub bytes: usize,
 }
 
-impl<T: Number> Aligned<T> {
+impl<T: Pod> Aligned<T> {
     /// Returns `len` zeros.
     pub(crate) fn zeros(len: usize) -> Result<Self, OutOfMemory> {
         let mut all = Self::default();
@@ -72,25 +56,18 @@ impl<T: Number> Aligned<T> {
     }
 }
 
-impl<T: Number> Deref for Aligned<T> {
+impl<T: Pod> Deref for Aligned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let Some(bytes) = &self.bytes else {
-            return &[];
-        };
-        // SAFETY: the map has `len` values, a page is aligned for any number, and any bits are a number.
-        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
+        self.bytes.as_deref().map_or(&[], bytemuck::cast_slice)
     }
 }
 
-impl<T: Number> DerefMut for Aligned<T> {
+impl<T: Pod> DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        let Some(bytes) = &mut self.bytes else {
-            return &mut [];
-        };
-        // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), self.len) }
+        let bytes = self.bytes.as_deref_mut();
+        bytes.map_or(&mut [], bytemuck::cast_slice_mut)
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{Head, Scratch, attention};
-use crate::shared::Shared;
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
 use crate::{
     Collector, Converted, Dtype, Epilogue, ForwardError, Isa, LayerNorm, Rotations, Rows, RowsMut,
@@ -131,9 +130,9 @@ impl Encoder {
             layers,
             hidden,
             in_f32,
-            x: Shared::new(x, hidden),
-            qkv: Shared::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
-            mixed: Shared::new(&mut mixed[..tokens * hidden], hidden),
+            x: RowsMut::new(x, hidden),
+            qkv: RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
+            mixed: RowsMut::new(&mut mixed[..tokens * hidden], hidden),
             positions,
             rotations,
             blocks,
@@ -272,9 +271,9 @@ struct ForwardPass<'a> {
     layers: &'a [Layer],
     hidden: usize,
     in_f32: bool,
-    x: Shared<'a>,
-    qkv: Shared<'a>,
-    mixed: Shared<'a>,
+    x: RowsMut<'a>,
+    qkv: RowsMut<'a>,
+    mixed: RowsMut<'a>,
     positions: &'a [u32],
     rotations: &'a [Rotations],
     blocks: Vec<Range<usize>>,
@@ -295,8 +294,8 @@ impl ForwardPass<'_> {
         for layer in 0..=depth {
             self.dense(layer, scratch);
             self.barrier.lead(others, || -> Result<(), ForwardError> {
-                // SAFETY: all other threads wait.
-                let (x, qkv) = unsafe { (self.x.values(), self.qkv.values()) };
+                // All other threads wait.
+                let (x, qkv) = (self.x.as_rows().values(), self.qkv.as_rows().values());
                 let number = self.encoder.first + layer;
                 // The input of a later layer was seen as the output of the layer before.
                 if layer > 0 || number == 0 {
@@ -335,9 +334,9 @@ impl ForwardPass<'_> {
             // SAFETY: each block has one thread, and attention, which reads other rows, runs in another phase.
             let (mut x, qkv, mixed) = unsafe {
                 (
-                    self.x.rows_mut(rows.clone()),
-                    self.qkv.rows_mut(rows.clone()),
-                    self.mixed.rows(rows.clone()),
+                    self.x.part_mut(rows.clone()),
+                    self.qkv.part_mut(rows.clone()),
+                    self.mixed.part(rows.clone()),
                 )
             };
             let ThreadScratch {
@@ -416,7 +415,7 @@ impl ForwardPass<'_> {
             // SAFETY: nothing writes queries, keys and values in this phase, and each piece has its own rows and channels of the
             // mix.
             let (qkv, mut mixed) =
-                unsafe { (self.qkv.rows(sequence.clone()), self.mixed.rows_mut(rows)) };
+                unsafe { (self.qkv.part(sequence.clone()), self.mixed.part_mut(rows)) };
             for number in heads.clone() {
                 let head = Head {
                     number,

@@ -38,7 +38,6 @@ mod linear;
 mod pooling;
 mod rope;
 mod rows;
-mod shared;
 mod simd;
 mod team;
 mod tile;

@@ -1,6 +1,7 @@
 //! Matrices in memory.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// A `(rows, width)` matrix, row by row.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub struct RowsMut<'a> {
 unsafe impl Send for Rows<'_> {}
 unsafe impl Sync for Rows<'_> {}
 unsafe impl Send for RowsMut<'_> {}
+// SAFETY: methods that access values through a shared reference read them, or are unsafe and state their conditions.
+unsafe impl Sync for RowsMut<'_> {}
 
 /// Returns the number of rows in `len` values.
 fn rows_of(len: usize, width: usize) -> usize {
@@ -40,7 +43,7 @@ impl<'a> Rows<'a> {
 
     /// # Safety
     /// All values exist, and nothing writes to them.
-    pub(crate) unsafe fn from_raw(first: *const f32, rows: usize, width: usize) -> Self {
+    unsafe fn from_raw(first: *const f32, rows: usize, width: usize) -> Self {
         Self {
             first,
             count: rows,
@@ -82,7 +85,7 @@ impl<'a> RowsMut<'a> {
 
     /// # Safety
     /// All values exist, and nothing else accesses the values that will be written.
-    pub(crate) unsafe fn from_raw(first: *mut f32, rows: usize, width: usize) -> Self {
+    unsafe fn from_raw(first: *mut f32, rows: usize, width: usize) -> Self {
         Self {
             first,
             count: rows,
@@ -95,6 +98,32 @@ impl<'a> RowsMut<'a> {
     pub fn as_rows(&self) -> Rows<'_> {
         // SAFETY: the result borrows `self`.
         unsafe { Rows::from_raw(self.first, self.count, self.width) }
+    }
+
+    /// Returns some of the rows for reading, while other threads use other values.
+    ///
+    /// # Safety
+    /// Nothing writes to the values that are read.
+    pub(crate) unsafe fn part(&self, range: Range<usize>) -> Rows<'a> {
+        assert!(range.end <= self.count);
+        // SAFETY: the matrix has these rows.
+        unsafe {
+            let first = self.first.add(range.start * self.width);
+            Rows::from_raw(first, range.len(), self.width)
+        }
+    }
+
+    /// Returns some of the rows for writing, while other threads use other values.
+    ///
+    /// # Safety
+    /// Nothing else accesses the values that are written.
+    pub(crate) unsafe fn part_mut(&self, range: Range<usize>) -> RowsMut<'a> {
+        assert!(range.end <= self.count);
+        // SAFETY: the matrix has these rows.
+        unsafe {
+            let first = self.first.add(range.start * self.width);
+            Self::from_raw(first, range.len(), self.width)
+        }
     }
 
     /// Returns the number of rows.

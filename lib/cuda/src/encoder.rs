@@ -138,7 +138,7 @@ impl Encoder {
     /// before attention, `(rows, 3, heads, head_dim)` of the batch's kind with the first two rotated.
     pub(crate) fn forward(
         &self,
-        x: &Tensor,
+        x: Tensor,
         batch: &DeviceBatch,
         depth: usize,
         collector: &mut Collector<'_>,
@@ -151,6 +151,7 @@ impl Encoder {
             positions: batch.positions.f_to_kind(Kind::Int)?,
             x: x.f_contiguous()?,
         };
+        drop(x);
         batch.time(KernelKind::Embedding)?;
         collector.hidden(0, &pass.x)?;
         let mut rotations = RotationCache::default();

@@ -102,8 +102,9 @@ impl TorchModel {
             contacts,
         };
         set_threads(self.threads);
-        let x = self.encoder.embed(&self.embedding, &batch)?; // (rows, hidden)
-        self.encoder.forward(&x, &batch, depth, &mut collector)?;
+        let embedded = self.encoder.embed(&self.embedding, &batch)?; // (rows, hidden)
+        self.encoder
+            .forward(embedded, &batch, depth, &mut collector)?;
         let mut values = collector.values;
         let mut places = columns.iter().zip(&mut values);
         if let (Some(contacts), Some((_, place))) = (

@@ -13,4 +13,4 @@ pub(crate) use order::WindowOrder;
 pub(crate) use protein::{StitchedKey, StitchedProtein, Stitcher};
 
 use blend::Blend;
-use moments::{Moments, WeightedMean};
+use moments::Moments;

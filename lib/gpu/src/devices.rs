@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::GpuError;
-use crate::library::{functions, open_driver};
+use crate::library::{call, functions, open_driver};
 
 /// A `CUresult`.
 pub(crate) type Status = c_uint;
@@ -66,13 +66,15 @@ fn list() -> Result<Vec<Gpu>, GpuError> {
         status => driver.check("cuInit", status)?,
     }
     let mut count = 0;
-    let status = unsafe { (driver.cuDeviceGetCount)(&raw mut count) };
-    driver.check("cuDeviceGetCount", status)?;
+    call!(driver, driver, cuDeviceGetCount(&raw mut count))?;
     let gpu = |index| {
         let device = driver.device(index)?;
         let mut name = [0; 256];
-        let status = unsafe { (driver.cuDeviceGetName)(name.as_mut_ptr(), 255, device) };
-        driver.check("cuDeviceGetName", status)?;
+        call!(
+            driver,
+            driver,
+            cuDeviceGetName(name.as_mut_ptr(), 255, device)
+        )?;
         // SAFETY: the last of 256 bytes is still 0.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         Ok(Gpu {
@@ -131,8 +133,7 @@ impl Driver {
     pub(crate) fn device(&self, index: impl TryInto<c_int>) -> Result<c_int, GpuError> {
         let (mut device, index) = (0, index.try_into().unwrap_or(c_int::MAX));
         // SAFETY: the handle is written to a local number.
-        let status = unsafe { (self.cuDeviceGet)(&raw mut device, index) };
-        self.check("cuDeviceGet", status)?;
+        call!(self, self, cuDeviceGet(&raw mut device, index))?;
         Ok(device)
     }
 
@@ -141,8 +142,11 @@ impl Driver {
         let attribute = |attribute| {
             let mut value = 0;
             // SAFETY: the value is written to a local number.
-            let status = unsafe { (self.cuDeviceGetAttribute)(&raw mut value, attribute, device) };
-            self.check("cuDeviceGetAttribute", status)?;
+            call!(
+                self,
+                self,
+                cuDeviceGetAttribute(&raw mut value, attribute, device)
+            )?;
             Ok(value)
         };
         Ok((

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::devices::{Driver, Status, driver};
 use crate::launch::Launch;
-use crate::library::{functions, open_driver};
+use crate::library::{call, functions, open_driver};
 use crate::source::Kernel;
 use crate::{Architecture, GpuError, Image};
 
@@ -55,11 +55,14 @@ impl Device {
         let (driver, cuda) = (driver()?, cuda()?);
         let mut context: Context = ptr::null_mut();
         // SAFETY: the call has no pointers.
-        driver.check("cuInit", unsafe { (driver.cuInit)(0) })?;
+        call!(driver, driver, cuInit(0))?;
         let number = driver.device(ordinal)?;
         // SAFETY: the context is written to a local value.
-        let status = unsafe { (cuda.cuDevicePrimaryCtxRetain)(&raw mut context, number) };
-        driver.check("cuDevicePrimaryCtxRetain", status)?;
+        call!(
+            driver,
+            cuda,
+            cuDevicePrimaryCtxRetain(&raw mut context, number)
+        )?;
         Ok(Self {
             driver,
             cuda,
@@ -79,8 +82,7 @@ impl Device {
     /// Makes the context current on this thread until the returned guard is dropped.
     fn enter(&self) -> Result<Entered, GpuError> {
         // SAFETY: the context is retained as long as `self` lives.
-        let status = unsafe { (self.cuda.cuCtxPushCurrent_v2)(self.context) };
-        self.driver.check("cuCtxPushCurrent", status)?;
+        call!(self.driver, self.cuda, cuCtxPushCurrent_v2(self.context))?;
         Ok(Entered { cuda: self.cuda })
     }
 }
@@ -125,9 +127,8 @@ impl Module {
         let entered = device.enter()?;
         let mut module: ModuleHandle = ptr::null_mut();
         // SAFETY: the image is complete: an ELF file, which states its size, or text that ends with a zero byte.
-        let status =
-            unsafe { (cuda.cuModuleLoadData)(&raw mut module, image.code().as_ptr().cast()) };
-        driver.check("cuModuleLoadData", status)?;
+        let code = image.code().as_ptr().cast();
+        call!(driver, cuda, cuModuleLoadData(&raw mut module, code))?;
         drop(entered);
         // From here on, drop unloads the module.
         let mut loaded = Self {
@@ -139,10 +140,12 @@ impl Module {
         for kernel in Kernel::ALL {
             let mut function: Function = ptr::null_mut();
             // SAFETY: the module is loaded.
-            let status = unsafe {
-                (cuda.cuModuleGetFunction)(&raw mut function, module, kernel.name().as_ptr())
-            };
-            driver.check("cuModuleGetFunction", status)?;
+            let name = kernel.name().as_ptr();
+            call!(
+                driver,
+                cuda,
+                cuModuleGetFunction(&raw mut function, module, name)
+            )?;
             loaded.functions.push(function);
         }
         drop(entered);
@@ -162,22 +165,16 @@ impl Module {
         let mut arguments = launch.addresses();
         // SAFETY: the arguments are those of the kernel, and the driver copies them before it returns. The caller guarantees the
         // memory that they point to.
-        let status = unsafe {
-            (self.device.cuda.cuLaunchKernel)(
-                self.functions[launch.kernel as usize],
-                launch.grid.0,
-                launch.grid.1,
-                1,
-                launch.threads,
-                1,
-                1,
-                0,
-                stream,
-                arguments.as_mut_ptr(),
-                ptr::null_mut(),
+        let function = self.functions[launch.kernel as usize];
+        let ((width, height), threads) = (launch.grid, launch.threads);
+        let (arguments, nothing) = (arguments.as_mut_ptr(), ptr::null_mut());
+        call!(
+            self.device.driver,
+            self.device.cuda,
+            cuLaunchKernel(
+                function, width, height, 1, threads, 1, 1, 0, stream, arguments, nothing
             )
-        };
-        self.device.driver.check("cuLaunchKernel", status)
+        )
     }
 }
 

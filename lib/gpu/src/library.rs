@@ -53,7 +53,16 @@ macro_rules! functions {
         }
     };
 }
-pub(crate) use functions;
+
+/// Calls a function of a table, and returns an error for any status but success. The caller says why the call is safe.
+macro_rules! call {
+    ($library:expr, $table:expr, $name:ident($($argument:expr),*)) => {
+        $library.check(stringify!($name).trim_end_matches("_v2"), unsafe {
+            ($table.$name)($($argument),*)
+        })
+    };
+}
+pub(crate) use {call, functions};
 
 #[cfg(test)]
 mod tests {

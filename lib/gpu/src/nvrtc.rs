@@ -11,7 +11,7 @@ use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_NOW};
 use plmkit_contract::{cause, io_text, path_text};
 
 use crate::GpuError;
-use crate::library::{functions, open};
+use crate::library::{call, functions, open};
 
 /// NVRTC of the CUDA version of libtorch, then of others.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
@@ -112,14 +112,9 @@ pub(crate) fn supported() -> Result<Vec<u32>, GpuError> {
     let nvrtc = nvrtc()?;
     let mut count: c_int = 0;
     // SAFETY: the second function writes as many numbers as the first returns.
-    let numbers = unsafe {
-        let status = (nvrtc.nvrtcGetNumSupportedArchs)(&raw mut count);
-        nvrtc.check("nvrtcGetNumSupportedArchs", status)?;
-        let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-        let status = (nvrtc.nvrtcGetSupportedArchs)(numbers.as_mut_ptr());
-        nvrtc.check("nvrtcGetSupportedArchs", status)?;
-        numbers
-    };
+    call!(nvrtc, nvrtc, nvrtcGetNumSupportedArchs(&raw mut count))?;
+    let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
+    call!(nvrtc, nvrtc, nvrtcGetSupportedArchs(numbers.as_mut_ptr()))?;
     let mut numbers: Vec<u32> = numbers
         .into_iter()
         .filter_map(|number| number.try_into().ok())
@@ -144,22 +139,31 @@ pub(crate) enum Form {
     Ptx,
 }
 
+/// Reads bytes of a program by the function that returns their number and the one that writes them.
+macro_rules! read {
+    ($program:expr, $size:ident, $read:ident) => {{
+        let Program { nvrtc, handle } = *$program;
+        let mut bytes = 0;
+        // SAFETY: the program outlives the calls. The second function writes as many bytes as the first returns.
+        call!(nvrtc, nvrtc, $size(handle, &raw mut bytes))?;
+        let mut text = vec![0u8; bytes];
+        call!(nvrtc, nvrtc, $read(handle, text.as_mut_ptr().cast()))?;
+        text
+    }};
+}
+
 impl Program {
     pub(crate) fn new(source: &CStr) -> Result<Self, GpuError> {
         let nvrtc = nvrtc()?;
         let mut handle: Handle = ptr::null_mut();
         // SAFETY: the strings end with a zero byte, and there are no headers.
-        let status = unsafe {
-            (nvrtc.nvrtcCreateProgram)(
-                &raw mut handle,
-                source.as_ptr(),
-                c"plmkit.cu".as_ptr(),
-                0,
-                ptr::null(),
-                ptr::null(),
-            )
-        };
-        nvrtc.check("nvrtcCreateProgram", status)?;
+        let (source, name) = (source.as_ptr(), c"plmkit.cu".as_ptr());
+        let (none, none_either) = (ptr::null(), ptr::null());
+        call!(
+            nvrtc,
+            nvrtc,
+            nvrtcCreateProgram(&raw mut handle, source, name, 0, none, none_either)
+        )?;
         Ok(Self { nvrtc, handle })
     }
 
@@ -180,10 +184,7 @@ impl Program {
 
     /// Returns the log of the compiler and `ptxas`.
     pub(crate) fn log(&self) -> Result<String, GpuError> {
-        let log = self.read(
-            ("nvrtcGetProgramLogSize", self.nvrtc.nvrtcGetProgramLogSize),
-            ("nvrtcGetProgramLog", self.nvrtc.nvrtcGetProgramLog),
-        )?;
+        let log = read!(self, nvrtcGetProgramLogSize, nvrtcGetProgramLog);
         Ok(String::from_utf8_lossy(&log)
             .trim_end_matches('\0')
             .trim()
@@ -192,39 +193,10 @@ impl Program {
 
     /// Returns the code of a program that was compiled.
     pub(crate) fn code(&self, form: Form) -> Result<Vec<u8>, GpuError> {
-        match form {
-            Form::Cubin => self.read(
-                ("nvrtcGetCUBINSize", self.nvrtc.nvrtcGetCUBINSize),
-                ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN),
-            ),
-            Form::Ptx => self.read(
-                ("nvrtcGetPTXSize", self.nvrtc.nvrtcGetPTXSize),
-                ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX),
-            ),
-        }
-    }
-
-    fn read(
-        &self,
-        (size_call, size): (
-            &'static str,
-            unsafe extern "C" fn(Handle, *mut usize) -> Status,
-        ),
-        (call, read): (
-            &'static str,
-            unsafe extern "C" fn(Handle, *mut c_char) -> Status,
-        ),
-    ) -> Result<Vec<u8>, GpuError> {
-        let mut bytes = 0;
-        // SAFETY: the program outlives the calls. The second function writes as many bytes as the first returns.
-        unsafe {
-            self.nvrtc
-                .check(size_call, size(self.handle, &raw mut bytes))?;
-            let mut text = vec![0u8; bytes];
-            self.nvrtc
-                .check(call, read(self.handle, text.as_mut_ptr().cast()))?;
-            Ok(text)
-        }
+        Ok(match form {
+            Form::Cubin => read!(self, nvrtcGetCUBINSize, nvrtcGetCUBIN),
+            Form::Ptx => read!(self, nvrtcGetPTXSize, nvrtcGetPTX),
+        })
     }
 }
 

@@ -2,13 +2,14 @@
 
 use plmkit_contract::Pooling;
 
-/// Mean, maximum and standard deviation of vectors, channel by channel.
+/// Weighted mean, maximum and standard deviation of vectors, channel by channel.
 ///
 /// Welford's method (Technometrics 4, 1962) does not subtract large numbers from one another: channels of ESM-2 reach hundreds and
 /// vary little.
 #[derive(Debug)]
 pub(crate) struct Moments {
-    count: u64,
+    /// The sum of all weights.
+    weight: f64,
     /// `(dim)`.
     mean: Vec<f64>,
     /// Sums of squared deviations from the mean: `(dim)`.
@@ -21,7 +22,7 @@ impl Moments {
     /// Starts with no vectors. Each will have `dim` values.
     pub(crate) fn new(dim: usize) -> Self {
         Self {
-            count: 0,
+            weight: 0.0,
             mean: vec![0.0; dim],
             squares: vec![0.0; dim],
             max: vec![f32::NEG_INFINITY; dim],
@@ -29,16 +30,16 @@ impl Moments {
     }
 
     /// Adds a vector: `(dim)`.
-    pub(crate) fn add(&mut self, vector: &[f32]) {
-        self.count += 1;
-        let share = 1.0 / self.count as f64;
+    pub(crate) fn add(&mut self, vector: &[f32], weight: f64) {
+        self.weight += weight;
+        let share = weight / self.weight;
         let channels = vector.iter().zip(&mut self.mean).zip(&mut self.squares);
         for (((&value, mean), squares), max) in channels.zip(&mut self.max) {
             *max = max.max(value);
             let value = f64::from(value);
             let deviation = value - *mean;
             *mean += deviation * share;
-            *squares += deviation * (value - *mean);
+            *squares += weight * deviation * (value - *mean);
         }
     }
 
@@ -49,43 +50,11 @@ impl Moments {
             Pooling::Max => Some(self.max.clone()),
             // Divided by n, as for a protein that is computed at full length.
             Pooling::Std => {
-                let variances = self.squares.iter().map(|sum| sum / self.count as f64);
+                let variances = self.squares.iter().map(|sum| sum / self.weight);
                 Some(variances.map(|variance| variance.sqrt() as f32).collect())
             }
             Pooling::Bos => None,
         }
-    }
-}
-
-/// The weighted mean of vectors.
-#[derive(Debug)]
-pub(crate) struct WeightedMean {
-    /// `(dim)`.
-    sums: Vec<f64>,
-    weight: f64,
-}
-
-impl WeightedMean {
-    /// Starts with no vectors. Each will have `dim` values.
-    pub(crate) fn new(dim: usize) -> Self {
-        Self {
-            sums: vec![0.0; dim],
-            weight: 0.0,
-        }
-    }
-
-    /// Adds a vector: `(dim)`.
-    pub(crate) fn add(&mut self, vector: &[f32], weight: f64) {
-        self.weight += weight;
-        for (sum, &value) in self.sums.iter_mut().zip(vector) {
-            *sum += weight * f64::from(value);
-        }
-    }
-
-    /// Returns the mean of at least one vector: `(dim)`.
-    pub(crate) fn mean(&self) -> Vec<f32> {
-        let means = self.sums.iter().map(|sum| sum / self.weight);
-        means.map(|mean| mean as f32).collect()
     }
 }
 
@@ -98,7 +67,7 @@ mod tests {
     fn pooled(values: &[f32], pool: Pooling) -> f32 {
         let mut moments = Moments::new(1);
         for &value in values {
-            moments.add(&[value]);
+            moments.add(&[value], 1.0);
         }
         moments.pooled(pool).expect("over residues")[0]
     }
@@ -133,9 +102,9 @@ mod tests {
 
     #[test]
     fn a_longer_window_weighs_more() {
-        let mut mean = WeightedMean::new(2);
-        mean.add(&[1.0, 10.0], 300.0);
-        mean.add(&[5.0, -10.0], 100.0);
-        assert_eq!(mean.mean(), [2.0, 5.0]);
+        let mut moments = Moments::new(2);
+        moments.add(&[1.0, 10.0], 300.0);
+        moments.add(&[5.0, -10.0], 100.0);
+        assert_eq!(moments.pooled(Pooling::Mean), Some(vec![2.0, 5.0]));
     }
 }

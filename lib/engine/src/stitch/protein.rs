@@ -2,7 +2,7 @@
 
 use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, residue_of};
 
-use super::{Blend, Moments, WeightedMean};
+use super::{Blend, Moments};
 
 /// A protein whose windows are stitched.
 #[derive(Debug, PartialEq)]
@@ -50,7 +50,7 @@ struct Protein {
 #[derive(Debug)]
 enum Track {
     /// A column with a vector for each window.
-    Windows(WeightedMean),
+    Windows(Moments),
     /// A column with a vector for each residue.
     Residues(Blend, ResidueSink),
 }
@@ -67,7 +67,7 @@ struct ResidueSink {
 impl ResidueSink {
     fn add(&mut self, vector: &[f32]) {
         if let Some(moments) = &mut self.moments {
-            moments.add(vector);
+            moments.add(vector, 1.0);
         }
         if let Some(vectors) = &mut self.vectors {
             vectors.extend_from_slice(vector);
@@ -130,7 +130,7 @@ impl Stitcher {
         let tracks = self.tracked.iter().map(|&column| {
             let dim = column.values(1, self.dim);
             if matches!(column, Column::Pooled { .. }) {
-                return Track::Windows(WeightedMean::new(dim));
+                return Track::Windows(Moments::new(dim));
             }
             let mut wanted = self.wanted.iter();
             let pooled = wanted.any(|&wanted| wanted != column && source(wanted) == column);
@@ -169,7 +169,7 @@ impl Protein {
             .extend(unknown.filter_map(|&token| residue_of(token)));
         for (track, values) in self.tracks.iter_mut().zip(values) {
             match track {
-                Track::Windows(mean) => mean.add(values, tokens.len() as f64),
+                Track::Windows(moments) => moments.add(values, tokens.len() as f64),
                 Track::Residues(blend, sink) => {
                     blend.add(range.clone(), values, |vector| sink.add(vector));
                 }
@@ -181,7 +181,9 @@ impl Protein {
         let mut values = vec![Vec::new(); stitcher.wanted.len()];
         for (track, &tracked) in self.tracks.into_iter().zip(&stitcher.tracked) {
             let (moments, mut vectors) = match track {
-                Track::Windows(mean) => (None, mean.mean()),
+                Track::Windows(moments) => {
+                    (None, moments.pooled(Pooling::Mean).unwrap_or_default())
+                }
                 Track::Residues(blend, mut sink) => {
                     blend.finish(|vector| sink.add(vector));
                     (sink.moments, sink.vectors.unwrap_or_default())
