@@ -162,7 +162,7 @@ unsafe extern "C" fn collect(ticket: *mut c_void, columns: Columns, answer: Answ
 #[unsafe(export_name = "plmkit_cuda_memory")]
 unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer) -> bool {
     // SAFETY: as the caller promises.
-    let work = || unsafe { (*model.cast::<TorchModel>()).memory(read(request)?) };
+    let work = || unsafe { (*model.cast::<TorchModel>()).memory(&read(request)?) };
     // SAFETY: as the caller promises.
     unsafe { reply(answer, work) }
 }

@@ -45,14 +45,14 @@ impl TorchModel {
 
     /// Does what `asked` says. Returns the MiB of device memory that tensors hold now, and the most since the last call; `None` on a
     /// CPU.
-    pub(crate) fn memory(&self, asked: MemoryAsked) -> Result<Option<(u64, u64)>, CudaError> {
+    pub(crate) fn memory(&self, asked: &MemoryAsked) -> Result<Option<(u64, u64)>, CudaError> {
         let Some(gpu) = self.gpu() else {
             return Ok(None);
         };
         match asked {
             MemoryAsked::Used => {}
             MemoryAsked::Release => cuda_release()?,
-            MemoryAsked::Reserve { largest, columns } => self.reserve(largest, &columns)?,
+            MemoryAsked::Reserve { largest, columns } => self.reserve(*largest, columns)?,
         }
         let used = cuda_used(gpu).ok();
         Ok(used.map(|(now, peak)| (now as u64 >> 20, peak as u64 >> 20)))
@@ -73,7 +73,7 @@ impl TorchModel {
             // Each sequence has its own memory.
             Column::Contacts => None,
         }));
-        self.transfer.reserve(&sizes)
+        Transfer::reserve(&sizes)
     }
 
     /// Begins to compute `columns` of a batch, which need the first `depth` layers. All heads that they need are there.

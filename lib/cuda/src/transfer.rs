@@ -69,7 +69,7 @@ impl Transfer {
     }
 
     /// Allocates page-locked memory of these sizes in bytes, for two batches. libtorch keeps it for later.
-    pub(crate) fn reserve(&self, sizes: &[usize]) -> Result<(), CudaError> {
+    pub(crate) fn reserve(sizes: &[usize]) -> Result<(), CudaError> {
         let bytes = (Kind::Uint8, Device::Cpu);
         let sizes = sizes.iter().chain(sizes);
         let taken = sizes.map(|&size| pin(&Tensor::f_zeros([size as i64], bytes)?));

@@ -54,7 +54,7 @@ pub(crate) struct WorkerPool<'a> {
     /// Memory for results.
     results: Buffers<u8>,
     /// The model of the last worker that was ready.
-    info: Option<Box<ModelInfo>>,
+    info: Option<ModelInfo>,
     /// How close int8 is to f32, after a worker has compared them.
     parity: Option<Parity>,
     schedule: Schedule<Batch, BatchResult>,
@@ -300,7 +300,7 @@ impl Compute for WorkerPool<'_> {
         // The batches of an incomplete group. No protein has windows in two groups of the schedule.
         let mut group = Vec::new();
         let mut ended = false;
-        while !self.stop.requested() && !(ended && self.schedule.is_empty()) {
+        while !(self.stop.requested() || ended && self.schedule.is_empty()) {
             self.assign()?;
             let wanted = if !ended && self.schedule.has_room() {
                 batches

@@ -46,23 +46,20 @@ impl Esm2 {
         let started = Instant::now();
         let plan = options.plan()?;
         let isa = plan.cpu_isa;
-        let (mut info, backend): (_, Box<dyn Backend>) = match isa {
-            Some(isa) => {
-                let (checkpoint, cpu) = checkpoint::load_cpu(model, (isa, plan.dtype), stop)?;
-                let info = ModelInfo {
-                    checkpoint,
-                    device: "cpu".to_owned(),
-                    gpu: None,
-                    dtype: plan.dtype,
-                    kernels: isa.for_weights(plan.dtype).to_string(),
-                    load_times: LoadTimes::default(),
-                };
-                (info, Box::new(cpu))
-            }
-            None => {
-                let (info, cuda) = CudaModel::open(model, plan, options.profile, stop)?;
-                (info, Box::new(cuda))
-            }
+        let (mut info, backend): (_, Box<dyn Backend>) = if let Some(isa) = isa {
+            let (checkpoint, cpu) = checkpoint::load_cpu(model, (isa, plan.dtype), stop)?;
+            let info = ModelInfo {
+                checkpoint,
+                device: "cpu".to_owned(),
+                gpu: None,
+                dtype: plan.dtype,
+                kernels: isa.for_weights(plan.dtype).to_string(),
+                load_times: LoadTimes::default(),
+            };
+            (info, Box::new(cpu))
+        } else {
+            let (info, cuda) = CudaModel::open(model, plan, options.profile, stop)?;
+            (info, Box::new(cuda))
         };
         info.load_times.all = started.elapsed();
         Ok(Self {

@@ -175,7 +175,7 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Dtype, &[u8])]) {
         unsafe {
             match &mut panel.buffer {
                 PanelBuffer::F32(to) => {
-                    turn::<S>(&words, count, to[begin * columns..].as_mut_ptr())
+                    turn::<S>(&words, count, to[begin * columns..].as_mut_ptr());
                 }
                 PanelBuffer::Bf16(to) => {
                     turn::<S>(&words, count, to[begin * columns..].as_mut_ptr().cast());

@@ -32,9 +32,9 @@ impl Simd for Avx2 {
         }
         fn store_some(to: *mut f32, count: usize, v: __m256) {
             if count >= 8 {
-                _mm256_storeu_ps(to, v)
+                _mm256_storeu_ps(to, v);
             } else {
-                _mm256_maskstore_ps(to, first(count), v)
+                _mm256_maskstore_ps(to, first(count), v);
             }
         }
         fn columns(from: *const f32, stride: usize) -> [__m256; 4] {

@@ -31,9 +31,9 @@ impl Simd for Avx512 {
         }
         fn store_some(to: *mut f32, count: usize, v: __m512) {
             if count >= 16 {
-                _mm512_storeu_ps(to, v)
+                _mm512_storeu_ps(to, v);
             } else {
-                _mm512_mask_storeu_ps(to, first(count), v)
+                _mm512_mask_storeu_ps(to, first(count), v);
             }
         }
         fn columns(from: *const f32, stride: usize) -> [__m512; 4] {

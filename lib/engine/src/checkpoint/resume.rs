@@ -8,7 +8,7 @@ use plmkit_store::{StoreError, UnfinishedEmbeddings};
 use super::encoders::encoder_threads;
 use super::part::Part;
 use super::record::{Block, RETRYABLE, check_kernels, malformed, with_blocks};
-use super::run_folder::RunFolder;
+use super::run_folder::{FoundBlocks, RunFolder};
 use crate::RunConfig;
 use crate::inputs::RunInputs;
 
@@ -84,7 +84,7 @@ impl SavedWork {
 /// Checks the record of the blocks of the same work.
 fn checked_blocks(
     folder: &RunFolder,
-    (file, blocks, work): (UnfinishedEmbeddings, Option<Vec<Block>>, Provenance),
+    (file, blocks, work): FoundBlocks,
     provenance: &Provenance,
 ) -> Result<(UnfinishedEmbeddings, Vec<Block>), StoreError> {
     let path = folder.blocks();

@@ -32,6 +32,9 @@ pub(crate) struct RunFolder {
     lock: Option<Lock>,
 }
 
+/// The output under construction, the blocks that its record lists, if it does, and its provenance without them.
+pub(crate) type FoundBlocks = (UnfinishedEmbeddings, Option<Vec<Block>>, Provenance);
+
 impl RunFolder {
     /// Claims the output, or fails if another run has the claim. The folder is beside the output, or in `within`, which is
     /// created if missing.
@@ -112,13 +115,12 @@ impl RunFolder {
         }
     }
 
-    /// Opens the output under construction, if it has a record: the file, the blocks that the record lists, if it does, and its
-    /// provenance without them. Write errors name `named`.
+    /// Opens the output under construction, if it has a record. Write errors name `named`.
     pub(crate) fn open_blocks(
         &self,
         named: &Path,
         layout: &EmbeddingLayout,
-    ) -> Result<Option<(UnfinishedEmbeddings, Option<Vec<Block>>, Provenance)>, StoreError> {
+    ) -> Result<Option<FoundBlocks>, StoreError> {
         let path = self.blocks();
         if !path.exists() {
             return Ok(None);

@@ -60,7 +60,7 @@ pub(crate) struct Load {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The model is loaded.
-    Ready(Box<ModelInfo>),
+    Ready(ModelInfo),
     /// How close int8 is to f32.
     Parity(Parity),
     /// A batch is computed. Its rows are in the body.

@@ -67,7 +67,7 @@ fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineErr
     let mut model = load_model(&config, load, &stop)?;
     let info = model.info().clone();
     let layout = config.layout(&info, (load.stitched, load.labels))?;
-    send(&mut &*line, &Answer::Ready(Box::new(info))).map_err(broken)?;
+    send(&mut &*line, &Answer::Ready(info)).map_err(broken)?;
     while let Some((request, body)) = next_request(line)? {
         if let Request::Measure(sample) = request {
             let parity = model.measure_parity(sample)?;
