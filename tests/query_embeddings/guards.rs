@@ -13,10 +13,12 @@ use crate::set::{Set, rows, run};
 
 /// Runs `query-embeddings` with these words in the folder of the set; if they begin with an option, `validate-embeddings`.
 pub(crate) fn tool(set: &Set, line: &str) -> Output {
-    let mut tool = bin(match line.starts_with("--") {
-        true => "validate-embeddings",
-        false => "query-embeddings",
-    });
+    let program = if line.starts_with("--") {
+        "validate-embeddings"
+    } else {
+        "query-embeddings"
+    };
+    let mut tool = bin(program);
     run(tool.current_dir(set.path(".")).args(line.split(' ')))
 }
 

@@ -38,7 +38,7 @@ impl Pack {
         let columns = layers.flat_map(|layer| {
             let pool = Pooling::Bos;
             [
-                Column::Pooled(VectorColumn { pool, layer }),
+                Column::Pooled { pool, layer },
                 Column::Residues(layer),
             ]
         });
