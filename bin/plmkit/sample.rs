@@ -232,6 +232,7 @@ impl<'r> SampleFolder<'r> {
             "--mqc",
             self.path.join(format!("reports/{name}_run_mqc.json")),
         );
+        report.value("--html", self.path.join("reports/run.html"));
         let reported = self.run.programs.run("monitor-log", report.0)?;
         self.tell_surplus()?;
         let options = &self.run.options.validate_embeddings;
@@ -242,6 +243,9 @@ impl<'r> SampleFolder<'r> {
             self.path
                 .join(format!("reports/{name}_validation_mqc.json")),
         );
+        if !options.has("--html") {
+            arguments.value("--html", self.path.join("reports/validation.html"));
+        }
         arguments.value("--model", &self.run.model.name);
         if self.run.args.allow_empty {
             arguments.value("--expect", "max-rejected=100%");

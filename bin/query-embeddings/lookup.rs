@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Float16Type, Float32Type, Int64Type, UInt32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Int64Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
 use plmkit_dataset::{AskedIds, DatasetError, DatasetFolder, Merge};

@@ -1,6 +1,6 @@
 //! Reads one embeddings file.
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use plmkit_check::Validator;
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{EmbeddingLayout, KeyColumns, path_text};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use arrow::array::AsArray;
-use arrow::datatypes::DataType;
+use arrow_array::cast::AsArray;
+use arrow_schema::DataType;
 use plmkit_cli::Fault;
 use plmkit_contract::{Column, RESIDUES, catch_decoder_panic};
 use plmkit_store::ExternalParquet;

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float32Type, Schema, UInt32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, Schema};
 use plmkit_check::{Reference, ReferenceError};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Column, LIST_SHOWN, Quoted, catch_decoder_panic, one_line, path_text};

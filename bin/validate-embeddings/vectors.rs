@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Float16Type, Float32Type};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type};
 
 /// A column of vectors, or of lists of them.
 pub(crate) struct Vectors<'a> {

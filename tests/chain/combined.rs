@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use arrow::array::AsArray;
+use arrow_array::cast::AsArray;
 use plmkit_contract::SAMPLE;
 use plmkit_store::EmbeddingsReader;
 

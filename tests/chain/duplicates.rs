@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use arrow::array::AsArray;
+use arrow_array::cast::AsArray;
 use plmkit_contract::{AliasColumns, KeyColumns, Kind};
 use plmkit_store::{AliasesReader, EmbeddingsReader, read_shard};
 use tempfile::TempDir;
@@ -84,7 +84,7 @@ pub(crate) fn vectors(folder: &Path, name: &str) -> BTreeMap<(u64, u32), (String
             for (row, key) in KeyColumns::new(&batch).rows().enumerate() {
                 let vector = batch["mean_4"].as_fixed_size_list().value(row);
                 let vector = vector
-                    .as_primitive::<arrow::datatypes::Float32Type>()
+                    .as_primitive::<arrow_array::types::Float32Type>()
                     .values()
                     .to_vec();
                 vectors.insert(key.sort_key(), (key.id.to_owned(), vector));

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{assert_failed, assert_fails, command, model_of, run, test_data};
-use arrow::array::{Array, AsArray};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
 use plmkit_contract::{DESCRIPTION, SAMPLE, ordinals};
 use plmkit_store::{EmbeddingsReader, read_shard};
 use serde_json::Value;

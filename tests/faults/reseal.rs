@@ -8,10 +8,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float32Array, ListArray};
-use arrow::array::{RecordBatch, make_array};
-use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, ListArray};
+use arrow_array::{RecordBatch, make_array};
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 
 fn main() -> Result<(), Box<dyn Error>> {

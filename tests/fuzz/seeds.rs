@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
-use arrow::datatypes::{DataType, Field};
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
+use arrow_schema::{DataType, Field};
 use plmkit_contract::{
     AliasRow, EmbeddingLayout, KEY_COLUMNS, Kind, Labels, Manifest, Provenance, Reason, Reject,
     RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, seal,

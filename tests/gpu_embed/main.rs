@@ -57,7 +57,7 @@ fn validate_shard(embeddings: &Path, shard: &Path) -> Command {
 }
 
 /// All record batches of an embeddings file.
-fn rows(path: &Path) -> Vec<arrow::array::RecordBatch> {
+fn rows(path: &Path) -> Vec<arrow_array::RecordBatch> {
     let mut reader = EmbeddingsReader::open(path).expect("open");
     std::iter::from_fn(|| reader.next_batch().expect("verified")).collect()
 }

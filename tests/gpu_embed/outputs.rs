@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Float16Type, Float32Type, UInt32Type};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, UInt32Type};
 use plmkit_contract::{KeyColumns, ordinals};
 use plmkit_esm2::Isa;
 use plmkit_store::EmbeddingsReader;

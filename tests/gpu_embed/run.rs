@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, ListArray, RecordBatch, UInt8Array};
-use arrow::datatypes::UInt8Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt8Type;
+use arrow_array::{ListArray, RecordBatch, UInt8Array};
 use plmkit_contract::{Labels, Stop, batches_schema};
 use plmkit_store::{BatchesFile, BatchesWriter};
 

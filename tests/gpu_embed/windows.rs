@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::Float32Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
+use arrow_array::{ArrayRef, RecordBatch};
 use plmkit_contract::{KeyColumns, N_WINDOWS, WINDOWS};
 use plmkit_store::{EmbeddingsReader, ShardWriter, read_shard};
 

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{UInt8Type, UInt32Type};
-use arrow::ipc::reader::FileReader;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt32Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, assert_fails, bin, command, run, test_data, tree, visible};
 use plmkit_contract::{
     KeyColumns, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,

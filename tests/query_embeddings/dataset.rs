@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use arrow::array::AsArray;
-use arrow::datatypes::Float32Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
 use plmkit_contract::{
     AliasRow, KeyColumns, Kind, ListedFile, Provenance, RowDigest, StoreDtype, seal,
 };

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, ListArray, StringArray};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field};
+use arrow_array::{ArrayRef, Float32Array, ListArray, StringArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field};
 use serde_json::Value;
 
 use crate::common::{assert_failed, bin, visible};

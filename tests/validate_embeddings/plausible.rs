@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field, SchemaRef};
 use plmkit_contract::{
     EmbeddingLayout, KeyColumnsBuilder, Labels, ModelName, Provenance, RESIDUES, RowDigest, RowKey,
     SequenceDigest, ShardRow, StoreDtype,

@@ -3,11 +3,12 @@
 use std::fs;
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::types::Float32Type;
+use arrow_array::{
     ArrayRef, FixedSizeListArray, Int64Array, LargeStringArray, ListArray, StringArray,
 };
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float32Type};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field};
 use plmkit_contract::StoreDtype;
 
 use crate::common::{assert_failed, bin};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow_array::{ArrayRef, Int64Array};
+use arrow_cast::cast;
+use arrow_schema::DataType;
 use parquet::basic::{Compression, GzipLevel};
 use plmkit_contract::StoreDtype;
 

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, RecordBatch, UInt32Array};
-use arrow::compute::{concat_batches, take};
-use arrow::datatypes::{DataType, Float32Type, SchemaRef};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plmkit_contract::KEY_COLUMNS;

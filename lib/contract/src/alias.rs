@@ -1,7 +1,9 @@
 //! Records whose residues another row has, so that they are in no shard.
 
-use arrow::array::{Array, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt32Type};
+use arrow_array::{Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 use crate::row_key::{KeyColumns, key_fields};

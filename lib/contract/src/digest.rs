@@ -14,9 +14,10 @@ use std::fmt;
 use std::iter::Sum;
 use std::str::FromStr;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::datatypes::DataType;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -270,9 +271,9 @@ fn short(hash: blake3::Hash) -> u128 {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{BooleanArray, FixedSizeListArray, Int64Array, ListArray, StringArray};
-    use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::{Field, Schema};
+    use arrow_array::{BooleanArray, FixedSizeListArray, Int64Array, ListArray, StringArray};
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::{Field, Schema};
     use proptest::prelude::*;
 
     use super::*;
@@ -283,7 +284,7 @@ mod tests {
         let tokens = ListArray::new(
             Arc::new(Field::new_list_field(DataType::UInt8, false)),
             OffsetBuffer::from_lengths(rows.iter().map(|row| row.3.len())),
-            Arc::new(arrow::array::UInt8Array::from_iter_values(
+            Arc::new(arrow_array::UInt8Array::from_iter_values(
                 rows.iter().flat_map(|row| row.3.clone()),
             )),
             None,
@@ -291,7 +292,7 @@ mod tests {
         let vectors = FixedSizeListArray::new(
             Arc::new(Field::new_list_field(DataType::Float32, false)),
             2,
-            Arc::new(arrow::array::Float32Array::from_iter_values(
+            Arc::new(arrow_array::Float32Array::from_iter_values(
                 rows.iter().flat_map(|row| row.4),
             )),
             None,

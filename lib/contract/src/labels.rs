@@ -1,6 +1,6 @@
 //! Columns that label a row for people.
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
 
 /// The name of the option and the column with the sample. All rows of a file have the same sample.

@@ -1,6 +1,6 @@
 //! How vectors are pooled and stored.
 
-use arrow::datatypes::DataType;
+use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
 /// The way in which the residue vectors of a sequence become one vector. Only [`Pooling::Bos`] uses `<cls>`; none uses `<eos>`.

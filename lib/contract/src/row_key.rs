@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, BooleanBuilder, Int64Builder, RecordBatch, StringArray,
-    StringBuilder, UInt32Builder,
-};
-use arrow::datatypes::{DataType, Field, Int64Type, UInt32Type};
+use arrow_array::builder::{BooleanBuilder, Int64Builder, StringBuilder, UInt32Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt32Type};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field};
 
 use crate::SequenceDigest;
 

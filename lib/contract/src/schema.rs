@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
 use crate::{DESCRIPTION, EmbeddingLayout, Labels, aliases_schema, known_schema};

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
-use arrow::compute::{interleave_record_batch, take};
-use arrow::error::ArrowError;
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+use arrow_schema::ArrowError;
+use arrow_select::interleave::interleave_record_batch;
+use arrow_select::take::take;
 use plmkit_contract::{
     AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, ListedFile,
     Quoted, RowKey, SAMPLE, Stop,

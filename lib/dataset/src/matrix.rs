@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Float16Type, Float32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type};
+use arrow_array::{ArrayRef, RecordBatch};
 use plmkit_contract::{Column, Stop, StoreDtype};
 use plmkit_store::{AtomicFile, remove_published};
 

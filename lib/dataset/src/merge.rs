@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::compute::interleave_record_batch;
+use arrow_array::RecordBatch;
+use arrow_select::interleave::interleave_record_batch;
 use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals};
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use arrow::array::AsArray;
+use arrow_array::cast::AsArray;
 use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Quoted, Stop};
 
 use crate::aliases::open_list;

@@ -149,8 +149,8 @@ fn check_same(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
-    use arrow::datatypes::{DataType, Field};
+    use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
+    use arrow_schema::{DataType, Field};
     use plmkit_contract::{
         Column, KeyColumnsBuilder, Labels, Pooling, RowKey, SequenceDigest, StoreDtype,
     };

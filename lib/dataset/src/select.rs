@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use arrow::array::AsArray;
+use arrow_array::cast::AsArray;
 use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop};
 use plmkit_store::{EmbeddingsWriter, Existing};
 use serde_json::json;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use plmkit_contract::{Reason, Reject};
 use plmkit_esm2::DeviceTimes;
 use plmkit_store::PackedBatch;

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch,
-    StringArray, UInt32Array, UInt64Array,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowNativeType, ToByteSlice};
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch, StringArray,
+    UInt32Array, UInt64Array,
 };
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::take_record_batch;
-use arrow::datatypes::{ArrowNativeType, DataType, SchemaRef, ToByteSlice};
-use arrow::error::ArrowError;
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::take::take_record_batch;
 use bytes::Bytes;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -138,7 +140,7 @@ fn digests(batch_digests: &StringArray, rows: &[OutputRow]) -> StringArray {
 }
 
 /// Makes an Arrow buffer without copying. The memory returns to its pool when the last array is dropped.
-pub(crate) fn into_arrow_buffer<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow::buffer::Buffer {
+pub(crate) fn into_arrow_buffer<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow_buffer::Buffer {
     Bytes::from_owner(Owner(buffer)).into()
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use arrow::error::ArrowError;
+use arrow_schema::ArrowError;
 use plmkit_contract::{Exit, Failure, io_text, path_text};
 use plmkit_esm2::EsmError;
 use plmkit_logs::LogError;

@@ -18,7 +18,7 @@ mod slow_batches;
 
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, never, select, unbounded};
 use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text};
 use plmkit_esm2::{Buffers, EsmError, ModelInfo, WorkerGpu};

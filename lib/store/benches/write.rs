@@ -6,11 +6,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, Float16Array, Float32Array, ListArray,
-    RecordBatch,
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch,
 };
-use arrow::datatypes::{DataType, Float32Type};
+use arrow_schema::DataType;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{Column, EmbeddingLayout, Provenance, StoreDtype};
@@ -87,7 +88,7 @@ fn read(path: &Path, tokens: usize) -> (EmbeddingLayout, Vec<RecordBatch>) {
 }
 
 fn residues(batch: &RecordBatch) -> u64 {
-    let lengths = batch["length"].as_primitive::<arrow::datatypes::UInt32Type>();
+    let lengths = batch["length"].as_primitive::<arrow_array::types::UInt32Type>();
     lengths
         .values()
         .iter()
@@ -129,7 +130,7 @@ fn cast(batch: &RecordBatch, layout: &EmbeddingLayout) -> RecordBatch {
 /// Replaces the values in the vectors of a column.
 fn with_values(column: &ArrayRef, change: &dyn Fn(&[f32]) -> ArrayRef) -> ArrayRef {
     let item = |array: &ArrayRef| {
-        Arc::new(arrow::datatypes::Field::new_list_field(
+        Arc::new(arrow_schema::Field::new_list_field(
             array.data_type().clone(),
             false,
         ))

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Int64Builder, RecordBatch, StringBuilder, UInt32Builder};
+use arrow_array::RecordBatch;
+use arrow_array::builder::{Int64Builder, StringBuilder, UInt32Builder};
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;

@@ -5,13 +5,13 @@ use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::convert::try_fb_to_schema;
-use arrow::ipc::reader::FileDecoder;
-use arrow::ipc::writer::FileWriter;
-use arrow::ipc::{Block, root_as_footer};
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::FileDecoder;
+use arrow_ipc::writer::FileWriter;
+use arrow_ipc::{Block, root_as_footer};
+use arrow_schema::{Schema, SchemaRef};
 use plmkit_contract::{
     Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
 };

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_schema::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;

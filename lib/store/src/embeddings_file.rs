@@ -5,7 +5,8 @@ use std::path::Path;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use arrow::error::ArrowError;
+use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 use plmkit_contract::{ContentError, Exit, Failure, io_text, one_line, path_text};
 

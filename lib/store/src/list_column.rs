@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Float16Type, Float32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::{ParquetError, Result};

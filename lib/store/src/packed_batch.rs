@@ -1,9 +1,8 @@
 //! A packed batch of a batches file.
 
-use arrow::array::{
-    Array, AsArray, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray,
-};
-use arrow::datatypes::{UInt8Type, UInt32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt32Type};
+use arrow_array::{Array, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray};
 use plmkit_contract::{RowSpan, ordinals};
 
 /// Sequences back to back, without padding.
@@ -120,9 +119,9 @@ impl PackedBatch {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, UInt8Array};
-    use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::{DataType, Field};
+    use arrow_array::{ArrayRef, UInt8Array};
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::{DataType, Field};
     use plmkit_contract::{KeyColumnsBuilder, Labels, RowKey, SequenceDigest, batches_schema};
 
     use super::*;

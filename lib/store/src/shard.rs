@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StringBuilder, UInt8Array,
-};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field};
-use arrow::error::ArrowError;
+use arrow_array::builder::StringBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StringArray, UInt8Array};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Field};
 use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};

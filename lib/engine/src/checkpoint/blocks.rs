@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use plmkit_contract::{EmbeddingLayout, Provenance, Reject};
 use plmkit_store::{
     AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle, available_parallelism};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, bounded};
 use plmkit_store::{PlacedRowGroup, RowGroupEncoder, StoreError, UnfinishedEmbeddings};
 

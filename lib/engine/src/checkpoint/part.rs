@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use arrow::array::{AsArray, RecordBatch, UInt32Array};
-use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::UInt32Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
 use plmkit_contract::{Provenance, Reason, ordinals};
 use plmkit_store::{EmbeddingsReader, StoreError};
 

@@ -8,10 +8,10 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use arrow::array::RecordBatch;
-use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamDecoder;
-use arrow::ipc::writer::StreamWriter;
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::ArrowError;
 use plmkit_contract::Labels;
 use plmkit_esm2::{Buffer, Buffers, Device, ModelInfo};
 use serde::de::DeserializeOwned;
@@ -139,7 +139,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use arrow::array::{ArrayRef, Float32Array, Int64Array};
+    use arrow_array::{ArrayRef, Float32Array, Int64Array};
     use plmkit_contract::Reason;
     use plmkit_esm2::{DeviceTimes, KernelTimes};
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, unbounded};
 use plmkit_contract::{EmbeddingLayout, Stop, exit_of};
 use plmkit_esm2::{Buffers, ComputeOptions, set_threads};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{FixedSizeListArray, Float32Array, RecordBatch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow_array::{FixedSizeListArray, Float32Array, RecordBatch};
+use arrow_schema::{DataType, Field, SchemaRef};
 use plmkit_contract::{
     EmbeddingLayout, KeyColumnsBuilder, Labels, Provenance, RowKey, SequenceDigest, ShardRow,
     StoreDtype,

@@ -7,8 +7,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
-use arrow::ipc::reader::FileReader;
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::FileReader;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plmkit_contract::{ShardRow, Stop};

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, new_null_array};
-use arrow::datatypes::UInt32Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use plmkit_contract::{DESCRIPTION, Labels, Provenance, RowDigest, ordinals};
 
 use super::{MOST_HEADER_BYTES, ShardRows, open, pack, too_long_headers};

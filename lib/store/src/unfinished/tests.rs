@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field};
+use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field};
 use plmkit_contract::{KeyColumnsBuilder, RowKey, SequenceDigest, StoreDtype};
 
 use super::*;
@@ -167,7 +167,7 @@ fn all_rows_come_back() {
             read.push(batch);
         }
         let [read, expected] = [&read, expected].map(|batches| {
-            arrow::compute::concat_batches(&layout().schema(), batches).expect("columns")
+            arrow_select::concat::concat_batches(&layout().schema(), batches).expect("columns")
         });
         assert_eq!(read, expected);
     }

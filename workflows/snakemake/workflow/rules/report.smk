@@ -9,6 +9,7 @@ rule run_report:
             labels={"sample": "{sample}"},
         ),
         mqc=f"{OUTDIR}/{{sample}}/reports/{{sample}}_run_mqc.json",
+        html=f"{OUTDIR}/{{sample}}/reports/run.html",
     log:
         "logs/{sample}/report.log",
     benchmark:
@@ -21,7 +22,7 @@ rule run_report:
         logs=lambda wildcards: f"{OUTDIR}/{wildcards.sample}/logs",
     shell:
         "monitor-log report --gpu {params.logs:q} --events {params.logs:q}"
-        " --out {output.json:q} --mqc {output.mqc:q} 2> {log:q}"
+        " --out {output.json:q} --mqc {output.mqc:q} --html {output.html:q} 2> {log:q}"
 
 
 rule parameters:

@@ -37,10 +37,7 @@ impl Pack {
         let layers = 0..=u32::try_from(config.layers).unwrap();
         let columns = layers.flat_map(|layer| {
             let pool = Pooling::Bos;
-            [
-                Column::Pooled { pool, layer },
-                Column::Residues(layer),
-            ]
+            [Column::Pooled { pool, layer }, Column::Residues(layer)]
         });
         let columns: Vec<Column> = columns.collect();
         let dtype = model.info().dtype;
