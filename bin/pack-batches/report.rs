@@ -1,19 +1,41 @@
 //! The report of `--report`.
 
-use plmkit_contract::{Provenance, plural};
+use std::collections::BTreeMap;
+
+use plmkit_contract::{CONTRACT_VERSION, Provenance, plural};
 use plmkit_logs::thresholds::packing_shortfall;
 use plmkit_pack::{PackingReport, PaddedCost};
 use serde::Serialize;
+use serde_json::Value;
 
 /// The report: the provenance of the batches, then the fields of [`PackingReport`].
 #[derive(Serialize)]
 pub(crate) struct BatchesReport<'a> {
     /// The file contract's version.
-    pub(crate) contract: &'static str,
+    contract: &'static str,
+    /// The program that wrote it.
+    tool: &'a str,
+    /// Its version.
+    version: &'a str,
+    /// The row digest of the shard.
+    inputs: &'a [String],
+    /// The options that the batches depend on.
+    options: &'a BTreeMap<String, Value>,
     #[serde(flatten)]
-    pub(crate) provenance: &'a Provenance,
-    #[serde(flatten)]
-    pub(crate) packing: &'a PackingReport,
+    packing: &'a PackingReport,
+}
+
+impl<'a> BatchesReport<'a> {
+    pub(crate) fn new(provenance: &'a Provenance, packing: &'a PackingReport) -> Self {
+        Self {
+            contract: CONTRACT_VERSION,
+            tool: &provenance.tool,
+            version: &provenance.version,
+            inputs: &provenance.inputs,
+            options: &provenance.options,
+            packing,
+        }
+    }
 }
 
 /// Formats the report on one line.

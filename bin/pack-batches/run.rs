@@ -2,8 +2,8 @@
 
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
-    CONTRACT_VERSION, DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS,
-    WINDOWS, path_text,
+    DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS,
+    path_text,
 };
 use plmkit_pack::{Groups, Packing, PackingReport, pack};
 use plmkit_store::{BatchesWriter, Existing, FileKind, ShardReader, StoreError, write_json};
@@ -43,12 +43,7 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         writer.finish()?;
     }
     if let Some(path) = &args.report {
-        let written = BatchesReport {
-            contract: CONTRACT_VERSION,
-            provenance: &provenance,
-            packing: &report,
-        };
-        write_json(path, &written)?;
+        write_json(path, &BatchesReport::new(&provenance, &report))?;
     }
     let done = if done { "already complete: " } else { "" };
     let out = path_text(&args.out);

@@ -90,13 +90,10 @@ pub struct Provenance {
     /// The options that the content depends on, the defaults included.
     pub options: BTreeMap<String, Value>,
     /// Digest of the list of rejected rows, if there is one. It is a result: files that differ only here are the same work.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rejects: Option<String>,
     /// Agreement of a sample with f32, if measured. It is a result, like `rejects`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parity: Option<Value>,
     /// The name of the model. A model of another name with the same digest is the same work.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelName>,
 }
 
