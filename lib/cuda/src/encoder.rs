@@ -148,7 +148,11 @@ impl Encoder {
             kernels: gpu.map(|gpu| gpu.of(batch.kind)).transpose()?,
             heads: self.heads as i64,
             batch,
-            positions: batch.positions.f_to_kind(Kind::Int)?,
+            positions: match gpu {
+                Some(_) => batch.positions.f_to_kind(Kind::Int)?,
+                // Not used, and a conversion would be a launch.
+                None => batch.positions.shallow_clone(),
+            },
             x: x.f_contiguous()?,
         };
         drop(x);
