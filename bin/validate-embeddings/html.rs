@@ -9,50 +9,52 @@ use plmkit_page::{Bars, Cell, Column, Figure, Page, Table, Tone};
 use crate::report::VerdictReport;
 
 const CHECK: &[Column<Check>] = &[
-    ("check", |check| Cell::text(check.name)),
-    ("outcome", |check| {
+    Column::new("check", "", |check| Cell::text(check.name)),
+    Column::new("outcome", "", |check| {
         Cell::badge(tone(check.outcome), check.outcome.to_string())
     }),
-    ("question", |check| Cell::text(check.definition().question)),
-    ("answer", |check| Cell::text(&check.summary)),
+    Column::new("question", "", |check| {
+        Cell::text(check.definition().question)
+    }),
+    Column::new("answer", "", |check| Cell::text(&check.summary)),
 ];
 
 const NORMS: &[Column<ColumnNorms>] = &[
-    ("column", |column| Cell::text(column.column.to_string())),
-    ("vectors", |column| Cell::count(column.vectors)),
-    ("not finite", |column| {
+    Column::new("column", "", |column| Cell::text(column.column.to_string())),
+    Column::new("vectors", "", |column| Cell::count(column.vectors)),
+    Column::new("not finite", "", |column| {
         Cell::count(column.nan + column.infinite)
     }),
-    ("zero", |column| Cell::count(column.zero)),
-    ("least norm", |column| Cell::decimals(column.min, 4)),
-    ("mean", |column| Cell::decimals(column.mean, 4)),
-    ("largest norm", |column| Cell::decimals(column.max, 4)),
+    Column::new("zero", "", |column| Cell::count(column.zero)),
+    Column::new("least norm", "", |column| Cell::decimals(column.min, 4)),
+    Column::new("mean", "", |column| Cell::decimals(column.mean, 4)),
+    Column::new("largest norm", "", |column| Cell::decimals(column.max, 4)),
 ];
 
 const SPOT_CHECK: &[Column<RecomputedAgreement>] = &[
-    ("column", |column| Cell::text(&column.column)),
-    ("vectors", |column| Cell::count(column.vectors as u64)),
-    ("median difference", |column| {
+    Column::new("column", "", |column| Cell::text(&column.column)),
+    Column::new("vectors", "", |column| Cell::count(column.vectors as u64)),
+    Column::new("median difference", "", |column| {
         share(column.median_difference)
     }),
-    ("largest", |column| share(column.max_difference)),
-    ("passes", |column| share(Some(column.tolerance))),
+    Column::new("largest", "", |column| share(column.max_difference)),
+    Column::new("passes", "", |column| share(Some(column.tolerance))),
 ];
 
 const AGREEMENT: &[Column<ColumnAgreement>] = &[
-    ("column", |column| Cell::text(&column.column)),
-    ("vectors", |column| Cell::count(column.compared)),
-    ("least cosine", |column| Cell::decimals(column.min, 6)),
-    ("1 %", |column| Cell::decimals(column.q01, 6)),
-    ("5 %", |column| Cell::decimals(column.q05, 6)),
-    ("median", |column| Cell::decimals(column.median, 6)),
-    ("unrelated proteins", |column| {
+    Column::new("column", "", |column| Cell::text(&column.column)),
+    Column::new("vectors", "", |column| Cell::count(column.compared)),
+    Column::new("least cosine", "", |column| Cell::decimals(column.min, 6)),
+    Column::new("1 %", "", |column| Cell::decimals(column.q01, 6)),
+    Column::new("5 %", "", |column| Cell::decimals(column.q05, 6)),
+    Column::new("median", "", |column| Cell::decimals(column.median, 6)),
+    Column::new("unrelated proteins", "", |column| {
         Cell::decimals(column.unrelated_median, 6)
     }),
-    ("median relative difference", |column| {
+    Column::new("median relative difference", "", |column| {
         Cell::decimals(column.relative_median, 6)
     }),
-    ("norm ratio", |column| {
+    Column::new("norm ratio", "", |column| {
         let ratios = column.norm_ratio_min.zip(column.norm_ratio_max);
         Cell::number(ratios.map(|(least, most)| format!("{least:.3} to {most:.3}")))
     }),
