@@ -1,7 +1,7 @@
 //! The table of samples: CSV or TSV with the columns `sample` and `fasta`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord};
 
@@ -44,16 +44,23 @@ pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
     let mut columns = None;
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
-    for record in reader.records() {
-        let mut record = match record {
-            Ok(record) => record,
-            Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
-                errors.push(format!("line {line}: expected UTF-8, found other bytes"));
-                continue;
-            }
+    let mut lines = Lines {
+        text,
+        at: 0,
+        line: 1,
+    };
+    for record in reader.byte_records() {
+        let line = match &record {
+            Ok(record) => lines.line_at(record.position()),
+            Err(error) => lines.line_at(error.position()),
         };
-        let line = record.position().map_or(0, csv::Position::line);
+        let record = record
+            .ok()
+            .and_then(|record| StringRecord::from_byte_record(record).ok());
+        let Some(mut record) = record else {
+            errors.push(format!("line {line}: expected UTF-8, found other bytes"));
+            continue;
+        };
         if record.iter().any(|cell| cell.contains(['\n', '\r'])) {
             let what = "a line break in a cell: expected the end of its quote";
             errors.push(format!("line {line}: {what}"));
@@ -88,6 +95,26 @@ pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
         errors.push("no samples".to_owned());
     }
     (rows, errors)
+}
+
+/// Counts lines. The reader's own count takes the end of a line by CR and LF for two.
+struct Lines<'a> {
+    text: &'a [u8],
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line of the record that begins at `position`, which is after the one before.
+    fn line_at(&mut self, position: Option<&csv::Position>) -> u64 {
+        let is_end = |byte: &&u8| b"\r\n".contains(byte);
+        let start = position.map_or(self.at, |position| position.byte() as usize);
+        let start = start + self.text[start..].iter().take_while(is_end).count();
+        let between = self.text[self.at..start].iter();
+        self.line += between.filter(|&&byte| byte == b'\n').count() as u64;
+        self.at = start;
+        self.line
+    }
 }
 
 /// The places of the two columns.
@@ -162,8 +189,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// The path without `.` and double slashes: the same place, written one way.
-fn plain(path: &std::path::Path) -> PathBuf {
-    path.components().collect()
+fn plain(path: &Path) -> PathBuf {
+    let components = path.components();
+    let named = components.filter(|component| *component != Component::CurDir);
+    named.collect()
 }
 
 #[cfg(test)]

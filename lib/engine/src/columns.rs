@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowNativeType, ToByteSlice};
 use arrow_array::{
     ArrayRef, FixedSizeListArray, Float16Array, Float32Array, ListArray, RecordBatch, StringArray,
     UInt32Array, UInt64Array,
 };
 use arrow_buffer::OffsetBuffer;
+use arrow_buffer::{ArrowNativeType, ToByteSlice};
 use arrow_schema::ArrowError;
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take_record_batch;

@@ -56,6 +56,8 @@ pub struct Strips<'a> {
     pub x: Range<f64>,
     /// The strips. Those without points are left out.
     pub strips: Vec<Strip>,
+    /// Shaded ranges of the x axis, and their names, which the first strip has where there is room.
+    pub shaded: Vec<(Range<f64>, String)>,
 }
 
 /// A narrow chart.
@@ -205,6 +207,10 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip], height: u
             .x_label_area_size(axis + STRIP_END - bottom)
             .y_label_area_size(STRIP_Y_LABELS)
             .build_cartesian_2d(strips.x.clone(), 0.0..strip.y_max().max(f64::MIN_POSITIVE))?;
+        draw_shaded(&mut chart, &strips.shaded)?;
+        if position == 0 {
+            draw_names(&mut chart, &strips.shaded)?;
+        }
         let x_labels = if is_last { X_LABELS } else { 0 };
         draw_axes(
             &mut chart,
@@ -217,6 +223,31 @@ fn draw_strips<'a>(area: &Area<'a>, strips: &Strips, shown: &[&Strip], height: u
 }
 
 type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+fn draw_shaded<'a>(chart: &mut Chart<'a, '_>, shaded: &[(Range<f64>, String)]) -> Drawn<'a> {
+    let (x, y) = (chart.x_range(), chart.y_range());
+    chart.draw_series(shaded.iter().map(|(shaded, _)| {
+        let corners = [
+            (shaded.start.max(x.start), y.start),
+            (shaded.end.min(x.end), y.end),
+        ];
+        Rectangle::new(corners, BLACK.mix(0.07).filled())
+    }))?;
+    Ok(())
+}
+
+/// Writes the names of shaded ranges that have room for eight pixels a character, low: lines of busy GPUs are at the top.
+fn draw_names<'a>(chart: &mut Chart<'a, '_>, shaded: &[(Range<f64>, String)]) -> Drawn<'a> {
+    let (x, y) = (chart.x_range(), chart.y_range());
+    let pixels = f64::from(WIDTH) / (x.end - x.start) / f64::from(8 * UNIT);
+    let with_room = shaded.iter().filter(|(range, name)| {
+        (range.end.min(x.end) - range.start) * pixels > name.chars().count() as f64
+    });
+    chart.draw_series(with_room.map(|(range, name)| {
+        Text::new(name.clone(), (range.start.max(x.start), y.end * 0.35), FONT)
+    }))?;
+    Ok(())
+}
 
 fn draw_line<'a>(chart: &mut Chart<'a, '_>, line: &Line, colour: RGBColor) -> Drawn<'a> {
     for piece in &line.band {
@@ -302,6 +333,7 @@ mod tests {
                 label: "y".to_owned(),
                 line: line(points),
             }],
+            shaded: Vec::new(),
         })
     }
 
@@ -336,5 +368,29 @@ mod tests {
             });
             assert_eq!(bars.is_some(), is_drawn);
         }
+    }
+
+    #[test]
+    fn a_shaded_range_has_its_name_where_there_is_room() {
+        let strips = Figure::strips(&Strips {
+            caption: "",
+            x_label: "",
+            x: 0.0..10.0,
+            strips: vec![Strip {
+                y_max: Some(1.0),
+                label: "busy".to_owned(),
+                line: line(vec![(0.0, 1.0), (10.0, 1.0)]),
+            }],
+            shaded: vec![
+                (0.0..5.0, "<a>".to_owned()),
+                (6.0..6.1, "narrow".to_owned()),
+            ],
+        });
+        let html = strips.unwrap().html();
+        assert!(
+            html.contains("&lt;a&gt;") && !html.contains("narrow"),
+            "{html}"
+        );
+        assert_eq!(html.matches("<rect").count(), 2);
     }
 }

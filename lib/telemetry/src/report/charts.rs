@@ -1,6 +1,8 @@
 //! The charts of the page, and their data: lines over time and over batches, in bins.
 
 use std::array;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use plmkit_logs::event::BatchDone;
 use plmkit_logs::{GpuSample, Metric};
@@ -36,16 +38,26 @@ const PERCENT_MAX: f64 = 105.0;
 
 /// Chart data of a GPU, the values of [`GPU_LINES`], over the seconds of all recordings of its machine in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct GpuPictures([Bins; GPU_LINES.len()]);
+pub(super) struct GpuPictures {
+    lines: [Bins; GPU_LINES.len()],
+    /// The extent of the samples during each run that used the GPU, by the position of the run.
+    spans_s: BTreeMap<usize, Range<f64>>,
+}
 
 impl GpuPictures {
     pub(super) fn new() -> Self {
-        Self(GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)))
+        Self {
+            lines: GPU_LINES.map(|_| Bins::new(GPU_RESOLUTION_S)),
+            spans_s: BTreeMap::new(),
+        }
     }
 
-    /// Adds a sample at `at_s` on the time axis.
-    pub(super) fn add(&mut self, at_s: f64, sample: &GpuSample) {
-        for (bins, column) in self.0.iter_mut().zip(GPU_LINES) {
+    /// Adds a sample at `at_s` on the time axis, during some runs on the GPU.
+    pub(super) fn add(&mut self, at_s: f64, sample: &GpuSample, runs: impl Iterator<Item = usize>) {
+        for run in runs {
+            self.spans_s.entry(run).or_insert(at_s..at_s).end = at_s;
+        }
+        for (bins, column) in self.lines.iter_mut().zip(GPU_LINES) {
             if let Some(value) = Metric::of(column).and_then(|metric| (metric.value)(sample)) {
                 bins.add(at_s, value);
             }
@@ -104,13 +116,13 @@ impl RunPictures {
     }
 }
 
-/// Draws what each GPU did over the recording, with the same axes for all.
-pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
+/// Draws what each GPU did over the recording, with the same axes for all. Its runs are shaded.
+pub(super) fn gpus(samples: &SamplesSummary, runs: &[RunSummary]) -> Vec<Figure> {
     let all = samples.pictures.iter();
-    let lines = all.clone().flat_map(|gpu| &gpu.0);
+    let lines = all.clone().flat_map(|gpu| &gpu.lines);
     let end_s = lines.map(Bins::end).fold(0.0, f64::max);
     let highest = |position: usize| {
-        let bins = all.clone().flat_map(|gpu| gpu.0[position].bins());
+        let bins = all.clone().flat_map(|gpu| gpu.lines[position].bins());
         let filled = bins.filter(|bin| bin.count > 0);
         filled.map(|bin| bin.max).fold(0.0, f64::max) * 1.05
     };
@@ -120,7 +132,7 @@ pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
     });
     let gpus = samples.gpus.iter().zip(&samples.pictures);
     let figures = gpus.filter_map(|(gpu, pictures)| {
-        let strips = pictures.0.iter().zip(GPU_LINES).zip(y_max);
+        let strips = pictures.lines.iter().zip(GPU_LINES).zip(y_max);
         let strips = strips.filter_map(|((bins, column), y_max)| {
             let metric = Metric::of(column)?;
             Some(Strip {
@@ -129,7 +141,15 @@ pub(super) fn gpus(samples: &SamplesSummary) -> Vec<Figure> {
                 line: line(bins),
             })
         });
-        over_time(&gpu.label(), "recording", end_s, strips.collect())
+        let spans = pictures.spans_s.iter();
+        let shaded = spans
+            .filter(|(_, span)| span.start < end_s)
+            .map(|(&run, span)| {
+                let name = runs.get(run).map_or("", |run| run.run.as_str());
+                (span.clone(), name.to_owned())
+            });
+        let shaded = shaded.collect();
+        over_time(&gpu.label(), "recording", end_s, strips.collect(), shaded)
     });
     figures.collect()
 }
@@ -145,7 +165,7 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
         line: pictures.tokens_per_s(),
     };
     let caption = "Throughput over the run.";
-    let throughput = over_time(caption, "run", pictures.end_s, vec![rate]);
+    let throughput = over_time(caption, "run", pictures.end_s, vec![rate], Vec::new());
     let fill = Figure::strips(&Strips {
         caption: "How full batches were: mean and range, without the last of each file.",
         x_label: "batch",
@@ -155,6 +175,7 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
             label: "tokens, % of budget".to_owned(),
             line: line(&pictures.fill),
         }],
+        shaded: Vec::new(),
     });
     let waits = run.queue.waits.iter().map(|bin| {
         let name = bin.below_ms.map_or_else(|| "∞".to_owned(), short);
@@ -170,7 +191,13 @@ pub(super) fn run(run: &RunSummary) -> Vec<Figure> {
 }
 
 /// Draws strips over a time in seconds, with an axis in a unit of few digits.
-fn over_time(caption: &str, of: &str, end_s: f64, mut strips: Vec<Strip>) -> Option<Figure> {
+fn over_time(
+    caption: &str,
+    of: &str,
+    end_s: f64,
+    mut strips: Vec<Strip>,
+    mut shaded: Vec<(Range<f64>, String)>,
+) -> Option<Figure> {
     let (unit, unit_s) = time_unit(end_s);
     for strip in &mut strips {
         let points = strip.line.pieces.iter_mut().flatten();
@@ -178,11 +205,15 @@ fn over_time(caption: &str, of: &str, end_s: f64, mut strips: Vec<Strip>) -> Opt
         let band = strip.line.band.iter_mut().flatten();
         band.for_each(|point| point.0 /= unit_s);
     }
+    for (span, _) in &mut shaded {
+        *span = span.start / unit_s..span.end / unit_s;
+    }
     Figure::strips(&Strips {
         caption,
         x_label: &format!("{unit} of {of}"),
         x: 0.0..end_s / unit_s,
         strips,
+        shaded,
     })
 }
 

@@ -40,7 +40,7 @@ pub fn html(report: &Report) -> String {
         page.table(&Table::of(&report.baseline, &BASELINE));
     }
     if let Some(samples) = &report.samples {
-        add_gpus(&mut page, samples);
+        add_gpus(&mut page, samples, report.runs());
     }
     add_details(&mut page, report.runs());
     page.list(report.left_out());
@@ -183,17 +183,17 @@ fn add_rows(page: &mut Page, what: &str, rows: &[Totals]) {
     });
 }
 
-fn add_gpus(page: &mut Page, samples: &SamplesSummary) {
+fn add_gpus(page: &mut Page, samples: &SamplesSummary, runs: &[RunSummary]) {
     page.heading("GPUs and host");
     if !samples.gpus.is_empty() {
         page.table(&Table::of(&samples.gpus, &GPUS));
     }
     page.list(samples.hosts.iter().map(host));
     page.list(&samples.notes);
-    let figures = charts::gpus(samples);
+    let figures = charts::gpus(samples, runs);
     if !figures.is_empty() {
         page.paragraph(
-            "Line: mean. Band: from the least to the greatest value. All GPUs have the same axes.",
+            "Line: mean. Band: from the least to the greatest value. Grey: runs on the GPU. All GPUs have the same axes.",
         );
         page.figures(&figures);
     }

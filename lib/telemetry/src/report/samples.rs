@@ -112,7 +112,13 @@ impl Samples {
         let gpu = self.gpu_of(sample, host);
         self.gpus[gpu].add(sample, moment, self.moments, &self.times);
         if let Some(pictures) = self.pictures.get_mut(gpu) {
-            pictures.add(self.hosts[host].at_s(), sample);
+            let around = moment.at_us - 1..moment.at_us + 1;
+            let (times, uuid) = (&self.times, sample.uuid.as_deref());
+            let is_on = |position| times.uses(position, uuid);
+            let work = times.at_work(moment.clock, &[around], is_on);
+            let work = work.into_iter().flat_map(|(_, work)| work);
+            let runs = work.map(|position| times.run_of(position));
+            pictures.add(self.hosts[host].at_s(), sample, runs);
         }
     }
 
