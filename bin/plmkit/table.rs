@@ -110,8 +110,8 @@ impl Lines<'_> {
         let is_end = |byte: &&u8| b"\r\n".contains(byte);
         let start = position.map_or(self.at, |position| position.byte() as usize);
         let start = start + self.text[start..].iter().take_while(is_end).count();
-        let between = self.text[self.at..start].iter();
-        self.line += between.filter(|&&byte| byte == b'\n').count() as u64;
+        let between = self.text[self.at..start].split(|&byte| byte == b'\n');
+        self.line += between.count() as u64 - 1;
         self.at = start;
         self.line
     }

@@ -61,7 +61,7 @@ def cohort(case):
     case.path("samples.csv").write_text(f"sample\tfasta\nempty\tgaps.fasta\na\t{PROTEINS}\n")
     options += ["--fasta_shard_args", "--invalid reject"]
     run = case.run("-resume", *options)
-    check("so does one without a record that is taken", run.code != 0 and "every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty, in the shell ALLOW_EMPTY=true, takes that): empty" in run.said, run.said)
+    check("so does one without a record that is taken", run.code != 0 and "every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty accepts it): empty" in run.said, run.said)
     run = case.run("-resume", *options, "--allow_empty")
     verdicts = all("VALIDATE_EMBEDDINGS" in task["process"] for task in run.computed())
     check("unless that is allowed", run.code == 0 and "warning: every record was rejected" in run.said and verdicts, run.said)

@@ -128,7 +128,7 @@ printf 'samples: table.csv\noutdir: mixed\nmodel: weights\nmax_shard_tokens: 200
 mixed() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile mixed.yaml --cores 2 "$@" >mixed.log 2>&1; }
 said() { grep -E -- "$1" mixed.log; }
 check "a sample that cannot be cut fails the workflow" fails mixed
-check "which names it" said '^no verdict, .*: bad$'
+check "which names it" said '^not validated, .*: bad$'
 check "and shows why" said "^fasta-shard: twice.fasta: record 2 'x'"
 check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/dataset.json
 check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/dataset.json | head -n 1)"
