@@ -16,7 +16,6 @@ class Staged(BuildHookInterface):
             library = staged / "lib/plmkit/libplmkit_cuda.so"
             build_data["force_include"] = {str(library): f"plmkit_cuda/{library.name}"}
             return
-        build_data["force_include"] = {str(Path(self.root) / "plmkit"): "plmkit"}
         build_data["shared_scripts"] = {str(program): program.name for program in sorted(staged.glob("bin/*"))}
         build_data["shared_data"] = {
             str(file): str(file.relative_to(staged)) for file in sorted(staged.glob("share/**/*")) if file.is_file() and "doc" not in file.parts

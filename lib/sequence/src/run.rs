@@ -33,7 +33,7 @@ pub enum ShardOutcome {
 
 /// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`.
 ///
-/// Only the fingerprints of ids ([`Ids`](crate::Ids)), and of sequences if duplicates are to be found, grow with the inputs.
+/// Only the fingerprints of ids, and of sequences if duplicates are to be found, grow with the inputs.
 pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, ShardError> {
     for input in &config.inputs {
         let failed = |source| ShardError::Open(input.clone(), source);
