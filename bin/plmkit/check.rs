@@ -7,7 +7,7 @@ use plmkit_store::read_sealed;
 use crate::args::{Args, Stage};
 use crate::model::Model;
 use crate::options::AllOptions;
-use crate::params::Params;
+use crate::params::{Existing, Params, samples_with_embeddings};
 use crate::plan::{Look, Sample, samples};
 use crate::programs::Programs;
 use crate::run::Run;
@@ -38,6 +38,9 @@ impl Run {
         if !args.force && !options.fasta_shard.has("--force") {
             compare_cuts(&args, &samples, &mut errors);
         }
+        if existing == Some(Existing::Replaced) {
+            keep_others(&args, &samples, &mut errors);
+        }
         let (Some(model), Some(existing), true) = (model, existing, errors.is_empty()) else {
             return Err(report(errors));
         };
@@ -50,6 +53,21 @@ impl Run {
             samples,
             versions,
         })
+    }
+}
+
+/// Checks that no other sample of the folder would keep embeddings of the old settings.
+fn keep_others(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
+    let is_other = |name: &String| !samples.iter().any(|sample| sample.name == *name);
+    let others: Vec<String> = samples_with_embeddings(&args.out)
+        .filter(is_other)
+        .collect();
+    if !others.is_empty() {
+        let (out, others) = (path_text(&args.out), others.join(" "));
+        let what = format!(
+            "{out}: --force replaces embeddings of all samples of a folder: expected these in the command as well, or another folder: {others}"
+        );
+        errors.push(Fault::new(Exit::CannotCreate, what));
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault};
+use plmkit_cli::{Exit, Fault, files_in};
 use plmkit_contract::path_text;
-use plmkit_store::{StoreError, write_json};
+use plmkit_store::{StoreError, remove_published, write_json};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Model;
@@ -76,7 +76,7 @@ impl Params {
         model: &Model,
         force: bool,
     ) -> Result<Existing, Fault> {
-        if !has_embeddings(outdir) {
+        if samples_with_embeddings(outdir).next().is_none() {
             return Ok(Existing::Same);
         }
         let Some(earlier) = Self::read(outdir)? else {
@@ -120,11 +120,12 @@ impl Params {
 
     /// Writes the parameters of this run.
     pub(crate) fn write(&self, outdir: &Path, existing: Existing) -> Result<(), Fault> {
-        let file = match existing {
-            Existing::Unknown => Self::unconfirmed(outdir),
-            Existing::Same | Existing::Replaced => Self::file(outdir),
-        };
-        Ok(write_json(&file, self)?)
+        if existing == Existing::Same {
+            return Ok(write_json(&Self::file(outdir), self)?);
+        }
+        write_json(&Self::unconfirmed(outdir), self)?;
+        // Until all embeddings are compared or replaced, no file says how they were made.
+        Ok(remove_published(&Self::file(outdir))?)
     }
 
     /// Every embedding has been compared: the parameters are theirs.
@@ -138,15 +139,13 @@ impl Params {
     }
 }
 
-/// Whether a sample in the folder has embeddings.
-fn has_embeddings(outdir: &Path) -> bool {
+/// The samples in a folder of results that have embeddings.
+pub(crate) fn samples_with_embeddings(outdir: &Path) -> impl Iterator<Item = String> {
     let samples = fs::read_dir(outdir).into_iter().flatten().flatten();
     samples
-        .filter_map(|sample| fs::read_dir(sample.path().join("embeddings")).ok())
-        .flat_map(Iterator::flatten)
-        .any(|file| {
-            let name = file.file_name();
-            let name = name.to_string_lossy();
-            name.ends_with(".parquet") && !name.starts_with('.')
+        .filter(|sample| {
+            let files = files_in(&sample.path().join("embeddings"), &["parquet"]);
+            files.is_ok_and(|files| !files.is_empty())
         })
+        .map(|sample| sample.file_name().to_string_lossy().into_owned())
 }

@@ -96,7 +96,7 @@ impl Programs {
         program: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<String, Fault> {
-        let mut command = self.command(program);
+        let mut command = Command::new(self.path(program));
         let output = command.args(arguments).stdin(Stdio::null()).output();
         let output = output.map_err(|error| cannot_run(program, &error))?;
         if output.status.success() {

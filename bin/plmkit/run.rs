@@ -60,6 +60,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         }
         Some(Stage::Embed) => {
             let cut: Vec<&Sample> = run.samples.iter().collect();
+            if !cut
+                .iter()
+                .any(|sample| SampleFolder::new(&run, sample).is_cut())
+            {
+                let what = "no sample is cut: expected a folder of --stage prepare";
+                let what = format!("{}: {what}", path_text(&run.args.out));
+                return Err(Fault::new(Exit::NoInput, what));
+            }
             run.embed(&cut, task, &mut failures)?;
         }
         Some(Stage::Finish) => run.finish(&mut failures)?,
@@ -85,14 +93,8 @@ impl Run {
         }
     }
 
-    /// Writes how the results are made, before they are. Embeddings of other settings go first: once the new settings are written,
-    /// all that is there must be of them.
+    /// Writes how the results are made, before they are.
     fn write_start(&self) -> Result<(), Fault> {
-        if self.existing == Existing::Replaced {
-            for sample in &self.samples {
-                SampleFolder::new(self, sample).remove_shard_files()?;
-            }
-        }
         let info = self.args.out.join("pipeline_info");
         fs::create_dir_all(&info).map_err(StoreError::cannot_create(&info))?;
         self.params().write(&self.args.out, self.existing)?;

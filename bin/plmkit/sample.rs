@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, files_in};
+use plmkit_cli::{Exit, Fault, LogFormat, files_in};
 use plmkit_contract::{Manifest, ShardSummary, path_text};
 use plmkit_store::{StoreError, read_sealed};
 
@@ -114,8 +114,7 @@ impl<'r> SampleFolder<'r> {
             || listed.is_ok_and(|listed| listed.iter().any(|shard| is_lost(&shard.file)))
     }
 
-    /// Removes what was made of the shards.
-    pub(crate) fn remove_shard_files(&self) -> Result<(), Fault> {
+    fn remove_shard_files(&self) -> Result<(), Fault> {
         for (folder, extensions) in OF_SHARDS {
             for file in self.files(folder, extensions) {
                 remove_if_there(&file)?;
@@ -135,7 +134,7 @@ impl<'r> SampleFolder<'r> {
 
     /// Whether a shard is embedded. Its list of rejects, if it has one, is written before.
     pub(crate) fn is_embedded(&self, shard: &ShardSummary) -> bool {
-        self.run.existing != Existing::Unknown
+        self.run.existing == Existing::Same
             && !self.run.options.gpu_embed.has("--force")
             && self.embeddings(name_of(shard)).exists()
     }
@@ -148,7 +147,12 @@ impl<'r> SampleFolder<'r> {
         if exit != Exit::Done {
             return Ok(exit);
         }
-        let exit = self.compute(name, &batches)?;
+        // Where it is not known how the embeddings were made, gpu-embed compares them, and keeps those of this work.
+        let compares = self.run.existing != Existing::Same && self.embeddings(name).exists();
+        let mut exit = self.compute(name, &batches, !compares)?;
+        if compares && exit == Exit::CannotCreate && self.run.args.force {
+            exit = self.compute(name, &batches, true)?;
+        }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
         if exit == Exit::Done || exit == Exit::Negative {
             remove_if_there(&batches)?;
@@ -182,7 +186,7 @@ impl<'r> SampleFolder<'r> {
         self.run.programs.run("pack-batches", arguments.0)
     }
 
-    fn compute(&self, name: &str, batches: &Path) -> Result<Exit, Fault> {
+    fn compute(&self, name: &str, batches: &Path, force: bool) -> Result<Exit, Fault> {
         let options = &self.run.options.gpu_embed;
         let out = self.embeddings(name);
         let rejects = self.path.join(format!("rejects/{name}.csv"));
@@ -194,12 +198,12 @@ impl<'r> SampleFolder<'r> {
         arguments.flag("--", true);
         arguments.0.push(self.run.programs.path("gpu-embed"));
         arguments.0.push(batches.into());
+        if self.run.args.common.log_format == LogFormat::Json {
+            arguments.value("--log-format", "json");
+        }
         arguments.value("--model", &self.run.model.name);
-        // The settings have been compared: what is left of lost embeddings, or of other work, is replaced. Where no file says how
-        // embeddings were made, gpu-embed compares.
-        let compares =
-            self.run.existing == Existing::Unknown && out.exists() && !self.run.args.force;
-        arguments.flag("--force", !compares && !options.has("--force"));
+        // What is left of lost embeddings, or of other work, is replaced.
+        arguments.flag("--force", force && !options.has("--force"));
         arguments.value("--out", out);
         arguments.value("--rejects", rejects);
         arguments.value(

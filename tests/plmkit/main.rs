@@ -137,11 +137,32 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         }
         assert!(content(folder) == before, "{arguments}");
     }
+    let kept = fs::read(folder.join("results/a/embeddings/shard-00000.parquet")).expect("read");
+    let wrong = plmkit(folder, "a.fasta --out results --layers 77 --force").output();
+    assert_eq!(wrong.expect("the program starts").status.code(), Some(2));
+    let still = fs::read(folder.join("results/a/embeddings/shard-00000.parquet")).expect("read");
+    assert!(
+        kept == still,
+        "embeddings go only when others take their place"
+    );
     let force = run(&mut plmkit(
         folder,
         "a.fasta --out results --pool max --force",
     ));
     assert!(force.contains("5 rows of max_4 (64)"), "{force}");
+
+    proteins(folder, "other.fasta", 3);
+    run(&mut plmkit(folder, "other.fasta --out results --pool max"));
+    let before = content(folder);
+    let fewer = plmkit(folder, "a.fasta --out results --pool mean --force").output();
+    let fewer = fewer.expect("the program starts");
+    let said = String::from_utf8_lossy(&fewer.stderr);
+    assert_eq!(fewer.status.code(), Some(73), "{said}");
+    assert!(
+        said.trim_end().ends_with("or another folder: other"),
+        "{said}"
+    );
+    assert!(content(folder) == before);
 }
 
 #[test]
@@ -194,6 +215,8 @@ fn the_stages_give_what_one_run_gives() {
             .is_ok_and(|count| count > 2),
         "{count}"
     );
+    let early = plmkit(folder, "a.fasta --out none --stage embed --task 1/2").output();
+    assert_eq!(early.expect("the program starts").status.code(), Some(66));
     for task in ["1/2", "2/2"] {
         assert_eq!(stage(&format!("embed --task {task}")).0, Some(0));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric};
 use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
-use plmkit_telemetry::report::{Tier, figures};
+use plmkit_telemetry::report::Tier;
 use ratatui::prelude::IntoCrossterm;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
@@ -251,13 +251,54 @@ pub(super) fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<
     lines
 }
 
-/// Returns the batches of a run and its figures.
+/// Returns how well the batches of a run are filled, their waits and lengths, and what became of some.
 pub(super) fn details(run: &RunStatus) -> Row {
-    let (done, all) = (run.progress.batches, or_dash(run.progress.batches_total));
-    let queue = run.recent.queue.or(run.summary.queue.state);
+    let (summary, progress) = (&run.summary, &run.progress);
+    let packing = &summary.packing;
+    let filled = format!(
+        "fill {}, least {}, {} below 85 %",
+        percent(packing.mean_fill),
+        percent(packing.min_fill),
+        packing.below_85
+    );
+    let color = tier_color(packing.tier.filter(|tier| *tier > Tier::None));
+    let (done, all) = (progress.batches, or_dash(progress.batches_total));
+    let mut cells = vec![format!("  batch {done}/{all}").into(), filled.fg(color)];
+    for (name, what, unit) in [
+        ("wait_ms", "wait", " ms"),
+        ("tokens", "tokens", ""),
+        ("longest", "longest", ""),
+        ("compute_ms", "compute", " ms"),
+    ] {
+        let of = summary.distributions.get(name).and_then(Option::as_ref);
+        cells.extend(of.map(|of| {
+            let (median, p95) = (short(Some(of.p50)), short(Some(of.p95)));
+            Span::from(format!("{what} {median}{unit}, p95 {p95}"))
+        }));
+    }
+    let queue = run.recent.queue.or(summary.queue.state);
     let queue = queue.map(|queue| format!("queue {}", <&str>::from(queue)));
-    let cells = [format!("  batch {done}/{all}")].into_iter().chain(queue);
-    cells.chain(figures(&run.summary)).map(Span::from).collect()
+    let counts = [
+        (summary.oom_splits, "halved"),
+        (summary.rejected, "rejected"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts = counts.map(|(count, what)| format!("{count} {what}"));
+    let rates = [
+        (
+            run.recent.sequences_per_s,
+            summary.throughput.sequences_per_s,
+            "sequences/s",
+        ),
+        (
+            run.recent.residues_per_s,
+            summary.throughput.residues_per_s,
+            "residues/s",
+        ),
+    ];
+    let rates = rates.map(|(recent, all, what)| format!("{} {what}", short(recent.or(all))));
+    cells.extend(queue.into_iter().chain(counts).chain(rates).map(Span::from));
+    cells
 }
 
 /// Returns the numbers of the GPUs of a run, `gpu 0,1`, or else its device.

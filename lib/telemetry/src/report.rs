@@ -47,7 +47,7 @@ pub use multiqc::multiqc;
 pub use run::{RunSummary, Throughput};
 pub use runs::{Runs, RunsSummary};
 pub use samples::{Samples, SamplesSummary, Scope};
-pub use text::{figures, sentences};
+pub use text::sentences;
 pub use values::{Energy, GpuFigures, ValueRange, ValueRanges};
 pub use worker::WorkerSummary;
 

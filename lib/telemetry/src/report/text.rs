@@ -57,7 +57,7 @@ pub(super) fn host(host: &HostSummary) -> String {
 }
 
 /// Returns the known figures of a run, what people look at first coming first: `tokens 2,890`, `time 12.50 s`.
-pub fn figures(run: &RunSummary) -> Vec<String> {
+fn figures(run: &RunSummary) -> Vec<String> {
     // The first says how it ended.
     words(&Totals::new(&[run]), &RUNS[1..])
 }
