@@ -27,7 +27,7 @@ records=$(number demo/shards/manifest.json records)
 accepted=$(number demo/shards/manifest.json accepted)
 rows=$(number demo/validation.json rows)
 batches=$(number demo/run.json batches)
-full=$(number demo/run.json mean_utilization 100 %.1f)
+full=$(number demo/run.json mean_fill 100 %.1f)
 tokens=$(number demo/run.json tokens)
 rate=$(number demo/run.json tokens_per_s)
 cat <<SUMMARY
