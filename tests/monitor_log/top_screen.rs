@@ -35,8 +35,7 @@ fn gpus_histories_processes_and_runs_are_on_an_ordinary_screen() {
         "2   lost",
         "0    4711  ?     5120 MiB ",
         "gpu 0 ",
-        "  batch 2/4  queue full  sequences 20  tokens/s 307",
-        "  fill 92.0 %",
+        "  batch 2/4  fill 92 %, least 84 %, 1 below 85 %  wait 0.25 ms, p95 120",
         "q quit  ↑↓ choose  k end",
         "█",
         "▇",
@@ -65,7 +64,7 @@ fn it_grows_and_shrinks_with_the_terminal() {
         "running",
     ]);
     terminal.resize(50, 140);
-    terminal.wait_for(&["Fake, 3", "rejected 0", "command"]);
+    terminal.wait_for(&["Fake, 3", "queue full", "command"]);
     terminal.press(b"\x1b");
     assert_eq!(terminal.end().code(), Some(0));
 }
