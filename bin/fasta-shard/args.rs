@@ -7,7 +7,7 @@ use std::thread;
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
-use plmkit_contract::DATASET_FILE;
+use plmkit_contract::{DATASET_FILE, is_sample_name};
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, Input, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
     ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation,
@@ -204,12 +204,7 @@ enum Translate {
 }
 
 fn sample(name: &str) -> Result<String, &'static str> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    if name.is_empty()
-        || name.len() > 200
-        || name.starts_with(['-', '.'])
-        || !name.bytes().all(allowed)
-    {
+    if !is_sample_name(name) {
         return Err("expected up to 200 letters, digits, _, - and ., the first no - or .");
     }
     Ok(name.to_owned())

@@ -10,8 +10,8 @@ use plmkit_cli::{Common, Program, file};
 /// Runs fasta-shard, gpu-embed --probe, pack-batches, gpu-embed, monitor-log and validate-embeddings, one after the other. Run the
 /// same command again after an interruption: finished work is kept, and the results are those of an uninterrupted run.
 ///
-/// Options, inputs and the model are checked first, and all errors are told at once. A refused run changes nothing. Later, a sample
-/// with an error stops no other; the summary at the end names it.
+/// Options, inputs and the model are checked first. The first error of each is told, and a refused run changes nothing. Later, a
+/// sample with an error stops no other; the summary at the end names it.
 ///
 /// Exit codes: 0, every sample is embedded and its validation passed; 1, a validation failed; otherwise the code of the program that
 /// failed.
@@ -97,49 +97,8 @@ pub(crate) struct Args {
     )]
     pub(crate) max_shard_tokens: u64,
 
-    /// More options of fasta-shard, as in a shell: "--known 'my old/results'"
-    #[arg(
-        long,
-        value_name = "OPTIONS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "Options of the programs"
-    )]
-    pub(crate) fasta_shard: String,
-
-    /// More options of pack-batches
-    #[arg(
-        long,
-        value_name = "OPTIONS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "Options of the programs"
-    )]
-    pub(crate) pack_batches: String,
-
-    /// More options of gpu-embed
-    #[arg(
-        long,
-        value_name = "OPTIONS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "Options of the programs"
-    )]
-    pub(crate) gpu_embed: String,
-
-    /// More options of validate-embeddings
-    #[arg(
-        long,
-        value_name = "OPTIONS",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true,
-        help_heading = "Options of the programs"
-    )]
-    pub(crate) validate_embeddings: String,
+    #[command(flatten)]
+    pub(crate) passed: PassedOptions,
 
     /// Do one stage only, for a scheduler
     #[arg(long, value_name = "STAGE", help_heading = "Stages")]
@@ -156,6 +115,27 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// Options that are passed on to the programs.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of the programs")]
+pub(crate) struct PassedOptions {
+    /// More options of fasta-shard, as in a shell: "--known 'my old/results'"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) fasta_shard: Option<String>,
+
+    /// More options of pack-batches
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) pack_batches: Option<String>,
+
+    /// More options of gpu-embed
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) gpu_embed: Option<String>,
+
+    /// More options of validate-embeddings
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) validate_embeddings: Option<String>,
 }
 
 /// A part of the run that a scheduler gives its own job.

@@ -5,10 +5,11 @@ use plmkit_contract::{Manifest, path_text, plural};
 use plmkit_store::read_sealed;
 
 use crate::args::{Args, Stage};
+use crate::fasta::Look;
 use crate::model::Model;
 use crate::options::AllOptions;
 use crate::params::{Existing, Params, samples_with_embeddings};
-use crate::plan::{Look, Sample, samples};
+use crate::plan::{Sample, samples};
 use crate::programs::Programs;
 use crate::run::Run;
 use crate::versions::Versions;
@@ -18,23 +19,21 @@ impl Run {
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<Self, Fault> {
         let mut errors = Vec::new();
         let options = AllOptions::new(&args)?;
-        let look = Look {
+        let is_start = matches!(args.stage, None | Some(Stage::Prepare));
+        let look = is_start.then(|| Look {
             contigs: options.fasta_shard.has("--translate"),
             allow_empty: args.allow_empty || options.fasta_shard.has("--allow-empty"),
-            records: matches!(args.stage, None | Some(Stage::Prepare)),
-        };
+        });
         let programs = Programs::new(args.common.log_format, args.common.quiet, stop);
         let samples = samples(&args.inputs, look, stop, &mut errors);
         let model = Model::look_at(&args.model, options.gpu_embed.has("--download"), stop);
-        let model = model.map_err(|fault| errors.push(fault)).ok();
+        let model = unless_wrong(model, &mut errors);
         let versions = Versions::ask(&programs)?;
         check_options(&programs, &options, &args, &mut errors);
-        let existing = model.as_ref().map(|model| {
-            let force = args.force || options.gpu_embed.has("--force");
-            Params::compare(&args.out, &options, model, force)
-        });
-        let existing =
-            existing.and_then(|compared| compared.map_err(|fault| errors.push(fault)).ok());
+        let force = args.force || options.gpu_embed.has("--force");
+        let compare = |model| Params::compare(&args.out, &options, model, force);
+        let existing = model.as_ref().map(compare);
+        let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
         if !args.force && !options.fasta_shard.has("--force") {
             compare_cuts(&args, &samples, &mut errors);
         }
@@ -54,6 +53,11 @@ impl Run {
             versions,
         })
     }
+}
+
+/// The value, if there is one. An error is kept with the others.
+fn unless_wrong<T>(result: Result<T, Fault>, errors: &mut Vec<Fault>) -> Option<T> {
+    result.map_err(|fault| errors.push(fault)).ok()
 }
 
 /// Checks that no other sample of the folder would keep embeddings of the old settings.
@@ -77,7 +81,7 @@ fn compare_cuts(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
     for sample in samples {
         let folder = args.out.join(&sample.name);
         let manifest = read_sealed::<Manifest>(&folder.join("shards/manifest.json")).ok();
-        let was = manifest.and_then(|manifest| manifest.options["max_shard_tokens"].as_u64());
+        let was = manifest.and_then(|manifest| manifest.options.get("max_shard_tokens")?.as_u64());
         if let Some(was) = was.filter(|&was| was != now) {
             let folder = path_text(&folder);
             let what = format!(
@@ -127,9 +131,8 @@ fn check_options(programs: &Programs, options: &AllOptions, args: &Args, errors:
     ] {
         let words = own.words.iter().map(String::as_str);
         let words = ["--check-options"].into_iter().chain(words);
-        if let Err(fault) = programs.output(program, words.chain(required.iter().copied())) {
-            errors.push(fault);
-        }
+        let asked = programs.output(program, words.chain(required.iter().copied()));
+        errors.extend(asked.err());
     }
 }
 

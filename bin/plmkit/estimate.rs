@@ -1,8 +1,7 @@
 //! What it will cost to embed on GPUs.
 
-use std::path::Path;
-
-use plmkit_contract::path_text;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use crate::plan::Sample;
 use crate::run::Run;
@@ -11,16 +10,16 @@ use crate::sample::SampleFolder;
 impl Run {
     /// Tells what it will cost to embed on GPUs, if nothing is embedded yet. A run without an estimate goes on.
     pub(crate) fn estimate(&self, samples: &[&Sample]) {
-        let device = self
-            .options
-            .gpu_embed
-            .values("--device")
-            .last()
-            .unwrap_or("auto");
+        let options = &self.options.gpu_embed;
+        let device = options.values("--device").last().unwrap_or("auto");
         let has_driver = Path::new("/proc/driver/nvidia/version").exists();
+        if device == "cpu" || (device == "auto" && !has_driver) {
+            return;
+        }
         let is_new = |sample: &&&Sample| {
             let folder = SampleFolder::new(self, sample);
-            folder.manifest().is_ok_and(|manifest| {
+            let manifest = folder.manifest();
+            manifest.is_ok_and(|manifest| {
                 !manifest
                     .shards
                     .iter()
@@ -28,31 +27,24 @@ impl Run {
             })
         };
         let new: Vec<_> = samples.iter().filter(is_new).collect();
-        if new.is_empty() || device == "cpu" || (device == "auto" && !has_driver) {
+        if new.is_empty() {
             return;
         }
-        let mut arguments = vec![
-            "estimate".to_owned(),
-            "--model".to_owned(),
-            self.model.name.clone(),
-        ];
-        for (name, value) in self.options.gpu_embed.options() {
+        let mut arguments = vec!["estimate", "--model", &self.model.name];
+        for (name, value) in options.options() {
             match name {
-                "--pool" | "--layers" | "--store-dtype" => {
-                    arguments.extend([name.to_owned(), value.to_owned()]);
-                }
-                "--dtype" if value != "int8" => {
-                    arguments.extend([name.to_owned(), value.to_owned()]);
-                }
-                "--residues" | "--logits" | "--contacts" => arguments.push(name.to_owned()),
+                "--pool" | "--layers" | "--store-dtype" => arguments.extend([name, value]),
+                "--dtype" if value != "int8" => arguments.extend([name, value]),
+                "--residues" | "--logits" | "--contacts" => arguments.push(name),
                 _ => {}
             }
         }
-        arguments.push("--".to_owned());
+        arguments.push("--");
         let shards = new
             .iter()
             .map(|sample| self.args.out.join(&sample.name).join("shards"));
-        arguments.extend(shards.map(|shards| path_text(&shards)));
+        let shards = shards.map(PathBuf::into_os_string);
+        let arguments = arguments.into_iter().map(OsString::from).chain(shards);
         match self.programs.output("monitor-log", arguments) {
             Ok(said) => said.lines().for_each(|line| tracing::info!("{line}")),
             Err(fault) => tracing::warn!("no estimate: {}", fault.message()),

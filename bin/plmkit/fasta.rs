@@ -4,11 +4,17 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::path_text;
-use plmkit_sequence::{FastaReader, Input, Limits};
+use plmkit_cli::{Fault, Stop};
+use plmkit_sequence::{FastaReader, Input, Limits, ShardError};
 
-use crate::plan::Look;
+/// How FASTA is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Whether the records are contigs.
+    pub(crate) contigs: bool,
+    /// Whether an input may be without a record.
+    pub(crate) allow_empty: bool,
+}
 
 /// Extensions that are no part of a sample's name.
 const EXTENSIONS: [&str; 12] = [
@@ -38,11 +44,7 @@ pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
     };
     let first = FastaReader::open(&input, limits, stop)?.read()?;
     if first.is_none() && !look.allow_empty {
-        let what = "no FASTA records: expected at least one, found none";
-        return Err(Fault::new(
-            Exit::Data,
-            format!("{}: {what}", path_text(path)),
-        ));
+        return Err(ShardError::NoRecords(input.to_string()).into());
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod plan;
 mod programs;
 mod run;
 mod sample;
+mod stages;
 mod summary;
 mod table;
 mod versions;
@@ -18,5 +19,5 @@ mod versions;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    plmkit_cli::main(run::run)
+    plmkit_cli::main(stages::run)
 }

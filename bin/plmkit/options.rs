@@ -34,6 +34,7 @@ pub(crate) struct AllOptions {
 
 impl AllOptions {
     pub(crate) fn new(args: &Args) -> Result<Self, Fault> {
+        let passed = &args.passed;
         let mut fasta_shard = Words::default();
         fasta_shard.flag("--dedup", args.dedup);
         fasta_shard.value("--long-policy", args.windows.then_some("window"));
@@ -52,11 +53,13 @@ impl AllOptions {
             words.value("--threads", args.threads.as_deref());
         }
         Ok(Self {
-            fasta_shard: fasta_shard.and("--fasta-shard", &args.fasta_shard)?,
-            pack_batches: Words::default().and("--pack-batches", &args.pack_batches)?,
-            gpu_embed: gpu_embed.and("--gpu-embed", &args.gpu_embed)?,
-            validate_embeddings: Words::default()
-                .and("--validate-embeddings", &args.validate_embeddings)?,
+            fasta_shard: fasta_shard.and("--fasta-shard", passed.fasta_shard.as_deref())?,
+            pack_batches: Words::default().and("--pack-batches", passed.pack_batches.as_deref())?,
+            gpu_embed: gpu_embed.and("--gpu-embed", passed.gpu_embed.as_deref())?,
+            validate_embeddings: Words::default().and(
+                "--validate-embeddings",
+                passed.validate_embeddings.as_deref(),
+            )?,
         })
     }
 }
@@ -134,8 +137,9 @@ impl Words {
         }
     }
 
-    /// Adds the words of `text`, the value of `option`.
-    fn and(mut self, option: &str, text: &str) -> Result<ProgramOptions, Fault> {
+    /// Adds the words of `text`, the value of `option` if it is given.
+    fn and(mut self, option: &str, text: Option<&str>) -> Result<ProgramOptions, Fault> {
+        let text = text.unwrap_or_default();
         let words = shlex::split(text).ok_or_else(|| {
             Fault::usage(format!(
                 "{option} '{text}': expected words as in a shell, found a quote without its end"

@@ -7,7 +7,7 @@ use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::path_text;
 use plmkit_store::StoreError;
 
-use crate::fasta;
+use crate::fasta::{self, Look};
 use crate::table::{TableRow, check_name, is_table, read_table};
 
 /// The most bytes of a table: a million lines.
@@ -20,32 +20,19 @@ pub(crate) struct Sample {
     pub(crate) fasta: Vec<PathBuf>,
 }
 
-/// How inputs are looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    /// Whether the records are contigs.
-    pub(crate) contigs: bool,
-    /// Whether an input may be without a record.
-    pub(crate) allow_empty: bool,
-    /// Whether the first records of each FASTA are read.
-    pub(crate) records: bool,
-}
-
-/// Finds the samples of the command line. All that is wrong is in `errors`, a fault for each.
+/// Finds the samples of the command line, and looks at the first records of each FASTA if `look` says how. All that is wrong is in
+/// `errors`, a fault for each.
 pub(crate) fn samples(
     inputs: &[PathBuf],
-    look: Look,
+    look: Option<Look>,
     stop: &Stop,
     errors: &mut Vec<Fault>,
 ) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let mut places = BTreeMap::new();
     for row in rows(inputs, errors) {
-        if look.records
-            && let Err(fault) = fasta::check(&row.fasta, look, stop)
-        {
-            errors.push(fault);
-        }
+        let looked = look.map_or(Ok(()), |look| fasta::check(&row.fasta, look, stop));
+        errors.extend(looked.err());
         let place = *places.entry(row.sample.clone()).or_insert_with(|| {
             samples.push(Sample {
                 name: row.sample,
@@ -110,7 +97,6 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
             )));
         }
         rows.push(TableRow {
-            line: 0,
             sample,
             fasta: path.clone(),
         });
@@ -127,13 +113,12 @@ mod tests {
     const LOOK: Look = Look {
         contigs: false,
         allow_empty: false,
-        records: true,
     };
 
     fn found(inputs: &[&Path]) -> (Vec<Sample>, Vec<(Exit, String)>) {
         let inputs: Vec<PathBuf> = inputs.iter().map(|&path| path.to_owned()).collect();
         let mut errors = Vec::new();
-        let samples = samples(&inputs, LOOK, &Stop::default(), &mut errors);
+        let samples = samples(&inputs, Some(LOOK), &Stop::default(), &mut errors);
         let errors = errors.into_iter();
         let errors = errors.map(|fault| (fault.exit(), fault.message().to_owned()));
         (samples, errors.collect())

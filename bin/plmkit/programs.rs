@@ -11,6 +11,8 @@ use std::time::Duration;
 use plmkit_cli::{Exit, Fault, LogFormat, PARENT_VARIABLE, Stop};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::options::ProgramOptions;
+
 /// The programs, in the order of `versions.yml`.
 pub(crate) const PROGRAMS: [&str; 5] = [
     "fasta-shard",
@@ -22,6 +24,37 @@ pub(crate) const PROGRAMS: [&str; 5] = [
 
 /// How often a running program is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
+
+/// Arguments of a program, from text, paths and options.
+#[derive(Default)]
+pub(crate) struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    pub(crate) fn add(&mut self, word: impl Into<OsString>) {
+        self.0.push(word.into());
+    }
+
+    pub(crate) fn flag(&mut self, name: &str, is_set: bool) {
+        if is_set {
+            self.add(name);
+        }
+    }
+
+    pub(crate) fn value(&mut self, name: &str, value: impl Into<OsString>) {
+        self.add(name);
+        self.add(value);
+    }
+
+    pub(crate) fn options(&mut self, options: &ProgramOptions) {
+        self.0.extend(options.words.iter().map(OsString::from));
+    }
+
+    /// Whether `--quiet` is there, before the command of `monitor-log record`.
+    fn is_quiet(&self) -> bool {
+        let mut own = self.0.iter().take_while(|word| *word != "--");
+        own.any(|word| word == "--quiet")
+    }
+}
 
 /// Starts programs, and passes on what was said to this one: the format of messages, and signals.
 pub(crate) struct Programs {
@@ -58,17 +91,13 @@ impl Programs {
     ///
     /// A signal to this program is passed on as SIGTERM, once; the program saves its work and ends. Without this the program would get
     /// two signals of a terminal, and end without saving.
-    pub(crate) fn run<A: AsRef<OsStr>>(
-        &self,
-        program: &str,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Result<Exit, Fault> {
+    pub(crate) fn run(&self, program: &str, arguments: Arguments) -> Result<Exit, Fault> {
         let mut command = self.command(program);
-        if self.quiet {
+        if self.quiet && !arguments.is_quiet() {
             command.arg("--quiet");
         }
         command
-            .args(arguments)
+            .args(arguments.0)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let child = command.process_group(0).spawn();

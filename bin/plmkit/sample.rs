@@ -1,17 +1,18 @@
 //! The steps of one sample: cut, pack, embed, validate.
 
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, LogFormat, files_in};
 use plmkit_contract::{Manifest, ShardSummary, path_text};
-use plmkit_store::{StoreError, read_sealed};
+use plmkit_store::{StoreError, read_sealed, remove_file};
 
-use crate::options::ProgramOptions;
 use crate::params::Existing;
 use crate::plan::Sample;
+use crate::programs::Arguments;
 use crate::run::Run;
 
 /// Folders of a sample with files of single shards, and the extensions of these files.
@@ -28,10 +29,6 @@ pub(crate) struct SampleFolder<'r> {
     sample: &'r Sample,
     path: PathBuf,
 }
-
-/// Arguments of a command, from text, paths and options.
-#[derive(Default)]
-struct Arguments(Vec<OsString>);
 
 impl<'r> SampleFolder<'r> {
     pub(crate) fn new(run: &'r Run, sample: &'r Sample) -> Self {
@@ -87,18 +84,19 @@ impl<'r> SampleFolder<'r> {
             self.run.args.allow_empty && !options.has("--allow-empty"),
         );
         arguments.flag("--force", force && !options.has("--force"));
-        arguments.flag("--", true);
-        arguments
-            .0
-            .extend(self.sample.fasta.iter().map(OsString::from));
-        let exit = self.run.programs.run("fasta-shard", arguments.0)?;
+        arguments.add("--");
+        self.sample
+            .fasta
+            .iter()
+            .for_each(|path| arguments.add(path));
+        let exit = self.run.programs.run("fasta-shard", arguments)?;
         if exit != Exit::Done {
             return Ok(exit);
         }
         if differ(&before, &manifest) {
             self.remove_shard_files()?;
         }
-        remove_if_there(&before)?;
+        remove_file(&before)?;
         for folder in ["batches", "embeddings", "logs", "reports"] {
             let folder = self.path.join(folder);
             fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
@@ -117,7 +115,7 @@ impl<'r> SampleFolder<'r> {
     fn remove_shard_files(&self) -> Result<(), Fault> {
         for (folder, extensions) in OF_SHARDS {
             for file in self.files(folder, extensions) {
-                remove_if_there(&file)?;
+                remove_file(&file)?;
             }
         }
         Ok(())
@@ -155,7 +153,7 @@ impl<'r> SampleFolder<'r> {
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
         if exit == Exit::Done || exit == Exit::Negative {
-            remove_if_there(&batches)?;
+            remove_file(&batches)?;
             return Ok(Exit::Done);
         }
         Ok(exit)
@@ -164,7 +162,8 @@ impl<'r> SampleFolder<'r> {
     /// Packs a shard, with the measured size of batches unless the options say another.
     fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
         let options = &self.run.options.pack_batches;
-        let mut arguments = Arguments(vec![self.path.join("shards").join(&shard.file).into()]);
+        let mut arguments = Arguments::default();
+        arguments.add(self.path.join("shards").join(&shard.file));
         arguments.value("--out", batches);
         if !options.has("--max-batch-tokens") {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
@@ -178,12 +177,9 @@ impl<'r> SampleFolder<'r> {
             arguments.value("--batch-size", self.run.batch_size_file());
         }
         arguments.flag("--force", !options.has("--force"));
-        arguments.flag(
-            "--quiet",
-            !options.has("--quiet") && !self.run.args.common.quiet,
-        );
+        arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);
-        self.run.programs.run("pack-batches", arguments.0)
+        self.run.programs.run("pack-batches", arguments)
     }
 
     fn compute(&self, name: &str, batches: &Path, force: bool) -> Result<Exit, Fault> {
@@ -192,12 +188,13 @@ impl<'r> SampleFolder<'r> {
         let rejects = self.path.join(format!("rejects/{name}.csv"));
         fs::create_dir_all(self.path.join("rejects"))
             .map_err(StoreError::cannot_create(&rejects))?;
-        let mut arguments = Arguments(vec!["record".into()]);
-        arguments.flag("--quiet", !self.run.args.common.quiet);
+        let mut arguments = Arguments::default();
+        arguments.add("record");
+        arguments.flag("--quiet", true);
         arguments.value("--out", self.path.join(format!("logs/{name}.samples.csv")));
-        arguments.flag("--", true);
-        arguments.0.push(self.run.programs.path("gpu-embed"));
-        arguments.0.push(batches.into());
+        arguments.add("--");
+        arguments.add(self.run.programs.path("gpu-embed"));
+        arguments.add(batches);
         if self.run.args.common.log_format == LogFormat::Json {
             arguments.value("--log-format", "json");
         }
@@ -216,10 +213,11 @@ impl<'r> SampleFolder<'r> {
             arguments.value("--progress", "none");
         }
         arguments.options(options);
-        if self.run.args.common.quiet {
-            arguments.flag("--quiet", !options.has("--quiet"));
-        }
-        self.run.programs.run("monitor-log", arguments.0)
+        arguments.flag(
+            "--quiet",
+            self.run.args.common.quiet && !options.has("--quiet"),
+        );
+        self.run.programs.run("monitor-log", arguments)
     }
 
     /// Validates the sample, with a report on the runs of all its shards.
@@ -227,8 +225,9 @@ impl<'r> SampleFolder<'r> {
         let name = &self.sample.name;
         // An empty folder: nothing was rejected.
         let _ = fs::remove_dir(self.path.join("rejects"));
-        let mut report = Arguments(vec!["report".into()]);
-        report.flag("--quiet", !self.run.args.common.quiet);
+        let mut report = Arguments::default();
+        report.add("report");
+        report.flag("--quiet", true);
         report.value("--gpu", self.path.join("logs"));
         report.value("--events", self.path.join("logs"));
         report.value("--out", self.path.join("reports/run.json"));
@@ -237,7 +236,7 @@ impl<'r> SampleFolder<'r> {
             self.path.join(format!("reports/{name}_run_mqc.json")),
         );
         report.value("--html", self.path.join("reports/run.html"));
-        let reported = self.run.programs.run("monitor-log", report.0)?;
+        let reported = self.run.programs.run("monitor-log", report)?;
         self.tell_surplus()?;
         let options = &self.run.options.validate_embeddings;
         let mut arguments = Arguments::default();
@@ -254,12 +253,9 @@ impl<'r> SampleFolder<'r> {
         if self.run.args.allow_empty {
             arguments.value("--expect", "max-rejected=100%");
         }
-        arguments.flag(
-            "--quiet",
-            !options.has("--quiet") && !self.run.args.common.quiet,
-        );
+        arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);
-        let validated = self.run.programs.run("validate-embeddings", arguments.0)?;
+        let validated = self.run.programs.run("validate-embeddings", arguments)?;
         if validated == Exit::Done {
             remove_folder(&self.path.join("batches"))?;
         }
@@ -273,12 +269,8 @@ impl<'r> SampleFolder<'r> {
     /// Names files of shards that the manifest does not list: the folder is to be read as one table.
     fn tell_surplus(&self) -> Result<(), Fault> {
         let listed = self.manifest()?.shards;
-        let is_listed = |file: &Path| {
-            let stem = file.file_stem();
-            listed
-                .iter()
-                .any(|shard| stem.is_some_and(|stem| stem == name_of(shard)))
-        };
+        let listed: BTreeSet<&OsStr> = listed.iter().map(|shard| name_of(shard).as_ref()).collect();
+        let is_listed = |file: &Path| file.file_stem().is_some_and(|stem| listed.contains(stem));
         let files = OF_SHARDS[1..3].iter();
         let files = files.flat_map(|(folder, extensions)| self.files(folder, extensions));
         let surplus: Vec<String> = files
@@ -306,36 +298,11 @@ fn differ(before: &Path, now: &Path) -> bool {
     fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
 }
 
-fn remove_if_there(path: &Path) -> Result<(), Fault> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StoreError::cannot_write(path)(error).into())
-        }
-        _ => Ok(()),
-    }
-}
-
 fn remove_folder(path: &Path) -> Result<(), Fault> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(StoreError::cannot_write(path)(error).into())
         }
         _ => Ok(()),
-    }
-}
-
-impl Arguments {
-    fn flag(&mut self, name: &str, is_set: bool) {
-        if is_set {
-            self.0.push(name.into());
-        }
-    }
-
-    fn value(&mut self, name: &str, value: impl Into<OsString>) {
-        self.0.extend([name.into(), value.into()]);
-    }
-
-    fn options(&mut self, options: &ProgramOptions) {
-        self.0.extend(options.words.iter().map(OsString::from));
     }
 }

@@ -138,8 +138,7 @@ impl Summary {
         let sum = |of: fn(&SummaryLine) -> u64| self.lines.iter().map(of).sum::<u64>();
         let mut elsewhere = String::new();
         if let aliases @ 1.. = sum(|line| line.aliases) {
-            let noun = if aliases == 1 { "alias" } else { "aliases" };
-            let _ = write!(elsewhere, ", {aliases} {noun}");
+            let _ = write!(elsewhere, ", {}", plural(aliases, "alias"));
         }
         if let known @ 1.. = sum(|line| line.known) {
             let _ = write!(elsewhere, ", {known} known");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord};
+use plmkit_contract::is_sample_name;
 
 /// Names in a folder of results that no sample can have.
 const TAKEN: [&str; 7] = [
@@ -19,7 +20,6 @@ const TAKEN: [&str; 7] = [
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableRow {
-    pub(crate) line: u64,
     pub(crate) sample: String,
     pub(crate) fasta: PathBuf,
 }
@@ -80,7 +80,7 @@ pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
             }
             continue;
         };
-        match columns.row(&record, line) {
+        match columns.row(&record) {
             Ok(row) if !seen.insert((row.sample.clone(), plain(&row.fasta))) => {
                 let (fasta, sample) = (row.fasta.display(), &row.sample);
                 errors.push(format!(
@@ -147,7 +147,7 @@ impl Columns {
         })
     }
 
-    fn row(&self, record: &StringRecord, line: u64) -> Result<TableRow, String> {
+    fn row(&self, record: &StringRecord) -> Result<TableRow, String> {
         if record.len() != self.count {
             return Err(format!(
                 "expected {} columns, found {}",
@@ -161,7 +161,6 @@ impl Columns {
             return Err(format!("'{sample}' has no FASTA"));
         }
         Ok(TableRow {
-            line,
             sample: sample.to_owned(),
             fasta: fasta.into(),
         })
@@ -170,12 +169,7 @@ impl Columns {
 
 /// Checks the name of a sample, which becomes that of a folder.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    if name.is_empty()
-        || name.len() > 200
-        || name.starts_with(['-', '.'])
-        || !name.bytes().all(allowed)
-    {
+    if !is_sample_name(name) {
         return Err(format!(
             "sample name '{name}': expected up to 200 letters, digits, '_', '-' and '.', the first no '-' or '.'"
         ));
@@ -199,9 +193,8 @@ fn plain(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn row(line: u64, sample: &str, fasta: &str) -> TableRow {
+    fn row(sample: &str, fasta: &str) -> TableRow {
         TableRow {
-            line,
             sample: sample.to_owned(),
             fasta: fasta.into(),
         }
@@ -212,19 +205,19 @@ mod tests {
         for (text, expected) in [
             (
                 "sample,fasta\na,x.fasta\na,y z.faa\n",
-                vec![row(2, "a", "x.fasta"), row(3, "a", "y z.faa")],
+                vec![row("a", "x.fasta"), row("a", "y z.faa")],
             ),
             (
                 "sample\tfasta\na\tx, \"y\".fasta\n",
-                vec![row(2, "a", "x, \"y\".fasta")],
+                vec![row("a", "x, \"y\".fasta")],
             ),
             (
                 "\u{feff}\"sample\",\"fasta\"\r\n\"a\",\"x, \"\"y\"\".fasta\"\r\n\r\n,\r\n",
-                vec![row(2, "a", "x, \"y\".fasta")],
+                vec![row("a", "x, \"y\".fasta")],
             ),
             (
                 " fasta , n, sample \n\"x.fasta\" ,1, a",
-                vec![row(2, "a", "x.fasta")],
+                vec![row("a", "x.fasta")],
             ),
         ] {
             assert!(is_table(text.as_bytes()));
@@ -236,7 +229,7 @@ mod tests {
     fn every_error_is_told_with_its_line() {
         let text = "sample,fasta\na b,x\n,x\n..,x\nmultiqc,x\na,x\na,./x\nb,x,y\nc,\n";
         let (rows, errors) = read_table(text.as_bytes());
-        assert_eq!(rows, [row(6, "a", "x")]);
+        assert_eq!(rows, [row("a", "x")]);
         let starts = [
             "line 2: sample name 'a b'",
             "line 3: sample name ''",
@@ -246,6 +239,9 @@ mod tests {
             "line 8: expected 2 columns, found 3",
             "line 9: 'c' has no FASTA",
         ];
+        // The end of a line by CR and LF is one.
+        let of_dos = text.replace('\n', "\r\n");
+        assert_eq!(read_table(of_dos.as_bytes()), (rows, errors.clone()));
         assert_eq!(errors.len(), starts.len());
         for (error, start) in errors.iter().zip(starts) {
             assert!(error.starts_with(start), "{error}");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Looks at all that a workflow is given before anything is computed: the table of samples, the first record of each FASTA, the model, and
-# how the results that are there were cut. All workflows read their table by it.
+# how the results that are there were cut. Nextflow and Snakemake read their table by it; plmkit has the same rules.
 #
 #     inputs.sh TABLE MODEL OUTDIR MAX_SHARD_TOKENS [OPTIONS of gpu-embed]
 #

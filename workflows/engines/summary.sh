@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The end of every workflow: what became of each sample, and whether that is what was asked for.
+# The end of a run of Nextflow and Snakemake: what became of each sample, and whether that is what was asked for.
 #
 #     summary.sh OUTDIR ALLOW_EMPTY <TEXT >TABLE.tsv
 #

@@ -6,6 +6,13 @@ use serde::{Deserialize, Serialize};
 /// The name of the option and the column with the sample. All rows of a file have the same sample.
 pub const SAMPLE: &str = "sample";
 
+/// Whether a name can be that of a sample: up to 200 letters, digits, `_`, `-` and `.`, the first no `-` or `.`. It may become that of
+/// a folder.
+pub fn is_sample_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    (1..=200).contains(&name.len()) && !name.starts_with(['-', '.']) && name.bytes().all(allowed)
+}
+
 /// The name of the option and the column with the rest of the FASTA header.
 pub const DESCRIPTION: &str = "description";
 

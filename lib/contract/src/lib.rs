@@ -51,7 +51,7 @@ pub use dtype::Dtype;
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of, exit_of_system};
 pub use guard::{catch_decoder_panic, is_catching_panic};
-pub use labels::{DESCRIPTION, Labels, SAMPLE};
+pub use labels::{DESCRIPTION, Labels, SAMPLE, is_sample_name};
 pub use layout::EmbeddingLayout;
 pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,

@@ -1,0 +1,181 @@
+//! The stages of a run.
+
+use std::collections::BTreeSet;
+
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
+use plmkit_contract::{ShardSummary, path_text};
+
+use crate::args::{Args, Stage};
+use crate::params::Params;
+use crate::plan::Sample;
+use crate::run::Run;
+use crate::sample::{SampleFolder, name_of};
+use crate::summary::Summary;
+
+/// The first failure that stopped a sample and not the run.
+#[derive(Default)]
+struct Failures(Option<Exit>);
+
+pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    let (stage, task) = (args.stage, args.task);
+    if task.is_some() != (stage == Some(Stage::Embed)) {
+        return Err(Fault::usage(
+            "--task N/COUNT is of --stage embed: expected both or neither",
+        ));
+    }
+    let run = Run::checked(args, stop)?;
+    let mut failures = Failures::default();
+    match stage {
+        None => {
+            run.write_start()?;
+            let cut = run.cut(&mut failures)?;
+            run.estimate(&cut);
+            run.embed(&cut, None, &mut failures)?;
+            run.finish(&mut failures)?;
+        }
+        Some(Stage::Prepare) => {
+            run.write_start()?;
+            let cut = run.cut(&mut failures)?;
+            run.estimate(&cut);
+            run.tell_uncut();
+            print(format!("{}\n", run.shards(&cut)?.len()))?;
+        }
+        Some(Stage::Embed) => {
+            let (cut, _) = run.by_cut();
+            if cut.is_empty() {
+                let what = "no sample is cut: expected a folder of --stage prepare";
+                let what = format!("{}: {what}", path_text(&run.args.out));
+                return Err(Fault::new(Exit::NoInput, what));
+            }
+            run.embed(&cut, task, &mut failures)?;
+        }
+        Some(Stage::Finish) => run.finish(&mut failures)?,
+    }
+    Ok(failures.0.unwrap_or(Exit::Done))
+}
+
+impl Run {
+    /// Cuts all samples. Returns those that are cut.
+    fn cut(&self, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
+        let mut cut = Vec::new();
+        for sample in &self.samples {
+            self.programs.go_on()?;
+            let exit = SampleFolder::new(self, sample).cut()?;
+            if failures.go_on_after("fasta-shard", exit)? {
+                cut.push(sample);
+            }
+        }
+        Ok(cut)
+    }
+
+    /// Names the samples that could not be cut, at the end of a stage that does nothing else.
+    fn tell_uncut(&self) {
+        let (_, uncut) = self.by_cut();
+        if !uncut.is_empty() {
+            let names: Vec<&str> = uncut.iter().map(|sample| &*sample.name).collect();
+            tracing::error!("not cut, see above: {}", names.join(" "));
+        }
+    }
+
+    /// The samples of which the last attempt to cut them succeeded, and the others.
+    fn by_cut(&self) -> (Vec<&Sample>, Vec<&Sample>) {
+        let samples = self.samples.iter();
+        samples.partition(|sample| SampleFolder::new(self, sample).is_cut())
+    }
+
+    /// The shards of samples that are cut, in order.
+    fn shards<'s>(&self, samples: &[&'s Sample]) -> Result<Vec<(&'s Sample, ShardSummary)>, Fault> {
+        let mut shards = Vec::new();
+        for &sample in samples {
+            let manifest = SampleFolder::new(self, sample).manifest()?;
+            shards.extend(manifest.shards.into_iter().map(|shard| (sample, shard)));
+        }
+        Ok(shards)
+    }
+
+    /// Embeds the shards of these samples, or those of a task.
+    fn embed(
+        &self,
+        samples: &[&Sample],
+        task: Option<(usize, usize)>,
+        failures: &mut Failures,
+    ) -> Result<(), Fault> {
+        let shards = self.shards(samples)?.into_iter().enumerate();
+        let of_task: Vec<(&Sample, ShardSummary)> = shards
+            .filter(|(at, _)| task.is_none_or(|(number, count)| at % count == number - 1))
+            .map(|(_, shard)| shard)
+            .collect();
+        let count = of_task.len();
+        let numbered = (1..).zip(&of_task);
+        let (done, left): (Vec<_>, Vec<_>) = numbered
+            .partition(|(_, (sample, shard))| SampleFolder::new(self, sample).is_embedded(shard));
+        let tokens = |shards: &[(usize, &(&Sample, ShardSummary))]| -> u64 {
+            shards.iter().map(|(_, (_, shard))| shard.tokens).sum()
+        };
+        let (before, quiet) = (tokens(&done), self.args.common.quiet);
+        let total = before + tokens(&left);
+        let progress = ProgressDisplay::start(ProgressMode::Plain, quiet, "tokens", total);
+        let mut progress = progress.resumed_at(before);
+        let mut failed: BTreeSet<&str> = BTreeSet::new();
+        for (number, (sample, shard)) in left {
+            self.programs.go_on()?;
+            if failed.contains(&*sample.name) {
+                continue;
+            }
+            if count > 1 {
+                let (name, shard) = (&sample.name, name_of(shard));
+                tracing::info!("{name}: {shard}, {number} of {count} shards");
+            }
+            let exit = SampleFolder::new(self, sample).embed(shard)?;
+            if !failures.go_on_after("gpu-embed", exit)? {
+                failed.insert(&sample.name);
+            }
+            progress.advance(shard.tokens);
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    /// Validates every sample that is cut, and writes the summary.
+    fn finish(&self, failures: &mut Failures) -> Result<(), Fault> {
+        let mut summary = Summary::new(&self.args.out, self.args.allow_empty);
+        for sample in &self.samples {
+            self.programs.go_on()?;
+            let folder = SampleFolder::new(self, sample);
+            let mut is_judged = false;
+            if folder.is_cut() {
+                let exit = folder.validate()?;
+                failures.go_on_after("validate-embeddings", exit)?;
+                is_judged = exit == Exit::Done || exit == Exit::Negative;
+            }
+            summary.add(&sample.name, is_judged)?;
+        }
+        let fine = summary.finish()?;
+        self.versions
+            .write(&self.args.out, &self.model, &self.programs)?;
+        if fine {
+            Params::confirm(&self.args.out)?;
+        } else {
+            failures.0.get_or_insert(Exit::Negative);
+        }
+        Ok(())
+    }
+}
+
+impl Failures {
+    /// Whether the sample goes on. A failure of the sample alone (a verdict, its data, an output of its own) does not end the run;
+    /// any other does, since it would meet the next sample too.
+    fn go_on_after(&mut self, program: &str, exit: Exit) -> Result<bool, Fault> {
+        match exit {
+            Exit::Done => Ok(true),
+            Exit::Negative | Exit::Data | Exit::NoInput | Exit::CannotCreate => {
+                self.0.get_or_insert(exit);
+                Ok(false)
+            }
+            exit => Err(Fault::new(
+                exit,
+                format!("ended after {program}, see above; run the same command to resume"),
+            )),
+        }
+    }
+}
