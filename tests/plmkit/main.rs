@@ -2,39 +2,20 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use common::{bin, command, run, test_data};
-
-/// The content of every file below `folder`, by its path in it.
-fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder).expect("below").to_owned();
-                found.insert(name, fs::read(&path).expect("read"));
-            }
-        }
-    }
-    found
-}
+use common::{Tree, bin, command, run, test_data, tree};
 
 /// What must not depend on when and how often a run was interrupted.
-fn data(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = content(folder);
+fn data(folder: &Path) -> Tree {
+    let mut found = tree(folder);
     let is_data = |path: &Path| {
         let is_in = |name: &str| path.iter().any(|part| part == name);
         is_in("shards") || is_in("embeddings") || path.ends_with("dataset.json")
@@ -102,7 +83,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
     let folder = folder.path();
     proteins(folder, "a.fasta", 5);
     run(&mut plmkit(folder, "a.fasta --out results"));
-    let before = content(folder);
+    let before = tree(folder);
     for (arguments, code, errors) in [
         (
             "a.fasta --out results --pool max",
@@ -135,7 +116,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         for (line, error) in said.lines().zip(errors) {
             assert!(line.starts_with(&format!("plmkit: {error}")), "{line}");
         }
-        assert!(content(folder) == before, "{arguments}");
+        assert!(tree(folder) == before, "{arguments}");
     }
     let kept = fs::read(folder.join("results/a/embeddings/shard-00000.parquet")).expect("read");
     let wrong = plmkit(folder, "a.fasta --out results --layers 77 --force").output();
@@ -153,7 +134,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
 
     proteins(folder, "other.fasta", 3);
     run(&mut plmkit(folder, "other.fasta --out results --pool max"));
-    let before = content(folder);
+    let before = tree(folder);
     let fewer = plmkit(folder, "a.fasta --out results --pool mean --force").output();
     let fewer = fewer.expect("the program starts");
     let said = String::from_utf8_lossy(&fewer.stderr);
@@ -162,7 +143,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         said.trim_end().ends_with("or another folder: other"),
         "{said}"
     );
-    assert!(content(folder) == before);
+    assert!(tree(folder) == before);
 }
 
 #[test]
