@@ -8,15 +8,11 @@ use plmkit_contract::{Manifest, TranslationSummary, path_text, plural};
 pub(crate) fn summary(manifest: &Manifest) -> String {
     let rejected = manifest.rejected.values().sum::<u64>();
     let changed = counted(&manifest.changed);
-    let lists = [
-        (manifest.aliases.as_ref(), "aliases"),
-        (manifest.known.as_ref().map(|known| &known.list), "known"),
-    ];
-    let listed = lists.into_iter().filter_map(|(list, what)| {
-        let rows = list?.rows;
-        Some(format!(", {rows} {what}"))
-    });
-    let listed: String = listed.collect();
+    let aliases = manifest.aliases.as_ref();
+    let aliases = aliases.map(|list| format!(", {}", plural(list.rows, "alias")));
+    let known = manifest.known.as_ref();
+    let known = known.map(|known| format!(", {} known", known.list.rows));
+    let listed = aliases.unwrap_or_default() + &known.unwrap_or_default();
     format!(
         "{}{}: {} accepted{listed}, {rejected} rejected{}; changed: {}; {}, {}, {} in {}{}",
         manifest.translation.map(translated).unwrap_or_default(),

@@ -1,16 +1,18 @@
-//! The lists of records that are in no shard, because another row holds their vectors.
+//! The lists of records beside shards.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use plmkit_check::AliasLists;
 use plmkit_cli::Fault;
-use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Manifest, path_text};
-use plmkit_store::{AliasesReader, FileKind};
+use plmkit_contract::{
+    ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Manifest, PEPTIDES_FILE, path_text,
+};
+use plmkit_store::{FileKind, RecordListReader};
 
 /// Removes these lists from the files that stand for shards, beside which they are.
 pub(crate) fn without_lists(mut shards: Vec<PathBuf>) -> Vec<PathBuf> {
-    let lists = [ALIASES_FILE, KNOWN_FILE].map(OsStr::new);
+    let lists = [ALIASES_FILE, KNOWN_FILE, PEPTIDES_FILE].map(OsStr::new);
     shards.retain(|path| path.file_name().is_none_or(|name| !lists.contains(&name)));
     shards
 }
@@ -27,16 +29,24 @@ pub(crate) fn read_lists(path: &Path, manifest: &Manifest) -> Result<AliasLists,
             manifest.aliases.as_ref(),
         ),
         (KNOWN_FILE, Kind::Known, FileKind::Known, known),
+        (
+            PEPTIDES_FILE,
+            Kind::Peptides,
+            FileKind::Peptides,
+            manifest.peptides.as_ref(),
+        ),
     ] {
         let path = path.with_file_name(name);
         if expected.is_none() && !path.exists() {
             continue;
         }
         let mut reader =
-            AliasesReader::open(&path, kind).map_err(|error| error.of_input(file_kind))?;
+            RecordListReader::open(&path, kind).map_err(|error| error.of_input(file_kind))?;
         while let Some(batch) = reader.next_batch()? {
-            for row in AliasColumns::new(&batch).rows() {
-                lists.add(&row, manifest);
+            if kind != Kind::Peptides {
+                AliasColumns::new(&batch)
+                    .rows()
+                    .for_each(|row| lists.add(&row, manifest));
             }
         }
         let digest = reader.digest().to_string();

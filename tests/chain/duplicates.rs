@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
 use plmkit_contract::{AliasColumns, KeyColumns, Kind};
-use plmkit_store::{AliasesReader, EmbeddingsReader, read_shard};
+use plmkit_store::{EmbeddingsReader, RecordListReader, read_shard};
 use tempfile::TempDir;
 
 use crate::common::{assert_fails, command, files_in, model_of, run, test_data, tree};
@@ -107,7 +107,7 @@ pub(crate) fn expanded(folder: &Path, name: &str, known: &[&str]) -> BTreeMap<St
         if !path.exists() {
             continue;
         }
-        let mut reader = AliasesReader::open(&path, kind).expect("open");
+        let mut reader = RecordListReader::open(&path, kind).expect("open");
         while let Some(batch) = reader.next_batch().expect("rows") {
             for row in AliasColumns::new(&batch).rows() {
                 let of = row.dataset.map_or(&own, |dataset| &known[dataset as usize]);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use plmkit_contract::{AliasColumns, Kind, SequenceDigest};
-use plmkit_store::AliasesReader;
+use plmkit_store::RecordListReader;
 
 use crate::case::Case;
 
@@ -12,7 +12,7 @@ type Alias = (u64, String, Option<String>, u32, bool, SequenceDigest, u64);
 
 fn aliases(case: &Case) -> Vec<Alias> {
     let path = case.out().join("aliases.parquet");
-    let mut reader = AliasesReader::open(&path, Kind::Aliases).expect("aliases");
+    let mut reader = RecordListReader::open(&path, Kind::Aliases).expect("aliases");
     let mut aliases = Vec::new();
     while let Some(batch) = reader.next_batch().expect("rows") {
         aliases.extend(AliasColumns::new(&batch).rows().map(|row| {

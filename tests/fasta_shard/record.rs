@@ -185,6 +185,21 @@ fn duplicate_ids() {
     };
     assert_eq!(ids("suffix"), ["a", "b", "a_3", "a_2"]);
     assert_eq!(ids("keep"), ["a", "b", "a", "a_2"]);
+    let message = "record 3 'a': expected a new id, found that of record 1 of a.fasta; --duplicate-ids drop-identical accepts it with equal residues";
+    refused(fasta, " --duplicate-ids drop-identical", message);
+    let fasta = ">a\nMK\n>b\nMK\n>a x\nm k*\n>b\nMK\n>c\nMV\n";
+    for dedup in ["", " --dedup"] {
+        let case = made(fasta, &format!(" --duplicate-ids drop-identical{dedup}"));
+        let ids: &[&str] = if dedup.is_empty() {
+            &["a", "b", "c"]
+        } else {
+            &["a", "c"]
+        };
+        assert_eq!(case.ids(), ids);
+        let listed = "ordinal,id,length,reason\n2,a,2,duplicate\n3,b,2,duplicate\n";
+        assert_eq!(case.rejects(), listed);
+        assert_eq!(case.manifest().rejected[&Reason::Duplicate], 2);
+    }
 
     let case = Case::new();
     case.write("a.fasta", ">a\nMK\n>b\n\n");

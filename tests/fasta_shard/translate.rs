@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use plmkit_contract::{Manifest, Reason, TranslationSummary};
+use plmkit_contract::{Kind, Manifest, PeptideColumns, Reason, TranslationSummary};
+use plmkit_store::RecordListReader;
 
 use crate::case::Case;
 
@@ -72,6 +73,68 @@ fn every_contig_is_accounted_for_by_its_peptides_or_as_a_reject() {
     case.says("a.fna --shards 1 --translate orf --min-residues 4", "3 contigs (20 bases) translated to 1 peptide, 12 shorter left out; 3 records: 1 accepted, 2 rejected (no orf 2)");
 }
 
+/// The text of the ids that `peptides.parquet` tells, with their ordinals.
+fn places(case: &Case) -> Vec<(u64, String)> {
+    let path = case.out().join("peptides.parquet");
+    let mut reader = RecordListReader::open(&path, Kind::Peptides).expect("peptides");
+    let mut places = Vec::new();
+    while let Some(batch) = reader.next_batch().expect("rows") {
+        places.extend(PeptideColumns::new(&batch).rows().map(|row| {
+            let (contig, frame, start, end) = (row.contig, row.frame, row.start, row.end);
+            assert_eq!(row.strand() == "+", frame > 0);
+            (row.ordinal, format!("{contig}_{frame}_{start}_{end}"))
+        }));
+    }
+    let listed = case.manifest().peptides.expect("peptides");
+    let digest = reader.digest();
+    assert_eq!(
+        (listed.rows, listed.digest),
+        (digest.rows(), digest.to_string())
+    );
+    places
+}
+
+#[test]
+fn the_place_of_every_peptide_is_listed() {
+    for options in ["", " --max-residues 3 --long-policy reject --dedup"] {
+        let case = Case::new();
+        case.write("a.fna", format!("{CONTIGS}>d\nATGTGAAAATAA\n"));
+        let args = format!("a.fna --shards 2 --translate orf --min-residues 1{options}");
+        let manifest = case.succeeds(&args);
+        let found = places(&case);
+        assert_eq!(
+            found.len() as u64,
+            manifest.translation.expect("contigs").peptides
+        );
+        for row in case.rows() {
+            assert!(found.contains(&(row.ordinal, row.id)));
+        }
+        let rejects = case.rejects();
+        let rejects: Vec<_> = rejects
+            .lines()
+            .filter(|line| line.ends_with("too_long"))
+            .collect();
+        assert_eq!(rejects.is_empty(), options.is_empty());
+        for line in rejects {
+            let is_of =
+                |(ordinal, id): &(u64, String)| line.starts_with(&format!("{ordinal},{id},"));
+            assert!(found.iter().any(is_of), "{line}");
+        }
+        // A complete set is kept, and a damaged list is told.
+        case.says(&args, "already complete");
+        let path = case.out().join("peptides.parquet");
+        let bytes = fs::read(&path).expect("read");
+        fs::write(&path, &bytes[..bytes.len() - 1]).expect("cut");
+        case.fails(&args, 65, "peptides.parquet: not a readable Parquet file");
+        fs::remove_file(&path).expect("remove");
+        case.fails(
+            &args,
+            65,
+            "peptides.parquet: missing, though manifest.json says",
+        );
+    }
+}
+
 #[test]
 fn options_decide_what_a_peptide_is() {
     let start_stop = [(0, "c_1_1_1_3", "M"), (2, "c_-1_1_6", "MX")];
@@ -113,6 +176,16 @@ fn ids_of_contigs_are_unique_or_renamed() {
     assert_eq!((rows[2].0, &*rows[2].1), (2, "c_2_1_1_6"));
     let renamed = fs::read_to_string(case.out().join("renamed.csv")).expect("renamed.csv");
     assert_eq!(renamed, "ordinal,id,new_id\n2,c,c_2\n");
+    let identical = ">c\nGCA\n>c\ngca\n>d\nGCA\n>e\nATG\n";
+    let args = "--translate six-frame --duplicate-ids drop-identical --dedup";
+    let (case, rows) = translated(identical, args);
+    assert_eq!(
+        case.rejects(),
+        "ordinal,id,length,reason\n2,c,3,duplicate\n"
+    );
+    let ids: Vec<&str> = rows.iter().map(|(_, id, _)| &**id).collect();
+    assert_eq!(ids, ["c_1_1_3", "c_-1_1_3", "e_1_1_3", "e_-1_1_3"]);
+    assert_eq!(case.manifest().aliases.expect("aliases").rows, 2);
 }
 
 #[test]

@@ -44,11 +44,14 @@ def sample(tmp_path_factory):
     fasta.write_text(PROTEINS.read_text(encoding="utf-8") + more + elder, encoding="utf-8")
     (folder / "elder.fasta").write_text(elder, encoding="utf-8")
     environment = os.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    bases = "".join("ACGT"[ord(letter) % 4] for letter in PROTEINS.read_text(encoding="utf-8"))
+    (folder / "contigs.fna").write_text(f">k141_1 of an assembly\n{bases}\n", encoding="utf-8")
     options = ["--max-shard-tokens", "12000", "--pack-batches", "--description"]
     options += ["--device", "cpu", "--residues", "--gpu-embed", "--inject not-finite=20"]
     for name, path, shard in [
         ("old", folder / "elder.fasta", ""),
         ("one", fasta, f"--min-residues 5 --dedup --known {folder}/results/old"),
+        ("contigs", folder / "contigs.fna", "--translate orf"),
     ]:
         (folder / "samples.csv").write_text(f"sample,fasta\n{name},{path}\n", encoding="utf-8")
         command = [PROGRAMS / "plmkit", folder / "samples.csv", "--out", folder / "results", "--model", MODEL]
@@ -86,7 +89,8 @@ def test_the_folder_is_the_table(sample):
 @pytest.mark.parametrize(("environment", "piece"), list(pieces()))
 def test_what_results_md_says(sample, environment, piece):
     python = sys.executable if environment == "readers" else ROOT / ".venv" / environment / "bin/python"
-    done = subprocess.run([python, "-c", piece], cwd=sample, capture_output=True, text=True, check=False)
+    folder = sample.parent / "contigs" if "peptides.parquet" in piece else sample
+    done = subprocess.run([python, "-c", piece], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

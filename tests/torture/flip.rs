@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use plmkit_contract::{Exit, Failure, Kind, Manifest, Stop};
 use plmkit_store::{
-    AliasesReader, BatchesFile, EmbeddingsReader, StoreError, read_sealed, read_shard,
+    BatchesFile, EmbeddingsReader, RecordListReader, StoreError, read_sealed, read_shard,
 };
 
 use crate::inputs::{EMBED, Inputs};
@@ -102,7 +102,7 @@ fn aliases() {
     let again = "fasta-shard proteins.fasta --shards 1 --max-residues 100 --dedup --out set";
     inputs.run(again);
     let read = |path: &Path| {
-        let mut reader = AliasesReader::open(path, Kind::Aliases)?;
+        let mut reader = RecordListReader::open(path, Kind::Aliases)?;
         while reader.next_batch()?.is_some() {}
         Ok(())
     };

@@ -177,7 +177,8 @@ fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), Di
             let (bytes, width) = fixed_width_bytes(name, values)?;
             Ok((bytes, width * *count as usize))
         }
-        DataType::UInt8
+        DataType::Int8
+        | DataType::UInt8
         | DataType::UInt32
         | DataType::Int64
         | DataType::Float16

@@ -19,6 +19,7 @@ mod layout;
 mod manifest;
 mod model_shape;
 mod outputs;
+mod peptide;
 mod pooling;
 mod provenance;
 mod quote;
@@ -59,6 +60,7 @@ pub use manifest::{
 };
 pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs};
+pub use peptide::{PEPTIDES_FILE, PeptideColumns, PeptideRow, peptides_schema};
 pub use pooling::{Pooling, StoreDtype};
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,

@@ -25,6 +25,9 @@ pub struct Manifest {
     /// What `--translate` made of the contigs; absent without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translation: Option<TranslationSummary>,
+    /// Where the peptides lie on the contigs; absent without `--translate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peptides: Option<ListedFile>,
     /// Records in a shard.
     pub accepted: u64,
     /// Records in `rejects.csv`, by reason; every reason is listed.

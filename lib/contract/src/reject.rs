@@ -32,6 +32,8 @@ pub enum Reason {
     NoId,
     /// The record is a contig without a peptide of `--min-residues` residues.
     NoOrf,
+    /// An earlier record has its id and its residues.
+    Duplicate,
     /// Even alone, it does not fit into the memory of the device.
     OutOfMemory,
     /// A value of its embedding is infinite or NaN, or too large for the stored type.
@@ -42,13 +44,14 @@ pub enum Reason {
 
 impl Reason {
     /// The reasons of `fasta-shard`, in the order of reports.
-    pub const SHARDING: [Self; 6] = [
+    pub const SHARDING: [Self; 7] = [
         Self::Empty,
         Self::TooShort,
         Self::TooLong,
         Self::InvalidResidue,
         Self::NoId,
         Self::NoOrf,
+        Self::Duplicate,
     ];
     /// The reasons of `gpu-embed`.
     pub const EMBEDDING: [Self; 3] = [Self::OutOfMemory, Self::NotFinite, Self::WorkerLost];

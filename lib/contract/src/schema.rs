@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
-use crate::{DESCRIPTION, EmbeddingLayout, Labels, aliases_schema, known_schema};
+use crate::{DESCRIPTION, EmbeddingLayout, Labels, aliases_schema, known_schema, peptides_schema};
 
 /// The kind of a data file: its metadata entry `plmkit.kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
@@ -22,6 +22,8 @@ pub enum Kind {
     Aliases,
     /// Records whose residues an earlier dataset has (Parquet).
     Known,
+    /// Places of peptides on contigs (Parquet).
+    Peptides,
 }
 
 impl Kind {
@@ -33,6 +35,7 @@ impl Kind {
             Self::Embeddings => return EmbeddingLayout::from_schema(found).map(drop),
             Self::Aliases => aliases_schema(),
             Self::Known => known_schema(),
+            Self::Peptides => peptides_schema(),
         };
         check_columns(found, &expected)
     }
@@ -110,6 +113,7 @@ fn type_text(data_type: &DataType) -> String {
         format!("{}{null}", type_text(field.data_type()))
     };
     match data_type {
+        DataType::Int8 => "i8".into(),
         DataType::UInt8 => "u8".into(),
         DataType::UInt32 => "u32".into(),
         DataType::Int64 => "i64".into(),
@@ -152,13 +156,14 @@ mod tests {
         let found = format!(
             "[shard]\n{}\n[batches]\n{}\n[embeddings with a column of each kind]\n{}\n\
              [embeddings of proteins put together from windows, with labels]\n{}\n\
-             [aliases]\n{}\n[known]\n{}",
+             [aliases]\n{}\n[known]\n{}\n[peptides]\n{}",
             fields_text(&shard_schema()),
             fields_text(&batches_schema(Labels::default())),
             fields_text(&embeddings.schema()),
             fields_text(&stitched.schema()),
             fields_text(&aliases_schema()),
             fields_text(&known_schema()),
+            fields_text(&peptides_schema()),
         );
         assert_eq!(found, include_str!("../golden/schemas.txt"));
     }

@@ -12,7 +12,7 @@ use plmkit_contract::{
     AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, ListedFile,
     Quoted, RowKey, SAMPLE, Stop,
 };
-use plmkit_store::{AliasesReader, EmbeddingsWriter, FileKind};
+use plmkit_store::{EmbeddingsWriter, FileKind, RecordListReader};
 
 use crate::{DatasetError, Merge, Part, Parts};
 
@@ -109,12 +109,12 @@ pub(crate) fn open_list(
     path: &Path,
     kind: Kind,
     digest: Option<&str>,
-) -> Result<AliasesReader, DatasetError> {
+) -> Result<RecordListReader, DatasetError> {
     let of = match kind {
         Kind::Known => FileKind::Known,
         _ => FileKind::Aliases,
     };
-    let reader = AliasesReader::open(path, kind).map_err(|error| error.of_input(of))?;
+    let reader = RecordListReader::open(path, kind).map_err(|error| error.of_input(of))?;
     let found = reader.digest().to_string();
     if let Some(digest) = digest.filter(|digest| **digest != found) {
         let what = format!("expected rows {digest}, as manifest.json says, found {found}");

@@ -1,7 +1,7 @@
 //! Duplicate ids.
 
 use serde::Serialize;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::id_table::IdTable;
 
@@ -22,6 +22,8 @@ use crate::id_table::IdTable;
 pub enum DuplicatePolicy {
     /// Stop the run and name both records
     Error,
+    /// List it in rejects.csv if it has the residues of that record as well; stop the run if not
+    DropIdentical,
     /// Append _2, _3, … to the id, the first that no record has, and list both ids in renamed.csv; files are read twice
     Suffix,
     /// Keep the id: only the ordinal tells the records apart
@@ -37,11 +39,14 @@ pub(crate) enum TakenId {
     ByRenaming,
 }
 
-/// The ids of the records so far, in at most 24 bytes for each distinct id. [`DuplicatePolicy::Keep`] stores nothing.
+/// The ids of the records so far, in at most 24 bytes for each distinct id, twice that under [`DuplicatePolicy::DropIdentical`].
+/// [`DuplicatePolicy::Keep`] stores nothing.
 pub(crate) struct Ids {
     policy: DuplicatePolicy,
     /// The ordinal of the first record of an id. Under `Suffix`, the last suffix, [`ANNOUNCED`] or [`GIVEN`].
     taken: IdTable,
+    /// Under `DropIdentical`: ids together with sequences.
+    records: IdTable,
 }
 
 /// Marks an id of a later record.
@@ -55,12 +60,21 @@ impl Ids {
         Self {
             policy,
             taken: IdTable::default(),
+            records: IdTable::default(),
         }
     }
 
     /// Announces the id of a later record, so that no other record is renamed to it.
     pub(crate) fn announce(&mut self, id: &str) {
         self.taken.insert(fingerprint(id), ANNOUNCED);
+    }
+
+    /// Whether the policy drops a record, whose id has the fingerprint `name`: an earlier one has its id and its sequence.
+    pub(crate) fn drops(&mut self, name: u128, sequence: &[u8]) -> bool {
+        self.policy == DuplicatePolicy::DropIdentical && {
+            let both = xxh3_128_with_seed(sequence, name as u64) ^ name;
+            self.records.add(both, 0).is_some()
+        }
     }
 
     /// Adds the id of record `ordinal`, whose fingerprint is `name`. Returns its new id if the policy renames it.
@@ -72,10 +86,12 @@ impl Ids {
     ) -> Result<Option<String>, TakenId> {
         match self.policy {
             DuplicatePolicy::Keep => Ok(None),
-            DuplicatePolicy::Error => match self.taken.add(name, ordinal) {
-                Some(first) => Err(TakenId::ByRecord { first }),
-                None => Ok(None),
-            },
+            DuplicatePolicy::Error | DuplicatePolicy::DropIdentical => {
+                match self.taken.add(name, ordinal) {
+                    Some(first) => Err(TakenId::ByRecord { first }),
+                    None => Ok(None),
+                }
+            }
             DuplicatePolicy::Suffix => match self.taken.add(name, 1) {
                 None => Ok(None),
                 Some(ANNOUNCED) => {

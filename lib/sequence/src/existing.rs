@@ -85,7 +85,8 @@ fn compare_set(
     }
     let known = manifest.known.map(|known| (known.list, Kind::Known));
     let listed = manifest.aliases.map(|list| (list, Kind::Aliases));
-    let listed: Vec<_> = listed.into_iter().chain(known).collect();
+    let peptides = manifest.peptides.map(|list| (list, Kind::Peptides));
+    let listed: Vec<_> = listed.into_iter().chain(known).chain(peptides).collect();
     for (list, kind) in &listed {
         lists.push((&list.file, of_rows(&list.file, *kind)?, list.digest.clone()));
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Manifest};
+use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Manifest, PEPTIDES_FILE};
 use plmkit_store::{
     AtomicFile, Finished, Lock, StoreError, remove_file, strip_temporary_suffix, write_sealed,
 };
@@ -18,7 +18,8 @@ const LOCK: &str = ".plmkit-lock";
 
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
-    [MANIFEST, REJECTS, RENAMED, ALIASES_FILE, KNOWN_FILE].contains(&name) || is_shard_name(name)
+    let lists = [ALIASES_FILE, KNOWN_FILE, PEPTIDES_FILE];
+    [MANIFEST, REJECTS, RENAMED].contains(&name) || lists.contains(&name) || is_shard_name(name)
 }
 
 /// The folder of a set of shards. Folders that were created for it are removed again unless a set is published.

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, ListedFile, Stop};
-use plmkit_store::{FileSummary, Finished, ListWriter};
+use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, ListedFile, PEPTIDES_FILE, Stop};
+use plmkit_store::{FileSummary, Finished, ListWriter, PeptidesWriter};
 
 use self::add::RecordPlace;
 use crate::aliases::Aliases;
@@ -37,6 +37,8 @@ pub(crate) struct ShardingRun<'a, 'scope> {
     /// Created with the first renamed record.
     renamed: Option<ListWriter>,
     renamed_path: PathBuf,
+    /// Where peptides lie on contigs, if contigs are translated.
+    peptides: Option<PeptidesWriter>,
     ids: Ids,
     aliases: Aliases,
     assignment: Assignment,
@@ -60,6 +62,9 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         for index in 0..config.open_shards() {
             shards.open(ShardKey { long: false, index })?;
         }
+        let peptides = (options.translation)
+            .map(|_| PeptidesWriter::create(&folder.file(PEPTIDES_FILE)))
+            .transpose()?;
         Ok(Self {
             config,
             policy,
@@ -68,6 +73,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             rejects: ListWriter::create_rejects(&folder.file(REJECTS))?,
             renamed: None,
             renamed_path: folder.file(RENAMED),
+            peptides,
             ids: Ids::new(options.duplicate_ids),
             aliases: Aliases::new(folder.path(), options.dedup, known)?,
             assignment: Assignment::new(options.target),
@@ -230,6 +236,8 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             files.push((summary.file.clone(), shard.split().1));
             summaries.push(summary);
         }
+        let peptides = self.peptides.map(|list| list.finish(&provenance));
+        let peptides = peptides.transpose()?;
         let [aliases, list] = self.aliases.finish(&provenance)?;
         let mut manifest = self.tally.finish(provenance, summaries);
         if let Some(renamed) = self.renamed {
@@ -242,6 +250,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             files.push((name.to_owned(), list));
             ListedFile::from_rows(name, summary.digest)
         };
+        manifest.peptides = peptides.map(|list| listed(PEPTIDES_FILE, list));
         manifest.aliases = aliases.map(|list| listed(ALIASES_FILE, list));
         let list = list.map(|list| listed(KNOWN_FILE, list));
         manifest.known = known.zip(list).map(|(known, list)| known.summary(list));

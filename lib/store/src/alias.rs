@@ -3,31 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::ArrayRef;
 use arrow_array::builder::{Int64Builder, StringBuilder, UInt32Builder};
 use parquet::basic::Encoding;
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
     AliasRow, DATASET, DESCRIPTION, KeyColumnsBuilder, Kind, Provenance, REPRESENTATIVE, RowKey,
     aliases_schema, known_schema,
 };
 
-use crate::parquet::{ParquetFile, ParquetReader, properties};
-use crate::parquet_writer::ParquetWriter;
-use crate::row_group::RowGroupEncoder;
+use crate::parquet::properties;
+use crate::record_list::{ListRows, RecordListWriter};
 use crate::{FileSummary, Finished, StoreError};
 
-/// The most rows of a row group.
-const ROWS: usize = 1 << 16;
-/// A row group ends with the row in which its ids and descriptions reach this many bytes.
-const HEADER_BYTES: usize = 1 << 26;
-
 /// Writes a list of [`Kind::Aliases`] or [`Kind::Known`]. Its bytes depend only on its rows.
-pub struct AliasesWriter {
-    writer: ParquetWriter,
-    rows: RowsBuilder,
-}
+pub struct AliasesWriter(RecordListWriter<AliasRows>);
 
 impl AliasesWriter {
     /// Starts a list that will be at `path`, of known records if `kind` is [`Kind::Known`], or of aliases.
@@ -36,51 +25,40 @@ impl AliasesWriter {
             Kind::Known => known_schema(),
             _ => aliases_schema(),
         };
-        let encoder = RowGroupEncoder::new(path, kind, schema, aliases_properties())?;
-        Ok(Self {
-            writer: ParquetWriter::create(path, Arc::new(encoder))?,
-            rows: RowsBuilder::default(),
-        })
+        let encodings = [
+            ("ordinal", Encoding::DELTA_BINARY_PACKED),
+            ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
+            (DESCRIPTION, Encoding::DELTA_LENGTH_BYTE_ARRAY),
+            ("length", Encoding::DELTA_BINARY_PACKED),
+            (DATASET, Encoding::DELTA_BINARY_PACKED),
+            (REPRESENTATIVE, Encoding::DELTA_BINARY_PACKED),
+        ];
+        let properties = properties(&encodings, &[DESCRIPTION, "sequence_digest"]).build();
+        RecordListWriter::create(path, kind, schema, properties).map(Self)
     }
 
     /// Adds a row.
     pub fn push(&mut self, row: &AliasRow<'_>) -> Result<(), StoreError> {
-        self.rows.push(row);
-        if self.rows.len == ROWS || self.rows.header_bytes >= HEADER_BYTES {
-            self.end_row_group()?;
-        }
-        Ok(())
-    }
-
-    fn end_row_group(&mut self) -> Result<(), StoreError> {
-        let rows = std::mem::take(&mut self.rows);
-        if rows.len == 0 {
-            return Ok(());
-        }
-        let batch = rows.batch(&self.writer.encoder);
-        let batch = batch.map_err(|error| self.writer.encoding(error))?;
-        self.writer.push(&[batch])
+        self.0.push(|rows| rows.push(row))
     }
 
     /// Writes the remaining rows and the footer.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
-        self.end_row_group()?;
-        self.writer.finish(provenance)
+    pub fn finish(self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
+        self.0.finish(provenance)
     }
 }
 
-/// The columns of the rows of a row group.
 #[derive(Default)]
-struct RowsBuilder {
+struct AliasRows {
     keys: KeyColumnsBuilder,
     descriptions: StringBuilder,
     datasets: UInt32Builder,
     representatives: Int64Builder,
     len: usize,
-    header_bytes: usize,
+    text_bytes: usize,
 }
 
-impl RowsBuilder {
+impl AliasRows {
     fn push(&mut self, row: &AliasRow<'_>) {
         self.keys.push(&RowKey {
             ordinal: row.ordinal,
@@ -96,40 +74,24 @@ impl RowsBuilder {
         let representative = row.representative.cast_signed();
         self.representatives.append_value(representative);
         self.len += 1;
-        self.header_bytes += row.id.len() + row.description.map_or(0, str::len);
+        self.text_bytes += row.id.len() + row.description.map_or(0, str::len);
+    }
+}
+
+impl ListRows for AliasRows {
+    fn size(&self) -> (usize, usize) {
+        (self.len, self.text_bytes)
     }
 
-    fn batch(mut self, encoder: &RowGroupEncoder) -> Result<RecordBatch, ParquetError> {
+    fn columns(mut self, kind: Kind) -> Vec<ArrayRef> {
         let [ordinal, id, _, length, truncated, digest] = self.keys.finish();
         let description = Arc::new(self.descriptions.finish());
         let mut columns = vec![ordinal, id, description, length, truncated, digest];
-        if encoder.kind() == Kind::Known {
+        if kind == Kind::Known {
             columns.push(Arc::new(self.datasets.finish()));
         }
         columns.push(Arc::new(self.representatives.finish()));
-        Ok(RecordBatch::try_new(Arc::clone(encoder.schema()), columns)?)
-    }
-}
-
-fn aliases_properties() -> WriterProperties {
-    let encodings = [
-        ("ordinal", Encoding::DELTA_BINARY_PACKED),
-        ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        (DESCRIPTION, Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        ("length", Encoding::DELTA_BINARY_PACKED),
-        (DATASET, Encoding::DELTA_BINARY_PACKED),
-        (REPRESENTATIVE, Encoding::DELTA_BINARY_PACKED),
-    ];
-    properties(&encodings, &[DESCRIPTION, "sequence_digest"]).build()
-}
-
-/// Reads a list; [`AliasColumns`](plmkit_contract::AliasColumns) has the rows of a batch.
-pub type AliasesReader = ParquetReader<()>;
-
-impl AliasesReader {
-    /// Opens a list of this kind, and checks its columns and its provenance.
-    pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        Self::new(ParquetFile::of_kind(path, kind)?, None)
+        columns
     }
 }
 
@@ -138,10 +100,13 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
+    use arrow_array::RecordBatch;
     use parquet::file::metadata::ParquetMetaDataReader;
     use plmkit_contract::{AliasColumns, Exit, Failure, RowDigest, SequenceDigest};
 
     use super::*;
+    use crate::RecordListReader;
+    use crate::record_list::ROWS;
 
     fn rows<'a>(count: u64, dataset: Option<u32>) -> Vec<AliasRow<'a>> {
         let row = |ordinal| AliasRow {
@@ -171,7 +136,7 @@ mod tests {
     }
 
     fn read(path: &Path, kind: Kind) -> Result<(Vec<RecordBatch>, RowDigest), StoreError> {
-        let mut reader = AliasesReader::open(path, kind)?;
+        let mut reader = RecordListReader::open(path, kind)?;
         let mut batches = Vec::new();
         while let Some(batch) = reader.next_batch()? {
             batches.push(batch);

@@ -50,6 +50,10 @@ pub enum FileKind {
     #[strum(to_string = "a list of known records")]
     #[strum(props(maker = "; fasta-shard --known writes known.parquet beside its shards"))]
     Known,
+    /// A list of peptides of `fasta-shard --translate`.
+    #[strum(to_string = "a list of peptides")]
+    #[strum(props(maker = "; fasta-shard --translate writes peptides.parquet beside its shards"))]
+    Peptides,
     /// The log of `gpu-embed --events`.
     #[strum(to_string = "a log of run events")]
     #[strum(props(maker = "; gpu-embed --events writes such a log"))]
@@ -73,6 +77,7 @@ impl FileKind {
                 (Self::Embeddings, "embeddings"),
                 (Self::Aliases, "aliases"),
                 (Self::Known, "known"),
+                (Self::Peptides, "peptides"),
             ];
             return kinds
                 .into_iter()

@@ -24,13 +24,15 @@ mod packed_batch;
 mod packed_groups;
 mod parquet;
 mod parquet_writer;
+mod peptide;
+mod record_list;
 mod rejects;
 mod row_group;
 mod shard;
 mod unfinished;
 mod verified;
 
-pub use alias::{AliasesReader, AliasesWriter};
+pub use alias::AliasesWriter;
 pub use atomic::{AtomicFile, Finished, remove_published, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
@@ -45,6 +47,8 @@ pub use json::{later_failure, read_sealed, write_json, write_report, write_seale
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
 pub use parquet::{ParquetFile, ParquetReader};
+pub use peptide::PeptidesWriter;
+pub use record_list::RecordListReader;
 pub use rejects::{ListWriter, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
 pub use shard::{

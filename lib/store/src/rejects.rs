@@ -233,7 +233,7 @@ mod tests {
             ),
             (
                 "ordinal,id,length,reason\n3,a,2000,not_finite\n",
-                "expected reason empty or too_short or too_long or invalid_residue or no_id or no_orf, found not_finite",
+                "expected reason empty or too_short or too_long or invalid_residue or no_id or no_orf or duplicate, found not_finite",
             ),
             (
                 "ordinal,id,length,reason,end\n",

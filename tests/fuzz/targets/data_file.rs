@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use plmkit_contract::{Kind, Stop};
 use plmkit_fuzz::{as_file, judged};
 use plmkit_store::{
-    AliasesReader, BatchesFile, EmbeddingsFile, EmbeddingsReader, StoreError, read_shard,
+    RecordListReader, BatchesFile, EmbeddingsFile, EmbeddingsReader, StoreError, read_shard,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(rows)
     };
     let aliases = |path: &Path| -> Result<u64, StoreError> {
-        let mut reader = AliasesReader::open(path, Kind::Known)?;
+        let mut reader = RecordListReader::open(path, Kind::Known)?;
         while reader.next_batch()?.is_some() {}
         Ok(reader.digest().rows())
     };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use plmkit_contract::{
-    Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop, UnknownResidue,
+    PeptideRow, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop, UnknownResidue,
 };
 use plmkit_store::ListWriter;
 
@@ -55,12 +55,17 @@ impl ShardingRun<'_, '_> {
         self.records += 1;
         let mut renamed = None;
         if !record.id.is_empty() {
+            if self.ids.drops(name, record.sequence) {
+                let proteins = outcome.map_or(0, |outcome| outcome.proteins());
+                digests.by_ref().take(proteins).for_each(drop);
+                return self.reject(record, Reason::Duplicate);
+            }
             match self.ids.admit(index, record.id, name) {
                 Ok(new) => renamed = new,
                 Err(TakenId::ByRecord { first }) => {
                     let (input, number) = self.place(first);
                     return Err(place.invalid(format!(
-                        "expected a new id, found that of record {number} of {input}; --duplicate-ids suffix renames, keep allows it"
+                        "expected a new id, found that of record {number} of {input}; --duplicate-ids drop-identical accepts it with equal residues, suffix renames, keep allows it"
                     )));
                 }
                 Err(TakenId::ByRenaming) => {
@@ -113,12 +118,21 @@ impl ShardingRun<'_, '_> {
             return self.reject(contig, Reason::NoOrf);
         }
         let mut id = String::new();
-        for (frame, sequence) in translated.iter() {
+        for (place_on_contig, sequence) in translated.iter() {
             if stop.requested() {
                 break;
             }
             id.clear();
-            let _ = write!(id, "{}_{frame}", contig.id);
+            let _ = write!(id, "{}_{place_on_contig}", contig.id);
+            if let Some(list) = &mut self.peptides {
+                list.push(PeptideRow {
+                    ordinal: self.tally.manifest.records,
+                    contig: contig.id,
+                    start: place_on_contig.start,
+                    end: place_on_contig.end,
+                    frame: place_on_contig.frame.0,
+                })?;
+            }
             let peptide = Record {
                 id: &id,
                 description: contig.description,

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A reading frame: 1, 2 or 3 begins at that base. −1, −2 and −3 are the same codons on the other strand, read from the last one
 /// on. So does EMBOSS `transeq` number them, in its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame(i8);
+pub(crate) struct Frame(pub(crate) i8);
 
 impl Frame {
     /// All six, in the order of the output.
@@ -46,11 +46,11 @@ impl fmt::Display for Frame {
 /// The place of a peptide on its contig. Its text is the end of the peptide's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeptidePlace {
-    frame: Frame,
+    pub(crate) frame: Frame,
     /// The leftmost base, counted from 1 on the strand of the contig in every frame.
-    start: u32,
+    pub(crate) start: u32,
     /// The rightmost base.
-    end: u32,
+    pub(crate) end: u32,
 }
 
 impl fmt::Display for PeptidePlace {

@@ -14,7 +14,7 @@ process FASTA_SHARD {
     tuple val(meta), path("${prefix}/rejects.csv"), emit: rejects
     tuple val(meta), path("${prefix}/renamed.csv"), emit: renamed, optional: true
     // Records with the vectors of other records: --dedup, --known.
-    tuple val(meta), path("${prefix}/{aliases,known}.parquet", arity: '0..*'), emit: lists
+    tuple val(meta), path("${prefix}/{aliases,known,peptides}.parquet", arity: '0..*'), emit: lists
     tuple val(meta), path("${prefix}/manifest.json"), emit: manifest
     tuple val("${task.process}"), val('fasta-shard'), eval("fasta-shard --version | sed 's/.* //'"), topic: versions
 
