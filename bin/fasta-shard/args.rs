@@ -10,7 +10,7 @@ use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
 use plmkit_contract::{DATASET_FILE, is_sample_name};
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, Input, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
-    ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation,
+    ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
 };
 
 /// The longest readable record, in residues.
@@ -218,7 +218,7 @@ impl Program for Args {
     }
 
     fn check(self) -> Result<(), Fault> {
-        ShardConfig::try_from(self).map(drop)
+        Ok(check_work(&ShardConfig::try_from(self)?)?)
     }
 }
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use clap::Parser;
 use plmkit_cli::{
-    Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
+    Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of, interval,
     keep_apart, keep_renameable, lists_of, one_of,
 };
 use plmkit_contract::{ModelName, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{ComputeOptions, Device, Isa, Kernels, ParseKernelsError};
-use plmkit_hub::model_name;
+use plmkit_esm2::{ComputeOptions, Device, Isa, Kernels, ParseKernelsError, check_checkpoint};
+use plmkit_hub::{Settings, model_name, resolve};
 
 #[cfg(feature = "testing")]
 use crate::testing::TestingArgs;
@@ -236,6 +236,17 @@ impl Program for Args {
 
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn check(self) -> Result<(), Fault> {
+        // One that cannot be read is told by plmkit, or is still to be fetched.
+        let model = resolve(&self.model, &Settings::from_env(), None, &Stop::default());
+        if let Ok(model) = model
+            && check_checkpoint(&model).is_ok()
+        {
+            plmkit_esm2::check_outputs(&model, &self.outputs.into())?;
+        }
+        Ok(())
     }
 }
 

@@ -97,7 +97,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
         );
     } else {
         tracing::info!(
-            "cpu: nothing is measured; the default of pack-batches is {recommended} tokens"
+            "no GPU to probe; default batch size {recommended} tokens"
         );
     }
     print(format!("{recommended}\n")).map(|()| Exit::Done)

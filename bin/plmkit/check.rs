@@ -1,8 +1,9 @@
 //! All that can be refused, before anything is written.
 
+use std::path::PathBuf;
+
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Manifest, path_text, plural};
-use plmkit_store::read_sealed;
+use plmkit_contract::{path_text, plural};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
@@ -29,14 +30,11 @@ impl Run {
         let model = Model::look_at(&args.model, options.gpu_embed.has("--download"), stop);
         let model = unless_wrong(model, &mut errors);
         let versions = Versions::ask(&programs)?;
-        check_options(&programs, &options, &args, &mut errors);
+        check_options(&programs, &options, (&args, &samples), &mut errors);
         let force = args.force || options.gpu_embed.has("--force");
         let compare = |model| Params::compare(&args.out, &options, model, force);
         let existing = model.as_ref().map(compare);
         let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
-        if !args.force && !options.fasta_shard.has("--force") {
-            compare_cuts(&args, &samples, &mut errors);
-        }
         if existing == Some(Existing::Replaced) {
             keep_others(&args, &samples, &mut errors);
         }
@@ -75,64 +73,60 @@ fn keep_others(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
     }
 }
 
-/// Compares the size of the shards of samples that are cut; fasta-shard compares all other options.
-fn compare_cuts(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
-    let now = args.max_shard_tokens;
-    for sample in samples {
-        let folder = args.out.join(&sample.name);
-        let manifest = read_sealed::<Manifest>(&folder.join("shards/manifest.json")).ok();
-        let was = manifest.and_then(|manifest| manifest.options.get("max_shard_tokens")?.as_u64());
-        if let Some(was) = was.filter(|&was| was != now) {
-            let folder = path_text(&folder);
-            let what = format!(
-                "{folder}: was cut with --max-shard-tokens {was}, which is now {now}; expected another folder, or --force, which cuts again"
-            );
-            errors.push(Fault::new(Exit::CannotCreate, what));
-        }
-    }
-}
-
-/// Asks each program whether it takes its options.
-fn check_options(programs: &Programs, options: &AllOptions, args: &Args, errors: &mut Vec<Fault>) {
+/// Asks each program whether it takes its options; of fasta-shard also whether a sample was cut with others.
+fn check_options(
+    programs: &Programs,
+    options: &AllOptions,
+    (args, samples): (&Args, &[Sample]),
+    errors: &mut Vec<Fault>,
+) {
     let tokens = args.max_shard_tokens.to_string();
+    // A sample that is cut stands for all, which have the same options.
+    let cut = samples.iter().map(|sample| {
+        let shards = args.out.join(&sample.name).join("shards");
+        (sample, shards)
+    });
+    let mut cut = cut.filter(|(_, shards)| shards.join("manifest.json").exists());
+    let mut fasta_shard = vec!["--max-shard-tokens".to_owned(), tokens, "-".to_owned()];
+    let mut shards = PathBuf::from("shards");
+    if let Some((sample, folder)) = cut.next() {
+        fasta_shard.extend(["--sample".to_owned(), sample.name.clone()]);
+        shards = folder;
+    }
+    fasta_shard.extend(["--out".to_owned(), path_text(&shards)]);
+    if args.force && !options.fasta_shard.has("--force") {
+        fasta_shard.push("--force".to_owned());
+    }
+    let model = &args.model;
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let with_model = |text: &str| {
+        let mut words = words(text);
+        words.extend(["--model".to_owned(), model.clone()]);
+        words
+    };
     for (program, own, required) in [
-        (
-            "fasta-shard",
-            &options.fasta_shard,
-            &[
-                "--out",
-                "shards",
-                "--max-shard-tokens",
-                &tokens,
-                "input.fasta",
-            ][..],
-        ),
+        ("fasta-shard", &options.fasta_shard, fasta_shard),
         (
             "pack-batches",
             &options.pack_batches,
-            &["shard.parquet", "--out", "batches.arrow"],
+            words("shard.parquet --out batches.arrow"),
         ),
         (
             "gpu-embed",
             &options.gpu_embed,
-            &[
-                "batches.arrow",
-                "--model",
-                &args.model,
-                "--out",
-                "e.parquet",
-            ],
+            with_model("batches.arrow --out e.parquet"),
         ),
         (
             "validate-embeddings",
             &options.validate_embeddings,
-            &["--dataset", "dataset", "--model", &args.model],
+            with_model("--dataset dataset"),
         ),
     ] {
-        let words = own.words.iter().map(String::as_str);
-        let words = ["--check-options"].into_iter().chain(words);
-        let asked = programs.output(program, words.chain(required.iter().copied()));
-        errors.extend(asked.err());
+        let own = own.words.iter().chain(&required);
+        let words = ["--check-options"]
+            .into_iter()
+            .chain(own.map(String::as_str));
+        errors.extend(programs.output(program, words).err());
     }
 }
 

@@ -145,6 +145,15 @@ impl Words {
                 "{option} '{text}': expected words as in a shell, found a quote without its end"
             ))
         })?;
+        if let Some(help) = words
+            .iter()
+            .find(|word| ["-h", "--help"].contains(&&***word))
+        {
+            let program = option.trim_start_matches('-');
+            return Err(Fault::usage(format!(
+                "{option}: {help} is no option of a run; {program} --help lists its options"
+            )));
+        }
         self.0.extend(words);
         Ok(ProgramOptions { words: self.0 })
     }

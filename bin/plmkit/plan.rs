@@ -88,7 +88,10 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
     let mut rows = Vec::new();
     for path in inputs {
         let sample = fasta::sample_name(path);
-        if let Err(what) = check_name(&sample) {
+        if ["-", "/dev/stdin"].contains(&&*path.to_string_lossy()) {
+            let what = "a run that resumes reads its input again: expected a file";
+            errors.push(Fault::usage(format!("{}: {what}", path_text(path))));
+        } else if let Err(what) = check_name(&sample) {
             errors.push(Fault::usage(format!("{}: {what}", path_text(path))));
         } else if let Some(other) = named.insert(sample.clone(), path) {
             let (one, other) = (path_text(path), path_text(other));

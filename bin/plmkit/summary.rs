@@ -105,7 +105,7 @@ impl Summary {
             ),
             (
                 Verdict::Empty,
-                "every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects",
+                "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects",
             ),
         ] {
             let names = of(verdict);
@@ -143,8 +143,14 @@ impl Summary {
         if let known @ 1.. = sum(|line| line.known) {
             let _ = write!(elsewhere, ", {known} known");
         }
+        let judged = self.lines.iter();
+        let judged = judged.filter(|line| line.verdict != Verdict::NotValidated);
+        let of_all = match (judged.count(), self.lines.len()) {
+            (judged, all) if judged < all => format!("{judged} of "),
+            _ => String::new(),
+        };
         format!(
-            "{}: {}, {} rejected{elsewhere}, {} truncated, in {}",
+            "{of_all}{}: {}, {} rejected{elsewhere}, {} truncated, in {}",
             plural(self.lines.len() as u64, "sample"),
             plural(sum(|line| line.rows), "row"),
             sum(|line| line.rejected),

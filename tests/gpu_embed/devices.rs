@@ -274,7 +274,7 @@ fn on_a_cpu_nothing_is_measured_and_the_default_stays() {
         let output = probe().arg("--out").arg(&kept).output().expect("run");
         assert_eq!(output.stdout, b"16384\n");
         let said = stderr(&output);
-        assert_has(&said, "cpu: nothing is measured");
+        assert_has(&said, "no GPU to probe; default batch size 16384 tokens");
         assert!(!said.contains("already measured"), "{said}");
     }
 }

@@ -93,7 +93,27 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         (
             "a.fasta --out results --max-shard-tokens 5",
             73,
-            vec!["results/a: was cut with --max-shard-tokens 20000000, which is now 5"],
+            vec!["fasta-shard: results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was 20000000 and is now 5)"],
+        ),
+        (
+            "a.fasta --out results --layers 9 --known nowhere",
+            66,
+            vec![
+                "fasta-shard: nowhere/dataset.json: cannot open",
+                "gpu-embed: layer 9 does not exist; expected 0 to 4",
+                "results: has embeddings of",
+                "3 errors, see above; nothing was changed",
+            ],
+        ),
+        (
+            "/dev/stdin --out results --gpu-embed=--help",
+            2,
+            vec!["--gpu-embed: --help is no option of a run; gpu-embed --help lists its options"],
+        ),
+        (
+            "/dev/stdin --out results",
+            2,
+            vec!["/dev/stdin: a run that resumes reads its input again: expected a file"],
         ),
         (
             "a.fasta b.fasta --out results --dtype f64 --windows --translate orf --fasta-shard=--frobnicate",

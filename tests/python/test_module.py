@@ -32,7 +32,17 @@ def test_residues_by_id_are_rows():
     assert table["id"].to_pylist() == ["P1", "P2"]
     assert table["length"].to_pylist() == [20, 22]
     assert {"mean_4", "max_4"} <= set(table.column_names)
-    assert embed(list(TWO.items()))["mean_4"].equals(table["mean_4"])
+    assert embed(list(TWO.items()), quiet=True)["mean_4"].equals(table["mean_4"])
+    assert embed({7: TWO["P1"]})["id"].to_pylist() == ["7"]
+
+
+def test_files_are_samples_in_their_order(tmp_path):
+    for name, (id, residues) in zip("ba", TWO.items()):
+        (tmp_path / f"{name}.fasta").write_text(f">{id}\n{residues}\n", encoding="utf-8")
+    files = [tmp_path / "b.fasta", str(tmp_path / "a.fasta")]
+    assert embed(files, out=tmp_path / "out")["id"].to_pylist() == ["P1", "P2"]
+    assert embed(files[1:], out=tmp_path / "out")["id"].to_pylist() == ["P2"]
+    assert plmkit.read(tmp_path / "out")["id"].to_pylist() == ["P2", "P1"]
 
 
 def test_a_file_gives_the_files_that_stay(tmp_path):

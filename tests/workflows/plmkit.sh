@@ -147,7 +147,7 @@ touch lost/{old,older}/shards/manifest.json
 check "samples that are not in the table" runs all.csv lost "$model"
 check "are told of" finds '^plmkit: samples of earlier runs, left as they are: old older$'
 rm -r lost/old*
-MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^plmkit: lost/a: was cut with --max-shard-tokens 30000, which is now 20000;' all.csv lost "$model"
+MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^fasta-shard: lost/a/shards/manifest.json: .*max_shard_tokens was 30000 and is now 20000' all.csv lost "$model"
 FASTA_SHARD='--long-policy window' check "other shards are refused" fails_with 73 all.csv lost "$model"
 check "with an option" finds '--force replaces it$'
 FASTA_SHARD='--long-policy window' check "which is taken" runs all.csv lost "$model" --force
@@ -177,9 +177,9 @@ same "the other one has its verdict" "bad not validated a pass" "$(tail -n +2 co
 check "and the same embeddings" diff -r whole/a/embeddings cohort/a/embeddings
 printf 'sample,fasta\nempty,gaps.fasta\na,%s\n' "$proteins" >cohort.csv
 FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 cohort.csv empty "$model"
-check "is a failure" finds '^plmkit: every record was rejected.*: empty$'
+check "is a failure" finds '^plmkit: no record could be embedded.*: empty$'
 FASTA_SHARD='--invalid reject' check "unless that is allowed" runs cohort.csv empty "$model" --allow-empty
-check "a warning" finds '^plmkit: warning: every record was rejected.*: empty$'
+check "a warning" finds '^plmkit: warning: no record could be embedded.*: empty$'
 same "and in the table" "empty 2 0 2 0 0 0 empty" "$(grep ^empty empty/summary.tsv | cut -f 1-8 | tr '\t' ' ')"
 
 echo "what is looked at first"

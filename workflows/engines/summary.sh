@@ -83,8 +83,8 @@ others() {
         list("not validated, see the messages above", without)
         list("the validation failed, see SAMPLE/dataset.json", fail)
         list("with files that are not of this run, see the messages above", spoilt)
-        if (allowed && empty != "") print "warning: every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
-        else list("every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty accepts it)", empty)
+        if (allowed && empty != "") print "warning: no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects:" empty > "/dev/stderr"
+        else list("no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty accepts it)", empty)
         if (different > 1) list("embedded by different models, one of each is named: remove those of the wrong one", models)
         exit failed
     }'

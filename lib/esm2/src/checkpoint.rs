@@ -18,7 +18,7 @@ mod weight_file;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plmkit_contract::Stop;
+use plmkit_contract::{Outputs, Stop};
 use plmkit_cpu::{Encoder, Isa};
 
 use crate::cpu::{CpuModel, Layers};
@@ -132,6 +132,28 @@ pub fn check_checkpoint(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let mut paths = folder::weight_paths(model)?;
     paths.push(files.folder.join("config.json"));
     Ok(paths)
+}
+
+/// Checks that a model has the layers and the heads of these outputs. Reads headers only.
+///
+/// # Errors
+/// The model cannot be read, or it lacks one.
+pub fn check_outputs(model: &Path, outputs: &Outputs) -> Result<(), EsmError> {
+    let files = CheckpointFiles::open(model)?;
+    let tensors = files.read()?;
+    let columns = outputs.columns(tensors.config().layers)?;
+    let heads = columns.into_iter().filter_map(Head::for_column);
+    for head in heads {
+        if let Some(reason) = tensors.refusal_of_head(head) {
+            let model = model.to_owned();
+            return Err(EsmError::NoHead {
+                model,
+                head,
+                reason,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The memory-mapped files of a checkpoint.

@@ -32,8 +32,8 @@ mod varlen;
 pub use backend::{Ticket, Values};
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
-    BIAS, CheckpointError, CheckpointTensors, StoredTensor, WORDS, check_checkpoint, layer_name,
-    read_checkpoint,
+    BIAS, CheckpointError, CheckpointTensors, StoredTensor, WORDS, check_checkpoint, check_outputs,
+    layer_name, read_checkpoint,
 };
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
 pub use config::{ConfigError, ModelConfig};

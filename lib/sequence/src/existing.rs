@@ -1,6 +1,7 @@
 //! Compares an existing set of shards with the requested work.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use plmkit_contract::{Kind, Manifest, Provenance, Stop};
 use plmkit_store::{StoreError, read_byte_digest, read_sealed, verify_file};
@@ -44,6 +45,32 @@ pub(crate) fn compare(
     Ok(ExistingSet::Unfinished)
 }
 
+/// Compares the options of the set in `folder`, if there is one, with those of the work `provenance`, without its inputs.
+pub(crate) fn compare_options(folder: &Path, provenance: &Provenance) -> Result<(), StoreError> {
+    let path = folder.join(MANIFEST);
+    if !path.exists() {
+        return Ok(());
+    }
+    let (_, mut earlier) = read_manifest(&path)?;
+    earlier.inputs.clone_from(&provenance.inputs);
+    let difference = earlier.difference(provenance);
+    difference.map_or(Ok(()), |difference| {
+        Err(StoreError::exists(&path, difference))
+    })
+}
+
+/// Reads a manifest, and the work that made its set.
+fn read_manifest(path: &Path) -> Result<(Manifest, Provenance), StoreError> {
+    let manifest: Manifest = read_sealed(path).map_err(StoreError::of_existing)?;
+    let inputs = manifest.inputs.iter().map(|input| input.digest.clone());
+    let work = Provenance {
+        version: manifest.version.clone(),
+        options: manifest.options.clone(),
+        ..Provenance::new(&manifest.tool, inputs.collect())
+    };
+    Ok((manifest, work))
+}
+
 fn compare_set(
     folder: &OutputFolder,
     found: &FolderContents,
@@ -51,13 +78,7 @@ fn compare_set(
     stop: &Stop,
 ) -> Result<(), StoreError> {
     let path = folder.file(MANIFEST);
-    let manifest: Manifest = read_sealed(&path).map_err(StoreError::of_existing)?;
-    let inputs = manifest.inputs.into_iter().map(|input| input.digest);
-    let earlier = Provenance {
-        version: manifest.version,
-        options: manifest.options,
-        ..Provenance::new(&manifest.tool, inputs.collect())
-    };
+    let (manifest, earlier) = read_manifest(&path)?;
     if let Some(difference) = earlier.difference(provenance) {
         return Err(StoreError::exists(&path, difference));
     }

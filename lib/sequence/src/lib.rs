@@ -42,7 +42,7 @@ pub use policy::{LongPolicy, Outcome, Policy, windows};
 pub use protein::{Protein, rows};
 pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
-pub use run::{ShardOutcome, make_shards};
+pub use run::{ShardOutcome, check_work, make_shards};
 pub use source::Source;
 pub use translate::{
     GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,

@@ -12,7 +12,7 @@ use rayon::ThreadPoolBuilder;
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::error::ShardError;
-use crate::existing::{ExistingSet, compare};
+use crate::existing::{ExistingSet, compare, compare_options};
 use crate::folder::{FinishedSet, FolderContents, OutputFolder};
 use crate::input::Input;
 use crate::known::KnownDatasets;
@@ -75,6 +75,17 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
         Some(set) => Ok(ShardOutcome::Made(Box::new(folder.publish(set)?))),
         None => Ok(ShardOutcome::Stopped),
     }
+}
+
+/// Checks what [`make_shards`] would refuse before it reads an input: known datasets, and a set of other options in the folder.
+pub fn check_work(config: &ShardConfig) -> Result<(), ShardError> {
+    let options = config.provenance(Vec::new(), None).options;
+    let known = KnownDatasets::open(&config.known, &options)?;
+    if !config.force {
+        let work = config.provenance(Vec::new(), known.as_ref());
+        compare_options(&config.folder, &work)?;
+    }
+    Ok(())
 }
 
 /// Makes the files of the set. Returns `None` after a stop.

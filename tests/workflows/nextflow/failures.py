@@ -61,10 +61,10 @@ def cohort(case):
     case.path("samples.csv").write_text(f"sample\tfasta\nempty\tgaps.fasta\na\t{PROTEINS}\n")
     options += ["--fasta_shard_args", "--invalid reject"]
     run = case.run("-resume", *options)
-    check("so does one without a record that is taken", run.code != 0 and "every record was rejected, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty accepts it): empty" in run.said, run.said)
+    check("so does one without a record that is taken", run.code != 0 and "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty accepts it): empty" in run.said, run.said)
     run = case.run("-resume", *options, "--allow_empty")
     verdicts = all("VALIDATE_EMBEDDINGS" in task["process"] for task in run.computed())
-    check("unless that is allowed", run.code == 0 and "warning: every record was rejected" in run.said and verdicts, run.said)
+    check("unless that is allowed", run.code == 0 and "warning: no record could be embedded" in run.said and verdicts, run.said)
     table = [line.split("\t")[:8] for line in case.path("out/summary.tsv").read_text().splitlines()[1:]]
     check("it is in the table", table == [["empty", "2", "0", "2", "0", "0", "0", "empty"], ["a", "100", "100", "0", "0", "0", "8", "pass"]], table)
     check("no empty folder stays where parts were saved", not case.path("work/plmkit-saved").exists())

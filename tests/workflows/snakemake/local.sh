@@ -135,10 +135,10 @@ check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/dataset.
 printf 'sample\tfasta\na\ta, "b".fasta\nempty\tgaps.fasta\n' >table.csv
 sed -i 's/fasta_shard:/fasta_shard: --invalid reject/' mixed.yaml
 check "so does one without a record that is taken" fails mixed
-check "which is told" said '^every record was rejected.*: empty$'
+check "which is told" said '^no record could be embedded.*: empty$'
 check "and once more by the next run" fails mixed
 check "unless it is allowed" mixed --config allow_empty=True
-check "then it is a warning" said '^warning: every record was rejected.*: empty$'
+check "then it is a warning" said '^warning: no record could be embedded.*: empty$'
 check "beside the totals" said '^2 samples: 100 rows, 2 rejected, 8 truncated, in mixed$'
 same "and in the table" "empty 2 0 2 0 0 0 empty" "$(grep ^empty mixed/summary.tsv | cut -f 1-8 | tr '\t' ' ')"
 # With the time of the old ones: a change that is not newer counts, too.

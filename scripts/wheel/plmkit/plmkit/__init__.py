@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PlmkitError", "Sequences", "embed", "read", "run"]
 
-Sequences = Union[str, "os.PathLike[str]", Mapping[str, str], Iterable[tuple[str, str]]]
-"""A FASTA file or a table of samples, by its path; or residues by id."""
+Sequences = Union[str, "os.PathLike[str]", Iterable["str | os.PathLike[str]"], Mapping[str, str], Iterable[tuple[str, str]]]
+"""FASTA files, a sample each, or a table of samples, by their paths; or residues by id."""
 
 
 class PlmkitError(RuntimeError):
@@ -67,28 +67,37 @@ def embed(
         with tempfile.TemporaryDirectory(prefix="plmkit-") as folder:
             return embed(sequences, model, out=folder, progress=progress, **options)
     folder = Path(out)
-    if not isinstance(sequences, (str, os.PathLike)):
-        sequences = _write_fasta(sequences, folder / "pipeline_info/sequences.fasta")
+    options.pop("quiet", None)  # it is, unless progress is shown
     arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
-    run("plmkit", *arguments, "--", os.fspath(sequences), progress=progress)
-    return read(folder)
+    run("plmkit", *arguments, "--", *_files(sequences, folder / "pipeline_info/sequences.fasta"), progress=progress)
+    # The folder may have other samples, of other calls.
+    lines = (folder / "summary.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    samples = [folder / line.split("\t")[0] / "embeddings" for line in lines]
+    return _table(path for sample in samples for path in _parquet(sample, "*.parquet"))
 
 
 def read(results: str | os.PathLike[str]) -> pyarrow.Table:
-    """Reads the embeddings in a folder of results, of one sample, or of files: the rows of all samples in the order of the input.
+    """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the inputs.
 
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
     `query-embeddings combine` gives the latter a row again.
     """
+    folder = Path(results)
+    patterns = ("*.parquet", "embeddings/*.parquet", "*/embeddings/*.parquet")
+    files = next(filter(None, (_parquet(folder, pattern) for pattern in patterns)), None)
+    if files is None:
+        raise FileNotFoundError(f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
+    return _table(files)
+
+
+def _parquet(folder: Path, pattern: str) -> list[Path]:
+    return [path for path in sorted(folder.glob(pattern)) if not path.name.startswith(".")]
+
+
+def _table(files: Iterable[Path]) -> pyarrow.Table:
     import pyarrow
     import pyarrow.parquet
 
-    folder = Path(results)
-    patterns = ("*.parquet", "embeddings/*.parquet", "*/embeddings/*.parquet")
-    found = ([path for path in sorted(folder.glob(pattern)) if not path.name.startswith(".")] for pattern in patterns)
-    files = next(filter(None, found), None)
-    if files is None:
-        raise FileNotFoundError(f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
     return pyarrow.concat_tables(pyarrow.parquet.read_table(path, partitioning=None) for path in files)
 
 
@@ -148,16 +157,26 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
             yield f"{option}={value}"
 
 
-def _write_fasta(sequences: Mapping[str, str] | Iterable[tuple[str, str]], path: Path) -> Path:
+def _files(sequences: Sequences, path: Path) -> list[str]:
+    """The files that hold the sequences. Those that are in memory are written to `path` as FASTA."""
+    if isinstance(sequences, (str, os.PathLike)):
+        return [os.fspath(sequences)]
+    given = list(sequences.items() if isinstance(sequences, Mapping) else sequences)
+    if given and all(isinstance(one, (str, os.PathLike)) for one in given):
+        return [os.fspath(file) for file in given]
+    _write_fasta(given, path)
+    return [os.fspath(path)]
+
+
+def _write_fasta(pairs: Iterable[tuple[object, str]], path: Path) -> None:
     """Writes sequences as FASTA. The file is replaced only if it has other text, so that the same call resumes."""
-    pairs = sequences.items() if isinstance(sequences, Mapping) else sequences
     records = []
-    for name, residues in pairs:
-        if not name or name.split() != [name] or ">" in residues or "\n" in residues:
-            raise ValueError(f"{name!r}: expected an id without blanks, and residues")
+    for given, residues in pairs:
+        name = str(given)
+        if name.split() != [name] or ">" in residues or "\n" in residues:
+            raise ValueError(f"{given!r}: expected an id without blanks, and residues")
         records.append(f">{name}\n{residues}\n")
     text = "".join(records)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
-    return path
