@@ -28,6 +28,7 @@ CHECKS = {
     "container": interface.container,
     "stub": basics.stub,
     "test": basics.profile_test,
+    "turns": basics.turns,
     "transient": failures.transient,
     "final": failures.final,
     "verdict": failures.verdict,

@@ -1,6 +1,7 @@
 """What a run gives, and what a second one does not do again."""
 
 import json
+import os
 import re
 import shutil
 
@@ -125,6 +126,19 @@ def multiqc(case):
     check("and one for its runs, under the same name", shown["monitor"] == ["a", "dry_run.v2"], shown)
     check("the methods", "Lin, Z., Akin, H." in case.path("out/multiqc/multiqc_report.html").read_text())
     check("and the versions", "gpu-embed" in (data / "multiqc_software_versions.txt").read_text())
+
+
+def turns(case):
+    """Two tasks that together ask for more memory than there is do not run at once. A file with a blank in its name is a sample."""
+    shutil.copy(PROTEINS, case.path("a b.faa"))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 6 // 10
+    case.path("half.config").write_text(f"process {{ withName: 'GPU_EMBED|RECOMPUTE' {{ memory = '{memory} B' }} }}\n")
+    run = case.run("--input", "a b.faa", *MODEL_AND_SHARDS, "--device", "cpu", "-c", "half.config")
+    check("more than half of the memory is asked for", run.code == 0 and case.path("out/a_b/dataset.json").exists(), run.said)
+    folders = [path.parent for path in case.path("work").glob("*/*/.command.run") if "flock" in path.read_text()]
+    # They print nothing: the file of standard output is as old as the program.
+    times = sorted(tuple((folder / name).stat().st_mtime for name in (".command.out", ".exitcode")) for folder in folders if not (folder / ".command.out").stat().st_size)
+    check("tasks take turns", len(times) >= 6 and all(ended <= began for (_, ended), (began, _) in zip(times, times[1:])), times)
 
 
 def two_samples(case):

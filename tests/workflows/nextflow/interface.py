@@ -104,6 +104,7 @@ def wrong(case):
         "none.fa": "protein\n",
         "folder/config.json": '{"model_type": "bert"}\n',
         "out/cut/shards/manifest.json": '{\n  "options": {\n    "max_shard_tokens": 5000,\n  }\n}\n',
+        "multiqc.fa": ">x\nMK\n",
         "cut.csv": f"sample,fasta\ncut,{fasta}\n",
     }.items():
         case.path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +122,7 @@ def wrong(case):
         ({"input": "none.csv"}, "--input: no file 'none.csv'"),
         ({"input": "*.fasta"}, "--input: no file '*.fasta'"),
         ({"input": f"{fasta},{ROOT}/tests/../test-data/proteins.fasta"}, "2 files would be the sample 'proteins'"),
+        ({"input": "multiqc.fa"}, "multiqc.fa: sample name 'multiqc'"),
         ({"input": "folder"}, "--input 'folder': expected FASTA files"),
         ({"input": "cut.csv"}, "out/cut: was cut with a max_shard_tokens of 5000, which is now 20000000"),
         ({"input": fasta, "words": ["b.fasta", "c.fasta"]}, "'b.fasta' belongs to no parameter: put a glob in quotes, --input '*.fasta'"),

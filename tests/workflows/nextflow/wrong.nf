@@ -5,7 +5,7 @@ workflow {
     new groovy.json.JsonSlurper().parse(file(params.cases).toFile()).each { given ->
         try {
             checkParams(given.findAll { name, _value -> name != 'words' }, given.words, file(params.schema))
-            readSamples(given, "${projectDir}/../../../workflows/shell")
+            readSamples(given, "${projectDir}/../../../workflows/engines")
             println("TAKEN ${given}")
         }
         // Closures wrap what error() throws.

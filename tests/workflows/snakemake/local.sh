@@ -129,6 +129,7 @@ mixed() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile mixed.ya
 said() { grep -E -- "$1" mixed.log; }
 check "a sample that cannot be cut fails the workflow" fails mixed
 check "which names it" said '^not validated, .*: bad$'
+same "in the table, too" "a 100 pass,bad 0 not validated," "$(tail -n +2 mixed/summary.tsv | sort | cut -f 1,3,8 | tr '\t\n' ' ,')"
 check "and shows why" said "^fasta-shard: twice.fasta: record 2 'x'"
 check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/dataset.json
 check "and all of its embeddings" test "$(grep -o '"rows": 100' mixed/a/dataset.json | head -n 1)"
@@ -153,7 +154,8 @@ check "another FASTA of an older date" mixed --config allow_empty=True
 same "is cut again" 1 "$(grep -c 'checkpoint shard:' mixed.log)"
 printf '>x\nMKV>y\n' >>'a, "b".fasta'
 check "a FASTA that broke fails" fails mixed --config allow_empty=True
-check "and leaves no table of before" test ! -e mixed/summary.tsv
+same "which the table tells" "a 0 0 not validated" "$(grep ^a mixed/summary.tsv | cut -f 1-3,8 | tr '\t' ' ')"
+check "and the next run does not take it for its own" fails mixed --config allow_empty=True
 
 echo "batch size"
 rm -rf results

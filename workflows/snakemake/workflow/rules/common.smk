@@ -56,6 +56,19 @@ def remove_batches():
             shutil.rmtree(Path(OUTDIR, sample, "batches"), ignore_errors=True)
 
 
+def is_judged(sample):
+    """Whether the last verdict on a sample is about the files that are there."""
+    folder = Path(OUTDIR, sample)
+    manifest = folder / "shards/manifest.json"
+    verdict = folder / f"reports/{sample}_validation_mqc.json"
+    if not manifest.exists() or not verdict.exists():
+        return False
+    shards = json.loads(manifest.read_text())["shards"]
+    judged = [manifest, *(folder / "embeddings" / shard["file"] for shard in shards)]
+    newest = verdict.stat().st_mtime
+    return all(path.exists() and path.stat().st_mtime <= newest for path in judged)
+
+
 def summarise(table, said=None):
     """The table of all samples, and on standard error, or in a file, the totals and what is wrong; whether nothing is."""
     text = []
@@ -65,7 +78,7 @@ def summarise(table, said=None):
         verdict = "dataset.failed.json"
         if not Path(OUTDIR, sample, verdict).exists():
             verdict = "dataset.json"
-        for name in ("shards/manifest.json", verdict):
+        for name in ("shards/manifest.json", *([verdict] if is_judged(sample) else [])):
             path = Path(OUTDIR, sample, name)
             text.append(path.read_text() if path.exists() else "")
     script = workflow.source_path("../../../engines/summary.sh")
@@ -150,9 +163,11 @@ def known_by(wildcards):
 
 
 def tell_of_failure():
-    """The totals are said. A table of an earlier run would not be true any more, and one of this run would count as done."""
-    Path(OUTDIR, "summary.tsv").unlink(missing_ok=True)
-    summarise(os.devnull)
+    """The totals are said, and in the table. It is older than the verdicts, so that the next run makes it again."""
+    if Path(OUTDIR).exists():
+        table = Path(OUTDIR, "summary.tsv")
+        summarise(table)
+        os.utime(table, (0, 0))
 
 
 def shards(sample):

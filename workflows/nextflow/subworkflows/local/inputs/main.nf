@@ -99,13 +99,21 @@ def look(name, table, given, shell) {
     def said = new java.io.ByteArrayOutputStream()
     script.waitForProcessOutput(rows, said)
     if (script.exitValue() != 0) {
-        error(said.toString('UTF-8').trim())
+        // A line of a table that the user did not write is a file.
+        def files = new String(table, 'UTF-8').readLines().collect { line -> line.split('\t')[-1].replaceAll(/^"|"$/, '') }
+        error(said.toString('UTF-8').trim().replaceFirst(/^--input: line ([0-9]+):/) { _all, line -> "--input ${files[line.toInteger() - 1]}:" })
     }
     // Its first line tells of the weights, which are inputs of tasks here.
     return rows.toString('UTF-8').readLines().drop(1).collect { line -> line.split('\t', 2).toList() }
 }
 
-// A table of FASTA files, each a sample of its name without the suffix.
+// The name of the sample in a file, as plmkit gives it.
+def sampleName(file) {
+    def name = file.replaceFirst(/(?i)(?<=.)([.](gz|bgz|zst|fasta|fas|fa|faa|fna|ffn|pep|prot|txt))+$/, '').replaceAll(/[^A-Za-z0-9_.-]/, '_')
+    return name ==~ /[-.].*/ ? "_${name}".toString() : name
+}
+
+// A table of FASTA files, each a sample of its name.
 def readNames(given) {
     def paths = given.collectMany { name ->
         def found = files(name.toString()).sort { path -> path.toString() }
@@ -119,7 +127,7 @@ def readNames(given) {
             error("--input '${path.name}': expected FASTA files, or one table that ends in .csv or .tsv")
         }
     }
-    def rows = paths.collect { path -> [sample: path.name.replaceAll(/\.(gz|bgz|zst)$/, '').replaceAll(/\.[^.]+$/, ''), fasta: path] }
+    def rows = paths.collect { path -> [sample: sampleName(path.name), fasta: path] }
     rows.countBy { row -> row.sample }.each { sample, count ->
         if (count > 1) {
             error("--input: ${count} files would be the sample '${sample}': name samples in a table, 'sample,fasta'")
