@@ -103,7 +103,7 @@ pub(crate) struct Args {
     ///
     /// For a workflow engine that was killed and restarts a task without knowing whether the earlier one has ended.
     #[arg(long, help_heading = "Output")]
-    wait: bool,
+    wait_for_lock: bool,
 
     #[command(flatten)]
     outputs: OutputArgs,
@@ -279,7 +279,7 @@ impl TryFrom<Args> for RunConfig {
             rejects: args.rejects,
             checkpoint_interval: args.checkpoint_interval,
             checkpoint_dir: args.checkpoint_dir,
-            wait: args.wait,
+            wait: args.wait_for_lock,
             events: args.events,
             threads: threads(args.threads, args.worker),
             workers: None,

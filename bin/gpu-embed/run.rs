@@ -96,9 +96,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
             size.out_of_memory,
         );
     } else {
-        tracing::info!(
-            "no GPU to probe; default batch size {recommended} tokens"
-        );
+        tracing::info!("no GPU to probe; default batch size {recommended} tokens");
     }
     print(format!("{recommended}\n")).map(|()| Exit::Done)
 }

@@ -8,7 +8,7 @@ use crate::args::Args;
 const NEUTRAL: [&str; 8] = [
     "--force",
     "--quiet",
-    "--wait",
+    "--wait-for-lock",
     "--download",
     "--threads",
     "--progress",

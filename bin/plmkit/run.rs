@@ -72,7 +72,7 @@ impl Run {
         arguments.add("--probe");
         arguments.value("--out", self.batch_size_file());
         arguments.value("--model", &self.model.name);
-        arguments.flag("--wait", !options.has("--wait"));
+        arguments.flag("--wait-for-lock", !options.has("--wait-for-lock"));
         arguments.flag("--force", !options.has("--force"));
         arguments.options(options);
         let exit = self.programs.run("gpu-embed", arguments)?;

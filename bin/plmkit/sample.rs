@@ -208,7 +208,7 @@ impl<'r> SampleFolder<'r> {
             self.path.join(format!("logs/{name}.events.jsonl")),
         );
         // One that a killed run left behind may still be at work on this shard.
-        arguments.flag("--wait", !options.has("--wait"));
+        arguments.flag("--wait-for-lock", !options.has("--wait-for-lock"));
         if !io::stderr().is_terminal() && !options.has("--progress") {
             arguments.value("--progress", "none");
         }

@@ -94,7 +94,7 @@ fn long_proteins_under_every_policy() {
     for (policy, rows, rejected) in [
         ("truncate", records, 0),
         ("window", records - long_records + windows, 0),
-        ("split-off", records, 0),
+        ("separate", records, 0),
         ("reject", records - long_records, long_records),
     ] {
         let options = format!("--shards 2 --long-policy {policy}");

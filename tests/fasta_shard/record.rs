@@ -329,7 +329,7 @@ fn a_protein_of_40000_residues_under_each_policy() {
         assert_eq!(row.sequence, sequence[start..start + row.sequence.len()]);
     }
 
-    let case = made(&fasta, " --long-policy split-off");
+    let case = made(&fasta, " --long-policy separate");
     assert_eq!(rows(&case), [(0, 40_000, 40_000, false)]);
     let shards = case.manifest().shards;
     let files = shards.iter().map(|shard| (&*shard.file, shard.rows));

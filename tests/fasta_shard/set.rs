@@ -20,7 +20,7 @@ fn the_number_of_threads_changes_no_byte() {
     for options in [
         "--shards 5",
         "--max-shard-tokens 20000",
-        "--shards 3 --long-policy split-off",
+        "--shards 3 --long-policy separate",
         "--shards 3 --long-policy window",
         "--shards 3 --dedup",
         "--max-shard-tokens 20000 --long-policy window --dedup",

@@ -16,7 +16,7 @@ fn invalid_command_lines() {
         ("a.fasta --shards 0", "0 is not in 1..=100000"),
         (
             "a.fasta --shards 1 --long-policy middle",
-            "[possible values: truncate, window, split-off, reject]",
+            "[possible values: truncate, window, separate, reject]",
         ),
         (
             "a.fasta --shards 1 --long-policy window --overlap 1022",

@@ -327,7 +327,7 @@ fn one_run_at_a_time_writes_an_output_and_another_can_wait() {
 
     let waiting = |stderr| {
         let mut command = case.embed("e.parquet");
-        let command = command.arg("--wait").stderr(stderr);
+        let command = command.arg("--wait-for-lock").stderr(stderr);
         command.spawn().expect("spawn")
     };
     let mut stopped = waiting(Stdio::piped());

@@ -93,7 +93,9 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         (
             "a.fasta --out results --max-shard-tokens 5",
             73,
-            vec!["fasta-shard: results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was 20000000 and is now 5)"],
+            vec![
+                "fasta-shard: results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was 20000000 and is now 5)",
+            ],
         ),
         (
             "a.fasta --out results --layers 9 --known nowhere",

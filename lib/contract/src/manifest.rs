@@ -65,7 +65,7 @@ impl Sealed for Manifest {
 /// The prefix of the names of shards.
 pub const SHARD_PREFIX: &str = "shard-";
 
-/// The prefix of the names of shards with long proteins (`--long-policy split-off`). They sort after all others.
+/// The prefix of the names of shards with long proteins (`--long-policy separate`). They sort after all others.
 pub const LONG_SHARD_PREFIX: &str = "shard-long-";
 
 /// One FASTA input.

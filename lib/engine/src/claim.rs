@@ -11,7 +11,7 @@ use crate::RunConfig;
 /// Time between two attempts to claim an output.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Claims an output by `claim`. With `--wait`, waits while another process writes it.
+/// Claims an output by `claim`. With `--wait-for-lock`, waits while another process writes it.
 pub(crate) fn claim_output<T>(
     config: &RunConfig,
     stop: &Stop,

@@ -28,7 +28,7 @@ pub enum LongPolicy {
     /// Embed overlapping windows of --max-residues, all in one shard; gpu-embed puts them together again
     Window,
     /// Keep it whole, in separate shards (shard-long-00000.parquet, …) that can be packed with a budget of their own
-    SplitOff,
+    Separate,
     /// Write it to rejects.csv
     Reject,
 }
@@ -118,13 +118,13 @@ impl Policy {
     pub(crate) fn embedded(&self, length: u32) -> u32 {
         match self.long {
             LongPolicy::Truncate => length.min(self.max_residues),
-            LongPolicy::Window | LongPolicy::SplitOff | LongPolicy::Reject => length,
+            LongPolicy::Window | LongPolicy::Separate | LongPolicy::Reject => length,
         }
     }
 
     /// Whether a protein is kept whole although it is long.
-    pub fn splits_off(&self, length: u32) -> bool {
-        self.long == LongPolicy::SplitOff && length > self.max_residues
+    pub fn separates(&self, length: u32) -> bool {
+        self.long == LongPolicy::Separate && length > self.max_residues
     }
 
     /// Iterates over the rows of a protein of `length` residues, as 0-based residue ranges.
@@ -192,7 +192,7 @@ mod tests {
         for &long in LongPolicy::VARIANTS {
             let policy = Policy { long, ..POLICY };
             assert_eq!(prepared(policy, "ACDEFGHIKL"), (10, None));
-            assert!(!policy.splits_off(10));
+            assert!(!policy.separates(10));
             assert_eq!(policy.windows(10).len(), 1);
             assert_eq!(policy.windows(10).next(), Some(0..10));
         }

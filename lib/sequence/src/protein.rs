@@ -110,7 +110,7 @@ mod tests {
                 LongPolicy::Window,
                 vec![row(0, "ACDEFGHIKL", false), row(7, "IKLMNPQR", false)],
             ),
-            (LongPolicy::SplitOff, vec![row(0, "ACDEFGHIKLMNPQR", false)]),
+            (LongPolicy::Separate, vec![row(0, "ACDEFGHIKLMNPQR", false)]),
         ] {
             let policy = Policy {
                 invalid: InvalidPolicy::Error,

@@ -20,7 +20,7 @@ const CHANGES: [&str; 10] = [
     "proteins_truncated",
     "residues_truncated",
     "proteins_in_windows",
-    "proteins_split_off",
+    "proteins_separate",
 ];
 
 /// A manifest whose counts grow with the records.
@@ -89,7 +89,7 @@ impl Tally {
             ("proteins_truncated", u64::from(lost > 0)),
             ("residues_truncated", lost),
             ("proteins_in_windows", u64::from(windows > 1)),
-            ("proteins_split_off", u64::from(policy.splits_off(length))),
+            ("proteins_separate", u64::from(policy.separates(length))),
         ] {
             self.count_change(change, count);
         }

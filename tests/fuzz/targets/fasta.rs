@@ -61,7 +61,7 @@ fn policies() -> impl Iterator<Item = Policy> {
     let long = [
         LongPolicy::Truncate,
         LongPolicy::Window,
-        LongPolicy::SplitOff,
+        LongPolicy::Separate,
         LongPolicy::Reject,
     ];
     invalid.into_iter().flat_map(move |invalid| {
@@ -95,7 +95,7 @@ fn cover(policy: &Policy, protein: Protein) {
         assert!(start <= covered, "a gap before {start}");
         covered = start + row.sequence.len();
         assert_eq!(row.sequence.as_bytes(), &protein.residues[start..covered]);
-        let is_long = policy.splits_off(protein.length);
+        let is_long = policy.separates(protein.length);
         assert!(is_long || row.sequence.len() <= policy.max_residues as usize);
     }
     assert_eq!(covered, protein.residues.len());

@@ -186,7 +186,7 @@ impl ShardingRun<'_, '_> {
         }
         self.tally.count_accepted(&self.policy, length);
         let tokens = windows.map(|window| u64::from(window.end - window.start + SPECIAL_TOKENS));
-        let is_long = self.policy.splits_off(length);
+        let is_long = self.policy.separates(length);
         let (key, full) = self.assignment.assign(is_long, tokens.sum());
         if let Some(full) = full {
             self.shards.close(full)?;

@@ -49,7 +49,7 @@ rule pack:
 
 # What is finished of a shard is saved beside the output, in a folder that is not among the outputs: it outlives a failed or
 # killed job, and the next attempt goes on from there. Exit code 1: some sequences could not be embedded. They are listed,
-# and the validation accounts for them. --wait: a job that outlived a killed Snakemake may be at work on the shard.
+# and the validation accounts for them. --wait-for-lock: a job that outlived a killed Snakemake may be at work on the shard.
 # --force: what is saved of other options is replaced, since Snakemake has decided to make the output again.
 rule embed:
     input:
@@ -85,5 +85,5 @@ rule embed:
         'mkdir -p "$(dirname {params.rejects:q})"; code=0;'
         " monitor-log record --out {log.samples:q} --"
         " gpu-embed {input.batches:q} --model {params.model:q} --out {output:q} --rejects {params.rejects:q}"
-        " --events {log.events:q} --threads {threads} --wait --force {params.options} 2> {log.stderr:q} || code=$?;"
+        " --events {log.events:q} --threads {threads} --wait-for-lock --force {params.options} 2> {log.stderr:q} || code=$?;"
         " [ $code -le 1 ] || exit $code"

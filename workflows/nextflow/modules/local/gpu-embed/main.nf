@@ -26,9 +26,9 @@ process GPU_EMBED {
     def saved = checkpoint_dir ? "${checkpoint_dir}/${prefix}.${options}" : ''
     def named = model_name ? " --model-name '${model_name}'" : ''
     def known = model ? "${model instanceof List ? 'model' : model}${named}" : model_name
-    // --wait: a task that outlived its engine may be at work on this shard. --force replaces what is saved of other work, such as
+    // --wait-for-lock: a task that outlived its engine may be at work on this shard. --force replaces what is saved of other work, such as
     // another model of that name or another kind of CPU, and keeps the rest.
-    def save = saved ? "--checkpoint-dir '${saved}' --wait --force" : ''
+    def save = saved ? "--checkpoint-dir '${saved}' --wait-for-lock --force" : ''
     """
     code=0
     monitor-log record --out ${prefix}.samples.csv -- \\

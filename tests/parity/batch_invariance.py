@@ -1,4 +1,4 @@
-"""Computes the same proteins in different company, and says how far their vectors are apart.
+"""Computes the same proteins in different batches, and says how far their vectors are apart.
 
 Alone, packed for several budgets, from a shuffled file, with one thread and with two: see docs/internals/parity.md. Ends with 0
 if all are as near as their type allows, with 1 if some are not, and with 2 if a program failed.
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 LIMITS = {"f32": 0.0, "bf16": 2e-2, "f16": 2e-3, "int8": 0.0}
 # Name, token budget (below the shortest protein: each is alone), threads, and whether the file is shuffled.
 ALONE = ("alone", 1, 1, False)
-COMPANIES = [
+COMPOSITIONS = [
     ("alone, 2 threads", 1, 2, False),
     ("1,024 tokens", 1024, 1, False),
     ("4,096 tokens", 4096, 1, False),
@@ -35,12 +35,12 @@ COMPANIES = [
 ]
 
 
-def embedded(options, configuration, chosen, dtype, company):
+def embedded(options, configuration, chosen, dtype, composition):
     """Accession -> output -> vectors."""
-    _, budget, options.threads, shuffled = company
+    _, budget, options.threads, shuffled = composition
     if shuffled:
         chosen = random.Random(1).sample(chosen, len(chosen))
-    embedder = Embedder(options, options.folder / "company", budget)
+    embedder = Embedder(options, options.folder / "batch_invariance", budget)
     folder = checkpoint.make(configuration, options.folder)
     found = embedder.embed(chosen, folder, configuration.layers, dtype, ["pooled", "residues"])
     return dict(found)
@@ -62,7 +62,7 @@ def apart(one, other):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="company", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="batch_invariance", description=__doc__.splitlines()[0])
     names = [configuration.short_name for configuration in CONFIGURATIONS]
     parser.add_argument("--configuration", choices=names, default=names[0])
     parser.add_argument("--dtypes", default=",".join(LIMITS), help=f"some of {','.join(LIMITS)}")
@@ -78,12 +78,12 @@ def main():
         chosen = proteins.choose(configuration.proteins, configuration.longest)
         chosen = affordable.choose(chosen, configuration, dtype)
         alone = embedded(options, configuration, chosen, dtype, ALONE)
-        for company in COMPANIES:
-            differ, values, largest = apart(alone, embedded(options, configuration, chosen, dtype, company))
+        for composition in COMPOSITIONS:
+            differ, values, largest = apart(alone, embedded(options, configuration, chosen, dtype, composition))
             far |= not largest <= LIMITS[dtype]
             verdict = "" if largest <= LIMITS[dtype] else f"; expected at most {LIMITS[dtype]:.1e}"
             count = f"{differ:,} of {values:,}"
-            print(f"{dtype:6}{len(chosen):9}  {company[0]:26}{count:>24}  {largest:.1e}{verdict}", flush=True)
+            print(f"{dtype:6}{len(chosen):9}  {composition[0]:26}{count:>24}  {largest:.1e}{verdict}", flush=True)
     return 1 if far else 0
 
 
@@ -91,5 +91,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except ProgramFailed as failure:
-        print(f"company: {failure}", file=sys.stderr)
+        print(f"batch_invariance: {failure}", file=sys.stderr)
         sys.exit(2)
