@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::path_text;
-use plmkit_store::StoreError;
+use plmkit_contract::{BatchSize, path_text};
+use plmkit_store::{StoreError, read_sealed};
 
 use crate::args::Args;
 use crate::model::Model;
@@ -57,6 +57,12 @@ impl Run {
     /// The file with the measured size of a batch.
     pub(crate) fn batch_size_file(&self) -> PathBuf {
         self.args.out.join("batch-size.json")
+    }
+
+    /// Whether this machine, which does the whole run, measured no GPU.
+    pub(crate) fn has_no_gpu(&self) -> bool {
+        let measured = read_sealed::<BatchSize>(&self.batch_size_file());
+        self.args.stage.is_none() && measured.is_ok_and(|size| size == BatchSize::for_cpu())
     }
 
     /// Measures how many tokens a batch holds, on the GPU of this machine, once in a run, which begins with versions.yml. gpu-embed

@@ -213,6 +213,10 @@ impl<'r> SampleFolder<'r> {
             arguments.value("--progress", "none");
         }
         arguments.options(options);
+        // That there is no GPU is told once, and not for each shard.
+        if !options.has("--device") && self.run.has_no_gpu() {
+            arguments.value("--device", "cpu");
+        }
         arguments.flag(
             "--quiet",
             self.run.args.common.quiet && !options.has("--quiet"),
