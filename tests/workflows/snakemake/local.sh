@@ -157,6 +157,7 @@ check "a FASTA that broke fails" fails mixed --config allow_empty=True
 same "which the table tells" "a 0 0 not validated" "$(grep ^a mixed/summary.tsv | cut -f 1-3,8 | tr '\t' ' ')"
 check "and the next run does not take it for its own" fails mixed --config allow_empty=True
 
+[[ ${STOP:-} ]] && exit 3
 echo "batch size"
 rm -rf results
 cat >config.yaml <<CONF

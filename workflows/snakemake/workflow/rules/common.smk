@@ -56,17 +56,22 @@ def remove_batches():
             shutil.rmtree(Path(OUTDIR, sample, "batches"), ignore_errors=True)
 
 
-def is_judged(sample):
-    """Whether the last verdict on a sample is about the files that are there."""
+def verdict_of(sample):
+    """The last verdict on a sample, if it is about the files that are there."""
     folder = Path(OUTDIR, sample)
     manifest = folder / "shards/manifest.json"
-    verdict = folder / f"reports/{sample}_validation_mqc.json"
-    if not manifest.exists() or not verdict.exists():
-        return False
+    # One that failed is the last.
+    verdicts = [folder / "dataset.failed.json", folder / "dataset.json"]
+    verdict = next((path for path in verdicts if path.exists()), None)
+    if verdict is None or not manifest.exists():
+        return []
     shards = json.loads(manifest.read_text())["shards"]
     judged = [manifest, *(folder / "embeddings" / shard["file"] for shard in shards)]
-    newest = verdict.stat().st_mtime
-    return all(path.exists() and path.stat().st_mtime <= newest for path in judged)
+    # What was validated again without a change may have kept its date.
+    reports = folder.glob(f"reports/{sample}_validation_mqc.json")
+    newest = max(path.stat().st_mtime for path in [verdict, *reports])
+    is_of_these = all(path.exists() and path.stat().st_mtime <= newest for path in judged)
+    return [verdict] if is_of_these else []
 
 
 def summarise(table, said=None):
@@ -74,12 +79,8 @@ def summarise(table, said=None):
     text = []
     for sample in SAMPLES:
         text.append(f">{sample}\n")
-        # A verdict that failed is the last one.
-        verdict = "dataset.failed.json"
-        if not Path(OUTDIR, sample, verdict).exists():
-            verdict = "dataset.json"
-        for name in ("shards/manifest.json", *([verdict] if is_judged(sample) else [])):
-            path = Path(OUTDIR, sample, name)
+        manifest = Path(OUTDIR, sample, "shards/manifest.json")
+        for path in [manifest, *verdict_of(sample)]:
             text.append(path.read_text() if path.exists() else "")
     script = workflow.source_path("../../../engines/summary.sh")
     with open(table, "w") as out:
