@@ -28,7 +28,7 @@ const OVERLAP: u32 = 256;
 /// reason; with --dedup or --known perhaps to aliases.parquet or known.parquet. manifest.json counts records, rejects and changes. It is written last: a folder with manifest.json holds a
 /// complete set.
 ///
-/// fasta-shard reads the input once. Memory grows by at most 24 bytes for each id, with --dedup also for each distinct
+/// fasta-shard reads the input once. Memory grows by at most 24 bytes for each id (48 with --duplicate-ids drop-identical), with --dedup also for each distinct
 /// sequence, with --known for each row of the dataset. The same
 /// input and options give the same bytes with any number of threads and any compression. A complete set is kept as it
 /// is.
@@ -86,10 +86,10 @@ pub(crate) struct Args {
     /// Translate contigs (DNA or RNA) into the proteins of the shards
     ///
     /// Each peptide is a record with the id `CONTIG_FRAME_START_END` and the description of its contig. FRAME is 1, 2, 3, -1,
-    /// -2 or -3, as EMBOSS transeq numbers frames. START and END are its first and last base on the strand of the contig,
+    /// -2 or -3, as EMBOSS transeq numbers frames. START and END are its leftmost and rightmost base on the contig,
     /// counted from 1. A contig without a peptide of --min-residues is listed in rejects.csv with the reason `no_orf`.
     ///
-    /// Memory grows with the longest contig, by up to six bytes a base.
+    /// Memory grows with the longest contig: a byte a base, up to two for its peptides, and 32 a peptide.
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Translation")]
     translate: Option<Translate>,
 

@@ -7,12 +7,11 @@ use csv::{ReaderBuilder, StringRecord};
 use plmkit_contract::is_sample_name;
 
 /// Names in a folder of results that no sample can have.
-const TAKEN: [&str; 7] = [
+const TAKEN: [&str; 6] = [
     "multiqc",
     "versions.yml",
     "batch-size.json",
     "dataset.json",
-    "packs.tsv",
     "pipeline_info",
     "summary.tsv",
 ];

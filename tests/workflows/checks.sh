@@ -49,7 +49,7 @@ until_true() {
 }
 
 # shared [TESTS OF find]: the files here that all workflows make.
-shared() { find . -type f -not -name versions.yml -not -path './multiqc/*' -not -path './pipeline_info/*' -not -name packs.tsv "$@"; }
+shared() { find . -type f -not -name versions.yml -not -path './multiqc/*' -not -path './pipeline_info/*' "$@"; }
 
 # equal FOLDER FOLDER: the same files but for what engines add, and the same bytes in all that is data.
 equal() {

@@ -21,7 +21,7 @@ refuse() {
 
 # rows NAME <TABLE: line, sample and fasta of each row, separated by tabs. CSV, or TSV where the header has a tab; cells may be quoted.
 rows() {
-    awk -v name="$1" -v taken='^(multiqc|versions[.]yml|batch-size[.]json|dataset[.]json|packs[.]tsv|pipeline_info|summary[.]tsv)$' '
+    awk -v name="$1" -v taken='^(multiqc|versions[.]yml|batch-size[.]json|dataset[.]json|pipeline_info|summary[.]tsv)$' '
         function refuse(what) {
             refused = 1
             print name ": line " NR ": " what > "/dev/stderr"
