@@ -106,7 +106,7 @@ fn line(summary: &EmbedSummary) -> String {
     let seconds = summary.elapsed.as_secs_f64();
     let columns = summary.columns.iter();
     let columns: Vec<String> = columns
-        .map(|column| column.with_shape(summary.dim))
+        .map(|column| column.with_shape(summary.widths))
         .collect();
     let saved = match summary.saved_batches {
         0 => String::new(),

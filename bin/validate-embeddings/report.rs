@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use plmkit_check::{CheckOutcome, EmbeddedFile, Findings, Verdict};
 use plmkit_contract::{
     COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, KnownDataset,
-    ListedFile, Manifest, PACKING, RejectsList, SAMPLE, SOURCE, VOCABULARY,
+    ListedFile, Manifest, PACKING, RejectsList, SAMPLE, SOURCE,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -210,7 +210,7 @@ fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
         let (of, dimension) = match column {
             Computed::Pooled { .. } => ("protein", layout.dim),
             Computed::Residues(_) => ("residue", layout.dim),
-            Computed::Logits => ("residue", VOCABULARY),
+            Computed::Logits => ("residue", layout.logits),
             Computed::Contacts => ("pair of residues", 1),
         };
         Column {

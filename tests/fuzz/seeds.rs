@@ -110,6 +110,7 @@ fn embeddings(folder: &Path, shard: &Shard) -> Result<()> {
     let layout = EmbeddingLayout {
         columns: vec!["mean_1".parse().map_err(|()| "a column")?],
         dim: 4,
+        logits: plmkit_contract::VOCABULARY,
         dtype: StoreDtype::F32,
         stitched: false,
         labels: Labels::default(),

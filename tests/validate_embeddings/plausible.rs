@@ -225,6 +225,7 @@ impl File {
                 .map(|name| name.parse().expect("a column"))
                 .collect(),
             dim: DIM,
+            logits: plmkit_contract::VOCABULARY,
             dtype: StoreDtype::F32,
             stitched: false,
             labels: Labels::default(),

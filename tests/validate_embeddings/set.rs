@@ -126,6 +126,7 @@ impl Set {
         let layout = EmbeddingLayout {
             columns: vec![MEAN],
             dim,
+            logits: plmkit_contract::VOCABULARY,
             dtype,
             stitched: false,
             labels: plmkit_contract::Labels::default(),

@@ -1,6 +1,6 @@
 //! How far a vector is from the same computed again.
 
-use plmkit_contract::{Column, Pooling, VOCABULARY};
+use plmkit_contract::{Column, Pooling};
 
 use crate::tolerance::{Tolerance, WORST_RESIDUE};
 use crate::vector::dot;
@@ -8,12 +8,14 @@ use crate::vector::dot;
 /// The least root mean square contact: below, differences are of no account.
 const LEAST_CONTACT: f64 = 0.01;
 
-/// How far a vector is from the same computed again, as a share of its size. `mean` is that of the layer, computed again.
+/// How far a vector is from the same computed again, as a share of its size. `mean` is that of the layer, computed again;
+/// the logits of a residue are `logits` values.
 pub(crate) fn difference(
     column: Column,
     found: &[f32],
     expected: &[f32],
     mean: Option<&[f32]>,
+    logits: usize,
     tolerance: Tolerance,
 ) -> f64 {
     let distance = |x: &[f32], y: &[f32]| distance(x, y, tolerance.rounding);
@@ -39,17 +41,12 @@ pub(crate) fn difference(
             let squares = expected
                 .iter()
                 .map(|&value| (f64::from(value) - middle).powi(2));
-            let size = (squares.sum::<f64>() / VOCABULARY as f64).sqrt();
+            let size = (squares.sum::<f64>() / logits as f64).sqrt();
             let token = |values: &[f32], token: usize| -> Vec<f32> {
-                values
-                    .iter()
-                    .skip(token)
-                    .step_by(VOCABULARY)
-                    .copied()
-                    .collect()
+                values.iter().skip(token).step_by(logits).copied().collect()
             };
             let differences =
-                (0..VOCABULARY).map(|at| distance(&token(found, at), &token(expected, at)));
+                (0..logits).map(|at| distance(&token(found, at), &token(expected, at)));
             share(differences.fold(0.0, nan_max), size)
         }
         Column::Contacts => {

@@ -58,7 +58,7 @@ fn compare_with_options(file: &EmbeddedFile, tally: &mut Tally) {
 fn shape(layout: &EmbeddingLayout) -> String {
     let columns = layout.columns.iter();
     let columns: Vec<String> = columns
-        .map(|column| column.with_shape(layout.dim))
+        .map(|column| column.with_shape(layout.widths()))
         .collect();
     let windows = if layout.stitched {
         ", stitched from windows"

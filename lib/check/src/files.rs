@@ -97,6 +97,7 @@ impl EmbeddedFile {
             layout: EmbeddingLayout {
                 columns: columns.collect(),
                 dim: 1,
+                logits: plmkit_contract::VOCABULARY,
                 dtype: plmkit_contract::StoreDtype::F32,
                 stitched: false,
                 labels: plmkit_contract::Labels::default(),

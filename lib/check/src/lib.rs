@@ -16,7 +16,7 @@
 //! let criteria = Criteria::default();
 //! let mut validator = Validator::new(&criteria, Some(shards));
 //! let columns = vec!["mean_6".parse().unwrap()];
-//! let layout = EmbeddingLayout { columns, dim: 2, dtype: StoreDtype::F32, stitched: false, labels: Labels::default() };
+//! let layout = EmbeddingLayout { columns, dim: 2, logits: 33, dtype: StoreDtype::F32, stitched: false, labels: Labels::default() };
 //! let vector: &[f32] = &[0.6, 0.8];
 //! let file = EmbeddedFile {
 //!     name: "embeddings.parquet".to_owned(),

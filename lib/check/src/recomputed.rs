@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plmkit_contract::{Column, Pooling, Provenance, RowKey};
+use plmkit_contract::{Column, Pooling, Provenance, RowKey, VOCABULARY};
 use serde::{Deserialize, Serialize};
 
 use crate::EmbeddedFile;
@@ -88,6 +88,8 @@ pub(crate) struct RecomputedColumn {
 pub(crate) struct RecomputedFile<'a> {
     name: String,
     recomputed: &'a Recomputed,
+    /// The values in the logits of a residue.
+    logits: usize,
     tolerance: Tolerance,
     columns: Vec<ComparedColumn>,
 }
@@ -140,6 +142,7 @@ impl<'a> RecomputedFile<'a> {
             columns: columns.collect(),
             name: name.clone(),
             recomputed,
+            logits: file.layout.logits,
             tolerance: Tolerance::of(&file.provenance),
         })
     }
@@ -172,7 +175,7 @@ impl<'a> RecomputedFile<'a> {
                 column,
                 row.into(),
                 (found, expected, mean),
-                tolerance,
+                (self.logits, tolerance),
                 tally,
             );
             compared.differences.extend(difference);
@@ -208,7 +211,7 @@ fn compare(
     column: Column,
     place: Place<'_>,
     (found, expected, mean): (&[f32], &[f32], Option<&[f32]>),
-    tolerance: Tolerance,
+    (logits, tolerance): (usize, Tolerance),
     tally: &mut Tally,
 ) -> Option<f64> {
     if found.len() != expected.len() {
@@ -217,7 +220,7 @@ fn compare(
         tally.add("other_shape", place, problem);
         return None;
     }
-    let difference = difference(column, found, expected, mean, tolerance);
+    let difference = difference(column, found, expected, mean, logits, tolerance);
     let most = tolerance.of_each(column);
     if is_beyond(difference, most) {
         tally.add("different", place, problem(file, column, difference, most));
@@ -244,7 +247,8 @@ pub(crate) fn compare_golden(
         return tally.add("not_computed", place, problem);
     };
     let exact = Tolerance::of(&Provenance::new("golden", Vec::new()));
-    let difference = compare(file, column, place, (golden, again, None), exact, tally);
+    let vectors = (golden, again, None);
+    let difference = compare(file, column, place, vectors, (VOCABULARY, exact), tally);
     let compared = RecomputedColumn {
         name: format!("{file}: {column}"),
         tolerance: exact.of_each(column),

@@ -69,6 +69,7 @@ proptest! {
         let layout = EmbeddingLayout {
             columns: columns.clone(),
             dim: DIM,
+            logits: plmkit_contract::VOCABULARY,
             dtype: store,
             stitched: false,
             labels: Labels::default(),

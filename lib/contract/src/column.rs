@@ -7,8 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{Pooling, Quoted};
 
-/// The number of tokens in ESM-2's vocabulary, and of values in a logits vector.
+/// The number of tokens in ESM-2's vocabulary, and of values in its logits vectors.
 pub const VOCABULARY: usize = 33;
+
+/// The number of values in the vectors of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Widths {
+    /// In a pooled vector and in that of a residue.
+    pub dim: usize,
+    /// In the logits of a residue.
+    pub logits: usize,
+}
 
 /// A computed column. Layer 0 is the scaled token embedding. Layer i is the residual stream after transformer layer i; the last one
 /// is after the final `LayerNorm`, as in fair-esm's `representations`.
@@ -33,7 +42,7 @@ pub enum Column {
     },
     /// The output of this layer for each residue: `(L, dim)`.
     Residues(u32),
-    /// The output of the language-model head for each residue, before softmax: `(L, 33)`.
+    /// The output of the language-model head for each residue, before softmax: `(L, logits)`.
     Logits,
     /// The probabilities that two residues are in contact: `(L, L)`, symmetric, row-major.
     Contacts,
@@ -53,22 +62,23 @@ impl Column {
         self.layer().map_or(layers, |layer| layer as usize)
     }
 
-    /// Returns the number of values in a row of `residues`, for vectors of `dim` values.
-    pub fn values(self, residues: usize, dim: usize) -> usize {
+    /// Returns the number of values in a row of `residues`.
+    pub fn values(self, residues: usize, widths: Widths) -> usize {
         match self {
-            Self::Pooled { .. } => dim,
-            Self::Residues(_) => residues * dim,
-            Self::Logits => residues * VOCABULARY,
+            Self::Pooled { .. } => widths.dim,
+            Self::Residues(_) => residues * widths.dim,
+            Self::Logits => residues * widths.logits,
             Self::Contacts => residues * residues,
         }
     }
 
     /// Formats the name with the shape of a row of `L` residues: `mean_33 (1280)`, `logits (L x 33)`.
-    pub fn with_shape(self, dim: usize) -> String {
+    pub fn with_shape(self, widths: Widths) -> String {
+        let Widths { dim, logits } = widths;
         match self {
             Self::Pooled { .. } => format!("{self} ({dim})"),
             Self::Residues(_) => format!("{self} (L x {dim})"),
-            Self::Logits => format!("{self} (L x {VOCABULARY})"),
+            Self::Logits => format!("{self} (L x {logits})"),
             Self::Contacts => format!("{self} (L x L)"),
         }
     }

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
 use crate::{
-    Column, KEY_COLUMNS, Labels, N_WINDOWS, Quoted, StoreDtype, VOCABULARY, check_columns,
+    Column, KEY_COLUMNS, Labels, N_WINDOWS, Quoted, StoreDtype, VOCABULARY, Widths, check_columns,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 /// let layout = EmbeddingLayout {
 ///     columns: ["mean_6", "contacts"].map(|name| name.parse().unwrap()).to_vec(),
 ///     dim: 320,
+///     logits: 33,
 ///     dtype: StoreDtype::F32,
 ///     stitched: false,
 ///     labels: Labels::default(),
@@ -29,6 +30,8 @@ pub struct EmbeddingLayout {
     pub columns: Vec<Column>,
     /// The number of values in a vector of the model.
     pub dim: usize,
+    /// The number of values in the logits of a residue; [`VOCABULARY`] without such a column.
+    pub logits: usize,
     /// The type of a value.
     pub dtype: StoreDtype,
     /// Whether windows were stitched, so that each row is a whole protein. The file then has a column [`N_WINDOWS`].
@@ -68,9 +71,12 @@ impl EmbeddingLayout {
                 })
             })
             .collect::<Result<Vec<Column>, String>>()?;
+        let logits = columns.iter().position(|column| *column == Column::Logits);
+        let logits = logits.and_then(|place| logits_width(computed[place].data_type()));
         let layout = Self {
             columns,
             dim: *dim as usize,
+            logits: logits.unwrap_or(VOCABULARY),
             dtype,
             stitched,
             labels,
@@ -91,6 +97,14 @@ impl EmbeddingLayout {
             .map(|&column| Field::new(column.to_string(), self.column_type(column), false));
         fields.extend(computed);
         Arc::new(Schema::new(fields))
+    }
+
+    /// Returns the number of values in the vectors.
+    pub fn widths(&self) -> Widths {
+        Widths {
+            dim: self.dim,
+            logits: self.logits,
+        }
     }
 
     /// Returns the number of columns before the computed ones.
@@ -124,9 +138,19 @@ impl EmbeddingLayout {
         match column {
             Column::Pooled { .. } => vector(self.dim),
             Column::Residues(_) => DataType::List(item(vector(self.dim))),
-            Column::Logits => DataType::List(item(vector(VOCABULARY))),
+            Column::Logits => DataType::List(item(vector(self.logits))),
             Column::Contacts => DataType::List(item(self.dtype.arrow())),
         }
+    }
+}
+
+fn logits_width(kind: &DataType) -> Option<usize> {
+    let DataType::List(item) = kind else {
+        return None;
+    };
+    match item.data_type() {
+        DataType::FixedSizeList(_, values) => usize::try_from(*values).ok(),
+        _ => None,
     }
 }
 
@@ -151,6 +175,7 @@ mod tests {
         let mut layout = EmbeddingLayout {
             columns: vec!["mean_6".parse().expect("a column")],
             dim: 4,
+            logits: VOCABULARY,
             dtype: StoreDtype::F16,
             stitched: true,
             labels: Labels::default(),
@@ -159,6 +184,10 @@ mod tests {
         assert_eq!(schema.field(KEY_COLUMNS.len()).name(), N_WINDOWS);
         assert_eq!(layout.keys(), KEY_COLUMNS.len() + 1);
         assert_eq!(EmbeddingLayout::from_schema(&schema).as_ref(), Ok(&layout));
+        layout.columns.push(Column::Logits);
+        layout.logits = 64;
+        let found = EmbeddingLayout::from_schema(&layout.schema());
+        assert_eq!(found.as_ref(), Ok(&layout));
         layout.columns.clear();
         let error = EmbeddingLayout::from_schema(&layout.schema()).expect_err("no vectors");
         assert!(error.contains("at least one vector column"), "{error}");

@@ -43,7 +43,7 @@ pub use alphabet::{
 };
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};
-pub use column::{Column, VOCABULARY};
+pub use column::{Column, VOCABULARY, Widths};
 pub use dataset::{
     CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset, ListedFile,
 };
@@ -63,8 +63,8 @@ pub use outputs::{Layers, NoSuchLayer, Outputs};
 pub use peptide::{PEPTIDES_FILE, PeptideColumns, PeptideRow, peptides_schema};
 pub use pooling::{Pooling, StoreDtype};
 pub use provenance::{
-    COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, ModelName, PACKING, Provenance, SOURCE, WINDOWS,
-    check_contract, key,
+    COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, LOGIT_TOKENS, ModelName, PACKING, Provenance,
+    SOURCE, WINDOWS, check_contract, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use refusing::Refusing;

@@ -30,6 +30,9 @@ pub const PACKING: &str = "packing";
 /// the same work.
 pub const KERNELS: &str = "kernels";
 
+/// The option of an embeddings file with logits that names the token of each value: a list, with null where there is none.
+pub const LOGIT_TOKENS: &str = "logit_tokens";
+
 /// The option that only files with windows have: `true` in a batches file, "stitch" or "separate" in an embeddings file.
 pub const WINDOWS: &str = "windows";
 

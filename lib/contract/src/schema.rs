@@ -140,6 +140,7 @@ mod tests {
         let embeddings = EmbeddingLayout {
             columns: columns.to_vec(),
             dim: 1280,
+            logits: crate::VOCABULARY,
             dtype: StoreDtype::F32,
             stitched: false,
             labels: Labels::default(),

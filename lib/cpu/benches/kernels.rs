@@ -45,9 +45,9 @@ fn linear(criterion: &mut Criterion) {
         for (model, hidden) in MODELS {
             for (layer, inputs, outputs, then) in [
                 ("qkv", hidden, 3 * hidden, Epilogue::Store),
-                ("out", hidden, hidden, Epilogue::Add),
+                ("out", hidden, hidden, Epilogue::Add(1.0)),
                 ("up", hidden, 4 * hidden, Epilogue::Gelu),
-                ("down", 4 * hidden, hidden, Epilogue::Add),
+                ("down", 4 * hidden, hidden, Epilogue::Add(1.0)),
             ] {
                 let (weight, bias) = (values(outputs * inputs), values(outputs));
                 let weights = Weights::pack(isa, dtype, &weight, &bias).expect("memory");

@@ -1,5 +1,8 @@
-//! GELU.
+//! GELU and SiLU.
 
+use std::f32::consts::LOG2_E;
+
+use crate::exp::{FINE, exp2};
 use crate::simd::Simd;
 
 /// `x·Φ(x)`, where Φ is the normal distribution function: `x/2·(1 + erf(x/√2))`. The error is at most 1e-7·|x|.
@@ -38,5 +41,16 @@ pub(crate) unsafe fn gelu<S: Simd>(x: S::V) -> S::V {
             half = S::mul_add(half, apart, S::lookup(coefficients, interval));
         }
         S::mul_add(x, S::copy_sign(half, x), S::mul(x, S::splat(0.5)))
+    }
+}
+
+/// `x/(1 + e^-x)`. The error is at most 2e-7·|x|, for |x| below 1e30.
+#[inline(always)]
+pub(crate) unsafe fn silu<S: Simd>(x: S::V) -> S::V {
+    unsafe {
+        // The power of a smaller value would be infinite. `max` returns its second argument if that is NaN.
+        let exponent = S::max(S::splat(-126.0), S::mul(x, S::splat(LOG2_E)));
+        let power = exp2::<S>(S::sub(S::splat(0.0), exponent), FINE);
+        S::div(x, S::add(S::splat(1.0), power))
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::ops::{Deref, Range};
 
-use plmkit_contract::{Column, Stop, VOCABULARY};
+use plmkit_contract::{Column, Stop};
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::heads::Contacts;
@@ -167,9 +167,10 @@ impl<'a> Collector<'a> {
                 Column::Logits => {
                     let head = readout.language_model.as_ref();
                     let head = head.expect("there is a language-model head");
-                    let mut logits = vec![0.0; x.rows() * VOCABULARY];
+                    let width = head.decoder.outputs();
+                    let mut logits = vec![0.0; x.rows() * width];
                     head.apply(readout.isa, x, &mut logits, threads);
-                    copy_residues(self.sequences, Rows::new(&logits, VOCABULARY), values);
+                    copy_residues(self.sequences, Rows::new(&logits, width), values);
                 }
                 Column::Contacts => {}
             }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use plmkit_contract::MASK;
 
+use crate::{Isa, LayerNorm, RowsMut};
+
 /// The share of tokens that were masked in training: 80 % of 15 %.
 pub const MASKED_IN_TRAINING: f64 = 0.15 * 0.8;
 
@@ -14,6 +16,11 @@ pub struct Embedding {
     table: Vec<f32>,
     hidden: usize,
     token_dropout: bool,
+    isa: Isa,
+    /// `(positions, hidden)`: added to the vectors, from the first row for `<cls>`.
+    pub positions: Option<Vec<f32>>,
+    /// Applied last.
+    pub norm: Option<LayerNorm>,
 }
 
 impl Embedding {
@@ -22,7 +29,7 @@ impl Embedding {
     /// With token dropout, the row of `<mask>` is zero, and every vector is scaled by `(1 - 0.12) / (1 - m)`: `m` is the share
     /// of `<mask>` in its sequence, with `<cls>` and `<eos>`. This function multiplies the table by the numerator, which
     /// rounds like multiplying the vectors.
-    pub fn new(mut words: Vec<f32>, hidden: usize, token_dropout: bool) -> Self {
+    pub fn new(isa: Isa, mut words: Vec<f32>, hidden: usize, token_dropout: bool) -> Self {
         if token_dropout {
             let scale = (1.0 - MASKED_IN_TRAINING) as f32;
             for value in &mut words {
@@ -34,29 +41,38 @@ impl Embedding {
             table: words,
             hidden,
             token_dropout,
+            isa,
+            positions: None,
+            norm: None,
         }
     }
 
     /// Returns layer 0 of the model, `(tokens, hidden)`, in `x`. `sequences` cover all tokens in order.
     ///
     /// # Panics
-    /// If a token is no row of the table, or `x` has another size.
+    /// If a token is no row of the table, a sequence is longer than the table of positions, or `x` has another size.
     pub fn apply(&self, tokens: &[u8], sequences: &[Range<usize>], x: &mut [f32]) {
         assert_eq!(x.len(), tokens.len() * self.hidden, "the shapes fit");
         for (token, x) in tokens.iter().zip(x.chunks_exact_mut(self.hidden)) {
             x.copy_from_slice(&self.table[usize::from(*token) * self.hidden..][..self.hidden]);
         }
-        if !self.token_dropout {
-            return;
-        }
         for sequence in sequences {
             let kept = share_kept(&tokens[sequence.clone()]);
-            if kept < 1.0 {
-                let own = &mut x[sequence.start * self.hidden..sequence.end * self.hidden];
-                for value in own {
+            let own = &mut x[sequence.start * self.hidden..sequence.end * self.hidden];
+            if self.token_dropout && kept < 1.0 {
+                for value in &mut *own {
                     *value /= kept;
                 }
             }
+            if let Some(positions) = &self.positions {
+                assert!(own.len() <= positions.len(), "each token has a position");
+                for (value, position) in own.iter_mut().zip(positions) {
+                    *value += position;
+                }
+            }
+        }
+        if let Some(norm) = &self.norm {
+            norm.apply_in_place(self.isa, &mut RowsMut::new(x, self.hidden), 0);
         }
     }
 }
@@ -78,7 +94,8 @@ mod tests {
         let sequences: Vec<_> = sequences.collect();
         let words = (1..=33u8).map(f32::from).collect();
         let mut x = vec![f32::NAN; tokens.len()];
-        Embedding::new(words, 1, token_dropout).apply(tokens, &sequences, &mut x);
+        let embedding = Embedding::new(Isa::Portable, words, 1, token_dropout);
+        embedding.apply(tokens, &sequences, &mut x);
         x
     }
 
@@ -95,6 +112,34 @@ mod tests {
         assert_eq!(vectors[1], 0.0);
         assert_eq!(vectors[2], 6.0 * 0.88 / kept);
         assert_eq!(vectors[5], 6.0 * 0.88);
+    }
+
+    /// The mask of the second sequence scales its words and not its positions.
+    #[test]
+    fn positions_restart_in_each_sequence_and_the_norm_is_last() {
+        let words = (1..=33u8)
+            .flat_map(|token| [f32::from(token), 0.0])
+            .collect();
+        let mut embedding = Embedding::new(Isa::Portable, words, 2, true);
+        embedding.positions = Some((0..8).map(|value| 100.0 * value as f32).collect());
+        let mut x = [f32::NAN; 14];
+        let (tokens, sequences) = ([0, 5, 2, 0, 32, 5, 2], [0..3, 3..7]);
+        embedding.apply(&tokens, &sequences, &mut x);
+        assert_eq!(
+            x[2..6],
+            [6.0 * 0.88 + 200.0, 300.0, 3.0 * 0.88 + 400.0, 500.0]
+        );
+        assert_eq!(x[8..12], [200.0, 300.0, 6.0 * 0.88 / 0.75 + 400.0, 500.0]);
+        embedding.norm = Some(LayerNorm {
+            weight: vec![1.0, 2.0],
+            bias: vec![0.0, 0.0],
+            eps: 1e-5,
+        });
+        embedding.apply(&tokens, &sequences, &mut x);
+        assert!(
+            (x[8] + 1.0).abs() < 1e-4 && (x[9] - 2.0).abs() < 1e-4,
+            "{x:?}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A transformer encoder with rotary positions and pre-layer normalisation.
+//! A transformer encoder with pre-layer normalisation.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -19,16 +19,20 @@ pub struct Layer {
     pub attention_norm: LayerNorm,
     /// Queries, keys and values: `(3·hidden, hidden)`. Channels of queries and keys that are rotated together are neighbours.
     pub qkv: Weights,
-    /// Rotary frequencies, `(head_dim/2)`.
+    /// Applied to the queries, and to the keys, before their rotation.
+    pub query_key_norms: Option<[LayerNorm; 2]>,
+    /// Rotary frequencies, `(head_dim/2)`; empty without rotation.
     pub inv_freq: Vec<f32>,
     /// After attention: `(hidden, hidden)`.
     pub out: Weights,
     /// Applied before the feed-forward network.
     pub ffn_norm: LayerNorm,
-    /// Input of the feed-forward network: `(intermediate, hidden)`.
+    /// Input of the feed-forward network, with GELU or [gated](Weights::gated): `(intermediate, hidden)`.
     pub up: Weights,
     /// Output of the feed-forward network: `(hidden, intermediate)`.
     pub down: Weights,
+    /// The factor of the outputs of both branches when they are added to the residual stream.
+    pub branch_scale: f32,
 }
 
 /// A stack of layers and their working memory.
@@ -117,7 +121,7 @@ impl Encoder {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         let blocks = blocks(tokens, threads);
         let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
-        arena.prepare(layers, sequences, hidden, rows, threads)?;
+        arena.prepare(layers, sequences, (hidden, self.heads), rows, threads)?;
         let Arena {
             rotations,
             positions,
@@ -215,7 +219,7 @@ impl Arena {
         &mut self,
         layers: &[Layer],
         sequences: &[Range<usize>],
-        hidden: usize,
+        (hidden, heads): (usize, usize),
         rows: usize,
         threads: usize,
     ) -> Result<(), OutOfMemory> {
@@ -225,7 +229,7 @@ impl Arena {
             self.positions.extend(0..sequence.len() as u32);
         }
         let longest = sequences.iter().map(Range::len).max().unwrap_or(0);
-        for layer in layers {
+        for layer in layers.iter().filter(|layer| !layer.inv_freq.is_empty()) {
             let known = self
                 .rotations
                 .iter_mut()
@@ -257,9 +261,7 @@ impl Arena {
                     scratch.converted.grow(weights, rows)?;
                 }
             }
-            if let Some(layer) = layers.first() {
-                scratch.attention.grow(longest, 2 * layer.inv_freq.len())?;
-            }
+            scratch.attention.grow(longest, hidden / heads)?;
         }
         Ok(())
     }
@@ -353,24 +355,25 @@ impl ForwardPass<'_> {
                     ffn_norm,
                     up,
                     down,
+                    branch_scale,
                     ..
                 } = &self.layers[before];
-                out.apply(mixed, &mut x, Epilogue::Add, converted.as_deref_mut());
+                let add = Epilogue::Add(*branch_scale);
+                out.apply(mixed, &mut x, add, converted.as_deref_mut());
                 ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
                 let wide = &mut wide[..rows.len() * up.outputs()];
                 let into = &mut RowsMut::new(wide, up.outputs());
+                let activation = match up.is_gated() {
+                    true => Epilogue::SwiGlu,
+                    false => Epilogue::Gelu,
+                };
                 up.apply(
                     Rows::new(normed, hidden),
                     into,
-                    Epilogue::Gelu,
+                    activation,
                     converted.as_deref_mut(),
                 );
-                down.apply(
-                    into.as_rows(),
-                    &mut x,
-                    Epilogue::Add,
-                    converted.as_deref_mut(),
-                );
+                down.apply(into.as_rows(), &mut x, add, converted.as_deref_mut());
             }
             if let Some(next) = self.layers.get(layer) {
                 let mut qkv = qkv;
@@ -382,12 +385,15 @@ impl ForwardPass<'_> {
                     Epilogue::Store,
                     converted,
                 );
-                let rotations = self
-                    .rotations
-                    .iter()
-                    .find(|known| known.are_of(&next.inv_freq));
-                let rotations = rotations.expect("prepared for every layer");
-                rotations.apply(isa, &mut qkv, &self.positions[rows]);
+                for (norm, column) in next.query_key_norms.iter().flatten().zip([0, hidden]) {
+                    norm.apply_in_place(isa, &mut qkv, column);
+                }
+                if !next.inv_freq.is_empty() {
+                    let mut known = self.rotations.iter();
+                    let rotations = known.find(|known| known.are_of(&next.inv_freq));
+                    let rotations = rotations.expect("prepared for every layer");
+                    rotations.apply(isa, &mut qkv, &self.positions[rows]);
+                }
             }
         }
     }

@@ -26,18 +26,38 @@ impl LayerNorm {
             (width, width, width, x.rows()),
             "the shapes fit"
         );
-        let norm = self;
-        dispatch!(isa, apply(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>));
+        let (norm, rows) = (self, x.rows());
+        let (from, to) = ((x.first(), width), (out.first(), width));
+        dispatch!(isa, apply(norm: &LayerNorm, rows: usize, from: (*const f32, usize), to: (*mut f32, usize)));
+    }
+
+    /// Normalises some columns of each row in place: those from `column` on, as many as the width.
+    pub fn apply_in_place(&self, isa: Isa, rows: &mut RowsMut<'_>, column: usize) {
+        let (width, stride) = (self.weight.len(), rows.width());
+        assert!(
+            column + width <= stride && self.bias.len() == width,
+            "the shapes fit"
+        );
+        // Not past the end if there are no rows.
+        let (norm, first) = (self, rows.first().wrapping_add(column));
+        let (from, to, rows) = ((first.cast_const(), stride), (first, stride), rows.rows());
+        dispatch!(isa, apply(norm: &LayerNorm, rows: usize, from: (*const f32, usize), to: (*mut f32, usize)));
     }
 }
 
+/// Normalises rows, which are a stride apart.
 #[inline(always)]
-unsafe fn apply<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &mut RowsMut<'_>) {
+unsafe fn apply<S: Simd>(
+    norm: &LayerNorm,
+    rows: usize,
+    (from, from_stride): (*const f32, usize),
+    (to, to_stride): (*mut f32, usize),
+) {
     let width = norm.weight.len();
     let whole = width / S::LANES * S::LANES;
-    for row in 0..x.rows() {
+    for row in 0..rows {
         unsafe {
-            let (from, to) = (x.at(row), out.at(row));
+            let (from, to) = (from.add(row * from_stride), to.add(row * to_stride));
             let sum = sum::<S>(from, 0..whole) + sum::<Scalar>(from, whole..width);
             let mean = sum / width as f32;
             let squares =

@@ -26,8 +26,10 @@ pub struct Weights {
     inputs: usize,
     outputs: usize,
     panels: Panels,
-    /// Padded with zeros like the panels.
+    /// In the order of the panels, and padded with zeros like them.
     bias: Vec<f32>,
+    /// See [`gated`](Self::gated).
+    gated: bool,
 }
 
 #[derive(Debug)]
@@ -40,14 +42,16 @@ enum Panels {
 }
 
 /// What a product does with `x·Wᵀ + b`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Epilogue {
     /// Stores it.
     Store,
     /// Stores its GELU (by erf).
     Gelu,
-    /// Adds it to the output.
-    Add,
+    /// Stores `silu(gate)·up` of [gated](Weights::gated) weights.
+    SwiGlu,
+    /// Adds it to the output, times a factor.
+    Add(f32),
 }
 
 /// Memory for input rows converted to the type of products.
@@ -93,7 +97,36 @@ impl Weights {
                 Dtype::F16 => panic!("no CPU kernel multiplies f16"),
             },
             bias: padded_bias,
+            gated: false,
         })
+    }
+
+    /// Returns the same weights, `(2·width, inputs)`, as those of a gate, `(width, inputs)`, above those of an input: a panel has a
+    /// vector of gates and the vector of their inputs. The product has `width` outputs, by [`Epilogue::SwiGlu`] only. Panels are
+    /// to be packed afterwards.
+    ///
+    /// # Panics
+    /// If the last panel would not be whole.
+    #[must_use]
+    pub fn gated(mut self) -> Self {
+        let whole = self.outputs.is_multiple_of(columns(self.isa));
+        assert!(whole, "panels are whole");
+        if !self.gated {
+            self.gated = true;
+            let bias = std::mem::take(&mut self.bias);
+            self.bias = (0..self.outputs).map(|at| bias[self.row(at)]).collect();
+        }
+        self
+    }
+
+    /// Whether the weights are [gated](Self::gated).
+    pub fn is_gated(&self) -> bool {
+        self.gated
+    }
+
+    /// Returns the row of the matrix at a place of the panels.
+    fn row(&self, place: usize) -> usize {
+        row_at(place, self.gated.then_some(self.outputs), columns(self.isa))
     }
 
     /// Returns weights of the same shape with this bias, in the same memory, until the [panels](Self::panels) are packed again.
@@ -103,7 +136,9 @@ impl Weights {
     #[must_use]
     pub fn reuse(mut self, bias: &[f32]) -> Self {
         assert_eq!(bias.len(), self.outputs, "the shape is the same");
-        self.bias[..self.outputs].copy_from_slice(bias);
+        for place in 0..self.outputs {
+            self.bias[place] = bias[self.row(place)];
+        }
         self
     }
 
@@ -124,7 +159,8 @@ impl Weights {
             .collect();
         let mut weights = Self::zeros(isa, dtype, inputs, bias)?;
         for mut panel in weights.panels() {
-            panel.pack(&rows[panel.outputs()]);
+            let rows: Vec<_> = panel.outputs().map(|row| rows[row]).collect();
+            panel.pack(&rows);
         }
         Ok(weights)
     }
@@ -141,7 +177,11 @@ impl Weights {
 
     /// Returns the values of an output row.
     pub fn outputs(&self) -> usize {
-        self.outputs
+        if self.gated {
+            self.outputs / 2
+        } else {
+            self.outputs
+        }
     }
 
     /// Applies `epilogue` to `x·Wᵀ + b` of each row of `x`, `(rows, inputs)`, and `out`, `(rows, outputs)`. `converted` has grown for
@@ -160,8 +200,13 @@ impl Weights {
     ) {
         assert_eq!(
             (x.width(), out.width(), out.rows()),
-            (self.inputs, self.outputs, x.rows()),
+            (self.inputs, self.outputs(), x.rows()),
             "the shapes fit"
+        );
+        assert_eq!(
+            epilogue == Epilogue::SwiGlu,
+            self.gated,
+            "the epilogue is that of the weights"
         );
         if x.rows() == 0 {
             return;
@@ -184,6 +229,15 @@ impl Weights {
             }
         }
     }
+}
+
+/// Returns the row of a matrix at a place of its panels. In one of `gated` rows, half of the columns of a panel are gates.
+fn row_at(place: usize, gated: Option<usize>, columns: usize) -> usize {
+    let Some(rows) = gated else {
+        return place;
+    };
+    let (panel, column, lanes) = (place / columns, place % columns, columns / 2);
+    column / lanes * (rows / 2) + panel * lanes + column % lanes
 }
 
 /// Returns the columns of a tile.

@@ -68,6 +68,11 @@ impl<'a> Rows<'a> {
         unsafe { std::slice::from_raw_parts(self.first, self.count * self.width) }
     }
 
+    /// Returns the address of the first row.
+    pub(crate) fn first(&self) -> *const f32 {
+        self.first
+    }
+
     /// Returns the address of a row.
     pub(crate) fn at(&self, row: usize) -> *const f32 {
         debug_assert!(row < self.count);
@@ -134,6 +139,11 @@ impl<'a> RowsMut<'a> {
     /// Returns the values of a row.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// Returns the address of the first row.
+    pub(crate) fn first(&mut self) -> *mut f32 {
+        self.first
     }
 
     /// Returns the address of a row.

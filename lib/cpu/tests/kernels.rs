@@ -77,7 +77,12 @@ fn dense_layers_of_any_shape() {
             let bias = numbers(3, outputs);
             let there = numbers(4, rows * outputs);
             let weights = Weights::pack(isa, Dtype::F32, &weight, &bias).expect("memory");
-            for then in [Epilogue::Store, Epilogue::Gelu, Epilogue::Add] {
+            for then in [
+                Epilogue::Store,
+                Epilogue::Gelu,
+                Epilogue::Add(1.0),
+                Epilogue::Add(0.7),
+            ] {
                 let out = dense(&weights, &x, then, there.clone());
                 let sums = products(&x, &weight, &bias);
                 let expected: Vec<f64> = sums
@@ -86,7 +91,8 @@ fn dense_layers_of_any_shape() {
                     .map(|(sum, &there)| match then {
                         Epilogue::Store => sum,
                         Epilogue::Gelu => gelu(sum),
-                        Epilogue::Add => sum + f64::from(there),
+                        Epilogue::Add(factor) => sum * f64::from(factor) + f64::from(there),
+                        Epilogue::SwiGlu => unreachable!("these weights have no gate"),
                     })
                     .collect();
                 let error = error(&out, &expected);
@@ -116,6 +122,128 @@ fn gelu_is_exact_to_rounding_everywhere() {
                 (f64::from(found) - expected).abs() <= allowed,
                 "{isa} {x}: {found:e}, expected {expected:e}"
             );
+        }
+    }
+}
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+/// Gated weights of a matrix with the rows of the gate first.
+fn gated(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32]) -> Weights {
+    let inputs = weight.len() / bias.len();
+    let rows = weight.chunks(inputs);
+    let rows = rows.map(|row| row.iter().flat_map(|value| value.to_le_bytes()).collect());
+    let rows: Vec<Vec<u8>> = rows.collect();
+    let zeros = Weights::zeros(isa, dtype, inputs, &vec![0.0; bias.len()]);
+    let mut weights = zeros.expect("memory").gated().reuse(bias);
+    for mut panel in weights.panels() {
+        let rows: Vec<_> = panel
+            .outputs()
+            .map(|row| (Dtype::F32, &rows[row][..]))
+            .collect();
+        panel.pack(&rows);
+    }
+    weights
+}
+
+/// A gate multiplies the input that is `width` rows below it, in every type and for any rows.
+#[test]
+fn gates_multiply_their_inputs() {
+    for isa in Isa::available() {
+        for dtype in [Dtype::F32, Dtype::Bf16, Dtype::Int8] {
+            if dtype == Dtype::Bf16 && !isa.has_bf16() {
+                continue;
+            }
+            for (rows, inputs, width) in [(1, 1, 16), (31, 40, 48), (80, 320, 256)] {
+                let x = numbers(21, rows * inputs);
+                let weight = numbers(22, 2 * width * inputs);
+                let bias = numbers(23, 2 * width);
+                let weights = gated(isa, dtype, &weight, &bias);
+                assert_eq!(weights.outputs(), width);
+                let apply = |weights: &Weights, x: &[f32], then| {
+                    let mut converted = Converted::default();
+                    let rows = x.len() / inputs;
+                    converted.grow(weights, rows).expect("memory");
+                    let mut out = vec![f32::NAN; rows * weights.outputs()];
+                    let into = &mut RowsMut::new(&mut out, weights.outputs());
+                    weights.apply(Rows::new(x, inputs), into, then, Some(&mut converted));
+                    out
+                };
+                let found = apply(&weights, &x, Epilogue::SwiGlu);
+                let plain = Weights::pack(isa, dtype, &weight, &bias).expect("memory");
+                let sums = match dtype {
+                    Dtype::F32 => products(&x, &weight, &bias),
+                    _ => apply(&plain, &x, Epilogue::Store)
+                        .into_iter()
+                        .map(f64::from)
+                        .collect(),
+                };
+                let rows_of_sums = sums.chunks(2 * width);
+                let expected: Vec<f64> = rows_of_sums
+                    .flat_map(|sums| (0..width).map(|at| silu(sums[at]) * sums[width + at]))
+                    .collect();
+                let error = error(&found, &expected);
+                assert!(
+                    error < 1e-6,
+                    "{isa} {dtype:?} {rows}x{inputs}x{width}: {error:e}"
+                );
+                let last = apply(&weights, &x[(rows - 1) * inputs..], Epilogue::SwiGlu);
+                assert!(last == found[(rows - 1) * width..], "{isa} {dtype:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn silu_is_exact_to_rounding_everywhere() {
+    let xs: Vec<f32> = (-12_000..=12_000)
+        .map(|i| i as f32 / 100.0)
+        .chain([-1e20, 1e20, -1e-30, 0.0])
+        .collect();
+    for isa in Isa::available() {
+        // The gate is x, its input 1.
+        let (mut weight, mut bias) = (vec![1.0; 32], vec![0.0; 32]);
+        weight[16..].fill(0.0);
+        bias[16..].fill(1.0);
+        let weights = gated(isa, Dtype::F32, &weight, &bias);
+        let out = dense(&weights, &xs, Epilogue::SwiGlu, vec![0.0; 16 * xs.len()]);
+        for (&x, found) in xs.iter().zip(out.chunks(16)) {
+            let expected = silu(f64::from(x));
+            let allowed = 2e-7 * expected.abs().max(f64::from(x.abs()).min(1.0));
+            let error = (f64::from(found[0]) - expected).abs();
+            assert!(
+                error <= allowed,
+                "{isa} {x}: {}, expected {expected:e}",
+                found[0]
+            );
+        }
+    }
+}
+
+/// In the middle of wider rows, to the bit as alone, and nothing beside it is touched.
+#[test]
+fn layer_norm_in_place_of_some_columns() {
+    let (width, stride) = (40, 3 * 40);
+    let x = numbers(24, 5 * stride);
+    let norm = LayerNorm {
+        weight: numbers(25, width),
+        bias: vec![0.0; width],
+        eps: 1e-5,
+    };
+    for isa in Isa::available() {
+        let mut found = x.clone();
+        norm.apply_in_place(isa, &mut RowsMut::new(&mut found, stride), width);
+        for (found, x) in found.chunks(stride).zip(x.chunks(stride)) {
+            let mut expected = x.to_vec();
+            let own = Rows::new(&x[width..2 * width], width);
+            norm.apply(
+                isa,
+                own,
+                &mut RowsMut::new(&mut expected[width..2 * width], width),
+            );
+            assert!(found == expected, "{isa}");
         }
     }
 }
@@ -651,7 +779,8 @@ fn weights_of_any_stored_type_are_packed_alike() {
                     let mut packed = Weights::zeros(isa, dtype, inputs, &bias).expect("memory");
                     // In any order.
                     for mut panel in packed.panels().into_iter().rev() {
-                        panel.pack(&rows[panel.outputs()]);
+                        let rows: Vec<_> = panel.outputs().map(|row| rows[row]).collect();
+                        panel.pack(&rows);
                     }
                     let expected = Weights::pack(isa, dtype, &widened[i], &bias).expect("memory");
                     let shown = format!("{isa} {dtype:?} {stored:?} {inputs}x{outputs}");

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use plmkit_contract::Stop;
 use plmkit_esm2::cuda::Opening;
 use plmkit_esm2::{
-    BIAS, CheckpointTensors, Device as Requested, DeviceError, EsmError, Head, StoredTensor, WORDS,
-    layer_name,
+    BIAS, CheckpointTensors, Device as Requested, DeviceError, EMBEDDING_NORM, EsmError, GATE,
+    Head, POSITIONS, Positions, QUERY_KEY_NORMS, StoredTensor, WORDS, layer_name,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -62,8 +62,8 @@ fn check_memory(tensors: &CheckpointTensors<'_>, opening: &Opening) -> Result<()
         return Ok(());
     };
     let total = cuda_memory(gpu.index)?;
-    let config = tensors.config();
-    let values = config.layers * config.hidden * (4 * config.hidden + 2 * config.intermediate);
+    // A weight is a multiplication and an addition.
+    let values = tensors.config().shape().flops_per_token() as usize / 2;
     let needed = values * kind_of(opening.dtype).elt_size_in_bytes();
     if needed < total {
         return Ok(());
@@ -88,7 +88,16 @@ impl Copying<'_> {
     /// Returns the model of these layers, with the heads that the checkpoint has.
     fn model(&self, encoder: Encoder, opening: &Opening) -> Result<TorchModel, CudaError> {
         let config = self.tensors.config();
-        let words = self.tensor(WORDS)?; // (33, hidden)
+        let of = &config.architecture;
+        let words = self.tensor(WORDS)?; // (vocabulary, hidden)
+        let positions = match of.positions {
+            Positions::Learned { first, longest } => {
+                let table = self.tensor(POSITIONS)?;
+                Some(table.f_narrow(0, first as i64, longest as i64)?)
+            }
+            Positions::StoredRotary | Positions::ComputedRotary => None,
+        };
+        let norm = || self.layer_norm(EMBEDDING_NORM);
         let language_model = || -> Result<_, CudaError> {
             Ok(LanguageModelHead {
                 dense: self.linear("lm_head.dense")?,
@@ -98,7 +107,7 @@ impl Copying<'_> {
                         WORDS => words.shallow_clone(),
                         own => self.tensor(own)?,
                     },
-                    bias: self.tensor(BIAS)?,
+                    bias: Some(self.tensor(BIAS)?),
                 },
             })
         };
@@ -111,12 +120,16 @@ impl Copying<'_> {
         };
         let has = |head| self.tensors.has(head);
         Ok(TorchModel {
-            embedding: Embedding::new(&words, config.token_dropout)?,
+            embedding: Embedding {
+                positions,
+                norm: of.embedding_norm.then(norm).transpose()?,
+                ..Embedding::new(&words, config.token_dropout)?
+            },
             encoder,
             final_norm: self.layer_norm("encoder.emb_layer_norm_after")?,
             language_model: has(Head::LanguageModel).then(language_model).transpose()?,
             contact: has(Head::Contact).then(contact).transpose()?,
-            hidden: config.hidden,
+            widths: config.widths(),
             transfer: Transfer::new(self.device, opening.profile)?,
             threads: opening.threads,
             stop: self.stop.clone(),
@@ -132,17 +145,44 @@ impl Copying<'_> {
 
     fn layer(&self, layer: usize, inv_freq: &[f32], kind: Kind) -> Result<Layer, CudaError> {
         let narrow = |module: &str| self.linear(module)?.to_kind(kind);
-        let layer = layer_name(layer);
+        let (config, layer) = (self.tensors.config(), layer_name(layer));
+        let mut up = self.linear(&format!("{layer}.intermediate.dense"))?;
+        if config.is_gated() {
+            let gate = self.linear(&format!("{layer}.{GATE}"))?;
+            up = Linear {
+                weight: Tensor::f_cat(&[gate.weight, up.weight], 0)?,
+                bias: (gate.bias.zip(up.bias))
+                    .map(|(gate, up)| Tensor::f_cat(&[gate, up], 0))
+                    .transpose()?,
+            };
+        }
+        let query_key_norm = |module: &str| -> Result<LayerNorm, CudaError> {
+            let norm = self.layer_norm(&format!("{layer}.{module}"))?;
+            Ok(LayerNorm {
+                weight: pair_channels(&norm.weight, config.heads)?,
+                bias: pair_channels(&norm.bias, config.heads)?,
+                eps: norm.eps,
+            })
+        };
+        let query_key_norms = || {
+            let [query, key] = QUERY_KEY_NORMS.map(query_key_norm);
+            Ok::<_, CudaError>([query?, key?])
+        };
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
             qkv: self
                 .qkv(&format!("{layer}.attention.self"))?
                 .to_kind(kind)?,
+            query_key_norms: (config.architecture.query_key_norm)
+                .then(query_key_norms)
+                .transpose()?,
             inv_freq: Frequencies::new(inv_freq.to_vec(), self.device)?,
             out: narrow(&format!("{layer}.attention.output.dense"))?,
             ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
-            up: narrow(&format!("{layer}.intermediate.dense"))?,
+            up: up.to_kind(kind)?,
+            gated: config.is_gated(),
             down: narrow(&format!("{layer}.output.dense"))?,
+            branch_scale: config.branch_scale(),
         })
     }
 
@@ -161,23 +201,30 @@ impl Copying<'_> {
                 0,
             )?)
         };
+        let bias = self.tensors.config().architecture.dense_bias;
         Ok(Linear {
-            weight: stack("weight")?, // (3·hidden, hidden)
-            bias: stack("bias")?,     // (3·hidden)
+            weight: stack("weight")?,                       // (3·hidden, hidden)
+            bias: bias.then(|| stack("bias")).transpose()?, // (3·hidden)
         })
     }
 
     fn linear(&self, module: &str) -> Result<Linear, CudaError> {
+        let bias = format!("{module}.bias");
+        let stored = self.tensors.find(&bias).is_some();
         Ok(Linear {
             weight: self.tensor(&format!("{module}.weight"))?,
-            bias: self.tensor(&format!("{module}.bias"))?,
+            bias: stored.then(|| self.tensor(&bias)).transpose()?,
         })
     }
 
     fn layer_norm(&self, module: &str) -> Result<LayerNorm, CudaError> {
+        let Linear { weight, bias } = self.linear(module)?;
         Ok(LayerNorm {
-            weight: self.tensor(&format!("{module}.weight"))?,
-            bias: self.tensor(&format!("{module}.bias"))?,
+            bias: match bias {
+                Some(bias) => bias,
+                None => weight.f_zeros_like()?,
+            },
+            weight,
             eps: self.tensors.config().layer_norm_eps,
         })
     }

@@ -29,16 +29,22 @@ pub(crate) struct Layer {
     pub(crate) attention_norm: LayerNorm,
     /// Queries, keys and values: `(3·hidden, hidden)`. Channels of queries and keys are paired for the rotation.
     pub(crate) qkv: Linear,
-    /// Frequencies of the rotation.
+    /// Applied to the queries, and to the keys, before their rotation.
+    pub(crate) query_key_norms: Option<[LayerNorm; 2]>,
+    /// Frequencies of the rotation; empty without one.
     pub(crate) inv_freq: Frequencies,
     /// After attention: `(hidden, hidden)`.
     pub(crate) out: Linear,
     /// Applied before the feed-forward network.
     pub(crate) ffn_norm: LayerNorm,
-    /// Input of the feed-forward network: `(intermediate, hidden)`.
+    /// Input of the feed-forward network: `(intermediate, hidden)`, below the rows of a gate if there is one.
     pub(crate) up: Linear,
+    /// Whether the feed-forward network has a gate.
+    pub(crate) gated: bool,
     /// Output of the feed-forward network: `(hidden, intermediate)`.
     pub(crate) down: Linear,
+    /// The factor of the outputs of both branches when they are added to the residual stream.
+    pub(crate) branch_scale: f64,
 }
 
 /// The layers from the embedding to the final `LayerNorm`, and the operations in between.
@@ -106,7 +112,7 @@ impl Encoder {
         batch: &DeviceBatch,
     ) -> Result<Tensor, CudaError> {
         let Some(gpu) = &self.gpu else {
-            return embedding.forward(batch);
+            return embedding.finish(embedding.forward(batch)?, batch);
         };
         let table = &embedding.table;
         let (rows, hidden) = table.size2()?;
@@ -131,7 +137,7 @@ impl Encoder {
         unsafe {
             gpu.kernels.embed(STREAM, &work)?;
         }
-        Ok(out)
+        embedding.finish(out, batch)
     }
 
     /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the collector each output, and queries, keys and values
@@ -160,23 +166,32 @@ impl Encoder {
         collector.hidden(0, &pass.x)?;
         let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
-            Some(layer) => pass.normalise(None, &layer.attention_norm)?,
+            Some(layer) => pass.normalise(None, &layer.attention_norm, 1.0)?,
             None => return Ok(()),
         };
         batch.time(KernelKind::LayerNorm)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.time(KernelKind::Gemm)?;
+            if let Some(norms) = &layer.query_key_norms {
+                normalise_in_place(&qkv, norms)?;
+                batch.time(KernelKind::LayerNorm)?;
+            }
             let inv_freq = &layer.inv_freq;
-            let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
-            let qkv = pass.rotate(&qkv, turns)?; // (rows, 3, heads, head_dim)
+            let qkv = if inv_freq.values.is_empty() {
+                pass.by_head(&qkv)? // (rows, 3, heads, head_dim)
+            } else {
+                let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
+                pass.rotate(&qkv, turns)?
+            };
             batch.time(KernelKind::Rotary)?;
             collector.attention(&qkv)?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
             batch.time(KernelKind::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
             batch.time(KernelKind::Gemm)?;
-            normalised = pass.normalise(Some(&attended), &layer.ffn_norm)?;
+            let scale = layer.branch_scale;
+            normalised = pass.normalise(Some(&attended), &layer.ffn_norm, scale)?;
             batch.time(KernelKind::LayerNorm)?;
             let wide = pass.up(&normalised, layer)?; // (rows, intermediate)
             batch.time(KernelKind::Gelu)?;
@@ -184,9 +199,11 @@ impl Encoder {
             batch.time(KernelKind::Gemm)?;
             // The normalisation of the next layer adds the sum.
             match self.layers[..depth].get(number + 1) {
-                Some(next) => normalised = pass.normalise(Some(&fed), &next.attention_norm)?,
+                Some(next) => {
+                    normalised = pass.normalise(Some(&fed), &next.attention_norm, scale)?
+                }
                 None => {
-                    let _ = pass.x.f_add_(&fed)?;
+                    add(&mut pass.x, &fed, scale)?;
                 }
             }
             batch.time(KernelKind::LayerNorm)?;
@@ -233,6 +250,26 @@ impl Encoder {
     }
 }
 
+/// Adds `y` times `scale` to the residual stream `x`, both `(rows, hidden)`, in f32.
+fn add(x: &mut Tensor, y: &Tensor, scale: f64) -> Result<(), CudaError> {
+    let _ = if scale == 1.0 {
+        x.f_add_(y)?
+    } else {
+        x.f_add_(&y.f_to_kind(Kind::Float)?.f_mul_scalar(scale)?)?
+    };
+    Ok(())
+}
+
+/// Normalises queries and keys in `(rows, 3·hidden)`.
+fn normalise_in_place(qkv: &Tensor, norms: &[LayerNorm; 2]) -> Result<(), CudaError> {
+    for (norm, part) in norms.iter().zip(0..) {
+        let hidden = norm.weight.size1()?;
+        let mut own = qkv.f_narrow(1, part * hidden, hidden)?;
+        own.f_copy_(&norm.forward(&own.f_to_kind(Kind::Float)?)?)?;
+    }
+    Ok(())
+}
+
 /// The state of a forward pass.
 struct Pass<'a> {
     /// plmkit's kernels for the batch's kind; without, libtorch's operations.
@@ -246,11 +283,16 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Adds `y`, `(rows, hidden)`, to the residual stream and normalises it: `(rows, hidden)`.
-    fn normalise(&mut self, y: Option<&Tensor>, norm: &LayerNorm) -> Result<Tensor, CudaError> {
+    /// Adds `y`, `(rows, hidden)`, times `scale`, to the residual stream and normalises it: `(rows, hidden)`.
+    fn normalise(
+        &mut self,
+        y: Option<&Tensor>,
+        norm: &LayerNorm,
+        scale: f64,
+    ) -> Result<Tensor, CudaError> {
         let Some(kernels) = self.kernels else {
             if let Some(y) = y {
-                let _ = self.x.f_add_(y)?;
+                add(&mut self.x, y, scale)?;
             }
             return norm.forward(&self.x);
         };
@@ -266,6 +308,7 @@ impl Pass<'_> {
             tokens: rows as usize,
             hidden: hidden as usize,
             eps: norm.eps as f32,
+            scale: scale as f32,
         };
         // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses their memory only for later
         // work of the stream.
@@ -286,6 +329,15 @@ impl Pass<'_> {
         let positions = Tensor::f_arange(self.batch.longest, (Kind::Float, device))?;
         let turns = turns(&positions, inv_freq)?;
         Ok(turns.f_view_as_real()?.f_contiguous()?)
+    }
+
+    /// Divides `(rows, 3·hidden)` by head: `(rows, 3, heads, head_dim)`.
+    fn by_head(&self, qkv: &Tensor) -> Result<Tensor, CudaError> {
+        let (rows, channels) = qkv.size2()?;
+        let head_dim = channels / 3 / self.heads;
+        Ok(qkv
+            .f_contiguous()?
+            .f_view([rows, 3, self.heads, head_dim])?)
     }
 
     /// Rotates queries and keys in `(rows, 3·hidden)`: `(rows, 3, heads, head_dim)`.
@@ -316,11 +368,16 @@ impl Pass<'_> {
         Ok(qkv.f_view([rows, 3, self.heads, head_dim])?)
     }
 
-    /// Computes the first half of the feed-forward network, with GELU: `(rows, intermediate)`.
+    /// Computes the first half of the feed-forward network, with its activation: `(rows, intermediate)`.
     fn up(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, CudaError> {
-        let Some(kernels) = self.kernels else {
+        let (Some(kernels), false) = (self.kernels, layer.gated) else {
             let mut wide = layer.up.forward(normalised, self.batch.kind)?;
             self.batch.time(KernelKind::Gemm)?;
+            if layer.gated {
+                let width = wide.size2()?.1 / 2;
+                let mut gate = wide.f_narrow(1, 0, width)?.f_silu()?;
+                return Ok(gate.f_mul_(&wide.f_narrow(1, width, width)?)?);
+            }
             // The exact GELU, by erf: the tanh form differs by up to 5e-4.
             return Ok(wide.f_gelu_("none")?);
         };
@@ -328,9 +385,13 @@ impl Pass<'_> {
         let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
         self.batch.time(KernelKind::Gemm)?;
         let (rows, width) = wide.size2()?;
+        let bias = match up.bias {
+            Some(bias) => bias,
+            None => Tensor::f_zeros([width], (self.batch.kind, wide.device()))?,
+        };
         let work = BiasGelu {
             x: wide.data_ptr(),
-            bias: up.bias.data_ptr(),
+            bias: bias.data_ptr(),
             tokens: rows as usize,
             width: width as usize,
         };

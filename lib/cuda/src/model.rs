@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::{Column, Stop, Widths};
 use plmkit_esm2::cuda::MemoryAsked;
 use plmkit_esm2::{Dtype, EsmError, KernelKind, Varlen};
 use tch::Tensor;
@@ -27,7 +27,7 @@ pub(crate) struct TorchModel {
     pub(crate) final_norm: LayerNorm,
     pub(crate) language_model: Option<LanguageModelHead>,
     pub(crate) contact: Option<ContactHead>,
-    pub(crate) hidden: usize,
+    pub(crate) widths: Widths,
     pub(crate) transfer: Transfer,
     /// CPU threads of libtorch.
     pub(crate) threads: NonZeroUsize,
@@ -64,12 +64,12 @@ impl TorchModel {
         (sequences, tokens): (usize, usize),
         columns: &[Column],
     ) -> Result<(), CudaError> {
-        let (hidden, f32) = (self.hidden, size_of::<f32>());
+        let (widths, f32) = (self.widths, size_of::<f32>());
         // Token ids, positions, offsets of sequences, and rows of residues.
         let mut sizes = vec![tokens, tokens * f32, (sequences + 1) * f32, tokens * 8];
         sizes.extend(columns.iter().filter_map(|&column| match column {
-            Column::Pooled { .. } => Some(sequences * hidden * f32),
-            Column::Residues(_) | Column::Logits => Some(column.values(tokens, hidden) * f32),
+            Column::Pooled { .. } => Some(sequences * widths.dim * f32),
+            Column::Residues(_) | Column::Logits => Some(column.values(tokens, widths) * f32),
             // Each sequence has its own memory.
             Column::Contacts => None,
         }));

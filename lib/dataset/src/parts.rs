@@ -167,6 +167,7 @@ mod tests {
                 layer: 6,
             }],
             dim: 1,
+            logits: plmkit_contract::VOCABULARY,
             dtype: StoreDtype::F32,
             stitched: false,
             labels: Labels::default(),

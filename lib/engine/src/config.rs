@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{Column, EmbeddingLayout, Labels, ModelName, Outputs, StoreDtype};
+use plmkit_contract::{
+    Column, EmbeddingLayout, Labels, ModelName, Outputs, StoreDtype, VOCABULARY, Widths,
+};
 use plmkit_esm2::{ComputeOptions, EsmError, ModelInfo};
 
 /// The options of a run.
@@ -121,9 +123,13 @@ impl RunConfig {
         info: &ModelInfo,
         (stitched, labels): (bool, Labels),
     ) -> Result<EmbeddingLayout, EsmError> {
+        let columns = self.columns(info)?;
+        let Widths { dim, logits } = info.config().widths();
+        let has_logits = columns.contains(&Column::Logits);
         Ok(EmbeddingLayout {
-            columns: self.columns(info)?,
-            dim: info.config().hidden,
+            columns,
+            dim,
+            logits: if has_logits { logits } else { VOCABULARY },
             dtype: self.store_dtype,
             stitched,
             labels,

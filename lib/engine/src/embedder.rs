@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use plmkit_contract::{Column, EmbeddingLayout, Reason, Stop, StoreDtype};
+use plmkit_contract::{Column, EmbeddingLayout, Reason, Stop, StoreDtype, Widths};
 use plmkit_esm2::{Buffer, Dtype, Esm2, EsmError, Ticket, Values, Varlen};
 use plmkit_store::PackedBatch;
 
@@ -74,7 +74,7 @@ impl<'a> Embedder<'a> {
             stop,
             layout,
             columns: Columns::new(layout),
-            stitcher: Stitcher::new(&layout.columns, layout.dim),
+            stitcher: Stitcher::new(&layout.columns, layout.widths()),
             limit: TokenLimit::default(),
             stats: BatchStats::default(),
         }
@@ -193,7 +193,7 @@ impl<'a> Embedder<'a> {
         };
         let kept = rows.iter().filter(|&&row| rejection(row).is_none());
         let residues = kept.map(|&row| batch.packed.residues(row));
-        let mut values = split_columns(&columns, self.layout.dim, &windows.values, residues);
+        let mut values = split_columns(&columns, self.layout.widths(), &windows.values, residues);
         let mut stitched = None;
         for &row in rows {
             let own = match rejection(row) {
@@ -361,7 +361,7 @@ impl<'a> Embedder<'a> {
         let residues = rows
             .iter()
             .map(move |&row| selection.batch.packed.residues(row));
-        let values = split_columns(selection.columns, self.layout.dim, values, residues);
+        let values = split_columns(selection.columns, self.layout.widths(), values, residues);
         rows.iter().copied().zip(values)
     }
 }
@@ -390,7 +390,7 @@ fn last(cu_seqlens: &[i32]) -> usize {
 /// Splits the values of columns by row, given the residues of each. Each item has one slice for each column.
 fn split_columns<'v>(
     columns: &'v [Column],
-    dim: usize,
+    widths: Widths,
     values: &'v [Buffer<f32>],
     residues: impl Iterator<Item = usize> + 'v,
 ) -> impl Iterator<Item = Vec<&'v [f32]>> {
@@ -399,7 +399,7 @@ fn split_columns<'v>(
         let columns = columns.iter().zip(&mut left);
         let slices = columns.map(|(column, left)| {
             let own;
-            (own, *left) = left.split_at(column.values(residues, dim));
+            (own, *left) = left.split_at(column.values(residues, widths));
             own
         });
         slices.collect()

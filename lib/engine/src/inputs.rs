@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop, VOCABULARY,
-    WINDOWS, path_text,
+    Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop, WINDOWS,
+    path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
@@ -52,6 +52,8 @@ pub(crate) struct RunInputs {
     files: Vec<Input>,
     /// The work of all batches.
     pub(crate) total: Workload,
+    /// The tokens of the longest sequence.
+    pub(crate) longest: usize,
     /// Rows of the output, embedded or rejected.
     pub(crate) rows: u64,
     /// Rows whose protein was truncated.
@@ -130,6 +132,9 @@ impl RunInputs {
                     .count_rows(&mut order, &packed)
                     .map_err(|what| EngineError::record_batch(path, batch, what))?;
                 let size = Workload::of(&packed);
+                let offsets = packed.cu_seqlens().windows(2);
+                let longest = offsets.map(|pair| (pair[1] - pair[0]) as usize).max();
+                inputs.longest = inputs.longest.max(longest.unwrap_or(0));
                 inputs.total.add(&size);
                 sizes.push(size);
                 let ordinals = packed.ordinals().iter().copied();
@@ -256,7 +261,7 @@ impl RunInputs {
             let values = layout.columns.iter().map(|column| match column {
                 Column::Pooled { .. } => size.sequences * layout.dim as u64,
                 Column::Residues(_) => residues * layout.dim as u64,
-                Column::Logits => residues * VOCABULARY as u64,
+                Column::Logits => residues * layout.logits as u64,
                 Column::Contacts => size.pairs,
             });
             values.sum::<u64>() * layout.dtype.bytes() as u64

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plmkit_contract::Column;
+use plmkit_contract::{Column, Widths};
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub struct EmbedSummary {
     pub tiers: Vec<String>,
     /// The columns written.
     pub columns: Vec<Column>,
-    /// Values in a vector.
-    pub dim: usize,
+    /// Values in their vectors.
+    pub widths: Widths,
     /// Time from the first batch to the published file, without loading the model.
     pub elapsed: Duration,
 }

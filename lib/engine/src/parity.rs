@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use plmkit_contract::{VOCABULARY, plural};
+use plmkit_contract::plural;
 use serde::{Deserialize, Serialize};
 
 /// The lowest accepted cosine of a sequence's mean vector.
@@ -168,11 +168,11 @@ impl LogitsParity {
             && self.changed <= self.changed_limit
     }
 
-    /// Compares the logits of a sequence, `(residues, 33)`.
-    pub(crate) fn compare(&mut self, expected: &[f32], found: &[f32]) {
+    /// Compares the logits of a sequence, `(residues, width)`.
+    pub(crate) fn compare(&mut self, expected: &[f32], found: &[f32], width: usize) {
         let before = self.positions as f64;
         let (mut sum, mut changed) = (self.mean_difference * before, self.changed * before);
-        let rows = expected.chunks(VOCABULARY).zip(found.chunks(VOCABULARY));
+        let rows = expected.chunks(width).zip(found.chunks(width));
         for (expected, found) in rows {
             let [expected, found] = [expected, found].map(log_probabilities);
             // A position that f32 cannot compute is no measure.
@@ -261,6 +261,8 @@ mod tests {
         assert!(!parity.suffices());
     }
 
+    const VOCABULARY: usize = 33;
+
     /// The logits of a position whose amino acids have these first two, and whose other tokens have `other`.
     fn logits(first: f32, second: f32, other: f32) -> Vec<f32> {
         let mut logits = vec![other; VOCABULARY];
@@ -274,14 +276,14 @@ mod tests {
         let mut parity = LogitsParity::default();
         assert!(!parity.suffices(), "nothing was compared");
         // Other tokens and a constant do not matter.
-        parity.compare(&logits(1.0, 0.0, 3.0), &logits(6.0, 5.0, 50.0));
+        parity.compare(&logits(1.0, 0.0, 3.0), &logits(6.0, 5.0, 50.0), VOCABULARY);
         assert!(
             parity.mean_difference < 1e-6 && parity.suffices(),
             "{parity}"
         );
         // The second becomes the best one, by one unit of each of two in twenty.
         let (before, after) = (logits(0.5, -0.5, 0.0), logits(-0.5, 0.5, 0.0));
-        parity.compare(&before, &after);
+        parity.compare(&before, &after, VOCABULARY);
         assert!((parity.largest_difference - 1.0).abs() < 1e-6, "{parity}");
         assert!((parity.changed - 0.5).abs() < 1e-15 && !parity.suffices());
         assert_eq!(parity.positions, 2);
@@ -291,9 +293,9 @@ mod tests {
     fn logits_that_are_not_finite_are_a_failure_of_int8_and_no_measure_in_f32() {
         let (finite, not) = (logits(1.0, 0.0, 0.0), logits(f32::NAN, 0.0, 0.0));
         let mut parity = LogitsParity::default();
-        parity.compare(&not, &finite);
+        parity.compare(&not, &finite, VOCABULARY);
         assert_eq!(parity, LogitsParity::default());
-        parity.compare(&finite, &not);
+        parity.compare(&finite, &not, VOCABULARY);
         assert!(!parity.suffices(), "{parity}");
         // As a worker sends it.
         let sent = serde_json::to_string(&parity).unwrap();

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, EmbeddingLayout, KERNELS, Kind, PACKING, Provenance, Stop, WINDOWS,
+    ByteDigest, Column, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, Stop,
+    WINDOWS,
 };
 use plmkit_esm2::{
     Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
@@ -48,6 +49,7 @@ pub fn embed(
     }
     let mut computing = start_computing(config, &inputs, stop)?;
     let info = computing.info().clone();
+    info.check_length(&config.model, inputs.longest)?;
     let layout = config.layout(&info, (inputs.stitched(), inputs.labels))?;
     let provenance = provenance(config, &inputs, &info, &layout)?;
     inputs.check_known(&provenance.options)?;
@@ -273,7 +275,7 @@ impl<'a> Run<'a> {
             tokens: events.done.tokens,
             tiers,
             columns: self.layout.columns.clone(),
-            dim: self.layout.dim,
+            widths: self.layout.widths(),
             elapsed: events.elapsed(),
         }))
     }
@@ -312,6 +314,9 @@ fn provenance(
     }
     if let Some(windows) = inputs.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());
+    }
+    if layout.columns.contains(&Column::Logits) {
+        provenance = provenance.with(LOGIT_TOKENS, json!(info.config().logit_tokens()));
     }
     // The digest of a model covers the encoder only.
     for (head, digest) in info.heads_for(&config.model, &layout.columns)? {

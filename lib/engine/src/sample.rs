@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{Column, Stop, VOCABULARY};
+use plmkit_contract::{Column, Stop, Widths};
 use plmkit_esm2::{Buffer, Esm2, EsmError, Varlen};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ impl ParitySample {
     pub(crate) fn measure(mut self, model: &Esm2, stop: &Stop) -> Result<Parity, EsmError> {
         let exact = model.in_f32()?;
         let exact = exact.expect("plmkit's own kernels compute int8");
-        let dim = model.info().config().hidden;
+        let Widths { dim, logits: width } = model.info().config().widths();
         let mut parity = Parity {
             logits: self.logits.then(LogitsParity::default),
             ..Parity::default()
@@ -88,8 +88,8 @@ impl ParitySample {
                 let values = start * dim..end * dim;
                 let measured = parity.compare(&expected[0][values.clone()], &found[0][values], dim);
                 if let (true, Some(logits)) = (measured, &mut parity.logits) {
-                    let values = start * VOCABULARY..end * VOCABULARY;
-                    logits.compare(&expected[1][values.clone()], &found[1][values]);
+                    let values = start * width..end * width;
+                    logits.compare(&expected[1][values.clone()], &found[1][values], width);
                 }
                 start = end;
             }

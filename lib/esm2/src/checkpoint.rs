@@ -21,6 +21,7 @@ use std::sync::Arc;
 use plmkit_contract::{Outputs, Stop};
 use plmkit_cpu::{Encoder, Isa};
 
+use crate::config::from_shapes;
 use crate::cpu::{CpuModel, Layers};
 use crate::{CheckpointInfo, Dtype, EsmError, Head, ModelConfig};
 
@@ -28,7 +29,7 @@ use checksums::Checksums;
 use cpu_model::cpu_model;
 use digest::DigestInput;
 pub use error::CheckpointError;
-pub use parameters::{BIAS, WORDS, layer_name};
+pub use parameters::{BIAS, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS, WORDS, layer_name};
 pub use tensors::{CheckpointTensors, StoredTensor};
 use weight_file::WeightFile;
 
@@ -74,8 +75,8 @@ pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
     let layers = Layers::Streamed {
         heads: config.heads,
         pack: Box::new(move |number, before| {
-            let config = || Ok(config.clone());
-            let tensors = CheckpointTensors::read(&own.weights, &own.folder, config)?;
+            let tensors =
+                CheckpointTensors::read(&own.weights, &own.folder, |_| Ok(config.clone()))?;
             let mut layer = layers::layer(&tensors, number, kernels, before)?;
             tasks::pack(layers::jobs(&mut layer, &tensors, number))?;
             Ok(layer)
@@ -130,7 +131,8 @@ pub fn check_checkpoint(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let files = CheckpointFiles::open(model)?;
     files.read()?;
     let mut paths = folder::weight_paths(model)?;
-    paths.push(files.folder.join("config.json"));
+    let config = files.folder.join("config.json");
+    paths.extend(config.exists().then_some(config));
     Ok(paths)
 }
 
@@ -174,9 +176,10 @@ impl CheckpointFiles {
     /// Returns the tensors and the configuration, checked against each other.
     fn read(&self) -> Result<CheckpointTensors<'_>, CheckpointError> {
         let path = self.folder.join("config.json");
-        let config = || {
-            ModelConfig::from_json(&folder::read_json(&path)?)
-                .map_err(|error| CheckpointError::invalid(&path, error.to_string()))
+        let config = |stored: &[(&str, &[usize])]| match from_shapes(stored) {
+            Some(config) => Ok(config),
+            None => ModelConfig::from_json(&folder::read_json(&path)?)
+                .map_err(|error| CheckpointError::invalid(&path, error.to_string())),
         };
         CheckpointTensors::read(&self.weights, &self.folder, config)
     }

@@ -1,37 +1,95 @@
-//! The configuration of an ESM-2: a checkpoint's `config.json`.
+//! What a model computes: the sizes and the architecture that a checkpoint's `config.json` describes.
 
-use std::ops::RangeInclusive;
+mod entries;
+mod esm;
+mod esmc;
 
-use plmkit_contract::{MASK, ModelShape, Quoted, VOCABULARY};
+use plmkit_contract::{ModelShape, Widths};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::rope::ROPE_BASE;
+use entries::Entries;
+pub(crate) use esmc::from_shapes;
 
-/// The sizes and constants of an ESM-2 of any size: 8M (6 layers of 320) to 15B (48 layers of 5,120) and others.
+/// The sizes and constants of a model of any size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// Transformer layers (`num_hidden_layers`).
+    /// Transformer layers.
     pub layers: usize,
-    /// Channels of a token's vector (`hidden_size`).
+    /// Channels of a token's vector.
     pub hidden: usize,
-    /// Attention heads (`num_attention_heads`).
+    /// Attention heads.
     pub heads: usize,
-    /// Channels inside the feed-forward network (`intermediate_size`).
+    /// Channels inside the feed-forward network.
     pub intermediate: usize,
-    /// The epsilon of every `LayerNorm` (`layer_norm_eps`).
+    /// The epsilon of every `LayerNorm`.
     pub layer_norm_eps: f64,
-    /// Whether embeddings are scaled as if tokens had been masked in training (`token_dropout`; true for ESM-2).
+    /// Whether embeddings are scaled as if tokens had been masked in training.
     pub token_dropout: bool,
-    /// Whether the language-model head decodes with the word embeddings where no other decoder is stored
-    /// (`tie_word_embeddings`; true for ESM-2).
+    /// Whether the language-model head decodes with the word embeddings where no other decoder is stored.
     pub tied_decoder: bool,
+    /// Rows of the word embeddings, and values in the logits of a residue.
+    pub vocabulary: usize,
+    /// The name of each token, by its id. Later ids have no token.
+    pub tokens: Vec<String>,
+    /// What the layers compute.
+    pub architecture: Architecture,
 }
 
-/// Why a `config.json` is not that of an ESM-2: the key, the expected value and the value found.
+/// What the layers of a model compute. All are pre-layer normalised, and attend in both directions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Architecture {
+    /// How a token knows its position.
+    pub positions: Positions,
+    /// Whether a `LayerNorm` follows the embedding.
+    pub embedding_norm: bool,
+    /// Whether a `LayerNorm` of the whole width of queries, and one of keys, precedes their rotation.
+    pub query_key_norm: bool,
+    /// The activation of the feed-forward network.
+    pub feed_forward: FeedForward,
+    /// Whether the dense layers of attention and of the feed-forward network have biases.
+    pub dense_bias: bool,
+    /// Whether the last `LayerNorm` has a bias.
+    pub final_norm_bias: bool,
+    /// `Some(n)` if each branch is divided by `√(layers/n)` before it is added to the residual stream.
+    pub branch_depth: Option<u32>,
+}
+
+/// How a token knows its position, which counts from 0 for `<cls>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Positions {
+    /// Rotated queries and keys. The checkpoint has the frequencies, which training rounded.
+    StoredRotary,
+    /// Rotated queries and keys, by frequencies that are not stored.
+    ComputedRotary,
+    /// A table with a vector for each position, which is added to the embedding.
+    Learned {
+        /// Rows of the table before that of position 0.
+        first: usize,
+        /// The most tokens of a sequence.
+        longest: usize,
+    },
+}
+
+/// The activation of a feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FeedForward {
+    /// `down(GELU(up(x)))`, by erf.
+    Gelu,
+    /// `down(silu(gate(x)) · up(x))`.
+    SwiGlu,
+}
+
+/// Why a `config.json` is not that of a known model: the key, the expected value and the value found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
+
+/// Reads the entries of a model of one type.
+type Reader = fn(&Entries) -> Result<ModelConfig, ConfigError>;
+
+/// What reads a `config.json`, by its `model_type`.
+const READERS: [(&str, Reader); 2] = [("esm", esm::read), ("esmc", esmc::read)];
 
 impl ModelConfig {
     /// Reads and checks the bytes of a `config.json`.
@@ -47,42 +105,67 @@ impl ModelConfig {
         let entries: Map<String, Value> = serde_json::from_slice(json)
             .map_err(|error| ConfigError(format!("not a JSON object: {error}")))?;
         let entries = Entries(entries);
-        entries.must_be("model_type", "esm", false)?;
-        entries.must_be("position_embedding_type", "rotary", false)?;
-        entries.must_be("vocab_size", VOCABULARY, false)?;
-        entries.must_be("mask_token_id", MASK, true)?;
-        entries.must_be("hidden_act", "gelu", true)?;
-        entries.must_be("rope_theta", ROPE_BASE, true)?;
-        entries.must_be("partial_rotary_factor", 1.0, true)?;
-        entries.must_be_default_rotation("rope_parameters")?;
-        entries.must_be_default_rotation("rope_scaling")?;
-        entries.must_be("emb_layer_norm_before", false, true)?;
-        entries.must_be("is_decoder", false, true)?;
-        entries.must_be("is_folding_model", false, true)?;
-        let most = ModelShape::MOST;
-        let config = Self {
-            layers: entries.count("num_hidden_layers", 1..=most.layers as usize)?,
-            hidden: entries.count("hidden_size", 2..=most.hidden as usize)?,
-            heads: entries.count("num_attention_heads", 1..=1 << 12)?,
-            intermediate: entries.count("intermediate_size", 1..=most.intermediate as usize)?,
-            layer_norm_eps: entries.epsilon("layer_norm_eps")?,
-            token_dropout: entries.flag("token_dropout")?,
-            tied_decoder: entries.get("tie_word_embeddings").is_null()
-                || entries.flag("tie_word_embeddings")?,
+        let kind = entries.get("model_type");
+        let reader = READERS.iter().find(|(name, _)| kind == name);
+        let Some((_, read)) = reader else {
+            let known = READERS.map(|(name, _)| format!("\"{name}\"")).join(" or ");
+            return Err(entries.invalid("model_type", &known));
         };
+        let config = read(&entries)?;
         // The rotary embedding pairs the channels of a head.
-        if config.hidden.is_multiple_of(2 * config.heads) {
-            Ok(config)
-        } else {
+        if !config.hidden.is_multiple_of(2 * config.heads) {
             let heads = config.heads;
             let expected = format!("an even number of channels for each of {heads} heads");
-            Err(entries.invalid("hidden_size", &expected))
+            return Err(entries.invalid("hidden_size", &expected));
         }
+        // A vector of gates and one of inputs are a panel of the CPU kernels.
+        if config.is_gated() && !config.intermediate.is_multiple_of(16) {
+            return Err(entries.invalid("intermediate_size", "a multiple of 16"));
+        }
+        Ok(config)
     }
 
     /// Returns the channels of an attention head.
     pub fn head_dim(&self) -> usize {
         self.hidden / self.heads
+    }
+
+    /// Whether the feed-forward network has a gate.
+    pub fn is_gated(&self) -> bool {
+        self.architecture.feed_forward == FeedForward::SwiGlu
+    }
+
+    /// Whether queries and keys are rotated.
+    pub(crate) fn is_rotary(&self) -> bool {
+        !matches!(self.architecture.positions, Positions::Learned { .. })
+    }
+
+    /// Returns the most tokens of a sequence, if there is a limit.
+    pub fn longest(&self) -> Option<usize> {
+        match self.architecture.positions {
+            Positions::Learned { longest, .. } => Some(longest),
+            Positions::StoredRotary | Positions::ComputedRotary => None,
+        }
+    }
+
+    /// Returns the factor of a branch that is added to the residual stream.
+    pub fn branch_scale(&self) -> f64 {
+        let depth = self.architecture.branch_depth;
+        depth.map_or(1.0, |depth| (f64::from(depth) / self.layers as f64).sqrt())
+    }
+
+    /// Returns the number of values in the vectors.
+    pub fn widths(&self) -> Widths {
+        Widths {
+            dim: self.hidden,
+            logits: self.vocabulary,
+        }
+    }
+
+    /// Returns the name of the token of each value in the logits of a residue; `None` where there is no token.
+    pub fn logit_tokens(&self) -> Vec<Option<&str>> {
+        let token = |id| self.tokens.get(id).map(String::as_str);
+        (0..self.vocabulary).map(token).collect()
     }
 
     /// Returns the sizes that decide the cost of the model.
@@ -91,97 +174,9 @@ impl ModelConfig {
             layers: self.layers as u32,
             hidden: self.hidden as u32,
             intermediate: self.intermediate as u32,
+            gated: self.is_gated(),
+            logits: self.vocabulary as u32,
         }
-    }
-}
-
-/// The entries of a `config.json`.
-struct Entries(Map<String, Value>);
-
-impl Entries {
-    /// Returns the value of `key`; null if it is absent.
-    fn get(&self, key: &str) -> &Value {
-        self.0.get(key).unwrap_or(&Value::Null)
-    }
-
-    /// Checks an entry that can have only one value. It may be absent if `optional`.
-    fn must_be(
-        &self,
-        key: &str,
-        expected: impl Into<Value>,
-        optional: bool,
-    ) -> Result<(), ConfigError> {
-        let (found, expected) = (self.get(key), expected.into());
-        let same_number = found.is_number() && found.as_f64() == expected.as_f64();
-        if *found == expected || same_number || (optional && found.is_null()) {
-            Ok(())
-        } else {
-            Err(self.invalid(key, &expected.to_string()))
-        }
-    }
-
-    /// Checks an optional object that describes the rotation of queries and keys, as transformers 5 or 4 writes it.
-    fn must_be_default_rotation(&self, key: &str) -> Result<(), ConfigError> {
-        let Value::Object(object) = self.get(key) else {
-            return self.must_be(key, Value::Null, true);
-        };
-        let known = [
-            ("rope_type", Value::from("default")),
-            ("type", Value::from("default")),
-            ("rope_theta", Value::from(ROPE_BASE)),
-            ("partial_rotary_factor", Value::from(1.0)),
-        ];
-        let of_key = |ConfigError(what)| ConfigError(format!("key '{key}': {what}"));
-        let entries = Self(object.clone());
-        // The type first: it explains the others.
-        let names = known.iter().map(|(name, _)| *name);
-        for name in names.chain(object.keys().map(String::as_str)) {
-            let expected = known.iter().find(|(known, _)| *known == name);
-            let expected = expected.map_or(Value::Null, |(_, value)| value.clone());
-            entries.must_be(name, expected, true).map_err(of_key)?;
-        }
-        Ok(())
-    }
-
-    fn count(&self, key: &str, range: RangeInclusive<usize>) -> Result<usize, ConfigError> {
-        self.get(key)
-            .as_u64()
-            .and_then(|value| usize::try_from(value).ok())
-            .filter(|value| range.contains(value))
-            .ok_or_else(|| {
-                let (least, most) = range.into_inner();
-                self.invalid(key, &format!("a whole number from {least} to {most}"))
-            })
-    }
-
-    fn epsilon(&self, key: &str) -> Result<f64, ConfigError> {
-        self.get(key)
-            .as_f64()
-            .filter(|value| *value > 0.0 && *value <= 0.1)
-            .ok_or_else(|| self.invalid(key, "a number above 0, at most 0.1"))
-    }
-
-    fn flag(&self, key: &str) -> Result<bool, ConfigError> {
-        self.get(key)
-            .as_bool()
-            .ok_or_else(|| self.invalid(key, "true or false"))
-    }
-
-    fn invalid(&self, key: &str, expected: &str) -> ConfigError {
-        let found = match self.get(key) {
-            Value::Null => "nothing".to_owned(),
-            Value::Array(_) => "an array".to_owned(),
-            Value::Object(_) => "an object".to_owned(),
-            // JSON escapes only the control characters of ASCII.
-            value => value
-                .to_string()
-                .replace(char::is_control, "\u{fffd}")
-                .chars()
-                .take(80)
-                .collect(),
-        };
-        let key = Quoted(key);
-        ConfigError(format!("key {key}: expected {expected}, found {found}"))
     }
 }
 
@@ -282,6 +277,77 @@ mod tests {
     }
 
     #[test]
+    fn learned_positions_limit_the_tokens() {
+        let mut config = hub();
+        config["position_embedding_type"] = json!("absolute");
+        config["emb_layer_norm_before"] = json!(true);
+        let read = |config: &Value| ModelConfig::from_json(config.to_string().as_bytes());
+        let error = read(&config).unwrap_err().to_string();
+        assert_eq!(error, "key 'pad_token_id': expected 1, found nothing");
+        config["pad_token_id"] = json!(1);
+        let esm_1b = read(&config).unwrap();
+        assert_eq!((esm_1b.longest(), esm_1b.is_rotary()), (Some(1024), false));
+        let architecture = Architecture {
+            positions: Positions::Learned {
+                first: 2,
+                longest: 1024,
+            },
+            embedding_norm: true,
+            ..Architecture::ESM2
+        };
+        assert_eq!(esm_1b.architecture, architecture);
+    }
+
+    fn esmc() -> Value {
+        json!({
+            "model_type": "esmc", "vocab_size": 64, "num_hidden_layers": 30, "hidden_size": 960,
+            "num_attention_heads": 15, "intermediate_size": 2560, "hidden_act": "silu", "head_dim": 64,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "mlp_bias": false,
+        })
+    }
+
+    #[test]
+    fn esmc_by_its_names_and_by_those_of_the_first_checkpoints() {
+        let read = |config: &Value| ModelConfig::from_json(config.to_string().as_bytes());
+        let config = read(&esmc()).unwrap();
+        let published = ModelShape::published("biohub/ESMC-300M");
+        assert_eq!(Some(config.shape()), published);
+        assert!((config.branch_scale() - (36.0_f64 / 30.0).sqrt()).abs() < 1e-15);
+        let tokens = config.logit_tokens();
+        assert_eq!(
+            (tokens[31], tokens[32], tokens[33]),
+            (Some("|"), Some("<mask>"), None)
+        );
+        let earlier = json!({
+            "model_type": "esmc", "vocab_size": 64, "n_layers": 30, "d_model": 960, "n_heads": 15,
+        });
+        assert_eq!(read(&earlier), Ok(config));
+        for (key, value, text) in [
+            ("vocab_size", json!(33), "expected 64, found 33"),
+            ("mlp_bias", json!(true), "expected false, found true"),
+            ("num_key_value_heads", json!(3), "expected 15, found 3"),
+            (
+                "intermediate_size",
+                json!(2561),
+                "expected a multiple of 16, found 2561",
+            ),
+            (
+                "rope_parameters",
+                json!({"rope_theta": 1e6}),
+                "expected 10000.0, found 1000000.0",
+            ),
+        ] {
+            let mut changed = esmc();
+            changed[key] = value;
+            let error = read(&changed).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("key '{key}': ")) && error.ends_with(text),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn a_decoder_that_is_not_tied_is_said() {
         for (tied, value) in [
             (true, json!(null)),
@@ -300,7 +366,7 @@ mod tests {
             (
                 "model_type",
                 json!("bert"),
-                r#"expected "esm", found "bert""#,
+                r#"expected "esm" or "esmc", found "bert""#,
             ),
             (
                 "rope_theta",
@@ -311,12 +377,7 @@ mod tests {
             (
                 "position_embedding_type",
                 none,
-                r#"expected "rotary", found nothing"#,
-            ),
-            (
-                "emb_layer_norm_before",
-                json!(true),
-                "expected false, found true",
+                r#"expected "rotary" or "absolute", found nothing"#,
             ),
             (
                 "hidden_size",

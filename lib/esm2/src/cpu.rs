@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::{Column, Stop, Widths};
 use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
 
 use crate::backend::{Backend, Ticket, Values};
@@ -17,6 +17,8 @@ pub(crate) struct CpuModel {
     pub(crate) layers: Layers,
     pub(crate) readout: Readout,
     pub(crate) buffers: Buffers<f32>,
+    /// Values in the vectors.
+    pub(crate) widths: Widths,
 }
 
 /// The transformer layers.
@@ -42,14 +44,13 @@ impl Backend for CpuModel {
         (depth, dtype): (usize, Dtype),
         stop: &Stop,
     ) -> Result<Ticket, EsmError> {
-        let hidden = self.readout.final_norm.weight.len();
         let sequences: Vec<Range<usize>> = batch.spans().collect();
-        let mut values = batch.buffers(columns, hidden, &self.buffers);
+        let mut values = batch.buffers(columns, self.widths, &self.buffers);
         let places = values.iter_mut().map(|values| &mut values[..]);
         let places = columns.iter().copied().zip(places).collect();
         let threads = threads();
         let mut collector = Collector::new(&self.readout, &sequences, places, threads, stop)?;
-        let mut x = self.buffers.take(batch.total_tokens() * hidden);
+        let mut x = self.buffers.take(batch.total_tokens() * self.widths.dim);
         self.embedding.apply(batch.tokens(), &sequences, &mut x);
         match &self.layers {
             Layers::Packed(encoder) => {

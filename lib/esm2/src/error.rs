@@ -29,6 +29,20 @@ pub enum EsmError {
         /// What was expected.
         reason: String,
     },
+    /// A sequence has more tokens than the model has positions.
+    #[error(
+        "{}: takes at most {longest} residues, found a row of {found}; expected shards by fasta-shard --max-residues {longest}, \
+         with --long-policy truncate or window for longer proteins",
+        path_text(.model)
+    )]
+    TooLong {
+        /// The checkpoint.
+        model: PathBuf,
+        /// The most residues.
+        longest: usize,
+        /// Those of the row.
+        found: usize,
+    },
     /// The device or the kernels do not compute in a type.
     #[error("--dtype {dtype}: not computed {place}; expected {known}")]
     NoSuchDtype {
@@ -68,7 +82,7 @@ impl Failure for EsmError {
             Self::Checkpoint(error) => error.exit(),
             Self::Device(error) => error.exit(),
             Self::NoSuchLayer(_) | Self::NoSuchDtype { .. } => Exit::Usage,
-            Self::NoHead { .. } => Exit::Data,
+            Self::NoHead { .. } | Self::TooLong { .. } => Exit::Data,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
             Self::Library { exit, .. } => *exit,
         }

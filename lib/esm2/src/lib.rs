@@ -1,8 +1,8 @@
-//! ESM-2: configuration, weights, and the model on a CPU, or in the library that computes on a GPU.
+//! ESM-2 and its relatives: configuration, weights, and the model on a CPU, or in the library that computes on a GPU.
 //!
 //! [`Esm2::load`] loads a Hugging Face checkpoint, [`Varlen`] is a checked batch of sequences without padding, and
-//! [`Esm2::embed`] computes vectors, logits and contacts of a batch. The model is fair-esm's ESM-2 (Lin et al. 2023,
-//! doi:10.1126/science.ade2574).
+//! [`Esm2::embed`] computes vectors, logits and contacts of a batch. The models are fair-esm's ESM-2 (Lin et al. 2023,
+//! doi:10.1126/science.ade2574), ESM-1b and ESM-1v, and ESM Cambrian: see [`Architecture`].
 
 #![cfg_attr(
     test,
@@ -32,11 +32,11 @@ mod varlen;
 pub use backend::{Ticket, Values};
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
-    BIAS, CheckpointError, CheckpointTensors, StoredTensor, WORDS, check_checkpoint, check_outputs,
-    layer_name, read_checkpoint,
+    BIAS, CheckpointError, CheckpointTensors, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS,
+    StoredTensor, WORDS, check_checkpoint, check_outputs, layer_name, read_checkpoint,
 };
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
-pub use config::{ConfigError, ModelConfig};
+pub use config::{Architecture, ConfigError, FeedForward, ModelConfig, Positions};
 pub use device::{
     CUDA_VISIBLE_DEVICES, Device, DeviceError, ON_THE_CPU, ParseDeviceError, WorkerGpu,
     cuda_version, driver_version,

@@ -12,7 +12,7 @@ use crate::checkpoint;
 use crate::cuda::{CudaModel, MemoryAsked};
 use crate::{Buffer, ComputeOptions, Dtype, EsmError, LoadTimes, ModelInfo, Varlen};
 
-/// An ESM-2 on a device.
+/// A model on a device.
 ///
 /// ```
 /// # use std::path::Path;
@@ -140,6 +140,8 @@ impl Esm2 {
         stop: &Stop,
     ) -> Result<Ticket, EsmError> {
         self.info.heads_for(&self.source, columns)?;
+        let longest = batch.spans().map(|span| span.len()).max();
+        self.info.check_length(&self.source, longest.unwrap_or(0))?;
         match self.info.depth(columns)? {
             Some(depth) => self.backend.submit(batch, columns, (depth, dtype), stop),
             None => Ok(Ticket::Ready(Values::default())),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Column, NoSuchLayer};
+use plmkit_contract::{Column, NoSuchLayer, SPECIAL_TOKENS};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dtype, EsmError, Head, ModelConfig};
@@ -83,6 +83,18 @@ impl ModelInfo {
             }),
         };
         heads.map(digest).collect()
+    }
+
+    /// Checks that the model has a position for each of the `tokens` of a sequence. `model` is the checkpoint, for the error.
+    pub fn check_length(&self, model: &Path, tokens: usize) -> Result<(), EsmError> {
+        match self.config().longest() {
+            Some(longest) if tokens > longest => Err(EsmError::TooLong {
+                model: model.to_owned(),
+                longest: longest - SPECIAL_TOKENS as usize,
+                found: tokens - SPECIAL_TOKENS as usize,
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the number of layers that `columns` need; `None` without columns.

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{CLS, Column, EOS, Exit, Failure, MASK};
+use plmkit_contract::{CLS, Column, EOS, Exit, Failure, MASK, Widths};
 
 use crate::{Buffer, Buffers};
 
 /// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
 const UNK: u8 = 3;
+/// The break between chains in ESMC, which attends to several chains otherwise, and no token in ESM-2.
+const CHAIN_BREAK: u8 = MASK - 1;
 
 /// Checked token ids of several sequences that lie end to end, with the offset of each.
 ///
@@ -98,16 +100,18 @@ impl<'a> Varlen<'a> {
             .map(|bounds| bounds[0] as usize..bounds[1] as usize)
     }
 
-    /// Takes memory for the values of each column of all sequences, for vectors of `dim` values.
+    /// Takes memory for the values of each column of all sequences, for vectors of these `widths`.
     pub(crate) fn buffers(
         &self,
         columns: &[Column],
-        dim: usize,
+        widths: Widths,
         pool: &Buffers<f32>,
     ) -> Vec<Buffer<f32>> {
         let values = |column: &Column| {
             let residues = self.spans().map(|span| span.len() - 2);
-            residues.map(|residues| column.values(residues, dim)).sum()
+            residues
+                .map(|residues| column.values(residues, widths))
+                .sum()
         };
         columns
             .iter()
@@ -122,7 +126,10 @@ fn check_tokens(sequence: usize, tokens: &[u8]) -> Result<(), VarlenError> {
         let (fits, expected) = match position {
             0 => (found == CLS, "<cls> (0)"),
             _ if position == last => (found == EOS, "<eos> (2)"),
-            _ => ((UNK..=MASK).contains(&found), "3 to 32"),
+            _ => (
+                (UNK..=MASK).contains(&found) && found != CHAIN_BREAK,
+                "3 to 30, or 32",
+            ),
         };
         if !fits {
             return Err(VarlenError(format!(
@@ -188,10 +195,11 @@ mod tests {
         for (tokens, expected) in [
             ([20, 5, 2], "token 20 at 0; expected <cls> (0)"),
             ([0, 5, 5], "token 5 at 2; expected <eos> (2)"),
-            ([0, 0, 2], "token 0 at 1; expected 3 to 32"),
-            ([0, 1, 2], "token 1 at 1; expected 3 to 32"),
-            ([0, 2, 2], "token 2 at 1; expected 3 to 32"),
-            ([0, 33, 2], "token 33 at 1; expected 3 to 32"),
+            ([0, 0, 2], "token 0 at 1; expected 3 to 30, or 32"),
+            ([0, 1, 2], "token 1 at 1; expected 3 to 30, or 32"),
+            ([0, 2, 2], "token 2 at 1; expected 3 to 30, or 32"),
+            ([0, 31, 2], "token 31 at 1; expected 3 to 30, or 32"),
+            ([0, 33, 2], "token 33 at 1; expected 3 to 30, or 32"),
         ] {
             let error = Varlen::new(&tokens, &[0, 3]).unwrap_err().to_string();
             assert!(error.ends_with(expected), "{error}");

@@ -121,7 +121,7 @@ fn embedding_bytes(plan: &Plan, lengths: &Lengths) -> u64 {
             Column::Contacts => lengths.residue_pairs,
         };
         // The values for one residue, which for a pooled vector are those of the protein.
-        rows.saturating_mul(column.values(1, plan.shape.hidden as usize) as u64)
+        rows.saturating_mul(column.values(1, plan.shape.widths()) as u64)
     });
     let values = values.fold(0, u64::saturating_add);
     let values = values.saturating_mul(plan.store_dtype.bytes() as u64);

@@ -135,12 +135,13 @@ fn kernels_are_loaded_launched_and_unloaded() {
         tokens: 1_000,
         hidden: 1_280,
         eps: 0.5,
+        scale: 2.0,
     };
     // SAFETY: as above.
     unsafe { kernels.add_layer_norm(stream, &norm).unwrap() };
     assert_eq!(
         driver.said(),
-        "push\nadd_layer_norm_packets 250 1 1 256 1 1 0 abc0: 1000 0 2000 3000 4000 3e8 500 2 3f000000\npop\n"
+        "push\nadd_layer_norm_packets 250 1 1 256 1 1 0 abc0: 1000 0 2000 3000 4000 3e8 500 2 3f000000 40000000\npop\n"
     );
 
     let pool = Pool {

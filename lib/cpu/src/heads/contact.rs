@@ -236,7 +236,7 @@ fn finish(
     let blocks = blocks.zip(rows.chunks(BLOCK * all)).collect();
     share(threads, blocks, |(maps, rows): (&mut [f32], &[f32])| {
         let into = &mut RowsMut::new(maps, length);
-        corrections.apply(Rows::new(rows, all), into, Epilogue::Add, None);
+        corrections.apply(Rows::new(rows, all), into, Epilogue::Add(1.0), None);
         for value in maps {
             *value = 1.0 / (1.0 + (-*value).exp());
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::int8::Form;
-use super::{VECTORS, Weights, bf16, columns, int8};
+use super::{VECTORS, Weights, bf16, columns, int8, row_at};
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
 use crate::{Dtype, Isa};
@@ -63,7 +63,10 @@ fn from_f16(half: u32) -> f32 {
 pub struct Panel<'a> {
     isa: Isa,
     inputs: usize,
-    outputs: Range<usize>,
+    /// The places of its columns among those of all panels.
+    places: Range<usize>,
+    /// All rows of gated weights.
+    gated: Option<usize>,
     buffer: PanelBuffer<'a>,
 }
 
@@ -79,7 +82,7 @@ impl Weights {
     /// Returns the panels. Different threads can pack them.
     pub fn panels(&mut self) -> Vec<Panel<'_>> {
         let (isa, inputs, outputs) = (self.isa, self.inputs, self.outputs);
-        let columns = columns(isa);
+        let (columns, gated) = (columns(isa), self.gated.then_some(outputs));
         let buffers: Vec<PanelBuffer<'_>> = match &mut self.panels {
             super::Panels::F32(all) => {
                 let panels = all.chunks_exact_mut(columns * inputs);
@@ -96,7 +99,8 @@ impl Weights {
             .map(|(panel, buffer)| Panel {
                 isa,
                 inputs,
-                outputs: panel * columns..outputs.min((panel + 1) * columns),
+                places: panel * columns..outputs.min((panel + 1) * columns),
+                gated,
                 buffer,
             })
             .collect()
@@ -104,9 +108,11 @@ impl Weights {
 }
 
 impl Panel<'_> {
-    /// Returns the rows of the matrix that the panel contains.
-    pub fn outputs(&self) -> Range<usize> {
-        self.outputs.clone()
+    /// Returns the rows of the matrix that the panel contains, column by column.
+    pub fn outputs(&self) -> impl Iterator<Item = usize> + use<> {
+        let (gated, columns) = (self.gated, columns(self.isa));
+        let places = self.places.clone();
+        places.map(move |place| row_at(place, gated, columns))
     }
 
     /// Packs the rows of [`outputs`](Self::outputs), each with its type.
@@ -114,7 +120,7 @@ impl Panel<'_> {
     /// # Panics
     /// If their number or length is wrong.
     pub fn pack(&mut self, rows: &[(Dtype, &[u8])]) {
-        assert_eq!(rows.len(), self.outputs.len(), "a panel is whole");
+        assert_eq!(rows.len(), self.places.len(), "a panel is whole");
         for (stored, bytes) in rows {
             assert_eq!(bytes.len(), self.inputs * stored.bytes(), "a row is whole");
         }

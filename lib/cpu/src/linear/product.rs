@@ -67,8 +67,13 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                     let count = ROWS.min(last - row);
                     let sums = multiplier.tile(row - first, count, panel);
                     for (i, sums) in sums.iter().enumerate().take(count) {
-                        let to = out.at(row + i).add(column);
                         let sums = [S::add(sums[0], left), S::add(sums[1], right)];
+                        if weights.gated {
+                            let to = out.at(row + i).add(column / VECTORS);
+                            S::store(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
+                            continue;
+                        }
+                        let to = out.at(row + i).add(column);
                         finish_row::<S>(to, weights.outputs - column, sums, epilogue);
                     }
                 }
@@ -104,9 +109,11 @@ unsafe fn finish_row<S: Simd>(
 unsafe fn finish<S: Simd>(to: *mut f32, sum: S::V, epilogue: Epilogue) {
     unsafe {
         let value = match epilogue {
-            Epilogue::Store => sum,
+            // Gated weights have both factors of a value, and do not come here.
+            Epilogue::Store | Epilogue::SwiGlu => sum,
             Epilogue::Gelu => activation::gelu::<S>(sum),
-            Epilogue::Add => S::add(S::load(to), sum),
+            // As exact as an addition if the factor is 1.
+            Epilogue::Add(factor) => S::mul_add(sum, S::splat(factor), S::load(to)),
         };
         S::store(to, value);
     }

@@ -56,6 +56,7 @@ impl Simd for Avx2 {
         fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
         fn sub(a: __m256, b: __m256) -> __m256 { _mm256_sub_ps(a, b) }
         fn mul(a: __m256, b: __m256) -> __m256 { _mm256_mul_ps(a, b) }
+        fn div(a: __m256, b: __m256) -> __m256 { _mm256_div_ps(a, b) }
         fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
         fn max(a: __m256, b: __m256) -> __m256 { _mm256_max_ps(a, b) }
         fn abs(v: __m256) -> __m256 { _mm256_andnot_ps(_mm256_set1_ps(-0.0), v) }

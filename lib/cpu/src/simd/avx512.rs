@@ -57,6 +57,7 @@ impl Simd for Avx512 {
         fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
         fn sub(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
         fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
+        fn div(a: __m512, b: __m512) -> __m512 { _mm512_div_ps(a, b) }
         fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
         fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
         fn abs(v: __m512) -> __m512 { _mm512_abs_ps(v) }

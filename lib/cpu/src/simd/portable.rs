@@ -39,6 +39,7 @@ impl<const N: usize> Simd for Lanes<N> {
         fn add(a: [f32; N], b: [f32; N]) -> [f32; N] { each(|i| a[i] + b[i]) }
         fn sub(a: [f32; N], b: [f32; N]) -> [f32; N] { each(|i| a[i] - b[i]) }
         fn mul(a: [f32; N], b: [f32; N]) -> [f32; N] { each(|i| a[i] * b[i]) }
+        fn div(a: [f32; N], b: [f32; N]) -> [f32; N] { each(|i| a[i] / b[i]) }
         fn mul_add(a: [f32; N], b: [f32; N], c: [f32; N]) -> [f32; N] {
             // Not `f32::mul_add` everywhere: without such an instruction it calls a function.
             if cfg!(target_arch = "aarch64") {

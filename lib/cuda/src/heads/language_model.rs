@@ -12,12 +12,12 @@ pub(crate) struct LanguageModelHead {
     /// `(hidden, hidden)`
     pub(crate) dense: Linear,
     pub(crate) norm: LayerNorm,
-    /// `(33, hidden)`: the stored word embeddings or a stored decoder, with a bias of its own.
+    /// `(vocabulary, hidden)`: the stored word embeddings or a stored decoder, with a bias of its own.
     pub(crate) decoder: Linear,
 }
 
 impl LanguageModelHead {
-    /// Maps the output of the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, 33)`.
+    /// Maps the output of the final `LayerNorm`, `(tokens, hidden)`, to `(tokens, vocabulary)`.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, CudaError> {
         let mut x = self.dense.forward(x, Kind::Float)?;
         let _ = x.f_gelu_("none")?;

@@ -1,6 +1,6 @@
 //! Stitching the windows of one protein after the other.
 
-use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, residue_of};
+use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, Widths, residue_of};
 
 use super::{Blend, Moments};
 
@@ -33,7 +33,7 @@ pub(crate) struct Stitcher {
     wanted: Vec<Column>,
     /// The columns to compute of each window.
     tracked: Vec<Column>,
-    dim: usize,
+    widths: Widths,
     /// The protein whose last window has not come, or why the protein gets no values.
     open: Option<Result<Protein, Reason>>,
 }
@@ -76,8 +76,8 @@ impl ResidueSink {
 }
 
 impl Stitcher {
-    /// Stitches the columns `wanted`, without contacts, of a model whose vectors have `dim` values.
-    pub(crate) fn new(wanted: &[Column], dim: usize) -> Self {
+    /// Stitches the columns `wanted`, without contacts, of a model whose vectors have these `widths`.
+    pub(crate) fn new(wanted: &[Column], widths: Widths) -> Self {
         let mut tracked = Vec::new();
         for &column in wanted {
             let source = source(column);
@@ -88,7 +88,7 @@ impl Stitcher {
         Self {
             wanted: wanted.to_vec(),
             tracked,
-            dim,
+            widths,
             open: None,
         }
     }
@@ -128,7 +128,7 @@ impl Stitcher {
 
     fn start_protein(&self) -> Protein {
         let tracks = self.tracked.iter().map(|&column| {
-            let dim = column.values(1, self.dim);
+            let dim = column.values(1, self.widths);
             if matches!(column, Column::Pooled { .. }) {
                 return Track::Windows(Moments::new(dim));
             }
@@ -215,6 +215,10 @@ mod tests {
     use super::*;
 
     const DIM: usize = 2;
+    const WIDTHS: Widths = Widths {
+        dim: DIM,
+        logits: 33,
+    };
     /// Ids of M K V L A.
     const TOKENS: [u8; 5] = [20, 15, 7, 4, 5];
 
@@ -257,7 +261,7 @@ mod tests {
     #[test]
     fn each_layer_is_computed_once_for_all_its_columns() {
         let wanted = columns(&["mean_4", "bos_4", "std_4", "max_2", "residues_4", "logits"]);
-        let stitcher = Stitcher::new(&wanted, DIM);
+        let stitcher = Stitcher::new(&wanted, WIDTHS);
         let expected = columns(&["residues_4", "bos_4", "residues_2", "logits"]);
         assert_eq!(stitcher.columns(), expected);
     }
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn every_column_is_over_the_blended_residues() {
         let wanted = columns(&["mean_4", "max_4", "std_4", "bos_4", "residues_4"]);
-        let mut stitcher = Stitcher::new(&wanted, DIM);
+        let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert_eq!(add(&mut stitcher, window(0, 3), 0.0), None);
         let protein = add(&mut stitcher, window(2, 3), 8.0).expect("the last");
         let protein = protein.expect("both windows have values");
@@ -283,7 +287,7 @@ mod tests {
     #[test]
     fn a_rejected_window_rejects_its_protein_and_no_other() {
         let wanted = columns(&["mean_4"]);
-        let mut stitcher = Stitcher::new(&wanted, DIM);
+        let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert!(!stitcher.is_lost(window(0, 2)));
         assert_eq!(add(&mut stitcher, window(0, 2), 0.0), None);
         let lost = stitcher.add(window(1, 3), &TOKENS[1..4], Err(Reason::NotFinite));

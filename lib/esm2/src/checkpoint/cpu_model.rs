@@ -4,7 +4,8 @@ use plmkit_cpu::{ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutO
 use plmkit_cpu::{Readout, Weights};
 
 use super::CheckpointTensors;
-use super::parameters::{BIAS, WORDS};
+use super::parameters::{BIAS, EMBEDDING_NORM, POSITIONS, WORDS};
+use crate::config::Positions;
 use crate::cpu::{CpuModel, Layers};
 use crate::{Buffers, Dtype, EsmError, Head};
 
@@ -14,11 +15,11 @@ pub(super) fn cpu_model(
     (isa, dtype): (Isa, Dtype),
     layers: Layers,
 ) -> Result<CpuModel, EsmError> {
-    let config = tensors.config();
+    let (config, of) = (tensors.config(), &tensors.config().architecture);
     let values = |name: &str| tensors.get(name).values();
     let norm = |module: &str| LayerNorm {
         weight: values(&format!("{module}.weight")),
-        bias: values(&format!("{module}.bias")),
+        bias: tensors.bias(module, config.hidden),
         eps: config.layer_norm_eps as f32,
     };
     let language_model = || -> Result<_, OutOfMemory> {
@@ -46,12 +47,17 @@ pub(super) fn cpu_model(
             .transpose()?,
         contact: tensors.has(Head::Contact).then(contact),
     };
-    let embedding = Embedding::new(values(WORDS), config.hidden, config.token_dropout);
+    let mut embedding = Embedding::new(isa, values(WORDS), config.hidden, config.token_dropout);
+    if let Positions::Learned { first, .. } = of.positions {
+        embedding.positions = Some(values(POSITIONS).split_off(first * config.hidden));
+    }
+    embedding.norm = of.embedding_norm.then(|| norm(EMBEDDING_NORM));
     Ok(CpuModel {
         embedding,
         dtype,
         layers,
         readout,
         buffers: Buffers::default(),
+        widths: config.widths(),
     })
 }

@@ -12,6 +12,7 @@ use super::finite::not_finite;
 use super::parameters::{Parameter, parameters};
 use super::tensors::{CheckpointTensors, StoredTensor};
 use crate::Head;
+use crate::config::Architecture;
 
 /// Bytes that a task hashes, a power of two. The weights are still in the second-level cache when the same task packs them.
 pub(super) const PIECE: u64 = 1 << 18;
@@ -44,6 +45,10 @@ impl<'a> DigestInput<'a> {
     pub(super) fn for_model(tensors: &'a CheckpointTensors<'a>) -> Self {
         let config = tensors.config();
         let mut text = b"plmkit esm2 encoder\0".to_vec();
+        if config.architecture != Architecture::ESM2 {
+            let architecture = serde_json::to_string(&config.architecture).unwrap_or_default();
+            text = format!("plmkit encoder\0{architecture}\0").into_bytes();
+        }
         for size in [
             config.layers,
             config.hidden,

@@ -63,14 +63,15 @@ fn paths(model: &Path) -> Result<Paths, CheckpointError> {
                 "has {MERGE}; a weight file that is named is read without it"
             )));
         }
-        let mut names = WEIGHTS.into_iter();
-        let Some(name) = names.find(|name| model.join(name).exists()) else {
+        let mut paths = WEIGHTS.into_iter().map(|name| model.join(name));
+        let found = paths.find(|path| path.exists());
+        let Some(path) = found.or_else(|| first_release(model)) else {
             let found = other_weights(model).map_err(open)?;
             return Err(no_weights(format!(
                 "expected model.safetensors, pytorch_model.bin or an index of either, found {found}"
             )));
         };
-        model.join(name)
+        path
     } else {
         model.to_owned()
     };
@@ -86,6 +87,16 @@ fn paths(model: &Path) -> Result<Paths, CheckpointError> {
             "expected a folder, or a file with a name in .safetensors or .bin".to_owned(),
         ))
     }
+}
+
+/// Returns the one file of weights of a folder that is as ESMC was first released.
+fn first_release(folder: &Path) -> Option<PathBuf> {
+    let files = fs::read_dir(folder.join("data/weights")).ok()?;
+    let paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+    let weights: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|found| found == "pth"))
+        .collect();
+    <[PathBuf; 1]>::try_from(weights).ok().map(|[path]| path)
 }
 
 /// Whether a file can contain weights, by its name. Files in `.pt` and `.pth` are usually fair-esm's; the reader says so.

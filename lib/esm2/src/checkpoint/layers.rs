@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plmkit_cpu::{Isa, Layer, LayerNorm, Panel, Weights};
 
 use super::CheckpointTensors;
-use super::parameters::layer_name;
+use super::parameters::{GATE, QUERY_KEY_NORMS, layer_name};
 use super::tensors::StoredTensor;
 use crate::rope::unpaired;
 use crate::{Dtype, EsmError};
@@ -20,9 +20,10 @@ pub(super) fn layer(
     let config = tensors.config();
     let layer = layer_name(number);
     let values = |name: &str| tensors.get(&format!("{layer}.{name}")).values();
+    let bias = |module: &str, width| tensors.bias(&format!("{layer}.{module}"), width);
     let norm = |module: &str| LayerNorm {
         weight: values(&format!("{module}.weight")),
-        bias: values(&format!("{module}.bias")),
+        bias: bias(module, config.hidden),
         eps: config.layer_norm_eps as f32,
     };
     let (hidden, intermediate) = (config.hidden, config.intermediate);
@@ -38,27 +39,44 @@ pub(super) fn layer(
             Ok(reused.map_or_else(|| Weights::zeros(isa, dtype, inputs, &bias), Ok)?)
         };
     let [query, key, value] =
-        ["query", "key", "value"].map(|part| values(&format!("attention.self.{part}.bias")));
+        ["query", "key", "value"].map(|part| bias(&format!("attention.self.{part}"), hidden));
     let paired = |bias: &[f32]| -> Vec<f32> {
         let rows = 0..bias.len();
         rows.map(|row| bias[unpaired(row, config.head_dim())])
             .collect()
     };
-    let bias = [paired(&query), paired(&key), value].concat();
+    let qkv_bias = [paired(&query), paired(&key), value].concat();
+    let query_key_norms = || {
+        QUERY_KEY_NORMS.map(|module| {
+            let norm = norm(module);
+            LayerNorm {
+                weight: paired(&norm.weight),
+                bias: paired(&norm.bias),
+                ..norm
+            }
+        })
+    };
     let [before_qkv, before_out, before_up, before_down] = match before {
         Some(Layer {
             qkv, out, up, down, ..
         }) => [qkv, out, up, down].map(Some),
         None => [const { None }; 4],
     };
+    let mut up_bias = bias("intermediate.dense", intermediate);
+    if config.is_gated() {
+        up_bias = [bias(GATE, intermediate), up_bias].concat();
+    }
+    let up = weights(hidden, &up_bias, before_up)?;
     Ok(Layer {
         attention_norm: norm("attention.LayerNorm"),
-        qkv: weights(hidden, &bias, before_qkv)?,
+        qkv: weights(hidden, &qkv_bias, before_qkv)?,
+        query_key_norms: config.architecture.query_key_norm.then(query_key_norms),
         inv_freq: tensors.frequencies()[number].clone(),
-        out: weights(hidden, &values("attention.output.dense.bias"), before_out)?,
+        out: weights(hidden, &bias("attention.output.dense", hidden), before_out)?,
         ffn_norm: norm("LayerNorm"),
-        up: weights(hidden, &values("intermediate.dense.bias"), before_up)?,
-        down: weights(intermediate, &values("output.dense.bias"), before_down)?,
+        up: if config.is_gated() { up.gated() } else { up },
+        down: weights(intermediate, &bias("output.dense", hidden), before_down)?,
+        branch_scale: config.branch_scale() as f32,
     })
 }
 
@@ -74,10 +92,14 @@ pub(super) fn jobs<'a>(
     let projections = projections.map(|part| entry(&format!("attention.self.{part}")));
     let head_dim = tensors.config().head_dim();
     let dense = |module: &str| vec![entry(module)];
+    let up = match tensors.config().is_gated() {
+        true => vec![entry(GATE), entry("intermediate.dense")],
+        false => dense("intermediate.dense"),
+    };
     let matrices = [
         (&mut layer.qkv, projections.to_vec(), Some(head_dim)),
         (&mut layer.out, dense("attention.output.dense"), None),
-        (&mut layer.up, dense("intermediate.dense"), None),
+        (&mut layer.up, up, None),
         (&mut layer.down, dense("output.dense"), None),
     ];
     let jobs = matrices
@@ -127,7 +149,8 @@ impl<'a> Job<'a> {
 
     /// Returns the address in the file where the panel's first row begins.
     pub(super) fn address(&self) -> usize {
-        let (tensor, row) = self.matrix.row(self.panel.outputs().start);
+        let first = self.panel.outputs().next().unwrap_or(0);
+        let (tensor, row) = self.matrix.row(first);
         let offset = row * tensor.size(1) * tensor.stored_type().bytes();
         tensor.data.extent.as_ptr().addr() + offset
     }

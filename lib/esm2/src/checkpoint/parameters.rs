@@ -1,7 +1,6 @@
-//! The tensors of an ESM-2: canonical names and shapes.
+//! The tensors of a model: canonical names and shapes.
 
-use plmkit_contract::VOCABULARY;
-
+use crate::config::Positions;
 use crate::{Head, ModelConfig};
 
 /// A tensor that the model has.
@@ -14,31 +13,71 @@ pub(super) struct Parameter {
 /// Returns the tensors of the encoder in the order of computation.
 pub(super) fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     let (hidden, intermediate) = (config.hidden, config.intermediate);
-    let mut all = vec![parameter(WORDS.to_owned(), &[VOCABULARY, hidden])];
-    let mut pair = |module: String, weight: &[usize]| {
+    let of = &config.architecture;
+    let mut all = vec![parameter(WORDS.to_owned(), &[config.vocabulary, hidden])];
+    if let Positions::Learned { first, longest } = of.positions {
+        all.push(parameter(POSITIONS.to_owned(), &[first + longest, hidden]));
+    }
+    let mut add = |module: String, weight: &[usize], bias: bool| {
         all.push(parameter(format!("{module}.weight"), weight));
-        all.push(parameter(format!("{module}.bias"), &weight[..1]));
+        if bias {
+            all.push(parameter(format!("{module}.bias"), &weight[..1]));
+        }
     };
+    if of.embedding_norm {
+        add(EMBEDDING_NORM.to_owned(), &[hidden], true);
+    }
     for layer in 0..config.layers {
         let layer = layer_name(layer);
-        pair(format!("{layer}.attention.LayerNorm"), &[hidden]);
+        let (attention, bias) = (format!("{layer}.attention"), of.dense_bias);
+        add(format!("{attention}.LayerNorm"), &[hidden], true);
         for projection in ["query", "key", "value"] {
-            pair(
-                format!("{layer}.attention.self.{projection}"),
+            add(
+                format!("{attention}.self.{projection}"),
                 &[hidden, hidden],
+                bias,
             );
         }
-        pair(format!("{layer}.attention.output.dense"), &[hidden, hidden]);
-        pair(format!("{layer}.LayerNorm"), &[hidden]);
-        pair(
+        if of.query_key_norm {
+            for norm in QUERY_KEY_NORMS {
+                add(format!("{layer}.{norm}"), &[hidden], false);
+            }
+        }
+        add(format!("{attention}.output.dense"), &[hidden, hidden], bias);
+        add(format!("{layer}.LayerNorm"), &[hidden], true);
+        if config.is_gated() {
+            add(format!("{layer}.{GATE}"), &[intermediate, hidden], bias);
+        }
+        add(
             format!("{layer}.intermediate.dense"),
             &[intermediate, hidden],
+            bias,
         );
-        pair(format!("{layer}.output.dense"), &[hidden, intermediate]);
+        add(
+            format!("{layer}.output.dense"),
+            &[hidden, intermediate],
+            bias,
+        );
     }
-    pair("encoder.emb_layer_norm_after".to_owned(), &[hidden]);
+    add(
+        "encoder.emb_layer_norm_after".to_owned(),
+        &[hidden],
+        of.final_norm_bias,
+    );
     all
 }
+
+/// The vectors of positions.
+pub const POSITIONS: &str = "embeddings.position_embeddings.weight";
+
+/// The normalisation of the embedding.
+pub const EMBEDDING_NORM: &str = "embeddings.layer_norm";
+
+/// The gate of a layer's feed-forward network.
+pub const GATE: &str = "intermediate.gate";
+
+/// The normalisations of a layer's queries and keys.
+pub const QUERY_KEY_NORMS: [&str; 2] = ["attention.self.query_norm", "attention.self.key_norm"];
 
 /// The word embeddings.
 pub const WORDS: &str = "embeddings.word_embeddings.weight";
@@ -55,8 +94,8 @@ pub(super) const DECODER_BIAS: &str = "lm_head.decoder.bias";
 /// Returns the tensors of a decoder that is not the word embeddings.
 pub(super) fn decoder_parameters(config: &ModelConfig) -> [Parameter; 2] {
     [
-        parameter(DECODER.to_owned(), &[VOCABULARY, config.hidden]),
-        parameter(DECODER_BIAS.to_owned(), &[VOCABULARY]),
+        parameter(DECODER.to_owned(), &[config.vocabulary, config.hidden]),
+        parameter(DECODER_BIAS.to_owned(), &[config.vocabulary]),
     ]
 }
 
@@ -70,7 +109,7 @@ pub(super) fn head_parameters(config: &ModelConfig, head: Head) -> Vec<Parameter
             named("dense.bias", &[hidden]),
             named("layer_norm.weight", &[hidden]),
             named("layer_norm.bias", &[hidden]),
-            named("bias", &[VOCABULARY]),
+            named("bias", &[config.vocabulary]),
         ],
         Head::Contact => vec![
             named("regression.weight", &[1, config.layers * config.heads]),

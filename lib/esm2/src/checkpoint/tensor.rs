@@ -49,6 +49,33 @@ impl<'a> TensorData<'a> {
     }
 }
 
+impl<'a> TensorData<'a> {
+    /// Divides the rows among `count` matrices of one shape, one below the other. Returns the whole if that is not possible.
+    pub(super) fn divided(self, count: usize) -> Vec<Self> {
+        let rows = self.shape.first().copied().unwrap_or(1);
+        if count == 1 || !rows.is_multiple_of(count) {
+            return vec![self];
+        }
+        let length = self.bytes.len() / count;
+        let part = |number: usize| {
+            let own = number * length..(number + 1) * length;
+            let (bytes, extent) = match &self.bytes {
+                Cow::Borrowed(bytes) => (Cow::Borrowed(&bytes[own.clone()]), &bytes[own]),
+                Cow::Owned(bytes) => (Cow::Owned(bytes[own].to_vec()), self.extent),
+            };
+            let mut shape = self.shape.clone();
+            shape[0] = rows / count;
+            Self {
+                dtype: self.dtype,
+                shape,
+                bytes,
+                extent,
+            }
+        };
+        (0..count).map(part).collect()
+    }
+}
+
 /// Copies values of `width` bytes in row-major order.
 fn row_major(shape: &[usize], strides: &[usize], width: usize, bytes: &[u8]) -> Vec<u8> {
     let count: usize = shape.iter().product();

@@ -9,13 +9,14 @@ use plmkit_cpu::widen;
 
 use super::error::{CheckpointError, list_names};
 use super::finite::not_finite;
-use super::names::{CLASSIFIER, SHARED_INV_FREQ, canonical};
+use super::names::{CLASSIFIERS, SHARED_INV_FREQ, canonical};
 use super::parameters::{
-    BIAS, DECODER, DECODER_BIAS, Parameter, WORDS, decoder_parameters, head_parameters,
+    BIAS, DECODER, DECODER_BIAS, POSITIONS, Parameter, WORDS, decoder_parameters, head_parameters,
     inv_freq_name, parameters,
 };
 use super::tensor::TensorData;
 use super::weight_file::WeightFile;
+use crate::config::Positions;
 use crate::rope::default_inv_freq;
 use crate::{Dtype, Head, ModelConfig};
 
@@ -24,9 +25,9 @@ use crate::{Dtype, Head, ModelConfig};
 pub struct CheckpointTensors<'a> {
     config: ModelConfig,
     tensors: BTreeMap<String, StoredTensor<'a>>,
-    /// The rotary frequencies of each layer.
+    /// The rotary frequencies of each layer; none in a model whose positions are learned.
     frequencies: Vec<Vec<f32>>,
-    /// The layers whose frequencies are not stored.
+    /// The layers whose frequencies are computed though the checkpoint should have them.
     computed_frequencies: usize,
     /// Whether the language-model head decodes with a matrix that is not the word embeddings.
     own_decoder: bool,
@@ -105,21 +106,32 @@ impl StoredTensor<'_> {
 
 impl<'a> CheckpointTensors<'a> {
     /// Reads the headers of `files`, and checks names, shapes and types against those of the model in `config`. `folder` is for
-    /// messages.
+    /// messages. `config` gets the stored names and shapes.
     pub(super) fn read(
         files: &'a [WeightFile],
         folder: &Path,
-        config: impl FnOnce() -> Result<ModelConfig, CheckpointError>,
+        config: impl FnOnce(&[(&str, &[usize])]) -> Result<ModelConfig, CheckpointError>,
     ) -> Result<Self, CheckpointError> {
+        let mut stored = Vec::new();
+        for file in files {
+            let tensors = file.tensors()?.into_iter();
+            stored.extend(tensors.map(|(name, data)| (name, data, file)));
+        }
+        // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
+        let shapes = stored.iter();
+        let shapes = shapes.map(|(name, data, _)| (name.as_str(), data.shape.as_slice()));
+        let config = config(&shapes.collect::<Vec<_>>())?;
         let mut tensors = BTreeMap::<String, StoredTensor<'_>>::new();
         let (mut has_classifier, mut prefix) = (false, None);
-        for file in files {
-            for (name, data) in file.tensors()? {
-                prefix = Some(common_prefix(&name, prefix.as_deref()).to_owned());
-                has_classifier |= name.starts_with(CLASSIFIER);
-                let Some(name) = canonical(&name) else {
-                    continue;
-                };
+        for (name, data, file) in stored {
+            if let Some(adapter) = adapter(&name) {
+                return Err(CheckpointError::invalid(&file.path, adapter));
+            }
+            prefix = Some(common_prefix(&name, prefix.as_deref()).to_owned());
+            has_classifier |= CLASSIFIERS.iter().any(|head| name.starts_with(head));
+            let names = canonical(&name);
+            let parts = data.divided(names.len().max(1));
+            for (name, data) in names.into_iter().zip(parts) {
                 let tensor = StoredTensor {
                     data,
                     file,
@@ -132,11 +144,18 @@ impl<'a> CheckpointTensors<'a> {
                 }
             }
         }
-        // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
-        let config = config()?;
+        if config.is_rotary() {
+            // ESM-2 stores a table that it does not use.
+            tensors.remove(POSITIONS);
+        }
+        let computed = match config.is_rotary() {
+            true => default_inv_freq(config.head_dim()),
+            false => Vec::new(),
+        };
+        let stores_frequencies = config.architecture.positions == Positions::StoredRotary;
         let mut read = Self {
-            frequencies: vec![default_inv_freq(config.head_dim()); config.layers],
-            computed_frequencies: config.layers,
+            frequencies: vec![computed; config.layers],
+            computed_frequencies: if stores_frequencies { config.layers } else { 0 },
             config,
             tensors,
             own_decoder: false,
@@ -159,7 +178,7 @@ impl<'a> CheckpointTensors<'a> {
         let unexpected: Vec<String> = unexpected.cloned().collect();
         if !missing.is_empty() || !unexpected.is_empty() {
             let reason = format!(
-                "not the tensors of this ESM-2: missing {}, unexpected {}{}",
+                "not the tensors of this model: missing {}, unexpected {}{}",
                 list_names(&missing),
                 list_names(&unexpected),
                 foreign_prefix(prefix)
@@ -210,6 +229,9 @@ impl<'a> CheckpointTensors<'a> {
     /// ESM-2 was trained with frequencies rounded to f16, and its checkpoints store the rounded ones: at position 1000, exact
     /// frequencies differ by up to 0.16 radian.
     fn read_frequencies(&mut self) -> Result<(), CheckpointError> {
+        if self.config.architecture.positions != Positions::StoredRotary {
+            return Ok(());
+        }
         for layer in 0..self.config.layers {
             let own = inv_freq_name(layer);
             let names = [own.as_str(), SHARED_INV_FREQ].into_iter();
@@ -269,7 +291,8 @@ impl<'a> CheckpointTensors<'a> {
         two.then(|| format!("expected one bias, found '{BIAS}' and another '{DECODER_BIAS}'"))
     }
 
-    fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
+    /// Returns a tensor by its canonical name, if it is stored.
+    pub fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
         self.tensors.get(name)
     }
 
@@ -278,7 +301,7 @@ impl<'a> CheckpointTensors<'a> {
         &self.config
     }
 
-    /// Returns the rotary frequencies of each layer, `(head_dim/2)` f32.
+    /// Returns the rotary frequencies of each layer, `(head_dim/2)` f32; empty in a model whose positions are learned.
     pub fn frequencies(&self) -> &[Vec<f32>] {
         &self.frequencies
     }
@@ -287,6 +310,12 @@ impl<'a> CheckpointTensors<'a> {
     #[allow(clippy::missing_panics_doc, reason = "names were checked")]
     pub fn get(&self, name: &str) -> &StoredTensor<'a> {
         self.find(name).expect("names were checked")
+    }
+
+    /// Returns the bias of a module in f32; `width` zeros if the module has none.
+    pub(super) fn bias(&self, module: &str, width: usize) -> Vec<f32> {
+        let stored = self.find(&format!("{module}.bias"));
+        stored.map_or_else(|| vec![0.0; width], StoredTensor::values)
     }
 
     /// Whether a head can be computed.
@@ -300,9 +329,32 @@ impl<'a> CheckpointTensors<'a> {
     }
 }
 
-/// Names what all names begin with, if no ESM-2 has it.
+/// Says what the tensor of an adapter that is not merged is, if it is one.
+fn adapter(name: &str) -> Option<String> {
+    let parts = [
+        ".lora_",
+        ".base_layer.",
+        ".modules_to_save.",
+        ".original_module.",
+    ];
+    let part = parts.into_iter().find(|part| name.contains(part))?;
+    let (name, part) = (Quoted(name), part.trim_matches('.'));
+    Some(format!(
+        "tensor {name} ({part}) is of a PEFT adapter that is not merged: save the result of merge_and_unload() with \
+         save_pretrained()"
+    ))
+}
+
+/// Names what all names begin with, if no known model has it.
 fn foreign_prefix(prefix: &str) -> String {
-    let own = ["esm.", "encoder.", "embeddings."];
+    let own = [
+        "esm.",
+        "esmc.",
+        "encoder.",
+        "embeddings.",
+        "transformer.",
+        "layers.",
+    ];
     if prefix.is_empty() || own.iter().any(|own| prefix.starts_with(own)) {
         return String::new();
     }
@@ -332,9 +384,12 @@ fn stored_type(dtype: safetensors::Dtype) -> Option<Dtype> {
 
 /// Returns the tensors that a checkpoint may lack.
 fn optional_parameters(config: &ModelConfig) -> Vec<Parameter> {
-    let frequencies = (0..config.layers)
+    let stored = config.architecture.positions == Positions::StoredRotary;
+    let layers = if stored { config.layers } else { 0 };
+    let shared = stored.then(|| SHARED_INV_FREQ.to_owned());
+    let frequencies = (0..layers)
         .map(inv_freq_name)
-        .chain([SHARED_INV_FREQ.to_owned()])
+        .chain(shared)
         .map(|name| Parameter {
             name,
             shape: vec![config.head_dim() / 2],

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-use plmkit_contract::{Column, Exit, Stop};
+use plmkit_contract::{Column, Exit, Stop, Widths};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -36,8 +36,8 @@ pub(crate) struct CudaModel {
     functions: &'static Functions,
     /// Not null.
     model: *mut c_void,
-    /// Values in a vector.
-    hidden: usize,
+    /// Values in the vectors.
+    widths: Widths,
     /// Whether a GPU computes, while the program continues.
     on_gpu: bool,
     buffers: Buffers<f32>,
@@ -93,7 +93,7 @@ impl CudaModel {
         let model = Self {
             functions,
             model,
-            hidden: info.config().hidden,
+            widths: info.config().widths(),
             on_gpu: info.gpu.is_some(),
             buffers: Buffers::default(),
         };
@@ -109,7 +109,7 @@ impl Backend for CudaModel {
         (depth, dtype): (usize, Dtype),
         _: &Stop,
     ) -> Result<backend::Ticket, EsmError> {
-        let values = batch.buffers(columns, self.hidden, &self.buffers);
+        let values = batch.buffers(columns, self.widths, &self.buffers);
         let lent = Batch {
             tokens: batch.tokens().as_ptr(),
             total_tokens: batch.total_tokens(),

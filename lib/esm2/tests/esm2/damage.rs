@@ -89,7 +89,7 @@ fn a_config_of_something_else() {
     tiny.config["model_type"] = "bert".into();
     refused_data(
         &tiny.write(),
-        "config.json: key 'model_type': expected \"esm\", found \"bert\"",
+        "config.json: key 'model_type': expected \"esm\" or \"esmc\", found \"bert\"",
     );
 
     let folder = Tiny::new().write();
@@ -142,7 +142,7 @@ fn tensors_of_another_model_are_listed_in_one_error() {
     let fewer = Tiny::new().renamed(|name| (!name.contains("layer.1.")).then(|| name.to_owned()));
     refused_data(
         &fewer.write(),
-        "not the tensors of this ESM-2: missing 16 ('encoder.layer.1.attention.LayerNorm.weight', \
+        "not the tensors of this model: missing 16 ('encoder.layer.1.attention.LayerNorm.weight', \
          'encoder.layer.1.attention.LayerNorm.bias', 'encoder.layer.1.attention.self.query.weight', …), unexpected 0",
     );
 
@@ -388,7 +388,7 @@ fn tensors_of_another_model_are_listed_for_a_file_of_pytorch_as_well() {
     let fewer = Tiny::new().renamed(|name| (!name.contains("layer.1.")).then(|| name.to_owned()));
     refused_bin(
         &torch_file(&fewer.parts),
-        "not the tensors of this ESM-2: missing 16 ('encoder.layer.1.attention.LayerNorm.weight', ",
+        "not the tensors of this model: missing 16 ('encoder.layer.1.attention.LayerNorm.weight', ",
     );
     let mut tiny = Tiny::new();
     let name = "esm.encoder.layer.2.intermediate.dense.weight";

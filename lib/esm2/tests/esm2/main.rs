@@ -8,4 +8,5 @@ mod damage;
 mod golden;
 mod mistakes;
 mod oracle;
+mod relatives;
 mod support;

@@ -1,6 +1,6 @@
 // The residual stream takes up what a block of the layer computed, and is normalised for the next.
 //
-// x: (tokens, hidden) f32, the stream; y: (tokens, hidden) ELEMENT, added to it, or null; weight, bias: (hidden) f32;
+// x: (tokens, hidden) f32, the stream; y: (tokens, hidden) ELEMENT, added to it times a factor, or null; weight, bias: (hidden) f32;
 // out: (tokens, hidden) ELEMENT. A row is held in the registers of 1, 2, 4, ... 32 warps, 20 values to a thread: it is
 // read once, and its variance is that of the deviations from its mean. The difference of two large sums would lose what
 // small channels have beside outliers near 1000.
@@ -28,7 +28,7 @@ static __device__ __forceinline__ float row_sum(float value, float *of_warps, un
 template <bool WHOLE>
 static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, const float *weight, const float *bias,
                                                  ELEMENT *out, unsigned tokens, unsigned hidden, unsigned warps,
-                                                 float eps) {
+                                                 float eps, float factor) {
     // One for each of the two sums: a warp may be at the second while others still read the first.
     __shared__ float of_warps[2][32];
     const unsigned threads = 32 * warps; // of a row
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
                 load<4, WHOLE>(added, y + offset + channel, present);
 #pragma unroll
                 for (unsigned i = 0; i < 4; ++i) {
-                    held[k][i] += added[i];
+                    held[k][i] += factor * added[i];
                 }
                 store<4, WHOLE>(held[k], x + offset + channel, present);
             }
@@ -101,8 +101,8 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
 #define ADD_LAYER_NORM(name, whole)                                                                                    \
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
         name(float *x, const ELEMENT *y, const float *weight, const float *bias, ELEMENT *out, unsigned tokens,        \
-             unsigned hidden, unsigned warps, float eps) {                                                             \
-        normalise<whole>(x, y, weight, bias, out, tokens, hidden, warps, eps);                                         \
+             unsigned hidden, unsigned warps, float eps, float factor) {                                               \
+        normalise<whole>(x, y, weight, bias, out, tokens, hidden, warps, eps, factor);                                 \
     }                                                                                                                  \
     EMULATED(name)
 

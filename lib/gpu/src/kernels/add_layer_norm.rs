@@ -13,7 +13,7 @@ const WARP_CHANNELS: usize = 640;
 /// The most warps of a block.
 const MAX_WARPS: usize = 32;
 
-/// `x += y`, then `LayerNorm` of `x` (Ba et al. 2016, arXiv:1607.06450). The variance is the mean of squared deviations, so
+/// `x += scale·y`, then `LayerNorm` of `x` (Ba et al. 2016, arXiv:1607.06450). The variance is the mean of squared deviations, so
 /// that residual channels near 1000 do not cost the others their precision.
 #[derive(Clone, Copy, Debug)]
 pub struct AddLayerNorm {
@@ -33,6 +33,8 @@ pub struct AddLayerNorm {
     pub hidden: usize,
     /// Added to the variance.
     pub eps: f32,
+    /// The factor of `y`.
+    pub scale: f32,
 }
 
 impl AddLayerNorm {
@@ -77,7 +79,8 @@ impl AddLayerNorm {
                 .count(tokens)
                 .count(hidden)
                 .count(warps)
-                .float(self.eps),
+                .float(self.eps)
+                .float(self.scale),
         ))
     }
 }
@@ -95,6 +98,7 @@ mod tests {
         bias: Vec<f32>,
         hidden: usize,
         shift: usize,
+        scale: f32,
     }
 
     const EPS: f32 = 1e-5;
@@ -116,6 +120,7 @@ mod tests {
                 tokens: case.x.len() / case.hidden,
                 hidden: case.hidden,
                 eps: EPS,
+                scale: case.scale,
             };
             let launch = work.launch(element).unwrap().unwrap();
             let packets = case.hidden.is_multiple_of(4) && case.shift == 0;
@@ -153,6 +158,7 @@ mod tests {
                 .collect(),
             hidden,
             shift,
+            scale: 1.0,
         }
     }
 
@@ -162,7 +168,12 @@ mod tests {
             let at = row * case.hidden;
             for (channel, &value) in stream.iter().enumerate() {
                 let added = case.y.as_ref().map_or(0.0, |y| y[at + channel] as f32);
-                assert_eq!(value.to_bits(), (case.x[at + channel] + added).to_bits());
+                let x = case.x[at + channel];
+                if case.scale == 1.0 {
+                    assert_eq!(value.to_bits(), (x + added).to_bits());
+                } else {
+                    assert!((value - (x + case.scale * added)).abs() <= 1e-6 * (1.0 + x.abs()));
+                }
             }
             let n = case.hidden as f64;
             let mean = stream.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
@@ -197,6 +208,15 @@ mod tests {
             for hidden in [64, 320, 480, 640, 1_280, 2_560, 5_120] {
                 check(element, &case(element, 3, hidden, 0));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_added_has_a_factor() {
+        for element in ELEMENTS {
+            let mut case = case(element, 3, 960, 0);
+            case.scale = 1.095_445_1;
+            check(element, &case);
         }
     }
 
@@ -293,6 +313,7 @@ mod tests {
             tokens: 9,
             hidden: 320,
             eps: EPS,
+            scale: 1.0,
         };
         emulator(element).run(work.launch(element).unwrap().unwrap(), ORDERS[0]);
         assert_eq!(y.elements_of(element), apart);
@@ -327,6 +348,7 @@ mod tests {
             tokens: 10,
             hidden: 640,
             eps: EPS,
+            scale: 1.0,
         };
         assert!(work.launch(Dtype::F16).unwrap().is_some());
         let none = AddLayerNorm {

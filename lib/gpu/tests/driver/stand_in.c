@@ -127,7 +127,7 @@ static const char *arguments_of(const char *kernel) {
         return "pppuuuu";
     }
     if (strncmp(kernel, "add_layer_norm", 14) == 0) {
-        return "pppppuuuu";
+        return "pppppuuuuu";
     }
     if (strncmp(kernel, "pool_chunks", 11) == 0) {
         return "ppppuu";

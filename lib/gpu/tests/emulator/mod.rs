@@ -280,6 +280,7 @@ fn a_block_that_would_hang_is_seen() {
         tokens: 1,
         hidden: 64,
         eps: 1.0,
+        scale: 1.0,
     };
     let mut launch = work.launch(Dtype::F32).unwrap().unwrap();
     launch.threads = 48;

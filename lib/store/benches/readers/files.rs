@@ -124,6 +124,7 @@ pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
     let layout = EmbeddingLayout {
         columns: vec!["mean_33".parse().expect("a column")],
         dim: DIM as usize,
+        logits: plmkit_contract::VOCABULARY,
         dtype: StoreDtype::F32,
         stitched: false,
         labels: Labels::default(),

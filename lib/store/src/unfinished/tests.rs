@@ -15,6 +15,7 @@ fn layout() -> EmbeddingLayout {
     EmbeddingLayout {
         columns: columns.map(|name| name.parse().expect("a column")).to_vec(),
         dim: DIM,
+        logits: plmkit_contract::VOCABULARY,
         dtype: StoreDtype::F32,
         stitched: false,
         labels: plmkit_contract::Labels::default(),

@@ -1,0 +1,111 @@
+//! The entries of a `config.json`.
+
+use std::ops::RangeInclusive;
+
+use plmkit_contract::Quoted;
+use serde_json::{Map, Value};
+
+use super::ConfigError;
+use crate::rope::ROPE_BASE;
+
+/// What a `config.json` says, by key.
+pub(super) struct Entries(pub(super) Map<String, Value>);
+
+impl Entries {
+    /// Returns the value of `key`; null if it is absent.
+    pub(super) fn get(&self, key: &str) -> &Value {
+        self.0.get(key).unwrap_or(&Value::Null)
+    }
+
+    /// Checks an entry that can have only one value. It may be absent if `optional`.
+    pub(super) fn must_be(
+        &self,
+        key: &str,
+        expected: impl Into<Value>,
+        optional: bool,
+    ) -> Result<(), ConfigError> {
+        let (found, expected) = (self.get(key), expected.into());
+        let same_number = found.is_number() && found.as_f64() == expected.as_f64();
+        if *found == expected || same_number || (optional && found.is_null()) {
+            Ok(())
+        } else {
+            Err(self.invalid(key, &expected.to_string()))
+        }
+    }
+
+    /// Checks an optional object that describes the rotation of queries and keys, as transformers 5 or 4 writes it.
+    pub(super) fn must_be_default_rotation(&self, key: &str) -> Result<(), ConfigError> {
+        let Value::Object(object) = self.get(key) else {
+            return self.must_be(key, Value::Null, true);
+        };
+        let known = [
+            ("rope_type", Value::from("default")),
+            ("type", Value::from("default")),
+            ("rope_theta", Value::from(ROPE_BASE)),
+            ("partial_rotary_factor", Value::from(1.0)),
+        ];
+        let of_key = |ConfigError(what)| ConfigError(format!("key '{key}': {what}"));
+        let entries = Self(object.clone());
+        // The type first: it explains the others.
+        let names = known.iter().map(|(name, _)| *name);
+        for name in names.chain(object.keys().map(String::as_str)) {
+            let expected = known.iter().find(|(known, _)| *known == name);
+            let expected = expected.map_or(Value::Null, |(_, value)| value.clone());
+            entries.must_be(name, expected, true).map_err(of_key)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn count(
+        &self,
+        key: &str,
+        range: RangeInclusive<usize>,
+    ) -> Result<usize, ConfigError> {
+        self.get(key)
+            .as_u64()
+            .and_then(|value| usize::try_from(value).ok())
+            .filter(|value| range.contains(value))
+            .ok_or_else(|| {
+                let (least, most) = range.into_inner();
+                self.invalid(key, &format!("a whole number from {least} to {most}"))
+            })
+    }
+
+    pub(super) fn epsilon(&self, key: &str) -> Result<f64, ConfigError> {
+        self.get(key)
+            .as_f64()
+            .filter(|value| *value > 0.0 && *value <= 0.1)
+            .ok_or_else(|| self.invalid(key, "a number above 0, at most 0.1"))
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<bool, ConfigError> {
+        self.get(key)
+            .as_bool()
+            .ok_or_else(|| self.invalid(key, "true or false"))
+    }
+
+    /// Returns a flag, or `default` if it is absent.
+    pub(super) fn optional_flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
+        match self.get(key).is_null() {
+            true => Ok(default),
+            false => self.flag(key),
+        }
+    }
+
+    pub(super) fn invalid(&self, key: &str, expected: &str) -> ConfigError {
+        let found = match self.get(key) {
+            Value::Null => "nothing".to_owned(),
+            Value::Array(_) => "an array".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            // JSON escapes only the control characters of ASCII.
+            value => value
+                .to_string()
+                .replace(char::is_control, "\u{fffd}")
+                .chars()
+                .take(80)
+                .collect(),
+        };
+        let key = Quoted(key);
+        ConfigError(format!("key {key}: expected {expected}, found {found}"))
+    }
+}

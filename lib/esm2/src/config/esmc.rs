@@ -1,0 +1,84 @@
+//! ESM Cambrian: `model_type` `esmc`, and the first release, which has no `config.json`.
+
+use plmkit_contract::{MASK, ModelShape};
+
+use super::esm::token_names;
+use super::{Architecture, ConfigError, Entries, FeedForward, ModelConfig, Positions};
+
+/// Channels of a head in the first release.
+const HEAD_DIM: usize = 64;
+/// Rows of the word embeddings. Only the first 33 have a token.
+const VOCABULARY: usize = 64;
+/// The layers at which a branch is not scaled, as in ESM-3.
+const UNSCALED_DEPTH: u32 = 36;
+
+const ARCHITECTURE: Architecture = Architecture {
+    positions: Positions::ComputedRotary,
+    embedding_norm: false,
+    query_key_norm: true,
+    feed_forward: FeedForward::SwiGlu,
+    dense_bias: false,
+    final_norm_bias: false,
+    branch_depth: Some(UNSCALED_DEPTH),
+};
+
+pub(super) fn read(entries: &Entries) -> Result<ModelConfig, ConfigError> {
+    entries.must_be("vocab_size", VOCABULARY, false)?;
+    entries.must_be("mask_token_id", MASK, true)?;
+    entries.must_be("hidden_act", "silu", true)?;
+    for key in ["attention_bias", "mlp_bias", "tie_word_embeddings"] {
+        entries.must_be(key, false, true)?;
+    }
+    entries.must_be_default_rotation("rope_parameters")?;
+    entries.must_be_default_rotation("rope_scaling")?;
+    let most = ModelShape::MOST;
+    // The second names are those of the first checkpoints.
+    let count = |keys: [&str; 2], most: u32| {
+        let [key, earlier] = keys;
+        let is_earlier = entries.get(key).is_null() && !entries.get(earlier).is_null();
+        entries.count(if is_earlier { earlier } else { key }, 1..=most as usize)
+    };
+    let hidden = count(["hidden_size", "d_model"], most.hidden)?;
+    let heads = count(["num_attention_heads", "n_heads"], 1 << 12)?;
+    entries.must_be("num_key_value_heads", heads, true)?;
+    entries.must_be("head_dim", hidden / heads, true)?;
+    let intermediate = match entries.get("intermediate_size").is_null() {
+        // As the package esm derives it.
+        true => (8 * hidden / 3).next_multiple_of(256),
+        false => entries.count("intermediate_size", 1..=most.intermediate as usize)?,
+    };
+    let layers = count(["num_hidden_layers", "n_layers"], most.layers)?;
+    Ok(config([layers, hidden, heads, intermediate]))
+}
+
+/// Returns the configuration of a checkpoint of the first release, by the names and shapes of its tensors; `None` for any other.
+pub(crate) fn from_shapes(tensors: &[(&str, &[usize])]) -> Option<ModelConfig> {
+    let (mut layers, mut hidden, mut intermediate) = (0, None, None);
+    for &(name, shape) in tensors {
+        match (name, shape) {
+            ("embed.weight", &[_, width]) => hidden = Some(width),
+            ("transformer.blocks.0.ffn.1.weight", &[rows, _]) => intermediate = Some(rows / 2),
+            _ => {}
+        }
+        layers +=
+            usize::from(name.starts_with("transformer.blocks.") && name.ends_with(".ffn.1.weight"));
+    }
+    let (hidden, intermediate) = (hidden?, intermediate?);
+    let whole = hidden > 0 && hidden.is_multiple_of(HEAD_DIM) && intermediate.is_multiple_of(16);
+    whole.then(|| config([layers, hidden, hidden / HEAD_DIM, intermediate]))
+}
+
+fn config([layers, hidden, heads, intermediate]: [usize; 4]) -> ModelConfig {
+    ModelConfig {
+        layers,
+        hidden,
+        heads,
+        intermediate,
+        layer_norm_eps: 1e-5,
+        token_dropout: false,
+        tied_decoder: false,
+        vocabulary: VOCABULARY,
+        tokens: token_names("|"),
+        architecture: ARCHITECTURE,
+    }
+}
