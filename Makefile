@@ -69,7 +69,7 @@ faults: library .venv/readers/complete ## Plant wrong values in embeddings and c
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python tests/faults $(FAULTS)
 
 parity: export PYTHONDONTWRITEBYTECODE = 1
-parity: library .venv/reference/complete ## Compare with transformers, fair-esm and float64, all six ESM-2 (minutes, 5 GB of Python packages)
+parity: library .venv/reference/complete ## Compare with transformers, fair-esm and float64, all models (minutes, 5 GB of Python packages)
 	.venv/reference/bin/python tests/parity $(PARITY)
 	.venv/reference/bin/python tests/parity/batch_invariance.py $(BATCH_INVARIANCE)
 	.venv/reference/bin/python tests/parity/converter.py

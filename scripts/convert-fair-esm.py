@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns a fair-esm checkpoint of an ESM-2 into a folder that gpu-embed and transformers read.
+"""Turns a fair-esm checkpoint of an ESM-2, an ESM-1b or an ESM-1v into a folder that gpu-embed and transformers read.
 
     convert-fair-esm.py esm2_t6_8M_UR50D.pt esm2_t6_8M_UR50D
 
@@ -14,7 +14,8 @@ import re
 import sys
 from pathlib import Path
 
-VOCABULARY = 33
+VOCABULARY, MASK = 33, 32
+POSITIONS = "esm.embeddings.position_embeddings.weight"
 # Names of fair-esm -> names of the Hub, the number of the layer in between.
 LAYER = {
     "self_attn.q_proj": "attention.self.query",
@@ -28,6 +29,9 @@ LAYER = {
 }
 ELSEWHERE = {
     "embed_tokens.weight": "esm.embeddings.word_embeddings.weight",
+    "embed_positions.weight": "esm.embeddings.position_embeddings.weight",
+    "emb_layer_norm_before.weight": "esm.embeddings.layer_norm.weight",
+    "emb_layer_norm_before.bias": "esm.embeddings.layer_norm.bias",
     "emb_layer_norm_after.weight": "esm.encoder.emb_layer_norm_after.weight",
     "emb_layer_norm_after.bias": "esm.encoder.emb_layer_norm_after.bias",
     "contact_head.regression.weight": "esm.contact_head.regression.weight",
@@ -93,14 +97,20 @@ def convert(checkpoint, folder):
 def read(checkpoint):
     """The sizes of the model, and its tensors by fair-esm's names without their prefixes."""
     data = load(checkpoint)
-    model, cfg = (data.get("model"), data.get("cfg")) if isinstance(data, dict) else (None, None)
-    cfg = cfg.get("model") if isinstance(cfg, dict) else cfg
+    model, cfg, args = map(data.get, ("model", "cfg", "args")) if isinstance(data, dict) else (None, None, None)
+    cfg = cfg.get("model") if isinstance(cfg, dict) else cfg or args
     if not isinstance(model, dict) or not isinstance(cfg, argparse.Namespace):
-        raise Refused(f"{checkpoint}: expected an ESM-2 with the keys 'cfg' and 'model'; other models are not converted")
+        what = "an ESM-2 with the keys 'cfg' and 'model', or an ESM-1b or ESM-1v with 'args' and 'model'"
+        raise Refused(f"{checkpoint}: expected {what}; other models are not converted")
+    if args is not None and getattr(args, "arch", None) != "roberta_large":
+        raise Refused(f"{checkpoint}: of the models with the key 'args', ESM-1b and ESM-1v are converted")
     state = {re.sub(r"^encoder\.(sentence_encoder\.)?", "", name): tensor for name, tensor in model.items()}
     contacts = checkpoint.with_name(f"{checkpoint.stem}-contact-regression.pt")
     if contacts.exists():
         state.update(load(contacts)["model"])
+    if args is not None and "embed_tokens.weight" in state:
+        # As fair-esm does when it loads an ESM-1b or an ESM-1v.
+        state["embed_tokens.weight"][MASK] = 0
     return cfg, state
 
 
@@ -142,8 +152,9 @@ def check(checkpoint, sizes, tensors):
         for part in [f"{name}.{kind}" for name in LAYER.values() for kind in ("weight", "bias")]:
             if f"esm.encoder.layer.{layer}.{part}" not in tensors:
                 raise Refused(f"{checkpoint}: no tensor for {part} of layer {layer}")
-        if f"esm.encoder.layer.{layer}.attention.self.rotary_embeddings.inv_freq" not in tensors:
-            raise Refused(f"{checkpoint}: layer {layer} has no rotary frequencies; not an ESM-2")
+        frequencies = f"esm.encoder.layer.{layer}.attention.self.rotary_embeddings.inv_freq"
+        if (frequencies in tensors) == (POSITIONS in tensors):
+            raise Refused(f"{checkpoint}: layer {layer}: expected rotary frequencies or a table of positions")
 
 
 def config(sizes, tensors):
@@ -151,7 +162,7 @@ def config(sizes, tensors):
     return {
         "architectures": ["EsmForMaskedLM"],
         "attention_probs_dropout_prob": 0.0,
-        "emb_layer_norm_before": False,
+        "emb_layer_norm_before": "esm.embeddings.layer_norm.weight" in tensors,
         "hidden_act": "gelu",
         "hidden_dropout_prob": 0.0,
         "hidden_size": sizes.encoder_embed_dim,
@@ -160,13 +171,13 @@ def config(sizes, tensors):
         "is_folding_model": False,
         "layer_norm_eps": 1e-05,
         "mask_token_id": 32,
-        "max_position_embeddings": 1026,
+        "max_position_embeddings": tensors[POSITIONS].shape[0] if POSITIONS in tensors else 1026,
         "model_type": "esm",
         "num_attention_heads": sizes.encoder_attention_heads,
         "num_hidden_layers": sizes.encoder_layers,
         "pad_token_id": 1,
-        "position_embedding_type": "rotary",
-        "token_dropout": bool(getattr(sizes, "token_dropout", True)),
+        "position_embedding_type": "absolute" if POSITIONS in tensors else "rotary",
+        "token_dropout": bool(getattr(sizes, "token_dropout", POSITIONS not in tensors)),
         "torch_dtype": str(words.dtype).removeprefix("torch."),
         "use_cache": True,
         "vocab_size": VOCABULARY,

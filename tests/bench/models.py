@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 sys.path.append(str(Path(__file__).parents[1] / "parity"))
 import checkpoint
+import families
 from configurations import CONFIGURATIONS
 
 NAMES = {configuration.short_name: configuration for configuration in CONFIGURATIONS}
@@ -40,7 +41,7 @@ def make(name, parent):
     values, shapes = Values(configuration), checkpoint.shapes(configuration)
     tensors = {tensor: values.of(tensor, shape) for tensor, shape in sorted(shapes.items())}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    settings = json.dumps(checkpoint.settings(configuration), indent=2)
+    settings = json.dumps(families.settings(configuration), indent=2)
     (folder / "config.json").write_text(settings + "\n", encoding="utf-8")
     stamp.write_text(key, encoding="utf-8")
     return folder

@@ -49,6 +49,7 @@ def make(bench, names):
 
 def draw(configuration, path, device):
     import checkpoint
+    import families
     import torch
     from safetensors.torch import save_file
 
@@ -67,7 +68,7 @@ def draw(configuration, path, device):
     tensors = {tensor: torch.from_numpy(values.of(tensor, shape)) for tensor, shape in shapes}
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     # Last, so that a model that is there is whole.
-    (path / "config.json").write_text(json.dumps(checkpoint.settings(configuration), indent=1), encoding="utf-8")
+    (path / "config.json").write_text(json.dumps(families.settings(configuration), indent=1), encoding="utf-8")
 
 
 def config(model):

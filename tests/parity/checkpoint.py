@@ -8,6 +8,7 @@ through float16 and some channels of the residual stream reach 1000 where a typi
 import hashlib
 import json
 import os
+import re
 import shutil
 import zlib
 from pathlib import Path
@@ -17,8 +18,10 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 
+import families
+
 SEED = 20240711
-VOCABULARY, POSITIONS = 33, 1026
+MASK = 32
 # Residual stream: what ordinary channels start with and, roughly, what a layer adds to them; and that one channel in
 # `RARITY` goes from `EMBEDDED` to `LAST` through the layers.
 ORDINARY, ADDED, RARITY, EMBEDDED, LAST = 4.0, 2.5, 160, 300.0, 1000.0
@@ -26,44 +29,20 @@ ORDINARY, ADDED, RARITY, EMBEDDED, LAST = 4.0, 2.5, 160, 300.0, 1000.0
 SHARPNESS = 0.5, 2.5
 
 
-def settings(configuration):
-    """config.json as the published models have it."""
-    return {
-        "architectures": ["EsmForMaskedLM"],
-        "attention_probs_dropout_prob": 0.0,
-        "emb_layer_norm_before": False,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.0,
-        "hidden_size": configuration.width,
-        "initializer_range": 0.02,
-        "intermediate_size": 4 * configuration.width,
-        "is_folding_model": False,
-        "layer_norm_eps": 1e-05,
-        "mask_token_id": 32,
-        "max_position_embeddings": POSITIONS,
-        "model_type": "esm",
-        "num_attention_heads": configuration.heads,
-        "num_hidden_layers": configuration.layers,
-        "pad_token_id": 1,
-        "position_embedding_type": "rotary",
-        "token_dropout": True,
-        "torch_dtype": "float32",
-        "use_cache": True,
-        "vocab_size": VOCABULARY,
-    }
-
-
 def shapes(configuration):
     """Hub name -> shape, from transformers' own model."""
-    config = transformers.EsmConfig(**settings(configuration))
     with torch.device("meta"):
-        model = transformers.EsmForMaskedLM(config)
+        model = families.model(configuration)
     found = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    frequencies = found.pop("esm.rotary_embeddings.inv_freq")  # one for all layers since transformers 5
+    if configuration.family == "esmc":
+        return found
     del found["lm_head.decoder.weight"]  # tied to the embedding
-    for layer in range(configuration.layers):
-        found[f"esm.encoder.layer.{layer}.attention.self.rotary_embeddings.inv_freq"] = frequencies
-    found["esm.embeddings.position_embeddings.weight"] = (POSITIONS, configuration.width)  # there, and unused
+    if configuration.family == "esm2":
+        frequencies = found.pop("esm.rotary_embeddings.inv_freq")  # one for all layers since transformers 5
+        for layer in range(configuration.layers):
+            found[f"esm.encoder.layer.{layer}.attention.self.rotary_embeddings.inv_freq"] = frequencies
+        # There, and unused.
+        found["esm.embeddings.position_embeddings.weight"] = (families.POSITIONS, configuration.width)
     return found
 
 
@@ -72,6 +51,10 @@ class Values:
 
     def __init__(self, configuration):
         self.configuration = configuration
+        # What is not of ESMC is a bias, which adds to the outliers of every layer.
+        self.is_esmc = configuration.family == "esmc"
+        self.embedded = LAST if self.is_esmc else EMBEDDED
+        self.added = ADDED * (np.sqrt(36 / configuration.layers) if self.is_esmc else 1.0)
         # Channel -> sign of its outlier.
         chosen = np.random.default_rng(SEED).permutation(configuration.width)
         self.outliers = {int(channel): (-1) ** i for i, channel in enumerate(chosen[: configuration.width // RARITY])}
@@ -83,10 +66,13 @@ class Values:
             exact = 10000.0 ** (-np.arange(shape[0]) / shape[0])
             return exact.astype(np.float16).astype(np.float32)
         if name.endswith("position_embeddings.weight"):
-            return np.zeros(shape, np.float32)
-        if name.endswith("word_embeddings.weight"):
+            used = self.configuration.family != "esm2"
+            return self.normal(rng, shape, ORDINARY) if used else np.zeros(shape, np.float32)
+        if name.endswith(("word_embeddings.weight", "embed_tokens.weight")):
             return self.words(rng, shape)
-        if parent.lower().endswith(("layernorm", "layer_norm", "emb_layer_norm_after")):
+        if parent.endswith((".q_norm", ".k_norm")):
+            return self.by_head() * rng.uniform(0.7, 1.4, shape).astype(np.float32)
+        if parent.lower().endswith(("layernorm", "layer_norm", "emb_layer_norm_after", "esmc.norm")):
             return self.norm(rng, parent, kind, shape)
         if kind == "bias":
             return self.bias(rng, parent, shape)
@@ -95,7 +81,9 @@ class Values:
     def words(self, rng, shape):
         words = self.normal(rng, shape, ORDINARY)
         for channel, sign in self.outliers.items():
-            words[:, channel] += sign * EMBEDDED
+            words[:, channel] += sign * self.embedded
+        if self.configuration.family in ("esm1b", "esm1v"):
+            words[MASK] = 0  # as fair-esm makes it
         return words
 
     def norm(self, rng, parent, kind, shape):
@@ -103,12 +91,17 @@ class Values:
         if parent == "lm_head.layer_norm":
             values *= 1.25 / np.sqrt(self.configuration.width)  # logits of about 5
             values[list(self.outliers)] *= 0.05
+        elif parent.endswith("embeddings.layer_norm"):
+            if kind == "weight":
+                # What comes out is about as large as what went in.
+                values *= EMBEDDED / np.sqrt(RARITY)
         elif kind == "weight":
             # The variance is that of the outliers: ordinary channels have to be brought back to about 1.
             depth = self.configuration.layers
-            layer = int(parent.split(".")[3]) if ".layer." in parent else depth
-            outlier = EMBEDDED + (LAST - EMBEDDED) * layer / depth
-            values *= outlier / np.sqrt(RARITY) / np.hypot(ORDINARY, ADDED * np.sqrt(layer))
+            number = re.search(r"\.layers?\.(\d+)\.", parent)
+            layer = int(number[1]) if number else depth
+            outlier = self.embedded + (LAST - self.embedded) * layer / depth
+            values *= outlier / np.sqrt(RARITY) / np.hypot(ORDINARY, self.added * np.sqrt(layer))
             values[list(self.outliers)] = 0.05
         return values
 
@@ -124,17 +117,21 @@ class Values:
     def weight(self, rng, parent, shape):
         gain = 1.0
         if parent.endswith((".query", ".key")):
-            by_head = np.sqrt(np.linspace(*SHARPNESS, self.configuration.heads))
-            gain = np.repeat(by_head, self.configuration.width // self.configuration.heads)[:, None]
-        elif parent.endswith(".intermediate.dense"):
+            gain = self.by_head()[:, None]
+        elif parent.endswith((".intermediate.dense", ".gate_proj")):
             gain = 1.5
-        elif parent.endswith(".output.dense"):
+        elif parent.endswith((".output.dense", ".down_proj")):
             gain = 2.0
         elif parent.endswith("contact_head.regression"):
             gain = 12.0
         weight = self.normal(rng, shape, 1 / np.sqrt(shape[1]))
         weight *= np.asarray(gain, np.float32)
         return weight
+
+    def by_head(self):
+        """The gain of each channel of queries and of keys."""
+        by_head = np.sqrt(np.linspace(*SHARPNESS, self.configuration.heads, dtype=np.float32))
+        return np.repeat(by_head, self.configuration.width // self.configuration.heads)
 
     def normal(self, rng, shape, scale):
         values = rng.standard_normal(shape, dtype=np.float32)
@@ -145,7 +142,8 @@ class Values:
 def make(configuration, parent: Path):
     """The folder of the checkpoint in `parent`; it is made only if this code has not made it already."""
     folder = parent / configuration.name
-    source = [Path(__file__).read_text(encoding="utf-8"), repr(configuration), np.__version__, transformers.__version__]
+    code = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("checkpoint.py", "families.py")]
+    source = [*code, repr(configuration), np.__version__, transformers.__version__]
     key = hashlib.sha256("\0".join(source).encode()).hexdigest()
     stamp = folder / "made-by"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == key:
@@ -156,6 +154,6 @@ def make(configuration, parent: Path):
     tensors = {name: values.of(name, shape) for name, shape in sorted(shapes(configuration).items())}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     os.chmod(folder / "model.safetensors", 0o644)
-    (folder / "config.json").write_text(json.dumps(settings(configuration), indent=2) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(families.settings(configuration), indent=2) + "\n", encoding="utf-8")
     stamp.write_text(key, encoding="utf-8")
     return folder

@@ -1,4 +1,5 @@
-"""The six published ESM-2, in full width and cut to a few layers: it is shapes that an implementation can get wrong."""
+"""The published ESM models, in full width and, but for small ones, cut to a few layers: it is shapes that an implementation can
+get wrong."""
 
 from dataclasses import dataclass
 
@@ -12,15 +13,23 @@ class Configuration:
     layers: int  # of the model that is compared
     proteins: int  # how many are compared
     longest: int  # and how long they may be, in residues
+    family: str = "esm2"  # of families.py
+    inner: int = 0  # of the feed-forward network, if it is not four times the width
+    short: str = ""
 
     @property
     def short_name(self):
-        return self.name.split("_")[2]
+        return self.short or self.name.split("_")[2]
+
+    @property
+    def intermediate(self):
+        return self.inner or 4 * self.width
 
     def flops(self, residues):
         """Of the matrix products of one protein."""
-        tokens = residues + 2
-        return self.layers * (24 * tokens * self.width**2 + 4 * tokens**2 * self.width)
+        tokens, matrices = residues + 2, 3 if self.inner else 2
+        dense = 4 * self.width**2 + matrices * self.width * self.intermediate
+        return self.layers * (2 * tokens * dense + 4 * tokens**2 * self.width)
 
 
 CONFIGURATIONS = [
@@ -30,4 +39,9 @@ CONFIGURATIONS = [
     Configuration("esm2_t33_650M_UR50D", 1280, 20, published_layers=33, layers=3, proteins=24, longest=1023),
     Configuration("esm2_t36_3B_UR50D", 2560, 40, published_layers=36, layers=2, proteins=10, longest=1023),
     Configuration("esm2_t48_15B_UR50D", 5120, 40, published_layers=48, layers=2, proteins=6, longest=300),
+    Configuration("esm1b_t33_650M_UR50S", 1280, 20, 33, layers=4, proteins=12, longest=1022, family="esm1b", short="1b"),
+    Configuration("esm1v_t33_650M_UR90S_1", 1280, 20, 33, layers=4, proteins=12, longest=1022, family="esm1v", short="1v"),
+    Configuration("ESMC-300M", 960, 15, 30, layers=30, proteins=12, longest=600, family="esmc", inner=2560, short="C300M"),
+    Configuration("ESMC-600M", 1152, 18, 36, layers=4, proteins=16, longest=1023, family="esmc", inner=3072, short="C600M"),
+    Configuration("ESMC-6B", 2560, 40, 80, layers=4, proteins=6, longest=300, family="esmc", inner=6912, short="C6B"),
 ]

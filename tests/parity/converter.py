@@ -1,10 +1,11 @@
-"""Makes a fair-esm checkpoint, converts it, and sees that gpu-embed reads the same model from it.
+"""Makes fair-esm checkpoints of an ESM-2 and of an ESM-1b, converts them, and sees that gpu-embed reads the same models from them.
 
 fair-esm's own loader reads the checkpoint first, so that its form is right. Ends with 0 if all is as it should be, with
 2 if a program failed.
 """
 
 import argparse
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 import checkpoint
+import families
 import proteins
 import references
 from configurations import CONFIGURATIONS
@@ -25,6 +27,8 @@ from programs import ProgramFailed, run
 
 ROOT = Path(__file__).parents[2]
 CONVERTER = ROOT / "scripts/convert-fair-esm.py"
+# Small, and in all else an ESM-1b.
+ESM_1B = dataclasses.replace(CONFIGURATIONS[0], name="esm1b_t6_8M", family="esm1b")
 OUTPUTS = ["--pool", "mean,bos", "--layers", "all", "--residues", "--logits", "--contacts"]
 
 
@@ -33,8 +37,8 @@ def write_fair_esm(folder, configuration, pt):
     state, contacts = {}, {}
     for hub_name, tensor in load_file(folder / "model.safetensors").items():
         name = references.fair_esm_name(hub_name)
-        if name is None:
-            continue
+        if configuration.family == "esm2" and name.startswith("embed_positions."):
+            continue  # nothing uses it
         if name.startswith("contact_head."):
             contacts[name] = tensor
         elif name.startswith("lm_head."):
@@ -49,7 +53,11 @@ def write_fair_esm(folder, configuration, pt):
         encoder_attention_heads=configuration.heads,
         token_dropout=True,
     )
-    torch.save({"cfg": {"model": sizes}, "model": state}, pt)
+    if configuration.family == "esm2":
+        torch.save({"cfg": {"model": sizes}, "model": state}, pt)
+    else:
+        sizes.encoder_ffn_embed_dim, sizes.max_positions = configuration.intermediate, families.POSITIONS - 2
+        torch.save({"args": sizes, "model": state}, pt)
     torch.save({"model": contacts}, pt.with_name(f"{pt.stem}-contact-regression.pt"))
 
 
@@ -60,12 +68,16 @@ def check_form(pt):
         model, _ = esm.pretrained.load_model_and_alphabet_local(str(pt))
     finally:
         torch.load = load
-    assert model.embed_tokens.weight.shape[0] == checkpoint.VOCABULARY
+    assert model.embed_tokens.weight.shape[0] == families.VOCABULARY
 
 
 def main():
+    for configuration in (CONFIGURATIONS[0], ESM_1B):
+        convert(configuration)
+
+
+def convert(configuration):
     programs, folder = ROOT / "target/release", ROOT / "target/parity"
-    configuration = CONFIGURATIONS[0]
     original = checkpoint.make(configuration, folder)
     work = folder / "converter"
     shutil.rmtree(work, ignore_errors=True)
@@ -88,7 +100,7 @@ def main():
     refused = [programs / "gpu-embed", *embed, "--model", pt, "--out", work / "refused.parquet"]
     done = subprocess.run([*map(str, refused)], capture_output=True, text=True, check=False)
     assert (done.returncode, CONVERTER.name in done.stderr) == (65, True), done
-    print("a fair-esm checkpoint, converted: every output the same to the byte; unconverted: refused, the converter named")
+    print(f"{configuration.name} of fair-esm, converted: every output the same to the byte; unconverted: refused, the converter named")
 
 
 if __name__ == "__main__":

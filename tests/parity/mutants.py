@@ -11,14 +11,14 @@ from mutation import Verdict, examine
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "target/parity/mutants"
 REPORT = FOLDER / "report.json"
-# Small, and its attention heads are the narrowest.
-CONFIGURATION = "8M"
+# The smallest of each family. The attention heads of the first are the narrowest.
+CONFIGURATIONS = "8M,1b,C600M"
 
 
 def compare(gpu_embed):
     """What the comparison finds past the tolerance."""
     REPORT.unlink(missing_ok=True)
-    command = [sys.executable, HERE, "--configurations", CONFIGURATION, "--dtypes", "f32", *sys.argv[1:]]
+    command = [sys.executable, HERE, "--configurations", CONFIGURATIONS, "--dtypes", "f32", *sys.argv[1:]]
     command += ["--gpu-embed", gpu_embed, "--work", FOLDER / "work", "--report", REPORT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not REPORT.is_file():

@@ -2,7 +2,7 @@
 
 A value of an output is a float array of rows and channels:
 `residues_<layer>` (L, D), `mean_<layer>`, `max_<layer>`, `std_<layer>` and `bos_<layer>` (1, D), `logits` (L, 33),
-`contacts` (1, L·L). Layer 0 is the embedding; the last one is taken after the final LayerNorm.
+`contacts` (1, L·L), if the model has such a head; ESMC has 64 logits. Layer 0 is the embedding; the last one is taken after the final LayerNorm.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def group(name):
     return "pooled" if kind in POOLS else kind
 
 
-def of_layers(layers, logits, contacts):
+def of_layers(layers, logits, contacts=None):
     """From every layer's (tokens, D), logits of (tokens, 33), both with <cls> and <eos>, and contacts of (L, L).
 
     Pooled in float64 whatever the values' type: what an implementation adds by its own pooling is its own error.
@@ -34,5 +34,6 @@ def of_layers(layers, logits, contacts):
         for pool, function in POOLS.items():
             named[f"{pool}_{i}"] = function(tokens)[None]
     named["logits"] = np.asarray(logits, np.float64)[1:-1]
-    named["contacts"] = np.asarray(contacts, np.float64).reshape(1, -1)
+    if contacts is not None:
+        named["contacts"] = np.asarray(contacts, np.float64).reshape(1, -1)
     return named

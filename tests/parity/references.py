@@ -3,14 +3,17 @@
 Each runs one protein at a time, so that nothing is padded, with attention written out (`eager`), on the CPU.
 """
 
+import argparse
 import contextlib
 
 import esm
 import torch
 import transformers
+from esm.model.esm1 import ProteinBertModel
 from esm.model.esm2 import ESM2
 from safetensors import safe_open
 from transformers.models.esm import modeling_esm
+from transformers.models.esmc import modeling_esmc
 
 import outputs
 from quantization import dynamic_int8
@@ -20,6 +23,8 @@ DTYPES = {"int8": torch.float32, "f32": torch.float32, "bf16": torch.bfloat16, "
 ALPHABET = esm.data.Alphabet.from_architecture("ESM-1b")
 FAIR_ESM_NAMES = [
     ("esm.embeddings.word_embeddings.", "embed_tokens."),
+    ("esm.embeddings.position_embeddings.", "embed_positions."),
+    ("esm.embeddings.layer_norm.", "emb_layer_norm_before."),
     ("esm.encoder.layer.", "layers."),
     ("esm.encoder.emb_layer_norm_after.", "emb_layer_norm_after."),
     ("esm.contact_head.", "contact_head."),
@@ -36,9 +41,7 @@ FAIR_ESM_NAMES = [
 
 
 def fair_esm_name(hub_name):
-    """fair-esm's name of a tensor of the Hub; `None` for the table of positions, which nothing uses."""
-    if hub_name == "esm.embeddings.position_embeddings.weight":
-        return None
+    """fair-esm's name of a tensor of the Hub."""
     for hub, fair_esm in FAIR_ESM_NAMES:
         hub_name = hub_name.replace(hub, fair_esm)
     return hub_name
@@ -61,10 +64,12 @@ class HuggingFace:
         assert set(info["missing_keys"]) <= {"lm_head.decoder.weight"}, info
         assert set(info["unexpected_keys"]) <= {"esm.embeddings.position_embeddings.weight"}, info
         assert not info["mismatched_keys"], info
-        inv_freq = model.esm.rotary_embeddings.inv_freq.clone()
-        assert torch.equal(inv_freq, inv_freq.half().float()), "transformers computed inv_freq again"
+        is_rotary = model.config.position_embedding_type == "rotary"
+        inv_freq = model.esm.rotary_embeddings.inv_freq.clone() if is_rotary else None
         self.model = model.to(DTYPES[dtype]).eval()
-        self.model.esm.rotary_embeddings.inv_freq = inv_freq
+        if is_rotary:
+            assert torch.equal(inv_freq, inv_freq.half().float()), "transformers computed inv_freq again"
+            self.model.esm.rotary_embeddings.inv_freq = inv_freq
         if dtype == "int8":
             self.model.esm.encoder = dynamic_int8(self.model.esm.encoder)
 
@@ -77,8 +82,25 @@ class HuggingFace:
         return outputs.of_layers(layers, out.logits[0].double(), contacts[0].double())
 
 
+def fair_esm_model(config):
+    """fair-esm's ESM2, or its ESM-1b, which ESM-1v is too."""
+    if config.position_embedding_type == "rotary":
+        return ESM2(config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
+    sizes = argparse.Namespace(
+        arch="roberta_large",
+        layers=config.num_hidden_layers,
+        embed_dim=config.hidden_size,
+        ffn_embed_dim=config.intermediate_size,
+        attention_heads=config.num_attention_heads,
+        max_positions=config.max_position_embeddings - 2,
+        emb_layer_norm_before=config.emb_layer_norm_before,
+        token_dropout=config.token_dropout,
+    )
+    return ProteinBertModel(sizes, ALPHABET)
+
+
 class FairEsm:
-    """fair-esm's ESM2 with the same weights, cast whole to a type.
+    """fair-esm's model with the same weights, cast whole to a type.
 
     As released: `inv_freq` is cast too, so that in a half type the angles of a long protein have lost their last bits.
     """
@@ -90,11 +112,12 @@ class FairEsm:
         state = {}
         with safe_open(folder / "model.safetensors", "pt") as file:
             for hub_name in file.keys():  # noqa: SIM118
-                if (name := fair_esm_name(hub_name)) is not None:
-                    state[name] = file.get_tensor(hub_name).to(DTYPES[dtype])
+                state[fair_esm_name(hub_name)] = file.get_tensor(hub_name).to(DTYPES[dtype])
         state["lm_head.weight"] = state["embed_tokens.weight"]
+        if config.position_embedding_type == "rotary":
+            del state["embed_positions.weight"]  # nothing uses it
         with torch.device("meta"):
-            self.model = ESM2(config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
+            self.model = fair_esm_model(config)
         self.model.load_state_dict(state, strict=True, assign=True)
         self.model.eval()
         if dtype == "int8":
@@ -164,6 +187,47 @@ class SecondTruth(HuggingFace):
             return super().run(protein)
 
 
+class Esmc:
+    """transformers' EsmcForMaskedLM, cast whole to a type, but for `inv_freq`, which stays in float32."""
+
+    name = "transformers"
+
+    def __init__(self, folder, dtype):
+        model, info = transformers.EsmcForMaskedLM.from_pretrained(
+            folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+        )
+        assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+        inv_freq = model.esmc.rotary_emb.inv_freq.clone()
+        self.model = model.to(DTYPES[dtype]).eval()
+        self.model.esmc.rotary_emb.inv_freq = inv_freq
+        if dtype == "int8":
+            self.model.esmc.layers = dynamic_int8(self.model.esmc.layers)
+
+    @torch.no_grad()
+    def run(self, protein):
+        out = self.model(tokens_of(protein), output_hidden_states=True)
+        layers = [layer[0].double() for layer in out.hidden_states]
+        return outputs.of_layers(layers, out.logits[0].double())
+
+
+class EsmcTruth(Esmc):
+    """transformers in float64 throughout; as released, it rotates in float32."""
+
+    name = "truth"
+
+    def __init__(self, folder):
+        super().__init__(folder, "f64")
+
+    def run(self, protein):
+        def tables(self, x, position_ids):
+            angles = position_ids[..., None].double() * self.inv_freq.double()
+            angles = torch.cat((angles, angles), dim=-1)
+            return angles.cos(), angles.sin()
+
+        with replaced(modeling_esmc.EsmcRotaryEmbedding, "forward", tables):
+            return super().run(protein)
+
+
 @contextlib.contextmanager
 def replaced(owner, name, value):
     original = getattr(owner, name)
@@ -172,3 +236,13 @@ def replaced(owner, name, value):
         yield
     finally:
         setattr(owner, name, original)
+
+
+def truths(configuration):
+    """The reference in float64, and a second one to check it with, if there is one."""
+    return (EsmcTruth, None) if configuration.family == "esmc" else (Truth, SecondTruth)
+
+
+def plain(configuration):
+    """The implementations to compare with."""
+    return [Esmc] if configuration.family == "esmc" else [HuggingFace, FairEsm]

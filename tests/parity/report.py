@@ -27,7 +27,8 @@ def nearness(result, name):
 
 
 def row(result, group, name):
-    ours, *plain = (result.worst[library][name] for library in ("plmkit", "transformers", "fair-esm"))
+    ours = result.worst["plmkit"][name]
+    plain = [result.worst.get(library, {}).get(name) for library in ("transformers", "fair-esm")]
     failed = sum(outputs.group(offender.output) == group for offender in result.offenders)
     return [
         result.configuration,
@@ -37,7 +38,7 @@ def row(result, group, name):
         group,
         name,
         *(f"{value:.1e}" for value in (ours.max_abs, ours.l2, ours.channel_l2, ours.vector_l2)),
-        *(f"{figures.channel_l2:.1e}" for figures in plain),
+        *(f"{figures.channel_l2:.1e}" if figures else "–" for figures in plain),
         f"{result.limits[name]['channel_l2']:.1e}",
         f"{1 - ours.cosine:.1e}",
         f"FAILED {failed}" if failed else "ok",

@@ -17,7 +17,6 @@ import references
 from cache import Cache
 from programs import Embedder
 
-PLAIN = [references.HuggingFace, references.FairEsm]
 # Of the two float64 references, on the shortest proteins; they have been seen to agree to the bit.
 SAME_TRUTH = 1e-12
 
@@ -66,7 +65,7 @@ class Suite:
     def make_truth(self):
         folder, complete = self.cache.entry("truth")
         if not complete:
-            model = references.Truth(self.checkpoint)
+            model = references.truths(self.configuration)[0](self.checkpoint)
             for protein in self.proteins:
                 self.cache.save(folder / f"{protein.accession}.npz", model.run(protein))
             del model
@@ -75,7 +74,10 @@ class Suite:
         return folder
 
     def check_truth(self, folder):
-        model = references.SecondTruth(self.checkpoint)
+        second = references.truths(self.configuration)[1]
+        if second is None:
+            return
+        model = second(self.checkpoint)
         for protein in self.proteins[:3]:
             truth = self.cache.load(folder / f"{protein.accession}.npz")
             for name, values in model.run(protein).items():
@@ -97,7 +99,8 @@ class Suite:
             model, found, contacts = reference(self.checkpoint, dtype), {}, {}
             for protein in chosen:
                 named = model.run(protein)
-                contacts[protein.accession] = named["contacts"].astype(np.float32)
+                if "contacts" in named:
+                    contacts[protein.accession] = named["contacts"].astype(np.float32)
                 figures = compare.all_figures(named, self.truth(protein), self.scale)
                 found[protein.accession] = {name: asdict(value) for name, value in figures.items()}
             path.write_text(json.dumps({"proteins": names, "figures": found}), encoding="utf-8")
@@ -116,16 +119,16 @@ class Suite:
     def run(self, dtype):
         chosen = affordable.choose(self.proteins, self.configuration, dtype)
         by_protein, contacts = {}, {}
-        for reference in PLAIN:
+        for reference in references.plain(self.configuration):
             with self.timed(f"{reference.name} {dtype}"):
                 by_protein[reference.name], contacts[reference.name] = self.plain(reference, dtype, chosen)
                 gc.collect()
         with self.timed(f"plmkit {dtype}"):
-            by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts["fair-esm"])
+            by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts.get("fair-esm", {}))
         worst = {name: compare.worst_of(figures) for name, figures in by_protein.items()}
         limits = {name: compare.limits(dtype, plain) for name, plain in worst["transformers"].items()}
         if dtype == "f32":
-            for name, plain in worst["fair-esm"].items():
+            for name, plain in worst.get("fair-esm", {}).items():
                 other = compare.limits(dtype, plain)
                 limits[name] = {figure: max(limit, other[figure]) for figure, limit in limits[name].items()}
         return Result(
@@ -145,7 +148,8 @@ class Suite:
         embedder = Embedder(self.options, self.options.work / self.configuration.name)
         known = {protein.accession: protein for protein in chosen}
         figures, apart = {}, {}
-        found = embedder.embed(chosen, self.checkpoint, self.configuration.layers, dtype, self.options.outputs)
+        wanted = [group for group in self.options.outputs if group != "contacts" or fair_esm_contacts]
+        found = embedder.embed(chosen, self.checkpoint, self.configuration.layers, dtype, wanted)
         for accession, named in found:
             truth = {name: values for name, values in self.truth(known[accession]).items() if self.wanted(name)}
             figures[accession] = compare.all_figures(named, truth, self.scale)
