@@ -151,6 +151,13 @@ class Suite:
         run = self.programs.embed(f"head-{head_dim}-{dtype}-{kernels}", self.inputs.natural, model, *options)
         return whole(run, self.inputs.natural_rows), ""
 
+    def relative(self, name, dtype, kernels):
+        """A model with other layers than ESM-2's."""
+        options = ["--dtype", dtype, "--kernels", kernels, "--pool", "mean", "--residues", "--logits"]
+        model = self.inputs.relatives[name]
+        run = self.programs.embed(f"{name}-{dtype}-{kernels}", self.inputs.natural, model, *options)
+        return whole(run, self.inputs.natural_rows, ["mean_4", "residues_4", "logits"]), ""
+
     def workers(self, name, options, environment):
         """Processes of their own, each with a device."""
         run = self.programs.embed(name, self.inputs.alike, self.inputs.model, *options, environment=environment)
@@ -204,6 +211,8 @@ class Suite:
             yield f"{way[0]}, kernels {way[1]}, peptides", lambda way=way: self.peptides(*way)
             for head_dim in (10, 20):
                 yield f"{way[0]}, kernels {way[1]}, heads of {head_dim}", lambda way=way, d=head_dim: self.head(d, *way)
+            for name in self.inputs.relatives:
+                yield f"{way[0]}, kernels {way[1]}, {name}", lambda way=way, name=name: self.relative(name, *way)
         yield "windows", self.windows
         yield "two workers on a device", lambda: self.workers("workers", ["--workers", "2"], {})
         yield "two devices", lambda: self.workers("devices", ["--device", "all"], {"STAND_IN_GPUS": "2"})

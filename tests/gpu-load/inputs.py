@@ -37,6 +37,7 @@ class Inputs:
         self.peptides = self.packed("peptides", peptides, 9 * self.peptides_rows)
 
         # Heads whose channels are no multiple of 8.
+        self.relatives = {"ESMC": esmc(self.model, self.folder / "esmc"), "ESM-1b": esm_1b(self.model, self.folder / "esm-1b")}
         self.heads = {head_dim: with_heads(self.model, head_dim, self.folder / f"heads-of-{head_dim}") for head_dim in (10, 20)}
 
     def packed(self, name, proteins, budget, *options):
@@ -56,7 +57,6 @@ class Inputs:
 
 def with_heads(model, head_dim, folder):
     """A checkpoint in the shape of `model`, whose heads are of 16 channels. Its values do not matter."""
-    folder.mkdir(exist_ok=True)
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     heads = config["num_attention_heads"]
     wide = heads * head_dim
@@ -65,7 +65,44 @@ def with_heads(model, head_dim, folder):
     for name, tensor in tensors.items():
         shape = [head_dim // 2] if name.endswith("inv_freq") else [sizes.get(size, size) for size in tensor.shape]
         tensors[name] = np.resize(tensor, shape)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config |= {"hidden_size": wide, "intermediate_size": 4 * wide}
+    return saved(folder, config, tensors)
+
+
+def esm_1b(model, folder):
+    """A checkpoint in the shape of `model` whose positions are learned."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config |= {"position_embedding_type": "absolute", "emb_layer_norm_before": True, "max_position_embeddings": 1026, "pad_token_id": 1}
+    tensors = {name: tensor for name, tensor in load_file(model / "model.safetensors").items() if "inv_freq" not in name}
+    width = config["hidden_size"]
+    tensors["esm.embeddings.position_embeddings.weight"] = np.ones((1026, width), np.float32)
+    for kind in ("weight", "bias"):
+        tensors[f"esm.embeddings.layer_norm.{kind}"] = np.ones(width, np.float32)
+    return saved(folder, config, tensors)
+
+
+def esmc(model, folder):
+    """A checkpoint in the shape of `model` with normalised queries and keys, a gate, and no biases. Its values do not matter."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    layers, width, inner = (config[key] for key in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+    shapes = {"esmc.embed_tokens.weight": (64, width), "esmc.norm.weight": (width,), "lm_head.dense.weight": (width, width)}
+    shapes |= {"lm_head.decoder.weight": (64, width), "lm_head.decoder.bias": (64,), "lm_head.dense.bias": (width,)}
+    shapes |= {f"lm_head.layer_norm.{kind}": (width,) for kind in ("weight", "bias")}
+    for layer in range(layers):
+        own = {f"{norm}.{kind}": (width,) for norm in ("input_layernorm", "post_attention_layernorm") for kind in ("weight", "bias")}
+        own |= {f"self_attn.{part}_norm.weight": (width,) for part in "qk"}
+        own |= {f"self_attn.{part}_proj.weight": (width, width) for part in "qkvo"}
+        own |= {f"mlp.{part}_proj.weight": (inner, width) for part in ("gate", "up")}
+        own["mlp.down_proj.weight"] = (width, inner)
+        shapes |= {f"esmc.layers.{layer}.{name}": shape for name, shape in own.items()}
+    kept = {key: config[key] for key in ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")}
+    config = {"model_type": "esmc", "vocab_size": 64, "hidden_act": "silu", **kept}
+    tensors = {name: np.full(shape, 0.01, np.float32) for name, shape in shapes.items()}
+    return saved(folder, config, tensors)
+
+
+def saved(folder, config, tensors):
+    folder.mkdir(exist_ok=True)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder

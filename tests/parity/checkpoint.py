@@ -54,7 +54,8 @@ class Values:
         # What is not of ESMC is a bias, which adds to the outliers of every layer.
         self.is_esmc = configuration.family == "esmc"
         self.embedded = LAST if self.is_esmc else EMBEDDED
-        self.added = ADDED * (np.sqrt(36 / configuration.layers) if self.is_esmc else 1.0)
+        # A model cut to a few layers would add more in each than the whole one.
+        self.branch = np.sqrt(configuration.layers / 36) if self.is_esmc else 1.0
         # Channel -> sign of its outlier.
         chosen = np.random.default_rng(SEED).permutation(configuration.width)
         self.outliers = {int(channel): (-1) ** i for i, channel in enumerate(chosen[: configuration.width // RARITY])}
@@ -101,7 +102,7 @@ class Values:
             number = re.search(r"\.layers?\.(\d+)\.", parent)
             layer = int(number[1]) if number else depth
             outlier = self.embedded + (LAST - self.embedded) * layer / depth
-            values *= outlier / np.sqrt(RARITY) / np.hypot(ORDINARY, self.added * np.sqrt(layer))
+            values *= outlier / np.sqrt(RARITY) / np.hypot(ORDINARY, ADDED * np.sqrt(layer))
             values[list(self.outliers)] = 0.05
         return values
 
@@ -121,7 +122,9 @@ class Values:
         elif parent.endswith((".intermediate.dense", ".gate_proj")):
             gain = 1.5
         elif parent.endswith((".output.dense", ".down_proj")):
-            gain = 2.0
+            gain = 2.0 * self.branch
+        elif parent.endswith(".o_proj"):
+            gain = self.branch
         elif parent.endswith("contact_head.regression"):
             gain = 12.0
         weight = self.normal(rng, shape, 1 / np.sqrt(shape[1]))
