@@ -51,8 +51,8 @@ class Values:
 
     def __init__(self, configuration):
         self.configuration = configuration
-        # What is not of ESMC is a bias, which adds to the outliers of every layer.
         self.is_esmc = configuration.family == "esmc"
+        # Outliers grow by a bias in each layer, which ESMC has not.
         self.embedded = LAST if self.is_esmc else EMBEDDED
         # A model cut to a few layers would add more in each than the whole one.
         self.branch = np.sqrt(configuration.layers / 36) if self.is_esmc else 1.0
@@ -90,7 +90,7 @@ class Values:
     def norm(self, rng, parent, kind, shape):
         values = self.normal(rng, shape, 0.2) if kind == "bias" else rng.uniform(0.7, 1.4, shape).astype(np.float32)
         if parent == "lm_head.layer_norm":
-            values *= 1.25 / np.sqrt(self.configuration.width)  # logits of about 5
+            values *= self.sharpness()
             values[list(self.outliers)] *= 0.05
         elif parent.endswith("embeddings.layer_norm"):
             if kind == "weight":
@@ -130,6 +130,11 @@ class Values:
         weight = self.normal(rng, shape, 1 / np.sqrt(shape[1]))
         weight *= np.asarray(gain, np.float32)
         return weight
+
+    def sharpness(self):
+        """The weight of the last LayerNorm: logits of about 5, of 3 with learned positions and of 2 in ESMC."""
+        tied = {"esm2": 1.25, "esm1b": 0.8, "esm1v": 0.8}
+        return 2.0 if self.is_esmc else tied[self.configuration.family] / np.sqrt(self.configuration.width)
 
     def by_head(self):
         """The gain of each channel of queries and of keys."""
