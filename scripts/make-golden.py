@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes vectors of known proteins with transformers, for validate-embeddings --golden.
+"""Computes vectors of known proteins with transformers, for validate-embeddings --reference.
 
     make-golden.py facebook/esm2_t33_650M_UR50D proteins.fasta esm2_t33_650M_UR50D.golden.parquet
 

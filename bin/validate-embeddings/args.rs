@@ -5,17 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use clap::{Parser, Subcommand};
-use plmkit_cli::{Common, Exit, Fault, NamedPath, Program, file, files_of, lists_of, one_of};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, lists_of};
 
-use plmkit_check::{MatchBy, Tiers, parse_share};
-use plmkit_contract::{Quoted, path_text};
+use plmkit_contract::path_text;
 use plmkit_dataset::DatasetFolder;
 
 use crate::dataset::add_files;
 use crate::lists::without_lists;
 use crate::outputs::{Judging, Outputs};
 use crate::recompute::Sampling;
-use crate::reference::{AskedColumn, compared_twice};
 
 /// Check that embeddings are complete, finite and correct
 ///
@@ -94,43 +92,6 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     pub(crate) reference: Vec<PathBuf>,
 
-    /// Column of the reference with the ids: text or integers
-    #[arg(
-        long,
-        value_name = "COLUMN",
-        default_value = "id",
-        requires = "reference",
-        help_heading = "Reference"
-    )]
-    pub(crate) reference_id: String,
-
-    /// Vector columns of the reference to compare, and with which columns of the embeddings: `embedding=mean_33`
-    ///
-    /// Without a column of the embeddings the name must be the same, unless both sides have a single vector column. All of
-    /// these columns must exist. By default, all that have the same name are compared.
-    #[arg(
-        long,
-        value_name = "COLUMN[=OURS]",
-        value_delimiter = ',',
-        requires = "reference",
-        help_heading = "Reference"
-    )]
-    pub(crate) reference_column: Vec<AskedColumn>,
-
-    /// Which part of an id must be the same: the whole id, or the UniProt accession in it
-    ///
-    /// By accession, `sp|P12345|NAME_HUMAN`, `tr|P12345|NAME` and `P12345` are the same protein. An isoform, such as
-    /// `P12345-2`, is another one.
-    #[arg(
-        long,
-        value_name = "PART",
-        default_value_t,
-        requires = "reference",
-        help_heading = "Reference"
-    )]
-    #[arg(value_parser = one_of([MatchBy::Id, MatchBy::Accession]))]
-    pub(crate) match_by: MatchBy,
-
     /// Smallest accepted cosine with the reference
     #[arg(
         long,
@@ -142,26 +103,6 @@ pub(crate) struct Args {
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: f64,
 
-    /// Smallest cosine of the vectors that may be below --min-cosine; not above --min-cosine
-    #[arg(
-        long,
-        value_name = "COSINE",
-        requires_all = ["reference", "lenient_share"],
-        help_heading = "Reference"
-    )]
-    #[arg(value_parser = cosine, allow_negative_numbers = true)]
-    pub(crate) lenient_cosine: Option<f64>,
-
-    /// Share of a column's vectors that may be below --min-cosine, such as 1%
-    #[arg(
-        long,
-        value_name = "SHARE",
-        requires = "lenient_cosine",
-        help_heading = "Reference"
-    )]
-    #[arg(value_parser = parse_share)]
-    pub(crate) lenient_share: Option<f64>,
-
     /// Compute a sample of the rows again, and compare the vectors: the model, as gpu-embed takes it
     ///
     /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. The sample has at least eight rows of each
@@ -169,20 +110,6 @@ pub(crate) struct Args {
     /// other than that of the embeddings is an error (65).
     #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
     pub(crate) model: Option<PathBuf>,
-
-    /// Vectors of known proteins that this model is known to give: columns id, sequence and vectors
-    ///
-    /// gpu-embed computes them again with the sample; they are compared with the tolerance of f32. make-golden.py makes the
-    /// file with transformers.
-    #[arg(
-        long,
-        value_name = "GOLDEN.parquet",
-        requires = "model",
-        conflicts_with = "recomputed",
-        help_heading = "Spot check"
-    )]
-    #[arg(value_parser = file())]
-    pub(crate) golden: Option<PathBuf>,
 
     /// Rows that validate-embeddings recompute has computed, instead of --model; a folder stands for its .parquet files
     #[arg(long, value_name = "SAMPLE.parquet", num_args = 1.., conflicts_with = "model")]
@@ -330,24 +257,6 @@ impl Args {
         if let Some(dataset) = self.dataset.clone() {
             add_files(&dataset, &mut self)?;
         }
-        let usage = |what: String| Err(Fault::new(Exit::Usage, what));
-        if let Some(lenient) = self.lenient_cosine.filter(|&low| low > self.min_cosine) {
-            let strict = self.min_cosine;
-            return usage(format!(
-                "--lenient-cosine {lenient}: expected at most --min-cosine, which is {strict}"
-            ));
-        }
-        if let Some(name) = compared_twice(&self.reference_column) {
-            return usage(format!(
-                "--reference-column: {} is to be compared more than once",
-                Quoted(&name)
-            ));
-        }
-        if self.golden.is_some() && self.sampling.sample == 0 {
-            return usage(
-                "--golden is compared with the sample: expected more than --sample 0".to_owned(),
-            );
-        }
         let recomputed = self.model.is_some() || !self.recomputed.is_empty();
         if recomputed && self.shards.is_empty() {
             let what = match self.dataset {
@@ -356,7 +265,7 @@ impl Args {
                 }
                 None => "--model and --recomputed need the shards of the embeddings: add --shards",
             };
-            return usage(what.to_owned());
+            return Err(Fault::usage(what.to_owned()));
         }
         let dataset = self
             .dataset
@@ -375,7 +284,6 @@ impl Args {
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
             ("--reference", &self.reference),
-            ("--golden", self.golden.as_slice()),
             ("--recomputed", &self.recomputed),
         ];
         self.outputs.check_part(
@@ -388,15 +296,6 @@ impl Args {
         )?;
         self.outputs.keep_apart(&all_named(inputs))?;
         Ok(self)
-    }
-
-    /// How near vectors must be to those of the reference.
-    pub(crate) fn tiers(&self) -> Tiers {
-        Tiers {
-            strict: self.min_cosine,
-            lenient: self.lenient_cosine.unwrap_or(self.min_cosine),
-            lenient_share: self.lenient_share.unwrap_or_default(),
-        }
     }
 
     /// What reports call a file.

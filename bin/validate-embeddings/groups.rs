@@ -10,26 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use plmkit_check::{Criteria, EmbeddedFile, ExpectedRows, Findings, ShardFile, Validator};
+use plmkit_check::{Criteria, EmbeddedFile, Findings, ShardFile, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{EmbeddingLayout, Labels, Provenance, RowDigest};
+use plmkit_contract::{Labels, RowDigest, path_text};
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError};
 
 use crate::args::Args;
-use crate::file::read_file;
 use crate::proteins::each_protein;
 use crate::recompute::{Sample, open};
-
-/// An embeddings file, as its footer describes it.
-pub(crate) struct EmbeddingsFile {
-    /// Its position on the command line.
-    position: usize,
-    pub(crate) path: PathBuf,
-    /// The digest of its rows.
-    pub(crate) rows: RowDigest,
-    pub(crate) layout: EmbeddingLayout,
-    pub(crate) provenance: Provenance,
-}
+use crate::rows::each_row;
 
 /// How files are read.
 pub(crate) struct Reading<'a> {
@@ -41,37 +30,27 @@ pub(crate) struct Reading<'a> {
     /// Whether a row of the embeddings is a whole protein, whatever its windows.
     pub(crate) stitched: bool,
     /// The rows that were computed again, if any were.
-    pub(crate) sample: Option<Sample>,
+    pub(crate) sample: Option<&'a Sample<'a>>,
 }
 
-impl EmbeddingsFile {
-    /// Opens files: what is missing or foreign shows before hours of reading.
-    pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Self>, Fault> {
-        let open = |(position, path): (usize, &PathBuf)| {
-            let opened = EmbeddingsReader::open(path);
-            let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
-            Ok(Self {
-                position,
-                path: path.clone(),
-                rows: opened.digest(),
-                layout: opened.layout().clone(),
-                provenance: opened.provenance().clone(),
-            })
-        };
-        paths.iter().enumerate().map(open).collect()
-    }
-
-    /// What is found in it is found under this name.
-    pub(crate) fn named(&self, name: &str) -> EmbeddedFile {
-        EmbeddedFile {
-            name: name.to_owned(),
-            position: self.position,
-            provenance: self.provenance.clone(),
-            layout: self.layout.clone(),
-            rows: self.rows,
+/// Opens embeddings files, which reports call so: what is missing or foreign shows before hours of reading.
+pub(crate) fn open_all(
+    paths: &[PathBuf],
+    name: impl Fn(&Path) -> String,
+) -> Result<Vec<EmbeddedFile>, Fault> {
+    let open = |(position, path): (usize, &PathBuf)| {
+        let opened = EmbeddingsReader::open(path);
+        let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+        Ok(EmbeddedFile {
+            name: name(path),
+            position,
+            provenance: opened.provenance().clone(),
+            layout: opened.layout().clone(),
+            rows: opened.digest(),
             begins: None,
-        }
-    }
+        })
+    };
+    paths.iter().enumerate().map(open).collect()
 }
 
 /// Results of items that may end in any order, put together in the order of the items as they come: memory does not grow with their
@@ -108,7 +87,7 @@ impl InOrder {
 
 impl Reading<'_> {
     /// Reads all shards and embeddings.
-    pub(crate) fn read(&self, embeddings: Vec<EmbeddingsFile>) -> Result<Findings, Fault> {
+    pub(crate) fn read(&self, embeddings: Vec<EmbeddedFile>) -> Result<Findings, Fault> {
         let mut found = if self.args.shards.is_empty() {
             self.on_threads(&embeddings, |file| self.group(&[], &[file]))?
         } else {
@@ -119,8 +98,8 @@ impl Reading<'_> {
     }
 
     /// Reads each shard with the embeddings that were made of it, then what is left over as one group.
-    fn read_with_shards(&self, embeddings: Vec<EmbeddingsFile>) -> Result<Findings, Fault> {
-        let mut by_batches: HashMap<String, Vec<EmbeddingsFile>> = HashMap::new();
+    fn read_with_shards(&self, embeddings: Vec<EmbeddedFile>) -> Result<Findings, Fault> {
+        let mut by_batches: HashMap<String, Vec<EmbeddedFile>> = HashMap::new();
         let mut rest = Vec::new();
         for file in embeddings {
             match file.provenance.inputs.as_slice() {
@@ -130,13 +109,13 @@ impl Reading<'_> {
         }
         let waiting = Mutex::new(by_batches);
         let alone = Mutex::new(Vec::new());
-        let shards: Vec<(usize, &PathBuf)> = self.args.shards.iter().enumerate().collect();
-        let mut found = self.on_threads(&shards, |&(position, path)| {
-            let shard = self.shard(position, path)?;
-            let batches = shard.batches.to_string();
+        let positions: Vec<usize> = (0..self.args.shards.len()).collect();
+        let mut found = self.on_threads(&positions, |&position| {
+            let shard = self.shard(position)?;
+            let batches = shard.0.batches.to_string();
             let embeddings = locked(&waiting).remove(&batches);
             let Some(embeddings) = embeddings else {
-                locked(&alone).push((position, path));
+                locked(&alone).push(position);
                 return Ok(Findings::default());
             };
             self.group(&[shard], &embeddings.iter().collect::<Vec<_>>())
@@ -147,8 +126,7 @@ impl Reading<'_> {
         rest.extend(waiting.into_values().flatten());
         rest.sort_by_key(|file| file.position);
         if !(alone.is_empty() && rest.is_empty()) {
-            let shards = alone.into_iter();
-            let shards = shards.map(|(position, path)| self.shard(position, path));
+            let shards = alone.into_iter().map(|position| self.shard(position));
             let shards = shards.collect::<Result<Vec<_>, Fault>>()?;
             found.merge(self.group(&shards, &rest.iter().collect::<Vec<_>>())?);
         }
@@ -202,76 +180,80 @@ impl Reading<'_> {
         }
     }
 
-    fn shard<'p>(&self, position: usize, path: &'p Path) -> Result<OpenShard<'p>, Fault> {
+    /// Reads the shard at a position.
+    fn shard(&self, position: usize) -> Result<(ShardFile, Shard), Fault> {
         self.check_stop()?;
+        let path = &self.args.shards[position];
         let shard = open(path)?;
-        Ok(OpenShard {
+        let file = ShardFile {
+            name: self.args.name(path),
             position,
-            path,
+            provenance: shard.provenance.clone(),
+            rows: shard.digest,
             batches: batches_digest(&shard, self.labels)?,
-            shard,
-        })
+        };
+        Ok((file, shard))
     }
 
     /// Reads embeddings against the rows of their shards.
     fn group(
         &self,
-        shards: &[OpenShard<'_>],
-        embeddings: &[&EmbeddingsFile],
+        shards: &[(ShardFile, Shard)],
+        embeddings: &[&EmbeddedFile],
     ) -> Result<Findings, Fault> {
-        let expected = (!self.args.shards.is_empty()).then(|| {
-            let mut expected = ExpectedRows::default();
-            for OpenShard { shard, .. } in shards {
-                if self.stitched {
-                    each_protein(shard, |protein| expected.push(protein));
-                } else {
-                    shard.rows().iter().for_each(|row| expected.push(&row.key));
-                }
-            }
-            expected
-        });
-        let mut validator = Validator::new(self.criteria, expected);
         let aliases = &self.criteria.aliases;
+        let mut validator = Validator::new(self.criteria, !self.args.shards.is_empty());
         let mut sample = HashSet::new();
-        for opened in shards {
-            let shard = &opened.shard;
-            validator.add_shard(ShardFile {
-                name: self.args.name(opened.path),
-                position: opened.position,
-                provenance: shard.provenance.clone(),
-                rows: shard.digest,
-                batches: opened.batches,
-            });
+        for (file, shard) in shards {
+            validator.add_shard(file.clone());
+            if self.stitched {
+                each_protein(shard, |protein| validator.expect(protein));
+            } else {
+                shard
+                    .rows()
+                    .iter()
+                    .for_each(|row| validator.expect(&row.key));
+            }
             if !aliases.is_empty() {
                 each_protein(shard, |protein| validator.add_protein(protein));
             }
-            if let Some(all) = &self.sample {
-                sample.extend(all.chosen(opened.path, shard, aliases));
+            if let Some(all) = self.sample {
+                sample.extend(all.chosen(file.position, shard, aliases));
             }
         }
         validator.set_sample(sample);
         for file in embeddings {
-            read_file(self, file, &mut validator)?;
+            self.read_file(file, &mut validator)?;
         }
         Ok(validator.finish())
     }
 
-    pub(crate) fn check_stop(&self) -> Result<(), StoreError> {
+    /// Shows all rows of a file to a validator.
+    fn read_file(&self, file: &EmbeddedFile, validator: &mut Validator<'_>) -> Result<(), Fault> {
+        let path = &self.args.embeddings[file.position];
+        let mut reader = EmbeddingsReader::open(path)?;
+        if (reader.digest(), reader.layout()) != (file.rows, &file.layout) {
+            return Err(StoreError::malformed(path, "it was replaced in the meantime").into());
+        }
+        let begun = validator.begin_file(file.clone());
+        begun.map_err(|error| {
+            // Only a reference can be wrong here.
+            let path = self.args.reference.first().unwrap_or(path);
+            Fault::new(Exit::Data, format!("{}: {error}", path_text(path)))
+        })?;
+        let check = || Ok(self.check_stop()?);
+        each_row(&mut reader, check, |row, vectors| {
+            validator.add_row(row, vectors);
+        })
+    }
+
+    fn check_stop(&self) -> Result<(), StoreError> {
         if self.stop.requested() {
             Err(StoreError::Stopped)
         } else {
             Ok(())
         }
     }
-}
-
-/// A shard that was read.
-struct OpenShard<'a> {
-    position: usize,
-    path: &'a Path,
-    shard: Shard,
-    /// The digest of the batches that it becomes.
-    batches: RowDigest,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

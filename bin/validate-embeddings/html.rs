@@ -1,8 +1,6 @@
 //! What `--html` writes: the verdict as a page for people.
 
-use plmkit_check::{
-    Check, CheckOutcome, ColumnAgreement, ColumnNorms, RecomputedAgreement, Verdict,
-};
+use plmkit_check::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement, Verdict};
 use plmkit_contract::plural;
 use plmkit_page::{Bars, Cell, Column, Figure, Page, Table, Tone};
 
@@ -10,148 +8,145 @@ use crate::report::VerdictReport;
 
 const CHECK: &[Column<Check>] = &[
     Column::new("check", "", |check| Cell::text(check.name)),
-    Column::new("outcome", "", |check| {
-        Cell::badge(tone(check.outcome), check.outcome.to_string())
-    }),
     Column::new("question", "", |check| {
         Cell::text(check.definition().question)
     }),
     Column::new("answer", "", |check| Cell::text(&check.summary)),
 ];
 
-const NORMS: &[Column<ColumnNorms>] = &[
-    Column::new("column", "", |column| Cell::text(column.column.to_string())),
-    Column::new("vectors", "", |column| Cell::count(column.vectors)),
-    Column::new("not finite", "", |column| {
-        Cell::count(column.nan + column.infinite)
-    }),
-    Column::new("zero", "", |column| Cell::count(column.zero)),
-    Column::new("least norm", "", |column| Cell::decimals(column.min, 4)),
-    Column::new("mean", "", |column| Cell::decimals(column.mean, 4)),
-    Column::new("largest norm", "", |column| Cell::decimals(column.max, 4)),
-];
-
 const SPOT_CHECK: &[Column<RecomputedAgreement>] = &[
-    Column::new("column", "", |column| Cell::text(&column.column)),
+    Column::new("column", "", |column| Cell::text(column.column.to_string())),
     Column::new("vectors", "", |column| Cell::count(column.vectors as u64)),
     Column::new("median difference", "", |column| {
         share(column.median_difference)
     }),
     Column::new("largest", "", |column| share(column.max_difference)),
-    Column::new("passes", "", |column| share(Some(column.tolerance))),
+    Column::new("limit", "", |column| share(Some(column.tolerance))),
 ];
 
 const AGREEMENT: &[Column<ColumnAgreement>] = &[
     Column::new("column", "", |column| Cell::text(&column.column)),
     Column::new("vectors", "", |column| Cell::count(column.compared)),
     Column::new("least cosine", "", |column| Cell::decimals(column.min, 6)),
-    Column::new("1 %", "", |column| Cell::decimals(column.q01, 6)),
-    Column::new("5 %", "", |column| Cell::decimals(column.q05, 6)),
     Column::new("median", "", |column| Cell::decimals(column.median, 6)),
-    Column::new("unrelated proteins", "", |column| {
+    Column::new("unrelated proteins, median", "", |column| {
         Cell::decimals(column.unrelated_median, 6)
     }),
-    Column::new("median relative difference", "", |column| {
-        Cell::decimals(column.relative_median, 6)
-    }),
-    Column::new("norm ratio", "", |column| {
-        let ratios = column.norm_ratio_min.zip(column.norm_ratio_max);
-        Cell::number(ratios.map(|(least, most)| format!("{least:.3} to {most:.3}")))
+    Column::new("largest difference", "", |column| {
+        share(column.max_difference)
     }),
 ];
 
 fn share(value: Option<f64>) -> Cell {
-    Cell::number(value.map(|value| format!("{value:.1e}")))
+    Cell::number(value.map(|value| match value {
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.1e}"),
+    }))
 }
 
-fn tone(outcome: CheckOutcome) -> Tone {
-    match outcome {
-        CheckOutcome::Pass => Tone::Good,
-        CheckOutcome::Fail => Tone::Bad,
-        CheckOutcome::Skipped => Tone::Fair,
-    }
-}
-
-/// The page: the verdict, what failed with its cause and remedy, what was skipped, and the rest folded.
+/// The page: the verdict, what failed with its cause and remedy, what was computed again or compared, and the rest folded.
 pub(crate) fn html(report: &VerdictReport) -> String {
     let verdict = report.verdict;
     let mut page = Page::new(&match report.sample {
         Some(sample) => format!("Embeddings of {sample}"),
         None => "Embeddings".to_owned(),
     });
-    let outcome = report.outcome;
-    page.verdict(tone(outcome), &outcome.to_string(), &conclusion(verdict));
-    for check in verdict.failed() {
+    let tone = match report.outcome {
+        CheckOutcome::Fail => Tone::Bad,
+        _ => Tone::Good,
+    };
+    page.verdict(tone, &report.outcome.to_string(), &conclusion(verdict));
+    for check in verdict.of(CheckOutcome::Fail) {
+        let definition = check.definition();
         page.heading(check.name);
-        page.paragraph(check.definition().question);
-        page.paragraph(&check.summary);
+        page.paragraph(&format!("{} No: {}.", definition.question, check.summary));
+        if check.violations.len() >= 10 {
+            page.paragraph("The first ten of each kind:");
+        }
         page.list(check.violations.iter().map(ToString::to_string));
-        page.paragraph(check.definition().remedy);
+        page.paragraph(&format!("Remedy: {}", definition.remedy));
     }
-    let of = |outcome| -> Vec<Check> { verdict.of(outcome).cloned().collect() };
-    let (skipped, passed) = (of(CheckOutcome::Skipped), of(CheckOutcome::Pass));
-    if !skipped.is_empty() {
-        page.heading("Skipped checks");
-        page.table(&Table::of(&skipped, CHECK));
-        page.paragraph("A check without its input was skipped: nothing is known of what it asks.");
-    }
-    let summary = format!("{} passed", plural(passed.len() as u64, "check"));
-    page.fold(true, &summary, |page| {
-        page.table(&Table::of(&passed, CHECK));
-    });
-    page.heading("Origin").facts(report.origin());
-    page.heading("Vectors");
-    page.table(&Table::of(&verdict.norms, NORMS));
     if !verdict.spot_check.is_empty() {
-        page.heading("Spot check");
+        page.heading("Computed again");
+        page.paragraph(
+            "How far vectors are from the same computed again, as a share of their size.",
+        );
         page.table(&Table::of(&verdict.spot_check, SPOT_CHECK));
+        page.figures(
+            &differences(&verdict.spot_check)
+                .into_iter()
+                .collect::<Vec<_>>(),
+        );
     }
     if !verdict.agreement.is_empty() {
-        page.heading("Reference");
+        page.heading("Cosines with the reference");
         page.table(&Table::of(&verdict.agreement, AGREEMENT));
-        let figures = verdict.agreement.iter().filter_map(cosines);
-        page.figures(&figures.collect::<Vec<_>>());
+    }
+    page.heading("Model and files").facts(report.origin());
+    for outcome in [CheckOutcome::Pass, CheckOutcome::Skipped] {
+        let checks: Vec<Check> = verdict.of(outcome).cloned().collect();
+        let count = plural(checks.len(), "check");
+        let summary = match outcome {
+            CheckOutcome::Pass => format!("{count} passed"),
+            _ => format!("{count} skipped, for want of input"),
+        };
+        if !checks.is_empty() {
+            page.fold(true, &summary, |page| {
+                page.table(&Table::of(&checks, CHECK));
+            });
+        }
     }
     page.finish()
 }
 
-/// What failed, and how much was checked.
+/// What failed, how much was checked, and whether anything was computed again.
 fn conclusion(verdict: &Verdict) -> String {
-    let failed = verdict.failed().map(|check| check.name);
+    let failed = verdict.of(CheckOutcome::Fail);
+    let failed = failed.map(|check| format!("{} ({})", check.name, check.summary));
     let outcome = match failed.collect::<Vec<_>>().join(", ") {
-        failed if failed.is_empty() => "No check failed".to_owned(),
+        failed if failed.is_empty() => {
+            let passed = verdict.of(CheckOutcome::Pass).count();
+            format!("{} passed", plural(passed, "check"))
+        }
         failed => format!("Failed: {failed}"),
     };
-    let rejected: u64 = verdict.rejected.values().sum();
-    let aliases = verdict.aliases.filter(|&count| count > 0);
-    let aliases = aliases.map(|count| format!(", {}", plural(count, "alias")));
-    let known = verdict.known.filter(|&count| count > 0);
-    let known = known.map(|count| format!(", {count} known"));
+    let rejected = verdict.rejected.iter();
+    let rejected =
+        rejected.map(|(reason, count)| (*count, format!("{count} rejected as {reason}")));
+    let counted = |count: u64, what: &str| (count, format!("{count} {what}"));
+    let others = [
+        counted(verdict.truncated, "truncated"),
+        counted(
+            verdict.aliases.unwrap_or(0),
+            "with the row of an equal record",
+        ),
+        counted(verdict.known.unwrap_or(0), "known from earlier datasets"),
+    ];
+    let counts = others.into_iter().chain(rejected);
+    let counts = counts.filter(|(count, _)| *count > 0);
+    let counts: String = counts.map(|(_, words)| format!(", {words}")).collect();
+    let spot_check = verdict.check("spot-check");
+    let recomputed = match spot_check.outcome {
+        CheckOutcome::Skipped => format!("; {}", spot_check.summary),
+        _ => String::new(),
+    };
     format!(
-        "{outcome}. {}, {} truncated, {rejected} rejected{}{}.",
-        plural(verdict.rows, "row"),
-        verdict.truncated,
-        aliases.unwrap_or_default(),
-        known.unwrap_or_default()
+        "{outcome}; {}{counts}{recomputed}.",
+        plural(verdict.rows, "row")
     )
 }
 
-/// The distribution of the cosines of a column with the reference.
-fn cosines(column: &ColumnAgreement) -> Option<Figure> {
-    let bars = column.by_cosine.iter();
-    let unrelated = column.unrelated_median;
-    let unrelated = unrelated.map_or_else(String::new, |cosine| {
-        format!("; of unrelated proteins, half have {cosine:.4} or more")
+/// The largest difference of each column, beside what passes.
+fn differences(columns: &[RecomputedAgreement]) -> Option<Figure> {
+    let bars = columns.iter().map(|column| {
+        let share = column.max_difference.unwrap_or(0.0) / column.tolerance;
+        (column.column.to_string(), 100.0 * share)
     });
-    Figure::bars(&Bars {
-        caption: &format!(
-            "Vectors of {} by their cosine with the reference: this one or more, less than the next{unrelated}",
-            column.column
-        ),
-        x_label: "cosine",
-        y_label: "vectors",
-        bars: bars
-            .map(|&(least, count)| (least.to_string(), count as f64))
-            .collect(),
-    })
+    let bars = Bars {
+        caption: "Largest difference of each column; the line is the limit",
+        x_label: "column",
+        y_label: "% of the limit",
+        bars: bars.collect(),
+    };
+    Figure::bars_with_limit(&bars, 100.0)
 }

@@ -1,6 +1,6 @@
 //! What a verdict says on standard error.
 
-use plmkit_check::CheckOutcome;
+use plmkit_check::{Check, CheckOutcome};
 use plmkit_contract::plural;
 use tracing::{error, info, warn};
 
@@ -9,7 +9,7 @@ use crate::report::VerdictReport;
 /// Logs one line for each check that failed, and a summary.
 pub(crate) fn log_verdict(report: &VerdictReport) {
     let (verdict, min_cosine) = (report.verdict, report.min_cosine.unwrap_or(1.0));
-    for check in verdict.failed() {
+    for check in verdict.of(CheckOutcome::Fail) {
         error!("{check}");
     }
     if !verdict.not_compared.is_empty() {
@@ -29,14 +29,6 @@ pub(crate) fn log_verdict(report: &VerdictReport) {
             );
         }
     }
-    let names = |outcome| {
-        let names: Vec<&str> = verdict.of(outcome).map(|check| check.name).collect();
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        }
-    };
     let truncated = match (verdict.truncated, verdict.residues_truncated) {
         (0, _) => String::new(),
         // What the manifest counts is of rows that are missing, too.
@@ -45,16 +37,24 @@ pub(crate) fn log_verdict(report: &VerdictReport) {
         }
         (rows, _) => format!(", {rows} truncated"),
     };
+    let list = |outcome, say: fn(&Check) -> String| -> Option<String> {
+        let said: Vec<String> = verdict.of(outcome).map(say).collect();
+        (!said.is_empty()).then(|| said.join(", "))
+    };
+    let failed = list(CheckOutcome::Fail, |check| {
+        format!("{} ({})", check.name, check.summary)
+    });
+    let passed = plural(verdict.of(CheckOutcome::Pass).count(), "check");
+    let skipped = list(CheckOutcome::Skipped, |check| check.name.to_owned());
     let spot_check = verdict.check("spot-check");
     let recomputed = match spot_check.outcome {
         CheckOutcome::Skipped => format!("; {}", spot_check.summary),
         _ => String::new(),
     };
     info!(
-        "{}{truncated}; passed: {}; failed: {}; skipped: {}{recomputed}",
+        "{} {}{truncated}; {passed} passed{}{recomputed}",
+        failed.map_or("pass:".to_owned(), |failed| format!("fail: {failed};")),
         plural(verdict.rows, "row"),
-        names(CheckOutcome::Pass),
-        names(CheckOutcome::Fail),
-        names(CheckOutcome::Skipped)
+        skipped.map_or(String::new(), |skipped| format!("; skipped: {skipped}")),
     );
 }

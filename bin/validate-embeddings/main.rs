@@ -2,8 +2,6 @@
 
 mod args;
 mod dataset;
-mod file;
-mod golden;
 mod groups;
 mod html;
 mod lists;
@@ -15,8 +13,8 @@ mod proteins;
 mod recompute;
 mod reference;
 mod report;
+mod rows;
 mod run;
-mod vectors;
 
 use std::process::ExitCode;
 

@@ -23,7 +23,7 @@ const COUNTS: [(&str, &str); 12] = [
     ("in_known", "ordinals"),
     ("different", "origin"),
     ("not_finite", "finite"),
-    ("zero", "norms"),
+    ("zero", "zero"),
     ("below", "reference"),
 ];
 
@@ -40,8 +40,10 @@ pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
     let cosines = verdict.agreement.iter().filter_map(|column| column.min);
     let spot_check = verdict.check("spot-check").outcome;
     let spot_check = (spot_check != CheckOutcome::Skipped).then(|| spot_check.to_string().into());
-    let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
-    let norms = verdict.norms.first().and_then(|column| column.mean);
+    let failed: Vec<&str> = verdict
+        .of(CheckOutcome::Fail)
+        .map(|check| check.name)
+        .collect();
     let truncated = verdict.residues_truncated;
     let others = [
         ("outcome", Some(report.outcome.to_string().into())),
@@ -52,7 +54,6 @@ pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
         ("min_cosine", cosines.reduce(f64::min).map(Value::from)),
         ("failed", Some(failed.join(", ").into())),
         ("spot_check", spot_check),
-        ("mean_norm", norms.map(Value::from)),
     ];
     let cells = counts.into_iter().chain(others);
     let row: Map<String, Value> = cells

@@ -3,13 +3,20 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use plmkit_check::Expectations;
-use plmkit_cli::{Fault, NamedPath, file, keep_apart, keep_data};
+use plmkit_check::{Criteria, Expectations, Findings};
+use plmkit_cli::{Exit, Fault, NamedPath, file, keep_apart, keep_data};
+use plmkit_dataset::DatasetFolder;
 use plmkit_store::{write_json, write_report};
 
+use crate::dataset::write_verdict;
 use crate::html::html;
+use crate::log::log_verdict;
 use crate::mqc::table;
+use crate::partial_report;
 use crate::report::VerdictReport;
+
+/// Checks of the whole set, which a part cannot pass.
+const OF_ALL_FILES: [&str; 3] = ["ordinals", "manifest", "expectations"];
 
 /// What the user expects, and what does not matter.
 #[derive(Debug, clap::Args)]
@@ -40,8 +47,6 @@ pub(crate) enum Optional {
     Sequences,
     /// Whether a dimension never changes
     Constant,
-    /// Whether a vector has another size or direction than others
-    Outliers,
 }
 
 /// Where a verdict goes.
@@ -53,8 +58,8 @@ pub(crate) struct Outputs {
 
     /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
     ///
-    /// What failed, and what to do about it; what was checked and what was not; the origin, norms, the spot check and the
-    /// agreement with a reference.
+    /// What failed, and what to do about it; the spot check, the agreement with a reference, and the origin; what was checked
+    /// and what was not.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
 
@@ -116,8 +121,26 @@ impl Outputs {
         }
     }
 
-    /// Writes the verdict.
-    pub(crate) fn write(&self, report: &VerdictReport) -> Result<(), Fault> {
+    /// Judges what was found, and writes the verdict: into the dataset, too, if the embeddings are one.
+    pub(crate) fn conclude(
+        &self,
+        findings: &Findings,
+        criteria: &Criteria,
+        judging: &Judging,
+        dataset: Option<&DatasetFolder>,
+    ) -> Result<Exit, Fault> {
+        let mut verdict = findings.verdict(criteria);
+        let skipped = judging.skip.iter().filter_map(ValueEnum::to_possible_value);
+        for check in skipped {
+            verdict.skip(check.get_name(), "switched off by --skip");
+        }
+        if let Some(path) = &self.partial_report {
+            partial_report::write(findings, path)?;
+            for check in OF_ALL_FILES {
+                verdict.skip(check, "left to the judgement of all partial reports");
+            }
+        }
+        let report = &VerdictReport::new(findings, criteria, &verdict);
         if let Some(path) = &self.report {
             write_json(path, report)?;
         }
@@ -127,6 +150,16 @@ impl Outputs {
         if let Some(path) = &self.html {
             write_report(path, &html(report))?;
         }
-        Ok(())
+        // Before the folder is written to: that of an archive may not be writable.
+        log_verdict(report);
+        // Without shards there is less to say than what it says already.
+        if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
+            write_verdict(dataset, report)?;
+        }
+        Ok(if verdict.passed() {
+            Exit::Done
+        } else {
+            Exit::Negative
+        })
     }
 }

@@ -1,28 +1,22 @@
 //! Computes a sample of the rows again, with `gpu-embed` on the CPU in f32.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use plmkit_check::{AliasLists, Candidate, Recomputed, choose, quotas};
+use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
-    Column, KeyColumns, Manifest, Pooling, Provenance, RowKey, SOURCE, SequenceDigest, ShardRow,
-    WINDOWS, path_text,
+    Column, Manifest, Pooling, Provenance, RowKey, SOURCE, ShardRow, WINDOWS, path_text,
 };
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardReader, ShardWriter, read_shard};
 
 use tempfile::TempDir;
 
-use crate::file::vectors;
-use crate::golden::{Golden, GoldenProtein};
-use crate::groups::EmbeddingsFile;
-
-/// Known proteins are records from here on: after all that an input may have.
-pub(crate) const GOLDEN_ORDINALS: u64 = 1 << 48;
+use crate::rows::each_row;
 
 /// Which rows are computed again: how many in all, and the seed of their choice.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -47,20 +41,21 @@ pub(crate) struct Sampling {
 }
 
 /// A sample of the rows of some shards.
-#[derive(Debug, Default)]
-pub(crate) struct Sample {
+#[derive(Debug)]
+pub(crate) struct Sample<'a> {
+    shards: &'a [PathBuf],
     /// How many rows of each shard are in it.
-    quotas: BTreeMap<PathBuf, u64>,
+    quotas: Vec<u64>,
     seed: u64,
     /// Whether the windows of a protein are one row.
     stitched: bool,
 }
 
-impl Sample {
+impl<'a> Sample<'a> {
     /// Of these shards, which are some or all of those of a manifest; without one, they are all that there are.
     pub(crate) fn new(
         sampling: Sampling,
-        shards: &[PathBuf],
+        shards: &'a [PathBuf],
         manifest: Option<&Manifest>,
         stitched: bool,
     ) -> Result<Self, Fault> {
@@ -68,34 +63,27 @@ impl Sample {
             let shard = open(path)?;
             let rows = shard.rows();
             let keys: HashSet<_> = rows.iter().map(|row| key_of(&row, stitched)).collect();
-            Ok((path_text(path), keys.len() as u64))
+            Ok(keys.len() as u64)
         };
-        let listed: Vec<(String, u64)> = match manifest {
-            Some(Manifest { shards, .. }) => shards
-                .iter()
-                .map(|shard| (shard.file.clone(), shard.rows))
-                .collect(),
-            None => shards.iter().map(rows_of).collect::<Result<_, Fault>>()?,
-        };
-        let rows: Vec<u64> = listed.iter().map(|(_, rows)| *rows).collect();
-        let all = quotas(sampling.sample, &rows);
-        let names = listed.iter().map(|(name, _)| &**name);
-        let by_name: HashMap<&str, u64> = names.zip(all).collect();
-        let quota_of = |path: &PathBuf| {
-            let name = match manifest {
-                Some(_) => path_text(Path::new(path.file_name().unwrap_or_default())),
-                None => path_text(path),
+        let quotas = if let Some(manifest) = manifest {
+            let rows: Vec<u64> = manifest.shards.iter().map(|shard| shard.rows).collect();
+            let names = manifest.shards.iter().map(|shard| OsStr::new(&shard.file));
+            let quotas: HashMap<_, _> = names.zip(quotas(sampling.sample, &rows)).collect();
+            let quota_of = |path: &PathBuf| {
+                let quota = path.file_name().and_then(|name| quotas.get(name));
+                quota.copied().ok_or_else(|| {
+                    let what = format!("{}: expected a shard of the manifest", path_text(path));
+                    Fault::new(Exit::Data, what)
+                })
             };
-            let quota = by_name.get(&*name).copied();
-            let quota = quota.ok_or_else(|| {
-                let what = format!("{}: expected a shard of the manifest", path_text(path));
-                Fault::new(Exit::Data, what)
-            });
-            Ok((path.clone(), quota?))
+            shards.iter().map(quota_of).collect::<Result<_, _>>()?
+        } else {
+            let rows = shards.iter().map(rows_of);
+            quotas(sampling.sample, &rows.collect::<Result<Vec<_>, Fault>>()?)
         };
-        let quotas: Result<_, Fault> = shards.iter().map(quota_of).collect();
         Ok(Self {
-            quotas: quotas?,
+            shards,
+            quotas,
             seed: sampling.seed,
             stitched,
         })
@@ -104,7 +92,7 @@ impl Sample {
     /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
     /// source, and no others.
     fn made_by(&self) -> Result<Provenance, Fault> {
-        let Some(path) = self.quotas.keys().next() else {
+        let Some(path) = self.shards.first() else {
             return Ok(Provenance::new("fasta-shard", Vec::new()));
         };
         let shard = ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?;
@@ -116,14 +104,13 @@ impl Sample {
         Ok(self.made_by()?.source())
     }
 
-    /// The rows of the shard in a path: ordinal and start, the latter 0 where windows are stitched.
+    /// The rows of the shard at a position: ordinal and start, the latter 0 where windows are stitched.
     pub(crate) fn chosen(
         &self,
-        path: &Path,
+        position: usize,
         shard: &Shard,
         aliases: &AliasLists,
     ) -> HashSet<(u64, u32)> {
-        let quota = self.quotas.get(path).copied().unwrap_or(0);
         let mut candidates: Vec<Candidate> = Vec::new();
         for row in shard.rows().iter() {
             let key = key_of(&row, self.stitched);
@@ -143,7 +130,7 @@ impl Sample {
                 aliased: aliases.has(row.key.ordinal),
             });
         }
-        choose(&candidates, quota, self.seed)
+        choose(&candidates, self.quotas[position], self.seed)
     }
 }
 
@@ -154,42 +141,17 @@ fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
 
 /// What is computed again, and how.
 pub(crate) struct Recompute<'a> {
-    model: &'a Path,
-    sample: &'a Sample,
-    threads: Option<NonZero<usize>>,
-    aliases: &'a AliasLists,
-    golden: &'a Golden,
-    /// The columns of all embeddings.
-    columns: Vec<Column>,
-    /// How gpu-embed treated windows.
-    windows: Option<&'a str>,
+    pub(crate) model: &'a Path,
+    pub(crate) sample: &'a Sample<'a>,
+    pub(crate) threads: Option<NonZero<usize>>,
+    pub(crate) aliases: &'a AliasLists,
+    /// The embeddings.
+    pub(crate) files: &'a [EmbeddedFile],
 }
 
-impl<'a> Recompute<'a> {
-    /// Of these embeddings.
-    pub(crate) fn new(
-        model: &'a Path,
-        sample: &'a Sample,
-        threads: Option<NonZero<usize>>,
-        aliases: &'a AliasLists,
-        golden: &'a Golden,
-        files: &'a [EmbeddingsFile],
-    ) -> Self {
-        let columns = files.iter().flat_map(|file| &file.layout.columns);
-        let first = files.first().map(|file| &file.provenance);
-        Self {
-            model,
-            sample,
-            threads,
-            aliases,
-            golden,
-            columns: columns.chain(&golden.columns).copied().collect(),
-            windows: first.and_then(|first| first.text_option(WINDOWS)),
-        }
-    }
-
+impl Recompute<'_> {
     /// Computes the sample again, in a folder of `TMPDIR`, which goes with the result: the second is the file.
-    pub(crate) fn run(&self, source: &str) -> Result<(Again, TempDir, PathBuf), Fault> {
+    pub(crate) fn run(&self, source: &str) -> Result<(Recomputed, TempDir, PathBuf), Fault> {
         let failed = |what: String| Fault::new(Exit::CannotCreate, format!("spot check: {what}"));
         let folder = tempfile::tempdir();
         let folder = folder.map_err(|error| failed(format!("cannot make a folder: {error}")))?;
@@ -215,7 +177,8 @@ impl<'a> Recompute<'a> {
         options.extend(embedded);
         options.push("--force".into());
         options.extend(self.columns_options().into_iter().map(OsString::from));
-        if let Some(windows) = self.windows {
+        let first = self.files.first().map(|file| &file.provenance);
+        if let Some(windows) = first.and_then(|first| first.text_option(WINDOWS)) {
             options.extend(words(&["--windows", windows]));
         }
         if let Some(threads) = self.threads {
@@ -226,30 +189,23 @@ impl<'a> Recompute<'a> {
         Ok((again, folder, out))
     }
 
-    /// Writes the chosen rows of all shards, and known proteins as records after all others, as one shard.
+    /// Writes the chosen rows of all shards as one shard.
     fn write_sample(&self, path: &Path) -> Result<(), Fault> {
-        let mut rows: Vec<SourceRow> = Vec::new();
-        for (path, quota) in &self.sample.quotas {
-            if *quota == 0 {
+        let mut writer = ShardWriter::create(path, 1 << 24)?;
+        for (position, source) in self.sample.shards.iter().enumerate() {
+            if self.sample.quotas[position] == 0 {
                 continue;
             }
-            let shard = open(path)?;
-            let chosen = self.sample.chosen(path, &shard, self.aliases);
-            let source = shard.rows();
-            let source = source.iter();
-            let source = source.filter(|row| chosen.contains(&key_of(row, self.sample.stitched)));
-            rows.extend(source.map(|row| SourceRow::of(&row)));
-        }
-        let known = (GOLDEN_ORDINALS..).zip(&self.golden.proteins);
-        rows.extend(known.map(|(ordinal, protein)| SourceRow::known(ordinal, protein)));
-        rows.sort_by_key(|row| (row.ordinal, row.start));
-        let mut writer = ShardWriter::create(path, 1 << 24)?;
-        for row in &rows {
-            writer.push(&ShardRow {
-                key: row.key(),
-                description: None,
-                sequence: &row.sequence,
-            })?;
+            let shard = open(source)?;
+            let chosen = self.sample.chosen(position, &shard, self.aliases);
+            for row in shard.rows().iter() {
+                if chosen.contains(&key_of(&row, self.sample.stitched)) {
+                    writer.push(&ShardRow {
+                        description: None,
+                        ..row
+                    })?;
+                }
+            }
         }
         writer.finish(&self.sample.made_by()?)?.publish()?;
         Ok(())
@@ -258,17 +214,16 @@ impl<'a> Recompute<'a> {
     /// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
     fn columns_options(&self) -> Vec<String> {
         let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
-        let mut options = BTreeSet::new();
-        for column in &self.columns {
+        let (mut options, mut layers) = (BTreeSet::new(), BTreeSet::new());
+        for column in self.files.iter().flat_map(|file| &file.layout.columns) {
             match column {
                 Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
                 Column::Residues(_) => _ = options.insert("--residues"),
                 Column::Logits => _ = options.insert("--logits"),
                 Column::Contacts => _ = options.insert("--contacts"),
             }
+            layers.extend(column.layer());
         }
-        let layers = self.columns.iter().filter_map(|column| column.layer());
-        let layers: BTreeSet<u32> = layers.collect();
         let layers = layers.iter().map(u32::to_string).collect();
         let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
         for (name, values) in [
@@ -284,106 +239,41 @@ impl<'a> Recompute<'a> {
     }
 }
 
-/// A row of a shard that is computed again.
-struct SourceRow {
-    ordinal: u64,
-    id: String,
-    start: u32,
-    length: u32,
-    truncated: bool,
-    digest: SequenceDigest,
-    sequence: String,
-}
-
-impl SourceRow {
-    fn of(row: &ShardRow) -> Self {
-        let key = row.key;
-        Self {
-            ordinal: key.ordinal,
-            id: key.id.to_owned(),
-            start: key.start,
-            length: key.length,
-            truncated: key.truncated,
-            digest: key.digest,
-            sequence: row.sequence.to_owned(),
-        }
-    }
-
-    fn known(ordinal: u64, protein: &GoldenProtein) -> Self {
-        Self {
-            ordinal,
-            id: protein.id.clone(),
-            start: 0,
-            length: protein.sequence.len() as u32,
-            truncated: false,
-            digest: SequenceDigest::new(protein.sequence.as_bytes()),
-            sequence: protein.sequence.clone(),
-        }
-    }
-
-    fn key(&self) -> RowKey<'_> {
-        RowKey {
-            ordinal: self.ordinal,
-            id: &self.id,
-            start: self.start,
-            length: self.length,
-            truncated: self.truncated,
-            digest: self.digest,
-            n_windows: 1,
-        }
-    }
-}
-
 /// Reads a shard.
 pub(crate) fn open(path: &Path) -> Result<Shard, Fault> {
     Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
 }
 
-/// Rows that were computed again, and what they were computed by.
-pub(crate) type Again = (Recomputed, Provenance);
-
 /// Reads rows that were computed again, from this source and of one model. All are held in memory.
-pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Again, Fault> {
-    let mut all: Option<Again> = None;
+pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault> {
+    let mut all: Option<Recomputed> = None;
     for path in paths {
         let opened = EmbeddingsReader::open(path);
         let mut reader = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
-        let layout = reader.layout().clone();
         let broken = |what: &str| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-        let made_by = reader.provenance().clone();
+        let (made_by, columns) = (reader.provenance(), &reader.layout().columns);
         if made_by.text_option(SOURCE) != Some(source) {
             let what = "expected rows that validate-embeddings recompute has made of these shards";
             return Err(broken(what));
         }
-        let model = made_by.text_option("model").unwrap_or("unknown").to_owned();
-        let (known, made_by) = all.get_or_insert_with(|| {
-            (
-                Recomputed::new(model.clone(), layout.columns.clone()),
-                made_by,
-            )
-        });
-        if known.model() != model
-            || known.columns() != layout.columns
-            || !same_heads(made_by, reader.provenance())
+        let known = all.get_or_insert_with(|| Recomputed::new(made_by.clone(), columns.clone()));
+        let model = |made_by: &Provenance| made_by.text_option("model").map(str::to_owned);
+        if model(&known.made_by) != model(made_by)
+            || known.columns != *columns
+            || !same_heads(&known.made_by, made_by)
         {
             let what =
                 "expected the model and the columns of the other rows that were computed again";
             return Err(broken(what));
         }
-        while let Some(batch) = reader.next_batch()? {
-            let columns = vectors(&batch, &layout);
-            for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
-                let vectors = columns.iter().map(|column| column.row(place).to_vec());
-                known.push(row.sort_key(), vectors.collect());
-            }
-        }
+        let add = |row: &RowKey, vectors: &[&[f32]]| {
+            let vectors = vectors.iter().map(|vector| vector.to_vec());
+            known.push(row.sort_key(), vectors.collect());
+        };
+        each_row(&mut reader, || Ok(()), add)?;
     }
-    Ok(all.unwrap_or_else(|| {
-        (
-            Recomputed::default(),
-            Provenance::new("gpu-embed", Vec::new()),
-        )
-    }))
+    let nothing = || Recomputed::new(Provenance::new("gpu-embed", Vec::new()), Vec::new());
+    Ok(all.unwrap_or_else(nothing))
 }
 
 /// Whether both were computed with the same heads, as far as both have them.

@@ -1,12 +1,11 @@
 //! What `--report` writes, and what `dataset.json` is.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use plmkit_check::{CheckOutcome, EmbeddedFile, Findings, Verdict};
+use plmkit_check::{CheckOutcome, Criteria, Findings, Verdict};
 use plmkit_contract::{
     COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, KnownDataset,
-    ListedFile, Manifest, PACKING, RejectsList, SAMPLE, SOURCE,
+    ListedFile, PACKING, SAMPLE, SOURCE,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -43,17 +42,15 @@ pub(crate) struct VerdictReport<'a> {
     /// How the shards were made from them; null when no manifest was given.
     shard_options: Option<&'a BTreeMap<String, Value>>,
     /// The embeddings files, in the order given.
-    embeddings: &'a [ListedFile],
+    embeddings: Vec<ListedFile>,
     /// The shards, in the order given.
-    shards: &'a [ListedFile],
+    shards: Vec<ListedFile>,
     /// The lists of rejects, in the order given; `rows` are their lines.
-    rejects: &'a [ListedFile],
+    rejects: Vec<ListedFile>,
     /// The manifest; null when none was given.
-    manifest: Option<String>,
-    /// The reference, or the first of its files; null when none was given.
-    reference: Option<Cow<'a, str>>,
-    /// All files of the reference, in the order given.
-    references: Vec<Cow<'a, str>>,
+    manifest: Option<&'a str>,
+    /// The files of the reference, in the order given.
+    references: &'a [String],
     /// The smallest cosine with the reference that passes; null when there is no reference.
     pub(crate) min_cosine: Option<f64>,
     #[serde(flatten)]
@@ -71,54 +68,15 @@ struct Column {
     r#type: String,
 }
 
-/// The files that were read, in the order given.
-pub(crate) struct InputFiles {
-    embeddings: Vec<ListedFile>,
-    shards: Vec<ListedFile>,
-    rejects: Vec<ListedFile>,
-}
-
-impl InputFiles {
-    pub(crate) fn of(findings: &Findings, lists: &[(String, RejectsList)]) -> Self {
-        let embeddings = findings.embeddings().iter();
-        let shards = findings.shards().iter();
-        let rejects = lists.iter().map(|(name, list)| {
-            let lines = list.lines.len() as u64;
-            ListedFile::new(name, lines, &list.digest)
-        });
-        Self {
-            embeddings: embeddings
-                .map(|file| ListedFile::from_rows(&file.name, file.rows))
-                .collect(),
-            shards: shards
-                .map(|file| ListedFile::from_rows(&file.name, file.rows))
-                .collect(),
-            rejects: rejects.collect(),
-        }
-    }
-}
-
-/// What the files are compared with: the name of each, if it was given.
-#[derive(Default)]
-pub(crate) struct ComparedWith<'a> {
-    pub(crate) manifest: Option<(String, &'a Manifest)>,
-    pub(crate) references: Vec<Cow<'a, str>>,
-    /// The smallest cosine with the reference that passes.
-    pub(crate) min_cosine: Option<f64>,
-}
-
 impl<'a> VerdictReport<'a> {
-    /// `first` is the first of the embeddings.
+    /// On what was found by these criteria.
     pub(crate) fn new(
-        first: Option<&'a EmbeddedFile>,
-        inputs: &'a InputFiles,
-        compared_with: ComparedWith<'a>,
+        findings: &'a Findings,
+        criteria: &'a Criteria,
         verdict: &'a Verdict,
     ) -> Self {
-        let manifest = compared_with
-            .manifest
-            .as_ref()
-            .map(|(_, manifest)| *manifest);
+        let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
+        let first = findings.embeddings().first();
         let work = first.map(|file| &file.provenance);
         let model = work.and_then(|work| work.model.as_ref());
         let option = |name| work.and_then(|work| work.text_option(name));
@@ -126,6 +84,13 @@ impl<'a> VerdictReport<'a> {
         let elsewhere = ["columns", "model", COMBINED, PACKING, SAMPLE, SOURCE];
         let options = work.into_iter().flat_map(|work| &work.options);
         let options = options.filter(|(name, _)| !elsewhere.contains(&name.as_str()));
+        let embeddings = findings.embeddings().iter();
+        let shards = findings.shards().iter();
+        let rejects = findings.rejects().iter().map(|(name, list)| {
+            let lines = list.lines.len() as u64;
+            ListedFile::new(name, lines, &list.digest)
+        });
+        let reference = criteria.reference.as_ref();
         Self {
             contract: CONTRACT_VERSION,
             tool: "validate-embeddings",
@@ -152,13 +117,16 @@ impl<'a> VerdictReport<'a> {
                 .and_then(|manifest| manifest.known.as_ref())
                 .map_or(&[], |known| &known.datasets),
             shard_options: manifest.map(|manifest| &manifest.options),
-            embeddings: &inputs.embeddings,
-            shards: &inputs.shards,
-            rejects: &inputs.rejects,
-            manifest: compared_with.manifest.map(|(name, _)| name),
-            reference: compared_with.references.first().cloned(),
-            references: compared_with.references,
-            min_cosine: compared_with.min_cosine,
+            embeddings: embeddings
+                .map(|file| ListedFile::from_rows(&file.name, file.rows))
+                .collect(),
+            shards: shards
+                .map(|file| ListedFile::from_rows(&file.name, file.rows))
+                .collect(),
+            rejects: rejects.collect(),
+            manifest: criteria.manifest.as_ref().map(|(name, _)| name.as_str()),
+            references: reference.map_or(&[], |(reference, _)| &reference.files),
+            min_cosine: reference.map(|(_, min_cosine)| *min_cosine),
             verdict,
         }
     }
@@ -167,7 +135,6 @@ impl<'a> VerdictReport<'a> {
 impl VerdictReport<'_> {
     /// What the embeddings are and where they come from: name and value.
     pub(crate) fn origin(&self) -> Vec<(&str, String)> {
-        let text = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
         let columns = self.columns.iter().map(|column| {
             let Column {
                 name,
@@ -177,14 +144,17 @@ impl VerdictReport<'_> {
             } = column;
             format!("{name} ({dimension} values of {dtype} for each {of})")
         });
-        let mut origin = vec![
-            ("sample", text(self.sample)),
-            ("model", text(self.model)),
-            ("revision of the model", text(self.model_revision)),
-            ("digest of the model", text(self.model_digest)),
-            ("embedded by", text(self.embedded_by.as_deref())),
-            ("columns", columns.collect::<Vec<_>>().join(", ")),
+        let known = [
+            ("sample", self.sample),
+            ("model", self.model),
+            ("revision of the model", self.model_revision),
+            ("digest of the model", self.model_digest),
+            ("embedded by", self.embedded_by.as_deref()),
         ];
+        let known = known.into_iter();
+        let known = known.filter_map(|(name, value)| Some((name, value?.to_owned())));
+        let mut origin: Vec<(&str, String)> = known.collect();
+        origin.push(("columns", columns.collect::<Vec<_>>().join(", ")));
         let options = self.options.iter();
         origin.extend(options.map(|(name, value)| {
             let text = value
@@ -193,13 +163,12 @@ impl VerdictReport<'_> {
             (*name, text)
         }));
         origin.push(("embeddings files", self.embeddings.len().to_string()));
-        origin.push(("shards", self.shards.len().to_string()));
-        let given = |name: Option<&str>| name.unwrap_or("none").to_owned();
-        origin.push(("manifest", given(self.manifest.as_deref())));
-        origin.push(("reference", given(self.reference.as_deref())));
-        if self.references.len() > 1 {
-            origin.push(("reference files", self.references.len().to_string()));
-        }
+        origin.extend(self.manifest.map(|name| ("manifest", name.to_owned())));
+        origin.extend(
+            self.references
+                .first()
+                .map(|name| ("reference", name.clone())),
+        );
         origin.push(("validated by", format!("{} {}", self.tool, self.version)));
         origin
     }

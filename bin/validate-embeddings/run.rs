@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use plmkit_check::{AliasLists, Criteria, Findings, Recomputed};
+use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Findings, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, SOURCE, path_text};
-use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_sealed};
+use plmkit_contract::{COMBINED, Provenance, Quoted, RejectsList, SOURCE, path_text};
+use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, JudgeArgs, RecomputeArgs};
 use crate::dataset::{check_shards, known_parts};
-use crate::golden::Golden;
-use crate::groups::{EmbeddingsFile, Reading, batches_digest};
+use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
-use crate::partial_report::{Judgement, PartialReport};
-use crate::recompute::{Again, GOLDEN_ORDINALS, Recompute, Sample, open, read, same_heads};
+use crate::partial_report;
+use crate::recompute::{Recompute, Sample, open, read, same_heads};
 use crate::reference::read_reference;
-use crate::report::ComparedWith;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -30,30 +28,29 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
 fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     // What is missing or foreign should show before hours of reading.
-    let embeddings = EmbeddingsFile::open_all(&args.embeddings)?;
+    let embeddings = open_all(&args.embeddings, |path| args.name(path))?;
     let stitched = embeddings.iter().any(|file| file.layout.stitched);
     let labels = embeddings.last().map(|file| file.layout.labels);
     let dataset = args.dataset.as_ref();
-    let parts = dataset.map(known_parts).transpose()?;
 
     let mut criteria = Criteria::default();
     criteria.expectations = args.judging.expectations();
-    let mut found = PartialReport::default();
-    for path in &args.rejects {
-        found.read_list(path, args.name(path))?;
-    }
-    for list in found.lists().filter(|list| list.of_rows) {
+    criteria.parts = dataset.map(known_parts).transpose()?;
+    let lists = args.rejects.iter();
+    let lists = lists.map(|path| Ok((args.name(path), read_list(path)?)));
+    let lists = lists.collect::<Result<Vec<_>, Fault>>()?;
+    for (_, list) in lists.iter().filter(|(_, list)| list.of_rows) {
         criteria.add_not_embedded(&list.lines);
     }
-    let manifest = read_manifest(args.manifest.as_deref(), &mut criteria)?;
-    if let (Some(dataset), Some(manifest)) = (dataset, &manifest) {
+    let name = |path: &Path| args.name(path);
+    read_manifest(args.manifest.as_deref(), name, &mut criteria)?;
+    let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
+    if let (Some(dataset), Some(manifest)) = (dataset, manifest) {
         check_shards(dataset, manifest)?;
     }
     if !args.reference.is_empty() {
-        criteria.reference = Some((read_reference(args, stop)?, args.tiers()));
+        criteria.reference = Some((read_reference(&args.reference, stop)?, args.min_cosine));
     }
-    let golden = args.golden.as_deref().map(Golden::read).transpose()?;
-    let golden = golden.unwrap_or_default();
     let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
     let has_rows = embeddings.iter().any(|file| file.rows.rows() > 0);
     let mut sample = None;
@@ -63,10 +60,10 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         _ => None,
     };
     if is_recomputed && has_rows && args.sampling.sample > 0 {
-        let chosen = Sample::new(args.sampling, &args.shards, manifest.as_ref(), stitched)?;
-        let again = again(args, &chosen, &criteria.aliases, &embeddings, &golden)?;
+        let chosen = Sample::new(args.sampling, &args.shards, manifest, stitched)?;
+        let again = again(args, &chosen, &criteria.aliases, &embeddings)?;
         check_model(&again, &embeddings)?;
-        criteria.recomputed = Some(again.0);
+        criteria.recomputed = Some(again);
         sample = Some(chosen);
     }
     let reading = Reading {
@@ -75,25 +72,14 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         stop,
         labels: labels.unwrap_or_default(),
         stitched,
-        sample,
+        sample: sample.as_ref(),
     };
-    found.findings = reading.read(embeddings)?;
-    if let (Some(path), Some(recomputed)) = (&args.golden, &criteria.recomputed) {
-        add_golden(&path_text(path), &golden, recomputed, &mut found.findings);
+    let mut findings = reading.read(embeddings)?;
+    for (name, list) in lists {
+        findings.add_rejects(name, list);
     }
-    let manifest_name = args.manifest.as_deref().map(|path| args.name(path));
-    let references = args.reference.iter();
-    found.conclude(Judgement {
-        criteria: &criteria,
-        judging: &args.judging,
-        outputs: &args.outputs,
-        compared_with: ComparedWith {
-            manifest: manifest_name.zip(manifest.as_ref()),
-            references: references.map(|path| path.to_string_lossy()).collect(),
-            min_cosine: (!args.reference.is_empty()).then_some(args.min_cosine),
-        },
-        dataset: dataset.zip(parts),
-    })
+    args.outputs
+        .conclude(&findings, &criteria, &args.judging, dataset)
 }
 
 /// Judges all parts of a set by the partial reports on them.
@@ -101,11 +87,11 @@ fn judge(args: JudgeArgs) -> Result<Exit, Fault> {
     let args = args.with_files()?;
     let mut criteria = Criteria::default();
     criteria.expectations = args.judging.expectations();
-    let manifest = read_manifest(args.manifest.as_deref(), &mut criteria)?;
-    let mut all = PartialReport::default();
+    read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
+    let mut all = Findings::default();
     for (place, path) in args.parts.iter().enumerate() {
-        let part = PartialReport::read(path)?;
-        if place > 0 && part.findings.knows_shards() != all.findings.knows_shards() {
+        let part = partial_report::read(path)?;
+        if place > 0 && part.knows_shards() != all.knows_shards() {
             let what = "expected every part to be validated with --shards, or none";
             let what = format!("{}: {what}", path_text(path));
             return Err(Fault::new(Exit::Data, what));
@@ -113,54 +99,58 @@ fn judge(args: JudgeArgs) -> Result<Exit, Fault> {
         all.merge(part);
     }
     for path in &args.rejects {
-        all.read_list(path, path_text(path))?;
+        all.add_rejects(path_text(path), read_list(path)?);
     }
-    let manifest_name = args.manifest.as_deref().map(path_text);
-    all.conclude(Judgement {
-        criteria: &criteria,
-        judging: &args.judging,
-        outputs: &args.outputs,
-        compared_with: ComparedWith {
-            manifest: manifest_name.zip(manifest.as_ref()),
-            ..ComparedWith::default()
-        },
-        dataset: None,
-    })
+    args.outputs.conclude(&all, &criteria, &args.judging, None)
 }
 
-/// Reads the manifest, and the lists beside it, which are criteria.
-fn read_manifest(path: Option<&Path>, criteria: &mut Criteria) -> Result<Option<Manifest>, Fault> {
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    let manifest = read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
-    criteria.aliases = read_lists(path, &manifest)?;
-    Ok(Some(manifest))
+/// Reads a list of rejects.
+fn read_list(path: &Path) -> Result<RejectsList, Fault> {
+    Ok(read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?)
+}
+
+/// Reads the manifest, which reports call so, and the lists beside it: they are criteria.
+fn read_manifest(
+    path: Option<&Path>,
+    name: impl Fn(&Path) -> String,
+    criteria: &mut Criteria,
+) -> Result<(), Fault> {
+    if let Some(path) = path {
+        let manifest = read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
+        criteria.aliases = read_lists(path, &manifest)?;
+        criteria.manifest = Some((name(path), manifest));
+    }
+    Ok(())
 }
 
 /// The sample, as `--model` or `--recomputed` has it.
 fn again(
     args: &Args,
-    sample: &Sample,
+    sample: &Sample<'_>,
     aliases: &AliasLists,
-    files: &[EmbeddingsFile],
-    golden: &Golden,
-) -> Result<Again, Fault> {
+    files: &[EmbeddedFile],
+) -> Result<Recomputed, Fault> {
     let source = sample.source()?;
     let Some(model) = &args.model else {
         return read(&args.recomputed, &source);
     };
-    let recompute = Recompute::new(model, sample, args.threads, aliases, golden, files);
+    let recompute = Recompute {
+        model,
+        sample,
+        threads: args.threads,
+        aliases,
+        files,
+    };
     Ok(recompute.run(&source)?.0)
 }
 
 /// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
-fn check_model((recomputed, again): &Again, files: &[EmbeddingsFile]) -> Result<(), Fault> {
-    let model = Some(recomputed.model());
-    let is_same = |file: &&EmbeddingsFile| file.provenance.text_option("model") == model;
+fn check_model(again: &Recomputed, files: &[EmbeddedFile]) -> Result<(), Fault> {
+    let model = again.made_by.text_option("model");
+    let is_same = |file: &&EmbeddedFile| file.provenance.text_option("model") == model;
     let same = files.iter().find(is_same);
     let what = match (same, files.first()) {
-        (Some(same), _) if same_heads(&same.provenance, again) => return Ok(()),
+        (Some(same), _) if same_heads(&same.provenance, &again.made_by) => return Ok(()),
         (Some(_), _) => {
             "the model of the spot check has another head: expected that of the embeddings"
                 .to_owned()
@@ -171,29 +161,12 @@ fn check_model((recomputed, again): &Again, files: &[EmbeddingsFile]) -> Result<
             let name = Quoted(name.map_or("unknown", |model| &model.name));
             format!(
                 "the model of the spot check has the digest {}: expected that of the embeddings, {name} ({})",
-                recomputed.model(),
+                model.unwrap_or("unknown"),
                 first.provenance.text_option("model").unwrap_or("unknown")
             )
         }
     };
     Err(Fault::new(Exit::Data, what))
-}
-
-/// Compares known vectors with the same computed again.
-fn add_golden(file: &str, golden: &Golden, recomputed: &Recomputed, findings: &mut Findings) {
-    for (ordinal, protein) in (GOLDEN_ORDINALS..).zip(&golden.proteins) {
-        let again = recomputed.vectors((ordinal, 0));
-        for (&column, vector) in golden.columns.iter().zip(&protein.vectors) {
-            let place = recomputed
-                .columns()
-                .iter()
-                .position(|&other| other == column);
-            let again = again
-                .zip(place)
-                .map(|(again, place)| again[place].as_slice());
-            findings.add_golden(file, &protein.id, column, vector, again);
-        }
-    }
 }
 
 /// Computes a sample of some shards again.
@@ -209,16 +182,22 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
         &inputs.chain(manifest_path).collect::<Vec<_>>(),
         &[("--out", &args.out)],
     )?;
-    let files = EmbeddingsFile::open_all(&embeddings)?;
+    let files = open_all(&embeddings, path_text)?;
     let mut criteria = Criteria::default();
-    let manifest = read_manifest(args.manifest.as_deref(), &mut criteria)?;
+    read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
+    let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
-    let sample = Sample::new(args.sampling, &shards, manifest.as_ref(), stitched)?;
+    let sample = Sample::new(args.sampling, &shards, manifest, stitched)?;
     let source = sample.source()?;
     keep_others(&args.out, &source)?;
     check_sources(&files, &shards)?;
-    let (golden, aliases) = (Golden::default(), &criteria.aliases);
-    let recompute = Recompute::new(&args.model, &sample, args.threads, aliases, &golden, &files);
+    let recompute = Recompute {
+        model: &args.model,
+        sample: &sample,
+        threads: args.threads,
+        aliases: &criteria.aliases,
+        files: &files,
+    };
     let (again, _folder, file) = recompute.run(&source)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
@@ -241,29 +220,30 @@ fn keep_others(out: &Path, source: &str) -> Result<(), Fault> {
 }
 
 /// That the embeddings were made from these shards, and from no others. Combined parts do not know their batches.
-fn check_sources(files: &[EmbeddingsFile], shards: &[PathBuf]) -> Result<(), Fault> {
-    let wrong = |path: &Path, what: &str| {
-        let what = format!("{}: expected {what}", path_text(path));
-        Err(Fault::new(Exit::Data, what))
-    };
-    let is_combined = |file: &EmbeddingsFile| file.provenance.options.contains_key(COMBINED);
+fn check_sources(files: &[EmbeddedFile], shards: &[PathBuf]) -> Result<(), Fault> {
+    let wrong =
+        |name: &str, what: &str| Err(Fault::new(Exit::Data, format!("{name}: expected {what}")));
+    let is_combined = |file: &EmbeddedFile| file.provenance.options.contains_key(COMBINED);
     if files.iter().any(is_combined) {
         return Ok(());
     }
     let labels = files.first().map(|file| file.layout.labels);
     let inputs = files.iter().flat_map(|file| {
         let inputs = file.provenance.inputs.iter();
-        inputs.map(|input| (input.as_str(), &file.path))
+        inputs.map(|input| (input.as_str(), file.name.as_str()))
     });
-    let mut inputs: BTreeMap<&str, &PathBuf> = inputs.collect();
+    let mut inputs: BTreeMap<&str, &str> = inputs.collect();
     for path in shards {
         let batches = batches_digest(&open(path)?, labels.unwrap_or_default())?;
         if inputs.remove(&*batches.to_string()).is_none() && batches.rows() > 0 {
-            return wrong(path, "the shard that the embeddings were made from");
+            return wrong(
+                &path_text(path),
+                "the shard that the embeddings were made from",
+            );
         }
     }
     let mut others = inputs.into_values();
     others
         .next()
-        .map_or(Ok(()), |path| wrong(path, "embeddings of the shards"))
+        .map_or(Ok(()), |name| wrong(name, "embeddings of the shards"))
 }

@@ -488,7 +488,7 @@ fn truncation_is_reported_by_the_run_and_by_validation() {
         .arg("--manifest")
         .arg(case.path("shards/manifest.json"));
     let said = run(validate.arg("--report").arg(&report));
-    let expected = format!(", {truncated} truncated by {lost} residues; passed: ");
+    let expected = format!(", {truncated} truncated by {lost} residues; ");
     assert_has(&said, &expected);
     let report = fs::read_to_string(report).expect("report");
     assert_has(&report, &format!("\"residues_truncated\": {lost},"));

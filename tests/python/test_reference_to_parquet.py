@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, run
 
 CONVERTER = ROOT / "scripts/reference-to-parquet.py"
-MEAN = ["--reference-column", "embedding=mean_4"]
+MEAN = ["--column", "mean_4"]
 
 # What fair-esm's extract.py writes for the labels and vectors of an .npz file.
 EXTRACT = """
@@ -41,9 +41,9 @@ def convert(*arguments, python=sys.executable, code=0):
     return done.stderr
 
 
-def compare(chain, reference, *options):
+def compare(chain, reference):
     """How each column agrees; all rows must be compared."""
-    validate = [chain.embeddings, "--reference", reference, *options, "--min-cosine", 0.99999, "--report", "-"]
+    validate = [chain.embeddings, "--reference", reference, "--min-cosine", 0.99999, "--report", "-"]
     report = json.loads(run("validate-embeddings", *validate).stdout)
     agreement = {column["column"]: column for column in report["agreement"]}
     assert {column["compared"] for column in agreement.values()} == {report["rows"]}
@@ -65,28 +65,28 @@ def test_an_array_of_numpy_with_a_file_of_ids(chain, vectors, tmp_path):
     for order in np.ascontiguousarray, np.asfortranarray:
         np.save(tmp_path / "vectors.npy", order(half))
         reference = tmp_path / "reference.parquet"
-        convert(tmp_path / "vectors.npy", reference, "--ids", tmp_path / "ids.txt")
-        assert list(compare(chain, reference, *MEAN)) == ["mean_4"]
+        convert(tmp_path / "vectors.npy", reference, "--ids", tmp_path / "ids.txt", *MEAN)
+        assert list(compare(chain, reference)) == ["mean_4"]
         table = pq.read_table(reference)
         assert table["id"].to_pylist() == names
-        assert np.array_equal(np.array(table["embedding"].to_pylist(), np.float32), half.astype(np.float32))
+        assert np.array_equal(np.array(table["mean_4"].to_pylist(), np.float32), half.astype(np.float32))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.txt", "reference.parquet", "vectors.npy"]
 
 
-def test_hdf5_with_a_dataset_for_each_accession(chain, vectors, tmp_path):
+def test_hdf5_with_a_dataset_for_each_protein(chain, vectors, tmp_path):
     names, columns = vectors
     for form in "protein", "residues":
         with h5py.File(tmp_path / f"{form}.h5", "w") as file:
             for name, vector in zip(names, columns["mean_4"], strict=True):
-                file[name.split("|")[1]] = vector if form == "protein" else np.stack([vector - 1, vector + 1])
+                file[name] = vector if form == "protein" else np.stack([vector - 1, vector + 1])
     reference = tmp_path / "reference.parquet"
-    convert(tmp_path / "protein.h5", reference)
-    agreement = compare(chain, reference, *MEAN, "--match-by", "accession")
-    assert agreement["mean_4"]["max_abs_difference"] == 0
+    convert(tmp_path / "protein.h5", reference, *MEAN)
+    agreement = compare(chain, reference)
+    assert agreement["mean_4"]["max_difference"] == 0
     said = convert(tmp_path / "residues.h5", tmp_path / "none.parquet", code=65)
     assert "expected one vector, found the shape (2, 64): --average takes the mean" in said
-    convert(tmp_path / "residues.h5", reference, "--average")
-    compare(chain, reference, *MEAN, "--match-by", "accession")
+    convert(tmp_path / "residues.h5", reference, "--average", *MEAN)
+    compare(chain, reference)
 
 
 def test_hdf5_with_one_dataset_for_all(chain, vectors, tmp_path):
@@ -96,7 +96,7 @@ def test_hdf5_with_one_dataset_for_all(chain, vectors, tmp_path):
     reference = tmp_path / "reference.parquet"
     options = ["--dataset", "some/vectors", "--id-dataset", "some/ids", "--column", "bos_4"]
     convert(tmp_path / "matrix.h5", reference, *options)
-    assert compare(chain, reference)["bos_4"]["max_abs_difference"] == 0
+    assert compare(chain, reference)["bos_4"]["max_difference"] == 0
 
 
 @pytest.mark.elsewhere
@@ -110,7 +110,7 @@ def test_a_folder_of_fair_esm(chain, vectors, tmp_path):
     reference = tmp_path / "reference.parquet"
     convert(folder, reference, python=python)
     agreement = compare(chain, reference)
-    assert [agreement[name]["max_abs_difference"] for name in ["mean_4", "bos_4"]] == [0, 0]
+    assert [agreement[name]["max_difference"] for name in ["mean_4", "bos_4"]] == [0, 0]
     (folder / "other.pt").write_bytes(b"no checkpoint")
     assert "other.pt: not a file of fair-esm's extract.py" in convert(folder, reference, python=python, code=65)
 
@@ -121,9 +121,9 @@ def test_a_vector_of_another_protein_is_found(chain, vectors, tmp_path):
     np.save(tmp_path / "vectors.npy", swapped)
     (tmp_path / "ids.txt").write_text("\n".join(names), encoding="utf-8")
     reference = tmp_path / "reference.parquet"
-    convert(tmp_path / "vectors.npy", reference, "--ids", tmp_path / "ids.txt")
+    convert(tmp_path / "vectors.npy", reference, "--ids", tmp_path / "ids.txt", *MEAN)
     with pytest.raises(AssertionError, match="2 vectors below"):
-        compare(chain, reference, *MEAN)
+        compare(chain, reference)
 
 
 BAD = [

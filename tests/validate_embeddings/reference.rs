@@ -11,7 +11,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field};
 use plmkit_contract::StoreDtype;
 
-use crate::common::{assert_failed, bin};
+use crate::common::{assert_failed, bin, embed, pack, run as succeed, shard, test_data};
 use crate::set::{Row, Set, check, failed, ids, rows, run, vectors};
 
 #[test]
@@ -111,7 +111,7 @@ fn embeddings_are_a_reference_for_each_other_window_by_window() {
         0,
     );
     assert_eq!(check(&report, "reference")["counts"]["compared"], 30);
-    assert_eq!(report["agreement"][0]["max_abs_difference"], 0.0);
+    assert_eq!(report["agreement"][0]["max_difference"], 0.0);
 
     let embeddings = set.changed(|rows| rows[9].vector[0] += 100.0); // the second window of P09
     let (report, stderr) = set.report(
@@ -122,7 +122,7 @@ fn embeddings_are_a_reference_for_each_other_window_by_window() {
         1,
     );
     assert_eq!(check(&report, "reference")["counts"]["below"], 1);
-    assert_eq!(report["agreement"][0]["worst"][0]["start"], 20);
+    assert_eq!(check(&report, "reference")["offenders"][0]["start"], 20);
     assert!(
         stderr.contains("first: ordinal 9 'P09' from residue 20: mean_6: cosine "),
         "{stderr}"
@@ -215,7 +215,8 @@ fn a_reference_that_cannot_be_compared_with_is_bad_data() {
     let plain = || vectors(&rows, &DataType::Float32);
     let missing: ArrayRef = Arc::new(StringArray::from(vec![Some("P00"), None]));
     let ragged = "column 'mean_6': expected 8 values, found 3";
-    let references: [(&[(&str, ArrayRef)], &str); 6] = [
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values([1, 2]));
+    let references: [(&[(&str, ArrayRef)], &str); 8] = [
         (
             &[("name", ids(&rows)), ("mean_6", plain())],
             "expected a column 'id'",
@@ -230,13 +231,21 @@ fn a_reference_that_cannot_be_compared_with_is_bad_data() {
         ),
         (
             &[("id", ids(&twice)), ("mean_6", plain())],
-            "'P00' from residue 0 is in it more than once",
+            "'P00' from residue 0 is in the reference more than once",
         ),
         (
             &[("id", missing), ("mean_6", plain())],
             "column 'id' has a value that is missing",
         ),
         (&[("id", ids(&rows)), ("mean_6", lists(&[8, 3]))], ragged),
+        (
+            &[("id", plain()), ("mean_6", plain())],
+            "expected a column 'id' of text or integers",
+        ),
+        (
+            &[("id", numbers), ("mean_6", ids(&rows))],
+            "lists of floating-point numbers, found columns id, mean_6",
+        ),
     ];
     for (columns, what) in references {
         let reference = set.reference(columns);
@@ -322,4 +331,27 @@ fn a_damaged_reference_of_our_own_is_found() {
         .arg(set.path("shard.parquet"))
         .output();
     assert_failed(&shard.expect("run"), 65, "shard.parquet: ");
+}
+
+/// Vectors of transformers in float64 show that a model is what its name says, and that gpu-embed computes it.
+#[test]
+fn vectors_of_another_program_are_a_reference() {
+    let set = Set::new();
+    let fasta = test_data("golden/proteins.fasta");
+    let shard = shard(&fasta, &set.path("shards"), &[]);
+    let [batches, out] = ["b.arrow", "e.parquet"].map(|name| set.path(name));
+    pack(&shard, &batches, 4096);
+    let mut embed = embed(&[&batches], &test_data("model-tiny"), &out);
+    succeed(embed.args(["--layers", "2,4", "--pool", "mean,bos,max,std"]));
+    let mut validate = bin("validate-embeddings");
+    validate.arg(out).arg("--reference");
+    validate.arg(test_data("golden/vectors.parquet"));
+    let (report, _) = set.report(validate.args(["--min-cosine", "0.999999999"]), 0);
+    let agreement = report["agreement"].as_array().expect("columns");
+    assert_eq!(agreement.len(), 8);
+    for column in agreement {
+        assert_eq!(column["compared"], 6, "{column}");
+        let difference = column["max_difference"].as_f64();
+        assert!(difference.expect("a number") < 2e-6, "{column}");
+    }
 }

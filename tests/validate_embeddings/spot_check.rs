@@ -1,6 +1,6 @@
 //! Faults that only a second computation finds, in embeddings of a tiny model.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -11,13 +11,11 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch, UInt32Array}
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plmkit_contract::KEY_COLUMNS;
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use serde_json::Value;
 
-use crate::common::{assert_failed, assert_fails, bin, pack, run, test_data};
+use crate::common::{assert_fails, bin, pack, run, test_data};
 use crate::set::{check, failed};
 
 /// Four embeddings files of 100 proteins, some in windows, and their shards.
@@ -218,87 +216,6 @@ fn a_sample_of_as_many_rows_as_there_are_has_all_of_them() {
     assert_eq!(spot_checked(rows.expect("rows")).0, rows);
     // Eight of each of four shards.
     assert_eq!(spot_checked(3).0, Some(32));
-}
-
-/// The golden vectors of the tiny model, with the names of their columns.
-fn golden() -> (Vec<String>, Vec<ArrayRef>) {
-    let file = File::open(test_data("golden/vectors.parquet")).expect("open");
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a reader");
-    let batches: Vec<_> = reader
-        .build()
-        .expect("a reader")
-        .collect::<Result<_, _>>()
-        .expect("rows");
-    let batch = concat_batches(&batches[0].schema(), &batches).expect("rows");
-    let fields = batch.schema();
-    let names = fields.fields().iter().map(|field| field.name().clone());
-    (names.collect(), batch.columns().to_vec())
-}
-
-#[test]
-fn golden_vectors_show_that_the_model_is_the_right_one() {
-    let embedded = Embedded::new();
-    let (names, columns) = golden();
-    let path = embedded.path("golden.parquet");
-    let validated = |change: &dyn Fn(&mut Vec<String>, &mut Vec<ArrayRef>)| {
-        let (mut names, mut columns) = (names.clone(), columns.clone());
-        change(&mut names, &mut columns);
-        let batch = RecordBatch::try_from_iter(names.iter().zip(columns)).expect("columns");
-        let mut writer =
-            ArrowWriter::try_new(File::create(&path).expect("create"), batch.schema(), None)
-                .expect("a writer");
-        writer.write(&batch).expect("write");
-        writer.close().expect("close");
-        let mut command = embedded.validate(&embedded.path("f32"), 8);
-        command.arg("--golden").arg(&path).output().expect("run")
-    };
-    let output = validated(&|_, _| {});
-    assert_eq!(output.status.code(), Some(0));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
-    let files = report["spot_check"].as_array().expect("files").iter();
-    let golden: Vec<&Value> = files
-        .filter(|column| {
-            let name = column["column"].as_str().expect("text");
-            name.starts_with(path.to_str().expect("UTF-8"))
-        })
-        .collect();
-    // Four poolings of two layers, of six proteins, by transformers in float64.
-    assert_eq!(golden.len(), 8);
-    for column in golden {
-        assert_eq!(column["vectors"], 6, "{column}");
-        assert!(
-            column["max_difference"].as_f64().expect("a number") < 2e-6,
-            "{column}"
-        );
-    }
-    let last = columns.len() - 1;
-    let output = validated(&|_, columns| {
-        let rows = columns[last].len() as u32;
-        let order = UInt32Array::from_iter_values((0..rows).rev());
-        columns[last] = take(&columns[last], &order, None).expect("rows");
-    });
-    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
-    assert_eq!(
-        (output.status.code(), failed(&report)),
-        (Some(1), vec!["spot-check"])
-    );
-    assert_eq!(check(&report, "spot-check")["counts"]["different"], 6);
-
-    let output = validated(&|names, _| names[1] = "residues".to_owned());
-    assert_failed(
-        &output,
-        65,
-        "golden.parquet: expected columns id, sequence, and vectors",
-    );
-    let output = validated(&|_, columns| columns[1] = Arc::clone(&columns[0]));
-    assert_failed(
-        &output,
-        65,
-        "golden.parquet: 'sp|B0M3A0|FAR1_STRNA': expected a sequence of residues",
-    );
-    let mut command = bin("validate-embeddings");
-    command.arg(embedded.path("f32")).arg("--golden").arg(&path);
-    assert_fails(&mut command, 2, "--model <MODEL>");
 }
 
 #[test]

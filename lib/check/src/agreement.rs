@@ -2,53 +2,64 @@
 
 use plmkit_contract::{Column, RowKey, plural};
 use roaring::RoaringBitmap;
+use serde::Serialize;
 
-use crate::ReferenceError;
 use crate::check::Tally;
-use crate::cosines::{Cosines, Tiers};
+use crate::difference::{distance, norm};
 use crate::reference::Reference;
+use crate::vector::{cosine, median};
 use crate::violation::{FILE, Place};
+
+/// How close one column is to the reference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ColumnAgreement {
+    /// The column's name in the embeddings.
+    pub column: String,
+    /// Vectors with a cosine.
+    pub compared: u64,
+    /// The smallest cosine; null, as all that follow, when nothing was compared.
+    pub min: Option<f64>,
+    /// The median cosine.
+    pub median: Option<f64>,
+    /// The median cosine of a vector with that of another protein of the reference: what a cosine of no agreement looks like.
+    pub unrelated_median: Option<f64>,
+    /// The largest norm of a difference, as a share of the norm of the reference's vector: cosines do not see a wrong scale.
+    pub max_difference: Option<f64>,
+}
 
 /// How the rows so far compare with a reference.
 #[derive(Debug, Default)]
 pub(crate) struct Agreement {
     /// Rows of the reference.
     found: RoaringBitmap,
-    pub(crate) columns: Vec<Cosines>,
+    columns: Vec<ComparedColumn>,
     pub(crate) not_compared: Vec<String>,
 }
 
-/// What a column of an embeddings file is compared with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair {
-    /// The column's place in the file.
-    file: usize,
-    reference: usize,
-    agreement: usize,
+/// A column, over the files so far.
+#[derive(Debug)]
+struct ComparedColumn {
+    column: Column,
+    cosines: Vec<f64>,
+    unrelated: Vec<f64>,
+    max_difference: f64,
 }
 
+/// The places of a column of a file in the reference and in the agreement; none where it is not compared.
+pub(crate) type Pair = Option<(usize, usize)>;
+
 impl Agreement {
-    /// Which columns of a file are compared with which of the reference.
-    pub(crate) fn pair(
-        &mut self,
-        reference: &Reference,
-        columns: &[Column],
-    ) -> Result<Vec<Pair>, ReferenceError> {
-        let found = reference.pair(columns)?;
-        let mut pairs = Vec::new();
-        for (file, reference) in found.into_iter().enumerate() {
-            let Some(reference) = reference else {
-                self.add_not_compared(columns[file].to_string());
-                continue;
-            };
-            let agreement = self.column(columns[file]);
-            pairs.push(Pair {
-                file,
-                reference,
-                agreement,
-            });
-        }
-        Ok(pairs)
+    /// What the columns of a file are compared with, which has these of the reference.
+    pub(crate) fn pairs(&mut self, columns: &[Column], found: Vec<Option<usize>>) -> Vec<Pair> {
+        let columns = columns.iter().zip(found);
+        let pairs = columns.map(|(&column, reference)| match reference {
+            Some(reference) => Some((reference, self.column(column))),
+            None => {
+                self.add_not_compared(column.to_string());
+                None
+            }
+        });
+        pairs.collect()
     }
 
     fn add_not_compared(&mut self, name: String) {
@@ -57,29 +68,39 @@ impl Agreement {
         }
     }
 
-    fn column(&mut self, name: Column) -> usize {
-        if let Some(place) = self.columns.iter().position(|known| known.name == name) {
-            return place;
-        }
-        self.columns.push(Cosines::new(name));
-        self.columns.len() - 1
+    fn column(&mut self, column: Column) -> usize {
+        let mut known = self.columns.iter();
+        known
+            .position(|known| known.column == column)
+            .unwrap_or_else(|| {
+                self.columns.push(ComparedColumn {
+                    column,
+                    cosines: Vec::new(),
+                    unrelated: Vec::new(),
+                    max_difference: 0.0,
+                });
+                self.columns.len() - 1
+            })
     }
 
     pub(crate) fn merge(&mut self, other: Self) {
         self.found |= other.found;
-        for column in other.columns {
-            let place = self.column(column.name);
-            self.columns[place].merge(column);
+        for more in other.columns {
+            let place = self.column(more.column);
+            let known = &mut self.columns[place];
+            known.cosines.extend(more.cosines);
+            known.unrelated.extend(more.unrelated);
+            known.max_difference = known.max_difference.max(more.max_difference);
         }
         for name in other.not_compared {
             self.add_not_compared(name);
         }
     }
 
-    /// Compares the vectors of one row.
+    /// Compares the vectors of one row, which must have this cosine at least.
     pub(crate) fn add(
         &mut self,
-        reference: &Reference,
+        (reference, min_cosine): &(Reference, f64),
         row: &RowKey,
         pairs: &[Pair],
         vectors: &[&[f32]],
@@ -91,34 +112,51 @@ impl Agreement {
         };
         self.found.insert(place as u32);
         tally.count("compared", 1);
-        for pair in pairs {
-            let found = vectors[pair.file];
-            let expected = reference.vector(place, pair.reference);
-            let column = &mut self.columns[pair.agreement];
-            if found.len() == expected.len() {
-                let other = (place + reference.rows() / 2) % reference.rows();
-                let unrelated = reference.vector(other, pair.reference);
-                column.add(row, found, expected, unrelated);
-            } else {
+        let other = (place + reference.rows() / 2) % reference.rows();
+        for (pair, found) in pairs.iter().zip(vectors) {
+            let Some((reference_column, column)) = *pair else {
+                continue;
+            };
+            let expected = reference.vector(place, reference_column);
+            let compared = &mut self.columns[column];
+            let name = compared.column;
+            if found.len() != expected.len() {
                 let values = plural(expected.len(), "value");
-                let (name, found) = (column.name, found.len());
+                let found = found.len();
                 let problem =
                     format_args!("{name}: the reference has {values}, the embeddings have {found}");
                 tally.add("other_dimension", row, problem);
+                continue;
+            }
+            let unrelated = cosine(found, reference.vector(other, reference_column));
+            compared.unrelated.extend(unrelated);
+            let difference = distance(found, expected, 0.0) / norm(expected);
+            // A NaN is no maximum.
+            compared.max_difference = compared.max_difference.max(difference);
+            match cosine(found, expected) {
+                None => tally.add("undefined", row, format_args!("{name}: no cosine")),
+                Some(cosine) => {
+                    compared.cosines.push(cosine);
+                    if cosine < *min_cosine {
+                        let problem = format_args!(
+                            "{name}: cosine {cosine:.7}, expected at least {min_cosine}"
+                        );
+                        tally.add("below", row, problem);
+                    }
+                }
             }
         }
     }
 
-    /// The check `reference`.
+    /// The check `reference`, where these ids may be missing.
     pub(crate) fn check(
         &self,
         reference: &Reference,
-        tiers: Tiers,
         is_rejected: impl Fn(&str) -> bool,
         tally: &mut Tally,
     ) {
-        for row in (0..reference.rows()).filter(|&row| !self.found.contains(row as u32)) {
-            let (id, start) = reference.key(row);
+        let keys = reference.keys();
+        for (id, start, _) in keys.filter(|&(.., row)| !self.found.contains(row as u32)) {
             if is_rejected(id) {
                 tally.count("rejected", 1);
                 continue;
@@ -130,38 +168,33 @@ impl Agreement {
             };
             tally.add("not_found", place, "not in the embeddings");
         }
-        for column in &self.columns {
-            column.list_violations(tiers, tally);
-        }
         if tally.counted("compared") == 0 {
             let problem = "no row has an id of the reference";
             tally.add("nothing_compared", FILE, problem);
         }
-        let min = self.columns.iter().filter_map(Cosines::min);
-        let min = min.reduce(f64::min);
-        let min = min.map_or_else(|| "none".to_owned(), |min| format!("{min:.7}"));
-        tally.summary = Some(format!(
-            "{{compared:row}} compared, smallest cosine {min}: {{below}} vectors below {}, {{undefined}} without a cosine, \
-             {{other_dimension}} of another dimension, {{not_found}} of {} reference rows not found",
-            tiers.strict,
-            reference.rows()
-        ));
+    }
+
+    /// How close each column is.
+    pub(crate) fn columns(&self) -> Vec<ColumnAgreement> {
+        let columns = self.columns.iter().map(|compared| ColumnAgreement {
+            column: compared.column.to_string(),
+            compared: compared.cosines.len() as u64,
+            min: compared.cosines.iter().copied().reduce(f64::min),
+            median: median(&mut compared.cosines.clone()),
+            unrelated_median: median(&mut compared.unrelated.clone()),
+            max_difference: (!compared.cosines.is_empty()).then_some(compared.max_difference),
+        });
+        columns.collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Pooling, SequenceDigest};
+    use plmkit_contract::SequenceDigest;
 
     use super::*;
-    use crate::check::LISTED;
-    use crate::vector::cosine;
-    use crate::{Check, CheckOutcome, ColumnAgreement};
-
-    const MEAN: Column = Column::Pooled {
-        pool: Pooling::Mean,
-        layer: 6,
-    };
+    use crate::check::Tallies;
+    use crate::{Check, CheckOutcome};
 
     fn row(ordinal: u64, id: &str) -> RowKey<'_> {
         RowKey {
@@ -170,150 +203,72 @@ mod tests {
             start: 0,
             length: 9,
             truncated: false,
-            digest: SequenceDigest::default(),
+            digest: SequenceDigest::new(b""),
             n_windows: 1,
         }
     }
 
-    /// A reference of unit vectors along the first axis, one for each id.
-    fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, Vec<ColumnAgreement>) {
-        judge_by(Tiers::strict(0.999), ids, found)
-    }
-
-    fn judge_by(
-        tiers: Tiers,
-        ids: &[&str],
-        found: &[(&str, [f32; 2])],
-    ) -> (Check, Vec<ColumnAgreement>) {
-        let mut reference = Reference::new(["mean_6".to_owned()]);
+    /// Compares vectors with a reference of these ids, each with the vector (1, 0).
+    fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, ColumnAgreement) {
+        let mut reference = Reference::new(vec!["mean_6".to_owned()]);
         for id in ids {
             reference
                 .push(id, 0, [&[1.0, 0.0][..]])
                 .expect("two values");
         }
-        reference.sort().expect("each id once");
-        let mut agreement = Agreement::default();
-        let mut tallies = crate::check::Tallies::default();
-        let tally = tallies.of("reference");
+        let columns = ["mean_6".parse().expect("a column")];
+        let (mut agreement, mut tallies) = (Agreement::default(), Tallies::default());
+        let places = reference.pair(&columns).expect("one column");
+        let pairs = agreement.pairs(&columns, places);
+        let reference = (reference, 0.999);
         for (ordinal, (id, vector)) in (0..).zip(found) {
-            let mut part = Agreement::default();
-            let pairs = part.pair(&reference, &[MEAN]).expect("the same name");
-            part.add(&reference, &row(ordinal, id), &pairs, &[vector], tally);
-            agreement.merge(part);
+            let tally = tallies.of("reference");
+            agreement.add(&reference, &row(ordinal, id), &pairs, &[vector], tally);
         }
-        agreement.check(&reference, tiers, |id| id == "rejected", tally);
-        let columns = agreement.columns.into_iter().map(Cosines::finish);
-        (tallies.result("reference"), columns.collect())
+        let is_rejected = |id: &str| id == "rejected";
+        agreement.check(&reference.0, is_rejected, tallies.of("reference"));
+        (tallies.result("reference"), agreement.columns().remove(0))
     }
 
     #[test]
     fn agreement_does_not_depend_on_order_or_on_rows_outside_the_sample() {
-        let (check, columns) = judge(
-            &["a", "b"],
-            &[("c", [0.0, 1.0]), ("b", [2.0, 0.0]), ("a", [1.0, 0.0])],
-        );
+        let found = [("c", [1.0, 0.0]), ("x", [0.0, 1.0]), ("a", [2.0, 0.0])];
+        let (check, column) = judge(&["a", "c"], &found);
         assert_eq!(check.outcome, CheckOutcome::Pass);
-        assert_eq!(
-            (check.counts["compared"], check.counts["not_in_reference"]),
-            (2, 1)
-        );
-        assert_eq!((columns[0].min, columns[0].mean), (Some(1.0), Some(1.0)));
-        assert_eq!(columns[0].max_abs_difference, Some(1.0));
+        let counts = ["compared", "not_in_reference"].map(|name| check.counts[name]);
+        assert_eq!(counts, [2, 1]);
+        assert_eq!((column.min, column.median), (Some(1.0), Some(1.0)));
+        assert_eq!(column.max_difference, Some(1.0));
     }
 
     #[test]
-    fn a_vector_below_the_floor_is_named_worst_first() {
-        let (check, columns) = judge(
-            &["a", "b", "c"],
-            &[("a", [1.0, 0.1]), ("b", [0.0, 1.0]), ("c", [0.0, 0.0])],
-        );
-        assert_eq!(check.outcome, CheckOutcome::Fail);
-        assert_eq!((check.counts["below"], check.counts["undefined"]), (2, 1));
+    fn a_vector_below_the_least_cosine_is_named() {
+        let found = [("a", [1.0, 0.1]), ("b", [0.0, 1.0]), ("c", [0.0, 0.0])];
+        let (check, column) = judge(&["a", "b", "c"], &found);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
-        assert_eq!(lines[0], "ordinal 1 'b': mean_6: cosine 0.0000000");
-        assert_eq!(lines[1], "ordinal 0 'a': mean_6: cosine 0.9950372");
-        assert_eq!(lines[2], "ordinal 2 'c': mean_6: no cosine");
-        let worst: Vec<&str> = columns[0].worst.iter().map(|one| one.id.as_str()).collect();
-        assert_eq!(worst, ["c", "b", "a"]);
+        assert_eq!(
+            lines,
+            [
+                "ordinal 0 'a': mean_6: cosine 0.9950372, expected at least 0.999",
+                "ordinal 1 'b': mean_6: cosine 0.0000000, expected at least 0.999",
+                "ordinal 2 'c': mean_6: no cosine"
+            ]
+        );
+        assert_eq!((column.compared, column.min), (2, Some(0.0)));
     }
 
     #[test]
-    fn a_reference_row_that_is_not_found_fails() {
-        let (check, _) = judge(&["a", "b"], &[("a", [1.0, 0.0])]);
-        assert_eq!(
-            (check.outcome, check.counts["not_found"]),
-            (CheckOutcome::Fail, 1)
-        );
+    fn a_row_of_the_reference_is_found_or_rejected() {
+        let found = [("a", [1.0, 0.0])];
+        let (check, _) = judge(&["a", "gone", "rejected"], &found);
+        let counts = ["not_found", "rejected"].map(|name| check.counts[name]);
+        assert_eq!(counts, [1, 1]);
         assert_eq!(
             check.violations[0].to_string(),
-            "'b': not in the embeddings"
+            "'gone': not in the embeddings"
         );
-    }
-
-    #[test]
-    fn a_rejected_reference_row_may_be_missing() {
-        let (check, _) = judge(&["a", "rejected"], &[("a", [1.0, 0.0])]);
-        assert_eq!(check.outcome, CheckOutcome::Pass);
-        assert_eq!(
-            (check.counts["rejected"], check.counts["not_found"]),
-            (1, 0)
-        );
-    }
-
-    #[test]
-    fn so_many_vectors_may_be_below_the_least_cosine_and_none_below_the_lenient_one() {
-        let found = [("a", [1.0, 0.0]), ("b", [1.0, 0.1]), ("c", [2.0, 0.0])];
-        for (lenient, share, outcome, below) in [
-            (0.99, 0.4, CheckOutcome::Pass, 0),
-            (0.99, 0.3, CheckOutcome::Fail, 1),
-            (0.999, 0.4, CheckOutcome::Fail, 1),
-        ] {
-            let tiers = Tiers {
-                strict: 0.9999,
-                lenient,
-                lenient_share: share,
-            };
-            let (check, columns) = judge_by(tiers, &["a", "b", "c"], &found);
-            assert_eq!((check.outcome, check.counts["below"]), (outcome, below));
-            assert_eq!(check.counts["lenient"], 1 - below);
-            let ratio = columns[0].norm_ratio_max.expect("a ratio");
-            assert!((ratio / 2.0 - 1.0).abs() < 0.01, "{ratio}");
-        }
-    }
-
-    #[test]
-    fn comparing_nothing_fails() {
-        for ids in [&["a"][..], &[]] {
-            let (check, columns) = judge(ids, &[("z", [1.0, 0.0])]);
-            assert_eq!(
-                (check.outcome, check.counts["nothing_compared"]),
-                (CheckOutcome::Fail, 1)
-            );
-            assert_eq!((columns[0].compared, columns[0].min), (0, None));
-        }
-    }
-
-    #[test]
-    fn many_violations_are_counted_and_ten_listed() {
-        let ids: Vec<String> = (0..50).map(|i| format!("p{i}")).collect();
-        let names: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let found: Vec<(&str, [f32; 2])> =
-            (0..50).map(|i| (names[i], [1.0, 0.1 + i as f32])).collect();
-        let (check, columns) = judge(&names, &found);
-        assert_eq!(
-            (check.counts["below"], check.violations.len()),
-            (50, LISTED)
-        );
-        assert_eq!(
-            (columns[0].worst[0].id.as_str(), columns[0].worst.len()),
-            ("p49", LISTED)
-        );
-        assert_eq!(
-            columns[0].median,
-            Some(cosine(&found[25].1, &[1.0, 0.0]).expect("finite"))
-        );
-        assert_eq!(columns[0].min, columns[0].q01);
-        let classes: Vec<u64> = columns[0].by_cosine.iter().map(|class| class.1).collect();
-        assert_eq!(classes, [48, 1, 0, 1, 0, 0, 0, 0]);
+        let (check, column) = judge(&["rejected"], &found);
+        assert_eq!(check.counts["nothing_compared"], 1);
+        assert_eq!((column.compared, column.min), (0, None));
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{CHECKS, Definition};
+use crate::checks::{CHECKS, Definition, entries, in_words};
 use crate::violation::{Place, Violation};
 
 /// The number of violations of a kind that a check lists; all are counted.
@@ -79,9 +79,6 @@ impl fmt::Display for Check {
 pub(crate) struct Tally {
     counts: BTreeMap<Cow<'static, str>, u64>,
     violations: BTreeMap<Cow<'static, str>, Violations>,
-    /// What takes the place of the definition's summary.
-    #[serde(skip)]
-    pub(crate) summary: Option<String>,
 }
 
 /// The violations of one kind: their number, and the first of them.
@@ -142,26 +139,27 @@ impl Tally {
     /// The check: it fails when there is any violation of any kind.
     pub(crate) fn finish(mut self, definition: &Definition) -> Check {
         let mut counts = self.counts;
-        let (mut listed, mut wrong) = (Vec::new(), 0);
-        for name in definition.counts() {
-            counts.entry(name.into()).or_default();
+        let (mut listed, mut outcome) = (Vec::new(), CheckOutcome::Pass);
+        for (name, _) in entries(definition.counts) {
+            counts.entry(name.to_owned().into()).or_default();
         }
-        for kind in definition.kinds() {
+        for (kind, _) in entries(definition.kinds) {
             let found = self.violations.remove(kind).unwrap_or_default();
-            wrong += found.count;
-            counts.insert(kind.into(), found.count);
+            if found.count > 0 {
+                outcome = CheckOutcome::Fail;
+            }
+            counts.insert(kind.to_owned().into(), found.count);
             listed.extend(found.first);
         }
         debug_assert!(self.violations.is_empty(), "{:?}", self.violations);
-        let summary = self.summary.as_deref().unwrap_or(definition.summary);
+        let said = match outcome {
+            CheckOutcome::Fail => definition.kinds,
+            _ => definition.counts,
+        };
         Check {
             name: definition.name,
-            outcome: if wrong > 0 {
-                CheckOutcome::Fail
-            } else {
-                CheckOutcome::Pass
-            },
-            summary: crate::checks::filled(summary, &counts, wrong),
+            outcome,
+            summary: in_words(said, &counts),
             counts,
             violations: listed,
         }

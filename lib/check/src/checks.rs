@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use plmkit_contract::plural;
-
 /// What a check asks and counts.
 #[derive(Debug)]
 pub struct Definition {
@@ -14,190 +12,140 @@ pub struct Definition {
     pub question: &'static str,
     /// What to do where it fails.
     pub remedy: &'static str,
-    /// The answer, with the names of counts in braces: `{rows}`, `{rows:row}` with the noun, `{*}` for all violations. What is in
-    /// brackets is left out where its first count is zero.
-    pub(crate) summary: &'static str,
-    /// Names of what is counted.
-    counts: &'static str,
-    /// Names of the kinds of violations, in the order in which they are listed.
-    kinds: &'static str,
-}
-
-impl Definition {
-    pub(crate) fn counts(&self) -> impl Iterator<Item = &'static str> {
-        self.counts.split_whitespace()
-    }
-
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static str> {
-        self.kinds.split_whitespace()
-    }
+    /// What is counted: `name=words`, with `; ` between two. An ending in parentheses is left out after 1.
+    pub(crate) counts: &'static str,
+    /// The kinds of violations, in the order in which they are listed.
+    pub(crate) kinds: &'static str,
 }
 
 /// The checks, in the order of a verdict.
-pub static CHECKS: [Definition; 17] = [
+pub static CHECKS: [Definition; 15] = [
     Definition {
         name: "coverage",
         question: "Is each row of the shards there once?",
         remedy: "Embed what is missing, and give the files and lists of one run only.",
-        summary: "{found:row}, {expected} expected: {rejected} rejected, {missing} missing, {extra} extra, {doubled} doubled[, {doubled_in_shards} in the shards more than once]",
-        counts: "expected found rejected",
-        kinds: "missing extra doubled doubled_in_shards without_list",
+        counts: "found=row(s); expected=expected; rejected=rejected",
+        kinds: "missing=row(s) missing; extra=row(s) not in the shards; doubled=row(s) more than once; doubled_in_shards=row(s) in the shards more than once; without_list=file(s) without list of rejects",
     },
     Definition {
         name: "records",
         question: "Has each row its id, length and residues?",
         remedy: "Embed again: these rows were made of other records than those of the shards.",
-        summary: "{compared:row} compared: {id} other ids, {length} other lengths, {truncated} other truncations, {digest} other residues, {n_windows} other numbers of windows[; {aliases_compared:alias} compared: {other_alias} other residues]",
-        counts: "compared aliases_compared",
-        kinds: "id length truncated digest n_windows other_alias",
+        counts: "compared=row(s); aliases_compared=alias(es)",
+        kinds: "id=row(s) of another id; length=row(s) of another length; truncated=row(s) truncated otherwise; digest=row(s) of other residues; n_windows=row(s) of another number of windows; other_alias=alias(es) of other residues",
     },
     Definition {
         name: "ordinals",
         question: "Do shards and rejects hold all records?",
         remedy: "Give all shards and all lists of one run of fasta-shard.",
-        summary: "{in_shards:record} in the shards, {in_rejects} rejected: {absent} in neither, {in_both} in both, {rejected_twice} rejected twice, {beyond} beyond the input; {in_aliases:alias}, {no_representative} without representative; {in_known} known",
-        counts: "in_shards in_rejects in_aliases in_known",
-        kinds: "absent in_both rejected_twice listed_twice no_representative beyond",
+        counts: "in_shards=record(s) in the shards; in_rejects=rejected; in_aliases=alias(es); in_known=known",
+        kinds: "absent=record(s) nowhere; in_both=record(s) in two places; rejected_twice=record(s) rejected twice; listed_twice=record(s) listed twice; no_representative=alias(es) without representative; beyond=record(s) beyond the input",
     },
     Definition {
         name: "manifest",
         question: "Are these the shards that the manifest lists?",
         remedy: "Give the shards and lists that were written with this manifest.",
-        summary: "{records:record} in {listed:shard}: {not_given} shards not given, {unlisted} not listed, {other_rejects} reasons with other counts of rejects, {altered_rejects} other files of rejects, {altered_lists} other lists",
-        counts: "records listed",
-        kinds: "not_given unlisted other_rejects altered_rejects altered_lists unknown_dataset",
+        counts: "records=record(s); listed=shard(s)",
+        kinds: "not_given=shard(s) not given; unlisted=shard(s) not listed; other_rejects=reason(s) with other counts of rejects; altered_rejects=other file(s) of rejects; altered_lists=other list(s); unknown_dataset=record(s) of unknown datasets",
     },
     Definition {
         name: "origin",
-        question: "Were all files made by the same work?",
+        question: "Were all files made by the same work, with the same columns?",
         remedy: "Embed the files that differ again, with the model and the options of the others.",
-        summary: "{embeddings:embeddings file}, {shards:shard}: {different} of other work than the first, {other_batches} batches of other shards, {embedded_twice} batches embedded twice, {other_rejects} rejects of other embeddings, {unlike_known} unlike known datasets",
-        counts: "embeddings shards",
-        kinds: "different other_batches embedded_twice other_rejects unlike_known",
-    },
-    Definition {
-        name: "dimensions",
-        question: "Have all files the same columns?",
-        remedy: "Embed the files that differ again, with the columns of the others.",
-        summary: "{different} of {files} files differ from the first, {other_options} from their options",
-        counts: "files",
-        kinds: "different other_options",
+        counts: "embeddings=embeddings file(s); shards=shard(s)",
+        kinds: "different=file(s) of other work than the first; other_columns=file(s) with other columns than the first; other_options=option(s) that name other columns; other_batches=file(s) of batches of other shards; embedded_twice=file(s) of batches embedded twice; other_rejects=list(s) of other embeddings; unlike_known=file(s) unlike known datasets",
     },
     Definition {
         name: "expectations",
         question: "Are the files what was expected?",
         remedy: "Embed again as expected, or expect something else with --expect.",
-        summary: "",
-        counts: "",
-        kinds: "empty too_many_rejected other_model other_dtype other_columns",
+        counts: "records=record(s); rejected=rejected",
+        kinds: "empty=set(s) without rows; too_many_rejected=share(s) of rejects too large; other_model=file(s) of another model; other_dtype=file(s) of another type; other_columns=file(s) with other columns",
     },
     Definition {
         name: "finite",
         question: "Is every value a finite number?",
         remedy: "Embed again in f32 or bf16: values may be too large for f16, or weights broken.",
-        summary: "{not_finite} of {vectors:vector} with NaN or infinite values",
-        counts: "vectors nan infinite",
-        kinds: "not_finite",
+        counts: "vectors=vector(s)",
+        kinds: "not_finite=vector(s) with NaN or infinite values",
     },
     Definition {
-        name: "norms",
+        name: "zero",
         question: "Is no vector zero?",
-        remedy: "Embed again, and check the model's weights with --model.",
-        summary: "{zero} of {vectors:vector} with all values zero, {zeros} with many zeros; {scale:column} of implausible size",
-        counts: "vectors",
-        kinds: "zero zeros scale",
+        remedy: "Embed again, and compute a sample again with --model.",
+        counts: "vectors=vector(s)",
+        kinds: "zero=vector(s) zero; zeros=vector(s) with many zeros",
     },
     Definition {
         name: "pooling",
         question: "Do the columns of a row fit together?",
         remedy: "Embed these rows again: their columns are not of the same residues.",
-        summary: "{compared} rows compared: {*} contradictions between columns",
-        counts: "compared",
-        kinds: "mean_above_max std_negative std_too_small not_of_residues residue_count",
+        counts: "compared=row(s)",
+        kinds: "mean_above_max=mean(s) above the maximum; std_negative=negative deviation(s); std_too_small=deviation(s) too small; not_of_residues=column(s) not of the residues; residue_count=column(s) of other numbers of residues",
     },
     Definition {
         name: "contacts",
         question: "Are contacts probabilities, and symmetric?",
         remedy: "Embed these rows again.",
-        summary: "{not_probabilities} of {maps} maps with values that are no probabilities, {not_symmetric} not symmetric",
-        counts: "maps",
-        kinds: "not_probabilities not_symmetric",
+        counts: "maps=map(s)",
+        kinds: "not_probabilities=map(s) of no probabilities; not_symmetric=map(s) not symmetric",
     },
     Definition {
         name: "sequences",
         question: "Have equal sequences equal vectors, and others not?",
         remedy: "Embed these rows again: they have the vectors of other rows.",
-        summary: "{repeated} vectors of repeated sequences: {different} differ from the first; {same_vector} vectors are also those of other sequences",
-        counts: "repeated",
-        kinds: "different same_vector",
+        counts: "repeated=vector(s) of repeated sequences",
+        kinds: "different=vector(s) unlike those of the same residues; same_vector=vector(s) also of other residues",
     },
     Definition {
         name: "constant",
         question: "Does every dimension change?",
-        remedy: "Check the model's weights with --model; --skip constant where the data explain it.",
-        summary: "{constant} dimensions that never change in a file",
-        counts: "",
-        kinds: "constant",
-    },
-    Definition {
-        name: "outliers",
-        question: "Have vectors the size and direction of others?",
-        remedy: "Compute a sample again with --model; --skip outliers where the data explain it.",
-        summary: "{norms} of {compared} vectors of another size than others of their length, {directions} of another direction",
-        counts: "compared",
-        kinds: "norms directions",
+        remedy: "Compute a sample again with --model; --skip constant where the data explain it.",
+        counts: "columns=column(s) of a file",
+        kinds: "constant=constant dimension(s)",
     },
     Definition {
         name: "reference",
         question: "Do vectors agree with a reference?",
         remedy: "Compare the model, the layer and the pooling with those of the reference.",
-        summary: "",
-        counts: "compared not_in_reference rejected lenient",
-        kinds: "below undefined other_dimension not_found nothing_compared",
+        counts: "compared=row(s) compared; not_in_reference=not in the reference; rejected=rejected",
+        kinds: "below=vector(s) below --min-cosine; undefined=vector(s) without a cosine; other_dimension=vector(s) of another dimension; not_found=row(s) of the reference not found; nothing_compared=reference(s) of other ids",
     },
     Definition {
         name: "spot-check",
         question: "Does a second computation give the same?",
-        remedy: "Check that the model is the one that the embeddings were made with, and embed again.",
-        summary: "{rows:row} computed again, {different} vectors differ",
-        counts: "rows",
-        kinds: "other_model different different_files other_shape not_computed not_compared",
+        remedy: "Embed again, with the model in --model and sound hardware.",
+        counts: "rows=row(s) computed again",
+        kinds: "different=different vector(s); different_files=different median(s) of files; not_computed=row(s) not computed again; not_compared=column(s) not computed again",
     },
     Definition {
         name: "parts",
         question: "Are the files of the dataset the listed ones?",
         remedy: "Restore the listed files under their names, and remove the others.",
-        summary: "",
-        counts: "listed",
-        kinds: "missing_parts unlisted_parts altered_parts parts_out_of_order failed_before strays",
+        counts: "found=part(s)",
+        kinds: "missing_parts=part(s) missing; unlisted_parts=part(s) not listed; altered_parts=part(s) with other rows; parts_out_of_order=part(s) out of order; failed_before=earlier verdict(s) that failed; strays=other file(s) among them",
     },
 ];
 
-/// A summary with its counts. `wrong` is the number of all violations.
-pub(crate) fn filled(
-    summary: &str,
-    counts: &BTreeMap<Cow<'static, str>, u64>,
-    wrong: u64,
-) -> String {
-    let count = |name: &str| counts.get(name).copied().unwrap_or(wrong);
-    let mut text = String::new();
-    for (place, segment) in summary.split(['[', ']']).enumerate() {
-        let mut pieces = segment.split(['{', '}']);
-        let first = pieces.clone().nth(1).unwrap_or_default();
-        let first = first.split(':').next().unwrap_or_default();
-        if place % 2 == 1 && count(first) == 0 {
-            continue;
-        }
-        while let Some(words) = pieces.next() {
-            text.push_str(words);
-            match pieces.next().map(|name| name.split_once(':').ok_or(name)) {
-                Some(Ok((name, noun))) => text += &plural(count(name), noun),
-                Some(Err(name)) => text += &count(name).to_string(),
-                None => {}
-            }
-        }
+/// The names in a list of a definition, with their words.
+pub(crate) fn entries(list: &str) -> impl Iterator<Item = (&str, &str)> + Clone {
+    list.split("; ").filter_map(|entry| entry.split_once('='))
+}
+
+/// Those of a list that are not zero, in words; the first if all are.
+pub(crate) fn in_words(list: &str, counts: &BTreeMap<Cow<'static, str>, u64>) -> String {
+    let all = entries(list).map(|(name, words)| {
+        let count = counts.get(name).copied().unwrap_or(0);
+        let (es, s) = if count == 1 { ("", "") } else { ("es", "s") };
+        let words = words.replace("(es)", es).replace("(s)", s);
+        (count, format!("{count} {words}"))
+    });
+    let said = all.clone().filter(|(count, _)| *count > 0);
+    let said: Vec<String> = said.map(|(_, words)| words).collect();
+    match said.is_empty() {
+        true => all.map(|(_, words)| words).next().unwrap_or_default(),
+        false => said.join(", "),
     }
-    text
 }
 
 #[cfg(test)]
@@ -205,20 +153,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_has_counts_for_all_names() {
-        for check in &CHECKS {
-            let names = check.summary.split('{').skip(1);
-            for name in names.filter_map(|rest| rest.split(['}', ':']).next()) {
-                let mut known = check.counts().chain(check.kinds()).chain(["*"]);
-                assert!(known.any(|known| known == name), "{name}");
-            }
-        }
-        let counts = [("rows", 1), ("id", 0)].map(|(name, count)| (name.into(), count));
-        let text = filled(
-            "{rows:row}, {*} wrong[, {id} ids][, {rows} more]",
-            &counts.into(),
-            2,
-        );
-        assert_eq!(text, "1 row, 2 wrong, 1 more");
+    fn a_summary_has_what_is_not_zero() {
+        let list = "found=row(s); aliases=alias(es); rejected=rejected";
+        let said = |found, aliases| {
+            let counts = [("found", found), ("aliases", aliases)];
+            in_words(
+                list,
+                &counts.map(|(name, count)| (name.into(), count)).into(),
+            )
+        };
+        assert_eq!(said(1, 2), "1 row, 2 aliases");
+        assert_eq!(said(0, 1), "1 alias");
+        assert_eq!(said(0, 0), "0 rows");
     }
 }

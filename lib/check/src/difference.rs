@@ -70,13 +70,13 @@ fn share(difference: f64, size: f64) -> f64 {
     }
 }
 
-fn norm(vector: &[f32]) -> f64 {
+pub(crate) fn norm(vector: &[f32]) -> f64 {
     dot(vector, vector).sqrt()
 }
 
 /// The distance beyond what rounding by this share of each value may change. Below the smallest normal number of f16, rounding is
 /// absolute.
-fn distance(found: &[f32], expected: &[f32], rounding: f64) -> f64 {
+pub(crate) fn distance(found: &[f32], expected: &[f32], rounding: f64) -> f64 {
     const LEAST_NORMAL_F16: f64 = 6.103_515_625e-5;
     let pairs = found.iter().zip(expected);
     let squares = pairs.map(|(&x, &y)| {

@@ -170,6 +170,8 @@ pub(crate) fn check(
         expected.compare(file, tally);
     }
     let rejected: u64 = by_reason.values().sum();
+    tally.count("records", records);
+    tally.count("rejected", rejected);
     let accepted = nothing_to_embed || expected.max_rejected == Some(1.0);
     if rows == 0 && rejected == 0 && !accepted {
         tally.add("empty", FILE, "the embeddings have no rows");
@@ -178,15 +180,15 @@ pub(crate) fn check(
     let share = (rejected as f64 / records.max(1) as f64).min(1.0);
     let most = expected.max_rejected.unwrap_or(MAX_REJECTED);
     if share > most {
+        let reasons = reasons(by_reason, embeddings);
+        let (share, most) = (100.0 * share, 100.0 * most);
+        let all = match rejected >= records {
+            true => "every record was rejected, see rejects.csv: ",
+            false => "",
+        };
         let problem = format_args!(
-            "{rejected} of {records} records are rejected, {:.3} %: expected at most {:.3} %, or --expect max-rejected=SHARE: {}",
-            100.0 * share,
-            100.0 * most,
-            reasons(by_reason, embeddings)
+            "{all}{rejected} of {records} records are rejected, {share:.3} %: expected at most {most:.3} %, or --expect max-rejected=SHARE: {reasons}"
         );
         tally.add("too_many_rejected", FILE, problem);
     }
-    tally.summary = Some(format!(
-        "{{*}} not met, {rejected} of {records} records rejected"
-    ));
 }

@@ -1,21 +1,17 @@
 //! What was found in some of the files; the findings in all of them make the verdict.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::Column;
+use plmkit_contract::RejectsList;
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
 use crate::check::Tallies;
 use crate::columns::ColumnFindings;
-use crate::cosines::Cosines;
 use crate::files::{EmbeddedFile, ShardFile};
-use crate::recomputed::{RecomputedColumn, compare_golden};
-use crate::{
-    CHECKS, Check, Criteria, Verdict, WholeSet, dimensions, expectations, manifest, ordinals,
-    origin,
-};
+use crate::recomputed::Differences;
+use crate::{CHECKS, Check, Criteria, Verdict, expectations, manifest, ordinals, origin};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -29,19 +25,20 @@ pub struct Findings {
     pub(crate) ordinals: RoaringTreemap,
     pub(crate) shards: Vec<ShardFile>,
     pub(crate) embeddings: Vec<EmbeddedFile>,
+    /// Name and content of each list of rejects.
+    pub(crate) rejects: Vec<(String, RejectsList)>,
     pub(crate) columns: Vec<ColumnFindings>,
-    pub(crate) recomputed: Vec<RecomputedColumn>,
+    pub(crate) recomputed: Vec<Differences>,
     /// Not written: a reference is compared in one run.
     #[serde(skip)]
     pub(crate) agreement: Agreement,
 }
 
 impl Findings {
-    pub(crate) fn add_column(&mut self, column: ColumnFindings) {
-        let mut known = self.columns.iter_mut();
-        match known.find(|known| known.column() == column.column()) {
-            Some(known) => known.merge(column, self.tallies.of("sequences")),
-            None => self.columns.push(column),
+    /// Adds a list of rejects, which reports call `name`. One that is there already is not added again.
+    pub fn add_rejects(&mut self, name: String, list: RejectsList) {
+        if self.rejects.iter().all(|(_, known)| *known != list) {
+            self.rejects.push((name, list));
         }
     }
 
@@ -59,8 +56,11 @@ impl Findings {
         self.ordinals |= other.ordinals;
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
+        for (name, list) in other.rejects {
+            self.add_rejects(name, list);
+        }
         for column in other.columns {
-            self.add_column(column);
+            column.add_to(&mut self.columns, self.tallies.of("sequences"));
         }
         for column in other.recomputed {
             column.add_to(&mut self.recomputed);
@@ -83,107 +83,97 @@ impl Findings {
         &self.shards
     }
 
+    /// Name and content of each list of rejects.
+    pub fn rejects(&self) -> &[(String, RejectsList)] {
+        &self.rejects
+    }
+
     /// Puts the files of one run in the order given.
     pub fn sort(&mut self) {
         self.shards.sort_by_key(|file| file.position);
         self.embeddings.sort_by_key(|file| file.position);
     }
 
-    /// Compares a golden vector of a protein in a column with the same computed again. `file` is where it is from.
-    pub fn add_golden(
-        &mut self,
-        file: &str,
-        id: &str,
-        column: Column,
-        golden: &[f32],
-        again: Option<&[f32]>,
-    ) {
-        let (all, tally) = (&mut self.recomputed, self.tallies.of("spot-check"));
-        compare_golden(file, id, column, golden, again, all, tally);
-    }
-
     /// The verdict on all files.
-    pub fn verdict(self, criteria: &Criteria, set: &WholeSet) -> Verdict {
+    pub fn verdict(&self, criteria: &Criteria) -> Verdict {
         let Criteria { aliases, .. } = criteria;
-        let (manifest, rejects) = (set.manifest, &set.rejects);
+        let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
         let known = manifest.and_then(|manifest| manifest.known.as_ref());
         let records = manifest.map(|manifest| manifest.records);
         let (shards, embeddings) = (&self.shards, &self.embeddings);
+        let lists = self.rejects.iter();
+        let (of_rows, of_records): (Vec<_>, Vec<_>) = lists.partition(|(_, list)| list.of_rows);
+        let lines = self.rejects.iter().flat_map(|(_, list)| &list.lines);
+        let mut rejected = BTreeMap::new();
+        for line in lines.clone() {
+            *rejected.entry(line.reason).or_default() += 1;
+        }
 
-        let mut tallies = self.tallies;
+        let mut tallies = self.tallies.clone();
         let is_recomputed = tallies.of("spot-check").counted("rows") > 0;
         tallies.merge(aliases.wrong.clone());
         let coverage = tallies.of("coverage");
         if coverage.violations("missing") > 0 {
-            origin::list_without_list(embeddings, &rejects.of_rows, coverage);
+            origin::list_without_list(embeddings, &of_rows, coverage);
         }
-        let ordinals = tallies.of("ordinals");
-        ordinals::check(
-            &self.ordinals,
-            &rejects.ordinals,
-            aliases,
-            records,
-            ordinals,
-        );
+        let without = of_records.iter().flat_map(|(_, list)| &list.lines);
+        let without = without.map(|line| line.ordinal);
+        let tally = tallies.of("ordinals");
+        ordinals::check(&self.ordinals, without, aliases, records, tally);
         if let Some(manifest) = manifest {
-            manifest::check(manifest, shards, rejects, tallies.of("manifest"));
+            let tally = tallies.of("manifest");
+            let by_reason = (!self.rejects.is_empty()).then_some(&rejected);
+            manifest::check(manifest, shards, &of_records, by_reason, tally);
         }
-        let origin = tallies.of("origin");
-        origin::check(embeddings, shards, &rejects.of_rows, known, origin);
-        dimensions::check(embeddings, tallies.of("dimensions"));
-        let rejected: u64 = rejects.by_reason.values().sum();
+        origin::check(embeddings, shards, &of_rows, known, tallies.of("origin"));
         // Rows that were lost count, too.
         let in_shards = self.ordinals.len().max(self.rows);
+        let all = in_shards + rejected.values().sum::<u64>();
         expectations::check(
             &criteria.expectations,
             embeddings,
             self.rows,
-            &rejects.by_reason,
-            records.unwrap_or(in_shards + rejected),
+            &rejected,
+            records.unwrap_or(all),
             manifest.is_some_and(|manifest| manifest.rows == 0),
             tallies.of("expectations"),
         );
-        let columns = self.columns.into_iter();
-        let norms = columns.map(|column| column.finish(&mut tallies)).collect();
-        if let Some((reference, tiers)) = &criteria.reference {
-            let ids = rejects.ids.iter().map(|id| reference.key_of(id));
-            let ids: HashSet<&str> = ids.collect();
-            let is_rejected = |id: &str| ids.contains(reference.key_of(id));
+        if let Some((reference, _)) = &criteria.reference {
+            let ids: HashSet<&str> = lines.map(|line| line.id.as_str()).collect();
+            let is_rejected = |id: &str| ids.contains(id);
             let tally = tallies.of("reference");
-            self.agreement.check(reference, *tiers, is_rejected, tally);
+            self.agreement.check(reference, is_rejected, tally);
         }
-        if let Some(parts) = &set.parts {
+        if let Some(parts) = &criteria.parts {
             parts.check(embeddings, tallies.of("parts"));
         }
 
         let not_recomputed = criteria.not_recomputed.unwrap_or("no model was given");
         let not_recomputed = format!("not recomputed: {not_recomputed}");
-        let without = |name: &str, count: u64| match name {
+        let without = |name: &str, is_counted: bool| match name {
             "coverage" | "records" | "ordinals" if !self.knows_shards => {
                 Some("no shards were given")
             }
-            "ordinals" if !rejects.given => Some("no rejects were given"),
+            "ordinals" if self.rejects.is_empty() => Some("no rejects were given"),
             "manifest" if manifest.is_none() => Some("no manifest was given"),
-            "pooling" if count == 0 => Some("no layer has several columns to compare"),
-            "contacts" if count == 0 => Some("there are no contacts"),
-            "outliers" if count == 0 => Some("no file has 8 vectors to compare with each other"),
+            "pooling" if !is_counted => Some("no layer has several columns to compare"),
+            "contacts" if !is_counted => Some("there are no contacts"),
             "reference" if criteria.reference.is_none() => Some("no reference was given"),
             "spot-check" if criteria.recomputed.is_none() && !is_recomputed => {
                 Some(not_recomputed.as_str())
             }
-            "parts" if set.parts.is_none() => Some("no dataset was given"),
+            "parts" if criteria.parts.is_none() => Some("no dataset was given"),
             _ => None,
         };
         let checks = CHECKS.iter().map(|definition| {
             let tally = std::mem::take(tallies.of(definition.name));
-            let count = definition.counts().map(|name| tally.counted(name)).sum();
-            match without(definition.name, count) {
+            let check = tally.finish(definition);
+            let is_counted = check.counts.values().any(|&count| count > 0);
+            match without(definition.name, is_counted) {
                 Some(why) => Check::skipped(definition.name, why),
-                None => tally.finish(definition),
+                None => check,
             }
         });
-        let checks = checks.collect();
-        let columns = self.agreement.columns.into_iter();
         Verdict {
             records,
             rows: self.rows,
@@ -192,16 +182,11 @@ impl Findings {
             known: manifest.map(|_| known.map_or(0, |known| known.list.rows)),
             residues_truncated: manifest
                 .and_then(|manifest| manifest.changed.get("residues_truncated").copied()),
-            rejected: rejects.by_reason.clone(),
-            checks,
-            norms,
-            spot_check: self
-                .recomputed
-                .into_iter()
-                .map(RecomputedColumn::finish)
-                .collect(),
-            agreement: columns.map(Cosines::finish).collect(),
-            not_compared: self.agreement.not_compared,
+            checks: checks.collect(),
+            rejected,
+            spot_check: self.recomputed.iter().map(Differences::agreement).collect(),
+            agreement: self.agreement.columns(),
+            not_compared: self.agreement.not_compared.clone(),
         }
     }
 }
@@ -211,7 +196,7 @@ mod tests {
     use plmkit_contract::{Provenance, Reason, Reject, RejectsList, RowKey, SequenceDigest};
 
     use super::*;
-    use crate::{CheckOutcome, ExpectedRows, Reference, RejectsLists, Tiers, Validator};
+    use crate::{CheckOutcome, Reference, Validator};
 
     fn row(ordinal: u64) -> RowKey<'static> {
         RowKey {
@@ -225,20 +210,22 @@ mod tests {
         }
     }
 
-    /// The findings in a file with one row.
+    /// The findings in a file with one row, beside shards with these, if any.
     fn file(
         criteria: &Criteria,
-        shards: Option<ExpectedRows>,
+        shards: Option<&[u64]>,
         columns: &[&str],
         ordinal: u64,
         vectors: &[&[f32]],
     ) -> Findings {
-        let mut validator = Validator::new(criteria, shards);
+        let mut validator = Validator::new(criteria, shards.is_some());
+        for &ordinal in shards.unwrap_or_default() {
+            validator.expect(&row(ordinal));
+        }
         let made = Provenance::new("gpu-embed", Vec::new()).with_rejects("the list".to_owned());
         let mut file = EmbeddedFile::of("a", made, columns);
         file.layout.dim = vectors[0].len();
-        let sample: Vec<Vec<&[f32]>> = vectors.iter().map(|&vector| vec![vector]).collect();
-        let begun = validator.begin_file(file, &sample);
+        let begun = validator.begin_file(file);
         begun.expect("a column of the reference");
         validator.add_row(&row(ordinal), vectors);
         validator.finish()
@@ -248,7 +235,7 @@ mod tests {
     fn what_was_not_given_is_skipped_and_does_not_fail() {
         let criteria = Criteria::default();
         let findings = file(&criteria, None, &["mean_6"], 0, &[&[1.0]]);
-        let verdict = findings.verdict(&criteria, &WholeSet::default());
+        let verdict = findings.verdict(&criteria);
         assert!(verdict.passed());
         let names = |outcome| {
             let checks = verdict.checks.iter();
@@ -257,22 +244,21 @@ mod tests {
         };
         assert_eq!(
             names(CheckOutcome::Pass),
-            "origin dimensions expectations finite norms sequences constant"
+            "origin expectations finite zero sequences constant"
         );
         assert_eq!(
             names(CheckOutcome::Skipped),
-            "coverage records ordinals manifest pooling contacts outliers reference spot-check parts"
+            "coverage records ordinals manifest pooling contacts reference spot-check parts"
         );
     }
 
     #[test]
     fn columns_are_followed_by_name_from_file_to_file() {
-        let mut reference = Reference::new(["max_6".to_owned()]);
+        let mut reference = Reference::new(vec!["max_6".to_owned()]);
         let vector = [1.0, 0.0];
         reference.push("P", 0, [&vector[..]]).expect("two values");
-        reference.sort().expect("one row");
         let criteria = Criteria {
-            reference: Some((reference, Tiers::strict(0.999))),
+            reference: Some((reference, 0.999)),
             ..Criteria::default()
         };
         let (along, across): (&[f32], &[f32]) = (&[3.0, 0.0], &[0.0, 0.0]);
@@ -284,13 +270,10 @@ mod tests {
             1,
             &[along, across],
         ));
-        let verdict = findings.verdict(&criteria, &WholeSet::default());
-        let failed: Vec<&str> = verdict.failed().map(|check| check.name).collect();
-        assert_eq!(failed, ["dimensions", "norms"]);
-        let [mean, max] = &verdict.norms[..] else {
-            panic!("two columns");
-        };
-        assert_eq!((mean.zero, max.min, max.max), (2, Some(3.0), Some(3.0)));
+        let verdict = findings.verdict(&criteria);
+        let failed = verdict.of(CheckOutcome::Fail).map(|check| check.name);
+        assert_eq!(failed.collect::<Vec<_>>(), ["origin", "zero"]);
+        assert_eq!(verdict.check("zero").counts["zero"], 2);
         assert_eq!(verdict.agreement.len(), 1);
         assert_eq!(verdict.agreement[0].compared, 2);
     }
@@ -301,7 +284,7 @@ mod tests {
             expectations: "max-rejected=100%".parse().expect("a share"),
             ..Criteria::default()
         };
-        let mut lists = RejectsLists::default();
+        let mut lists = Vec::new();
         for of_rows in [false, true] {
             let lines = rejects.iter().map(|&(ordinal, reason)| Reject {
                 ordinal,
@@ -316,20 +299,16 @@ mod tests {
                 of_rows,
                 digest: "the list".to_owned(),
             };
-            lists.add("rejects.csv", &list);
             if of_rows {
                 criteria.add_not_embedded(&list.lines);
             }
+            lists.push(list);
         }
-        let mut shards = ExpectedRows::default();
-        shards.push(&row(1));
-        shards.push(&row(2));
-        let findings = file(&criteria, Some(shards), &["mean_6"], 1, &[&[1.0]]);
-        let set = WholeSet {
-            rejects: lists,
-            ..WholeSet::default()
-        };
-        findings.verdict(&criteria, &set).passed()
+        let mut findings = file(&criteria, Some(&[1, 2]), &["mean_6"], 1, &[&[1.0]]);
+        for list in lists {
+            findings.add_rejects("rejects.csv".to_owned(), list);
+        }
+        findings.verdict(&criteria).passed()
     }
 
     #[test]
@@ -348,14 +327,10 @@ mod tests {
     #[test]
     fn a_record_in_the_shards_of_two_groups_is_doubled() {
         let criteria = Criteria::default();
-        let group = || {
-            let mut shards = ExpectedRows::default();
-            shards.push(&row(1));
-            file(&criteria, Some(shards), &["mean_6"], 1, &[&[1.0]])
-        };
+        let group = || file(&criteria, Some(&[1]), &["mean_6"], 1, &[&[1.0]]);
         let mut findings = group();
         findings.merge(group());
-        let verdict = findings.verdict(&criteria, &WholeSet::default());
+        let verdict = findings.verdict(&criteria);
         let coverage = &verdict.checks[0];
         assert_eq!(coverage.counts["doubled_in_shards"], 1);
     }

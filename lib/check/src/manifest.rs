@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Quoted, Reason};
+use plmkit_contract::{Manifest, Quoted, Reason, RejectsList};
 
-use crate::RejectsLists;
 use crate::check::Tally;
 use crate::files::ShardFile;
 use crate::violation::FILE;
 
-/// The check `manifest`, of `shards`, and of `rejects`, if any were given.
+/// The check `manifest`, of `shards` and of the lists of records that were `rejected`; all lists by reason, if any were given.
 pub(crate) fn check(
     manifest: &Manifest,
     shards: &[ShardFile],
-    rejects: &RejectsLists,
+    rejected: &[&(String, RejectsList)],
+    by_reason: Option<&BTreeMap<Reason, u64>>,
     tally: &mut Tally,
 ) {
     tally.count("records", manifest.records);
@@ -34,9 +34,10 @@ pub(crate) fn check(
         let problem = format_args!("{file} of the manifest: not among the shards");
         tally.add("not_given", FILE, problem);
     }
-    for reason in Reason::SHARDING.into_iter().filter(|_| rejects.given) {
-        let [expected, found] = [&manifest.rejected, &rejects.by_reason]
-            .map(|counts| counts.get(&reason).copied().unwrap_or(0));
+    let by_reason = by_reason.unwrap_or(&manifest.rejected);
+    for reason in Reason::SHARDING {
+        let [expected, found] =
+            [&manifest.rejected, by_reason].map(|counts| counts.get(&reason).copied().unwrap_or(0));
         if found != expected {
             let problem =
                 format_args!("expected {expected} records rejected as {reason}, found {found}");
@@ -44,7 +45,7 @@ pub(crate) fn check(
         }
     }
     let expected = &manifest.rejects_digest;
-    for (file, digest) in &rejects.of_records {
+    for (file, RejectsList { digest, .. }) in rejected {
         if digest != expected {
             let problem = format_args!(
                 "{file}: not the rejects of the manifest: it has digest {digest}, expected {expected}"

@@ -11,14 +11,14 @@ use crate::check::{LISTED, Tally};
 /// ordinal: then records lost at the very end of the input leave no trace.
 pub(crate) fn check(
     shards: &RoaringTreemap,
-    rejects: &[u64],
+    rejects: impl Iterator<Item = u64>,
     lists: &AliasLists,
     records: Option<u64>,
     tally: &mut Tally,
 ) {
     let mut rejected = RoaringTreemap::new();
     let mut repeated = RoaringTreemap::new();
-    for &ordinal in rejects {
+    for ordinal in rejects {
         if !rejected.insert(ordinal) {
             repeated.insert(ordinal);
         }
@@ -87,6 +87,7 @@ mod tests {
         records: Option<u64>,
     ) -> Check {
         let mut tallies = crate::check::Tallies::default();
+        let rejects = rejects.iter().copied();
         super::check(shards, rejects, lists, records, tallies.of("ordinals"));
         tallies.result("ordinals")
     }

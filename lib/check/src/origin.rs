@@ -1,10 +1,12 @@
-//! Whether files that are taken as one set were made by the same work.
+//! Whether files that are taken as one set were made by the same work, and hold vectors of the same shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{
-    ByteDigest, COMBINED, EmbeddingWork, KnownSummary, Provenance, Quoted, RowDigest, SOURCE,
+    ByteDigest, COMBINED, EmbeddingLayout, EmbeddingWork, KnownSummary, Provenance, Quoted,
+    RejectsList, RowDigest, SOURCE, WINDOWS,
 };
+use serde_json::json;
 
 use crate::check::Tally;
 use crate::files::{EmbeddedFile, ShardFile};
@@ -13,8 +15,8 @@ use crate::violation::FILE;
 /// A list of rows without rows.
 const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 
-/// Name and digest of lists of rows that are not in the embeddings.
-type RejectsFiles = [(String, String)];
+/// Names and contents of lists of rows that are not in the embeddings.
+type RejectsFiles<'a> = [&'a (String, RejectsList)];
 
 /// How the work of a `typical` file differs from that of another file: what it is, there and here.
 fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, String, String)> {
@@ -51,14 +53,14 @@ fn add_odd_files<'a>(
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
 pub(crate) fn list_without_list(
     embeddings: &[EmbeddedFile],
-    given: &RejectsFiles,
+    given: &RejectsFiles<'_>,
     coverage: &mut Tally,
 ) {
     let empty = ByteDigest::compute(EMPTY_LIST).to_string();
     for file in embeddings {
         let list = file.provenance.rejects.as_ref();
         let list = list.filter(|list| **list != empty);
-        if list.is_some_and(|list| given.iter().all(|(_, digest)| digest != list)) {
+        if list.is_some_and(|list| given.iter().all(|(_, given)| given.digest != *list)) {
             let problem = format_args!(
                 "{}: rows may be missing because they were rejected, and their list is not among --rejects",
                 file.name
@@ -72,7 +74,7 @@ pub(crate) fn list_without_list(
 pub(crate) fn check(
     embeddings: &[EmbeddedFile],
     shards: &[ShardFile],
-    rejects: &RejectsFiles,
+    rejects: &RejectsFiles<'_>,
     known: Option<&KnownSummary>,
     tally: &mut Tally,
 ) {
@@ -98,8 +100,10 @@ pub(crate) fn check(
         }
     }
     check_batches(embeddings, shards, tally);
-    for (file, digest) in rejects {
-        let is_of = |embedded: &EmbeddedFile| embedded.provenance.rejects.as_ref() == Some(digest);
+    check_columns(embeddings, tally);
+    for (file, list) in rejects {
+        let is_of =
+            |embedded: &EmbeddedFile| embedded.provenance.rejects.as_ref() == Some(&list.digest);
         if !embeddings.iter().any(is_of) {
             let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
             tally.add("other_rejects", FILE, problem);
@@ -151,6 +155,59 @@ fn check_batches(embeddings: &[EmbeddedFile], shards: &[ShardFile], tally: &mut 
     }
 }
 
+/// Checks that all files have the same columns, and those that their options name.
+fn check_columns(embeddings: &[EmbeddedFile], tally: &mut Tally) {
+    for EmbeddedFile {
+        name,
+        provenance,
+        layout,
+        ..
+    } in embeddings
+    {
+        let EmbeddedFile {
+            name: first,
+            layout: expected,
+            ..
+        } = &embeddings[0];
+        let [expected, found] = [expected, layout].map(shape);
+        if found != expected {
+            let problem = format_args!("{name}: expected {expected} as in {first}, found {found}");
+            tally.add("other_columns", FILE, problem);
+        }
+        let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+        let dtype = layout.dtype.to_string();
+        for (what, found) in [("columns", json!(columns)), ("store_dtype", json!(dtype))] {
+            let option = provenance.options.get(what);
+            if let Some(option) = option.filter(|&option| *option != found) {
+                let problem =
+                    format_args!("{name}: the metadata say {what} {option}, the file has {found}");
+                tally.add("other_options", FILE, problem);
+            }
+        }
+        let windows = provenance.text_option(WINDOWS);
+        if layout.stitched != (windows == Some("stitch")) && !provenance.options.is_empty() {
+            let windows = Quoted(windows.unwrap_or("none"));
+            let problem = format_args!(
+                "{name}: the metadata say windows {windows}, which does not fit the columns"
+            );
+            tally.add("other_options", FILE, problem);
+        }
+    }
+}
+
+/// The columns after the key in words.
+fn shape(layout: &EmbeddingLayout) -> String {
+    let columns = layout.columns.iter();
+    let columns = columns.map(|column| column.with_shape(layout.widths()));
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let stitched = if layout.stitched {
+        ", stitched from windows"
+    } else {
+        ""
+    };
+    format!("{columns} in {}{stitched}", layout.dtype)
+}
+
 /// Whether batches of this digest have no rows: all such have the same.
 fn is_empty(batches: &str) -> bool {
     batches
@@ -160,10 +217,12 @@ fn is_empty(batches: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::StoreDtype;
+
     use super::*;
     use crate::{Check, CheckOutcome};
 
-    fn check(embeddings: &[EmbeddedFile], shards: &[ShardFile], lists: &RejectsFiles) -> Check {
+    fn check(embeddings: &[EmbeddedFile], shards: &[ShardFile], lists: &RejectsFiles<'_>) -> Check {
         let mut tallies = crate::check::Tallies::default();
         super::check(embeddings, shards, lists, None, tallies.of("origin"));
         tallies.result("origin")
@@ -268,13 +327,48 @@ mod tests {
     fn a_list_of_rejects_is_known_by_an_embeddings_file() {
         let files =
             ["x", "y"].map(|list| embedded(list, work("m", list).with_rejects(list.to_owned())));
-        let given = ["x", "z"].map(|list| (list.to_owned(), list.to_owned()));
-        let check = check(&files, &[], &given);
+        let given = ["x", "z"].map(|list| {
+            let content = RejectsList {
+                lines: Vec::new(),
+                of_rows: true,
+                digest: list.to_owned(),
+            };
+            (list.to_owned(), content)
+        });
+        let check = check(&files, &[], &given.each_ref());
         assert_eq!(check.counts["other_rejects"], 1);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
             ["z: not the list of any of the embeddings, or altered"]
+        );
+    }
+
+    #[test]
+    fn columns_dimension_and_type_must_agree() {
+        let file = |name, columns: &[&str]| {
+            let mut file =
+                EmbeddedFile::of(name, Provenance::new("gpu-embed", Vec::new()), columns);
+            file.layout.dim = 320;
+            file
+        };
+        let mut files = ["a", "b", "c", "d"]
+            .map(|name| file(name, &["mean_6"]))
+            .to_vec();
+        files[2].layout.dim = 640;
+        files[3].layout.dtype = StoreDtype::F16;
+        files.push(file("e", &["mean_6", "max_6"]));
+        files.push(file("f", &["mean_6"]));
+        files[5].layout.stitched = true;
+        let check = check(&files, &[], &[]);
+        assert_eq!(check.counts["other_columns"], 4);
+        assert_eq!(
+            check.violations[0].to_string(),
+            "c: expected mean_6 (320) in f32 as in a, found mean_6 (640) in f32"
+        );
+        assert_eq!(
+            check.violations[3].to_string(),
+            "f: expected mean_6 (320) in f32 as in a, found mean_6 (320) in f32, stitched from windows"
         );
     }
 }

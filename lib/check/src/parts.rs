@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{LONG_SHARD_PREFIX, plural};
+use plmkit_contract::LONG_SHARD_PREFIX;
 
 use crate::EmbeddedFile;
 use crate::check::Tally;
@@ -25,6 +25,7 @@ impl DatasetParts {
         let found = embeddings.iter();
         let found = found.map(|file| (file.name.clone(), file.rows.to_string()));
         let found: Vec<(String, String)> = found.collect();
+        tally.count("found", found.len() as u64);
         for stray in &self.strays {
             let problem = format_args!("{stray}: among the embeddings, and no Parquet file");
             tally.add("strays", FILE, problem);
@@ -57,11 +58,6 @@ impl DatasetParts {
             tally.add("missing_parts", FILE, problem);
         }
         check_order(embeddings, tally);
-        tally.count("listed", listed.len() as u64);
-        tally.summary = Some(format!(
-            "{} found, {{listed}} expected: {{missing_parts}} missing, {{unlisted_parts}} not listed, {{altered_parts}} with other rows, {{parts_out_of_order}} out of order, {{strays}} other files among them",
-            plural(found.len(), "part")
-        ));
     }
 }
 

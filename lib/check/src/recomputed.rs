@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plmkit_contract::{Column, Pooling, Provenance, RowKey, VOCABULARY};
+use plmkit_contract::{Column, Pooling, Provenance, RowKey};
 use serde::{Deserialize, Serialize};
 
 use crate::EmbeddedFile;
@@ -10,49 +10,36 @@ use crate::check::Tally;
 use crate::difference::difference;
 use crate::tolerance::Tolerance;
 use crate::vector::median;
-use crate::violation::{FILE, Place};
+use crate::violation::FILE;
 
 /// Rows of a file that make a median.
 const MIN_ROWS: usize = 8;
 
 /// A sample of the rows, computed again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Recomputed {
-    /// The digest of the model.
-    model: String,
-    columns: Vec<Column>,
+    /// What they were computed by.
+    pub made_by: Provenance,
+    /// Their columns.
+    pub columns: Vec<Column>,
     /// By ordinal and start: a vector for each column.
     rows: HashMap<(u64, u32), Vec<Vec<f32>>>,
 }
 
 impl Recomputed {
-    /// No rows yet, of these columns, computed by the model with this digest.
-    pub fn new(model: String, columns: Vec<Column>) -> Self {
+    /// No rows yet.
+    pub fn new(made_by: Provenance, columns: Vec<Column>) -> Self {
+        let rows = HashMap::new();
         Self {
-            model,
+            made_by,
             columns,
-            ..Self::default()
+            rows,
         }
-    }
-
-    /// The digest of the model.
-    pub fn model(&self) -> &str {
-        &self.model
     }
 
     /// Adds a row with a vector for each column.
     pub fn push(&mut self, key: (u64, u32), vectors: Vec<Vec<f32>>) {
         self.rows.insert(key, vectors);
-    }
-
-    /// The columns.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    /// The vectors of a row, in the order of the columns.
-    pub fn vectors(&self, key: (u64, u32)) -> Option<&[Vec<f32>]> {
-        self.rows.get(&key).map(Vec::as_slice)
     }
 
     fn place(&self, column: Column) -> Option<usize> {
@@ -63,8 +50,8 @@ impl Recomputed {
 /// How near the sampled vectors of a column are to the same computed again.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecomputedAgreement {
-    /// The column, or the file of golden vectors and the column.
-    pub column: String,
+    /// The column.
+    pub column: Column,
     /// Vectors that were compared.
     pub vectors: usize,
     /// The median difference, as a share of the vector's size; null where no difference is a number.
@@ -77,17 +64,16 @@ pub struct RecomputedAgreement {
 
 /// The differences of one column, over the files so far.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct RecomputedColumn {
-    name: String,
+pub(crate) struct Differences {
+    column: Column,
     tolerance: f64,
-    differences: Vec<f32>,
+    found: Vec<f64>,
 }
 
 /// The check `spot-check` of the file that is being read.
 #[derive(Debug)]
-pub(crate) struct RecomputedFile<'a> {
-    name: String,
-    recomputed: &'a Recomputed,
+pub(crate) struct SpotCheck<'a> {
+    again: &'a Recomputed,
     /// The values in the logits of a residue.
     logits: usize,
     tolerance: Tolerance,
@@ -97,66 +83,52 @@ pub(crate) struct RecomputedFile<'a> {
 /// A column of the file.
 #[derive(Debug)]
 struct ComparedColumn {
-    column: Column,
     /// Its place among the columns that were computed again.
     place: Option<usize>,
     /// The place of the mean of its layer there.
     mean: Option<usize>,
-    differences: Vec<f64>,
+    differences: Differences,
 }
 
-impl<'a> RecomputedFile<'a> {
-    /// Nothing is compared of a file that another model made.
-    pub(crate) fn new(
-        file: &EmbeddedFile,
-        recomputed: &'a Recomputed,
-        tally: &mut Tally,
-    ) -> Option<Self> {
-        let name = &file.name;
-        let model = file.provenance.text_option("model").unwrap_or("unknown");
-        if model != recomputed.model {
-            let again = &recomputed.model;
-            let problem =
-                format_args!("{name}: made with model {model}; computed again with {again}");
-            tally.add("other_model", FILE, problem);
-            return None;
-        }
+impl<'a> SpotCheck<'a> {
+    pub(crate) fn new(file: &EmbeddedFile, again: &'a Recomputed, tally: &mut Tally) -> Self {
+        let tolerance = Tolerance::of(&file.provenance);
         let columns = file.layout.columns.iter().map(|&column| {
-            let place = recomputed.place(column);
+            let place = again.place(column);
             if place.is_none() {
-                let problem = format_args!("{name}: {column} was not computed again");
+                let problem = format_args!("{}: {column} was not computed again", file.name);
                 tally.add("not_compared", FILE, problem);
             }
-            let mean = |layer| {
-                let pool = Pooling::Mean;
-                recomputed.place(Column::Pooled { pool, layer })
-            };
+            let pool = Pooling::Mean;
+            let mean = |layer| again.place(Column::Pooled { pool, layer });
             ComparedColumn {
-                column,
                 place,
                 mean: column.layer().and_then(mean),
-                differences: Vec::new(),
+                differences: Differences {
+                    column,
+                    tolerance: tolerance.of_each(column),
+                    found: Vec::new(),
+                },
             }
         });
-        Some(Self {
+        Self {
             columns: columns.collect(),
-            name: name.clone(),
-            recomputed,
+            again,
             logits: file.layout.logits,
-            tolerance: Tolerance::of(&file.provenance),
-        })
+            tolerance,
+        }
     }
 
     /// Compares a row of the file with the same computed again, if there is one. If it is in the `sample`, there should be.
     pub(crate) fn add(
         &mut self,
+        file: &str,
         sample: &HashSet<(u64, u32)>,
         row: &RowKey,
         vectors: &[&[f32]],
         tally: &mut Tally,
     ) {
-        let file = &self.name;
-        let Some(again) = self.recomputed.vectors(row.sort_key()) else {
+        let Some(again) = self.again.rows.get(&row.sort_key()) else {
             if sample.contains(&row.sort_key()) {
                 let problem = format_args!("{file}: not among the rows that were computed again");
                 tally.add("not_computed", row, problem);
@@ -168,130 +140,73 @@ impl<'a> RecomputedFile<'a> {
             let Some(expected) = compared.place.map(|place| again[place].as_slice()) else {
                 continue;
             };
+            let Differences { column, .. } = compared.differences;
+            if found.len() != expected.len() {
+                let (found, expected) = (found.len(), expected.len());
+                let problem =
+                    format_args!("{file}: {column}: {found} values; computed again {expected}");
+                tally.add("different", row, problem);
+                continue;
+            }
             let mean = compared.mean.map(|mean| again[mean].as_slice());
-            let (column, tolerance) = (compared.column, self.tolerance);
-            let difference = compare(
-                file,
-                column,
-                row.into(),
-                (found, expected, mean),
-                (self.logits, tolerance),
-                tally,
-            );
-            compared.differences.extend(difference);
+            let difference = difference(column, found, expected, mean, self.logits, self.tolerance);
+            if let Some(problem) = beyond(file, column, difference, self.tolerance.of_each(column))
+            {
+                tally.add("different", row, problem);
+            }
+            compared.differences.found.push(difference);
         }
     }
 
     /// Judges the file as a whole: single rows may be far, but not most.
-    pub(crate) fn finish(self, all: &mut Vec<RecomputedColumn>, tally: &mut Tally) {
-        for mut compared in self.columns {
-            let column = compared.column;
-            let found = compared.differences.iter();
-            let column_of_all = RecomputedColumn {
-                name: column.to_string(),
-                tolerance: self.tolerance.of_each(column),
-                differences: found.map(|&difference| difference as f32).collect(),
-            };
-            column_of_all.add_to(all);
+    pub(crate) fn finish(self, file: &str, all: &mut Vec<Differences>, tally: &mut Tally) {
+        for ComparedColumn { differences, .. } in self.columns {
+            let Differences { column, .. } = differences;
+            let median = median(&mut differences.found.clone());
+            let median = median.filter(|_| differences.found.len() >= MIN_ROWS);
             let most = self.tolerance.of_median(column);
-            let enough = compared.differences.len() >= MIN_ROWS;
-            let median = median(&mut compared.differences).filter(|_| enough);
-            if let Some(median) = median.filter(|&median| is_beyond(median, most)) {
-                let problem = problem(&self.name, column, median, most);
+            if let Some(problem) = median.and_then(|median| beyond(file, column, median, most)) {
                 let problem = format_args!("{problem}, in the median");
                 tally.add("different_files", FILE, problem);
             }
+            differences.add_to(all);
         }
     }
 }
 
-/// The difference between a vector and the same computed again, which is judged. The third is the mean of the layer, computed again.
-fn compare(
-    file: &str,
-    column: Column,
-    place: Place<'_>,
-    (found, expected, mean): (&[f32], &[f32], Option<&[f32]>),
-    (logits, tolerance): (usize, Tolerance),
-    tally: &mut Tally,
-) -> Option<f64> {
-    if found.len() != expected.len() {
-        let (found, expected) = (found.len(), expected.len());
-        let problem = format_args!("{file}: {column}: {found} values; computed again {expected}");
-        tally.add("other_shape", place, problem);
-        return None;
-    }
-    let difference = difference(column, found, expected, mean, logits, tolerance);
-    let most = tolerance.of_each(column);
-    if is_beyond(difference, most) {
-        tally.add("different", place, problem(file, column, difference, most));
-    }
-    Some(difference)
-}
-
-/// Compares a golden vector of a protein with the same computed again, if it could be.
-pub(crate) fn compare_golden(
-    file: &str,
-    id: &str,
-    column: Column,
-    golden: &[f32],
-    again: Option<&[f32]>,
-    all: &mut Vec<RecomputedColumn>,
-    tally: &mut Tally,
-) {
-    let place = Place {
-        id: Some(id),
-        ..FILE
-    };
-    let Some(again) = again else {
-        let problem = "a golden vector, and rejected when it was computed again";
-        return tally.add("not_computed", place, problem);
-    };
-    let exact = Tolerance::of(&Provenance::new("golden", Vec::new()));
-    let vectors = (golden, again, None);
-    let difference = compare(file, column, place, vectors, (VOCABULARY, exact), tally);
-    let compared = RecomputedColumn {
-        name: format!("{file}: {column}"),
-        tolerance: exact.of_each(column),
-        differences: difference.into_iter().map(|found| found as f32).collect(),
-    };
-    compared.add_to(all);
-}
-
-impl RecomputedColumn {
+impl Differences {
     /// Adds the differences to those of the same column.
     pub(crate) fn add_to(self, all: &mut Vec<Self>) {
-        if self.differences.is_empty() {
+        if self.found.is_empty() {
             return;
         }
-        match all.iter_mut().find(|known| known.name == self.name) {
+        match all.iter_mut().find(|known| known.column == self.column) {
             Some(known) => {
                 known.tolerance = self.tolerance;
-                known.differences.extend(self.differences);
+                known.found.extend(self.found);
             }
             None => all.push(self),
         }
     }
 
-    pub(crate) fn finish(self) -> RecomputedAgreement {
-        let finite = self.differences.iter().filter(|found| found.is_finite());
-        let mut finite: Vec<f64> = finite.map(|&found| f64::from(found)).collect();
+    pub(crate) fn agreement(&self) -> RecomputedAgreement {
+        let finite = self.found.iter().copied().filter(|found| found.is_finite());
         RecomputedAgreement {
-            column: self.name,
-            vectors: self.differences.len(),
-            median_difference: median(&mut finite),
-            max_difference: finite.iter().copied().reduce(f64::max),
+            column: self.column,
+            vectors: self.found.len(),
+            median_difference: median(&mut finite.clone().collect::<Vec<_>>()),
+            max_difference: finite.reduce(f64::max),
             tolerance: self.tolerance,
         }
     }
 }
 
-/// Also of what is not a number.
-fn is_beyond(difference: f64, most: f64) -> bool {
-    difference.is_nan() || difference > most
-}
-
-fn problem(file: &str, column: Column, difference: f64, most: f64) -> String {
-    format!(
-        "{file}: {column} differs from the same computed again by {difference:.2e} of its size: expected at most {most:.1e}"
-    )
+/// What is wrong with a difference that is larger than `most`, or no number.
+fn beyond(file: &str, column: Column, difference: f64, most: f64) -> Option<String> {
+    let is_beyond = difference.is_nan() || difference > most;
+    is_beyond.then(|| {
+        format!(
+            "{file}: {column} differs from the same computed again by {difference:.2e} of its size: expected at most {most:.1e}"
+        )
+    })
 }

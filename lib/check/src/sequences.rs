@@ -3,11 +3,10 @@
 //! Rows are sampled by a hash, so that all copies of a sequence are in the sample or none is. So the memory is fixed, and
 //! the samples of two files can be compared.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use plmkit_contract::{Column, Pooling, RowKey};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::Tally;
@@ -28,9 +27,9 @@ const MAX_DIFFERENCE: f64 = 8.0;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sequences {
     /// By the digest of the sequence.
-    by_sequence: HashSample<Sampled>,
-    /// The digest of the sequence by the hash of the vector.
-    by_vector: HashSample<(u64, u64)>,
+    by_sequence: Smallest<Sampled>,
+    /// The digest of the sequence, and the ordinal, by the hash of the vector.
+    by_vector: Smallest<(u64, u64)>,
 }
 
 /// A row with a sequence that was not there before.
@@ -43,72 +42,39 @@ struct Sampled {
     most: f32,
 }
 
-/// The values of a map whose hashes are below a limit, which falls as the map fills.
+/// The values of the smallest hashes, [`KEPT`] at most.
 #[derive(Debug, Serialize, Deserialize)]
-struct HashSample<T> {
+struct Smallest<T> {
     limit: u64,
-    #[serde(serialize_with = "sorted", bound(serialize = "T: Serialize"))]
-    rows: HashMap<u64, T>,
+    rows: BTreeMap<u64, T>,
 }
 
-/// Writes rows in an order that does not change from run to run.
-fn sorted<T: Serialize, S: Serializer>(
-    rows: &HashMap<u64, T>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(rows.iter().collect::<BTreeMap<_, _>>())
-}
-
-impl<T> Default for HashSample<T> {
+impl<T> Default for Smallest<T> {
     fn default() -> Self {
         Self {
             limit: u64::MAX,
-            rows: HashMap::new(),
+            rows: BTreeMap::new(),
         }
     }
 }
 
-impl<T: Copy> HashSample<T> {
+impl<T: Copy> Smallest<T> {
     /// Keeps a value for a hash; returns the one that is there already.
     fn insert(&mut self, hash: u64, value: T) -> Option<T> {
         if hash > self.limit {
             return None;
         }
-        match self.rows.entry(hash) {
-            Entry::Occupied(known) => return Some(*known.get()),
-            Entry::Vacant(free) => free.insert(value),
-        };
-        if self.rows.len() > KEPT {
-            self.lower(self.limit / 2);
+        if let Some(known) = self.rows.get(&hash) {
+            return Some(*known);
+        }
+        self.rows.insert(hash, value);
+        if self.rows.len() > KEPT
+            && let Some((last, _)) = self.rows.pop_last()
+        {
+            self.limit = last;
         }
         None
     }
-
-    /// What is kept, in an order that does not change from run to run.
-    fn sorted_by_key(self, key: impl Fn(&T) -> u64) -> Vec<(u64, T)> {
-        let mut rows: Vec<(u64, T)> = self.rows.into_iter().collect();
-        rows.sort_unstable_by_key(|(hash, value)| (key(value), *hash));
-        rows
-    }
-
-    /// Lowers both limits to the smaller.
-    fn lower_to_same(&mut self, other: &mut Self) {
-        let limit = self.limit.min(other.limit);
-        self.lower(limit);
-        other.lower(limit);
-    }
-
-    fn lower(&mut self, limit: u64) {
-        if limit < self.limit {
-            self.limit = limit;
-            self.rows.retain(|&hash, _| hash <= limit);
-            self.rows.shrink_to_fit();
-        }
-    }
-}
-
-fn sampled_dimensions(vector: &[f32]) -> [f32; DIMENSIONS] {
-    std::array::from_fn(|i| vector[(2 * i + 1) * vector.len() / (2 * DIMENSIONS)])
 }
 
 impl Sampled {
@@ -127,19 +93,22 @@ impl Sequences {
         row: &RowKey,
         vector: &[f32],
         size: f64,
-        (exact, tolerance): (bool, Tolerance),
+        tolerance: Tolerance,
         tally: &mut Tally,
     ) {
         let sequence = row.digest.hash();
+        let most = MAX_DIFFERENCE * (tolerance.of_each(column) + tolerance.rounding) * size
+            / (vector.len() as f64).sqrt();
         let sampled = Sampled {
             ordinal: row.ordinal,
-            values: sampled_dimensions(vector),
-            most: (MAX_DIFFERENCE * (tolerance.of_each(column) + tolerance.rounding) * size
-                / (vector.len() as f64).sqrt()) as f32,
+            values: std::array::from_fn(|i| vector[(2 * i + 1) * vector.len() / (2 * DIMENSIONS)]),
+            most: most as f32,
         };
         self.add_sequence(column, sequence, sampled, row.into(), tally);
         // Of nearly the same sequences, what `<cls>` sees and the largest values may be the same, and in low precision the mean.
-        if exact && matches!(column, Column::Pooled { pool, .. } if pool == Pooling::Mean) {
+        if tolerance.is_exact
+            && matches!(column, Column::Pooled { pool, .. } if pool == Pooling::Mean)
+        {
             let hash = xxh3_64(bytemuck::cast_slice(vector));
             self.add_vector(column, hash, (sequence, row.ordinal), row.into(), tally);
         }
@@ -183,15 +152,33 @@ impl Sequences {
     }
 
     /// Adds the rows of another file, and compares them.
-    pub(crate) fn merge(&mut self, column: Column, mut other: Self, tally: &mut Tally) {
-        self.by_sequence.lower_to_same(&mut other.by_sequence);
-        self.by_vector.lower_to_same(&mut other.by_vector);
-        for (sequence, sampled) in other.by_sequence.sorted_by_key(|sampled| sampled.ordinal) {
+    pub(crate) fn merge(&mut self, column: Column, other: Self, tally: &mut Tally) {
+        for (sequence, sampled) in other.by_sequence.rows {
             let place = sampled.ordinal.into();
             self.add_sequence(column, sequence, sampled, place, tally);
         }
-        for (hash, value) in other.by_vector.sorted_by_key(|&(_, ordinal)| ordinal) {
+        for (hash, value) in other.by_vector.rows {
             self.add_vector(column, hash, value, value.1.into(), tally);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_hashes_are_kept() {
+        let mut kept = Smallest::default();
+        let hashes = (0..2 * KEPT as u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        for hash in hashes.clone() {
+            assert_eq!(kept.insert(hash, hash), None);
+        }
+        let mut sorted: Vec<u64> = hashes.collect();
+        sorted.sort_unstable();
+        assert!(kept.rows.keys().eq(&sorted[..KEPT]));
+        assert_eq!(kept.insert(sorted[0], 1), Some(sorted[0]));
+        assert_eq!(kept.insert(sorted[KEPT], 1), None);
+        assert_eq!(kept.rows.len(), KEPT);
     }
 }

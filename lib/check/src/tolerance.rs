@@ -19,6 +19,8 @@ pub(crate) struct Tolerance {
     contacts: f64,
     /// Deviations also differ by what rounding makes of equal residues: this share of the norm of the mean counts as their size.
     pub(crate) std_floor: f64,
+    /// Whether values are as exact as f32: in other types, proteins that are nearly the same have the same vector.
+    pub(crate) is_exact: bool,
     /// What rounding to the stored type changes a value by at most, as a share of the value.
     pub(crate) rounding: f64,
 }
@@ -36,13 +38,14 @@ const HALF_UNIT_F16: f64 = 1.0 / 2048.0;
 impl Tolerance {
     /// That of a file, by the type that it was computed in and stored in.
     pub(crate) fn of(provenance: &Provenance) -> Self {
-        let [mean, pooled, residues, logits, contacts, std_floor] =
-            match provenance.text_option("dtype") {
-                Some("int8") => [0.16, 0.32, 0.36, 0.9, 0.4, 1.0],
-                Some("bf16") => [4e-2, 0.1, 0.12, 0.2, 0.16, 1.0],
-                Some("f16") => [6e-3, 1.2e-2, 1.6e-2, 3e-2, 2e-2, 1.0],
-                _ => [2e-5, 2e-5, 2e-5, 5e-5, 2e-5, 0.1],
-            };
+        let dtype = provenance.text_option("dtype").unwrap_or("f32");
+        let [mean, pooled, residues, logits, contacts, std_floor] = match dtype {
+            "int8" => [0.16, 0.32, 0.36, 0.9, 0.4, 1.0],
+            "bf16" => [4e-2, 0.1, 0.12, 0.2, 0.16, 1.0],
+            "f16" => [6e-3, 1.2e-2, 1.6e-2, 3e-2, 2e-2, 1.0],
+            _ => [2e-5, 2e-5, 2e-5, 5e-5, 2e-5, 0.1],
+        };
+        let is_narrow = provenance.text_option("store_dtype") == Some("f16");
         Self {
             mean,
             pooled,
@@ -50,10 +53,8 @@ impl Tolerance {
             logits,
             contacts,
             std_floor,
-            rounding: match provenance.text_option("store_dtype") {
-                Some("f16") => HALF_UNIT_F16,
-                _ => 0.0,
-            },
+            is_exact: !is_narrow && dtype == "f32",
+            rounding: if is_narrow { HALF_UNIT_F16 } else { 0.0 },
         }
     }
 

@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{Reject, RowKey};
+use plmkit_contract::{Manifest, Reject, RowKey};
 
 use crate::agreement::Pair;
 use crate::columns::FileColumn;
-use crate::coverage::reject_key;
+use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
-use crate::recomputed::RecomputedFile;
+use crate::recomputed::SpotCheck;
 use crate::{
-    AliasLists, EmbeddedFile, Expectations, ExpectedRows, Findings, Recomputed, Reference,
-    ReferenceError, ShardFile, Tiers,
+    AliasLists, DatasetParts, EmbeddedFile, Expectations, Findings, Recomputed, Reference,
+    ReferenceError, ShardFile,
 };
 
 /// What embeddings are compared with, whatever file they are in.
@@ -19,8 +19,12 @@ use crate::{
 pub struct Criteria {
     /// What the user expects of every file.
     pub expectations: Expectations,
-    /// Vectors to compare with, and how near embeddings must be to them.
-    pub reference: Option<(Reference, Tiers)>,
+    /// The manifest of the shards, with its name.
+    pub manifest: Option<(String, Manifest)>,
+    /// The parts of the dataset, if the embeddings are one.
+    pub parts: Option<DatasetParts>,
+    /// Vectors to compare with, and the smallest cosine with them that passes.
+    pub reference: Option<(Reference, f64)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
     pub(crate) not_embedded: Vec<Reject>,
     /// Records that are in no shard, because another row holds their vectors.
@@ -45,7 +49,7 @@ impl Criteria {
 #[derive(Debug)]
 pub struct Validator<'a> {
     criteria: &'a Criteria,
-    expected: Option<ExpectedRows>,
+    expected: Option<Coverage>,
     findings: Findings,
     /// Rows that should have been computed again: ordinal and start.
     sample: HashSet<(u64, u32)>,
@@ -59,24 +63,21 @@ struct OpenFile<'a> {
     columns: Vec<FileColumn>,
     pooling: PoolingCheck,
     pairs: Vec<Pair>,
-    recomputed: Option<RecomputedFile<'a>>,
-    /// Ordinal, start and id of each row.
-    keys: Vec<(u64, u32, Box<str>)>,
+    recomputed: Option<SpotCheck<'a>>,
+    /// The record of its first row.
+    first: Option<u64>,
 }
 
 impl<'a> Validator<'a> {
-    /// A validator of embeddings that should hold these rows of some shards, or of nothing but the embeddings themselves.
-    pub fn new(criteria: &'a Criteria, mut expected: Option<ExpectedRows>) -> Self {
-        let mut findings = Findings::default();
-        if let Some(expected) = &mut expected {
-            findings.knows_shards = true;
-            findings.ordinals.extend(expected.ordinals());
-            expected.sort(&mut findings.tallies);
-        }
+    /// A validator of embeddings that should hold the [expected](Self::expect) rows, if it `knows_shards`.
+    pub fn new(criteria: &'a Criteria, knows_shards: bool) -> Self {
         Self {
             criteria,
-            expected,
-            findings,
+            expected: knows_shards.then(Coverage::default),
+            findings: Findings {
+                knows_shards,
+                ..Findings::default()
+            },
             sample: HashSet::new(),
             file: None,
         }
@@ -85,6 +86,14 @@ impl<'a> Validator<'a> {
     /// Takes in a shard.
     pub fn add_shard(&mut self, shard: ShardFile) {
         self.findings.shards.push(shard);
+    }
+
+    /// Expects a row of a shard, or a protein, where embeddings hold whole ones.
+    pub fn expect(&mut self, row: &RowKey) {
+        if let Some(expected) = &mut self.expected {
+            self.findings.ordinals.insert(row.ordinal);
+            expected.push(row, &mut self.findings.tallies);
+        }
     }
 
     /// Sees a protein of a shard, all its windows as one row. Its aliases must have the same residues.
@@ -98,34 +107,28 @@ impl<'a> Validator<'a> {
         self.sample = sample;
     }
 
-    /// Begins an embeddings file. `sample` has the first vectors of each column, from which it is learned where the others are
-    /// expected.
+    /// Begins an embeddings file.
     ///
     /// # Errors
     /// If there is a reference and it has none of these columns.
-    pub fn begin_file(
-        &mut self,
-        file: EmbeddedFile,
-        sample: &[Vec<&[f32]>],
-    ) -> Result<(), ReferenceError> {
+    pub fn begin_file(&mut self, file: EmbeddedFile) -> Result<(), ReferenceError> {
         self.end_file();
         let findings = &mut self.findings;
+        let columns = &file.layout.columns;
         let pairs = match &self.criteria.reference {
-            Some((reference, _)) => findings.agreement.pair(reference, &file.layout.columns)?,
+            Some((reference, _)) => findings.agreement.pairs(columns, reference.pair(columns)?),
             None => Vec::new(),
         };
-        let recomputed = self.criteria.recomputed.as_ref().and_then(|recomputed| {
-            let tally = findings.tallies.of("spot-check");
-            RecomputedFile::new(&file, recomputed, tally)
-        });
-        let columns = file.layout.columns.iter().zip(sample);
-        let columns = columns.map(|(&column, sample)| FileColumn::new(column, sample, &file));
+        let tally = findings.tallies.of("spot-check");
+        let recomputed = self.criteria.recomputed.as_ref();
+        let recomputed = recomputed.map(|again| SpotCheck::new(&file, again, tally));
+        let columns = columns.iter().map(|&column| FileColumn::new(column, &file));
         self.file = Some(OpenFile {
             columns: columns.collect(),
             pooling: PoolingCheck::new(&file.layout),
             pairs,
             recomputed,
-            keys: Vec::new(),
+            first: None,
             file,
         });
         Ok(())
@@ -141,23 +144,22 @@ impl<'a> Validator<'a> {
         let tallies = &mut findings.tallies;
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
+        file.first.get_or_insert(row.ordinal);
         if let Some(expected) = &mut self.expected {
             expected.compare(row, tallies);
         }
-        let place = file.keys.len();
-        file.keys.push((row.ordinal, row.start, row.id.into()));
         let mut finite = true;
         for (column, vector) in file.columns.iter_mut().zip(vectors) {
-            finite &= column.add(place, row, vector, vectors, tallies);
+            finite &= column.add(row, vector, vectors, tallies);
         }
         if finite {
             file.pooling.add(row, vectors, tallies.of("pooling"));
         }
         if let Some(recomputed) = &mut file.recomputed {
             let tally = tallies.of("spot-check");
-            recomputed.add(&self.sample, row, vectors, tally);
+            recomputed.add(&file.file.name, &self.sample, row, vectors, tally);
         }
-        if let Some((reference, _)) = &self.criteria.reference {
+        if let Some(reference) = &self.criteria.reference {
             let (agreement, tally) = (&mut findings.agreement, tallies.of("reference"));
             agreement.add(reference, row, &file.pairs, vectors, tally);
         }
@@ -168,31 +170,27 @@ impl<'a> Validator<'a> {
             return;
         };
         let findings = &mut self.findings;
-        let key = |place: usize| {
-            let (ordinal, start, id) = &file.keys[place];
-            (*ordinal, *start, &**id)
-        };
+        let (tallies, name) = (&mut findings.tallies, &file.file.name);
         if let Some(recomputed) = file.recomputed {
-            let tally = findings.tallies.of("spot-check");
-            recomputed.finish(&mut findings.recomputed, tally);
+            recomputed.finish(name, &mut findings.recomputed, tallies.of("spot-check"));
         }
-        let pooling = findings.tallies.of("pooling");
-        pooling.count("compared", file.pooling.compared);
+        tallies
+            .of("pooling")
+            .count("compared", file.pooling.compared);
         for column in file.columns {
-            let column = column.finish(&file.file.name, key, &mut findings.tallies);
-            findings.add_column(column);
+            let column = column.finish(name, tallies);
+            column.add_to(&mut findings.columns, tallies.of("sequences"));
         }
         // The first rows may be rejected, so that the shard says where its part begins.
         let begins = match (&self.expected, findings.shards.len()) {
-            (Some(expected), 1) => expected.ordinals().next(),
+            (Some(expected), 1) => expected.first(),
             (_, 0) => None,
-            _ => file.keys.first().map(|key| key.0),
+            _ => file.first,
         };
-        let embedded = EmbeddedFile {
+        findings.embeddings.push(EmbeddedFile {
             begins,
             ..file.file
-        };
-        findings.embeddings.push(embedded);
+        });
     }
 
     /// What was found in all the files.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use plmkit_contract::Reason;
 use serde::Serialize;
 
-use crate::{Check, CheckOutcome, ColumnAgreement, ColumnNorms, RecomputedAgreement};
+use crate::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
 
-/// All checks with what they counted, and the distributions behind them.
+/// All checks with what they counted, and how near vectors are to others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Records of the input, as the manifest says; null when none was given.
@@ -26,8 +26,6 @@ pub struct Verdict {
     pub rejected: BTreeMap<Reason, u64>,
     /// The checks, always all of them, in the order of [`CHECKS`](crate::CHECKS).
     pub checks: Vec<Check>,
-    /// The norms of each vector column.
-    pub norms: Vec<ColumnNorms>,
     /// How near the sampled vectors of each column are to the same computed again; empty where none were.
     pub spot_check: Vec<RecomputedAgreement>,
     /// The agreement of each column with the reference; empty when there is none.
@@ -47,7 +45,7 @@ impl Verdict {
 
     /// Whether no check failed. A skipped check does not fail.
     pub fn passed(&self) -> bool {
-        self.failed().next().is_none()
+        self.of(CheckOutcome::Fail).next().is_none()
     }
 
     /// The check of this name.
@@ -64,10 +62,5 @@ impl Verdict {
     pub fn of(&self, outcome: CheckOutcome) -> impl Iterator<Item = &Check> {
         let checks = self.checks.iter();
         checks.filter(move |check| check.outcome == outcome)
-    }
-
-    /// The checks that failed.
-    pub fn failed(&self) -> impl Iterator<Item = &Check> {
-        self.of(CheckOutcome::Fail)
     }
 }

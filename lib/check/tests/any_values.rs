@@ -1,6 +1,6 @@
 //! Whatever bits a file has for values, there is a verdict, and values that are no numbers fail it.
 
-use plmkit_check::{CheckOutcome, Criteria, EmbeddedFile, Recomputed, Validator, WholeSet};
+use plmkit_check::{CheckOutcome, Criteria, EmbeddedFile, Recomputed, Validator};
 use plmkit_contract::{
     Column, EmbeddingLayout, Labels, Provenance, RowDigest, RowKey, SequenceDigest, StoreDtype,
     VOCABULARY,
@@ -77,16 +77,13 @@ proptest! {
         let made_by = Provenance::new("gpu-embed", vec![])
             .with("model", "m")
             .with("dtype", dtype);
-        let mut recomputed = Recomputed::new("m".to_owned(), columns);
+        let mut recomputed = Recomputed::new(made_by.clone(), columns);
         for (ordinal, (.., again)) in (0..).zip(&proteins) {
             recomputed.push((ordinal, 0), again.clone());
         }
         let mut criteria = Criteria::default();
         criteria.recomputed = Some(recomputed);
-        let mut validator = Validator::new(&criteria, None);
-        let sample: Vec<Vec<&[f32]>> = (0..COLUMNS.len())
-            .map(|column| proteins.iter().map(|(_, vectors, _)| &*vectors[column]).collect())
-            .collect();
+        let mut validator = Validator::new(&criteria, false);
         let file = EmbeddedFile {
             name: "e.parquet".to_owned(),
             position: 0,
@@ -95,7 +92,7 @@ proptest! {
             rows: RowDigest::default(),
             begins: None,
         };
-        validator.begin_file(file, &sample).unwrap();
+        validator.begin_file(file).unwrap();
         for (ordinal, (residues, vectors, _)) in (0..).zip(&proteins) {
             let row = RowKey {
                 ordinal,
@@ -110,7 +107,7 @@ proptest! {
             let vectors: Vec<&[f32]> = vectors.iter().map(Vec::as_slice).collect();
             validator.add_row(&row, &vectors);
         }
-        let verdict = validator.finish().verdict(&criteria, &WholeSet::default());
+        let verdict = validator.finish().verdict(&criteria);
         let are_finite = proteins.iter().all(|(_, vectors, _)| vectors.iter().flatten().all(|value| value.is_finite()));
         let finite = verdict.checks.iter().find(|check| check.name == "finite").unwrap();
         prop_assert_eq!(finite.outcome == CheckOutcome::Fail, !are_finite, "{:?}", finite);

@@ -122,10 +122,20 @@ impl Figure {
 
     /// Draws bars. Returns `None` if all are 0.
     pub fn bars(bars: &Bars) -> Option<Self> {
+        Self::bars_to(bars, None)
+    }
+
+    /// Draws bars, and a line at the `limit` of their heights. Returns `None` if all are 0.
+    pub fn bars_with_limit(bars: &Bars, limit: f64) -> Option<Self> {
+        Self::bars_to(bars, Some(limit))
+    }
+
+    fn bars_to(bars: &Bars, limit: Option<f64>) -> Option<Self> {
         let heights = bars.bars.iter().map(|(_, height)| *height);
         let highest = heights.reduce(f64::max).filter(|&highest| highest > 0.0)?;
+        let y_max = 1.05 * limit.map_or(highest, |limit| limit.max(highest));
         Some(Self {
-            svg: draw(HEIGHT, |area| draw_bars(area, bars, highest * 1.05))?,
+            svg: draw(HEIGHT, |area| draw_bars(area, bars, y_max, limit))?,
             caption: bars.caption.to_owned(),
         })
     }
@@ -271,7 +281,7 @@ fn draw_line<'a>(chart: &mut Chart<'a, '_>, line: &Line, colour: RGBColor) -> Dr
     Ok(())
 }
 
-fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
+fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64, limit: Option<f64>) -> Drawn<'a> {
     let count = bars.bars.len();
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
@@ -309,6 +319,11 @@ fn draw_bars<'a>(area: &Area<'a>, bars: &Bars, y_max: f64) -> Drawn<'a> {
         drawn.set_margin(0, 0, UNIT, UNIT);
         drawn
     }))?;
+    if let Some(limit) = limit {
+        let ends = [0, count].map(|end| (SegmentValue::Exact(end), limit));
+        let style = colour(1).stroke_width(3 * UNIT / 2);
+        chart.draw_series(LineSeries::new(ends, style))?;
+    }
     Ok(())
 }
 
@@ -367,6 +382,19 @@ mod tests {
                 bars: vec![("bar".to_owned(), 0.0), ("bar".to_owned(), height)],
             });
             assert_eq!(bars.is_some(), is_drawn);
+        }
+        let bars = Bars {
+            caption: "",
+            x_label: "",
+            y_label: "",
+            bars: vec![("bar".to_owned(), 5.0)],
+        };
+        for (figure, is_limited) in [
+            (Figure::bars(&bars), false),
+            (Figure::bars_with_limit(&bars, 9.0), true),
+        ] {
+            let html = figure.expect("a bar").html();
+            assert_eq!(html.contains("#D55E00"), is_limited, "{html}");
         }
     }
 

@@ -21,12 +21,10 @@ fn judge(shards: &[RowKey], found: &[RowKey]) -> [Check; 2] {
 }
 
 fn judge_without(mut not_embedded: Vec<Reject>, shards: &[RowKey], found: &[RowKey]) -> [Check; 2] {
-    let mut rows = ExpectedRows::default();
+    let (mut rows, mut tallies) = (Coverage::default(), Tallies::default());
     for row in shards {
-        rows.push(row);
+        rows.push(row, &mut tallies);
     }
-    let mut tallies = Tallies::default();
-    rows.sort(&mut tallies);
     for row in found {
         rows.compare(row, &mut tallies);
     }

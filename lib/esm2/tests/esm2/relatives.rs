@@ -19,11 +19,13 @@ const INNER: usize = 256;
 
 /// Values from -1/2 to 1/2 that depend on the name only, times `scale`.
 fn part(name: &str, shape: &[usize], scale: f32, middle: f32) -> Part {
-    let mut state = name
-        .bytes()
-        .fold(0x9E37_79B9_u64, |state, byte| state.wrapping_mul(31) ^ u64::from(byte));
+    let mut state = name.bytes().fold(0x9E37_79B9_u64, |state, byte| {
+        state.wrapping_mul(31) ^ u64::from(byte)
+    });
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 40) as f32 / (1 << 24) as f32 - 0.5
     };
     let values = (0..shape.iter().product()).map(|_| middle + scale * next());
@@ -45,7 +47,8 @@ fn esmc() -> Tiny {
     };
     add("esmc.embed_tokens.weight", &[64, HIDDEN]);
     for layer in 0..LAYERS {
-        let mut of_layer = |name: &str, shape: &[usize]| add(&format!("esmc.layers.{layer}.{name}"), shape);
+        let mut of_layer =
+            |name: &str, shape: &[usize]| add(&format!("esmc.layers.{layer}.{name}"), shape);
         for norm in ["input_layernorm", "post_attention_layernorm"] {
             of_layer(&format!("{norm}.weight"), &[HIDDEN]);
             of_layer(&format!("{norm}.bias"), &[HIDDEN]);
@@ -85,7 +88,10 @@ fn joined(model: &Tiny, rename: impl Fn(&str) -> String, joins: &[(&str, &[&str]
     for layer in 0..LAYERS {
         let of_layer = |name: &str| format!("esmc.layers.{layer}.{name}.weight");
         for (name, own) in joins {
-            let own: Vec<Part> = own.iter().map(|own| left.remove(&of_layer(own)).unwrap()).collect();
+            let own: Vec<Part> = own
+                .iter()
+                .map(|own| left.remove(&of_layer(own)).unwrap())
+                .collect();
             let rows = own.iter().map(|part| part.shape[0]).sum();
             let whole = Part {
                 dtype: Dtype::F32,
@@ -192,14 +198,25 @@ fn the_layouts_of_esmc_are_one_model() {
     // What some versions of it have, and which is not read.
     fs::write(first.path().join("config.json"), "{}").unwrap();
     let (engine, binary) = (transformer_engine(), torch_file(&esmc().parts));
-    let (sharded, engine, binary) = (esmc().write_sharded(), engine.write(), esmc().write_bin(&binary));
+    let (sharded, engine, binary) = (
+        esmc().write_sharded(),
+        engine.write(),
+        esmc().write_bin(&binary),
+    );
     let bare = esmc().renamed(|name| {
         let is_head = name.starts_with("lm_head");
         let encoder = name.strip_prefix("esmc.").map(str::to_owned);
         encoder.or_else(|| is_head.then(|| name.to_owned()))
     });
     let bare = bare.write();
-    for folder in [first.path(), &file, sharded.path(), engine.path(), binary.path(), bare.path()] {
+    for folder in [
+        first.path(),
+        &file,
+        sharded.path(),
+        engine.path(),
+        binary.path(),
+        bare.path(),
+    ] {
         let model = load(folder).unwrap();
         let found = &model.info().checkpoint;
         assert_eq!(found, &original.info().checkpoint, "{}", folder.display());
@@ -223,7 +240,10 @@ fn kernels_of_esmc_agree() {
     for isa in Isa::available() {
         let found = values(&open(isa, Type::F32));
         for (found, expected) in found.0.iter().flatten().zip(expected.iter().flatten()) {
-            assert!((found - expected).abs() <= 1e-4 * (1.0 + expected.abs()), "{isa}");
+            assert!(
+                (found - expected).abs() <= 1e-4 * (1.0 + expected.abs()),
+                "{isa}"
+            );
         }
         let int8 = open(isa, Type::Int8);
         let streamed = int8.in_f32().unwrap().unwrap();
@@ -237,7 +257,8 @@ fn digest(model: &Tiny) -> String {
 
 /// ESM-1b: as ESM-2, with a table of positions that is used.
 fn esm_1b() -> Tiny {
-    let mut model = Tiny::new().renamed(|name| (!name.contains("inv_freq")).then(|| name.to_owned()));
+    let mut model =
+        Tiny::new().renamed(|name| (!name.contains("inv_freq")).then(|| name.to_owned()));
     model.config["position_embedding_type"] = json!("absolute");
     model.config["emb_layer_norm_before"] = json!(true);
     model.config["pad_token_id"] = json!(1);
@@ -248,7 +269,9 @@ fn esm_1b() -> Tiny {
         ("embeddings.layer_norm.bias", &[64]),
     ] {
         let name = format!("esm.{name}");
-        model.parts.insert(name.clone(), part(&name, shape, 1.0, 0.5));
+        model
+            .parts
+            .insert(name.clone(), part(&name, shape, 1.0, 0.5));
     }
     model
 }
@@ -259,14 +282,21 @@ fn learned_positions_begin_at_the_third_row_and_end() {
     let embed = |model: &Esm2, tokens: &[u8]| {
         let pack = Pack::of([tokens]);
         model
-            .embed(pack.batch(), &[Column::Residues(4)], Type::F32, &Stop::default())
+            .embed(
+                pack.batch(),
+                &[Column::Residues(4)],
+                Type::F32,
+                &Stop::default(),
+            )
             .map(|values| values[0].to_vec())
     };
     let tokens = |count: usize| [vec![0], vec![5; count], vec![2]].concat();
     // Rows of no position do not matter, and those of all others do.
     for (row, matters) in [(0, false), (1, false), (2, true), (39, true)] {
         let mut changed = esm_1b();
-        let table = changed.parts.get_mut("esm.embeddings.position_embeddings.weight");
+        let table = changed
+            .parts
+            .get_mut("esm.embeddings.position_embeddings.weight");
         table.unwrap().bytes[row * 64 * 4 + 2] ^= 0x40;
         let changed = changed.load().unwrap();
         let (found, expected) = (embed(&changed, &tokens(36)), embed(&model, &tokens(36)));
@@ -274,7 +304,12 @@ fn learned_positions_begin_at_the_third_row_and_end() {
     }
     let error = embed(&model, &tokens(37)).unwrap_err();
     assert_eq!(error.exit(), Exit::Data);
-    assert!(error.to_string().contains("at most 36 residues, found a row of 37"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("at most 36 residues, found a row of 37"),
+        "{error}"
+    );
     assert!(error.to_string().contains("--max-residues 36"), "{error}");
 }
 
@@ -286,12 +321,15 @@ fn the_digest_is_that_of_the_description_too() {
     assert_ne!(digest(&learned), digest(&rotary));
     // A table that is not used does not matter.
     let digest_of_rotary = digest(&rotary);
-    rotary.parts.remove("esm.embeddings.position_embeddings.weight");
+    rotary
+        .parts
+        .remove("esm.embeddings.position_embeddings.weight");
     assert_eq!(digest(&rotary), digest_of_rotary);
     let mut bare = rotary.clone();
     bare.config["emb_layer_norm_before"] = json!(false);
     for kind in ["weight", "bias"] {
-        bare.parts.remove(&format!("esm.embeddings.layer_norm.{kind}"));
+        bare.parts
+            .remove(&format!("esm.embeddings.layer_norm.{kind}"));
     }
     assert_ne!(digest(&bare), digest_of_rotary);
 }
@@ -312,7 +350,9 @@ fn adapters_that_are_not_merged_are_named() {
         "classifier.original_module.weight",
     ] {
         let mut model = Tiny::new();
-        model.parts.insert(name.to_owned(), part(name, &[8, 64], 1.0, 0.0));
+        model
+            .parts
+            .insert(name.to_owned(), part(name, &[8, 64], 1.0, 0.0));
         let error = refusal(model.write().path());
         assert!(error.contains(&format!("tensor '{name}'")), "{error}");
         assert!(error.contains("merge_and_unload()"), "{error}");
@@ -328,7 +368,9 @@ fn tensors_that_do_not_fit_the_description_are_refused() {
         (
             &|model| {
                 let name = "esmc.norm.bias";
-                model.parts.insert(name.to_owned(), part(name, &[HIDDEN], 1.0, 0.0));
+                model
+                    .parts
+                    .insert(name.to_owned(), part(name, &[HIDDEN], 1.0, 0.0));
             },
             "missing 0, unexpected 1 ('encoder.emb_layer_norm_after.bias')",
         ),
@@ -360,7 +402,12 @@ fn tensors_that_do_not_fit_the_description_are_refused() {
 #[test]
 fn esmc_has_no_contact_head_and_its_own_decoder() {
     let (model, pack) = (esmc().load().unwrap(), Pack::of([[0, 5, 6, 2].as_slice()]));
-    let contacts = model.embed(pack.batch(), &[Column::Contacts], Type::F32, &Stop::default());
+    let contacts = model.embed(
+        pack.batch(),
+        &[Column::Contacts],
+        Type::F32,
+        &Stop::default(),
+    );
     let error = contacts.unwrap_err();
     assert!(matches!(error, EsmError::NoHead { .. }), "{error}");
     assert!(error.to_string().contains("has no contact head"), "{error}");
@@ -370,7 +417,10 @@ fn esmc_has_no_contact_head_and_its_own_decoder() {
     let logits = model.load().unwrap();
     let logits = logits.embed(pack.batch(), &[Column::Logits], Type::F32, &Stop::default());
     let error = logits.unwrap_err().to_string();
-    assert!(error.ends_with("missing 1 ('lm_head.decoder.weight')"), "{error}");
+    assert!(
+        error.ends_with("missing 1 ('lm_head.decoder.weight')"),
+        "{error}"
+    );
 }
 
 #[test]

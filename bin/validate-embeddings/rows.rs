@@ -1,13 +1,42 @@
-//! The values of a record batch in single precision.
+//! Reads the rows of an embeddings file.
 
 use std::borrow::Cow;
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type};
+use arrow_array::{Array, RecordBatch};
+use plmkit_cli::Fault;
+use plmkit_contract::{EmbeddingLayout, KeyColumns, RowKey};
+use plmkit_store::EmbeddingsReader;
+
+/// Shows all rows of a file that is open, each with a vector for each column. Before each batch, `check` may end this.
+pub(crate) fn each_row(
+    reader: &mut EmbeddingsReader,
+    check: impl Fn() -> Result<(), Fault>,
+    mut see: impl FnMut(&RowKey, &[&[f32]]),
+) -> Result<(), Fault> {
+    let layout = reader.layout().clone();
+    while let Some(batch) = reader.next_batch()? {
+        check()?;
+        let columns = vectors(&batch, &layout);
+        for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
+            let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
+            see(&row, &vectors);
+        }
+    }
+    Ok(())
+}
+
+/// The vector columns of a batch.
+fn vectors<'a>(batch: &'a RecordBatch, layout: &EmbeddingLayout) -> Vec<Vectors<'a>> {
+    let columns = layout.columns.iter();
+    columns
+        .map(|column| Vectors::new(&batch[column.to_string().as_str()]))
+        .collect()
+}
 
 /// A column of vectors, or of lists of them.
-pub(crate) struct Vectors<'a> {
+struct Vectors<'a> {
     values: Cow<'a, [f32]>,
     rows: Rows<'a>,
 }
@@ -22,7 +51,7 @@ enum Rows<'a> {
 
 impl<'a> Vectors<'a> {
     /// A column of a verified embeddings file: values of f32 or f16 in lists.
-    pub(crate) fn new(column: &'a dyn Array) -> Self {
+    fn new(column: &'a dyn Array) -> Self {
         if let Some(vectors) = column.as_fixed_size_list_opt() {
             return Self {
                 values: single(vectors.values()),
@@ -40,7 +69,7 @@ impl<'a> Vectors<'a> {
         }
     }
 
-    pub(crate) fn row(&self, row: usize) -> &[f32] {
+    fn row(&self, row: usize) -> &[f32] {
         match self.rows {
             Rows::Fixed(dim) => &self.values[row * dim..(row + 1) * dim],
             Rows::Listed(offsets, width) => {
