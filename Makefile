@@ -51,7 +51,7 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 	$(if $(WITH_LIBRARY),cargo test --release --locked $(CRATES) --test gpu_embed -- --ignored)
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider -m "not elsewhere" tests/python tests/bench
 
-results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, faiss, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
+results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python/test_results.py tests/python/test_reference_to_parquet.py
 
 nightly: ## Run everything, one after the other (three hours on two cores, root)
@@ -86,6 +86,10 @@ bench-parts: ## Measure the packer, the tokenizer, the digests, the readers and 
 
 bench-sharding: build ## Measure fasta-shard beside seqkit on 1.2 M proteins (Debian's seqkit and mmseqs2-examples; minutes, 2 GB of disk)
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/bench/sharding.py $(BENCH)
+
+bench-neighbours: build .venv/ways/complete ## Measure nearest neighbours beside faiss and numpy (minutes, 2 GB of disk)
+	cargo build --release --locked --example synthetic --example product
+	PYTHONDONTWRITEBYTECODE=1 .venv/ways/bin/python tests/bench/neighbours.py $(BENCH)
 
 fuzz: .cargo-tools/$(CARGO_FUZZ) ## Run each fuzz target for FUZZ_SECONDS (needs a nightly compiler)
 	cargo run --release --locked --example fuzz-seeds tests/fuzz/corpus
@@ -216,6 +220,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel wheel-check dist-check images sif images-check conda aarch64-check goldens

@@ -1,43 +1,41 @@
 //! `query-embeddings combine`.
 
-use std::iter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable};
 use plmkit_contract::{ListedDataset, path_text, plural};
-use plmkit_dataset::{
-    CombineConfig, DatasetFolder, check_outside, combine, ids_beside, write_matrix,
-};
+use plmkit_dataset::{CombineConfig, DatasetFolder, VectorFormat, check_outside, combine};
 use plmkit_store::StoreError;
 
-use crate::keep_dataset;
+use crate::vectors::{Format, Vectors};
 
-/// Combine the parts of a dataset into few large files, or a matrix of numpy
+/// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
 ///
 /// The rows are those of the parts, bit by bit, in the order of the input. The new folder appears when it is complete, with a
 /// dataset.json of its own: all readers use it without shards. An interrupted run continues with the files that it finished.
-/// Memory stays below 1 GB whatever the number of rows and parts.
+/// Memory stays below 1 GB whatever the number of rows and parts. Several datasets become one, whose column `sample` tells them apart:
+/// their rows follow each other in the order given, with ordinals of their own.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CombineArgs {
-    /// Folder of a sample's results, or its dataset.json; its validation has passed. For a matrix, an embeddings file as well
-    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
-    dataset: DatasetFolder,
+    /// Folder of a sample's results, or its dataset.json; its validation has passed. For npy, tsv and csv, an embeddings file as well
+    #[arg(value_name = "DATASET", required = true, value_parser = file().map(DatasetFolder::new))]
+    datasets: Vec<DatasetFolder>,
 
-    /// What to write: `parquet`, or `npy`, a matrix with the vectors of one column
+    /// What to write: `parquet`; `npy`, a matrix with the vectors of one column; `tsv` or `csv`, a table with the key, the labels and a
+    /// column for each value of the vectors
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "parquet")]
     format: Format,
 
-    /// Column of the matrix, if several have a vector for each protein
+    /// Column of the vectors for npy, tsv and csv, if several have a vector for each protein
     #[arg(long, value_name = "COLUMN")]
     column: Option<String>,
 
     /// Folder to write: embeddings/part-00000.parquet …, dataset.json, and rejects/ where there are any
     ///
-    /// An existing folder of the same parts and options is verified and kept; any other is refused. For a matrix, the file to write;
-    /// NAME.ids.txt beside it has the id of each row.
+    /// An existing folder of the same parts and options is verified and kept; any other is refused. For npy, tsv and csv, the file to
+    /// write; beside a matrix, NAME.ids.txt has the id of each row.
     #[arg(long, value_name = "DIR", value_parser = file())]
     out: PathBuf,
 
@@ -57,7 +55,7 @@ pub(crate) struct CombineArgs {
     #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(DatasetFolder::new))]
     known: Vec<DatasetFolder>,
 
-    /// Replace another combined dataset or matrix at --out
+    /// Replace another combined dataset or file at --out
     #[arg(long)]
     force: bool,
 
@@ -69,54 +67,44 @@ pub(crate) struct CombineArgs {
 /// Rows of a Parquet file, if nothing else is asked for.
 const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Parquet,
-    Npy,
-}
-
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        match self.format {
-            Format::Npy => self.write_matrix(quiet, stop),
-            Format::Parquet if self.column.is_some() => {
-                Err(Fault::usage("--column: expected --format npy with it"))
-            }
-            Format::Parquet => self.combine(quiet, stop),
+        self.format.check(self.column.as_deref())?;
+        match self.format.of_vectors() {
+            Some(format) => self.write_vectors(format, quiet, stop),
+            None => self.combine(quiet, stop),
         }
     }
 
-    fn write_matrix(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
+    fn write_vectors(self, format: VectorFormat, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
+        let [dataset] = &self.datasets[..] else {
+            let what = "--format: expected one dataset with npy, tsv or csv; combine several as Parquet first";
+            return Err(Fault::usage(what));
+        };
         if self.distinct || !self.known.is_empty() || self.rows_per_file.is_some() {
-            let what = "--format npy: expected neither --distinct, --known nor --rows-per-file; combine the dataset first";
+            let what = "--format: expected neither --distinct, --known nor --rows-per-file with npy, tsv or csv; combine the dataset first";
             return Err(Fault::usage(what));
         }
         keep_renameable(&[("--out", &self.out)])?;
-        let opened = self.dataset.open_passed(stop)?;
+        let opened = dataset.open_passed(stop)?;
+        let vectors = Vectors {
+            format,
+            column: self.column.as_deref(),
+            ids: None,
+            out: &self.out,
+            force: self.force,
+        };
         let rows = opened.parts.rows();
-        let ids = ids_beside(&self.out);
-        keep_dataset(&opened, &[], &[("--out", &self.out), ("--out", &ids)])?;
-        check_outside(&self.out, self.dataset.path())?;
-        // Two matrices would have one file of ids.
-        if self.out.extension().is_none_or(|found| found != "npy") {
-            let out = path_text(&self.out);
-            return Err(Fault::usage(format!(
-                "--out {out}: expected a name that ends with .npy"
-            )));
-        }
         let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
-        let column = self.column.as_deref();
-        let (parts, to) = (&opened.parts, (&*self.out, self.force));
-        let written = write_matrix(parts, column, to, |rows| progress.advance(rows), stop);
+        let written = vectors.write(&opened, &[], |rows| progress.advance(rows), stop);
         progress.finish();
         written?;
-        let out = path_text(&self.out);
-        tracing::info!("{out}, {}: {}", path_text(&ids), plural(rows, "row"));
         let left_out = opened.listed.as_ref();
         let left_out = left_out.map_or(0, ListedDataset::without_row);
         if left_out > 0 {
             tracing::warn!(
-                "{out}: {} left out, because other records or datasets have their residues; combined as Parquet, they have rows",
+                "{}: {} left out, because other records or datasets have their residues; combined as Parquet, they have rows",
+                path_text(&self.out),
                 plural(left_out, "record"),
             );
         }
@@ -131,8 +119,10 @@ impl CombineArgs {
         } else {
             self.out.clone()
         };
-        check_outside(&new, self.dataset.path())?;
-        for dataset in iter::once(&self.dataset).chain(&self.known) {
+        for dataset in &self.datasets {
+            check_outside(&new, dataset.path())?;
+        }
+        for dataset in self.datasets.iter().chain(&self.known) {
             let [input, output] = [dataset.path(), &self.out].map(Path::canonicalize);
             if let (Ok(input), Ok(output)) = (input, output)
                 && input.starts_with(output)
@@ -142,7 +132,11 @@ impl CombineArgs {
                 return Err(Fault::usage(what));
             }
         }
-        let opened = self.dataset.open_passed(stop)?;
+        let opened = self
+            .datasets
+            .iter()
+            .map(|dataset| dataset.open_passed(stop));
+        let opened = opened.collect::<Result<_, _>>()?;
         let known = self.known.iter().map(|known| known.open_passed(stop));
         let config = CombineConfig {
             out: new,

@@ -8,22 +8,28 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_dataset::{AskedIds, DatasetError, DatasetFolder, Merge};
+use plmkit_dataset::{DatasetError, DatasetFolder, Merge};
 use serde_json::json;
+
+use crate::ids::IdFiles;
 
 /// Print the rows of some proteins as JSON lines: the key, and the vectors
 ///
 /// Rows are in the order in which their ids are asked. Nothing is scanned: the filter of ids says which row groups to read, and the
 /// page index which pages. An id that the dataset does not have is an error (1), after all others are printed.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct LookupArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
     #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
     dataset: DatasetFolder,
 
     /// Ids
-    #[arg(value_name = "ID", required = true)]
-    ids: Vec<String>,
+    #[arg(value_name = "ID")]
+    id: Vec<String>,
+
+    #[command(flatten)]
+    files: IdFiles,
 
     /// Columns to print, such as `mean_33`; all by default
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
@@ -32,8 +38,7 @@ pub(crate) struct LookupArgs {
 
 impl LookupArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        let mut ids = AskedIds::default();
-        self.ids.iter().for_each(|id| _ = ids.add(id));
+        let ids = self.files.read(&self.id, stop)?;
         let mut rows: HashMap<String, Vec<RecordBatch>> = HashMap::new();
         let opened = self.dataset.open(stop)?;
         if let Err(failed) = opened.check_passed() {
@@ -48,7 +53,12 @@ impl LookupArgs {
                 rows.entry(id.to_owned()).or_default().push(row);
             }
         }
-        for row in self.ids.iter().filter_map(|id| rows.get(id)).flatten() {
+        for row in ids
+            .in_order()
+            .iter()
+            .filter_map(|id| rows.get(id))
+            .flatten()
+        {
             print(line(row) + "\n")?;
         }
         if ids.in_order().iter().all(|id| rows.contains_key(id)) {

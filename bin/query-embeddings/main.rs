@@ -1,16 +1,20 @@
-//! `query-embeddings`: reads the parts of a dataset as one table: combines them, selects rows, looks single rows up.
+//! `query-embeddings`: reads the parts of a dataset as one table: combines them, selects rows, looks single rows up, finds the
+//! nearest rows.
 
 mod combine;
+mod ids;
 mod lookup;
+mod neighbours;
 mod select;
+mod vectors;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
-use plmkit_dataset::OpenedDataset;
+use plmkit_dataset::{OpenedDataset, check_outside};
 
-/// Combines the parts of a dataset, selects rows by id, and looks single proteins up
+/// Combines the parts of a dataset, selects rows by id, looks single proteins up, and finds nearest neighbours
 #[derive(Debug, Parser)]
 #[command(name = "query-embeddings", version)]
 struct Args {
@@ -26,6 +30,7 @@ enum Command {
     Combine(combine::CombineArgs),
     Select(select::SelectArgs),
     Lookup(lookup::LookupArgs),
+    Neighbours(neighbours::NeighboursArgs),
 }
 
 impl Program for Args {
@@ -41,13 +46,14 @@ fn main() -> ExitCode {
         Some(Command::Combine(combine)) => combine.run(args.common.quiet, stop),
         Some(Command::Select(select)) => select.run(stop),
         Some(Command::Lookup(lookup)) => lookup.run(stop),
+        Some(Command::Neighbours(neighbours)) => neighbours.run(args.common.quiet, stop),
         None => Err(Fault::usage(
-            "expected a command: combine, select or lookup; see --help",
+            "expected a command: combine, select, lookup or neighbours; see --help",
         )),
     })
 }
 
-/// Checks that no output is a file of the dataset, or one of `others`.
+/// Checks that no output is a file of the dataset, among its files, or one of `others`.
 fn keep_dataset(
     dataset: &OpenedDataset,
     others: &[NamedPath],
@@ -56,5 +62,9 @@ fn keep_dataset(
     let files = dataset.files();
     let files = files.iter().map(|file| ("the dataset", file.as_path()));
     let inputs: Vec<NamedPath> = files.chain(others.iter().copied()).collect();
-    keep_apart(&inputs, outputs)
+    keep_apart(&inputs, outputs)?;
+    for (_, output) in outputs {
+        check_outside(output, dataset.folder.path())?;
+    }
+    Ok(())
 }

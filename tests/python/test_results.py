@@ -19,7 +19,7 @@ import pytest
 from conftest import MODEL, PROGRAMS, PROTEINS, ROOT
 
 PAGE = (ROOT / "docs/results.md").read_text(encoding="utf-8")
-ENVIRONMENTS = {"anndata": "ways", "faiss": "ways", "h5py": "ways", "sklearn": "ways", "umap": "ways", "torch": "reference"}
+ENVIRONMENTS = {"anndata": "ways", "h5py": "ways", "sklearn": "ways", "umap": "ways", "torch": "reference"}
 
 
 def pieces():

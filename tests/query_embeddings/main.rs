@@ -3,8 +3,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod dataset;
+mod formats;
 mod guards;
 mod matrix;
+mod neighbours;
 mod own_files;
+mod samples;
 #[path = "../validate_embeddings/set.rs"]
 mod set;

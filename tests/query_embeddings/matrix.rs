@@ -71,9 +71,21 @@ fn one_column_of_vectors_is_named_where_there_are_several() {
     succeeded(&write("--column mean_6"));
     for (options, code, what) in [
         ("--column mean_7", 65, "mean_7"),
-        ("--known sample", 2, "expected neither --distinct, "),
-        ("--distinct", 2, "expected neither --distinct, "),
-        ("--rows-per-file 7", 2, "expected neither --distinct, "),
+        (
+            "--known sample",
+            2,
+            "expected neither --distinct, --known nor --rows-per-file with npy",
+        ),
+        (
+            "--distinct",
+            2,
+            "expected neither --distinct, --known nor --rows-per-file with npy",
+        ),
+        (
+            "--rows-per-file 7",
+            2,
+            "expected neither --distinct, --known nor --rows-per-file with npy",
+        ),
     ] {
         assert_failed(&write(options), code, what);
     }
@@ -83,6 +95,6 @@ fn one_column_of_vectors_is_named_where_there_are_several() {
     assert_failed(&run(other.current_dir(set.path("."))), 2, what);
     let mut parquet = bin("query-embeddings");
     parquet.args(["combine", "sample", "--out", "all", "--column", "mean_6"]);
-    let what = "--column: expected --format npy with it";
+    let what = "--column: expected --format npy, tsv or csv with it";
     assert_failed(&run(parquet.current_dir(set.path("."))), 2, what);
 }

@@ -9,6 +9,7 @@ mod product;
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
+use crate::tile::DEPTH;
 use crate::{Dtype, Isa, Rows, RowsMut};
 
 use product::products;
@@ -238,6 +239,15 @@ fn row_at(place: usize, gated: Option<usize>, columns: usize) -> usize {
     };
     let (panel, column, lanes) = (place / columns, place % columns, columns / 2);
     column / lanes * (rows / 2) + panel * lanes + column % lanes
+}
+
+/// Bounds the error of `x·w + b` in f32, relative to the product of the norms of `x` and `w`, `(inputs)` each, where `b` is zero.
+///
+/// Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, section 3.1, for the sums of [`Weights::apply`].
+pub fn product_error(inputs: usize) -> f64 {
+    // A product, the sum of a part, the sum of the parts, and the bias.
+    let roundings = 1 + DEPTH.min(inputs) + inputs.div_ceil(DEPTH) + 1;
+    1.01 * roundings as f64 * f64::from(f32::EPSILON) / 2.0
 }
 
 /// Returns the columns of a tile.

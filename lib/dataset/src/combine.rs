@@ -20,6 +20,7 @@ use crate::listing::{check_own, combined_listing, read_dataset, read_lists};
 use crate::merge::Piece;
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
+use crate::samples::Samples;
 use crate::shared::Shared;
 use crate::{DatasetError, Merge, OpenedDataset, Parts};
 
@@ -60,37 +61,48 @@ pub struct CombineOutcome {
     pub existing: bool,
 }
 
-/// Combines the parts of a dataset, whose validation has passed. `advance` is told the rows as they are written, those of an interrupted run first, and the number of
-/// all rows.
+/// Combines the parts of datasets, whose validation has passed: of one, or of several samples, one after the other. `advance` is told
+/// the rows as they are written, those of an interrupted run first, and the number of all rows.
 pub fn combine(
     config: &CombineConfig,
-    dataset: OpenedDataset,
+    datasets: Vec<OpenedDataset>,
     mut advance: impl FnMut(u64, u64),
     stop: &Stop,
 ) -> Result<CombineOutcome, DatasetError> {
-    let OpenedDataset {
-        folder,
-        mut parts,
-        listed,
-    } = dataset;
-    let folder = folder.path();
-    let listed = listed.ok_or_else(|| {
-        let what = format!(
-            "expected {DATASET_FILE}, which validate-embeddings --dataset writes: only a complete dataset is combined"
-        );
-        DatasetError::missing(folder, what)
-    })?;
-    let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
-    if config.distinct && shared > 0 {
-        let what = format!(
-            "--distinct: {} has rows of {} that other records or datasets have: expected the dataset that it was combined from",
-            path_text(folder),
-            plural(shared, "record")
-        );
-        return Err(DatasetError::Usage(what));
+    let datasets = datasets.into_iter().map(|mut dataset| {
+        let listed = listed(config, &mut dataset)?;
+        Ok((dataset, listed))
+    });
+    let mut datasets = datasets.collect::<Result<Vec<_>, DatasetError>>()?;
+    let (mut parts, listed, mut rejects, shared, shared_before);
+    if datasets.len() > 1 {
+        if !config.known.is_empty() {
+            let what = "--known: expected one dataset with it; combine each alone first";
+            return Err(DatasetError::Usage(what.to_owned()));
+        }
+        let left_out = datasets
+            .iter()
+            .map(|(_, listed)| listed.without_row())
+            .sum();
+        shared = Shared {
+            left_out: [left_out, 0],
+            ..Shared::default()
+        };
+        Samples {
+            parts,
+            listed,
+            rejects,
+            shared: shared_before,
+        } = Samples::join(datasets, config.distinct)?;
+    } else {
+        let Some((dataset, of_one)) = datasets.pop() else {
+            return Err(DatasetError::Usage("expected a dataset".to_owned()));
+        };
+        let folder = dataset.folder.path();
+        rejects = Rejects::read(&of_one, folder, &dataset.parts.parts)?;
+        shared = Shared::find(config, folder, &dataset.parts, &of_one)?;
+        (parts, listed, shared_before) = (dataset.parts, of_one, 0);
     }
-    let mut rejects = Rejects::read(&listed, folder, &parts.parts)?;
-    let shared = Shared::find(config, folder, &parts, &listed)?;
     let work = work(config, &parts, &rejects, &shared);
     let mut outcome = CombineOutcome {
         parts: parts.parts.len(),
@@ -128,17 +140,18 @@ pub fn combine(
     let (files, copied) = (combining.files, combining.copied);
     let digest = |files: &[(ListedFile, RowDigest)]| files.iter().map(|file| file.1).sum();
     let written: RowDigest = digest(&files);
-    if written != parts.digest() {
-        let what = format!(
-            "expected rows {}, as the metadata of the parts say, found {written}",
-            parts.digest()
-        );
-        return Err(DatasetError::content(folder, what));
+    let expected = parts.digest();
+    // Rows with other ordinals have other digests.
+    let is_same = parts.parts.iter().all(|part| part.offset == 0);
+    if written.rows() != expected.rows() || (is_same && written != expected) {
+        let what =
+            format!("expected rows {expected}, as the metadata of the parts say, found {written}");
+        return Err(DatasetError::content(&parts.parts[0].path, what));
     }
     outcome.existing = false;
     (outcome.files, outcome.rows, outcome.copied) = (files.len(), written.rows(), copied);
     let files = files.into_iter().map(|(file, _)| file).collect();
-    let mut listed = combined_listing(listed, files, work, shared.records());
+    let mut listed = combined_listing(listed, files, work, shared_before + shared.records());
     listed.rejects = lists;
     shared.count(&mut listed, truncated);
     rejects.count_copies(&mut listed);
@@ -148,6 +161,30 @@ pub fn combine(
     }
     new.publish()?;
     Ok(outcome)
+}
+
+/// Takes the `dataset.json` of a dataset that can be combined.
+fn listed(
+    config: &CombineConfig,
+    dataset: &mut OpenedDataset,
+) -> Result<ListedDataset, DatasetError> {
+    let folder = dataset.folder.path();
+    let listed = dataset.listed.take().ok_or_else(|| {
+        let what = format!(
+            "expected {DATASET_FILE}, which validate-embeddings --dataset writes: only a complete dataset is combined"
+        );
+        DatasetError::missing(folder, what)
+    })?;
+    let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
+    if config.distinct && shared > 0 {
+        let what = format!(
+            "--distinct: {} has rows of {} that other records or datasets have: expected the dataset that it was combined from",
+            path_text(folder),
+            plural(shared, "record")
+        );
+        return Err(DatasetError::Usage(what));
+    }
+    Ok(listed)
 }
 
 /// The digest of all that decides the files: the parts, the lists, and the options.

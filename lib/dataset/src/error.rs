@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Exit, Failure, Quoted, path_text};
+use plmkit_cpu::OutOfMemory;
 use plmkit_store::StoreError;
 
 use crate::AskedIds;
@@ -35,6 +36,9 @@ pub enum DatasetError {
     /// Options do not fit the dataset.
     #[error("{0}")]
     Usage(String),
+    /// The system refuses memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// Asked ids have no rows.
     #[error("{} of {asked} ids are not in the dataset: {}{why}", missing.len(), first(missing))]
     Unknown {
@@ -86,6 +90,7 @@ impl Failure for DatasetError {
             Self::Content { .. } => Exit::Data,
             Self::Missing { .. } => Exit::NoInput,
             Self::Usage(_) => Exit::Usage,
+            Self::Memory(_) => Exit::Transient,
             Self::Unknown { .. } => Exit::Negative,
         }
     }

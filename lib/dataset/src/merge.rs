@@ -24,7 +24,7 @@ const MOST_WINDOW_BYTES: u64 = 8 << 20;
 /// The most files that are open at once: the usual limit is 1,024.
 const OPEN_FILES: usize = 256;
 /// The rows that are returned at once, at most.
-const BATCH_ROWS: usize = 1024;
+pub(crate) const BATCH_ROWS: usize = 1024;
 
 /// What comes next in the order of the input. Parts are their places among all parts.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub struct Merge<'a> {
     after: Option<u64>,
     /// The last row that was returned, or the first of its record.
     last: Option<Key>,
+    /// The most windows at the same time.
+    depth: u64,
     window_bytes: u64,
     keeps_open: bool,
 }
@@ -112,6 +114,7 @@ impl<'a> Merge<'a> {
             heap: BinaryHeap::new(),
             after,
             last: None,
+            depth: 0,
             window_bytes: 0,
             keeps_open: true,
         };
@@ -127,12 +130,25 @@ impl<'a> Merge<'a> {
             }
         }
         let depth = merge.depth();
-        merge.window_bytes = (WINDOW_BYTES / depth.max(1) as u64).min(MOST_WINDOW_BYTES);
+        merge.depth = depth.max(1) as u64;
         merge.keeps_open = depth <= OPEN_FILES;
+        merge = merge.within(WINDOW_BYTES);
         for run in 0..merge.runs.len() {
             merge.enter_group(run);
         }
         merge
+    }
+
+    /// Keeps the bytes of all windows together below `bytes`, as far as each has one row.
+    #[must_use]
+    pub(crate) fn within(mut self, bytes: u64) -> Self {
+        self.window_bytes = (bytes / self.depth).min(MOST_WINDOW_BYTES);
+        self
+    }
+
+    /// Returns the bytes of all windows together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.window_bytes * self.depth
     }
 
     /// Reads only the rows of these ids.
@@ -221,6 +237,7 @@ impl<'a> Merge<'a> {
         };
         let summary = &self.parts[*part].groups[*group];
         let is_whole = todo.front() == Some(&(0..summary.rows))
+            && self.parts[*part].offset == 0
             && self.last.is_none_or(|(last, _)| last < summary.ordinals.0)
             && self.after.is_none_or(|after| after < summary.ordinals.0)
             && matches!(self.asked, Asked::All);
@@ -330,7 +347,7 @@ impl<'a> Merge<'a> {
                 Asked::All => {}
                 Asked::Ids(ids) => *todo = rows_of_ids(&file, *group, ids)?,
                 Asked::Ordinals(asked) => {
-                    *todo = rows_of_ordinals(&file, *group, summary, asked)?;
+                    *todo = rows_of_ordinals(&file, *group, &self.parts[*part], asked)?;
                 }
             }
         }
@@ -343,6 +360,7 @@ impl<'a> Merge<'a> {
             return Ok(false);
         }
         let rows = file.read(*group, &ranges, self.columns.iter().copied())?;
+        let rows = self.parts[*part].own(rows)?;
         let after = self.after;
         let is_left_out = |&ordinal: &u64| after.is_some_and(|after| ordinal <= after);
         let at = ordinals(&rows).partition_point(is_left_out);
@@ -501,15 +519,19 @@ fn rows_of_ids(
 fn rows_of_ordinals(
     file: &EmbeddingsFile,
     group: usize,
-    summary: &GroupSummary,
+    part: &Part,
     asked: &[u64],
-) -> Result<VecDeque<Range<usize>>, StoreError> {
-    let (first, last) = summary.ordinals;
+) -> Result<VecDeque<Range<usize>>, DatasetError> {
+    let GroupSummary {
+        rows,
+        ordinals: (first, last),
+        ..
+    } = part.groups[group];
     let start = asked.partition_point(|&ordinal| ordinal < first);
     if asked.get(start).is_none_or(|&ordinal| ordinal > last) {
         return Ok(VecDeque::new());
     }
-    let keys = file.read(group, slice::from_ref(&(0..summary.rows)), [0])?;
+    let keys = part.own(file.read(group, slice::from_ref(&(0..rows)), [0])?)?;
     let rows = ordinals(&keys).iter().enumerate();
     let rows = rows.filter(|(_, ordinal)| asked.binary_search(ordinal).is_ok());
     Ok(ranges(rows.map(|(row, _)| row)))

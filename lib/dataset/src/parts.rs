@@ -1,10 +1,14 @@
 //! The parts of a dataset.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SOURCE, Stop, path_text,
+    EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SAMPLE, SOURCE, Stop, ordinals,
+    path_text,
 };
 use plmkit_store::{EmbeddingsFile, FileKind, GroupSummary, StoreError};
 use serde_json::Value;
@@ -24,6 +28,8 @@ pub struct Part {
     pub groups: Vec<GroupSummary>,
     /// The digest of the file that its rows come from: its own, or that of a list of aliases.
     pub(crate) input: String,
+    /// What is added to the ordinals of the file.
+    pub(crate) offset: u64,
 }
 
 impl Part {
@@ -37,6 +43,7 @@ impl Part {
             provenance: file.provenance().clone(),
             groups: file.groups()?,
             input: file.digest().to_string(),
+            offset: 0,
         };
         Ok((part, file.layout().clone()))
     }
@@ -47,12 +54,42 @@ impl Part {
     /// If another file is at its path: one that was not compared with `dataset.json`.
     pub(crate) fn reopen(&self) -> Result<EmbeddingsFile, StoreError> {
         let file = EmbeddingsFile::open(&self.path)?;
-        if (file.digest(), file.groups()?) != (self.digest, self.groups.clone()) {
+        let groups = shifted(file.groups()?, self.offset);
+        if (file.digest(), groups) != (self.digest, self.groups.clone()) {
             let what = "it was replaced in the meantime";
             return Err(StoreError::malformed(&self.path, what));
         }
         Ok(file)
     }
+
+    /// Adds to the ordinals of all rows.
+    pub(crate) fn shift(&mut self, offset: u64) {
+        self.offset += offset;
+        self.groups = shifted(std::mem::take(&mut self.groups), offset);
+    }
+
+    /// Returns rows of the file as those of this part.
+    pub(crate) fn own(&self, rows: RecordBatch) -> Result<RecordBatch, DatasetError> {
+        if self.offset == 0 {
+            return Ok(rows);
+        }
+        let ordinals = ordinals(&rows).iter();
+        let ordinals = ordinals.map(|ordinal| (ordinal + self.offset).cast_signed());
+        let ordinals: ArrayRef = Arc::new(Int64Array::from_iter_values(ordinals));
+        let others = rows.columns().iter().skip(1).cloned();
+        let columns = iter::once(ordinals).chain(others).collect();
+        let rows = RecordBatch::try_new(rows.schema(), columns);
+        rows.map_err(|error| DatasetError::content(&self.path, error.to_string()))
+    }
+}
+
+/// Adds to the ordinals of row groups.
+fn shifted(mut groups: Vec<GroupSummary>, offset: u64) -> Vec<GroupSummary> {
+    for group in &mut groups {
+        let (first, last) = group.ordinals;
+        group.ordinals = (first + offset, last + offset);
+    }
+    groups
 }
 
 /// All embeddings files of a dataset: of one work, with the same columns.
@@ -104,6 +141,11 @@ impl Parts {
         if !kernels.is_empty() {
             provenance = provenance.with(KERNELS, joined(kernels));
         }
+        let samples: BTreeSet<&str> = all().filter_map(|part| part.text_option(SAMPLE)).collect();
+        if samples.len() > 1 {
+            provenance = provenance.with(SAMPLE, joined(samples));
+            provenance.options.remove(SOURCE);
+        }
         provenance.options.remove(PACKING);
         provenance.inputs.clear();
         // The part that is least like f32.
@@ -147,9 +189,7 @@ fn check_same(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
+    use arrow_array::{FixedSizeListArray, Float32Array};
     use arrow_schema::{DataType, Field};
     use plmkit_contract::{
         Column, KeyColumnsBuilder, Labels, Pooling, RowKey, SequenceDigest, StoreDtype,

@@ -27,6 +27,8 @@ pub(crate) struct Rejects {
     rows: BTreeMap<String, RejectsList>,
     /// Rows of records whose representatives were rejected.
     copies: Vec<Reject>,
+    /// Those of several samples: the digests of their lists, records, and rows.
+    joined: (Vec<String>, Vec<Reject>, Vec<Reject>),
 }
 
 impl Rejects {
@@ -95,10 +97,26 @@ impl Rejects {
         }
     }
 
+    /// Adds the lists of a further sample, to whose ordinals `offset` is added. Returns the last ordinal in them.
+    pub(crate) fn join(&mut self, other: &Self, offset: u64) -> Option<u64> {
+        let (digests, records, rows) = &mut self.joined;
+        digests.extend(other.digests().into_iter().cloned());
+        let shifted = |line: &Reject| Reject {
+            ordinal: line.ordinal + offset,
+            ..line.clone()
+        };
+        let of_records = other.records.iter().flat_map(|list| &list.lines);
+        records.extend(of_records.map(shifted));
+        rows.extend(other.lines().map(shifted));
+        let lines = records.iter().chain(&*rows);
+        lines.map(|line| line.ordinal).max()
+    }
+
     /// Returns the digests of all lists.
     pub(crate) fn digests(&self) -> Vec<&String> {
         let records = self.records.iter().map(|list| &list.digest);
-        records.chain(self.rows.keys()).collect()
+        let own = records.chain(self.rows.keys());
+        own.chain(&self.joined.0).collect()
     }
 
     /// Writes one list of rows, in the order of the input, and a copy of the list of records. No empty list is written. Returns the
@@ -106,7 +124,8 @@ impl Rejects {
     pub(crate) fn write(&self, folder: &Path) -> Result<(String, Vec<ListedFile>), DatasetError> {
         let mut rows: Vec<&Reject> = self.lines().chain(&self.copies).collect();
         rows.sort_unstable_by_key(|line| (line.ordinal, line.start));
-        let records = self.records.iter().flat_map(|list| &list.lines).collect();
+        let records = self.records.iter().flat_map(|list| &list.lines);
+        let records = records.chain(&self.joined.1).collect();
         let mut digest = empty();
         let mut listed = Vec::new();
         for (name, lines) in [(RECORDS, records), (ROWS, rows)] {
@@ -139,7 +158,8 @@ impl Rejects {
     }
 
     fn lines(&self) -> impl Iterator<Item = &Reject> {
-        self.rows.values().flat_map(|list| &list.lines)
+        let lists = self.rows.values();
+        lists.flat_map(|list| &list.lines).chain(&self.joined.2)
     }
 }
 

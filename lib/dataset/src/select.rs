@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop};
 use plmkit_store::{EmbeddingsWriter, Existing};
@@ -39,29 +40,54 @@ pub fn select(
     let columns = 0..parts.layout.columns.len();
     let mut merge = Merge::new(parts, columns, None, stop).of_ids(ids);
     let mut writer = EmbeddingsWriter::create(path, &parts.layout)?;
-    let mut missing: HashSet<&str> = ids.in_order().iter().map(String::as_str).collect();
+    let mut missing = Missing::new(ids);
     while let Some(rows) = merge.next_rows()? {
-        for id in rows["id"].as_string::<i32>().iter().flatten() {
-            missing.remove(id);
-        }
+        missing.remove(&rows);
         writer.write(&rows)?;
     }
-    // They are of no protein: of these, no one wants to leave out those that are missing.
-    let headers = missing.iter().any(|id| id.starts_with('>'));
-    if headers || (!allow_missing && !missing.is_empty()) {
+    missing.check(allow_missing)?;
+    let rows = writer.finish(&provenance)?.digest.rows();
+    Ok(Selected {
+        rows,
+        existing: false,
+    })
+}
+
+/// The asked ids without a row so far.
+pub(crate) struct Missing<'a> {
+    ids: &'a AskedIds,
+    missing: HashSet<&'a str>,
+}
+
+impl<'a> Missing<'a> {
+    pub(crate) fn new(ids: &'a AskedIds) -> Self {
+        let missing = ids.in_order().iter().map(String::as_str).collect();
+        Self { ids, missing }
+    }
+
+    /// Takes the ids of `rows` out.
+    pub(crate) fn remove(&mut self, rows: &RecordBatch) {
+        for id in rows["id"].as_string::<i32>().iter().flatten() {
+            self.missing.remove(id);
+        }
+    }
+
+    /// Checks that none is missing, or that those may be.
+    pub(crate) fn check(self, allow_missing: bool) -> Result<(), DatasetError> {
+        let Self { ids, missing } = self;
+        // They are of no protein: of these, no one wants to leave out those that are missing.
+        let headers = missing.iter().any(|id| id.starts_with('>'));
+        if !headers && (allow_missing || missing.is_empty()) {
+            return Ok(());
+        }
         let mut error = DatasetError::unknown(ids, |id| missing.contains(id));
         if let DatasetError::Unknown { why, .. } = &mut error
             && headers
         {
             why.push_str("; --fasta takes the ids of a FASTA file");
         }
-        return Err(error);
+        Err(error)
     }
-    let rows = writer.finish(&provenance)?.digest.rows();
-    Ok(Selected {
-        rows,
-        existing: false,
-    })
 }
 
 fn provenance(parts: &Parts, ids: &AskedIds) -> Provenance {

@@ -38,7 +38,7 @@ fn described(datasets: &[KnownDataset]) -> String {
 /// The lists of the records that get rows.
 #[derive(Debug, Default)]
 pub(crate) struct Shared<'a> {
-    lists: Vec<List<'a>>,
+    pub(crate) lists: Vec<List<'a>>,
     /// The records that are left out: those that another record stands for, and those of earlier datasets.
     pub(crate) left_out: [u64; 2],
 }

@@ -29,6 +29,7 @@ mod record_list;
 mod rejects;
 mod row_group;
 mod shard;
+mod table;
 mod unfinished;
 mod verified;
 
@@ -55,6 +56,7 @@ pub use shard::{
     RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
     shard_encoder,
 };
+pub use table::{TableFormat, TableWriter};
 pub use unfinished::{Sink, UnfinishedEmbeddings};
 
 use plmkit_contract::RowDigest;

@@ -1,0 +1,88 @@
+//! Ids from files.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file};
+use plmkit_contract::path_text;
+use plmkit_dataset::AskedIds;
+use plmkit_sequence::{Input, ShardError, Source};
+use plmkit_store::StoreError;
+
+/// Files with ids.
+#[derive(Debug, clap::Args)]
+pub(crate) struct IdFiles {
+    /// File with one id a line, as it stands; may be compressed
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    ids: Option<PathBuf>,
+
+    /// FASTA file whose ids are taken; may be compressed
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    fasta: Option<PathBuf>,
+}
+
+impl IdFiles {
+    /// Reads the ids after those of the command line.
+    pub(crate) fn read(&self, line: &[String], stop: &Stop) -> Result<AskedIds, Fault> {
+        let mut ids = AskedIds::default();
+        line.iter().for_each(|id| _ = ids.add(id));
+        for (path, is_fasta) in [(&self.ids, false), (&self.fasta, true)] {
+            if let Some(path) = path {
+                read_ids(path, is_fasta, &mut ids, stop)?;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Returns the files.
+    pub(crate) fn paths(&self) -> Vec<NamedPath<'_>> {
+        let files = [("--ids", &self.ids), ("--fasta", &self.fasta)].into_iter();
+        let files = files.filter_map(|(name, path)| Some((name, path.as_deref()?)));
+        files.collect()
+    }
+}
+
+/// Adds the ids of a list, or of a FASTA file. A byte-order mark at its beginning is no part of the first.
+fn read_ids(path: &Path, is_fasta: bool, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
+    let mut source = Source::open(&Input::File(path.to_owned()), stop)?;
+    let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    let (mut line, mut number) = (Vec::new(), 0_u64);
+    loop {
+        line.clear();
+        let read = source.read_until(b'\n', &mut line);
+        let read = read.map_err(|error| match error.downcast::<ShardError>() {
+            Ok(error) => Fault::from(error),
+            Err(error) => StoreError::cannot_read(path)(error).into(),
+        })?;
+        if read == 0 {
+            break;
+        }
+        number += 1;
+        let text = match line.strip_prefix("\u{feff}".as_bytes()) {
+            Some(text) if number == 1 => text,
+            _ => &line,
+        };
+        let id = match text.trim_ascii() {
+            text if !is_fasta => text,
+            text => {
+                let header = text.strip_prefix(b">").unwrap_or_default();
+                let mut words = header.split(u8::is_ascii_whitespace);
+                words.next().unwrap_or_default()
+            }
+        };
+        let id = str::from_utf8(id);
+        let id = id.map_err(|_| bad(format!("line {number}: expected an id in UTF-8")))?;
+        if !id.is_empty() {
+            ids.add(id);
+        }
+    }
+    if ids.in_order().is_empty() {
+        let expected = if is_fasta {
+            "FASTA"
+        } else {
+            "one id on each line"
+        };
+        return Err(bad(format!("expected {expected}, found no id")));
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! The nearest neighbours of the vectors of a dataset among those of another, exactly.
+
+mod block;
+mod hits;
+mod metric;
+mod nearest;
+mod search;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use plmkit_contract::{Provenance, Stop, key, path_text, plural};
+use plmkit_store::{AtomicFile, TableFormat, TableWriter};
+use serde_json::json;
+
+use block::{QUERIES, Queries, Source};
+use search::{Search, WINDOW_BYTES};
+
+pub use metric::Metric;
+
+use crate::merge::BATCH_ROWS;
+use crate::{DatasetError, Parts};
+
+/// The memory of the program itself, and of what grows with neither rows nor threads.
+const BASE_BYTES: u64 = 32 << 20;
+/// The most bytes that a key, with its id and labels, is expected to take.
+const KEY_BYTES: u64 = 160;
+
+/// What to search.
+#[derive(Debug)]
+pub struct NeighboursConfig {
+    /// The column of vectors, if there are several.
+    pub column: Option<String>,
+    /// The targets of each query.
+    pub top: NonZero<usize>,
+    /// How near vectors are.
+    pub metric: Metric,
+    /// The least score of a hit. A distance has none.
+    pub min_score: Option<f64>,
+    /// The most threads.
+    pub threads: NonZero<usize>,
+    /// The most bytes of memory.
+    pub memory: u64,
+    /// How the hits are written.
+    pub format: TableFormat,
+    /// The table to write.
+    pub out: PathBuf,
+    /// Whether to replace another file.
+    pub force: bool,
+}
+
+/// How a search is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The memory that it takes, in bytes.
+    pub memory: u64,
+    /// The queries in memory at once. All targets are read for these.
+    pub queries: u64,
+    /// How often all targets are read.
+    pub passes: u64,
+    /// Threads.
+    pub threads: NonZero<usize>,
+    /// The bytes of windows on the rows of the queries.
+    windows: u64,
+}
+
+/// Writes a table with the nearest targets of each query, in the order of the queries. Equally near targets are in the order of the
+/// input. If queries and targets are the same rows, no record is a neighbour of itself. `tell` is told the plan, `advance` the targets
+/// as they are read, and the number of all. Returns the number of hits.
+///
+/// # Errors
+/// If the vectors of the two were not made alike, or if one has a value that is not finite, or a cosine is asked of one of zeros.
+pub fn neighbours(
+    config: &NeighboursConfig,
+    [queries, targets]: [&Parts; 2],
+    tell: impl FnOnce(&Plan),
+    mut advance: impl FnMut(u64, u64) + Send,
+    stop: &Stop,
+) -> Result<u64, DatasetError> {
+    let column = config.column.as_deref();
+    let [queries, targets] = [Source::new(queries, column)?, Source::new(targets, column)?];
+    check_alike(queries, targets)?;
+    let plan = Plan::new(config, queries, targets, stop)?;
+    tell(&plan);
+    let all = plan.passes * targets.parts.rows();
+    let mut advance = |rows| advance(rows, all);
+    let search = Search {
+        targets,
+        metric: config.metric,
+        top: config.top.get(),
+        least: config.min_score.unwrap_or(f64::NEG_INFINITY),
+        same: queries.parts.digest() == targets.parts.digest(),
+        threads: plan.threads,
+        stop,
+    };
+    let file = AtomicFile::create(&config.out)?.keeping(!config.force);
+    let schema = hits::schema([queries, targets].map(|source| &source.parts.layout));
+    let mut table = TableWriter::create(
+        file,
+        &schema,
+        config.format,
+        about(config, queries, targets),
+    )?;
+    let mut rows = queries.read(plan.windows, stop);
+    let mut count = 0;
+    loop {
+        let most = plan.queries as usize;
+        let some = Queries::read(queries, &mut rows, (most, config.metric), stop)?;
+        if some.keys.is_empty() {
+            break;
+        }
+        search.run(&some, &mut advance)?;
+        let write = |hits: &_| Ok(table.write(hits)?);
+        count += hits::each_batch(&schema, some, (targets, config.metric), write, stop)?;
+    }
+    table.finish()?;
+    Ok(count)
+}
+
+impl Plan {
+    fn new(
+        config: &NeighboursConfig,
+        queries: Source<'_>,
+        targets: Source<'_>,
+        stop: &Stop,
+    ) -> Result<Self, DatasetError> {
+        let vector = (queries.parts.layout.dim * size_of::<f32>()) as u64;
+        let [rows, all] = [queries, targets].map(|source| source.parts.rows());
+        let top = (config.top.get() as u64).min(all);
+        // A hit, its rank among those of its query, and the key of the target.
+        let query = vector + KEY_BYTES + top * (64 + KEY_BYTES);
+        let batch = BATCH_ROWS as u64;
+        // The values, stored, in f32 and packed; products.
+        let thread = batch * (3 * vector + (4 * QUERIES) as u64);
+        // Pages are decoded beside the windows.
+        let windows = queries.read(u64::MAX, stop).bytes();
+        let least = BASE_BYTES + 2 * WINDOW_BYTES + thread + batch.min(rows) * query;
+        // An eighth of the memory is enough for windows.
+        let least = least + (2 * windows).min(least.div_ceil(3));
+        if least > config.memory {
+            return Err(DatasetError::Usage(format!(
+                "--memory: expected {} MiB or more for vectors of {} values and {} of each query",
+                least.div_ceil(1 << 20),
+                queries.parts.layout.dim,
+                plural(top, "hit"),
+            )));
+        }
+        let windows = windows.min(config.memory / 8);
+        let fixed = BASE_BYTES + 2 * (WINDOW_BYTES + windows);
+        let room = config.memory - fixed;
+        let spare = room.saturating_sub(thread + batch.min(rows) * query) / 2;
+        let threads = (1 + spare / thread).min(config.threads.get() as u64);
+        let room = room - threads * thread;
+        let at_once = (room / query / batch * batch).max(batch);
+        let held = at_once.min(rows);
+        Ok(Self {
+            memory: fixed + threads * thread + held * query,
+            // With room for one more batch of rows, all are read at once.
+            queries: at_once.min(rows + batch),
+            passes: rows.div_ceil(at_once),
+            threads: NonZero::new(threads as usize).unwrap_or(NonZero::<usize>::MIN),
+            windows,
+        })
+    }
+}
+
+/// Checks that the vectors of two datasets are of one model, layer and pooling, computed and stored in one type.
+fn check_alike(queries: Source<'_>, targets: Source<'_>) -> Result<(), DatasetError> {
+    let made = |source: Source<'_>| {
+        let Provenance { options, .. } = &source.parts.parts[0].provenance;
+        let option = |name: &str| {
+            options
+                .get(name)
+                .map_or("unset".into(), ToString::to_string)
+        };
+        [
+            ("model", option("model")),
+            ("column", source.column()),
+            ("dtype", option("dtype")),
+            ("store_dtype", source.parts.layout.dtype.to_string()),
+            ("dimension", source.parts.layout.dim.to_string()),
+        ]
+    };
+    for ((what, expected), (_, found)) in made(queries).into_iter().zip(made(targets)) {
+        if expected != found {
+            let place = path_text(queries.path());
+            let what = format!("expected {what} {expected} as in {place}, found {found}");
+            return Err(DatasetError::content(targets.path(), what));
+        }
+    }
+    Ok(())
+}
+
+/// The metadata of the table.
+fn about(
+    config: &NeighboursConfig,
+    queries: Source<'_>,
+    targets: Source<'_>,
+) -> [(String, String); 3] {
+    let inputs = [queries, targets].map(|source| source.parts.digest().to_string());
+    let options = json!({
+        "column": queries.column(),
+        "metric": config.metric.to_string(),
+        "min_score": config.min_score,
+        "top": config.top,
+    });
+    [
+        (key::TOOL, "query-embeddings".to_owned()),
+        (key::INPUTS, json!(inputs).to_string()),
+        (key::OPTIONS, options.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+}

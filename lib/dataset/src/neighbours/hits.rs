@@ -1,0 +1,139 @@
+//! The table of hits.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::{take, take_record_batch};
+use plmkit_contract::{EmbeddingLayout, KeyColumns, SAMPLE, Stop};
+
+use super::block::{Queries, Source};
+use super::metric::Metric;
+use super::nearest::Hit;
+use crate::{DatasetError, Merge};
+
+/// The hits that are written at once.
+const BATCH_HITS: usize = 1 << 16;
+
+/// The columns of a query and of a target, by their names in embeddings files.
+const KEYS: [(&str, [&str; 2]); 4] = [
+    ("id", ["query", "target"]),
+    ("ordinal", ["query_ordinal", "target_ordinal"]),
+    ("start", ["query_start", "target_start"]),
+    (SAMPLE, ["query_sample", "target_sample"]),
+];
+
+/// Returns the columns of hits between datasets of these layouts.
+pub(super) fn schema([queries, targets]: [&EmbeddingLayout; 2]) -> SchemaRef {
+    let mut fields = vec![
+        Field::new("rank", DataType::UInt32, false),
+        Field::new("score", DataType::Float64, false),
+    ];
+    for (key, names) in KEYS {
+        for (layout, name) in [queries, targets].into_iter().zip(names) {
+            if let Ok(field) = layout.schema().field_with_name(key) {
+                fields.push(field.clone().with_name(name));
+            }
+        }
+    }
+    // The ids first, as people read them.
+    fields[..4].rotate_right(2);
+    Arc::new(Schema::new(fields))
+}
+
+/// Gives `write` the hits of all queries, in the order of the queries, the nearest first. Returns their number.
+pub(super) fn each_batch(
+    schema: &SchemaRef,
+    queries: Queries,
+    (targets, metric): (Source<'_>, Metric),
+    mut write: impl FnMut(&RecordBatch) -> Result<(), DatasetError>,
+    stop: &Stop,
+) -> Result<u64, DatasetError> {
+    let failed = |error: ArrowError| DatasetError::content(targets.path(), error.to_string());
+    let (query_rows, nearest) = queries.into_nearest();
+    let Some(first) = query_rows.first() else {
+        return Ok(0);
+    };
+    let query_rows = concat_batches(&first.schema(), &query_rows).map_err(failed)?;
+    let nearest: Vec<Vec<Hit>> = nearest
+        .map(|nearest| nearest.into_sorted().collect())
+        .collect();
+    let mut keys: Vec<(u64, u32)> = nearest.iter().flatten().map(|hit| hit.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let target_rows = rows_of(targets, &keys, stop)?;
+    let mut hits = nearest.iter().enumerate().flat_map(|(query, hits)| {
+        let ranked = (1_u32..).zip(hits);
+        ranked.map(move |(rank, hit)| (query as u32, rank, *hit))
+    });
+    let mut count = 0;
+    loop {
+        let some: Vec<(u32, u32, Hit)> = hits.by_ref().take(BATCH_HITS).collect();
+        if some.is_empty() {
+            return Ok(count);
+        }
+        count += some.len() as u64;
+        let place = |hit: &Hit| keys.partition_point(|key| *key < hit.key) as u32;
+        let places = [
+            some.iter()
+                .map(|&(query, _, _)| query)
+                .collect::<UInt32Array>(),
+            some.iter().map(|(_, _, hit)| place(hit)).collect(),
+        ];
+        let columns = schema.fields().iter().map(|field| {
+            let name = field.name();
+            Ok(match &**name {
+                "rank" => Arc::new(UInt32Array::from_iter_values(some.iter().map(|hit| hit.1))),
+                "score" => {
+                    let scores = some.iter().map(|hit| metric.score(hit.2.nearness));
+                    Arc::new(Float64Array::from_iter_values(scores)) as ArrayRef
+                }
+                _ => {
+                    let found = KEYS.iter().find_map(|(key, names)| {
+                        let side = names.iter().position(|found| found == name)?;
+                        Some((*key, side))
+                    });
+                    let (key, side) = found.unwrap_or(("id", 0));
+                    take(&[&query_rows, &target_rows][side][key], &places[side], None)?
+                }
+            })
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>();
+        let rows = columns.and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
+        write(&rows.map_err(failed)?)?;
+    }
+}
+
+/// Reads the keys and labels of rows, which are in order.
+fn rows_of(
+    source: Source<'_>,
+    keys: &[(u64, u32)],
+    stop: &Stop,
+) -> Result<RecordBatch, DatasetError> {
+    let failed = |error: ArrowError| DatasetError::content(source.path(), error.to_string());
+    let schema = source.parts.layout.schema();
+    let columns = KEYS.iter().filter_map(|(key, _)| schema.index_of(key).ok());
+    let columns: Vec<usize> = columns.collect();
+    let mut ordinals: Vec<u64> = keys.iter().map(|key| key.0).collect();
+    ordinals.dedup();
+    let mut merge = Merge::new(source.parts, [], None, stop).of_ordinals(&ordinals);
+    let mut found = Vec::new();
+    while let Some(rows) = merge.next_rows()? {
+        let here = KeyColumns::new(&rows);
+        let asked = here
+            .rows()
+            .map(|key| keys.binary_search(&key.sort_key()).is_ok());
+        let asked: Vec<u32> = (0..)
+            .zip(asked)
+            .filter_map(|(row, is)| is.then_some(row))
+            .collect();
+        let rows = rows.project(&columns).map_err(failed)?;
+        let asked = take_record_batch(&rows, &UInt32Array::from(asked));
+        found.push(asked.map_err(failed)?);
+    }
+    let schema = schema.project(&columns).map_err(failed)?;
+    let rows = concat_batches(&Arc::new(schema), &found).map_err(failed)?;
+    debug_assert_eq!(rows.num_rows(), keys.len());
+    Ok(rows)
+}
