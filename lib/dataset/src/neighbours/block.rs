@@ -196,7 +196,10 @@ impl Block {
             _ => Weights::zeros(Isa::best(), Dtype::F32, dim, &bias)?,
         };
         for mut panel in packed.panels() {
-            let targets = panel.outputs();
+            let mut outputs = panel.outputs();
+            // Successive: no output is a gate of another.
+            let first = outputs.next().unwrap_or(0);
+            let targets = first..first + 1 + outputs.count();
             let values = values.slice(targets.start * dim, targets.len() * dim);
             let vectors = values.chunks_exact(dim).zip(&factors[targets]);
             let scaled = vectors.flat_map(|(vector, factor)| {
