@@ -1,4 +1,4 @@
-//! GELU and SiLU.
+//! The activations GELU and `SiLU`.
 
 use std::f32::consts::LOG2_E;
 

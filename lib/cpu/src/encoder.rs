@@ -363,9 +363,10 @@ impl ForwardPass<'_> {
                 ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
                 let wide = &mut wide[..rows.len() * up.outputs()];
                 let into = &mut RowsMut::new(wide, up.outputs());
-                let activation = match up.is_gated() {
-                    true => Epilogue::SwiGlu,
-                    false => Epilogue::Gelu,
+                let activation = if up.is_gated() {
+                    Epilogue::SwiGlu
+                } else {
+                    Epilogue::Gelu
                 };
                 up.apply(
                     Rows::new(normed, hidden),

@@ -38,6 +38,10 @@ pub struct ModelConfig {
 
 /// What the layers of a model compute. All are pre-layer normalised, and attend in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a trait of its own, in any combination"
+)]
 pub struct Architecture {
     /// How a token knows its position.
     pub positions: Positions,

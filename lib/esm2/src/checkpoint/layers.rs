@@ -92,10 +92,10 @@ pub(super) fn jobs<'a>(
     let projections = projections.map(|part| entry(&format!("attention.self.{part}")));
     let head_dim = tensors.config().head_dim();
     let dense = |module: &str| vec![entry(module)];
-    let up = match tensors.config().is_gated() {
-        true => vec![entry(GATE), entry("intermediate.dense")],
-        false => dense("intermediate.dense"),
-    };
+    let mut up = dense("intermediate.dense");
+    if tensors.config().is_gated() {
+        up.insert(0, entry(GATE));
+    }
     let matrices = [
         (&mut layer.qkv, projections.to_vec(), Some(head_dim)),
         (&mut layer.out, dense("attention.output.dense"), None),

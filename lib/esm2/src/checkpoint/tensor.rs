@@ -49,7 +49,7 @@ impl<'a> TensorData<'a> {
     }
 }
 
-impl<'a> TensorData<'a> {
+impl TensorData<'_> {
     /// Divides the rows among `count` matrices of one shape, one below the other. Returns the whole if that is not possible.
     pub(super) fn divided(self, count: usize) -> Vec<Self> {
         let rows = self.shape.first().copied().unwrap_or(1);

@@ -148,9 +148,10 @@ impl<'a> CheckpointTensors<'a> {
             // ESM-2 stores a table that it does not use.
             tensors.remove(POSITIONS);
         }
-        let computed = match config.is_rotary() {
-            true => default_inv_freq(config.head_dim()),
-            false => Vec::new(),
+        let computed = if config.is_rotary() {
+            default_inv_freq(config.head_dim())
+        } else {
+            Vec::new()
         };
         let stores_frequencies = config.architecture.positions == Positions::StoredRotary;
         let mut read = Self {

@@ -86,9 +86,10 @@ impl Entries {
 
     /// Returns a flag, or `default` if it is absent.
     pub(super) fn optional_flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
-        match self.get(key).is_null() {
-            true => Ok(default),
-            false => self.flag(key),
+        if self.get(key).is_null() {
+            Ok(default)
+        } else {
+            self.flag(key)
         }
     }
 

@@ -42,10 +42,11 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, ConfigError> {
     let heads = count(["num_attention_heads", "n_heads"], 1 << 12)?;
     entries.must_be("num_key_value_heads", heads, true)?;
     entries.must_be("head_dim", hidden / heads, true)?;
-    let intermediate = match entries.get("intermediate_size").is_null() {
+    let intermediate = if entries.get("intermediate_size").is_null() {
         // As the package esm derives it.
-        true => (8 * hidden / 3).next_multiple_of(256),
-        false => entries.count("intermediate_size", 1..=most.intermediate as usize)?,
+        (8 * hidden / 3).next_multiple_of(256)
+    } else {
+        entries.count("intermediate_size", 1..=most.intermediate as usize)?
     };
     let layers = count(["num_hidden_layers", "n_layers"], most.layers)?;
     Ok(config([layers, hidden, heads, intermediate]))
