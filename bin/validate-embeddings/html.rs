@@ -1,6 +1,6 @@
 //! What `--html` writes: the verdict as a page for people.
 
-use plmkit_check::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement, Verdict};
+use plmkit_check::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
 use plmkit_contract::plural;
 use plmkit_page::{Bars, Cell, Column, Figure, Page, Table, Tone};
 
@@ -55,7 +55,7 @@ pub(crate) fn html(report: &VerdictReport) -> String {
         CheckOutcome::Fail => Tone::Bad,
         _ => Tone::Good,
     };
-    page.verdict(tone, &report.outcome.to_string(), &conclusion(verdict));
+    page.verdict(tone, &report.outcome.to_string(), &conclusion(report));
     for check in verdict.of(CheckOutcome::Fail) {
         let definition = check.definition();
         page.heading(check.name);
@@ -100,14 +100,10 @@ pub(crate) fn html(report: &VerdictReport) -> String {
 }
 
 /// What failed, how much was checked, and whether anything was computed again.
-fn conclusion(verdict: &Verdict) -> String {
-    let failed = verdict.of(CheckOutcome::Fail);
-    let failed = failed.map(|check| format!("{} ({})", check.name, check.summary));
-    let outcome = match failed.collect::<Vec<_>>().join(", ") {
-        failed if failed.is_empty() => {
-            let passed = verdict.of(CheckOutcome::Pass).count();
-            format!("{} passed", plural(passed, "check"))
-        }
+fn conclusion(report: &VerdictReport) -> String {
+    let verdict = report.verdict;
+    let outcome = match report.failed() {
+        failed if failed.is_empty() => report.passed(),
         failed => format!("Failed: {failed}"),
     };
     let rejected = verdict.rejected.iter();
@@ -125,15 +121,8 @@ fn conclusion(verdict: &Verdict) -> String {
     let counts = others.into_iter().chain(rejected);
     let counts = counts.filter(|(count, _)| *count > 0);
     let counts: String = counts.map(|(_, words)| format!(", {words}")).collect();
-    let spot_check = verdict.check("spot-check");
-    let recomputed = match spot_check.outcome {
-        CheckOutcome::Skipped => format!("; {}", spot_check.summary),
-        _ => String::new(),
-    };
-    format!(
-        "{outcome}; {}{counts}{recomputed}.",
-        plural(verdict.rows, "row")
-    )
+    let (rows, why) = (plural(verdict.rows, "row"), report.not_recomputed());
+    format!("{outcome}; {rows}{counts}{why}.")
 }
 
 /// The largest difference of each column, beside what passes.

@@ -1,6 +1,6 @@
 //! What a verdict says on standard error.
 
-use plmkit_check::{Check, CheckOutcome};
+use plmkit_check::CheckOutcome;
 use plmkit_contract::plural;
 use tracing::{error, info, warn};
 
@@ -37,24 +37,17 @@ pub(crate) fn log_verdict(report: &VerdictReport) {
         }
         (rows, _) => format!(", {rows} truncated"),
     };
-    let list = |outcome, say: fn(&Check) -> String| -> Option<String> {
-        let said: Vec<String> = verdict.of(outcome).map(say).collect();
-        (!said.is_empty()).then(|| said.join(", "))
+    let (failed, passed) = (report.failed(), report.passed());
+    let outcome = match failed.is_empty() {
+        true => "pass:".to_owned(),
+        false => format!("fail: {failed};"),
     };
-    let failed = list(CheckOutcome::Fail, |check| {
-        format!("{} ({})", check.name, check.summary)
-    });
-    let passed = plural(verdict.of(CheckOutcome::Pass).count(), "check");
-    let skipped = list(CheckOutcome::Skipped, |check| check.name.to_owned());
-    let spot_check = verdict.check("spot-check");
-    let recomputed = match spot_check.outcome {
-        CheckOutcome::Skipped => format!("; {}", spot_check.summary),
-        _ => String::new(),
+    let skipped = verdict.of(CheckOutcome::Skipped).map(|check| check.name);
+    let skipped = skipped.collect::<Vec<_>>().join(", ");
+    let skipped = match skipped.is_empty() {
+        true => skipped,
+        false => format!("; skipped: {skipped}"),
     };
-    info!(
-        "{} {}{truncated}; {passed} passed{}{recomputed}",
-        failed.map_or("pass:".to_owned(), |failed| format!("fail: {failed};")),
-        plural(verdict.rows, "row"),
-        skipped.map_or(String::new(), |skipped| format!("; skipped: {skipped}")),
-    );
+    let (rows, why) = (plural(verdict.rows, "row"), report.not_recomputed());
+    info!("{outcome} {rows}{truncated}; {passed}{skipped}{why}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_check::{CheckOutcome, Criteria, Findings, Verdict};
 use plmkit_contract::{
     COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, KnownDataset,
-    ListedFile, PACKING, SAMPLE, SOURCE,
+    ListedFile, PACKING, SAMPLE, SOURCE, plural,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -133,6 +133,28 @@ impl<'a> VerdictReport<'a> {
 }
 
 impl VerdictReport<'_> {
+    /// The checks that failed, with what is wrong; empty where none did.
+    pub(crate) fn failed(&self) -> String {
+        let failed = self.verdict.of(CheckOutcome::Fail);
+        let failed = failed.map(|check| format!("{} ({})", check.name, check.summary));
+        failed.collect::<Vec<_>>().join(", ")
+    }
+
+    /// How many checks passed.
+    pub(crate) fn passed(&self) -> String {
+        let passed = self.verdict.of(CheckOutcome::Pass);
+        format!("{} passed", plural(passed.count(), "check"))
+    }
+
+    /// Why nothing was computed again, after a semicolon; empty where something was.
+    pub(crate) fn not_recomputed(&self) -> String {
+        let spot_check = self.verdict.check("spot-check");
+        match spot_check.outcome {
+            CheckOutcome::Skipped => format!("; {}", spot_check.summary),
+            _ => String::new(),
+        }
+    }
+
     /// What the embeddings are and where they come from: name and value.
     pub(crate) fn origin(&self) -> Vec<(&str, String)> {
         let columns = self.columns.iter().map(|column| {

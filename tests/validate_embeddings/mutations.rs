@@ -353,7 +353,7 @@ fn the_page_shows_what_was_checked_and_fetches_nothing() {
     assert_eq!(output.status.code(), Some(1));
     let page = std::fs::read_to_string(path).expect("a page");
     for part in [
-        "Failed: records (1 row of another id), pooling (1 column not of the residues); 1200 rows; not recomputed",
+        "Failed: records (1 row of another id), pooling (1 mean above the maximum, 1 column not of the residues); 1200 rows; not recomputed",
         "Remedy: Embed these rows again",
         "&lt;b&gt;P&lt;/b&gt;",
         "Does a second computation give the same?",

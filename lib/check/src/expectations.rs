@@ -182,13 +182,15 @@ pub(crate) fn check(
     if share > most {
         let reasons = reasons(by_reason, embeddings);
         let (share, most) = (100.0 * share, 100.0 * most);
-        let all = match rejected >= records {
-            true => "every record was rejected, see rejects.csv: ",
-            false => "",
+        let problem = if rejected >= records {
+            format!(
+                "every record was rejected, see rejects.csv: {reasons}; --expect max-rejected=100% accepts it"
+            )
+        } else {
+            format!(
+                "{rejected} of {records} records are rejected, {share:.3} %: expected at most {most:.3} %, or --expect max-rejected=SHARE: {reasons}"
+            )
         };
-        let problem = format_args!(
-            "{all}{rejected} of {records} records are rejected, {share:.3} %: expected at most {most:.3} %, or --expect max-rejected=SHARE: {reasons}"
-        );
         tally.add("too_many_rejected", FILE, problem);
     }
 }
