@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, ColorChoice, Parser, Subcommand};
+use clap::{ArgGroup, Parser, Subcommand};
 use plmkit_cli::{Common, OutputArgs, Program, file, interval, one_of};
 use plmkit_contract::StoreDtype;
 use plmkit_telemetry::report::Tier;
@@ -40,8 +40,8 @@ pub(crate) enum Command {
     /// Show GPUs, host and running runs
     ///
     /// On a terminal: a view that is updated every --interval, until q, Esc or Ctrl-C; its last line names the keys. Elsewhere,
-    /// and with --once, --watch, --json, --query or --compact: a line for each GPU, or for the host if there is no GPU, and a
-    /// line for each run.
+    /// and with --once, --watch, --json, --query or --compact: a line for each GPU and run, the processes on GPUs,
+    /// and the host.
     Top(TopArgs),
 
     /// Export metrics of GPUs, host and runs to Prometheus, over HTTP or in a file
@@ -123,7 +123,7 @@ pub(crate) struct RecordArgs {
     /// Log to append to; created if missing
     ///
     /// One process at a time writes a log. If another process does, a recording without a command ends with exit code 75; a
-    /// command starts at once, and is recorded when the other recording has ended.
+    /// command runs without a record.
     ///
     /// The log is CSV, can be followed while it grows, and survives kill -9.
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
@@ -133,10 +133,6 @@ pub(crate) struct RecordArgs {
     /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
-
-    /// Warn when this share of a GPU's memory is in use
-    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent, help_heading = "Sampling")]
-    pub(crate) memory_warning: f64,
 
     #[command(flatten)]
     pub(crate) driver: DriverArgs,
@@ -152,13 +148,6 @@ pub(crate) struct DriverArgs {
     /// Path of NVML, the driver's management library, if it is not found by itself
     #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
     pub(crate) nvml: Option<PathBuf>,
-}
-
-/// Reads a percentage.
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok();
-    let valid = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
-    valid.ok_or_else(|| "expected a percentage, more than 0 and at most 100".to_owned())
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -188,18 +177,9 @@ pub(crate) struct TopArgs {
     #[arg(value_parser = PossibleValuesParser::new(query::columns()), hide_possible_values = true)]
     pub(crate) query: Vec<String>,
 
-    /// Print lines of 40 columns, without owners and limits
+    /// Print lines of 40 columns, without processes and limits
     #[arg(long, conflicts_with_all = ["json", "query"], help_heading = "Output")]
     pub(crate) compact: bool,
-
-    /// Color printed lines
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Output"
-    )]
-    pub(crate) color: ColorChoice,
 
     /// Run event logs, and folders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
@@ -282,7 +262,7 @@ pub(crate) struct ReportArgs {
 
     /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
     ///
-    /// The report sums up the runs of a sample, and compares repeated runs of one job. An interrupted job that went on in
+    /// The report sums up all runs, and compares repeated runs of one job. An interrupted job that went on in
     /// another log is one run.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]

@@ -144,7 +144,7 @@ fn report(path: &Path) -> Result<Value, Fault> {
     }
     let mut runs = Runs::default();
     read_events(path, &mut runs)?;
-    json(&Report::new(Some(runs), None, None), path)
+    json(&Report::new(Some(runs), None), path)
 }
 
 /// Reads a shard, or the shards of a manifest or of a folder with one. Returns how many lists of aliases and of known records there are.

@@ -39,7 +39,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     }
     let mut monitor = Monitor::open(&args.driver, &args.events, args.drop_after);
     monitor.forget = Some(args.drop_after);
-    let first = metrics(&monitor.take_snapshot(true));
+    let first = metrics(&monitor.take_snapshot());
     let mut put: Box<dyn FnMut(String) + Send> = match output {
         Output::File(mut textfile) => {
             textfile.write(&first)?;
@@ -56,7 +56,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     }
     let sampler = Background::start("sampler", move |stop| {
         while stop.pause(interval) {
-            put(metrics(&monitor.take_snapshot(false)));
+            put(metrics(&monitor.take_snapshot()));
         }
     });
     let sampler = sampler.map_err(|error| internal(&error))?;

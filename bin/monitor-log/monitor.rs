@@ -75,16 +75,9 @@ impl Monitor {
         }
     }
 
-    /// Takes a snapshot. A long log is read in parts, one for each snapshot, or at once if `to_the_end`.
-    pub(crate) fn take_snapshot(&mut self, to_the_end: bool) -> Snapshot {
-        let mut notes = Vec::new();
-        loop {
-            let update = self.follower.read_new(&mut self.runs);
-            notes.extend(update.notes);
-            if !(update.behind && to_the_end) {
-                break;
-            }
-        }
+    /// Takes a snapshot.
+    pub(crate) fn take_snapshot(&mut self) -> Snapshot {
+        let notes = self.follower.read_new(&mut self.runs);
         let now = Timestamp::now();
         if let Some(keep) = self.forget {
             self.runs.forget(now, keep);

@@ -13,7 +13,7 @@ use plmkit_logs::LogError;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::StoreError;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
-use plmkit_telemetry::{DRIVER_RETRY, Recorder, RecorderOptions, Sources};
+use plmkit_telemetry::{DRIVER_RETRY, Recorder, Sources};
 
 use crate::args::RecordArgs;
 
@@ -45,7 +45,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let log = match GpuCsvWriter::append(path) {
         // A workflow engine may restart a task while its predecessor still runs. The command must not suffer from that.
         Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
-            tracing::warn!("{error}; recording begins when that process has ended");
+            tracing::warn!("{error}; going on without a record");
             None
         }
         log => Some(log?),
@@ -81,21 +81,16 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     Ok(Exit::Done)
 }
 
-/// Starts recording; if `log` is `None`, once the other process that writes the log ends. A command goes on even if
-/// recording cannot start.
+/// Starts recording. A command goes on even if recording cannot start.
 fn start(log: Option<GpuCsvWriter>, args: &RecordArgs, command: Option<u32>) -> Option<Recorder> {
     let folder = args.out.parent().filter(|folder| *folder != Path::new(""));
-    let options = RecorderOptions {
-        interval: args.interval,
-        sources: Sources {
-            nvml: args.driver.nvml.clone(),
-            driver_retry: DRIVER_RETRY,
-            disk: Some(folder.unwrap_or(Path::new(".")).to_owned()),
-            command,
-        },
-        memory_warning: args.memory_warning,
+    let sources = Sources {
+        nvml: args.driver.nvml.clone(),
+        driver_retry: DRIVER_RETRY,
+        disk: Some(folder.unwrap_or(Path::new(".")).to_owned()),
+        command,
     };
-    Recorder::start(log, &args.out, options)
+    Recorder::start(log?, args.interval, sources)
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }

@@ -164,7 +164,7 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
 /// Reads the logs. Events come first: they tell which samples belong to a run.
 fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Report, Fault> {
     let mut runs = Runs::default();
-    runs.clocks_agree = args.clocks_agree;
+    (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
     for path in events {
         let read = read_events(path, &mut runs);
         read.map_err(|error| explain(FileKind::Events, path, error))?;
@@ -176,7 +176,7 @@ fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Re
     }
     let runs = Some(runs).filter(|_| !events.is_empty());
     let joined = Some(joined).filter(|_| !samples.is_empty());
-    Ok(Report::new(runs, joined, args.peak_tflops))
+    Ok(Report::new(runs, joined))
 }
 
 pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<(), LogError> {

@@ -2,7 +2,6 @@
 
 mod history;
 mod keys;
-mod lines;
 pub(crate) mod query;
 mod screen;
 mod table;
@@ -13,10 +12,8 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-use clap::ColorChoice;
 use plmkit_cli::{Exit, Fault, print_more};
 use plmkit_telemetry::live::ProcessReader;
-use ratatui::crossterm::style::force_color_output;
 use ratatui::crossterm::terminal;
 
 use crate::End;
@@ -38,7 +35,7 @@ pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> 
     let mut monitor = open(args);
     let mut is_first = true;
     loop {
-        let snapshot = monitor.take_snapshot(true);
+        let snapshot = monitor.take_snapshot();
         for note in &snapshot.notes {
             tracing::warn!("{note}");
         }
@@ -70,17 +67,9 @@ fn printed(args: &TopArgs, snapshot: &Snapshot, is_first: bool) -> Vec<u8> {
     let width = match size {
         _ if args.compact => COMPACT_WIDTH,
         Some((width @ 1.., _)) => width.into(),
-        _ => lines::WIDE,
+        _ => view::WIDE,
     };
-    if args.color == ColorChoice::Always {
-        // Even if NO_COLOR is set.
-        force_color_output(true);
-    }
-    let has_color = match args.color {
-        ColorChoice::Auto => is_terminal,
-        choice => choice == ColorChoice::Always,
-    };
-    let text = lines::printed(snapshot, width, args.compact, has_color);
+    let text = view::printed(snapshot, width);
     let before = match (is_terminal, is_first) {
         // The screen shows the last moment alone.
         (true, _) if args.watch.is_some() => "\x1b[H\x1b[J",

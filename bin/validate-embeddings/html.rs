@@ -127,15 +127,24 @@ fn conclusion(report: &VerdictReport) -> String {
 
 /// The largest difference of each column, beside what passes.
 fn differences(columns: &[RecomputedAgreement]) -> Option<Figure> {
-    let bars = columns.iter().map(|column| {
-        let share = column.max_difference.unwrap_or(0.0) / column.tolerance;
-        (column.column.to_string(), 100.0 * share)
-    });
-    let bars = Bars {
-        caption: "Largest difference of each column; the line is the limit",
-        x_label: "column",
-        y_label: "% of the limit",
-        bars: bars.collect(),
+    let columns = || {
+        columns
+            .iter()
+            .zip(0_u32..)
+            .map(|(column, at)| (column, f64::from(at)))
     };
-    Figure::bars_with_limit(&bars, 100.0)
+    let bars = columns().map(|(column, at)| {
+        let share = column.max_difference.unwrap_or(0.0) / column.tolerance;
+        (at, at + 0.9, 100.0 * share)
+    });
+    Figure::bars(&Bars {
+        caption: "Largest difference of each column, in percent of what passes: the line",
+        x_label: "column",
+        limit: Some(100.0),
+        bars: bars.collect(),
+        ticks: columns()
+            .map(|(column, at)| (at + 0.45, column.column.to_string()))
+            .collect(),
+        ..Bars::default()
+    })
 }

@@ -266,7 +266,7 @@ fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_missing_page
     let text = String::from_utf8_lossy(&text).replace("\\-", "-");
     for part in [
         ".SH \"MONITOR-LOG RECORD\"",
-        "--memory-warning",
+        "--interval",
         "--peak-tflops",
         "--textfile",
         "--once",

@@ -142,7 +142,7 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
         assert!(body.starts_with("# HELP plmkit_exporter_info "), "{body}");
     }
     for (method, target, status, part) in [
-        ("GET", "/", "200", "<a href=\"/metrics\">"),
+        ("GET", "/", "404", "not found: see /metrics\n"),
         ("HEAD", "/metrics", "200", ""),
         ("GET", "/healthz", "200", "ok\n"),
         ("POST", "/healthz", "405", "only GET and HEAD\n"),
@@ -150,6 +150,7 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
         ("GET", "/metrics/", "404", "not found: see /metrics\n"),
         ("POST", "/metrics", "405", "only GET and HEAD\n"),
         ("DELETE", "/metrics", "405", "only GET and HEAD\n"),
+        ("POST", "/other", "405", "only GET and HEAD\n"),
     ] {
         let (head, body) = exporter.ask(method, target, "");
         assert_contains(&head, &format!("HTTP/1.1 {status} "));
@@ -189,7 +190,7 @@ fn finished_runs_leave_after_their_time() {
 }
 
 #[test]
-fn stalled_readers_and_more_clients_than_there_is_room_for_starve_nobody() {
+fn stalled_readers_starve_nobody() {
     let case = Case::with_gpus();
     let exporter = Exporter::start(&case, "");
     let stalled = (0..200).map(|_| {

@@ -32,20 +32,13 @@ fn a_hanging_driver_does_not_delay_the_end_of_the_command() {
     let command = case.command("record --out gpu.csv -- sh -c exit\t7");
     let (status, stderr) = end(start(&case, command));
     assert_eq!(status.code(), Some(7));
-    for gpu in [0, 3] {
-        let message = format!("gpu {gpu}: does not answer");
-        assert_eq!(stderr.matches(&message).count(), 1, "{stderr}");
-    }
+    let message = "the driver does not answer; its values are missing";
+    assert_eq!(stderr.matches(message).count(), 1, "{stderr}");
     let samples = case.samples("gpu.csv");
     // The driver gives the names of a GPU whose first reading hangs.
     let uuids = samples.iter().filter(|row| row.index == Some(3));
     let mut uuids = uuids.map(|row| row.uuid.as_deref());
     assert_eq!(uuids.next_back(), Some(Some("GPU-3")));
-    assert!(
-        samples
-            .iter()
-            .any(|row| row.index == Some(1) && row.has_values())
-    );
 }
 
 #[test]
@@ -64,7 +57,7 @@ fn a_hanging_driver_does_not_delay_a_signal() {
         kill("TERM", child.id());
         let (status, stderr) = end(child);
         assert_eq!(status.signal(), Some(15), "{args}");
-        assert_contains(&stderr, "gpu 3: does not answer");
+        assert_contains(&stderr, "the driver does not answer");
         std::fs::remove_file(case.path("hang")).unwrap();
     }
     assert!(
@@ -88,7 +81,7 @@ fn a_hanging_log_does_not_delay_the_end_of_the_command() {
     while pipe.write(&[b'x'; 4096]).is_ok() {}
     let (status, stderr) = end(start(&case, case.wrap("exit 7")));
     assert_eq!(status.code(), Some(7));
-    assert_contains(&stderr, "the log takes no more rows");
+    assert_contains(&stderr, "the driver or the log does not answer");
 }
 
 #[test]
@@ -105,19 +98,12 @@ fn one_recording_at_a_time_writes_a_log() {
     let busy = "gpu.csv: another process is writing it";
     crate::common::assert_failed(&second, 75, busy);
 
-    // A command starts at once, and is recorded when the log is free.
-    let script = "echo > began; while [ ! -e stop ]; do sleep 0.02; done; exit 7";
-    let wrapped = start(&case, case.wrap(script));
-    wait_until(|| case.path("began").exists());
-    kill("TERM", first.id());
-    end(first);
-    let before = count_rows();
-    wait_until(|| count_rows() > before + 3);
-    case.write("stop", "");
-    let (status, stderr) = end(wrapped);
+    // A command runs without a record.
+    let (status, stderr) = end(start(&case, case.wrap("exit 7")));
     assert_eq!(status.code(), Some(7));
     assert_eq!(stderr.matches(busy).count(), 1, "{stderr}");
-    // There is one header, and the second recording begins after the end of the first.
+    kill("TERM", first.id());
+    end(first);
     let samples = case.samples("gpu.csv");
     assert_eq!(case.rows("gpu.csv").len(), samples.len());
     assert!(samples.is_sorted_by_key(|sample| sample.boot_s));

@@ -187,18 +187,9 @@ fn a_full_disk_is_tried_again_and_leaves_no_torn_line() {
         2,
         "{stderr}"
     );
-    let lost = |line: &str| {
-        let (_, rest) = line.split_once(": ")?.1.split_once("; ")?;
-        rest.strip_suffix(" rows were lost")?.parse::<u64>().ok()
-    };
-    let counts: Vec<u64> = stderr.lines().filter_map(lost).collect();
-    let all = counts.iter().sum::<u64>();
-    assert!(
-        counts.len() == 2 && counts.iter().all(|&count| count > 5),
-        "{stderr}"
-    );
-    assert_contains(
-        &stderr,
-        &format!("the log could not be written all the time: {all} rows were lost"),
-    );
+    let (_, rest) = stderr
+        .split_once("could not be written all the time: ")
+        .unwrap();
+    let lost = rest.split(' ').next().unwrap().parse::<u64>();
+    assert!(lost.unwrap() > 10, "{stderr}");
 }

@@ -117,7 +117,7 @@ fn without_known_figures_there_is_no_verdict_and_no_failure() {
     let report = case.report(&format!("{BOTH} --mqc r_mqc.json"));
     assert!(report["verdict"].is_null());
     assert_eq!(report["events"]["runs"], Value::Array(Vec::new()));
-    assert!(report["samples"]["hosts"][0]["mean_cpu_utilization"].is_null());
+    assert!(report["samples"]["hosts"].as_array().unwrap().is_empty());
     let args = format!("report {BOTH} --out r.json --fail-on mild");
     let (code, stderr) = case.code_and_stderr(&args);
     assert_eq!(code, 0);
@@ -242,7 +242,7 @@ fn samples_from_outside_all_runs_are_reported_and_judge_nothing() {
     let (code, stderr) = case.code_and_stderr(&args);
     assert_eq!(code, 0, "{stderr}");
     for text in [&stderr, &case.read("r.html")] {
-        assert_contains(text, "no sample is known to be of the time of a run");
+        assert_contains(text, "its samples cover 0.0 % of the run");
     }
     assert!(!stderr.contains("it was idle"), "{stderr}");
 }

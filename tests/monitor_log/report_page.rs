@@ -11,15 +11,13 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
     for part in [
         "<h1>Embedding runs</h1>",
         "verdict: mild</span>",
-        "<dt>version</dt>",
-        "gpu 0 (Fake, 0)",
+        "gpu 0 (Fake, 0, GPU-0)",
         "it was idle part of the time",
-        "data-name=\"tokens\">2,890</td>",
-        "Throughput over the run.",
-        "temperature, °C",
-        "All GPUs have the same axes.",
-        "How long the device waited for a batch.",
-        "How full batches were",
+        ">2,890</td>",
+        "<figcaption>tokens/s</figcaption>",
+        "utilization, %",
+        "memory in use, MiB",
+        "<title>a</title>",
         "prefers-color-scheme: dark",
         "@media print",
     ] {
@@ -27,13 +25,11 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
     }
     let count = |part: &str| page.matches(part).count();
     assert_eq!(count("<svg "), count("</svg>"));
-    // The only address is the namespace of SVG.
-    let other = page.replace("http://www.w3.org/2000/svg", "");
     let external = [
         "http:", "https:", "<script", "<link", "<img", "url(", "@import",
     ];
     for part in external {
-        assert!(!other.contains(part), "{part}");
+        assert!(!page.contains(part), "{part}");
     }
 }
 

@@ -31,14 +31,13 @@ fn gpus_histories_processes_and_runs_are_on_an_ordinary_screen() {
     for part in [
         " UTC  ",
         "host cpu ",
-        "0   97 %  10240/81920 MiB  61°C  251/300 W  slow  a",
+        "0   97 %  10240/81920 MiB  61°C  251/300 W  slow  ",
         "2   lost",
         "0    4711  ?     5120 MiB ",
         "gpu 0 ",
-        "  batch 2/4  fill 92 %, least 84 %, 1 below 85 %  wait 0.25 ms, p95 120",
+        "  batch 2/4  fill 92 %, least 84 %, 1 below 85 %  wait 60.12 ms, most 120",
         "q quit  ↑↓ choose  k end",
         "█",
-        "▇",
     ] {
         assert_contains(&text, part);
     }
@@ -51,20 +50,19 @@ fn gpus_histories_processes_and_runs_are_on_an_ordinary_screen() {
 fn it_grows_and_shrinks_with_the_terminal() {
     let case = busy();
     let mut terminal = Terminal::start(&case, TOP, 24, 80);
-    terminal.wait_for(&["3  100 %", "running", "MHz"]);
+    terminal.wait_for(&["3  100 %", "running", "batch 2/4"]);
     terminal.resize(8, 40);
     wait_until(|| {
         let text = terminal.text();
         text.lines().count() <= 8 && text.contains("3  100 %")
     });
     terminal.wait_for(&[
-        "+ 4 processes",
         "0   97 %  10240 MiB  61°C  251 W  slow",
         "2   lost",
         "running",
     ]);
     terminal.resize(50, 140);
-    terminal.wait_for(&["Fake, 3", "queue full", "command"]);
+    terminal.wait_for(&["queue full", "command"]);
     terminal.press(b"\x1b");
     assert_eq!(terminal.end().code(), Some(0));
 }

@@ -175,13 +175,10 @@ class Figures:
         found = self.known(column, float)
         if not found:
             return None
-        if self.coverage(found) < 0.5:
-            return {"coverage": self.coverage(found)} | dict.fromkeys(["min", "mean", "max"])
-        mean = math.fsum(value * ms for value, ms in found.items()) / sum(found.values())
-        return {"coverage": self.coverage(found), "min": min(found), "mean": mean, "max": max(found)}
+        return {"coverage": self.coverage(found), "min": min(found), "mean": self.mean(column), "max": max(found)}
 
     def energy(self):
-        """Coverage, joules seen of this run, joules in all, mean power."""
+        """Coverage, joules seen of this run, joules in all."""
         powers = {
             place: float(self.gpu.rows[place]["power_w"]) / 1000
             for place in self.time
@@ -195,8 +192,8 @@ class Figures:
         coverage = self.coverage(time)
         own = math.fsum(joules[place] * self.parts[place] for place in time) if time else None
         if coverage < 0.5:
-            return coverage, own, None, None
-        return coverage, own, own / coverage, seen / sum(time.values()) * 1000
+            return coverage, own, None
+        return coverage, own, own / coverage
 
 
 def near(found, expected, relative=1e-9):
@@ -250,19 +247,15 @@ def check(folder):
             at_work[uuid].update(own)
 
     for found in report["events"]["runs"]:
-        total, seen = [], []
+        total = []
         for gpu in found["gpus"]:
             figures = Figures(gpus[gpu["uuid"]], moments[found["job"]], at_work[gpu["uuid"]])
-            coverage, measured, energy, power = figures.energy()
+            coverage, measured, energy = figures.energy()
             near(gpu["coverage"], figures.coverage())
             assert gpu["partial"] == (figures.coverage() < 0.9)
             assert gpu["samples"] == len(figures.time)
-            mean = figures.mean("gpu_util")
             few = len(figures.time) < 3
-            if few:
-                energy = power = mean = None
-            near(gpu["mean_utilization"], mean and mean / 100)
-            near(gpu["mean_power_w"], power)
+            energy = None if few else energy
             near(gpu["energy"], {"coverage": coverage, "measured_j": measured, "total_j": energy})
             shared = [ms for ms in figures.moments if at_work[gpu["uuid"]][ms] > 1 and figures.gpu.at(ms) is not None]
             near(gpu["shared_s"], len(shared) / 1000)
@@ -272,10 +265,8 @@ def check(folder):
                 for figure, value in (expected or {}).items():
                     near(found_values[figure], value)
             total.append(energy)
-            seen += [measured] if measured is not None else []
         known = math.fsum(total) if None not in total else None
         near(found["efficiency"]["energy_j"], known)
-        near(found["efficiency"]["measured_energy_j"], math.fsum(seen) if seen else None)
         near(found["efficiency"]["residues_per_joule"], known and found["residues"] / known)
 
     everything = sorted({ms for own in moments.values() for ms in own})
@@ -284,22 +275,22 @@ def check(folder):
         figures = Figures(gpus[uuid], sorted(at_work[uuid]) or everything)
         near(found["coverage"], figures.coverage())
         assert found["samples"] == len(figures.time)
-        mean = figures.mean("gpu_util")
-        near(found["mean_utilization"], mean and mean / 100)
-        near(found["hot_share"], figures.mean("above_limit_c", truth(lambda text: int(text) > 0)))
-        near(found["throttled_share"], figures.mean("throttle", truth(lambda text: text != "none")))
-        for reason, share in (found["throttle_reasons"] or {}).items():
-            near(share, figures.mean("throttle", truth(lambda text, reason=reason: reason in text.split("+"))))
-        near(found["foreign_share"], figures.mean("foreign_processes", truth(lambda text: int(text) > 0)))
-        near(found["mean_power_w"], figures.energy()[3])
-        near(found["peak_mem_used_mib"], max(figures.known("mem_used_mib", int), default=None))
-        near(found["max_temperature_c"], max(figures.known("temperature_c", int), default=None))
+        conditions = {
+            "hot": ("above_limit_c", lambda text: int(text) > 0),
+            "throttled": ("throttle", lambda text: text != "none"),
+            "throttle_hw_slowdown": ("throttle", lambda text: "hw_slowdown" in text.split("+")),
+            "foreign": ("foreign_processes", lambda text: int(text) > 0),
+        }
+        for name, (column, condition) in conditions.items():
+            if name in found["values"]:
+                near(found["values"][name]["mean"], figures.mean(column, truth(condition)))
+        for column in VALUES:
+            near(found["values"].get(column), None if len(figures.time) < 3 else figures.values(column))
     hosts = {milliseconds(row): row for row in reversed(rows)}
     host = Figures(Gpu(hosts.values(), lambda _: True), everything)
     [found] = report["samples"]["hosts"]
     near(found["coverage"], host.coverage())
-    cpu = host.mean("host_cpu_util")
-    near(found["mean_cpu_utilization"], cpu and cpu / 100)
+    near(found["values"].get("host_cpu_util"), host.values("host_cpu_util"))
     return report
 
 
@@ -362,7 +353,7 @@ def test_a_recording_of_a_tenth_of_a_run(logs):
     logs.run("r", 0, 200_000, GPUS[:1])
     logs.record(logs.steps(50_000, 70_000, 1000), GPUS[:1], interval=1).write()
     gpu = gpu_of(check(logs.folder))
-    assert 0.09 < gpu["coverage"] < 0.11 and gpu["mean_utilization"] is None and gpu["energy"]["total_j"] is None
+    assert 0.09 < gpu["coverage"] < 0.11 and gpu["values"]["gpu_util"]["mean"] is None and gpu["energy"]["total_j"] is None
 
 
 def test_a_gpu_that_was_gone_for_half_of_a_run(logs):

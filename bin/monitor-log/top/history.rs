@@ -7,6 +7,9 @@ use plmkit_logs::GpuSample;
 
 use crate::monitor::Snapshot;
 
+/// From an idle GPU to a busy one.
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 /// Snapshots that are kept: as many as the widest terminal shows.
 const MAX_SNAPSHOTS: usize = 512;
 
@@ -36,10 +39,12 @@ impl History {
         self.last = Some(snapshot);
     }
 
-    /// Returns the last `count` utilisations of a GPU in percent, the latest last; `None` if unknown.
-    pub(super) fn utilization(&self, row: &GpuSample, count: usize) -> Vec<Option<u64>> {
+    /// Returns the last `count` utilisations of a GPU as a line, the latest last. One that is unknown is a dot.
+    pub(super) fn utilization(&self, row: &GpuSample, count: usize) -> String {
         let past = self.utilization.get(&(row.index, row.uuid.clone()));
         let skipped = past.map_or(0, |past| past.len().saturating_sub(count));
-        past.into_iter().flatten().skip(skipped).copied().collect()
+        let past = past.into_iter().flatten().skip(skipped);
+        let block = |percent: u64| BLOCKS[(percent as usize * BLOCKS.len() / 101).min(7)];
+        past.map(|percent| percent.map_or('·', block)).collect()
     }
 }

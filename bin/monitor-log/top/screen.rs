@@ -184,7 +184,7 @@ fn take_snapshots(args: &TopArgs) -> io::Result<Receiver<Snapshot>> {
         // Messages on standard error would disturb the view.
         with_default(NoSubscriber::default(), || {
             let mut monitor = super::open(&args);
-            while sender.send(monitor.take_snapshot(false)).is_ok() {
+            while sender.send(monitor.take_snapshot()).is_ok() {
                 thread::sleep(args.interval);
             }
         });

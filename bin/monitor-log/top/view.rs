@@ -1,164 +1,235 @@
-//! The contents of the screen.
+//! The contents of the screen, and of printed text: GPUs, runs, processes and the host as lines.
 
-mod plan;
+use std::collections::BTreeSet;
 
-use plmkit_contract::plural;
-use plmkit_telemetry::live::ProcessStatus;
+use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
+use plmkit_logs::{GpuSample, Metric};
+use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
+use plmkit_telemetry::report::Tier;
 use ratatui::Frame;
-use ratatui::layout::Rect;
 use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph, Sparkline};
+use ratatui::widgets::Paragraph;
 
 use super::history::History;
 use super::keys::Keys;
-use super::lines::{self, WIDE};
 use super::table::{Row, fitting, table};
-use super::text::{duration, or_dash};
+use super::text::{duration, or_dash, percent, short, state};
 use crate::monitor::Snapshot;
-use plan::{MAX_GPU_ROWS, MAX_RUN_ROWS, Plan};
 
-/// Draws the last snapshot in as much detail as fits.
+/// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
+pub(super) const WIDE: usize = 80;
+
+/// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
+const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
+
+/// Draws the last snapshot, with the line of the keys at the bottom.
 pub(super) fn draw(frame: &mut Frame, history: &History, keys: &Keys) {
     let area = frame.area();
-    let mut rows = ScreenRows { frame, left: area };
-    let Some(snapshot) = &history.last else {
-        rows.line(Line::from("monitor-log top: looking for GPUs"));
-        return;
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let mut lines = match &history.last {
+        Some(snapshot) => lines(snapshot, history, keys, width, height.saturating_sub(1)),
+        None => vec![Line::from("monitor-log top: looking for GPUs")],
     };
-    let whole = Plan {
-        host: 1,
-        gpus: snapshot.gpus().count(),
-        gpu_rows: MAX_GPU_ROWS,
-        processes: snapshot.processes.len(),
-        runs: snapshot.runs.len(),
-        run_rows: MAX_RUN_ROWS,
-        headings: 1,
-        keys: 1,
-    };
-    let plan = Plan::new(area.height, &whole);
-    rows.line(title(history, snapshot, (&whole, &plan), area.width.into()));
-    for host in snapshot.rows.iter().take(plan.host) {
-        rows.line(lines::host(host, area.width.into()));
-    }
-    gpus(&mut rows, snapshot, history, &plan);
-    processes(&mut rows, snapshot, keys, &plan);
-    runs(&mut rows, snapshot, &plan);
-    if plan.keys > 0 || keys.is_asking() {
-        let last = Rect::new(
-            area.x,
-            area.bottom().saturating_sub(1),
-            area.width,
-            area.height.min(1),
-        );
-        rows.frame.render_widget(Clear, last);
-        rows.frame.render_widget(keys.line(area.width.into()), last);
-    }
+    lines.resize(height.saturating_sub(1), Line::default());
+    lines.push(keys.line(width));
+    frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// The free rows of the screen, which are taken from the top.
-struct ScreenRows<'a, 'b> {
-    frame: &'a mut Frame<'b>,
-    left: Rect,
+/// Returns a snapshot as text of `width` columns.
+pub(super) fn printed(snapshot: &Snapshot, width: usize) -> String {
+    let (history, keys) = (History::default(), Keys::default());
+    let lines = lines(snapshot, &history, &keys, width, usize::MAX);
+    let text = lines
+        .iter()
+        .map(|line| line.to_string().trim_end().to_owned() + "\n");
+    text.collect()
 }
 
-impl ScreenRows<'_, '_> {
-    /// Takes the next rows, as many as are left.
-    fn area(&mut self, height: u16) -> Rect {
-        let height = height.min(self.left.height);
-        let taken = Rect {
-            height,
-            ..self.left
-        };
-        self.left.y += height;
-        self.left.height -= height;
-        taken
-    }
-
-    fn line(&mut self, line: Line) {
-        let area = self.area(1);
-        self.frame.render_widget(Paragraph::new(line), area);
-    }
-
-    fn width(&self) -> usize {
-        self.left.width.into()
-    }
-}
-
-/// Names machine, time and GPUs, and counts what is not shown.
-fn title(
-    history: &History,
+/// Returns the lines of a snapshot, at most `height` of `width` columns.
+fn lines(
     snapshot: &Snapshot,
-    (whole, plan): (&Plan, &Plan),
+    history: &History,
+    keys: &Keys,
     width: usize,
-) -> Line<'static> {
+    height: usize,
+) -> Vec<Line<'static>> {
+    let (processes, chosen) = processes(snapshot, keys, width);
+    let host = snapshot.rows.first().map(|row| host(row, width));
+    let parts = [
+        gpus(snapshot, history, width),
+        runs(&snapshot.runs, &snapshot.rows, width),
+        processes,
+        host.into_iter().collect(),
+    ];
+    let wanted = [0, 1, 2, 3].map(|part| parts[part].len());
+    let rows = rows(wanted, height.saturating_sub(1));
+    let hidden = wanted.iter().sum::<usize>() - rows.iter().sum::<usize>();
+    let mut lines = vec![title(snapshot, history, hidden, width)];
+    for (place, (part, rows)) in parts.into_iter().zip(rows).enumerate() {
+        // The chosen process is in sight, below its heading.
+        let chosen = chosen.filter(|_| place == 2).unwrap_or(0);
+        let skipped = (chosen + 2).saturating_sub(rows.max(2));
+        let shown = part.into_iter().enumerate();
+        let shown = shown.filter(|(row, _)| *row == 0 || *row > skipped);
+        lines.extend(shown.map(|(_, line)| line).take(rows));
+    }
+    lines
+}
+
+/// Shares out rows: each part has its least number first.
+fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
+    let (mut given, mut left) = ([0; 4], height);
+    for most in [LEAST_ROWS, [usize::MAX; 4]] {
+        for part in 0..given.len() {
+            let more = wanted[part].min(most[part]).saturating_sub(given[part]);
+            let more = more.min(left);
+            given[part] += more;
+            left -= more;
+        }
+    }
+    given
+}
+
+/// Returns machine, time, what is not shown, the GPUs by their names, and the versions of the driver.
+fn title(snapshot: &Snapshot, history: &History, hidden: usize, width: usize) -> Line<'static> {
+    let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
+    // Cut to the second.
+    let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ") + " UTC"));
+    let time = time.map(|time| time[if width < WIDE { 11 } else { 0 }..].to_owned());
     let stale = history
         .stale
         .map(|age| duration(age.as_secs_f64()) + " old");
-    let hidden = [
-        (whole.gpus - plan.gpus, "GPU"),
-        (whole.runs - plan.runs, "run"),
-        (whole.processes - plan.processes, "process"),
+    let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
+    let gpus = snapshot.gpus().filter(|row| !row.is_instance());
+    let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
+    let models = names.chunk_by(|one, other| one == other);
+    let models: Vec<String> = models
+        .map(|group| format!("{} × {}", group.len(), group[0]))
+        .collect();
+    let version = |name, version: &Option<String>| Some(format!("{name} {}", version.as_ref()?));
+    let versions = &snapshot.versions;
+    let cells = [
+        snapshot.host.clone().map(Stylize::bold),
+        time.map(Stylize::bold),
+        stale.map(|text| Span::from(text).fg(Color::Red)),
+        hidden.map(Span::from),
+        Some(
+            if models.is_empty() {
+                "no GPU".to_owned()
+            } else {
+                models.join(", ")
+            }
+            .into(),
+        ),
+        version("driver", &versions.driver_version).map(Span::from),
+        version("CUDA", &versions.cuda_version).map(Span::from),
     ];
-    let hidden = hidden.into_iter().filter(|(count, _)| *count > 0);
-    let hidden: Vec<String> = hidden.map(|(count, what)| plural(count, what)).collect();
-    let hidden = (!hidden.is_empty()).then(|| format!("+ {}", hidden.join(", ")));
-    let models = lines::models(&snapshot.rows).unwrap_or_else(|| "no GPU".to_owned());
-    let stale = stale.map(|text| Span::from(text).fg(Color::Red));
-    let more = stale
-        .into_iter()
-        .chain(hidden.map(Span::from))
-        .chain([Span::from(models)]);
-    lines::title(snapshot, more.collect(), width)
+    fitting(cells.into_iter().flatten().collect(), width)
 }
 
-fn gpus(rows: &mut ScreenRows, snapshot: &Snapshot, history: &History, plan: &Plan) {
-    let width = rows.width();
-    let cells = snapshot.gpus().take(plan.gpus).map(|row| {
+/// Returns a line for each GPU and instance.
+fn gpus(snapshot: &Snapshot, history: &History, width: usize) -> Vec<Line<'static>> {
+    let rows = snapshot.gpus().map(|row| {
         let used = snapshot.runs.iter().filter(|run| run.uses(row));
-        let used: Vec<&str> = used.map(|run| run.summary.run.as_str()).collect();
-        let mut cells = lines::gpu(row, &snapshot.runs, width < WIDE);
-        cells.resize(lines::GPU.len(), Span::default());
-        // A narrow terminal has no room for names.
-        cells.extend((width >= WIDE).then(|| Span::from(used.join(", "))));
+        let used: Vec<&str> = used.map(|run| &*run.summary.setup.run).collect();
+        let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
+        let color = tier_color(tiers.max());
+        let past = history.utilization(row, width / 4);
+        let mut cells = gpu(row, color, width < WIDE);
+        cells.resize(6, Span::default());
+        // A narrow terminal has no room for history and names.
+        if width >= WIDE {
+            cells.extend([past.fg(color), used.join(", ").into()]);
+        }
         cells
     });
-    let table = table(&format!("{}^", lines::GPU), cells.collect(), width);
-    for (line, row) in table.into_iter().zip(snapshot.gpus()) {
-        rows.line(line);
-        let color = lines::tier_color(lines::gpu_tier(row, &snapshot.runs));
-        let reasons = row.throttle.as_ref().filter(|throttle| throttle.active());
-        let named = [
-            row.name.as_ref().map(|name| format!("   {name}")),
-            reasons.map(ToString::to_string),
-            row.sm_clock_mhz
-                .map(|_| lines::value(row, &["sm_clock_mhz"])),
-        ];
-        if plan.gpu_rows > 1 {
-            let named = named.into_iter().flatten().map(Span::from);
-            rows.line(fitting(named.collect(), width));
-        }
-        let mut area = rows.area(plan.gpu_rows.saturating_sub(2) as u16);
-        area.x += 3.min(area.width);
-        area.width = area.width.saturating_sub(3);
-        let past = history.utilization(row, usize::from(area.width));
-        let line = Sparkline::default()
-            .data(past)
-            .max(100)
-            .absent_value_symbol("·")
-            .fg(color);
-        rows.frame.render_widget(line, area);
+    table("<>>>><<^", rows.collect(), width)
+}
+
+/// Returns the columns of a GPU or an instance.
+fn gpu(row: &GpuSample, color: Color, is_narrow: bool) -> Row {
+    let index = or_dash(row.index);
+    if !row.has_values() {
+        return vec![index.into(), "lost".fg(Color::Red)];
+    }
+    let red_if =
+        |is_bad, text: String| Span::from(text).fg(if is_bad { Color::Red } else { Color::Reset });
+    let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
+    let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]));
+    if row.is_instance() {
+        // The driver gives nothing else. Its name ends with its size.
+        let name = row.name.as_deref().unwrap_or_default();
+        let size = name.rsplit(' ').next().unwrap_or_default().to_owned();
+        let none = Span::default();
+        return vec!["└".into(), none.clone(), memory, none, size.into()];
+    }
+    let (trouble, trouble_color) = trouble(row);
+    vec![
+        index.into(),
+        value(row, &["gpu_util"]).fg(color),
+        memory,
+        red_if(is_hot(row), value(row, &["temperature_c"])),
+        both(["power_w", "power_limit_w"]).into(),
+        trouble.fg(trouble_color),
+    ]
+}
+
+fn tier_color(tier: Option<Tier>) -> Color {
+    match tier {
+        None => Color::Reset,
+        Some(Tier::None) => Color::Green,
+        Some(Tier::Mild) => Color::Yellow,
+        Some(Tier::Critical) => Color::Red,
     }
 }
 
-fn processes(rows: &mut ScreenRows, snapshot: &Snapshot, keys: &Keys, plan: &Plan) {
-    if plan.processes == 0 {
-        return;
+/// Returns values of a sample with their unit: `251/300 W`.
+fn value(row: &GpuSample, columns: &[&str]) -> String {
+    let metrics = || columns.iter().filter_map(|column| Metric::of(column));
+    let numbers = metrics().map(|metric| or_dash((metric.value)(row).map(f64::round)));
+    let unit = metrics().next().map_or("", |metric| metric.unit.symbol());
+    let space = if unit.starts_with('°') { "" } else { " " };
+    numbers.collect::<Vec<_>>().join("/") + space + unit
+}
+
+/// Returns what is worst about a GPU in a word.
+fn trouble(row: &GpuSample) -> (&'static str, Color) {
+    let reasons = row.throttle.iter().flat_map(|throttle| &throttle.0);
+    let holds = |part: &str| reasons.clone().any(|reason| reason.contains(part));
+    match row.throttle.as_ref() {
+        Some(_) if holds("thermal") => ("heat", Color::Red),
+        Some(_) if holds("brake") => ("brake", Color::Red),
+        Some(throttle) if throttle.is_severe() => ("slow", Color::Red),
+        _ if is_hot(row) => ("hot", Color::Red),
+        _ if is_full(row) => ("full", Color::Red),
+        // A power limit holds the clocks of every busy GPU down.
+        Some(_) if holds("power") => ("power", Color::Yellow),
+        Some(throttle) if throttle.active() => ("held", Color::Yellow),
+        _ => ("", Color::Reset),
+    }
+}
+
+fn is_hot(row: &GpuSample) -> bool {
+    row.temperature_c > Some(row.hot_above_c())
+}
+
+fn is_full(row: &GpuSample) -> bool {
+    let share = |used: u64| used as f64 / row.mem_total_mib.unwrap_or(u64::MAX) as f64;
+    row.mem_used_mib.map(share) > Some(MEMORY_CRITICAL_ABOVE)
+}
+
+/// Returns a heading and a line for each process, and the row of the chosen one; nothing without processes.
+fn processes(
+    snapshot: &Snapshot,
+    keys: &Keys,
+    width: usize,
+) -> (Vec<Line<'static>>, Option<usize>) {
+    if snapshot.processes.is_empty() || width < WIDE {
+        return (Vec::new(), None);
     }
     let sorted = keys.sorted(&snapshot.processes);
     let chosen = keys.chosen(&sorted);
-    // The chosen process is in sight.
-    let first = chosen.map_or(0, |place| (place + 1).saturating_sub(plan.processes));
     let heading = [
         "gpu", "pid", "user", "memory", "busy", "cpu", "time", "command",
     ];
@@ -166,20 +237,15 @@ fn processes(rows: &mut ScreenRows, snapshot: &Snapshot, keys: &Keys, plan: &Pla
         let is_sorted = keys.sort.is_some_and(|sort| text.starts_with(sort));
         Span::from(format!("{text}{}", if is_sorted { "▾" } else { "" }))
     });
-    let shown = sorted
-        .into_iter()
-        .skip(first)
-        .take(plan.processes)
-        .map(process);
-    let all = [heading.to_vec()].into_iter().chain(shown).collect();
-    let table = table("<><>>>>~", all, rows.width());
-    for (place, line) in table.into_iter().enumerate() {
-        rows.line(match place {
-            0 => line.underlined(),
-            _ if chosen.is_some_and(|chosen| first + place == chosen + 1) => line.reversed(),
-            _ => line,
-        });
-    }
+    let all = [heading.to_vec()].into_iter();
+    let all = all.chain(sorted.into_iter().map(process)).collect();
+    let lines = table("<><>>>>~", all, width).into_iter().enumerate();
+    let lines = lines.map(|(place, line)| match place {
+        0 => line.underlined(),
+        _ if chosen == Some(place - 1) => line.reversed(),
+        _ => line,
+    });
+    (lines.collect(), chosen)
 }
 
 fn process(process: &ProcessStatus) -> Row {
@@ -198,18 +264,112 @@ fn process(process: &ProcessStatus) -> Row {
     cells.map(Span::from).to_vec()
 }
 
-fn runs(rows: &mut ScreenRows, snapshot: &Snapshot, plan: &Plan) {
-    let (width, runs) = (rows.width(), &snapshot.runs[..plan.runs]);
-    let mut table = lines::runs(runs, &snapshot.rows, width).into_iter();
-    let heading = table.next();
-    if let Some(heading) = heading.filter(|_| plan.headings > 0) {
-        rows.line(heading);
+fn host(row: &GpuSample, width: usize) -> Line<'static> {
+    let values = [
+        ("host cpu", &["host_cpu_util"][..]),
+        ("memory", &["host_mem_used_mib", "host_mem_total_mib"]),
+        ("disk free", &["host_disk_free_mib"]),
+        ("read", &["host_disk_read_mib_s"]),
+        ("written", &["host_disk_write_mib_s"]),
+    ];
+    let known = values.iter().filter(|(_, columns)| {
+        let metric = Metric::of(columns[0]);
+        metric.is_some_and(|metric| (metric.value)(row).is_some())
+    });
+    let cells = known.map(|(name, columns)| format!("{name} {}", value(row, columns)).into());
+    fitting(cells.collect(), width)
+}
+
+/// Returns a heading, and a line or two for each run; nothing without runs.
+fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'static>> {
+    if runs.is_empty() {
+        return Vec::new();
     }
+    let heading = ["run", "state", "done", "tokens/s", "idle", "on", "left"];
+    let all = runs.iter().map(|run| {
+        let color = match run.state {
+            RunState::Running | RunState::Done => Color::Green,
+            RunState::Stopped => Color::Yellow,
+            RunState::Silent | RunState::Gone | RunState::Failed => Color::Red,
+        };
+        let tier = run.idle_tier();
+        let told = tier.filter(|tier| *tier > Tier::None && width >= WIDE);
+        let told = told.map_or_else(String::new, |tier| format!(" {tier}"));
+        let recent = run.recent.tokens_per_s;
+        vec![
+            run.summary.setup.run.clone().into(),
+            state(run).fg(color),
+            percent(run.progress.share).into(),
+            short(recent.or(run.summary.throughput.tokens_per_s)).into(),
+            (percent(run.idle()) + &told).fg(tier_color(tier)),
+            place(run, rows).into(),
+            or_dash(run.progress.eta_s.map(duration)).into(),
+        ]
+    });
+    let all = [heading.map(Span::from).to_vec()].into_iter().chain(all);
+    let mut table = table("^<>><<>", all.collect(), width).into_iter();
+    let mut lines: Vec<Line> = table.next().map(Stylize::underlined).into_iter().collect();
     for (line, run) in table.zip(runs) {
-        rows.line(line);
-        if plan.run_rows > 1 {
-            rows.line(fitting(lines::details(run), width));
-        }
+        lines.push(line);
+        lines.extend((width >= WIDE).then(|| fitting(details(run), width)));
+    }
+    lines
+}
+
+/// Returns how well the batches of a run are filled, their waits and lengths, and what became of some.
+fn details(run: &RunStatus) -> Row {
+    let (summary, progress) = (&run.summary, &run.progress);
+    let packing = &summary.packing;
+    let filled = format!(
+        "fill {}, least {}, {} below 85 %",
+        percent(packing.mean_fill),
+        percent(packing.min_fill),
+        packing.below_85
+    );
+    let color = tier_color(packing.tier.filter(|tier| *tier > Tier::None));
+    let (done, all) = (progress.batches, or_dash(progress.batches_total));
+    let stage = |name| summary.stages.get(name)?.as_ref();
+    let wait = stage("wait").map(|wait| {
+        let (mean, most) = (short(Some(wait.mean_ms)), short(Some(wait.max_ms)));
+        format!("wait {mean} ms, most {most}")
+    });
+    let mean = summary.tokens as f64 / summary.batches.max(1) as f64;
+    let longest = summary
+        .longest
+        .map(|longest| format!(", longest {longest}"));
+    let tokens = format!(
+        "tokens {}{}",
+        short(Some(mean)),
+        longest.unwrap_or_default()
+    );
+    let queue = run.recent.queue.or(summary.queue.state);
+    let queue = queue.map(|queue| format!("queue {}", <&str>::from(queue)));
+    let count = |count: u64, what| (count > 0).then(|| format!("{count} {what}"));
+    let more = [
+        wait,
+        Some(tokens),
+        queue,
+        count(summary.oom_splits, "halved"),
+        count(summary.rejected, "rejected"),
+    ];
+    let batch = format!("  batch {done}/{all}");
+    let cells = [batch.into(), filled.fg(color)].into_iter();
+    cells
+        .chain(more.into_iter().flatten().map(Span::from))
+        .collect()
+}
+
+/// Returns the numbers of the GPUs of a run, `gpu 0,1`, or else its device.
+fn place(run: &RunStatus, rows: &[GpuSample]) -> String {
+    let setup = &run.summary.setup;
+    let uuids = || setup.gpu_uuids.iter().flatten();
+    let is_own = |row: &&GpuSample| uuids().any(|uuid| row.uuid.as_ref() == Some(uuid));
+    let gpus = rows.iter().filter(is_own).filter_map(|row| row.index);
+    let gpus: BTreeSet<u32> = gpus.collect();
+    let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
+    match &gpus[..] {
+        [] => or_dash(setup.device.as_ref()),
+        _ => format!("gpu {}", gpus.join(",")),
     }
 }
 

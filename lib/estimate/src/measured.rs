@@ -46,14 +46,7 @@ impl Measured {
             let what = "its operations are not those of this model: measured was";
             return Err(format!("{what} {}", text(&run["model"])));
         }
-        let gpus = run["gpu_names"].as_array().map_or(&[][..], Vec::as_slice);
-        // Each attempt computed on its own GPUs.
-        let attempts = run["by_attempt"].as_array().into_iter().flatten();
-        let times_s = attempts.map(|attempt| {
-            let gpus = attempt["gpu_uuids"].as_array().map_or(gpus.len(), Vec::len);
-            attempt["elapsed_s"].as_f64().unwrap_or_default() * gpus.max(1) as f64
-        });
-        let device_s: f64 = times_s.sum();
+        let device_s = number("device_s", 0.0);
         let rate = flops / device_s;
         if !(1.0..=1e18).contains(&rate) {
             let what = "its rate is impossible; expected 1 to 1e18 operations a second";
@@ -61,7 +54,8 @@ impl Measured {
         }
         self.flops += flops;
         self.device_s += device_s;
-        let device = text(gpus.first().unwrap_or(&run["device"]));
+        let device = run["gpu_names"].get(0).unwrap_or(&run["device"]);
+        let device = text(device);
         let device = format!("{device} in {}", text(&run["dtype"]));
         self.devices.insert(device);
         // Run events do not name the shard. A shard of as many rows and tokens takes the same time.

@@ -134,7 +134,7 @@ fn report(run: impl FnOnce(&mut Value)) -> Value {
         "run": "a", "model": MODEL, "device": "cuda", "dtype": "f16", "outcome": "done",
         "sequences": 2, "tokens": 300, "mean_length": 150.0, "longest": 200,
         "efficiency": { "flops": flops()[0] }, "gpu_names": ["NVIDIA L4", "NVIDIA L4"],
-        "by_attempt": [{ "elapsed_s": 5.0, "gpu_uuids": null }],
+        "device_s": 10.0,
     });
     run(&mut of_run);
     json!({ "events": { "runs": [of_run] } })
@@ -157,14 +157,11 @@ fn the_rate_is_that_of_one_device() {
     let whole = report(|_| {});
     // It went on with one other GPU.
     let resumed = report(|run| {
-        run["by_attempt"] = json!([
-            { "elapsed_s": 5.0, "gpu_uuids": ["GPU-1", "GPU-2"] },
-            { "elapsed_s": null, "gpu_uuids": ["GPU-1"] },
-            { "elapsed_s": 3.0, "gpu_uuids": ["GPU-3"] },
-        ]);
+        run["device_s"] = json!(13.0);
     });
     let of_cpu = report(|run| {
         (run["device"], run["gpu_names"]) = (json!("cpu"), json!(null));
+        run["device_s"] = json!(5.0);
     });
     let found = measured(&[whole, resumed, of_cpu], vec![]).unwrap();
     assert_eq!(found.device_s, 10.0 + 13.0 + 5.0);
@@ -205,7 +202,7 @@ fn a_run_of_another_model_and_an_impossible_rate_are_refused() {
     );
     for elapsed_s in [json!(1e-9), json!(1e300), json!(0), json!(-1), json!(null)] {
         let mut impossible = report(|_| {});
-        impossible["events"]["runs"][0]["by_attempt"][0]["elapsed_s"] = elapsed_s;
+        impossible["events"]["runs"][0]["device_s"] = elapsed_s;
         let error = measured(&[impossible], vec![]).unwrap_err();
         assert!(error.contains("its rate is impossible"), "{error}");
     }

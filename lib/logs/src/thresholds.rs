@@ -4,12 +4,6 @@
 //! re-implements (`VirNucPro`, `virnucpro/utils/gpu_monitor.py`: `infer_queue_state`, `check_bottleneck`), so that reports
 //! can be compared.
 
-/// Below this wait, a batch was ready: the queue was full.
-pub const QUEUE_FULL_BELOW_MS: f64 = 1.0;
-
-/// Above this wait, the device was idle for longer than a small batch takes: the queue was starved.
-pub const QUEUE_STARVED_ABOVE_MS: f64 = 50.0;
-
 /// Mean packing below this is critical.
 pub const PACKING_CRITICAL_BELOW: f64 = 0.80;
 
@@ -77,8 +71,5 @@ pub const GPU_LOST_MOMENTS: u64 = 3;
 /// A shorter time without values is a hiccup of the driver.
 pub const GPU_LOST_AFTER_S: f64 = 5.0;
 
-/// A GPU does not draw more than so many times its power limit.
-pub const POWER_POSSIBLE_UP_TO: f64 = 1.5;
-
-/// No GPU draws more, if its limit is unknown.
+/// No GPU draws more.
 pub const POWER_POSSIBLE_UP_TO_W: f64 = 3000.0;

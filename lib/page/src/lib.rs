@@ -3,11 +3,13 @@
 //! All text is escaped: ids, names and messages cannot add markup. Pages have a light, a dark and a print style.
 //!
 //! ```
-//! use plmkit_page::{Cell, Page, Table, Tone};
+//! use plmkit_page::{Cell, Column, Page, Table, Tone};
 //!
-//! let mut table = Table::new(["run", "tokens/s"]);
-//! table.row([Cell::text("<b>a</b>"), Cell::number(Some("1,234"))]);
-//! table.row([Cell::badge(Tone::Bad, "b"), Cell::number(None::<String>)]);
+//! let columns = [
+//!     Column::new("run", "", |run: &&str| Cell::badge(Tone::Bad, *run)),
+//!     Column::new("letters", "", |run: &&str| Cell::count(run.len() as u64)),
+//! ];
+//! let table = Table::of(&["<b>a</b>"], &columns);
 //! let mut page = Page::new("Two runs");
 //! page.heading("Runs").table(&table);
 //! let html = page.finish();
@@ -21,7 +23,7 @@ mod page;
 mod scale;
 mod table;
 
-pub use chart::{Bars, Figure, Line, Strip, Strips};
+pub use chart::{Bars, Figure};
 pub use escape::escape;
 pub use page::Page;
 pub use scale::{short, time_unit};

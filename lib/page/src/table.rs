@@ -6,11 +6,6 @@ use serde_json::{Value, json};
 
 use crate::escape;
 
-/// On a narrow screen, the rows of a table of more than `CARD_COLUMNS` columns and up to `CARD_ROWS` rows become lists of
-/// names and values. A longer table scrolls sideways.
-const CARD_COLUMNS: usize = 4;
-const CARD_ROWS: usize = 12;
-
 /// A table: a row of headings, and rows of cells. A column without any known cell is left out.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -205,30 +200,16 @@ impl Cell {
         }
     }
 
-    /// `name` is the heading of its column where headings are not shown.
-    fn html(&self, name: Option<&str>) -> String {
+    fn html(&self) -> String {
         let class = match self.class {
             "number" => " class=\"number\"",
             _ => "",
         };
-        let name = name.map(|name| format!(" data-name=\"{}\"", escape(name)));
-        format!(
-            "<td{class}{}>{}</td>",
-            name.unwrap_or_default(),
-            self.content()
-        )
+        format!("<td{class}>{}</td>", self.content())
     }
 }
 
 impl Table {
-    /// Returns a table with these headings and no rows.
-    pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            columns: columns.into_iter().map(str::to_owned).collect(),
-            rows: Vec::new(),
-        }
-    }
-
     /// Returns a table with a row for each of `rows`.
     pub fn of<T>(rows: &[T], columns: &[Column<T>]) -> Self {
         let cells = |row| columns.iter().map(|column| (column.cell)(row)).collect();
@@ -238,19 +219,12 @@ impl Table {
         }
     }
 
-    /// Adds a row: a cell for each heading.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().collect());
-    }
-
     pub(crate) fn html(&self) -> String {
-        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let cells = |column: usize| self.rows.iter().map(move |row| &row[column]);
         let is_known = |column: &usize| cells(*column).any(|cell| cell.text.is_some());
         let columns = (0..self.columns.len()).filter(|at| self.rows.is_empty() || is_known(at));
         let columns: Vec<usize> = columns.collect();
-        let has_cards = columns.len() > CARD_COLUMNS && self.rows.len() <= CARD_ROWS;
-        let class = if has_cards { "wide cards" } else { "wide" };
-        let mut html = format!("<div class=\"{class}\"><table><thead><tr>");
+        let mut html = "<div class=\"wide\"><table><thead><tr>".to_owned();
         for &column in &columns {
             // The heading of a column of numbers is right-aligned as well.
             let is_number = cells(column)
@@ -265,8 +239,7 @@ impl Table {
         for row in &self.rows {
             html.push_str("\n<tr>");
             for &column in &columns {
-                let name = has_cards.then(|| self.columns[column].as_str());
-                html.extend(row.get(column).map(|cell| cell.html(name)));
+                html.push_str(&row[column].html());
             }
             html.push_str("</tr>");
         }
@@ -293,25 +266,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_without_a_known_cell_is_left_out_and_only_short_tables_have_names_beside_their_cells()
-     {
-        let html = |rows: usize| {
-            let mut table = Table::new(["a", "b", "c", "d", "e<", "f"]);
-            for _ in 0..rows {
-                let numbers = [1_u64, 2, 3, 4].map(Cell::count);
-                table.row([Cell::known(None::<String>)].into_iter().chain(numbers));
-            }
-            table.html()
-        };
-        let (short, long) = (html(CARD_ROWS), html(CARD_ROWS + 1));
-        assert!(!short.contains(">a</th>") && !short.contains(">f</th>"));
-        assert!(!short.contains("cards"), "four columns");
-        assert!(!long.contains("data-name") && long.contains(">e&lt;</th>"));
-        let mut table = Table::new(["a", "b", "c", "d", "e<"]);
-        table.row([1_u64, 2, 3, 4, 5].map(Cell::count));
-        let name = "<td class=\"number\" data-name=\"e&lt;\">5</td>";
-        assert!(table.html().contains(name), "{}", table.html());
-        assert_eq!(Table::new(["a"]).html().matches("<th").count(), 2);
+    fn a_column_without_a_known_cell_is_left_out() {
+        const COLUMNS: [Column<u64>; 2] = [
+            Column::new("a<", "", |count| Cell::count(*count)),
+            Column::new("b", "s", |_| Cell::known(None::<String>)),
+        ];
+        let html = Table::of(&[1, 2], &COLUMNS).html();
+        assert!(
+            html.contains(">a&lt;</th>") && !html.contains("b, s"),
+            "{html}"
+        );
+        assert_eq!(Table::of(&[], &COLUMNS).html().matches("<th ").count(), 2);
     }
 
     #[test]

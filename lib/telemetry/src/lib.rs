@@ -11,11 +11,10 @@ mod process_tree;
 mod recorder;
 pub mod report;
 mod sampler;
-mod warnings;
 
 pub use background::Background;
 pub use nvml::DriverVersions;
-pub use recorder::{Recorder, RecorderOptions};
+pub use recorder::Recorder;
 pub use sampler::{DRIVER_RETRY, Sampler, Sources};
 
 #[cfg(test)]

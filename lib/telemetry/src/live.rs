@@ -10,7 +10,7 @@ mod run;
 mod runs;
 mod status;
 
-pub use follower::{Follower, FollowerUpdate};
+pub use follower::Follower;
 pub use processes::{ProcessReader, ProcessStatus};
 pub use runs::LiveRuns;
 pub use status::{LiveProgress, Recent, RunState, RunStatus};

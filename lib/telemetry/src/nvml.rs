@@ -3,15 +3,13 @@
 
 mod activity;
 mod gpu;
-mod gpu_thread;
 mod health;
 mod processes;
 
 use std::ffi::OsStr;
-use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,15 +19,14 @@ use plmkit_logs::GpuSample;
 use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};
 
-use gpu::{Health, Reported};
-use gpu_thread::GpuThread;
+use gpu::{Gpu, Health, Reading, Reported};
 
 /// The name that the driver installs. The name without `.1` exists only beside a CUDA toolkit.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
 const MIB: u64 = 1 << 20;
 
-/// How long a sample waits for a GPU. A reading takes less than 60 ms.
+/// How long a sample waits for the driver. A reading takes a few milliseconds for each GPU.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the start waits for the driver, which takes seconds if nothing keeps the GPUs awake.
@@ -37,8 +34,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The first pause before a driver that went away is opened again. Later pauses are twice as long each.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-
-type Opened = Result<(Vec<GpuThread>, DriverVersions), String>;
 
 /// The versions of the driver that was opened last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,6 +44,20 @@ pub struct DriverVersions {
     pub cuda_version: Option<String>,
 }
 
+/// What the thread that talks to the driver tells.
+enum Answer {
+    /// It has opened the driver, whose GPUs have these names; or why it ended without one.
+    Opened(Result<(Vec<GpuSample>, DriverVersions), String>),
+    /// The readings of all GPUs.
+    Read(Vec<Reading>),
+}
+
+/// A thread that opens the driver and reads the GPUs. It may hang: there is never a second question, nor a second thread.
+struct NvmlThread {
+    questions: Sender<GpuSample>,
+    answers: Receiver<Answer>,
+}
+
 /// The driver, and the search for it while there is none.
 pub(crate) struct Driver {
     library: Option<PathBuf>,
@@ -57,10 +66,12 @@ pub(crate) struct Driver {
     /// The pause before the next search for a driver that went away; `None` while it answers.
     backoff: Option<Duration>,
     last_search: Instant,
-    opening: Option<mpsc::Receiver<Opened>>,
-    /// Whether the GPUs are asked. A driver that went away leaves their names.
+    thread: Option<NvmlThread>,
     is_open: bool,
-    gpus: Vec<GpuThread>,
+    /// Whether a question has no answer yet.
+    is_asked: bool,
+    /// Rows with the names that were read last, and no values. A driver that went away leaves them.
+    names: Vec<GpuSample>,
     pub(crate) versions: DriverVersions,
     reported: Reported,
 }
@@ -73,9 +84,10 @@ impl Driver {
             longest_retry,
             backoff: None,
             last_search: Instant::now(),
-            opening: None,
+            thread: None,
             is_open: false,
-            gpus: Vec::new(),
+            is_asked: false,
+            names: Vec::new(),
             versions: DriverVersions::default(),
             reported: Reported::default(),
         };
@@ -85,22 +97,46 @@ impl Driver {
         driver
     }
 
-    /// Reads all GPUs at once. The time and the host's columns are copied from `moment`. A GPU that does not answer has a
-    /// row with its names. Returns nothing if no GPU was ever seen.
+    /// Reads all GPUs. The time and the host's columns are copied from `moment`. If the driver does not answer, rows have the names
+    /// alone. Returns nothing if no GPU was ever seen.
     pub(crate) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
         if !self.is_open {
             self.search_again();
         }
-        if self.is_open {
-            self.gpus.iter_mut().for_each(|gpu| gpu.ask(moment));
-        }
-        let end = Instant::now() + READ_TIMEOUT;
-        let readings = self.gpus.iter_mut().map(|gpu| gpu.answer(moment, end));
-        let (rows, health): (Vec<_>, Vec<_>) = readings.unzip();
+        let readings = self.ask(moment).unwrap_or_else(|| {
+            let named = self.names.iter().map(|gpu| with_names(moment, gpu));
+            vec![(named.collect(), Health::Silent)]
+        });
+        let (rows, health): (Vec<_>, Vec<_>) = readings.into_iter().unzip();
         if self.is_open {
             self.judge(&health);
         }
         rows.concat()
+    }
+
+    /// Returns the readings of this moment; `None` if the driver is not there or does not answer in time. The answer to an earlier
+    /// question is not waited for.
+    fn ask(&mut self, moment: &GpuSample) -> Option<Vec<Reading>> {
+        let thread = self.thread.as_ref().filter(|_| self.is_open)?;
+        if self.is_asked {
+            thread.answers.try_recv().ok()?;
+            tracing::info!("the driver answers again");
+        }
+        self.is_asked = thread.questions.send(moment.clone()).is_ok();
+        match thread.answers.recv_timeout(READ_TIMEOUT) {
+            Ok(Answer::Read(readings)) => {
+                self.is_asked = false;
+                let rows = readings.iter().flat_map(|(rows, _)| rows);
+                let none = GpuSample::default();
+                self.names = rows.map(|row| with_names(&none, row)).collect();
+                Some(readings)
+            }
+            Ok(Answer::Opened(_)) | Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("the driver does not answer; its values are missing until it does");
+                None
+            }
+        }
     }
 
     /// Closes a driver that has gone, or whose GPUs are all lost: only NVML that was shut down sees a restarted driver.
@@ -115,8 +151,8 @@ impl Driver {
             }
             self.backoff = Some(self.longer_backoff());
             self.last_search = Instant::now();
-            self.is_open = false;
-            self.gpus.iter_mut().for_each(GpuThread::end);
+            // The thread ends, and shuts NVML down.
+            (self.thread, self.is_open) = (None, false);
         }
     }
 
@@ -127,13 +163,10 @@ impl Driver {
 
     /// Searches for the driver if it is time.
     fn search_again(&mut self) {
-        let timeout = match self.opening {
+        let pause = self.backoff.unwrap_or(self.longest_retry);
+        let timeout = match self.thread {
             Some(_) => Duration::ZERO,
-            None if self.last_search.elapsed() < self.backoff.unwrap_or(self.longest_retry) => {
-                return;
-            }
-            // A call that hangs keeps NVML from being shut down. Threads that ask the same again would pile up.
-            None if self.gpus.iter().any(GpuThread::holds_nvml) => return,
+            None if self.last_search.elapsed() < pause => return,
             None => READ_TIMEOUT,
         };
         match (self.search(timeout), self.backoff) {
@@ -146,51 +179,76 @@ impl Driver {
     /// Opens the driver in a thread of its own, and waits for it up to `timeout`. The search goes on after that.
     fn search(&mut self, timeout: Duration) -> Result<(), String> {
         self.last_search = Instant::now();
-        let opening = self.opening.take().unwrap_or_else(|| {
-            let (sender, opened) = mpsc::channel();
-            let (library, reported) = (self.library.clone(), self.reported.clone());
-            // Without a thread the sender is dropped, and the receiver says so.
-            let _ = spawn("nvml".to_owned(), move || {
-                let _ = sender.send(open_gpus(library.as_deref(), &reported));
-            });
-            opened
-        });
-        match opening.recv_timeout(timeout) {
-            Ok(opened) => {
-                (self.gpus, self.versions) = opened?;
-                self.is_open = true;
+        let (library, reported) = (self.library.clone(), self.reported.clone());
+        let thread = self.thread.take();
+        let thread = thread.unwrap_or_else(|| start(library, reported));
+        match thread.answers.recv_timeout(timeout) {
+            Ok(Answer::Opened(opened)) => {
+                (self.names, self.versions) = opened?;
+                (self.thread, self.is_open) = (Some(thread), true);
                 Ok(())
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                self.opening = Some(opening);
+            Err(RecvTimeoutError::Timeout) => {
+                self.thread = Some(thread);
                 Err("the driver does not answer".to_owned())
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err("NVML failed".to_owned()),
+            _ => Err("NVML failed".to_owned()),
         }
     }
 }
 
 impl Drop for Driver {
-    /// Leaves the threads to the end of the process, which could come while one of them shuts NVML down.
+    /// Leaves the thread to the end of the process, which could come while it shuts NVML down.
     fn drop(&mut self) {
-        self.gpus.drain(..).for_each(mem::forget);
+        mem::forget(self.thread.take());
     }
 }
 
 /// Starts a thread whose messages go where those of this thread go: `top` hides them.
-fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+fn start(library: Option<PathBuf>, reported: Reported) -> NvmlThread {
+    let (questions, asked) = mpsc::channel();
+    let (sender, answers) = mpsc::channel();
     let dispatch = dispatcher::get_default(Dispatch::clone);
-    let work = move || dispatcher::with_default(&dispatch, work);
-    thread::Builder::new().name(name).spawn(work).map(drop)
+    let work = move || {
+        dispatcher::with_default(&dispatch, || {
+            serve(library.as_deref(), &reported, &asked, &sender);
+        });
+    };
+    // Without a thread the sender is dropped, and the receiver says so.
+    let _ = thread::Builder::new().name("nvml".to_owned()).spawn(work);
+    NvmlThread { questions, answers }
 }
 
-/// Loads NVML and starts a thread for each GPU, at least one. The error is the reason in a few words.
-fn open_gpus(library: Option<&Path>, reported: &Reported) -> Opened {
+/// Opens NVML, and answers questions until nobody asks any more.
+fn serve(
+    library: Option<&Path>,
+    reported: &Reported,
+    asked: &Receiver<GpuSample>,
+    answers: &Sender<Answer>,
+) {
+    let (nvml, count, versions) = match open(library) {
+        Ok(opened) => opened,
+        Err(reason) => {
+            let _ = answers.send(Answer::Opened(Err(reason)));
+            return;
+        }
+    };
+    let gpus = (0..count).map(|index| Gpu::open(&nvml, index, reported.clone()));
+    let mut gpus: Vec<Gpu> = gpus.collect();
+    let names = gpus.iter().map(|gpu| gpu.names.clone()).collect();
+    // Fails if nobody waits any more.
+    let _ = answers.send(Answer::Opened(Ok((names, versions))));
+    for moment in asked {
+        let readings = gpus.iter_mut().map(|gpu| gpu.read(&moment));
+        let _ = answers.send(Answer::Read(readings.collect()));
+    }
+}
+
+/// Loads NVML, and counts the GPUs, at least one. The error is the reason in a few words.
+fn open(library: Option<&Path>) -> Result<(Nvml, u32, DriverVersions), String> {
     let path = library.map_or(OsStr::new(LIBRARY), Path::as_os_str);
-    let nvml = Nvml::builder()
-        .lib_path(path)
-        .init()
-        .map_err(|error| cause(&error))?;
+    let nvml = Nvml::builder().lib_path(path).init();
+    let nvml = nvml.map_err(|error| cause(&error))?;
     let count = nvml.device_count().map_err(|error| cause(&error))?;
     if count == 0 {
         return Err("the driver sees no GPU".to_owned());
@@ -200,9 +258,15 @@ fn open_gpus(library: Option<&Path>, reported: &Reported) -> Opened {
         driver_version: nvml.sys_driver_version().ok(),
         cuda_version: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
     };
-    // The last thread shuts NVML down.
-    let nvml = Arc::new(nvml);
-    let start = |index| GpuThread::start(Arc::clone(&nvml), index, reported.clone());
-    let gpus: Result<_, _> = (0..count).map(start).collect();
-    Ok((gpus.map_err(|error| cause(&error))?, versions))
+    Ok((nvml, count, versions))
+}
+
+/// Returns `moment` with the names of a GPU.
+fn with_names(moment: &GpuSample, gpu: &GpuSample) -> GpuSample {
+    GpuSample {
+        index: gpu.index,
+        uuid: gpu.uuid.clone(),
+        name: gpu.name.clone(),
+        ..moment.clone()
+    }
 }

@@ -1,159 +1,70 @@
 //! Records samples at an interval, in a thread that must not disturb the recorded command.
 
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{path_text, plural};
-use plmkit_store::StoreError;
+use plmkit_contract::plural;
 
-use crate::background::{Background, StopSignal};
-use crate::warnings::Warnings;
+use crate::background::Background;
 use crate::{Sampler, Sources};
+use plmkit_logs::GpuSample;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
-use plmkit_logs::{GpuSample, LogError};
 
 /// There is no last sample if the previous one is more recent than this part of the interval.
 const LAST_SAMPLE_PART: u32 = 10;
 
-/// Time between two attempts to open a log that another process writes.
-const LOG_RETRY: Duration = Duration::from_millis(500);
-
-/// What to record, and how often.
-#[derive(Clone, Debug)]
-pub struct RecorderOptions {
-    /// Time between samples.
-    pub interval: Duration,
-    /// What to sample.
-    pub sources: Sources,
-    /// The share of a GPU's memory, in percent, above which there is a warning.
-    pub memory_warning: f64,
-}
-
 /// Records samples until it is told to finish. Warns once of a log that cannot be written, and of missed intervals; tells
 /// both numbers at the end.
-pub struct Recorder {
-    thread: Background<()>,
-    /// Whether the thread is writing, to tell a hanging log from a hanging driver.
-    writing: Arc<AtomicBool>,
-}
+pub struct Recorder(Background<()>);
 
 impl Recorder {
-    /// Starts in a new thread: at once if `log` is the open log at `path`, else as soon as no other process writes it. The
-    /// thread loads the driver's library, which may take seconds.
-    pub fn start(
-        log: Option<GpuCsvWriter>,
-        path: &Path,
-        options: RecorderOptions,
-    ) -> io::Result<Self> {
-        let path = path.to_owned();
-        let writing = Arc::new(AtomicBool::new(false));
-        let is_writing = Arc::clone(&writing);
+    /// Starts in a new thread, which loads the driver's library. That may take seconds.
+    pub fn start(mut log: GpuCsvWriter, interval: Duration, sources: Sources) -> io::Result<Self> {
         let thread = Background::start("recorder", move |stop| {
-            let Some(mut log) = log.or_else(|| open_when_free(&path, stop)) else {
-                return;
-            };
-            let mut sampler = Sampler::open(&options.sources);
-            let mut warnings = Warnings::new(options.memory_warning);
+            let mut sampler = Sampler::open(&sources);
             let sample = || {
                 let mut rows = sampler.sample();
-                let interval_s = Some(options.interval.as_secs_f64());
-                for row in &mut rows {
-                    row.interval_s = interval_s;
-                }
-                for warning in warnings.warnings(&rows) {
-                    tracing::warn!("{warning}");
-                }
+                let interval_s = Some(interval.as_secs_f64());
+                rows.iter_mut().for_each(|row| row.interval_s = interval_s);
                 rows
             };
-            let mut losses = Losses::default();
+            let (mut lost, mut is_failing) = (0, false);
             let write = |rows: &[GpuSample]| {
-                is_writing.store(true, Ordering::Relaxed);
                 let written = log.write(rows);
-                is_writing.store(false, Ordering::Relaxed);
-                losses.add(rows.len(), &written, log.is_open());
+                if let Err(error) = &written
+                    && !is_failing
+                {
+                    let next = if log.is_open() {
+                        "trying again with each sample"
+                    } else {
+                        "going on without a record"
+                    };
+                    tracing::warn!("{error}; {next}");
+                }
+                is_failing = written.is_err();
+                lost += if is_failing { rows.len() } else { 0 };
                 log.is_open()
             };
-            record(options.interval, sample, write, |pause| stop.pause(pause));
-            losses.finish();
+            record(interval, sample, write, |pause| stop.pause(pause));
+            if lost > 0 {
+                let rows = plural(lost as u64, "row");
+                tracing::warn!("the log could not be written all the time: {rows} were lost");
+            }
         })?;
-        Ok(Self { thread, writing })
+        Ok(Self(thread))
     }
 
     /// Takes a last sample and ends. Problems are only logged: the exit code is that of the command.
     pub fn finish(self) {
-        let reason = match self.thread.stop() {
+        let reason = match self.0.stop() {
             Ok(()) => return,
             Err(RecvTimeoutError::Disconnected) => "the recorder failed: the log is cut short",
-            Err(RecvTimeoutError::Timeout) if self.writing.load(Ordering::Relaxed) => {
-                "the log takes no more rows: ending without the last samples"
-            }
             Err(RecvTimeoutError::Timeout) => {
-                "the driver does not answer: ending without the last samples"
+                "the driver or the log does not answer: ending without the last samples"
             }
         };
         tracing::warn!("{reason}");
-    }
-}
-
-/// Opens the log at `path` once no other process writes it. Returns `None` if the recorder is stopped before, or the log
-/// cannot be opened.
-fn open_when_free(path: &Path, stop: &StopSignal) -> Option<GpuCsvWriter> {
-    loop {
-        match GpuCsvWriter::append(path) {
-            Ok(log) => {
-                tracing::info!("{}: recording from now on", path_text(path));
-                return Some(log);
-            }
-            Err(LogError::Store(StoreError::Busy { .. })) if stop.pause(LOG_RETRY) => {}
-            Err(LogError::Store(StoreError::Busy { .. })) => return None,
-            Err(error) => {
-                tracing::warn!("{error}; going on without a record");
-                return None;
-            }
-        }
-    }
-}
-
-/// Rows that could not be written.
-#[derive(Default)]
-struct Losses {
-    /// Rows of this failure, and of all.
-    rows: [usize; 2],
-}
-
-impl Losses {
-    fn add(&mut self, rows: usize, written: &Result<(), LogError>, is_open: bool) {
-        match written {
-            Ok(()) if self.rows[0] > 0 => {
-                tracing::warn!("the log is written again; {} were lost", self.lost(0));
-                self.rows[0] = 0;
-            }
-            Ok(()) => {}
-            Err(error) if !is_open => tracing::warn!("{error}; going on without a record"),
-            Err(error) => {
-                if self.rows[0] == 0 {
-                    tracing::warn!("{error}; trying again with each sample");
-                }
-                self.rows.iter_mut().for_each(|sum| *sum += rows);
-            }
-        }
-    }
-
-    fn lost(&self, sum: usize) -> String {
-        plural(self.rows[sum] as u64, "row")
-    }
-
-    fn finish(self) {
-        if self.rows[1] > 0 {
-            tracing::warn!(
-                "the log could not be written all the time: {} were lost",
-                self.lost(1)
-            );
-        }
     }
 }
 

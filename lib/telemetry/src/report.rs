@@ -7,14 +7,11 @@
 mod attempt;
 mod batches;
 mod bins;
-mod charts;
-mod efficiency;
 mod findings;
 mod gpu;
 mod groups;
 mod host;
 mod html;
-mod idle;
 mod multiqc;
 mod pace;
 mod run;
@@ -24,35 +21,25 @@ mod tables;
 mod text;
 mod times;
 mod values;
-mod worker;
-
-use std::collections::HashMap;
 
 use plmkit_logs::SkippedLines;
 use serde::Serialize;
 
-pub use attempt::AttemptSummary;
-pub use batches::{
-    BatchDistribution, BatchDistributions, Packing, Queue, QueueState, Stage, Stages, WaitBin,
-};
-pub use efficiency::Efficiency;
-pub(crate) use findings::gpu_name;
+pub use batches::{Packing, Queue, QueueState, Stage, Stages, WaitBin};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
-pub use groups::{Comparison, Repeats, Spread, Totals, compare};
+pub use groups::{Comparison, Repeats, Spread, compare};
 pub use host::HostSummary;
 pub use html::html;
-pub use idle::Idle;
 pub use multiqc::multiqc;
-pub use run::{RunSummary, Throughput};
+pub use run::{Efficiency, RunSummary, Throughput};
 pub use runs::{Runs, RunsSummary};
-pub use samples::{Samples, SamplesSummary, Scope};
+pub use samples::{Samples, SamplesSummary};
 pub use text::sentences;
-pub use values::{Energy, GpuFigures, ValueRange, ValueRanges};
-pub use worker::WorkerSummary;
+pub use values::{Energy, Figures, ValueRange};
 
 /// The version of the report's schema.
-pub const REPORT_VERSION: u32 = 1;
+pub const REPORT_VERSION: u32 = 2;
 
 /// A report on run events and samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,31 +81,32 @@ pub enum Tier {
 
 impl Tier {
     /// Returns the tier of `share`: below `critical` it is critical, below `mild` it is mild.
-    fn below(share: f64, critical: f64, mild: f64) -> Self {
+    pub(crate) fn below(share: f64, critical: f64, mild: f64) -> Self {
         match share {
             _ if share < critical => Self::Critical,
             _ if share < mild => Self::Mild,
             _ => Self::None,
         }
     }
+
+    /// Returns the tier of `share`: above `critical` it is critical, above `mild` it is mild.
+    pub(crate) fn above(share: f64, critical: f64, mild: f64) -> Self {
+        Self::below(-share, -critical, -mild)
+    }
 }
 
 impl Report {
-    /// Joins runs and samples. `peak_tflops` is the measured peak of each device, in 1e12 operations a second. Without it,
-    /// the peak that belongs to the GPU's name counts.
-    pub fn new(runs: Option<Runs>, samples: Option<Samples>, peak_tflops: Option<f64>) -> Self {
+    /// Joins runs and samples.
+    pub fn new(runs: Option<Runs>, samples: Option<Samples>) -> Self {
         let of_runs = runs.iter().flat_map(|runs| &runs.skipped);
         let of_samples = samples.iter().flat_map(|samples| &samples.skipped);
         let skipped = of_runs.chain(of_samples).cloned().collect();
         let mut events = runs.map(Runs::finish);
-        let has_samples = samples.is_some();
-        let runs = events
-            .as_mut()
-            .map_or(&mut [][..], |events| &mut events.runs);
-        // Even without samples, a run may name its GPUs.
-        let samples = samples.unwrap_or_default().finish(runs, peak_tflops);
+        let runs = events.as_mut();
+        let runs = runs.map_or(&mut [][..], |events| &mut events.runs);
+        let samples = samples.map(|samples| samples.finish(runs));
         if let Some(events) = &mut events {
-            events.by_sample = groups::by_sample(&events.runs);
+            events.sum = (events.runs.len() > 1).then(|| groups::sum(&events.runs));
             events.repeats = groups::repeats(&events.runs);
         }
         let mut report = Self {
@@ -128,7 +116,7 @@ impl Report {
             findings: Vec::new(),
             verdict_in_words: String::new(),
             events,
-            samples: Some(samples).filter(|_| has_samples),
+            samples,
             baseline: Vec::new(),
             skipped,
         };
@@ -184,29 +172,6 @@ fn share(part: impl Into<Option<f64>>, whole: impl Into<Option<f64>>) -> Option<
 /// Returns a share in sentences.
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
-}
-
-/// Joins the parts of a sentence that are known.
-fn joined(parts: impl IntoIterator<Item = Option<String>>, separator: &str) -> String {
-    let known: Vec<String> = parts.into_iter().flatten().collect();
-    known.join(separator)
-}
-
-/// Returns each name once, in the order of the names, with its number if there are several of it: `2 x NVIDIA L4`.
-fn counted(names: &[&str], times: &str) -> Vec<String> {
-    let mut counts = HashMap::new();
-    for name in names {
-        *counts.entry(name).or_insert(0) += 1;
-    }
-    // The first of each takes the count of all.
-    let first = names
-        .iter()
-        .filter_map(|name| Some((name, counts.remove(name)?)));
-    let texts = first.map(|(name, count)| match count {
-        1 => (*name).to_owned(),
-        count => format!("{count} {times} {name}"),
-    });
-    texts.collect()
 }
 
 #[cfg(test)]

@@ -62,5 +62,5 @@ pub(crate) fn report(mut runs: Runs, samples: impl IntoIterator<Item = GpuSample
     let count = samples.count();
     runs.end_log(true, None);
     joined.end_log(true, None);
-    Report::new(Some(runs), Some(joined).filter(|_| count > 0), None)
+    Report::new(Some(runs), Some(joined).filter(|_| count > 0))
 }

@@ -16,5 +16,5 @@ fuzz_target!(|bytes: &[u8]| {
         runs.add(&event);
     }
     runs.end_log(reader.torn(), reader.skipped());
-    sentences(&Report::new(Some(runs), None, None));
+    sentences(&Report::new(Some(runs), None));
 });

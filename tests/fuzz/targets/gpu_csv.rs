@@ -16,5 +16,5 @@ fuzz_target!(|bytes: &[u8]| {
         samples.add(&sample);
     }
     samples.end_log(reader.torn(), reader.skipped());
-    sentences(&Report::new(None, Some(samples), None));
+    sentences(&Report::new(None, Some(samples)));
 });

@@ -22,7 +22,7 @@ fn at(second: u32) -> Timestamp {
 }
 
 /// A GPU in a second of the recording.
-fn gpu(index: u32, second: u32) -> GpuSample {
+fn gpu_row(index: u32, second: u32) -> GpuSample {
     let mut row = GpuSample {
         host_cpu_util: Some(34.5),
         host_mem_used_mib: Some(96 * 1024),
@@ -68,7 +68,7 @@ fn instance(uuid: &str, second: u32) -> GpuSample {
 }
 
 /// A running and a failed run.
-fn runs() -> LiveRuns {
+fn live_runs() -> LiveRuns {
     let name = |pid| format!("2026-01-31T11:58:00.000Z-{pid}");
     let mut runs = LiveRuns::default();
     for pid in [4711, 4100] {
@@ -114,7 +114,7 @@ fn runs() -> LiveRuns {
 }
 
 fn history(gpus: u32) -> History {
-    let runs = runs().status(at(120));
+    let runs = live_runs().status(at(120));
     let process = |pid, gpu, user: &str, command: &str| ProcessStatus {
         pid,
         gpu,
@@ -139,14 +139,14 @@ fn history(gpus: u32) -> History {
     ];
     let mut history = History::default();
     for second in 0..120 {
-        let mut rows: Vec<GpuSample> = (0..gpus).map(|index| gpu(index, second)).collect();
+        let mut rows: Vec<GpuSample> = (0..gpus).map(|index| gpu_row(index, second)).collect();
         if gpus == 8 {
             rows.splice(3..3, ["a", "b"].map(|uuid| instance(uuid, second)));
         }
         if rows.is_empty() {
             rows.push(GpuSample {
                 index: None,
-                ..gpu(3, second)
+                ..gpu_row(3, second)
             });
         }
         history.add(Snapshot {
@@ -172,20 +172,29 @@ fn symbols(cells: &[Cell]) -> String {
     cells.iter().map(Cell::symbol).collect()
 }
 
-fn lines(buffer: &Buffer) -> Vec<String> {
+fn text_of(buffer: &Buffer) -> Vec<String> {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content().chunks(width);
     rows.map(|row| symbols(row).trim_end().to_owned()).collect()
 }
 
 #[test]
+fn each_part_has_its_least_rows_before_one_has_more() {
+    assert_eq!(rows([8, 5, 9, 1], 100), [8, 5, 9, 1]);
+    assert_eq!(rows([8, 5, 9, 1], 14), [6, 3, 4, 1]);
+    assert_eq!(rows([8, 5, 0, 1], 14), [8, 5, 0, 1]);
+    assert_eq!(rows([80, 5, 9, 1], 5), [4, 1, 0, 0]);
+    assert_eq!(rows([1; 4], 0), [0; 4]);
+}
+
+#[test]
 fn every_size_is_drawn() {
     let history = history(4);
     for (width, height) in [(0, 0), (1, 1), (20, 5), (80, 2), (300, 10), (40, 60)] {
-        let text = lines(&drawn(&history, width, height)).join("\n");
+        let text = text_of(&drawn(&history, width, height)).join("\n");
         assert_eq!(text.contains("node17"), width >= 20, "{width}x{height}");
     }
-    let tall = lines(&drawn(&history, 120, 50));
+    let tall = text_of(&drawn(&history, 120, 50));
     let has_history = tall.iter().any(|line| line.contains(['▇', '█']));
     assert!(has_history, "{}", tall.join("\n"));
 }
@@ -196,7 +205,7 @@ fn screens_are_as_they_were() {
     let mut history = history(8);
     history.stale = Some(Duration::from_secs(12));
     for (width, height) in [(80, 24), (200, 50), (40, 12)] {
-        let screen = lines(&drawn(&history, width, height)).join("\n") + "\n";
+        let screen = text_of(&drawn(&history, width, height)).join("\n") + "\n";
         let name = format!("tests/fixtures/monitor_log/top-{width}x{height}.txt");
         assert_golden(&name, &screen);
     }
@@ -216,11 +225,15 @@ fn instances_are_under_their_gpu_and_have_no_utilization_of_its() {
     let mut history = History::default();
     for second in 0..40 {
         history.add(Snapshot {
-            rows: vec![gpu(0, second), instance("a", second), instance("b", second)],
+            rows: vec![
+                gpu_row(0, second),
+                instance("a", second),
+                instance("b", second),
+            ],
             ..Snapshot::default()
         });
     }
-    let text = lines(&drawn(&history, 120, 40));
+    let text = text_of(&drawn(&history, 120, 40));
     assert!(
         text[0].contains("  1 × NVIDIA H100 80GB HBM3"),
         "{}",
@@ -231,9 +244,11 @@ fn instances_are_under_their_gpu_and_have_no_utilization_of_its() {
         .filter(|line| line.contains(" MiB  ") && !line.contains("host"));
     let starts: Vec<&str> = starts.map(|line| &line[..4]).collect();
     assert_eq!(starts, ["0  9", "└ ", "└ "]);
-    let graphs = text.iter().filter(|line| line.contains('▆'));
+    let graphs = text.iter().filter(|line| line.contains(['▆', '▇', '█']));
     let first = text.iter().position(|line| line.starts_with('└')).unwrap();
-    let below = text[first..].iter().filter(|line| line.contains('▆'));
+    let below = text[first..]
+        .iter()
+        .filter(|line| line.contains(['▆', '▇', '█']));
     assert!(
         graphs.count() > 0 && below.count() == 0,
         "{}",
@@ -259,12 +274,12 @@ fn red_is_a_gpu_that_its_run_leaves_idle_and_other_gpus_are_not_judged() {
 
 #[test]
 fn without_a_gpu_there_are_the_host_and_the_runs_and_before_the_first_snapshot_a_message() {
-    let text = lines(&drawn(&history(0), 80, 24)).join("\n");
+    let text = text_of(&drawn(&history(0), 80, 24)).join("\n");
     for part in ["no GPU", "host cpu 35 %", "running"] {
         assert!(text.contains(part), "expected {part} in\n{text}");
     }
     assert!(!text.contains("lost"), "{text}");
-    let first = &lines(&drawn(&History::default(), 80, 24))[0];
+    let first = &text_of(&drawn(&History::default(), 80, 24))[0];
     assert_eq!(first, "monitor-log top: looking for GPUs");
 }
 

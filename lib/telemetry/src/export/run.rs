@@ -15,23 +15,23 @@ const RUN_METRICS: &[Metric<RunStatus>] = &[
     ("counter", "plmkit_run_residues_total", "Residues that the run has computed.", |run| Some(run.summary.residues as f64)),
     ("counter", "plmkit_run_rejected_sequences_total", "Sequences (rows) that could not be embedded.", |run| Some(run.summary.rejected as f64)),
     ("counter", "plmkit_run_oom_splits_total", "How many times a batch was halved because memory ran out.", |run| Some(run.summary.oom_splits as f64)),
-    ("gauge", "plmkit_run_batches_expected", "Batches that the run will compute.", |run| number(run.summary.batches_total)),
-    ("gauge", "plmkit_run_batches_saved", "Batches taken over from an earlier, interrupted run.", |run| number(run.summary.batches_saved)),
-    ("gauge", "plmkit_run_sequences_expected", "Sequences (rows) that the run will compute.", |run| number(run.progress.sequences_total)),
-    ("gauge", "plmkit_run_tokens_expected", "Tokens that the run will compute.", |run| number(run.progress.tokens_total)),
+    ("gauge", "plmkit_run_batches_expected", "Batches that the run will compute.", |run| number(run.summary.setup.batches_total)),
+    ("gauge", "plmkit_run_batches_saved", "Batches taken over from an earlier, interrupted run.", |run| number(run.summary.setup.batches_saved)),
+    ("gauge", "plmkit_run_sequences_expected", "Sequences (rows) that the run will compute.", |run| number(run.summary.setup.sequences_total)),
+    ("gauge", "plmkit_run_tokens_expected", "Tokens that the run will compute.", |run| number(run.summary.setup.tokens_total)),
     ("gauge", "plmkit_run_remaining_seconds", "Time that is left at the recent rate, of a run at work.", |run| run.progress.eta_s),
     ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| number(run.recent.queue_depth)),
-    ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| run.summary.idle.map(|idle| idle.share)),
+    ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| run.summary.idle_share),
     ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| run.recent.wait_share),
-    ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| Some((run.summary.by_worker.len() as u64).max(run.summary.workers.unwrap_or(1)).max(1) as f64)),
+    ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| number(run.summary.setup.workers)),
     ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| run.summary.packing.mean_fill),
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| Some(seconds(run.last_event))),
-    ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| run.summary.started.map(seconds)),
+    ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| run.summary.setup.time.map(seconds)),
 ];
 
 /// Writes the metrics of all known runs.
 pub(super) fn write(text: &mut MetricsText, runs: &[RunStatus]) {
-    let labels = |run: &RunStatus| Labels::default().with("run", Some(&run.summary.run));
+    let labels = |run: &RunStatus| Labels::default().with("run", Some(&run.summary.setup.run));
     let runs: Vec<(&RunStatus, Labels)> = runs.iter().map(|run| (run, labels(run))).collect();
     write_names(text, &runs);
     write_states(text, &runs);
@@ -42,10 +42,10 @@ pub(super) fn write(text: &mut MetricsText, runs: &[RunStatus]) {
 
 fn write_names(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
     let infos = runs.iter().map(|(status, labels)| {
-        let run = &status.summary;
+        let run = &status.summary.setup;
         let labels = labels
-            .with("tool", run.tool.as_ref())
-            .with("version", run.version.as_ref())
+            .with("tool", Some(&run.tool))
+            .with("version", Some(&run.version))
             .with("device", run.device.as_ref())
             .with("dtype", run.dtype.as_ref())
             .with("model", run.model.as_ref())
@@ -58,7 +58,7 @@ fn write_names(text: &mut MetricsText, runs: &[(&RunStatus, Labels)]) {
     let help = "A run, and what it computes with.";
     text.metric("gauge", "plmkit_run_info", help, infos);
     let gpus = runs.iter().flat_map(|(status, labels)| {
-        let uuids = status.summary.gpu_uuids.iter().flatten();
+        let uuids = status.summary.setup.gpu_uuids.iter().flatten();
         uuids.map(|uuid| (labels.with("uuid", Some(uuid)), Some(1.0)))
     });
     let help = "A GPU that a run computes on.";

@@ -10,9 +10,6 @@ use plmkit_contract::{io_text, path_text};
 use super::LiveRuns;
 use super::log_tail::LogTail;
 
-/// The most bytes of a log that are read at once: the first read of a long log must not freeze a screen.
-const LIMIT_BYTES: u64 = 32 << 20;
-
 /// Follows event logs: files, and all `*.jsonl` of folders, including later ones.
 ///
 /// A given file is read whatever its name. A file in a folder is read if its name is not hidden, it begins like an event
@@ -25,15 +22,6 @@ pub struct Follower {
     noted: HashSet<PathBuf>,
 }
 
-/// The outcome of one read of all logs.
-#[derive(Debug, Default)]
-pub struct FollowerUpdate {
-    /// Whether a long log is not read to its end yet. The next read continues.
-    pub behind: bool,
-    /// Messages for people, each once.
-    pub notes: Vec<String>,
-}
-
 impl Follower {
     /// Opens nothing yet. Files in folders are skipped if they were not written to for longer than `keep`.
     pub fn new(paths: Vec<PathBuf>, keep: Duration) -> Self {
@@ -44,22 +32,29 @@ impl Follower {
         }
     }
 
-    /// Reads new events into `runs`. A path that cannot be read becomes a note, and is tried again at the next read.
-    pub fn read_new(&mut self, runs: &mut LiveRuns) -> FollowerUpdate {
-        let mut update = FollowerUpdate::default();
-        let mut found = HashSet::new();
+    /// Reads new events into `runs`. Returns messages for people, each once. A path that cannot be read is tried again at the next
+    /// read.
+    pub fn read_new(&mut self, runs: &mut LiveRuns) -> Vec<String> {
+        let (mut notes, mut found) = (Vec::new(), HashSet::new());
         for given in self.paths.clone() {
             let logs = self.logs_of(&given).unwrap_or_else(|error| {
-                self.note_once(&given, &io_text(&error), &mut update);
+                self.note_once(&given, &error, &mut notes);
                 Vec::new()
             });
             for path in logs {
-                self.read_log(&path, path == given, runs, &mut update);
+                let new = || LogTail::new(path.clone());
+                let tail = self.tails.entry(path.clone()).or_insert_with(new);
+                match tail.read(|event, written| runs.add(&event, written)) {
+                    Ok(bad_line) => notes.extend(bad_line),
+                    // A folder may have other files.
+                    Err(error) if path != given && error.kind() == io::ErrorKind::InvalidData => {}
+                    Err(error) => self.note_once(&path, &error, &mut notes),
+                }
                 found.insert(path);
             }
         }
         self.tails.retain(|path, _| found.contains(path));
-        update
+        notes
     }
 
     /// Returns the logs that a given path stands for: the file itself, or the recent logs of the folder.
@@ -84,32 +79,9 @@ impl Follower {
         Ok(paths)
     }
 
-    fn read_log(
-        &mut self,
-        path: &Path,
-        is_given: bool,
-        runs: &mut LiveRuns,
-        update: &mut FollowerUpdate,
-    ) {
-        let tail = self
-            .tails
-            .entry(path.to_owned())
-            .or_insert_with(|| LogTail::new(path.to_owned()));
-        match tail.read(LIMIT_BYTES, |event, written| runs.add(&event, written)) {
-            Ok(read) => {
-                update.behind |= read.behind;
-                update.notes.extend(read.bad_line);
-                if is_given && read.is_other {
-                    self.note_once(path, "not a run event log", update);
-                }
-            }
-            Err(error) => self.note_once(path, &io_text(&error), update),
-        }
-    }
-
-    fn note_once(&mut self, path: &Path, note: &str, update: &mut FollowerUpdate) {
+    fn note_once(&mut self, path: &Path, error: &io::Error, notes: &mut Vec<String>) {
         if self.noted.insert(path.to_owned()) {
-            update.notes.push(format!("{}: {note}", path_text(path)));
+            notes.push(format!("{}: {}", path_text(path), io_text(error)));
         }
     }
 }
@@ -147,9 +119,9 @@ mod tests {
 
         /// The names of the runs after a read, and its notes.
         fn read(&mut self, follower: &mut Follower) -> (Vec<String>, Vec<String>) {
-            let notes = follower.read_new(&mut self.runs).notes;
+            let notes = follower.read_new(&mut self.runs);
             let runs = self.runs.status(Timestamp::now()).into_iter();
-            let mut names: Vec<String> = runs.map(|status| status.summary.run).collect();
+            let mut names: Vec<String> = runs.map(|status| status.summary.setup.run).collect();
             names.sort();
             (names, notes)
         }

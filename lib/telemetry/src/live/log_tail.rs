@@ -16,8 +16,6 @@ pub(super) struct LogTail {
     path: PathBuf,
     /// Device and inode of the file.
     file_id: Option<(u64, u64)>,
-    /// Length and modification time of a file that was read to its end.
-    finished: Option<(u64, Option<SystemTime>)>,
     /// The end of the last complete line that was read.
     offset: u64,
     /// Lines that were read.
@@ -26,32 +24,8 @@ pub(super) struct LogTail {
     warned: bool,
 }
 
-/// The outcome of a read.
-#[derive(Debug, Default)]
-pub(super) struct TailUpdate {
-    /// Whether the limit left something unread.
-    pub(super) behind: bool,
-    /// Whether the file is no event log.
-    pub(super) is_other: bool,
-    /// A message about the first bad line of the file.
-    pub(super) bad_line: Option<String>,
-}
-
 /// Bytes that tell whether a file is a log.
 const HEAD_BYTES: usize = 256;
-
-impl TailUpdate {
-    fn not_a_log() -> Self {
-        Self {
-            is_other: true,
-            ..Self::default()
-        }
-    }
-}
-
-fn id(metadata: &fs::Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
 
 impl LogTail {
     pub(super) fn new(path: PathBuf) -> Self {
@@ -61,24 +35,26 @@ impl LogTail {
         }
     }
 
-    /// Reads new complete lines, up to about `limit` bytes. Calls `add` for each event, with the time of the last write
-    /// to the file. A file that is another than before, or shorter, is read from its beginning.
+    /// Reads new complete lines. Calls `add` for each event, with the time of the last write to the file. A file that is another
+    /// than before, or shorter, is read from its beginning. Returns a message about the first bad line of the file. A file that is
+    /// no event log is an error of the kind `InvalidData`.
     pub(super) fn read(
         &mut self,
-        limit: u64,
         mut add: impl FnMut(Event, Timestamp),
-    ) -> io::Result<TailUpdate> {
+    ) -> io::Result<Option<String>> {
         let metadata = fs::metadata(&self.path)?;
-        let (length, modified) = (metadata.len(), metadata.modified().ok());
+        let other = || io::Error::new(io::ErrorKind::InvalidData, "not a run event log");
         if !metadata.is_file() {
             // Opening a pipe could wait forever.
-            return Ok(TailUpdate::not_a_log());
+            return Err(other());
         }
-        if self.file_id != Some(id(&metadata)) || length < self.offset {
+        let id = (metadata.dev(), metadata.ino());
+        if self.file_id != Some(id) || metadata.len() < self.offset {
             *self = Self::new(mem::take(&mut self.path));
-            self.file_id = Some(id(&metadata));
-        } else if self.finished == Some((length, modified)) {
-            return Ok(TailUpdate::default());
+            self.file_id = Some(id);
+        }
+        if metadata.len() == self.offset {
+            return Ok(None);
         }
         let mut file = File::open(&self.path)?;
         if self.offset == 0 {
@@ -89,55 +65,32 @@ impl LogTail {
             head.retain(|byte| !byte.is_ascii_whitespace());
             if EVENT_MAGIC.starts_with(&head) {
                 // Too short to tell.
-                return Ok(TailUpdate::default());
+                return Ok(None);
             }
             if !head.starts_with(EVENT_MAGIC) {
-                return Ok(TailUpdate::not_a_log());
+                return Err(other());
             }
         }
-        let written = modified.unwrap_or_else(SystemTime::now);
-        let mut update = self.read_lines(&mut file, limit, |event| add(event, written.into()))?;
-        update.behind &= self.offset < length;
-        self.finished = (self.offset == length).then_some((length, modified));
-        Ok(update)
-    }
-
-    fn read_lines(
-        &mut self,
-        file: &mut File,
-        limit: u64,
-        mut add: impl FnMut(Event),
-    ) -> io::Result<TailUpdate> {
+        let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
         file.seek(SeekFrom::Start(self.offset))?;
         let mut lines = CompleteLines::new(BufReader::with_capacity(1 << 16, file));
-        let mut line = Vec::new();
-        let mut update = TailUpdate::default();
-        let end = self.offset.saturating_add(limit);
-        while self.offset < end && !update.is_other {
-            let (parsed, consequence) = match lines.read_line(&mut line) {
-                Ok(false) => return Ok(update),
-                Ok(true) => (parse_event(&line), "; such lines are left out"),
-                // A line without an end: the file is no log after all.
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    update.is_other = true;
-                    (Err(error.to_string()), "")
-                }
-                Err(error) => return Err(error),
-            };
+        let (mut line, mut bad_line) = (Vec::new(), None);
+        while lines.read_line(&mut line)? {
             self.offset += line.len() as u64;
             self.lines += 1;
-            match parsed {
-                Ok(event) => event.into_iter().for_each(&mut add),
+            match parse_event(&line) {
+                Ok(event) => event
+                    .into_iter()
+                    .for_each(|event| add(event, written.into())),
                 Err(reason) if !self.warned => {
                     self.warned = true;
                     let error = LogError::line(&self.path, self.lines, reason);
-                    update.bad_line = Some(format!("{error}{consequence}"));
+                    bad_line = Some(format!("{error}; such lines are left out"));
                 }
                 Err(_) => {}
             }
         }
-        update.behind = !update.is_other;
-        Ok(update)
+        Ok(bad_line)
     }
 }
 
@@ -180,17 +133,17 @@ mod tests {
         }
 
         /// The numbers of the new batches, and the outcome.
-        fn read(&mut self, limit: u64) -> (Vec<u64>, TailUpdate) {
+        fn read(&mut self) -> (Vec<u64>, io::Result<Option<String>>) {
             let mut numbers = Vec::new();
-            let update = self.tail.read(limit, |event, _| match event {
+            let outcome = self.tail.read(|event, _| match event {
                 Event::Batch(batch) => numbers.push(batch.batch),
                 other => panic!("{other:?}"),
             });
-            (numbers, update.unwrap())
+            (numbers, outcome)
         }
 
         fn numbers(&mut self) -> Vec<u64> {
-            self.read(u64::MAX).0
+            self.read().0
         }
     }
 
@@ -219,48 +172,40 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_is_read_a_part_at_a_time() {
-        let mut case = Case::new(&(0..3).map(batch).collect::<String>());
-        let (numbers, update) = case.read(1);
-        assert_eq!((numbers, update.behind), (vec![0], true));
-        let (numbers, update) = case.read(batch(0).len() as u64 + 1);
-        assert_eq!((numbers, update.behind), (vec![1, 2], false));
-    }
-
-    #[test]
     fn bad_lines_are_skipped_and_reported_once() {
         let lines = format!("{}\n{{\"type\":7}}\n[]\n{}", batch(0).trim(), batch(1));
         let mut case = Case::new(&lines);
-        let (numbers, update) = case.read(u64::MAX);
+        let (numbers, outcome) = case.read();
         assert_eq!(numbers, [0, 1]);
-        let message = update.bad_line.unwrap();
+        let message = outcome.unwrap().unwrap();
         assert!(
             message.contains("events.jsonl: line 2: not a run event"),
             "{message}"
         );
         assert!(message.ends_with("; such lines are left out"), "{message}");
         case.append("[]\n");
-        assert!(case.read(u64::MAX).1.bad_line.is_none());
+        assert!(case.read().1.unwrap().is_none());
     }
 
     #[test]
     fn another_kind_of_file_is_ignored_until_it_is_replaced() {
         let mut case = Case::new("{\"level\":\"info\"}\n");
         for _ in 0..2 {
-            let (numbers, update) = case.read(u64::MAX);
-            assert!(numbers.is_empty() && update.is_other);
+            let (numbers, outcome) = case.read();
+            assert!(numbers.is_empty() && outcome.is_err());
             case.append(&batch(0));
         }
         case.replace(&batch(1));
-        let (numbers, update) = case.read(u64::MAX);
-        assert_eq!((numbers, update.is_other), (vec![1], false));
+        let (numbers, outcome) = case.read();
+        assert_eq!((numbers, outcome.is_ok()), (vec![1], true));
     }
 
     #[test]
     fn a_line_without_an_end_is_no_log() {
         let mut case = Case::new(&(batch(0) + &"x".repeat(2 << 20)));
-        let (numbers, update) = case.read(u64::MAX);
-        assert_eq!((numbers, update.is_other), (vec![0], true));
-        assert!(update.bad_line.unwrap().contains("line 2: longer than"));
+        let (numbers, outcome) = case.read();
+        assert_eq!(numbers, [0]);
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     }
 }

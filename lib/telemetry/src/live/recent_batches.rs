@@ -4,7 +4,6 @@ use std::collections::{HashSet, VecDeque};
 
 use super::Recent;
 use crate::report::QueueState;
-use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 
 /// Time that counts as recent: long enough for a steady rate of batches that take seconds.
@@ -44,18 +43,13 @@ impl RecentBatches {
             queue_depth: self.0.back().and_then(|newest| newest.queue_depth),
             ..Recent::default()
         };
-        let mut waits = Mean::default();
-        waits.extend(self.0.iter().filter_map(|batch| batch.wait_ms));
-        recent.mean_wait_ms = waits.mean();
         let ends = self.0.front().zip(self.0.back());
         let span_s = ends.and_then(|(first, last)| Some(last.elapsed_s? - first.elapsed_s?));
         if let Some(span_s) = span_s.filter(|&span_s| span_s > 0.0) {
             // The start of the first batch is unknown.
             let after_first = || self.0.iter().skip(1);
-            let per_second = |count: u64| Some(count as f64 / span_s);
-            recent.tokens_per_s = per_second(after_first().map(|batch| batch.tokens).sum());
-            recent.sequences_per_s = per_second(after_first().map(|batch| batch.sequences).sum());
-            recent.residues_per_s = per_second(after_first().map(|batch| batch.residues).sum());
+            let tokens: u64 = after_first().map(|batch| batch.tokens).sum();
+            recent.tokens_per_s = Some(tokens as f64 / span_s);
             let waited_ms: Option<f64> = after_first().map(|batch| batch.wait_ms).sum();
             let workers: HashSet<u64> = self.0.iter().filter_map(|batch| batch.worker).collect();
             let all_s = span_s * workers.len().max(1) as f64;
@@ -78,8 +72,6 @@ mod tests {
                 batch,
                 elapsed_s: Some(elapsed_s),
                 tokens,
-                residues: tokens / 2,
-                sequences: tokens / 10,
                 wait_ms: Some(wait_ms),
                 queue_depth: Some(batch),
                 ..BatchDone::default()
@@ -94,9 +86,6 @@ mod tests {
         let fast = (100..200).map(|n| (n, n as f64, 1000, 0.125));
         let expected = Recent {
             tokens_per_s: Some(1000.0),
-            sequences_per_s: Some(100.0),
-            residues_per_s: Some(500.0),
-            mean_wait_ms: Some(0.125),
             wait_share: Some(7.5 / 1000.0 / 60.0),
             queue: Some(QueueState::Full),
             queue_depth: Some(199),
@@ -106,7 +95,7 @@ mod tests {
         let starved = Some(QueueState::Starved);
         assert_eq!((slow.tokens_per_s, slow.queue), (Some(7.0), starved));
         let one = recent_batches([(0, 1.0, 10, 5.0)]).recent();
-        assert_eq!((one.tokens_per_s, one.mean_wait_ms), (None, Some(5.0)));
+        assert_eq!(one.tokens_per_s, None);
         assert_eq!(recent_batches([]).recent(), Recent::default());
     }
 

@@ -25,7 +25,6 @@ const MAX_SLOWDOWN: f64 = 5.0;
 pub(super) struct LiveRun {
     /// The counts of this run alone.
     count: Runs,
-    started: Option<RunStarted>,
     pub(super) has_ended: bool,
     recent_batches: RecentBatches,
     last_event: Timestamp,
@@ -38,10 +37,7 @@ impl LiveRun {
     pub(super) fn add(&mut self, event: &Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);
         match event {
-            Event::Run(started) => {
-                self.started = Some(started.clone());
-                self.has_ended = false;
-            }
+            Event::Run(_) => self.has_ended = false,
             Event::Batch(batch) => {
                 self.recent_batches.add(batch);
                 if let Some(now_s) = batch.elapsed_s {
@@ -65,12 +61,6 @@ impl LiveRun {
         now.unix_ms() - self.last_event.unix_ms() <= keep_ms
     }
 
-    /// Returns the job and when its computation began.
-    pub(super) fn start(&self) -> Option<(&str, Timestamp)> {
-        let started = self.started.as_ref()?;
-        Some((started.job.as_deref()?, started.time?))
-    }
-
     /// Returns the status, or `None` for a run without events. `is_gone` tells whether the process of a run is gone.
     pub(super) fn status(
         &self,
@@ -86,7 +76,7 @@ impl LiveRun {
         let silent_after_s = gap_s.map_or(SILENT_START_AFTER_S, |gap_s| {
             SILENT_AFTER_S.max(MAX_SLOWDOWN * gap_s)
         });
-        let is_gone = || silence_s > GONE_AFTER_S && self.started.as_ref().is_some_and(is_gone);
+        let is_gone = || silence_s > GONE_AFTER_S && is_gone(&summary.setup);
         let state = match summary.outcome {
             Some(Outcome::Done) => RunState::Done,
             Some(Outcome::Stopped) => RunState::Stopped,
@@ -97,7 +87,7 @@ impl LiveRun {
         };
         let recent = self.recent_batches.recent();
         Some(RunStatus {
-            progress: self.progress(&summary, &recent, (state, silence_s)),
+            progress: progress(&summary, &recent, (state, silence_s)),
             state,
             recent,
             last_event: self.last_event,
@@ -105,40 +95,34 @@ impl LiveRun {
             summary,
         })
     }
+}
 
-    fn progress(
-        &self,
-        summary: &RunSummary,
-        recent: &Recent,
-        (state, silence_s): (RunState, f64),
-    ) -> LiveProgress {
-        let started = self.started.as_ref();
-        let saved = summary.batches_saved.unwrap_or(0);
-        let batches = saved + summary.batches;
-        let batches_total = summary.batches_total.map(|total| saved + total);
-        let tokens_total = started.and_then(|run| run.tokens_total);
-        let share = |done: u64, total: Option<u64>| {
-            let total = total.filter(|&total| total > 0)?;
-            Some((done as f64 / total as f64).min(1.0))
-        };
-        let share_of_batches = share(batches, batches_total);
-        // The tokens are those of the batches that were not saved.
-        let saved_share = share(saved, batches_total).unwrap_or(0.0);
-        let share_of_tokens = share(summary.tokens, tokens_total)
-            .map(|share| saved_share + (1.0 - saved_share) * share);
-        let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
-        let rate = rate.filter(|&rate| rate > 0.0 && state == RunState::Running);
-        let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
-        LiveProgress {
-            batches,
-            batches_total,
-            sequences_total: started.and_then(|run| run.sequences_total),
-            tokens_total,
-            share: share_of_tokens.or(share_of_batches),
-            // Work went on since the last event.
-            eta_s: left
-                .zip(rate)
-                .map(|(left, rate)| (left as f64 / rate - silence_s).max(0.0)),
-        }
+fn progress(
+    summary: &RunSummary,
+    recent: &Recent,
+    (state, silence_s): (RunState, f64),
+) -> LiveProgress {
+    let saved = summary.setup.batches_saved.unwrap_or(0);
+    let batches = saved + summary.batches;
+    let batches_total = summary.setup.batches_total.map(|total| saved + total);
+    let tokens_total = summary.setup.tokens_total;
+    let share = |done: u64, total: Option<u64>| {
+        let total = total.filter(|&total| total > 0)?;
+        Some((done as f64 / total as f64).min(1.0))
+    };
+    // The tokens are those of the batches that were not saved.
+    let saved_share = share(saved, batches_total).unwrap_or(0.0);
+    let share_of_tokens =
+        share(summary.tokens, tokens_total).map(|share| saved_share + (1.0 - saved_share) * share);
+    let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
+    let rate = rate.filter(|&rate| rate > 0.0 && state == RunState::Running);
+    let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
+    let left_s = left.zip(rate).map(|(left, rate)| left as f64 / rate);
+    LiveProgress {
+        batches,
+        batches_total,
+        share: share_of_tokens.or(share(batches, batches_total)),
+        // Work went on since the last event.
+        eta_s: left_s.map(|left_s| (left_s - silence_s).max(0.0)),
     }
 }

@@ -59,25 +59,26 @@ impl LiveRuns {
         keep: Duration,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Vec<RunStatus> {
-        let mut last_starts = HashMap::new();
-        for (job, start) in self.runs.values().filter_map(LiveRun::start) {
-            let last = last_starts.entry(job).or_insert(start);
-            *last = start.max(*last);
-        }
-        let is_resumed = |run: &RunStatus| {
-            let last_start = last_starts.get(run.summary.job.as_deref()?)?;
-            let is_over = !matches!(run.state, RunState::Running | RunState::Done);
-            Some(is_over && *last_start > run.last_event)
-        };
         let runs = self.runs.values().filter(|run| run.is_recent(now, keep));
-        let runs = runs.filter_map(|run| run.status(now, &is_gone));
-        let runs = runs.filter(|run| is_resumed(run) != Some(true));
-        let mut all: Vec<RunStatus> = runs.collect();
+        let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now, &is_gone)).collect();
+        let mut last_starts: HashMap<String, Timestamp> = HashMap::new();
+        for setup in all.iter().map(|run| &run.summary.setup) {
+            if let Some((job, start)) = setup.job.clone().zip(setup.time) {
+                let last = last_starts.entry(job).or_insert(start);
+                *last = start.max(*last);
+            }
+        }
+        all.retain(|run| {
+            let is_over = !matches!(run.state, RunState::Running | RunState::Done);
+            let job = run.summary.setup.job.as_ref();
+            let last_start = job.and_then(|job| last_starts.get(job));
+            !is_over || last_start.is_none_or(|start| *start <= run.last_event)
+        });
         all.sort_by_cached_key(|status| {
             (
                 status.state != RunState::Running,
                 Reverse(status.last_event),
-                status.summary.run.clone(),
+                status.summary.setup.run.clone(),
             )
         });
         all
@@ -137,8 +138,6 @@ mod tests {
         let expected = LiveProgress {
             batches: 5,
             batches_total: Some(10),
-            sequences_total: None,
-            tokens_total: Some(800),
             // Two of ten batches were saved; of the other eight, 300 of 800 tokens are done.
             share: Some(0.5),
             eta_s: Some(9.0),
@@ -206,7 +205,7 @@ mod tests {
             let runs = runs(first.clone().into_iter().chain(end).chain([second]));
             let is_gone = |run: &RunStarted| run.run == "first";
             let all = runs.status_of_recent(at(31), Duration::MAX, is_gone);
-            let names = all.into_iter().map(|status| status.summary.run);
+            let names = all.into_iter().map(|status| status.summary.setup.run);
             names.collect::<Vec<_>>()
         };
         for end in [None, Some(Outcome::Stopped), Some(Outcome::Failed)] {
@@ -241,7 +240,8 @@ mod tests {
         let mut runs = runs([old, batch("at work", 0, 60), ended]);
         let names = |runs: &LiveRuns| {
             let all = runs.status(at(80)).into_iter();
-            all.map(|status| status.summary.run).collect::<Vec<_>>()
+            all.map(|status| status.summary.setup.run)
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(&runs), ["at work", "ended", "old"]);
         // A clock that goes back drops nothing.
@@ -263,7 +263,6 @@ mod tests {
             .remove(0)
             .progress;
         assert_eq!((progress.batches, progress.batches_total), (4, Some(10)));
-        assert_eq!(progress.tokens_total, Some(800));
     }
 
     #[test]

@@ -29,24 +29,20 @@ pub struct RunStatus {
 impl RunStatus {
     /// Returns the recent share of the time in which its devices waited, or that of the entire run without work.
     pub fn idle(&self) -> Option<f64> {
-        let all = self.summary.idle.map(|idle| idle.share);
-        self.recent.wait_share.or(all)
+        self.recent.wait_share.or(self.summary.idle_share)
     }
 
     /// Returns the tier of [`idle`](Self::idle).
     pub fn idle_tier(&self) -> Option<Tier> {
-        let tier = |idle| tier(idle > IDLE_CRITICAL_ABOVE, idle > IDLE_MILD_ABOVE);
-        self.idle().map(tier)
+        let idle = self.idle()?;
+        Some(Tier::above(idle, IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE))
     }
 
     /// Whether it has not ended and computes on a GPU or a MIG instance.
     pub fn uses(&self, gpu: &GpuSample) -> bool {
         let is_there = matches!(self.state, RunState::Running | RunState::Silent);
-        let uuids = self.summary.gpu_uuids.iter().flatten();
-        is_there
-            && uuids
-                .into_iter()
-                .any(|uuid| gpu.uuid.as_ref() == Some(uuid))
+        let mut uuids = self.summary.setup.gpu_uuids.iter().flatten();
+        is_there && uuids.any(|uuid| gpu.uuid.as_ref() == Some(uuid))
     }
 
     /// Returns the tier of a GPU that it should keep busy, by the GPU's utilization. `None` of other GPUs, and before the first
@@ -54,15 +50,7 @@ impl RunStatus {
     pub fn gpu_tier(&self, gpu: &GpuSample) -> Option<Tier> {
         let is_judged = self.uses(gpu) && self.summary.batches > 0;
         let share = f64::from(gpu.gpu_util.filter(|_| is_judged)?) / 100.0;
-        Some(tier(share < GPU_CRITICAL_BELOW, share < GPU_MILD_BELOW))
-    }
-}
-
-fn tier(is_critical: bool, is_mild: bool) -> Tier {
-    match (is_critical, is_mild) {
-        (true, _) => Tier::Critical,
-        (false, true) => Tier::Mild,
-        (false, false) => Tier::None,
+        Some(Tier::below(share, GPU_CRITICAL_BELOW, GPU_MILD_BELOW))
     }
 }
 
@@ -94,10 +82,6 @@ pub struct LiveProgress {
     pub batches: u64,
     /// Batches to do in all.
     pub batches_total: Option<u64>,
-    /// Sequences (rows) that this run will compute, including those done.
-    pub sequences_total: Option<u64>,
-    /// Tokens that this run will compute, including those done.
-    pub tokens_total: Option<u64>,
     /// Share that is done, 0 to 1: of all batches, those of this run by their tokens if these are known.
     pub share: Option<f64>,
     /// Seconds left at the recent rate, from now. Known while the run is at work.
@@ -109,12 +93,6 @@ pub struct LiveProgress {
 pub struct Recent {
     /// Tokens a second.
     pub tokens_per_s: Option<f64>,
-    /// Sequences (rows) a second.
-    pub sequences_per_s: Option<f64>,
-    /// Residues a second.
-    pub residues_per_s: Option<f64>,
-    /// Mean time that the device waited for a batch.
-    pub mean_wait_ms: Option<f64>,
     /// Share of the time in which the device waited for batches, the mean over the workers.
     pub wait_share: Option<f64>,
     /// The state of the queue.
@@ -146,7 +124,7 @@ mod tests {
             ..GpuSample::default()
         };
         let mut run = running();
-        run.summary.gpu_uuids = Some(vec!["GPU-0".to_owned(), "GPU-1".to_owned()]);
+        run.summary.setup.gpu_uuids = Some(vec!["GPU-0".to_owned(), "GPU-1".to_owned()]);
         run.summary.batches = 1;
         for (percent, tier) in [
             (2, Tier::Critical),

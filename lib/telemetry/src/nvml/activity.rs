@@ -60,6 +60,6 @@ impl<'n> Activity<'n> {
 }
 
 /// Rounds to a tenth.
-pub(super) fn tenth(value: f64) -> f64 {
+fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -4,19 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{
-    Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor,
-};
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::{MemoryInfo, ProcessInfo};
 use nvml_wrapper::{Device, Nvml};
 use plmkit_logs::{GpuSample, Processes, Throttle};
 
-use super::MIB;
-use super::activity::{Activity, tenth};
-use super::gpu_thread::with_names;
+use super::activity::Activity;
 use super::health::State;
 use super::processes::{Utilization, has_long_records, processes, read};
+use super::{MIB, with_names};
 
 /// Values that were reported as not available, by the index of the GPU: each is reported once, over restarts of the driver.
 pub(super) type Reported = Arc<Mutex<HashSet<(u32, &'static str)>>>;
@@ -112,8 +109,6 @@ impl<'n> Gpu<'n> {
         if let Some(activity) = &mut self.activity {
             let read = activity.read(device, sample);
             self.value("sm_active", read);
-        } else {
-            self.read_pcie(device, sample);
         }
         if let Some(state) = &mut self.state {
             state.read(device, sample);
@@ -196,16 +191,6 @@ impl<'n> Gpu<'n> {
         sample.throttle = self
             .value("throttle", device.current_throttle_reasons())
             .map(throttle);
-    }
-
-    /// Reads `PCIe` traffic of a GPU without performance monitors. The driver counts for 20 ms in each direction, and
-    /// this thread waits for it.
-    fn read_pcie(&mut self, device: &Device, sample: &mut GpuSample) {
-        let mib = |kib: u32| tenth(f64::from(kib) / 1024.0);
-        let read = device.pcie_throughput(PcieUtilCounter::Receive);
-        sample.pcie_rx_mib_s = self.value("pcie_rx_mib_s", read).map(mib);
-        let written = device.pcie_throughput(PcieUtilCounter::Send);
-        sample.pcie_tx_mib_s = self.value("pcie_tx_mib_s", written).map(mib);
     }
 
     /// Returns the value, if available. Logs the first failure for each `what`.

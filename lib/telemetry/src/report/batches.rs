@@ -1,12 +1,12 @@
 //! Figures over the batches of a run.
 
 use std::collections::BTreeMap;
-use std::mem;
 
 use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 use plmkit_logs::thresholds::{
-    IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW, QUEUE_FULL_UP_TO,
+    IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW,
+    PACKING_MILD_BELOW, QUEUE_FULL_UP_TO,
 };
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
@@ -30,26 +30,14 @@ const STAGES: [(&str, Figure); 5] = [
 
 const WRITE: &str = "write";
 
-/// The figures of batches that have percentiles.
-#[rustfmt::skip]
-const DISTRIBUTIONS: [(&str, Figure); 4] = [
-    ("wait_ms", |batch| batch.wait_ms),
-    ("compute_ms", |batch| batch.compute_ms),
-    ("tokens", |batch| Some(batch.tokens as f64)),
-    ("longest", |batch| Some(batch.longest? as f64)),
-];
-
 /// Upper edges of the wait histogram. A last bin takes all longer waits.
 const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
-
-/// The most different values of a figure that are kept.
-const MAX_VALUES: usize = 4096;
 
 /// The stages by their names in run events; `None` without a known time.
 pub type Stages = BTreeMap<&'static str, Option<Stage>>;
 
 /// One stage over all batches with a known time of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
     /// Total time.
     pub total_ms: f64,
@@ -62,29 +50,6 @@ pub struct Stage {
     /// Share of the run's elapsed time; for stages of workers, the mean of their shares. Of the batches whose time is known, scaled
     /// to all; `None` below half of them.
     pub share: Option<f64>,
-}
-
-/// Figures over the batches of a run; `None` without a known value.
-pub type BatchDistributions = BTreeMap<&'static str, Option<BatchDistribution>>;
-
-/// A figure over the batches of a run. `pN` is the least value that N % of the batches do not exceed. It is exact up to 4,096
-/// different values, and beyond within about half a percent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BatchDistribution {
-    /// Batches with a known value.
-    pub batches: u64,
-    /// The least value.
-    pub min: f64,
-    /// The 5th percentile.
-    pub p5: f64,
-    /// The median.
-    pub p50: f64,
-    /// The 95th percentile.
-    pub p95: f64,
-    /// The greatest value.
-    pub max: f64,
-    /// The mean.
-    pub mean: f64,
 }
 
 /// How well the queue fed the device.
@@ -151,7 +116,6 @@ pub struct Packing {
 pub(super) struct BatchSums {
     batches: u64,
     stages: [Mean; STAGES.len()],
-    distributions: [Percentiles; DISTRIBUTIONS.len()],
     wait_bins: [u64; EDGES_MS.len() + 1],
     depth: Mean,
     fill: Mean,
@@ -164,11 +128,6 @@ impl BatchSums {
         self.batches += 1;
         for (mean, (_, of)) in self.stages.iter_mut().zip(STAGES) {
             mean.extend(of(batch));
-        }
-        for (values, (_, of)) in self.distributions.iter_mut().zip(DISTRIBUTIONS) {
-            if let Some(value) = of(batch) {
-                values.add(value);
-            }
         }
         if let Some(wait_ms) = batch.wait_ms {
             self.wait_bins[EDGES_MS.partition_point(|&edge| edge <= wait_ms)] += 1;
@@ -214,13 +173,6 @@ impl BatchSums {
         })
     }
 
-    pub(super) fn distributions(&self) -> BatchDistributions {
-        let values = DISTRIBUTIONS.iter().zip(&self.distributions);
-        values
-            .map(|(&(name, _), values)| (name, values.finish()))
-            .collect()
-    }
-
     /// `wait_share` is the share of the time that the device waited.
     pub(super) fn queue(&self, wait_share: Option<f64>) -> Queue {
         let edges = EDGES_MS.into_iter().map(Some).chain([None]);
@@ -245,55 +197,10 @@ impl BatchSums {
     }
 }
 
-/// A figure of batches, in bounded memory.
-#[derive(Clone, Debug, Default)]
-struct Percentiles {
-    mean: Mean,
-    /// Batches by the bits of a value, without the lowest ones: bits of numbers from 0 on are in the order of the numbers.
-    bins: BTreeMap<u64, u64>,
-    lost_bits: u32,
-}
-
-impl Percentiles {
-    fn add(&mut self, value: f64) {
-        // No figure is -0.
-        let value = value.max(0.0) + 0.0;
-        self.mean.add(value);
-        *self
-            .bins
-            .entry(value.to_bits() >> self.lost_bits)
-            .or_default() += 1;
-        let is_full = self.bins.len() > MAX_VALUES;
-        while is_full && self.bins.len() > MAX_VALUES / 2 {
-            self.lost_bits += 1;
-            for (bits, batches) in mem::take(&mut self.bins) {
-                *self.bins.entry(bits >> 1).or_default() += batches;
-            }
-        }
-    }
-
-    /// Returns the least value that is not exceeded by so many percent of the batches.
-    fn percentile(&self, percent: u64) -> Option<f64> {
-        let mut counted = 0;
-        let (bits, _) = self.bins.iter().find(|(_, batches)| {
-            counted += **batches;
-            counted * 100 >= self.mean.count() * percent
-        })?;
-        let middle = (bits << self.lost_bits) + ((1_u64 << self.lost_bits) >> 1);
-        Some(f64::from_bits(middle).clamp(self.mean.min()?, self.mean.max()?))
-    }
-
-    fn finish(&self) -> Option<BatchDistribution> {
-        Some(BatchDistribution {
-            batches: self.mean.count(),
-            min: self.mean.min()?,
-            p5: self.percentile(5)?,
-            p50: self.percentile(50)?,
-            p95: self.percentile(95)?,
-            max: self.mean.max()?,
-            mean: self.mean.mean()?,
-        })
-    }
+/// Returns the tier of a share of idle time. The start decides about a run of a few seconds, so it has none.
+pub(super) fn idle_tier(share: f64, elapsed_s: Option<f64>) -> Option<Tier> {
+    elapsed_s.filter(|&elapsed_s| elapsed_s >= IDLE_JUDGED_FROM_S)?;
+    Some(Tier::above(share, IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE))
 }
 
 #[cfg(test)]
@@ -340,23 +247,5 @@ mod tests {
         assert_eq!(packing(&[(20, true)]), (0, None, None));
         let (below_85, _, tier) = packing(&[(85, false), (84, false), (80, false), (79, false)]);
         assert_eq!((below_85, tier), (3, Some(Tier::Mild)));
-    }
-
-    #[test]
-    fn many_different_values_are_merged_within_half_a_percent() {
-        // From 1 µs to 1,000 s.
-        let value = |number: u32| 1e-3 * 10_f64.powf(f64::from(number) / 100_000.0 * 9.0);
-        let mut values = Percentiles::default();
-        (0..=100_000).for_each(|number| values.add(value(number)));
-        assert!(values.bins.len() <= MAX_VALUES);
-        let found = values.finish().unwrap();
-        for (percentile, number) in [(found.p5, 5000), (found.p50, 50_000), (found.p95, 95_000)] {
-            assert!((percentile / value(number) - 1.0).abs() < 0.01, "{found:?}");
-        }
-        assert_eq!((found.min, found.max), (value(0), value(100_000)));
-        let mut zero = Percentiles::default();
-        zero.add(-0.0);
-        let found = zero.finish().unwrap();
-        assert_eq!((found.p50.to_bits(), found.max.to_bits()), (0, 0));
     }
 }

@@ -1,22 +1,23 @@
 //! One GPU over a recording.
 
+use std::collections::BTreeMap;
 use std::mem;
 
 use plmkit_contract::plural;
 use plmkit_logs::thresholds::{
     GPU_CRITICAL_BELOW, GPU_LOST_AFTER_S, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
-    POWER_POSSIBLE_UP_TO, POWER_POSSIBLE_UP_TO_W,
 };
 use plmkit_logs::{GpuSample, Timestamp, is_instance};
 use serde::Serialize;
 
-use super::findings::gpu_name;
+use super::bins::Bins;
 use super::pace::{Pace, length, since};
 use super::times::{Moment, WorkTimes, seconds};
-use super::values::{
-    During, Energy, GpuFigures, Readings, Values, energy_w, gpu_values, is_enough,
-};
-use super::{Tier, joined, percent};
+use super::values::{Energy, Figures, Readings, energy_w, gpu_values, is_enough};
+use super::{Tier, percent};
+
+/// The finest resolution of a GPU over time, in seconds.
+const RESOLUTION_S: f64 = 0.5;
 
 /// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
 /// recording.
@@ -25,11 +26,9 @@ pub struct GpuSummary {
     /// The driver's number of the GPU.
     pub index: Option<u32>,
     /// Its UUID.
-    pub uuid: Option<String>,
+    pub uuid: String,
     /// The product name.
     pub name: Option<String>,
-    /// The name of its host, if a run tells it.
-    pub host: Option<String>,
     /// Whether a run used it. A run on GPUs that does not name them used all.
     pub in_run: bool,
     /// Device memory.
@@ -38,10 +37,14 @@ pub struct GpuSummary {
     pub hot_above_c: Option<u32>,
     /// Its figures over the time.
     #[serde(flatten)]
-    pub figures: GpuFigures,
+    pub figures: Figures,
     /// Uncorrected memory errors that occurred while runs used it; without runs, during the recording. `None` if the driver does
     /// not say.
     pub new_ecc_uncorrected: Option<u64>,
+    /// Xid errors that occurred in that time.
+    pub new_xid_errors: Option<u64>,
+    /// The number of the last one.
+    pub last_xid: Option<u64>,
     /// Whether its values ended while the recording went on, or never came.
     pub lost: bool,
     /// When it last gave values.
@@ -51,34 +54,43 @@ pub struct GpuSummary {
     /// The tier of the mean utilisation; `None` for a GPU without a run, that was lost in one, with fewer than [`GPU_MIN_SAMPLES`]
     /// readings, or without a known mean.
     pub bottleneck: Option<Tier>,
-    /// Xid errors that occurred, and the number of the last one, for findings.
+    /// Chart data: utilisation in percent and memory in MiB over the seconds of all recordings of its machine in a row, and when runs
+    /// were at work on it, by their positions.
     #[serde(skip)]
-    pub(super) xid_errors: Option<u64>,
-    #[serde(skip)]
-    pub(super) last_xid: Option<u64>,
-    /// Its host and UUID for sentences, if others may have its number.
-    #[serde(skip)]
-    place: Option<String>,
+    pub(super) chart: Option<Chart>,
+}
+
+/// Chart data of a GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Chart {
+    pub(super) utilization: Bins,
+    pub(super) memory: Bins,
+    pub(super) runs: BTreeMap<usize, [f64; 2]>,
+}
+
+impl Default for Chart {
+    fn default() -> Self {
+        let [utilization, memory] = [0, 1].map(|_| Bins::new(RESOLUTION_S));
+        Self {
+            utilization,
+            memory,
+            runs: BTreeMap::new(),
+        }
+    }
 }
 
 impl GpuSummary {
     /// Returns its name in sentences.
     pub(super) fn label(&self) -> String {
-        let names = joined([self.name.clone(), self.place.clone()], ", ");
-        gpu_name(self.index, Some(&*names).filter(|names| !names.is_empty()))
+        gpu_name(self.index, self.name.as_deref(), &self.uuid)
     }
+}
 
-    /// Names its host and UUID in sentences.
-    pub(super) fn tell_apart(&mut self) {
-        let uuid = self.uuid.as_deref().map(short_uuid);
-        let place = joined([self.host.clone(), uuid], ", ");
-        self.place = Some(place).filter(|place| !place.is_empty());
-    }
-
-    /// Whether it is a MIG instance.
-    pub(super) fn is_mig(&self) -> bool {
-        self.uuid.as_deref().is_some_and(is_instance)
-    }
+/// Returns the name of a GPU in sentences, with the start of its UUID: GPUs of several machines may have one number.
+fn gpu_name(index: Option<u32>, name: Option<&str>, uuid: &str) -> String {
+    let index = index.map_or_else(|| "?".to_owned(), |index| index.to_string());
+    let (name, uuid) = (name.unwrap_or("unknown"), short_uuid(uuid));
+    format!("gpu {index} ({name}, {uuid})")
 }
 
 /// Returns the start of a UUID, which tells GPUs apart: `GPU-` and eight digits. MIG instances may differ at the end only.
@@ -90,15 +102,11 @@ pub(super) fn short_uuid(uuid: &str) -> String {
 /// A GPU that a run used, over the time of that run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunGpu {
-    /// The driver's number of the GPU.
-    pub index: Option<u32>,
     /// Its UUID.
-    pub uuid: Option<String>,
-    /// The product name; `None` if no sample has it.
-    pub name: Option<String>,
+    pub uuid: String,
     /// Its figures over the run; of a run with fewer than three readings, only their number and their coverage.
     #[serde(flatten)]
-    pub figures: GpuFigures,
+    pub figures: Figures,
     /// Its energy over the run.
     pub energy: Energy,
     /// Seconds of the readings in which other runs were at work on it, too.
@@ -134,19 +142,15 @@ impl Counter {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GpuRows {
     /// Its names and constants are up to date.
-    pub(super) gpu: GpuSummary,
-    /// The position of its host.
-    pub(super) host: usize,
-    /// Whether a run used it. Follows from the UUID.
-    is_used: bool,
+    gpu: GpuSummary,
+    /// Whether a run used it.
+    pub(super) is_used: bool,
     ecc_uncorrected: Counter,
     xid_errors: Counter,
-    /// The number of the moment of its last row in this log, and that moment.
-    last_number: Option<u64>,
     last_row: Option<Moment>,
     /// The last row with values, or else the first row.
     quiet_since: Option<Moment>,
-    /// Rows without values since the last one with values, or moments without a row.
+    /// Rows without values since the last one with values.
     empty_rows: u64,
     /// Time of runs on this GPU in which its rows had no values.
     silent_us: i64,
@@ -154,88 +158,73 @@ pub(super) struct GpuRows {
     readings: Readings,
     /// The energy counter of the last reading.
     last_energy_j: Option<f64>,
-    /// The highest power limit so far.
-    power_limit_w: Option<f64>,
-    /// Intervals in which energy or power was more than the board can draw.
-    jumps: u64,
 }
 
 impl GpuRows {
-    pub(super) fn new(host: usize, times: &WorkTimes) -> Self {
+    /// `with_chart` asks for chart data.
+    pub(super) fn new(uuid: &str, times: &WorkTimes, with_chart: bool) -> Self {
         Self {
-            host,
-            is_used: times.positions_on(None).next().is_some(),
+            gpu: GpuSummary {
+                uuid: uuid.to_owned(),
+                chart: with_chart.then(Chart::default),
+                ..GpuSummary::default()
+            },
+            is_used: times.positions_on(uuid).next().is_some(),
             ..Self::default()
         }
     }
 
-    /// Adds a sample. `number` is that of its moment in the log.
-    pub(super) fn add(
-        &mut self,
-        sample: &GpuSample,
-        moment: Moment,
-        number: u64,
-        times: &WorkTimes,
-    ) {
-        self.name(sample, times);
-        let last = self.last_number.replace(number).unwrap_or(number);
-        let is_late = self
-            .last_row
-            .is_some_and(|last| last.clock == moment.clock && last.at_us >= moment.at_us);
-        if !is_late {
-            self.empty_rows += (number - last).saturating_sub(1);
+    /// Adds a sample, which is at `at_s` on the axis of charts.
+    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, at_s: f64, times: &WorkTimes) {
+        let last = self.last_row.filter(|last| last.clock == moment.clock);
+        if last.is_none_or(|last| last.at_us < moment.at_us) {
             self.check(sample, moment, times);
         }
-        let limit_w = sample.power_limit_w.filter(|&limit_w| limit_w > 0.0);
-        let known = self.power_limit_w.into_iter().chain(limit_w);
-        self.power_limit_w = known.reduce(f64::max);
         let placed = self
             .pace
             .place(moment, sample.interval_s, sample.has_values());
-        let by_limit = self.power_limit_w.map(|limit| limit * POWER_POSSIBLE_UP_TO);
-        let possible_w = by_limit.unwrap_or(POWER_POSSIBLE_UP_TO_W);
-        let power_w = sample.power_w.filter(|&power_w| power_w <= possible_w);
-        self.jumps += u64::from(power_w != sample.power_w);
-        let Some((us, fresh)) = placed else { return };
-        let sample = GpuSample {
-            power_w,
-            ..sample.clone()
-        };
+        let Some(time) = placed else { return };
+        let us = length(&time);
         let before_j = mem::replace(&mut self.last_energy_j, sample.energy_j);
-        let (watts, is_jump) = energy_w(&sample, us, before_j, possible_w);
-        self.jumps += u64::from(is_jump);
-        let (uuid, is_used) = (self.gpu.uuid.as_deref(), self.is_used);
-        let is_chosen = |position| !is_used || times.uses(position, uuid);
-        let work = times.at_work(moment.clock, &fresh, is_chosen);
-        let values = gpu_values(&sample, watts);
-        self.readings.add(&values, &fresh, &work, is_used, times);
+        let values = gpu_values(sample, energy_w(sample, us, before_j));
+        let is_chosen = |position| !self.is_used || times.uses(position, &self.gpu.uuid);
+        let work = times.at_work(moment.clock, &time, is_chosen);
+        self.readings.add(&values, us, &work, self.is_used, times);
+        if let Some(chart) = &mut self.gpu.chart {
+            let from_s = (at_s - seconds(us)).max(0.0);
+            let known = [
+                (&mut chart.utilization, sample.gpu_util.map(f64::from)),
+                (&mut chart.memory, sample.mem_used_mib.map(|mib| mib as f64)),
+            ];
+            for (bins, value) in known {
+                value
+                    .iter()
+                    .for_each(|&value| bins.add(from_s, at_s, value));
+            }
+            let own = work.iter().filter(|_| self.is_used);
+            for &position in own.flat_map(|(_, work)| work) {
+                let run = times.run_of(position);
+                chart.runs.entry(run).or_insert([from_s, at_s])[1] = at_s;
+            }
+        }
     }
 
-    /// Takes names and constants. A lost GPU may have no name at first.
-    fn name(&mut self, sample: &GpuSample, times: &WorkTimes) {
+    /// Notes what a new row tells of the names and of the health of the GPU.
+    fn check(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
         let gpu = &mut self.gpu;
         gpu.index = gpu.index.or(sample.index);
         if gpu.name.is_none() {
             gpu.name.clone_from(&sample.name);
         }
-        if gpu.uuid.is_none() && sample.uuid.is_some() {
-            gpu.uuid.clone_from(&sample.uuid);
-            self.is_used = times.positions_on(gpu.uuid.as_deref()).next().is_some();
-        }
         gpu.mem_total_mib = gpu.mem_total_mib.max(sample.mem_total_mib);
         if sample.temperature_c.is_some() {
             gpu.hot_above_c = Some(sample.hot_above_c());
         }
-    }
-
-    /// Notes what a new row tells of the health of the GPU.
-    fn check(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
-        let uuid = self.gpu.uuid.as_deref();
-        let used_us = |from| times.used_us(Some(from), moment, uuid);
+        gpu.last_xid = sample.last_xid.or(gpu.last_xid);
+        let used_us = |from| times.used_us(Some(from), moment, &gpu.uuid);
         self.ecc_uncorrected
             .add(sample.ecc_uncorrected, moment, used_us);
         self.xid_errors.add(sample.xid_errors, moment, used_us);
-        self.gpu.last_xid = sample.last_xid.or(self.gpu.last_xid);
         self.last_row = Some(moment);
         if sample.has_values() {
             self.silent_us = self.silent_us(times);
@@ -244,15 +233,6 @@ impl GpuRows {
         } else {
             self.empty_rows += 1;
             self.quiet_since = self.quiet_since.or(Some(moment));
-        }
-    }
-
-    /// Ends a log with its last moment and the number of its moments. MIG instances come and go.
-    pub(super) fn end_log(&mut self, last: Moment, moments: u64) {
-        let own = self.last_number.take().filter(|_| !self.gpu.is_mig());
-        if let Some(own) = own.filter(|_| since(self.last_row, last).is_some()) {
-            self.last_row = Some(last);
-            self.empty_rows += moments - own;
         }
     }
 
@@ -265,126 +245,81 @@ impl GpuRows {
 
     /// Returns for how long of its runs, or of the recording without runs, the GPU gave no values while rows came.
     fn silent_us(&self, times: &WorkTimes) -> i64 {
-        let uuid = self.gpu.uuid.as_deref();
         let last = self.last_row.filter(|_| self.is_quiet());
-        let open_us = last.map_or(0, |last| times.used_us(self.quiet_since, last, uuid));
+        let open_us = last.map_or(0, |last| {
+            times.used_us(self.quiet_since, last, &self.gpu.uuid)
+        });
         self.silent_us.saturating_add(open_us)
     }
 
-    /// Tells how often energy or power was wrong.
-    pub(super) fn jump_note(&self) -> Option<String> {
-        let intervals = Some(self.jumps).filter(|&jumps| jumps > 0);
-        let intervals = plural(intervals?, "interval");
-        let name = self.gpu.label();
-        Some(format!(
-            "{name}: its energy or power was more than the board can draw in {intervals}: left out"
-        ))
-    }
-
-    /// Whether a run used it.
-    pub(super) fn is_used(&self) -> bool {
-        self.is_used
-    }
-
-    /// Returns its values over a time.
-    pub(super) fn during(&self, time: During) -> Values {
-        self.readings.during(time)
-    }
-
-    /// Completes the summary. `recorded_us` is the time of the recording if the figures are of all of it, and not of runs;
-    /// `all_us` that of all runs.
-    pub(super) fn finish(
-        &self,
-        in_run: bool,
-        recorded_us: Option<i64>,
-        all_us: i64,
-        times: &WorkTimes,
-    ) -> GpuSummary {
-        let uuid = self.gpu.uuid.as_deref();
-        let (values, figures) = if let Some(recorded_us) = recorded_us {
-            let all = self.during(During::Recording);
-            let figures = all.figures(recorded_us.max(all.us));
-            (all, figures)
+    /// Completes the summary. `recorded_us` is the time of the recording, and `all_us` that of all runs.
+    pub(super) fn finish(&self, recorded_us: i64, all_us: i64, times: &WorkTimes) -> GpuSummary {
+        let all = &self.readings.all;
+        let time_us = if times.all().is_empty() {
+            recorded_us.max(all.us)
+        } else if self.is_used {
+            times.time_us(times.positions_on(&self.gpu.uuid))
         } else {
-            let all = self.during(During::Runs);
-            let time_us = if self.is_used {
-                times.time_us(times.positions_on(uuid))
-            } else {
-                all_us
-            };
-            let figures = all.figures_of_runs(time_us);
-            (all, figures)
+            all_us
         };
-        // The driver knows the name even of a GPU that was lost before the recording began.
-        let is_known = uuid.is_some() || self.gpu.name.is_some() || self.gpu.last_seen.is_some();
-        let lost = is_known && self.is_quiet();
-        let readings = values.readings.min(values.of("gpu_util").count());
-        let silent_us = self.silent_us(times);
+        let figures = all.figures(time_us);
+        let in_run = times.all().is_empty() || self.is_used;
+        let (lost, silent_us) = (self.is_quiet(), self.silent_us(times));
+        let readings = all.readings.min(all.of("gpu_util").count());
         let judged = in_run && !(lost && silent_us > 0) && readings >= GPU_MIN_SAMPLES;
-        let mean = figures.mean_utilization.filter(|_| judged);
+        let mean = figures.share("gpu_util").filter(|_| judged);
         GpuSummary {
             in_run,
             new_ecc_uncorrected: self.ecc_uncorrected.new,
+            new_xid_errors: self.xid_errors.new,
             lost,
             silent_s: seconds(silent_us),
             bottleneck: mean.map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
             figures,
-            xid_errors: self.xid_errors.new,
             ..self.gpu.clone()
         }
     }
 
     /// Returns the GPU over the time of a run.
     pub(super) fn of_run(&self, run: usize, times: &WorkTimes) -> RunGpu {
-        let gpu = &self.gpu;
-        let is_on_it = |&position: &usize| times.uses(position, gpu.uuid.as_deref());
+        let (gpu, label) = (&self.gpu, self.gpu.label());
+        let is_on_it = |&position: &usize| times.uses(position, &gpu.uuid);
         let time_us = times.time_us(times.positions_of(run).filter(is_on_it));
-        let values = self.during(During::Run(run));
-        let figures = values.figures_of_runs(time_us);
+        let values = self.readings.runs.get(&run).cloned().unwrap_or_default();
+        let figures = values.figures(time_us);
         let shared_s = seconds(values.shared_us);
-        let few = is_enough(figures.coverage) && !values.is_enough_for_a_run();
-        let few = few.then(|| {
-            let samples = plural(values.readings, "sample");
-            format!(
-                "{samples} in the run, too few for its figures: record with a shorter --interval"
-            )
-        });
+        let seen = match figures.coverage {
+            None => Some(
+                "its figures are unknown: the events do not tell when the run was at work"
+                    .to_owned(),
+            ),
+            Some(share) if figures.partial => {
+                let effect = match share {
+                    0.0 => "its figures are unknown",
+                    _ if !is_enough(figures.coverage) => "too little to give figures",
+                    _ => "its figures are of that part, and its energy is scaled to the run",
+                };
+                let share = percent(share);
+                Some(format!("its samples cover {share} of the run, {effect}"))
+            }
+            Some(_) if !values.is_enough() => Some(format!(
+                "{} in the run, too few for its figures: record with a shorter --interval",
+                plural(values.readings, "sample")
+            )),
+            Some(_) => None,
+        };
         let shared = (shared_s > 0.0).then(|| {
             format!(
                 "other runs were at work on it for {shared_s:.1} s: each has an equal part of its energy in that time"
             )
         });
-        let notes = [coverage_note(&figures), few, shared];
-        let name = gpu.label();
+        let notes = [seen, shared].into_iter().flatten();
         RunGpu {
-            index: gpu.index,
             uuid: gpu.uuid.clone(),
-            name: gpu.name.clone(),
-            notes: notes
-                .into_iter()
-                .flatten()
-                .map(|note| format!("{name}: {note}"))
-                .collect(),
+            notes: notes.map(|note| format!("{label}: {note}")).collect(),
             figures,
             energy: values.energy(time_us),
             shared_s,
         }
     }
-}
-
-/// Explains the figures of a run that was not seen for all of its time.
-fn coverage_note(figures: &GpuFigures) -> Option<String> {
-    let Some(share) = figures.coverage else {
-        let unknown = "its figures are unknown: the events do not tell when the run was at work";
-        return Some(unknown.to_owned());
-    };
-    let effect = match share {
-        0.0 => "its figures are unknown",
-        _ if !is_enough(figures.coverage) => "too little to give figures",
-        _ => "its figures are of that part, and its energy is scaled to the run",
-    };
-    let share = percent(share);
-    figures
-        .partial
-        .then(|| format!("its samples cover {share} of the run, {effect}"))
 }

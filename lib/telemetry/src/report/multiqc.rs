@@ -6,24 +6,23 @@ use plmkit_page::multiqc as table;
 use serde_json::{Value, json};
 
 use super::tables::RUNS;
-use super::{Report, RunSummary, Totals};
+use super::{Report, RunSummary};
 
 /// Returns the report as custom content. Rows are named after `sample`, and after the run if there are runs of several samples;
 /// several runs of one sample are one row. Unknown values are left out.
 pub fn multiqc(report: &Report, sample: &str) -> Value {
     let runs = report.runs();
-    let mut by_sample = report.events.iter().flat_map(|events| &events.by_sample);
-    let totals = by_sample.find(|totals| runs.len() > 1 && totals.runs == runs.len() as u64);
-    let named = |run: &RunSummary| match runs.len() {
-        1 => sample.to_owned(),
-        _ => format!("{sample} {}", run.run),
-    };
-    let rows: Vec<(String, Totals)> = match totals {
-        Some(totals) => vec![(sample.to_owned(), totals.clone())],
-        None => runs
-            .iter()
-            .map(|run| (named(run), Totals::new(&[run])))
-            .collect(),
+    let sum = report
+        .events
+        .as_ref()
+        .and_then(|events| events.sum.as_ref());
+    let rows: Vec<(String, RunSummary)> = match (runs, sum) {
+        ([run], _) => vec![(sample.to_owned(), run.clone())],
+        (_, Some(sum)) if sum.setup.sample.is_some() => vec![(sample.to_owned(), sum.clone())],
+        _ => {
+            let named = |run: &RunSummary| format!("{sample} {}", run.setup.run);
+            runs.iter().map(|run| (named(run), run.clone())).collect()
+        }
     };
     let (mut headers, data) = table(&rows, &RUNS);
     headers["outcome"]["cond_formatting_rules"] = json!({

@@ -1,14 +1,9 @@
 //! The times that readings stand for.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ops::Range;
 
-use rangemap::RangeSet;
-
 use super::times::{Moment, micros};
-
-/// Times that readings stand for, without gaps. Beyond it, the earliest gap is forgotten.
-const MAX_TIMES: usize = 4096;
 
 /// A driver that takes longer than was asked for takes no longer than this.
 const MAX_SLOW_US: i64 = 10_000_000;
@@ -19,56 +14,48 @@ const MAX_SLOW_US: i64 = 10_000_000;
 /// to ten seconds, if that is longer. It allows for a driver that takes longer than was asked for. Where the log does not say
 /// what was asked for, the time between the two rows before is the nominal interval.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pace {
-    last_row: Option<Moment>,
+pub(super) struct Pace(HashMap<usize, Last>);
+
+/// The last row by a clock.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    row_us: i64,
     /// Microseconds between the last two rows.
-    last_us: Option<i64>,
-    last_reading: Option<Moment>,
-    /// For each clock of a row, the times that readings stand for.
-    covered: BTreeMap<usize, RangeSet<i64>>,
+    step_us: Option<i64>,
+    reading_us: Option<i64>,
 }
 
 impl Pace {
-    /// Adds a row, with the interval that was asked for, if known. Returns the time of a reading in microseconds, 0 if it stands for
-    /// none, and the parts of that time that no reading stood for before; `None` of a row without values, and of one that was
-    /// read before.
+    /// Adds a row, with the interval that was asked for, if known. Returns the time that a reading stands for, which may be empty;
+    /// `None` of a row without values, and of one that was read before or is older than the row before.
     pub(super) fn place(
         &mut self,
         moment: Moment,
         interval_s: Option<f64>,
         is_reading: bool,
-    ) -> Option<(i64, Vec<Range<i64>>)> {
-        let row = since(self.last_row, moment).map(|time| length(&time));
-        let nominal_us = match (interval_s.map(micros), self.last_us) {
-            (Some(asked_us), last_us) => asked_us.max(last_us.unwrap_or(0).min(MAX_SLOW_US)),
-            (None, last_us) => last_us.or(row).unwrap_or(0),
-        };
-        if self.last_row != Some(moment) {
-            (self.last_row, self.last_us) = (Some(moment), row);
-        }
-        if !is_reading || self.last_reading == Some(moment) {
+    ) -> Option<Range<i64>> {
+        let at_us = moment.at_us;
+        let last = self.0.entry(moment.clock).or_insert(Last {
+            row_us: at_us,
+            step_us: None,
+            reading_us: None,
+        });
+        let step_us = Some(at_us - last.row_us).filter(|&us| us > 0);
+        if at_us < last.row_us || last.reading_us == Some(at_us) {
             return None;
         }
-        let time = since(self.last_reading.replace(moment), moment);
-        let time = time.filter(|time| 2 * length(time) <= 5 * nominal_us);
-        let us = time.as_ref().map_or(0, length);
-        let covered = self.covered.entry(moment.clock).or_default();
-        let mut fresh = Vec::new();
-        if let Some(time) = time {
-            fresh.extend(covered.gaps(&time));
-            covered.insert(time);
-            limit(covered, MAX_TIMES);
+        let nominal_us = match (interval_s.map(micros), last.step_us) {
+            (Some(asked_us), step_us) => asked_us.max(step_us.unwrap_or(0).min(MAX_SLOW_US)),
+            (None, before_us) => before_us.or(step_us).unwrap_or(0),
+        };
+        last.row_us = at_us;
+        last.step_us = step_us.or(last.step_us);
+        if !is_reading {
+            return None;
         }
-        Some((us, fresh))
-    }
-}
-
-/// Forgets the earliest gap of more than `most` ranges.
-fn limit(times: &mut RangeSet<i64>, most: usize) {
-    if times.len() > most
-        && let [Some(first), Some(second)] = [0, 1].map(|place| times.iter().nth(place).cloned())
-    {
-        times.insert(first.start..second.end);
+        let from_us = last.reading_us.replace(at_us).unwrap_or(at_us);
+        let is_gap = 2 * (at_us - from_us) > 5 * nominal_us;
+        Some(if is_gap { at_us } else { from_us }..at_us)
     }
 }
 
@@ -96,7 +83,8 @@ mod tests {
                 at_us: at.abs(),
             };
             let placed = pace.place(moment, interval_s, *at >= 0);
-            placed.map_or(-1, |(_, fresh)| fresh.first().map_or(-1, |time| time.start))
+            let time = placed.filter(|time| !time.is_empty());
+            time.map_or(-1, |time| time.start)
         });
         rows.collect()
     }
@@ -109,17 +97,6 @@ mod tests {
         assert_eq!(starts(&[0, 10, 20, 45, 55], None), [-1, 0, 10, 20, 45]);
         assert_eq!(starts(&[0, 10, 20, 46, 56], None), [-1, 0, 10, -1, 46]);
         assert_eq!(starts(&[0, 10, 10, 5, 15], None), [-1, 0, -1, -1, 10]);
-    }
-
-    #[test]
-    fn memory_does_not_grow_without_end() {
-        let mut times = RangeSet::new();
-        for start in 0..10_000 {
-            times.insert(3 * start..3 * start + 1);
-            limit(&mut times, MAX_TIMES);
-        }
-        assert_eq!(times.len(), MAX_TIMES);
-        assert_eq!(times.last(), Some(&(29_997..29_998)));
     }
 
     #[test]

@@ -3,92 +3,53 @@
 use std::collections::HashSet;
 
 use plmkit_contract::plural;
+use plmkit_logs::Timestamp;
+use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
 use rangemap::RangeSet;
 use serde::Serialize;
 
-use plmkit_logs::Timestamp;
-use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
-
-use super::attempt::{Attempt, AttemptSummary, one};
-use super::batches::{BatchDistributions, BatchSums, Packing, Queue, Stages};
-use super::charts::RunPictures;
-use super::efficiency::Efficiency;
+use super::attempt::{Attempt, one};
+use super::batches::{BatchSums, Packing, Queue, Stages, idle_tier};
+use super::bins::Bins;
 use super::gpu::RunGpu;
-use super::host::HostSummary;
-use super::idle::Idle;
-use super::worker::{WorkerSummary, Workers};
 use super::{Tier, share};
 
 /// Batches at the start of a run that warm up caches and clocks, and of how many batches in all they are told apart.
 const WARM_UP: u64 = 5;
 const WITH_WARM_UP: u64 = 20;
 
-/// One run with all its attempts. Counts are sums over its batch events. A batch with several events counts once.
+/// The finest resolution of a run over time, in seconds.
+const RESOLUTION_S: f64 = 0.1;
+
+/// One run with all its attempts, or several runs together. Counts are sums over its batch events. A batch with several events
+/// counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunSummary {
-    /// The run's name; with several attempts, that of the last.
-    pub run: String,
-    /// The lasting name of the work, which attempts at one run share.
-    pub job: Option<String>,
-    /// The program.
-    pub tool: Option<String>,
-    /// Its version.
-    pub version: Option<String>,
-    /// The name of the sample that the sequences belong to.
-    pub sample: Option<String>,
-    /// The name of the model.
-    pub model: Option<String>,
-    /// The model's commit of the Hugging Face Hub.
-    pub model_revision: Option<String>,
-    /// Digest of the model.
-    pub model_digest: Option<String>,
-    /// The name of the machine.
-    pub host: Option<String>,
-    /// The version of the NVIDIA driver.
-    pub driver_version: Option<String>,
-    /// The newest version of CUDA that the driver supports.
-    pub cuda_version: Option<String>,
-    /// The device: `cpu`, `cuda`, `cuda:0`.
-    pub device: Option<String>,
-    /// Product names of the GPUs, in the order of their UUIDs.
-    pub gpu_names: Option<Vec<String>>,
-    /// UUIDs of the GPUs.
-    pub gpu_uuids: Option<Vec<String>>,
-    /// The number type of the computation.
-    pub dtype: Option<String>,
-    /// What computes the layers: an instruction set of CPU kernels, `cuda` or `libtorch`.
-    pub kernel_set: Option<String>,
-    /// Tokens of a full batch.
-    pub token_budget: Option<u64>,
-    /// CPU threads.
-    pub threads: Option<u64>,
-    /// Worker processes, if the run used any.
-    pub workers: Option<u64>,
-    /// When it started.
-    pub started: Option<Timestamp>,
+    /// What the first event says; with several attempts, that of the last, with the GPUs of all, and with the start and the batches
+    /// of the first. Unknown values are left out.
+    #[serde(flatten)]
+    pub setup: RunStarted,
     /// Processes that worked on it, one after the other. More than one if it was interrupted and resumed.
     pub attempts: u64,
-    /// Those processes.
-    pub by_attempt: Vec<AttemptSummary>,
     /// Batches that were computed again, because an interruption came before they were saved.
     pub lost_batches: u64,
     /// Their tokens.
     pub lost_tokens: u64,
     /// How it ended; `None` if it was killed or is still running.
     pub outcome: Option<Outcome>,
+    /// When it ended, or its last known batch.
+    pub ended: Option<Timestamp>,
     /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock. Of a log that lost its
     /// head, those from its first batch on: its figures are of that part.
     pub elapsed_s: Option<f64>,
-    /// Seconds of loading the model before the last attempt.
+    /// Seconds of loading the model, summed over the attempts.
     pub load_s: Option<f64>,
-    /// Share of loading in the time of loading and of the run, over all attempts.
-    pub load_share: Option<f64>,
+    /// Seconds of all its devices, summed over the attempts. All threads of a CPU are one device.
+    pub device_s: Option<f64>,
+    /// Hours of its GPUs, with loading the model; 0 on a CPU.
+    pub gpu_hours: Option<f64>,
     /// Batches computed.
     pub batches: u64,
-    /// Batches to compute, those of all attempts.
-    pub batches_total: Option<u64>,
-    /// Batches that the first attempt took over from an earlier run.
-    pub batches_saved: Option<u64>,
     /// Sequences (rows) computed.
     pub sequences: u64,
     /// Residues computed.
@@ -113,12 +74,8 @@ pub struct RunSummary {
     pub warm_tokens_per_s: Option<f64>,
     /// The GPUs that it used, none on a CPU; `None` if unknown.
     pub gpus: Option<Vec<RunGpu>>,
-    /// Its machine during the run; `None` if no samples are known to be of it.
-    pub machine: Option<HostSummary>,
-    /// The workers, or the only process of the run.
-    pub by_worker: Vec<WorkerSummary>,
-    /// Time in which the device had no work: the mean over the workers.
-    pub idle: Option<Idle>,
+    /// Share of the elapsed time in which its device did not compute, 0 to 1; of several workers, the mean.
+    pub idle_share: Option<f64>,
     /// The tier of the idle time; `None` for a run of less than 10 s.
     pub idle_tier: Option<Tier>,
     /// What the work cost, compared with the peak of the devices.
@@ -127,18 +84,16 @@ pub struct RunSummary {
     pub stages: Stages,
     /// The queue before the device.
     pub queue: Queue,
-    /// Figures over the batches.
-    pub distributions: BatchDistributions,
     /// How full the batches were.
     pub packing: Packing,
     /// Remarks for people.
     pub notes: Vec<String>,
-    /// Floating-point operations of all batches.
+    /// Whether an attempt was on a CPU: its energy is unknown.
     #[serde(skip)]
-    pub(super) flops: Option<f64>,
-    /// Chart data.
+    pub(super) is_on_cpu: bool,
+    /// Tokens a second over the seconds of the run.
     #[serde(skip)]
-    pub(super) pictures: Option<RunPictures>,
+    pub(super) rate: Option<Bins>,
 }
 
 /// Work over elapsed time.
@@ -152,17 +107,21 @@ pub struct Throughput {
     pub tokens_per_s: Option<f64>,
 }
 
-impl Throughput {
-    /// Divides sequences, residues and tokens by a time.
-    pub(super) fn new(counts: [u64; 3], elapsed_s: Option<f64>) -> Self {
-        let [sequences_per_s, residues_per_s, tokens_per_s] =
-            counts.map(|count| share(count as f64, elapsed_s));
-        Self {
-            sequences_per_s,
-            residues_per_s,
-            tokens_per_s,
-        }
-    }
+/// What the work cost, compared with the peak of the devices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Efficiency {
+    /// Floating-point operations of the batches, on real tokens. A multiplication and an addition are two.
+    pub flops: Option<f64>,
+    /// Operations that the devices could have computed in the elapsed time at their peak.
+    pub possible_flops: Option<f64>,
+    /// Model FLOPs utilisation, 0 to 1: operations over the possible ones (`PaLM`, arXiv 2204.02311, appendix B).
+    pub mfu: Option<f64>,
+    /// Energy of all GPUs over the run's time, in joules: see [`Energy`](super::Energy).
+    pub energy_j: Option<f64>,
+    /// The energy over the elapsed time: the mean power of all GPUs of the run together, in watts.
+    pub mean_power_w: Option<f64>,
+    /// Residues for each joule.
+    pub residues_per_joule: Option<f64>,
 }
 
 impl RunSummary {
@@ -171,30 +130,38 @@ impl RunSummary {
         self.outcome == Some(Outcome::Done)
     }
 
-    /// Returns in a word how it ended.
-    pub(super) fn end(&self) -> &'static str {
-        self.outcome.map_or("no end", Into::into)
+    /// Returns the share of the time that a stage took.
+    pub(super) fn stage_share(&self, stage: &str) -> Option<f64> {
+        self.stages.get(stage)?.as_ref()?.share
     }
 
-    pub(super) fn is_on_cpu(&self) -> bool {
-        self.device.as_deref() == Some("cpu")
+    /// Computes what follows from sums.
+    pub(super) fn derive(&mut self) {
+        let per_s = |count: u64| share(count as f64, self.elapsed_s);
+        self.throughput = Throughput {
+            sequences_per_s: per_s(self.sequences),
+            residues_per_s: per_s(self.residues),
+            tokens_per_s: per_s(self.tokens),
+        };
+        self.mean_length = share(self.tokens as f64, self.sequences as f64);
+        let of = &mut self.efficiency;
+        // A percentage has to be a number, too.
+        of.mfu = share(of.flops, of.possible_flops).filter(|mfu| (100.0 * mfu).is_finite());
+        of.mean_power_w = share(of.energy_j, self.elapsed_s);
+        of.residues_per_joule = share(self.residues as f64, of.energy_j);
     }
 
-    /// Returns the hours of its GPUs, over all attempts; 0 on a CPU.
-    pub(super) fn gpu_hours(&self) -> Option<f64> {
-        self.by_attempt
-            .iter()
-            .map(|attempt| attempt.gpu_hours)
-            .sum()
-    }
-
-    /// Adds the GPUs and computes the efficiency.
-    pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>, peak_tflops: Option<f64>) {
+    /// Adds the GPUs and their energy.
+    pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>) {
+        let joules = |gpus: &Vec<RunGpu>| gpus.iter().map(|gpu| gpu.energy.total_j).sum();
+        let known = gpus.as_ref();
+        let known = known.filter(|gpus| !self.is_on_cpu && !gpus.is_empty());
+        self.efficiency.energy_j = known.and_then(joules);
+        let notes = gpus.iter().flatten().flat_map(|gpu| gpu.notes.clone());
+        self.notes.extend(notes);
         self.gpus = gpus;
-        let gpu_notes = self.gpus.iter().flatten().flat_map(|gpu| &gpu.notes);
-        self.notes.extend(gpu_notes.cloned());
-        self.efficiency = Efficiency::new(self, self.gpus.as_deref(), peak_tflops);
-        if self.efficiency.mfu.is_some_and(|mfu| mfu > 1.0) {
+        self.derive();
+        if self.efficiency.mfu > Some(1.0) {
             self.notes.push("an MFU above 100 % cannot be: the peak is another than that of --peak-tflops or of the GPU's name, or the events are wrong".to_owned());
         }
     }
@@ -203,61 +170,48 @@ impl RunSummary {
 /// Sums over the events of one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
-    attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<Attempt>,
     batch_numbers: RangeSet<i128>,
-    /// Batch events that are there twice.
-    repeated: u64,
     sums: BatchSums,
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
-    /// The counts and chart data are up to date.
+    /// When the last batch was done, and the tokens of batches since then.
+    last_batch: (f64, u64),
+    /// The counts are up to date.
     summary: RunSummary,
 }
 
 impl RunCount {
-    /// `with_pictures` asks for chart data.
-    pub(super) fn new(with_pictures: bool) -> Self {
-        Self {
-            summary: RunSummary {
-                pictures: with_pictures.then(RunPictures::default),
-                ..RunSummary::default()
-            },
-            ..Self::default()
-        }
+    /// `with_rate` asks for the data of a chart.
+    pub(super) fn new(with_rate: bool) -> Self {
+        let mut run = Self::default();
+        run.summary.rate = with_rate.then(|| Bins::new(RESOLUTION_S));
+        run
     }
 
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
         let last = self.attempts.last();
-        let before_s = last.map_or(0.0, |last| {
-            last.before_s + last.summary.elapsed_s.unwrap_or(0.0)
-        });
+        let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s.unwrap_or(0.0));
         self.attempts.push(Attempt::new(name, before_s));
         self.attempts.len() - 1
     }
 
     /// Whether this run of a job is not done, so that it may be resumed.
     pub(super) fn is_unfinished(&self, job: &str) -> bool {
-        let is_done = self
-            .last_done()
-            .is_some_and(|done| done.outcome == Outcome::Done);
-        let known = self
-            .last_started()
-            .and_then(|started| started.job.as_deref());
-        !is_done && known == Some(job)
-    }
-
-    pub(super) fn attempts(&self) -> &[Attempt] {
-        &self.attempts
+        self.attempts.last().is_some_and(|last| {
+            let outcome = last.done.as_ref().map(|done| done.outcome);
+            outcome != Some(Outcome::Done) && last.setup.job.as_deref() == Some(job)
+        })
     }
 
     /// Adds an event of an attempt.
     pub(super) fn add(&mut self, attempt: usize, event: &Event) {
         let is_new = self.attempts[attempt].add(event);
-        match event {
-            Event::Batch(batch) if is_new => self.add_batch(attempt, batch),
-            Event::Batch(_) => self.repeated += 1,
-            _ => {}
+        if let Event::Batch(batch) = event
+            && is_new
+        {
+            self.add_batch(attempt, batch);
         }
     }
 
@@ -268,7 +222,6 @@ impl RunCount {
         if self.batch_numbers.contains(&batch.batch.into()) {
             run.lost_batches += 1;
             run.lost_tokens += batch.tokens;
-            self.attempts[attempt].summary.batches_again += 1;
             return;
         }
         self.batch_numbers.insert(one(batch.batch));
@@ -285,144 +238,102 @@ impl RunCount {
         run.longest = run.longest.max(batch.longest);
         self.attempts[attempt].add_new(batch);
         self.sums.add_fill(batch);
-        if let Some(pictures) = &mut run.pictures {
-            pictures.add(batch, self.attempts[attempt].before_s);
-        }
-    }
-
-    /// Completes the summary of the run.
-    pub(super) fn finish(self) -> RunSummary {
-        let notes = self.notes();
-        let (gpu_uuids, gpu_names) = self.gpus();
-        let flops = self.flops();
-        let sum = |time: fn(&AttemptSummary) -> Option<f64>| {
-            let times = self.attempts.iter();
-            let times = times.filter_map(|attempt| time(&attempt.summary));
-            times.reduce(|sum, time_s| sum + time_s)
-        };
-        let elapsed_s = sum(|attempt| attempt.elapsed_s);
-        let load_s = sum(|attempt| attempt.load_s);
-        let mut workers = Workers::default();
-        for attempt in &self.attempts {
-            attempt.add_workers(&mut workers);
-        }
-        let idle = workers.idle();
-        let stages = self.sums.stages(elapsed_s, workers.elapsed_s());
-        let wait_share = stages["wait"].as_ref().and_then(|wait| wait.share);
-        let before = [None].into_iter().chain(self.attempts.iter().map(Some));
-        let by_attempt = self.attempts.iter().zip(before);
-        let by_attempt = by_attempt.map(|(attempt, before)| attempt.finish(before));
-        let by_attempt: Vec<AttemptSummary> = by_attempt.collect();
-        let last = by_attempt.last().cloned().unwrap_or_default();
-        let named = |text: String| Some(text).filter(|text| !text.is_empty());
-        // Batches that were taken over from an earlier run have no events, only a count in the last event.
-        let rejected = self.last_done().map_or(0, |done| done.rejected);
-        let first = self
-            .attempts
-            .first()
-            .and_then(|first| first.started.as_ref());
-        let counts = self.summary;
-        let amounts = [counts.sequences, counts.residues, counts.tokens];
-        let (warm_up, warm_s) = self.warm_up;
-        let warm_s = elapsed_s.zip(warm_s).map(|(all_s, warm_s)| all_s - warm_s);
-        let is_told = by_attempt.len() == 1 && counts.batches >= WITH_WARM_UP;
-        let warm_tokens_per_s = share((counts.tokens - warm_up) as f64, warm_s).filter(|_| is_told);
-        let with_load_s = load_s.zip(elapsed_s).map(|(load_s, run_s)| load_s + run_s);
-        let started = self.attempts.last().and_then(|last| last.started.clone());
-        let started = started.unwrap_or_default();
-        RunSummary {
-            flops,
-            run: last.run,
-            by_worker: workers.finish(),
-            idle,
-            idle_tier: idle.and_then(|idle| idle.tier(elapsed_s)),
-            load_share: share(load_s, with_load_s),
-            mean_length: share(counts.tokens as f64, counts.sequences as f64),
-            started: by_attempt.first().and_then(|first| first.started),
-            attempts: by_attempt.len() as u64,
-            by_attempt,
-            outcome: last.outcome,
-            job: started.job,
-            tool: named(started.tool),
-            version: named(started.version),
-            sample: started.sample,
-            model: started.model,
-            model_revision: started.model_revision,
-            model_digest: started.model_digest,
-            host: started.host,
-            driver_version: started.driver_version,
-            cuda_version: started.cuda_version,
-            device: started.device,
-            gpu_names,
-            gpu_uuids,
-            dtype: started.dtype,
-            kernel_set: started.kernel_set,
-            token_budget: started.token_budget,
-            threads: started.threads,
-            workers: started.workers,
-            elapsed_s,
-            load_s: last.load_s,
-            batches_total: first.and_then(|first| first.batches_total),
-            batches_saved: first.and_then(|first| first.batches_saved),
-            rejected: rejected.max(counts.rejected),
-            throughput: Throughput::new(amounts, elapsed_s),
-            warm_tokens_per_s,
-            stages,
-            queue: self.sums.queue(wait_share),
-            distributions: self.sums.distributions(),
-            packing: self.sums.packing(),
-            notes,
-            ..counts
-        }
-    }
-
-    /// Sums up the operations of the attempts that computed new batches.
-    fn flops(&self) -> Option<f64> {
-        let (all, is_only) = (self.attempts.iter(), self.attempts.len() == 1);
-        let new = all.filter(|attempt| is_only || attempt.has_new());
-        new.map(Attempt::flops).sum()
-    }
-
-    /// Returns the UUIDs and the product names of the GPUs of all attempts, each GPU once.
-    fn gpus(&self) -> (Option<Vec<String>>, Option<Vec<String>>) {
-        let all = self.attempts.iter();
-        let all = all.filter_map(|attempt| attempt.started.as_ref());
-        let mut known = HashSet::new();
-        let (mut uuids, mut names) = (Vec::new(), Some(Vec::new()));
-        for started in all {
-            let own = started.gpu_uuids.iter().flatten().enumerate();
-            for (place, uuid) in own.filter(|(_, uuid)| known.insert(uuid.as_str())) {
-                uuids.push(uuid.clone());
-                let name = started.gpu_names.as_ref();
-                let name = name.and_then(|names| names.get(place).cloned());
-                names = names.zip(name).map(|(mut names, name)| {
-                    names.push(name);
-                    names
-                });
+        if let (Some(rate), Some(elapsed_s)) = (&mut run.rate, batch.elapsed_s) {
+            let (from_s, tokens) = &mut self.last_batch;
+            let at_s = self.attempts[attempt].before_s + elapsed_s;
+            *tokens += batch.tokens;
+            // The tokens were computed since the previous batch.
+            if at_s > *from_s {
+                rate.add(*from_s, at_s, *tokens as f64 / (at_s - *from_s));
+                (*from_s, *tokens) = (at_s, 0);
             }
         }
-        if uuids.is_empty() {
-            let last = self.last_started();
-            return (None, last.and_then(|started| started.gpu_names.clone()));
+    }
+
+    /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second.
+    pub(super) fn finish(self, peak_tflops: Option<f64>) -> RunSummary {
+        let all = || self.attempts.iter();
+        let sum_of_known = |time: fn(&Attempt) -> Option<f64>| {
+            let times = all().filter_map(time);
+            times.reduce(|sum, time_s| sum + time_s)
+        };
+        let elapsed_s = sum_of_known(|attempt| attempt.elapsed_s);
+        let workers_s: Option<f64> = all().map(Attempt::workers_s).sum();
+        let stages = self.sums.stages(elapsed_s, workers_s);
+        let share_of = |stage: &str| stages[stage].as_ref().and_then(|stage| stage.share);
+        let idle_share = share_of("compute").map(|computing| 1.0 - computing);
+        let is_only = self.attempts.len() == 1;
+        let new = all().filter(|attempt| is_only || attempt.has_new());
+        let efficiency = Efficiency {
+            flops: new.map(Attempt::flops).sum(),
+            possible_flops: all()
+                .map(|attempt| attempt.possible_flops(peak_tflops))
+                .sum(),
+            ..Efficiency::default()
+        };
+        let counts = &self.summary;
+        let (warm_up, warm_s) = self.warm_up;
+        let warm_s = elapsed_s.zip(warm_s).map(|(all_s, warm_s)| all_s - warm_s);
+        let is_told = is_only && counts.batches >= WITH_WARM_UP;
+        let warm_tokens_per_s = share((counts.tokens - warm_up) as f64, warm_s).filter(|_| is_told);
+        let done = self.attempts.last().and_then(|last| last.done.as_ref());
+        let mut summary = RunSummary {
+            setup: self.setup(),
+            attempts: self.attempts.len() as u64,
+            outcome: done.map(|done| done.outcome),
+            ended: all().filter_map(Attempt::end).max(),
+            elapsed_s,
+            load_s: sum_of_known(Attempt::load_s),
+            device_s: all().map(Attempt::device_s).sum(),
+            gpu_hours: all().map(Attempt::gpu_hours).sum(),
+            // Batches that were taken over from an earlier run have no events, only a count in the last event.
+            rejected: done.map_or(0, |done| done.rejected).max(counts.rejected),
+            warm_tokens_per_s,
+            idle_share,
+            idle_tier: idle_share.and_then(|share| idle_tier(share, elapsed_s)),
+            efficiency,
+            queue: self.sums.queue(share_of("wait")),
+            packing: self.sums.packing(),
+            notes: self.notes(),
+            is_on_cpu: all().any(|attempt| attempt.gpu_count() == Some(0)),
+            stages,
+            ..self.summary
+        };
+        summary.derive();
+        summary
+    }
+
+    /// Returns the setup of the last attempt, with the GPUs of all, each once, and with the start and the batches of the first.
+    fn setup(&self) -> RunStarted {
+        let (Some(first), Some(last)) = (self.attempts.first(), self.attempts.last()) else {
+            return RunStarted::default();
+        };
+        let mut known = HashSet::new();
+        let all = self.attempts.iter().flat_map(Attempt::gpus);
+        let all = all.filter(|(uuid, _)| uuid.is_some_and(|uuid| known.insert(uuid)));
+        let (uuids, names): (Vec<_>, Vec<_>) = all.unzip();
+        let uuids: Option<Vec<String>> = uuids.into_iter().map(Option::<&String>::cloned).collect();
+        let names = names.into_iter().map(Option::<&String>::cloned).collect();
+        let is_named = uuids.as_ref().is_some_and(|uuids| !uuids.is_empty());
+        RunStarted {
+            time: first.setup.time,
+            batches_total: first.setup.batches_total,
+            batches_saved: first.setup.batches_saved,
+            workers: Some(last.workers()),
+            gpu_names: if is_named {
+                names
+            } else {
+                last.setup.gpu_names.clone()
+            },
+            gpu_uuids: uuids.filter(|_| is_named),
+            ..last.setup.clone()
         }
-        (Some(uuids), names)
-    }
-
-    fn last_started(&self) -> Option<&RunStarted> {
-        self.attempts.last()?.started.as_ref()
-    }
-
-    fn last_done(&self) -> Option<&RunDone> {
-        self.attempts.last()?.done.as_ref()
     }
 
     fn notes(&self) -> Vec<String> {
         let (run, attempts) = (&self.summary, self.attempts.len());
-        let first = self
-            .attempts
-            .first()
-            .and_then(|first| first.started.as_ref());
-        let saved = first.and_then(|first| first.batches_saved);
+        let first = self.attempts.first();
+        let saved = first.and_then(|first| first.setup.batches_saved);
         let saved = saved.filter(|&saved| saved > 0);
         let saved = saved.map(|saved| plural(saved, "batch") + " taken over from an earlier run");
         let resumed = (attempts > 1).then(|| {
@@ -431,21 +342,16 @@ impl RunCount {
             let gap = gap_s.map_or_else(String::new, |gap_s| {
                 format!(", without {gap_s:.1} s between them")
             });
-            format!("it was interrupted and went on: the time is that of {attempts} attempts{gap}")
+            format!(
+                "it was interrupted and went on: figures are sums over {attempts} attempts{gap}"
+            )
         });
         let lost = (run.lost_batches > 0).then(|| {
             let batches = plural(run.lost_batches, "batch");
             let tokens = plural(run.lost_tokens, "token");
             format!("computed again after the interruption: {batches} with {tokens}; a shorter checkpoint interval loses less")
         });
-        let mut pairs = self.attempts.windows(2);
-        let changed = pairs.any(|pair| !pair[0].has_gpus_of(&pair[1])).then(|| {
-            "it went on with other devices: its figures are sums over its attempts".to_owned()
-        });
-        let repeated = Some(self.repeated).filter(|&repeated| repeated > 0);
-        let repeated = repeated
-            .map(|count| format!("batch events that are there again are counted once: {count}"));
-        let end = match self.last_done() {
+        let end = match self.attempts.last().and_then(|last| last.done.as_ref()) {
             // With several attempts, the last event counts the tokens of the last attempt only.
             Some(done) => (attempts == 1 && done.tokens != run.tokens).then(|| {
                 let (found, told) = (plural(run.tokens, "token"), done.tokens);
@@ -453,7 +359,6 @@ impl RunCount {
             }),
             None => Some("the run has no end: it was killed, or it is still running".to_owned()),
         };
-        let notes = [saved, resumed, lost, changed, repeated, end];
-        notes.into_iter().flatten().collect()
+        [saved, resumed, lost, end].into_iter().flatten().collect()
     }
 }

@@ -7,10 +7,12 @@ use serde::Serialize;
 use plmkit_logs::SkippedLines;
 use plmkit_logs::event::Event;
 
-use super::charts::MAX_RUNS;
-use super::groups::{Repeats, Totals};
+use super::groups::Repeats;
 use super::run::{RunCount, RunSummary};
 use super::times::WorkTimes;
+
+/// Runs with a chart, the first of a log. Charts take memory, and nobody looks at more.
+const MAX_CHARTS: usize = 20;
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,8 +21,8 @@ pub struct RunsSummary {
     pub torn_last_line: bool,
     /// The runs, in the order of their first events.
     pub runs: Vec<RunSummary>,
-    /// The runs of each sample together, in the order of their names, 2 before 10.
-    pub by_sample: Vec<Totals>,
+    /// Two runs or more together.
+    pub sum: Option<RunSummary>,
     /// Repeated runs of the same work.
     pub repeats: Vec<Repeats>,
 }
@@ -52,6 +54,8 @@ pub struct Runs {
     pub(super) skipped: Vec<SkippedLines>,
     /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
     pub clocks_agree: bool,
+    /// The measured peak of each device, in 1e12 operations a second. Without it, the peak that belongs to the GPU's name counts.
+    pub peak_tflops: Option<f64>,
 }
 
 impl Runs {
@@ -91,8 +95,8 @@ impl Runs {
 
     fn place_in_other_log(&self, run: &str, event: &Event) -> Option<(usize, usize)> {
         let is_same = |&&(position, attempt): &&(usize, usize)| {
-            let known = self.counts[position].attempts()[attempt].started.as_ref();
-            matches!(event, Event::Run(started) if known == Some(started))
+            let known = &self.counts[position].attempts[attempt];
+            matches!(event, Event::Run(started) if known.is_started && known.setup == *started)
         };
         self.places.get(run)?.iter().rfind(is_same).copied()
     }
@@ -106,8 +110,8 @@ impl Runs {
         let unfinished = last.filter(|&(job, count)| self.counts[count].is_unfinished(job));
         let unfinished = unfinished.map(|(_, count)| count);
         let position = unfinished.unwrap_or_else(|| {
-            let with_pictures = self.counts.len() < MAX_RUNS;
-            self.counts.push(RunCount::new(with_pictures));
+            let with_rate = self.counts.len() < MAX_CHARTS;
+            self.counts.push(RunCount::new(with_rate));
             self.counts.len() - 1
         });
         (position, self.counts[position].begin_attempt(run))
@@ -117,7 +121,7 @@ impl Runs {
     pub(super) fn work_times(&self) -> WorkTimes {
         let counts = self.counts.iter().enumerate();
         let attempts = counts.flat_map(|(position, count)| {
-            let attempts = count.attempts().iter();
+            let attempts = count.attempts.iter();
             attempts.map(move |attempt| (position, attempt))
         });
         WorkTimes::new(attempts, self.clocks_agree)
@@ -125,10 +129,12 @@ impl Runs {
 
     /// Completes the summaries.
     pub fn finish(self) -> RunsSummary {
+        let runs = self.counts.into_iter();
+        let runs = runs.map(|run| run.finish(self.peak_tflops));
         RunsSummary {
             torn_last_line: self.torn_last_line,
-            runs: self.counts.into_iter().map(RunCount::finish).collect(),
-            by_sample: Vec::new(),
+            runs: runs.collect(),
+            sum: None,
             repeats: Vec::new(),
         }
     }
@@ -172,7 +178,7 @@ mod tests {
         let figures = runs.iter().map(|run| {
             let rate = run.throughput.tokens_per_s;
             (
-                run.run.as_str(),
+                run.setup.run.as_str(),
                 run.batches,
                 run.residues,
                 rate,
@@ -213,14 +219,17 @@ mod tests {
         let runs = summaries(resumed("job"));
         assert_eq!(runs.len(), 1);
         let run = &runs[0];
-        assert_eq!((run.run.as_str(), run.job.as_deref()), ("r2", Some("job")));
+        assert_eq!(
+            (run.setup.run.as_str(), run.setup.job.as_deref()),
+            ("r2", Some("job"))
+        );
         assert_eq!((run.attempts, run.batches, run.tokens), (2, 3, 30));
         let rate = run.throughput.tokens_per_s;
         assert_eq!((run.elapsed_s, rate), (Some(7.0), Some(30.0 / 7.0)));
         let (flops, outcome) = (Some(210.0 + 600.0), Some(Outcome::Done));
-        assert_eq!((run.flops, run.outcome), (flops, outcome));
+        assert_eq!((run.efficiency.flops, run.outcome), (flops, outcome));
         let notes = [
-            "it was interrupted and went on: the time is that of 2 attempts, without 0.0 s between them",
+            "it was interrupted and went on: figures are sums over 2 attempts, without 0.0 s between them",
             "computed again after the interruption: 1 batch with 10 tokens; a shorter checkpoint interval loses less",
         ];
         assert_eq!(run.notes, notes);
@@ -235,7 +244,7 @@ mod tests {
             }
         }
         let run = &summaries(events)[0];
-        assert_eq!((run.batches, run.batches_total), (3, Some(3)));
+        assert_eq!((run.batches, run.setup.batches_total), (3, Some(3)));
     }
 
     #[test]
@@ -243,7 +252,7 @@ mod tests {
         let again = [started("r3", "job"), done("r3", 0, 9.0)];
         let runs = |second_job| summaries(resumed(second_job).into_iter().chain(again.clone()));
         let names = |runs: &[RunSummary]| {
-            let names = runs.iter().map(|run| run.run.clone());
+            let names = runs.iter().map(|run| run.setup.run.clone());
             names.collect::<Vec<_>>()
         };
         assert_eq!(names(&runs("job")), ["r2", "r3"]);
@@ -255,10 +264,7 @@ mod tests {
     #[test]
     fn events_that_are_read_twice_count_once() {
         let once = summaries(resumed("job"));
-        let mut twice = summaries([resumed("job"), resumed("job")].concat());
-        let note = "batch events that are there again are counted once: 4";
-        assert_eq!(twice[0].notes.pop().as_deref(), Some(note));
-        assert_eq!(twice, once);
+        assert_eq!(summaries([resumed("job"), resumed("job")].concat()), once);
     }
 
     #[test]
@@ -285,9 +291,10 @@ mod tests {
             started.device = Some("cuda:0".to_owned());
         }
         let run = &summaries(events)[0];
-        assert_eq!((run.flops, run.tokens), (Some(210.0 + 600.0), 30));
-        let note = "it went on with other devices: its figures are sums over its attempts";
-        assert_eq!(run.notes[2], note);
+        assert_eq!(
+            (run.efficiency.flops, run.tokens),
+            (Some(210.0 + 600.0), 30)
+        );
     }
 
     #[test]
@@ -297,7 +304,7 @@ mod tests {
                 (run.flops_per_token, run.flops_per_pair) = (Some(7), per_pair);
             });
             let batch = tests::batch(0, |batch| (batch.tokens, batch.pairs) = (10, pairs));
-            summaries([started, batch])[0].flops
+            summaries([started, batch])[0].efficiency.flops
         };
         assert_eq!(flops(Some(2), Some(60)), Some(70.0 + 120.0));
         assert_eq!((flops(None, Some(60)), flops(Some(2), None)), (None, None));
@@ -308,7 +315,7 @@ mod tests {
         let started = tests::started(|run| run.batches_saved = Some(3));
         let batch = tests::batch(0, |batch| (batch.tokens, batch.rejected) = (10, 2));
         let run = &summaries([started, batch, done("r", 30, 3.0)])[0];
-        assert_eq!((run.batches_saved, run.rejected), (Some(3), 2));
+        assert_eq!((run.setup.batches_saved, run.rejected), (Some(3), 2));
         let notes = [
             "3 batches taken over from an earlier run",
             "events are missing: the batches hold 10 tokens, the run says 30",

@@ -3,8 +3,8 @@
 use plmkit_contract::{LIST_SHOWN, one_line};
 use plmkit_page::{Column, words};
 
-use super::tables::{BASELINE, GPUS, HOSTS, LABEL_OF_GPU, REPEATS, RUNS, WORKERS};
-use super::{HostSummary, Report, RunSummary, Totals};
+use super::tables::{BASELINE, GPUS, HOSTS, LABEL_OF_GPU, REPEATS, RUNS};
+use super::{HostSummary, Report, RunSummary};
 
 /// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
 pub fn sentences(report: &Report) -> Vec<String> {
@@ -14,14 +14,11 @@ pub fn sentences(report: &Report) -> Vec<String> {
             lines.push("the event log holds no run".to_owned());
         }
         for run in &events.runs {
-            let (end, figures) = (run.end(), figures(run).join(", "));
-            lines.push(format!("run {}: {end}, {figures}", run.run));
-            let workers = run.by_worker.iter().filter(|_| run.by_worker.len() > 1);
-            lines.extend(workers.map(|worker| sentence(worker, &WORKERS)));
+            lines.push(format!("run {}: {}", run.setup.run, sentence(run, &RUNS)));
             lines.extend(details(run));
         }
-        let samples = events.by_sample.iter().filter(|totals| totals.runs > 1);
-        lines.extend(samples.map(|of| format!("sample {}: {}", of.name, sentence(of, &RUNS[1..]))));
+        let sum = events.sum.iter();
+        lines.extend(sum.map(|sum| format!("{}: {}", sum.setup.run, sentence(sum, &RUNS))));
         let repeats = events.repeats.iter();
         lines.extend(repeats.map(|of| format!("repeated {}", sentence(of, &REPEATS))));
     }
@@ -31,7 +28,6 @@ pub fn sentences(report: &Report) -> Vec<String> {
             format!("{}: {figures}", gpu.label())
         }));
         lines.extend(samples.hosts.iter().map(host));
-        lines.extend(samples.notes.iter().cloned());
     }
     lines.extend(report.left_out());
     lines.extend(report.findings.iter().map(ToString::to_string));
@@ -46,7 +42,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
 }
 
 /// Returns the known figures of a row in a sentence: `tokens 2,890, time 12.50 s`.
-pub(super) fn sentence<T>(row: &T, columns: &[Column<T>]) -> String {
+fn sentence<T>(row: &T, columns: &[Column<T>]) -> String {
     words(row, columns).join(", ")
 }
 
@@ -56,19 +52,13 @@ pub(super) fn host(host: &HostSummary) -> String {
     format!("host {name}: {}", sentence(host, &HOSTS))
 }
 
-/// Returns the known figures of a run, what people look at first coming first: `tokens 2,890`, `time 12.50 s`.
-fn figures(run: &RunSummary) -> Vec<String> {
-    // The first says how it ended.
-    words(&Totals::new(&[run]), &RUNS[1..])
-}
-
 /// Returns what no table has: waits, lengths, the rate without the start, memory, and the notes.
 pub(super) fn details(run: &RunSummary) -> Vec<String> {
-    let waits = run.distributions.get("wait_ms").and_then(Option::as_ref);
+    let waits = run.stages.get("wait").and_then(Option::as_ref);
     let parts = [
         waits.map(|waits| {
-            let (median, p95, max) = (waits.p50, waits.p95, waits.max);
-            format!("waits: median {median:.2} ms, 95 % up to {p95:.2} ms, longest {max:.2} ms")
+            let (mean, max) = (waits.mean_ms, waits.max_ms);
+            format!("waits of {mean:.2} ms on average, the longest of {max:.2} ms")
         }),
         run.longest.zip(run.mean_length).map(|(longest, mean)| {
             format!("sequences of {mean:.1} tokens on average, the longest of {longest}")

@@ -3,12 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use plmkit_logs::event::{Event, RunStarted};
+use plmkit_logs::event::Event;
 use plmkit_logs::{GpuSample, Timestamp};
 
 use super::attempt::Attempt;
 use super::pace::{length, since};
-use super::values::During;
 
 /// No clock of a machine counts further: about 30 years.
 const MAX_S: f64 = 1e9;
@@ -82,22 +81,13 @@ struct Work {
 
 impl Work {
     /// Whether it computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
-    fn uses(&self, uuid: Option<&str>) -> bool {
+    fn uses(&self, uuid: &str) -> bool {
         if self.gpu_uuids.is_empty() {
             return self.on_gpus;
         }
-        let uuid = uuid.unwrap_or_default();
         let found = self.gpu_uuids.binary_search_by(|named| (**named).cmp(uuid));
         found.is_ok()
     }
-}
-
-/// Returns the GPUs that a process names, each once: two workers may share one.
-pub(super) fn different_gpus(started: &RunStarted) -> Vec<String> {
-    let mut uuids = started.gpu_uuids.clone().unwrap_or_default();
-    uuids.sort_unstable();
-    uuids.dedup();
-    uuids
 }
 
 /// A moment by one of the clocks of [`WorkTimes`], in microseconds.
@@ -107,8 +97,7 @@ pub(super) struct Moment {
     pub(super) at_us: i64,
 }
 
-/// Work at one time that is told apart, and positions of work in all pieces: they keep memory in proportion to the log.
-const MAX_AT_ONCE: usize = 4096;
+/// Positions of work in all pieces: memory is in proportion to the log.
 const MAX_POSITIONS: usize = 1 << 24;
 
 /// The seconds of one boot, or the time of day.
@@ -139,8 +128,6 @@ pub(super) struct WorkTimes {
     /// The positions of the work that names each GPU, and of the work that may have used any. There may be many of both.
     named: HashMap<String, Vec<usize>>,
     on_any: Vec<usize>,
-    /// Whether the time of any run is known.
-    are_known: bool,
 }
 
 impl WorkTimes {
@@ -154,7 +141,7 @@ impl WorkTimes {
             ..Self::default()
         };
         for (run, attempt) in attempts {
-            times.add(run, &attempt.span, attempt.started.as_ref());
+            times.add(run, attempt);
         }
         for clock in 0..times.clocks.len() {
             times.clocks[clock].pieces = times.pieces(clock);
@@ -162,25 +149,26 @@ impl WorkTimes {
         times
     }
 
-    fn add(&mut self, run: usize, span: &TimeSpan, started: Option<&RunStarted>) {
-        let position = self.work.len();
-        let gpu_uuids = started.map(different_gpus).unwrap_or_default();
+    fn add(&mut self, run: usize, attempt: &Attempt) {
+        let (position, span, setup) = (self.work.len(), &attempt.span, &attempt.setup);
+        let mut gpu_uuids = setup.gpu_uuids.clone().unwrap_or_default();
+        gpu_uuids.sort_unstable();
+        gpu_uuids.dedup();
         for uuid in &gpu_uuids {
             let named = self.named.entry(uuid.clone()).or_default();
             named.push(position);
         }
-        let on_gpus = started.is_some_and(|started| started.device.as_deref() != Some("cpu"));
+        let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
         if on_gpus && gpu_uuids.is_empty() {
             self.on_any.push(position);
         }
-        let host = started.and_then(|started| started.host.clone());
-        self.hosts.extend(span.boot_id.clone().zip(host));
+        self.hosts
+            .extend(span.boot_id.clone().zip(setup.host.clone()));
         let by_boot = span.boot_id.as_deref().zip(span.boot_us.clone());
         let (boot_id, time) = match by_boot.filter(|_| !self.clocks_agree) {
             Some((boot_id, time)) => (Some(boot_id), Some(time)),
             None => (None, span.time_us.clone()),
         };
-        self.are_known |= time.is_some();
         let time = time.filter(|time| !time.is_empty());
         let time = time.map(|time| (self.clock(boot_id), time));
         if let Some((clock, _)) = time {
@@ -217,7 +205,7 @@ impl WorkTimes {
         let (mut pieces, mut active, mut from_us) = (Vec::new(), BTreeSet::new(), i64::MIN);
         let mut left = MAX_POSITIONS;
         for (at_us, begins, position) in edges {
-            let is_known = (1..=MAX_AT_ONCE.min(left)).contains(&active.len());
+            let is_known = (1..=left).contains(&active.len());
             if from_us < at_us && is_known {
                 left -= active.len();
                 pieces.push((from_us..at_us, active.iter().copied().collect()));
@@ -230,11 +218,6 @@ impl WorkTimes {
             }
         }
         pieces
-    }
-
-    /// Whether the time of any run is known.
-    pub(super) fn are_known(&self) -> bool {
-        self.are_known
     }
 
     /// Returns the time of a sample by its clock.
@@ -260,55 +243,37 @@ impl WorkTimes {
         self.has_strangers && !clocks.is_empty() && !is_seen
     }
 
-    /// Returns the parts of some times in which chosen work was done, each with its length in microseconds and the positions of
+    /// Returns the parts of a time in which chosen work was done, each with its length in microseconds and the positions of
     /// that work.
     pub(super) fn at_work(
         &self,
         clock: usize,
-        times: &[Range<i64>],
+        time: &Range<i64>,
         is_chosen: impl Fn(usize) -> bool,
     ) -> Vec<(i64, Vec<usize>)> {
         let pieces = &self.clocks[clock].pieces;
-        let mut parts = Vec::new();
-        for time in times {
-            let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
-            let inside = pieces[first..].iter();
-            for (piece, work) in inside.take_while(|(piece, _)| piece.start < time.end) {
-                let work = work.iter().copied().filter(|&position| is_chosen(position));
-                let work: Vec<usize> = work.collect();
-                if !work.is_empty() {
-                    let part = piece.start.max(time.start)..piece.end.min(time.end);
-                    parts.push((length(&part), work));
-                }
-            }
-        }
-        parts
+        let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
+        let inside = pieces[first..].iter();
+        let inside = inside.take_while(|(piece, _)| piece.start < time.end);
+        let parts = inside.filter_map(|(piece, work)| {
+            let part = piece.start.max(time.start)..piece.end.min(time.end);
+            let work = work.iter().copied().filter(|&position| is_chosen(position));
+            let work: Vec<usize> = work.collect();
+            (!work.is_empty() && !part.is_empty()).then(|| (length(&part), work))
+        });
+        parts.collect()
     }
 
     /// Returns for how long runs used the GPU `uuid` between two moments; without runs, the time between them.
-    pub(super) fn used_us(&self, from: Option<Moment>, to: Moment, uuid: Option<&str>) -> i64 {
+    pub(super) fn used_us(&self, from: Option<Moment>, to: Moment, uuid: &str) -> i64 {
         let Some(time) = since(from, to) else {
             return 0;
         };
-        if !self.are_known {
+        if self.all().is_empty() {
             return length(&time);
         }
-        let parts = self.at_work(to.clock, &[time], |position| self.uses(position, uuid));
+        let parts = self.at_work(to.clock, &time, |position| self.uses(position, uuid));
         parts.iter().map(|(us, _)| us).sum()
-    }
-
-    /// Returns the time over which the readings of an attempt are counted: of the only one of its run, that of the run.
-    pub(super) fn during(&self, position: usize) -> During {
-        let run = self.run_of(position);
-        match self.positions_of(run).len() {
-            1 => During::Run(run),
-            _ => During::Attempt(position),
-        }
-    }
-
-    /// Whether a clock counts the seconds of a boot.
-    pub(super) fn is_of_boot(&self, clock: usize) -> bool {
-        self.by_boot.get(&None) != Some(&clock)
     }
 
     /// Returns the run of the work at a position.
@@ -317,7 +282,7 @@ impl WorkTimes {
     }
 
     /// Whether the work at a position computed on the GPU `uuid`.
-    pub(super) fn uses(&self, position: usize, uuid: Option<&str>) -> bool {
+    pub(super) fn uses(&self, position: usize, uuid: &str) -> bool {
         self.work[position].uses(uuid)
     }
 
@@ -328,19 +293,14 @@ impl WorkTimes {
     }
 
     /// Returns the positions of the work that used the GPU `uuid`.
-    pub(super) fn positions_on(&self, uuid: Option<&str>) -> impl Iterator<Item = usize> {
-        let named = uuid.and_then(|uuid| self.named.get(uuid));
+    pub(super) fn positions_on(&self, uuid: &str) -> impl Iterator<Item = usize> {
+        let named = self.named.get(uuid);
         named.into_iter().flatten().chain(&self.on_any).copied()
     }
 
     /// Returns the positions of all work.
     pub(super) fn all(&self) -> Range<usize> {
         0..self.work.len()
-    }
-
-    /// Returns the positions of the work that has a time by a clock.
-    pub(super) fn positions_by(&self, clock: usize) -> impl Iterator<Item = usize> {
-        self.clocks[clock].work.iter().copied()
     }
 
     /// Returns the name of the machine with a boot, if a run tells it.
@@ -366,7 +326,7 @@ impl WorkTimes {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::event::BatchDone;
+    use plmkit_logs::event::{BatchDone, RunStarted};
 
     use super::*;
 
@@ -428,7 +388,7 @@ mod tests {
         ] {
             let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
             let time = at_us - 1_000_000..at_us;
-            let parts = times.at_work(clock, &[time], |_| true);
+            let parts = times.at_work(clock, &time, |_| true);
             let parts = parts.into_iter();
             let run_of = |position: &usize| times.run_of(*position);
             let parts = parts.map(|(us, work)| (us, work.iter().map(run_of).collect()));
@@ -437,12 +397,11 @@ mod tests {
         }
         let length_us = |run| times.time_us(times.positions_of(run));
         assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
-        assert!(times.are_known() && !WorkTimes::default().are_known());
         // The clocks are said to agree.
         let mut times = WorkTimes::new(attempts(), true);
         let Moment { clock, at_us } = times.place(&at(Some(("other", 18.0)), 10_250));
         let time = at_us - 1_000_000..at_us;
-        let parts = times.at_work(clock, &[time], |_| true);
+        let parts = times.at_work(clock, &time, |_| true);
         assert_eq!(parts, [(250_000, vec![0])]);
     }
 

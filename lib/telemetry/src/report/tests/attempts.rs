@@ -61,33 +61,14 @@ fn near(found: Option<f64>, expected: f64) {
 fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
     let first = attempt("r1", 0, 0..30, on("GPU-A"));
     let second = attempt("r2", 100, 30..65, on("GPU-B"));
-    let runs = runs([first, second].concat());
+    let mut runs = runs([first, second].concat());
+    // A device of 1,000 operations a second.
+    runs.peak_tflops = Some(1e-9);
     let mut samples = Samples::during(&runs);
     rows("GPU-A", 0..31, 300.0).for_each(|row| samples.add(&row));
     rows("GPU-B", 100..136, 100.0).for_each(|row| samples.add(&row));
-    // A device of 1,000 operations a second.
-    let report = Report::new(Some(runs), Some(samples), Some(1e-9));
+    let report = Report::new(Some(runs), Some(samples));
     let run = &report.runs()[0];
-    let workers: Vec<_> = run.by_worker.iter().collect();
-    let of_workers = workers
-        .iter()
-        .map(|worker| (worker.gpu_uuid.as_deref(), worker.batches));
-    let expected = [(Some("GPU-A"), 30), (Some("GPU-B"), 35)];
-    assert_eq!(of_workers.collect::<Vec<_>>(), expected);
-    assert_eq!(workers[0].throughput.tokens_per_s, Some(10.0));
-    let attempts = run.by_attempt.iter();
-    let attempts = attempts.map(|attempt| {
-        (
-            attempt.gpu_uuids.clone(),
-            attempt.elapsed_s,
-            attempt.energy_j,
-        )
-    });
-    let of = |uuid: &str, elapsed_s, energy_j| {
-        (Some(vec![uuid.to_owned()]), Some(elapsed_s), Some(energy_j))
-    };
-    let expected = [of("GPU-A", 30.0, 9000.0), of("GPU-B", 35.0, 3500.0)];
-    assert_eq!(attempts.collect::<Vec<_>>(), expected);
     let figures = &run.efficiency;
     assert_eq!(
         (figures.flops, figures.energy_j),
@@ -96,18 +77,24 @@ fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
     near(figures.mean_power_w, 12_500.0 / 65.0);
     near(figures.residues_per_joule, 65.0 * 8.0 / 12_500.0);
     near(figures.mfu, 65.0 * 270.0 / 65.0 / 1000.0);
-    near(run.gpu_hours(), (1.8 + 30.0 + 1.8 + 35.0) / 3600.0);
+    near(run.gpu_hours, (1.8 + 30.0 + 1.8 + 35.0) / 3600.0);
+    assert_eq!((run.elapsed_s, run.device_s), (Some(65.0), Some(65.0)));
     let gpus = run.gpus.as_ref().unwrap();
     let covered = gpus.iter().map(|gpu| {
+        let watts = gpu.figures.mean("power_w");
         (
             gpu.figures.coverage,
-            gpu.figures.mean_power_w,
+            watts,
+            gpu.energy.total_j,
             gpu.figures.samples,
         )
     });
-    let expected = [(Some(1.0), Some(300.0), 30), (Some(1.0), Some(100.0), 35)];
+    let expected = [
+        (Some(1.0), Some(300.0), Some(9000.0), 30),
+        (Some(1.0), Some(100.0), Some(3500.0), 35),
+    ];
     assert_eq!(covered.collect::<Vec<_>>(), expected);
-    assert_eq!(run.gpu_uuids.as_ref().unwrap(), &["GPU-A", "GPU-B"]);
+    assert_eq!(run.setup.gpu_uuids.as_ref().unwrap(), &["GPU-A", "GPU-B"]);
 }
 
 #[test]
@@ -123,37 +110,25 @@ fn the_name_of_the_device_and_the_number_of_workers_change_no_figure() {
     let run = &report.runs()[0];
     let (flops, energy_j) = (run.efficiency.flops, run.efficiency.energy_j);
     assert_eq!((flops, energy_j), (Some(60.0 * 270.0), Some(18_000.0)));
-    let batches = run.by_worker.iter().map(|worker| worker.batches);
-    assert_eq!(batches.collect::<Vec<_>>(), [45, 15]);
-    assert!(
-        run.notes.iter().all(|note| !note.contains("other devices")),
-        "{:?}",
-        run.notes
-    );
     // 60 batches of 0.9 s in 30 s of one worker and 30 s of two.
-    near(run.idle.map(|idle| idle.share), 1.0 - 60.0 * 0.9 / 90.0);
+    near(run.idle_share, 1.0 - 60.0 * 0.9 / 90.0);
 }
 
 #[test]
-fn a_worker_is_there_once_it_has_done_a_batch() {
+fn a_declared_worker_without_a_batch_was_idle() {
     let hostile = batch(0, |batch| {
         (batch.worker, batch.elapsed_s) = (Some(4095), Some(1.0));
     });
     let declared = started(|run| (run.run, run.workers) = ("s".to_owned(), Some(u64::MAX)));
     let runs = crate::tests::summaries([hostile, declared]);
-    let workers = runs
-        .iter()
-        .map(|run| run.by_worker.iter().map(|worker| worker.worker));
-    let workers: Vec<Vec<u64>> = workers.map(Iterator::collect).collect();
-    assert_eq!(workers, [vec![4095], vec![]]);
-    // A declared worker without a batch was idle.
+    let workers = runs.iter().map(|run| run.setup.workers);
+    assert_eq!(workers.collect::<Vec<_>>(), [Some(1), Some(4096)]);
     let mut events = attempt("r", 0, 0..10, |run| run.workers = Some(1));
     if let Event::Run(run) = &mut events[0] {
         run.workers = Some(2);
     }
     let run = &crate::tests::summaries(events)[0];
-    assert_eq!(run.by_worker.len(), 1);
-    near(run.idle.map(|idle| idle.share), 1.0 - 9.0 / 20.0);
+    near(run.idle_share, 1.0 - 9.0 / 20.0);
 }
 
 #[test]
@@ -170,17 +145,13 @@ fn shares_are_of_the_batches_whose_time_is_known() {
     near(compute.share, 0.97);
     near(wait.share, 0.01);
     assert_eq!((compute.coverage, wait.coverage), (0.5, 0.8));
-    near(run.by_worker[0].compute_share, 0.97);
-    near(run.idle.map(|idle| idle.share), 0.03);
+    near(run.idle_share, 0.03);
     if let Event::Batch(batch) = &mut events[2] {
         batch.compute_ms = None;
     }
     let run = &crate::tests::summaries(events)[0];
     let compute = run.stages["compute"].as_ref().unwrap();
-    assert_eq!(
-        (compute.share, run.idle, run.by_worker[0].compute_share),
-        (None, None, None)
-    );
+    assert_eq!((compute.share, run.idle_share), (None, None));
 }
 
 /// The machine `b`, whose clock is 30 s ahead of that of the machine `a`.
@@ -208,10 +179,7 @@ fn records_of_two_boots_are_joined_only_if_their_clocks_are_said_to_agree() {
         "{:?}",
         run.notes
     );
-    assert_eq!(
-        (run.machine.clone(), apart.gpus()[0].bottleneck),
-        (None, None)
-    );
+    assert_eq!(apart.gpus()[0].bottleneck, None);
     // 31 of 60 readings are busy; 30 s have 500 W and 30 s 100 W.
     let (utilization, residues_per_joule, readings) = figures(&joined(true).runs()[0]);
     near(utilization, 31.0 / 60.0);
