@@ -191,5 +191,5 @@ def run(configuration, options):
     """The results of a configuration and the seconds that its parts took."""
     torch.set_num_threads(options.threads)
     suite = Suite(configuration, options)
-    results = [suite.run(dtype) for dtype in options.dtypes]
+    results = [suite.run(dtype) for dtype in options.dtypes if dtype in configuration.dtypes]
     return results, suite.seconds
