@@ -292,9 +292,9 @@ fn idle(run: &RunSummary) -> Found {
         ("writing", run.stage_share("write")),
         ("copying", copying.map(|(to, from)| to + from)),
     ];
-    let [waiting, writing, copying] = parts.map(|(_, share)| share);
+    let [wait, writing, copying] = parts.map(|(_, share)| share);
     let longest = [writing, copying].into_iter().flatten().reduce(f64::max);
-    let advice = if waiting >= Some(share / 2.0) {
+    let advice = if wait >= Some(share / 2.0) {
         "raise --prefetch or read from a faster disk; a short run waits for its first batch: give it larger shards"
     } else if longest.is_none() {
         "look at copying and writing, whose times are not known"
