@@ -21,8 +21,8 @@ pub use metric::Metric;
 use crate::merge::BATCH_ROWS;
 use crate::{DatasetError, Parts};
 
-/// The memory of the program itself, and of what grows with neither rows nor threads.
-const BASE_BYTES: u64 = 32 << 20;
+/// The memory of the program itself, of metadata, and of what the allocator keeps.
+const BASE_BYTES: u64 = 64 << 20;
 /// The most bytes that a key, with its id and labels, is expected to take.
 const KEY_BYTES: u64 = 160;
 
