@@ -154,10 +154,10 @@ def main():
     print(f"{described['cpu']}, {described['cores']} cores; {options.queries:,} against {options.targets:,} of {options.dim}")
     for name, found in runs.items():
         print(f"{name:16}", *(f"{what} {median(run[what] for run in found):8.2f}" for what in found[0]), sep="  ")
-    for name in runs:
-        for what, goal in GOALS.items() if name != "plmkit" else ():
+    for name in [*contestants][1:]:
+        for what, goal in GOALS.items():
             ratios = [mine[what] / its[what] for mine, its in zip(runs["plmkit"], runs[name], strict=True)]
-            print(f"{what:9} / {name:14} {median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f}), goal of faiss {goal:.2f}")
+            print(f"{what:9} / {name:14} {median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f}), goal beside faiss {goal:.2f}")
     share = recall(options.folder / "hits.parquet", queries, targets)
     print(f"recall {share:.6f}")
     if share < 1:

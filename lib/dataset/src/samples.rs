@@ -84,7 +84,7 @@ impl Samples {
                         listed,
                         rejects,
                         shared,
-                    })
+                    });
                 }
                 Some(joined) => {
                     joined.parts.parts.extend(parts.parts);
@@ -147,10 +147,10 @@ fn add(listed: &mut ListedDataset, other: ListedDataset) {
                 *value = sum(value, more);
             }
             (Value::Object(counts), Value::Object(more)) if name == "rejected" => {
-                add_counts(counts, more)
+                add_counts(counts, more);
             }
             (Value::Array(inputs), Value::Array(more)) if name == "inputs" => {
-                inputs.extend(more.iter().cloned())
+                inputs.extend(more.iter().cloned());
             }
             (value, more) if value != more => *value = Value::Null,
             _ => {}

@@ -68,11 +68,10 @@ impl<'a> Source<'a> {
         let Some(row) = squares.iter().position(is_bad) else {
             return Ok((values, squares));
         };
-        let what = match squares[row].is_finite() {
-            true => {
-                "a vector of zeros, which has no cosine; expected another one, or another --metric"
-            }
-            false => "a value that is not finite; expected finite values",
+        let what = if squares[row].is_finite() {
+            "a vector of zeros, which has no cosine; expected another one, or another --metric"
+        } else {
+            "a value that is not finite; expected finite values"
         };
         let key = KeyColumns::new(rows).row(row);
         let (ordinal, id, column) = (key.ordinal, Quoted(key.id), self.column());

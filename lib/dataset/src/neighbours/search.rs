@@ -136,13 +136,9 @@ impl Search<'_> {
         let vectors = &queries.values[first * dim..(first + count) * dim];
         let targets = block.keys.len();
         products.resize(count * targets, 0.0);
-        let mut out = RowsMut::new(products, targets);
-        let apply = |out| {
-            block
-                .packed
-                .apply(Rows::new(vectors, dim), out, Epilogue::Store, None)
-        };
-        apply(&mut out);
+        let out = &mut RowsMut::new(products, targets);
+        let vectors = Rows::new(vectors, dim);
+        block.packed.apply(vectors, out, Epilogue::Store, None);
         let mut nearest = queries.nearest(chunk);
         for (row, nearest) in nearest.iter_mut().enumerate() {
             let products = &products[row * targets..(row + 1) * targets];
@@ -180,8 +176,8 @@ impl Search<'_> {
         }
         if is_exact && found.len() > self.top {
             let descending = |one: &(f32, usize), other: &(f32, usize)| other.0.total_cmp(&one.0);
-            let (_, &mut (last, _), _) = found.select_nth_unstable_by(self.top - 1, descending);
-            let limit = (f64::from(last) - 2.0 * error) as f32;
+            let (_, &mut (product, _), _) = found.select_nth_unstable_by(self.top - 1, descending);
+            let limit = (f64::from(product) - 2.0 * error) as f32;
             found.retain(|&(product, _)| product >= limit);
         }
         for &(_, at) in found.iter() {
