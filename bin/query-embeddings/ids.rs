@@ -25,7 +25,9 @@ impl IdFiles {
     /// Reads the ids after those of the command line.
     pub(crate) fn read(&self, line: &[String], stop: &Stop) -> Result<AskedIds, Fault> {
         let mut ids = AskedIds::default();
-        line.iter().for_each(|id| _ = ids.add(id));
+        for id in line {
+            ids.add(id);
+        }
         for (path, is_fasta) in [(&self.ids, false), (&self.fasta, true)] {
             if let Some(path) = path {
                 read_ids(path, is_fasta, &mut ids, stop)?;

@@ -9,7 +9,7 @@ use plmkit_cli::{
     Exit, Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant,
 };
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Plan, neighbours};
+use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Parts, Plan, neighbours};
 use plmkit_store::TableFormat;
 
 use crate::keep_dataset;
@@ -111,7 +111,7 @@ impl NeighboursArgs {
         };
         let parts = [&queries.parts, &targets.parts];
         let tell = |plan: &Plan| {
-            let [rows, targets] = parts.map(|parts| parts.rows());
+            let [rows, targets] = parts.map(Parts::rows);
             tracing::info!(
                 "{} against {targets}: about {} MiB of memory, {}, {}",
                 plural(rows, "row"),

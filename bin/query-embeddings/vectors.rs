@@ -86,10 +86,7 @@ impl Vectors<'_> {
         };
         let written = write_vectors(&opened.parts, &config, advance, stop);
         let rows = written.map_err(|error| opened.explain(error, stop))?;
-        let outputs: Vec<_> = outputs
-            .iter()
-            .map(|(_, path)| path_text(path).to_string())
-            .collect();
+        let outputs: Vec<_> = outputs.iter().map(|(_, path)| path_text(path)).collect();
         tracing::info!("{}: {}", outputs.join(", "), plural(rows, "row"));
         Ok(())
     }
