@@ -38,15 +38,17 @@ pub(crate) fn log_verdict(report: &VerdictReport) {
         (rows, _) => format!(", {rows} truncated"),
     };
     let (failed, passed) = (report.failed(), report.passed());
-    let outcome = match failed.is_empty() {
-        true => "pass:".to_owned(),
-        false => format!("fail: {failed};"),
+    let outcome = if failed.is_empty() {
+        "pass:".to_owned()
+    } else {
+        format!("fail: {failed};")
     };
     let skipped = verdict.of(CheckOutcome::Skipped).map(|check| check.name);
     let skipped = skipped.collect::<Vec<_>>().join(", ");
-    let skipped = match skipped.is_empty() {
-        true => skipped,
-        false => format!("; skipped: {skipped}"),
+    let skipped = if skipped.is_empty() {
+        skipped
+    } else {
+        format!("; skipped: {skipped}")
     };
     let (rows, why) = (plural(verdict.rows, "row"), report.not_recomputed());
     info!("{outcome} {rows}{truncated}; {passed}{skipped}{why}");

@@ -56,9 +56,10 @@ impl ReferenceFile {
         let is_first = names.is_empty();
         let file = ExternalParquet::open(path, |schema| {
             let vectors = vector_columns(schema);
-            let expected = match is_first {
-                true => "lists of floating-point numbers".to_owned(),
-                false => format!("lists {}", one_line(&names.join(", "), LIST_SHOWN)),
+            let expected = if is_first {
+                "lists of floating-point numbers".to_owned()
+            } else {
+                format!("lists {}", one_line(&names.join(", "), LIST_SHOWN))
             };
             if is_first {
                 names.clone_from(&vectors);

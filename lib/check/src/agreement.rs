@@ -52,12 +52,11 @@ impl Agreement {
     /// What the columns of a file are compared with, which has these of the reference.
     pub(crate) fn pairs(&mut self, columns: &[Column], found: Vec<Option<usize>>) -> Vec<Pair> {
         let columns = columns.iter().zip(found);
-        let pairs = columns.map(|(&column, reference)| match reference {
-            Some(reference) => Some((reference, self.column(column))),
-            None => {
+        let pairs = columns.map(|(&column, reference)| {
+            if reference.is_none() {
                 self.add_not_compared(column.to_string());
-                None
             }
+            reference.map(|reference| (reference, self.column(column)))
         });
         pairs.collect()
     }

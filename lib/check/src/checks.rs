@@ -142,9 +142,10 @@ pub(crate) fn in_words(list: &str, counts: &BTreeMap<Cow<'static, str>, u64>) ->
     });
     let said = all.clone().filter(|(count, _)| *count > 0);
     let said: Vec<String> = said.map(|(_, words)| words).collect();
-    match said.is_empty() {
-        true => all.map(|(_, words)| words).next().unwrap_or_default(),
-        false => said.join(", "),
+    if said.is_empty() {
+        all.map(|(_, words)| words).next().unwrap_or_default()
+    } else {
+        said.join(", ")
     }
 }
 
