@@ -120,7 +120,8 @@ fn conclusion(report: &VerdictReport) -> String {
     ];
     let counts = others.into_iter().chain(rejected);
     let counts = counts.filter(|(count, _)| *count > 0);
-    let counts: String = counts.map(|(_, words)| format!(", {words}")).collect();
+    let counts = counts.map(|(_, words)| format!(", {words}"));
+    let counts = counts.collect::<Vec<_>>().concat();
     let (rows, why) = (plural(verdict.rows, "row"), report.not_recomputed());
     format!("{outcome}; {rows}{counts}{why}.")
 }
