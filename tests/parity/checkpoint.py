@@ -132,8 +132,8 @@ class Values:
         return weight
 
     def sharpness(self):
-        """The weight of the last LayerNorm: logits of about 5, of 3 with learned positions and of 2 in ESMC."""
-        tied = {"esm2": 1.25, "esm1b": 0.8, "esm1v": 0.8}
+        """The weight of the last LayerNorm: logits of about 5, of 2 to 3 with learned positions and of 2 in ESMC."""
+        tied = {"esm2": 1.25, "esm1b": 0.8, "esm1v": 0.6}
         return 2.0 if self.is_esmc else tied[self.configuration.family] / np.sqrt(self.configuration.width)
 
     def by_head(self):

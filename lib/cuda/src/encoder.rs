@@ -200,7 +200,7 @@ impl Encoder {
             // The normalisation of the next layer adds the sum.
             match self.layers[..depth].get(number + 1) {
                 Some(next) => {
-                    normalised = pass.normalise(Some(&fed), &next.attention_norm, scale)?
+                    normalised = pass.normalise(Some(&fed), &next.attention_norm, scale)?;
                 }
                 None => {
                     add(&mut pass.x, &fed, scale)?;

@@ -6,9 +6,11 @@ mod digest;
 mod error;
 mod finite;
 mod folder;
+mod foreign;
 mod layers;
 mod names;
 mod parameters;
+mod stored_tensor;
 mod tasks;
 mod tensor;
 mod tensors;
@@ -30,7 +32,8 @@ use cpu_model::cpu_model;
 use digest::DigestInput;
 pub use error::CheckpointError;
 pub use parameters::{BIAS, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS, WORDS, layer_name};
-pub use tensors::{CheckpointTensors, StoredTensor};
+pub use stored_tensor::StoredTensor;
+pub use tensors::CheckpointTensors;
 use weight_file::WeightFile;
 
 /// Reads the folder or weight file `model` for something that keeps the weights: `copy` copies them, while other threads hash them

@@ -10,7 +10,8 @@ use blake3::{Hash, Hasher};
 use super::CheckpointError;
 use super::finite::not_finite;
 use super::parameters::{Parameter, parameters};
-use super::tensors::{CheckpointTensors, StoredTensor};
+use super::stored_tensor::StoredTensor;
+use super::tensors::CheckpointTensors;
 use crate::Head;
 use crate::config::Architecture;
 

@@ -3,7 +3,7 @@
 use plmkit_cpu::widen;
 
 use super::CheckpointError;
-use super::tensors::StoredTensor;
+use super::stored_tensor::StoredTensor;
 use crate::Dtype;
 
 /// Returns an error for the first value among `bytes` of a tensor that is not finite. `first` is the index of the first value.

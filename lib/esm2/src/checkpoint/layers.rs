@@ -6,7 +6,7 @@ use plmkit_cpu::{Isa, Layer, LayerNorm, Panel, Weights};
 
 use super::CheckpointTensors;
 use super::parameters::{GATE, QUERY_KEY_NORMS, layer_name};
-use super::tensors::StoredTensor;
+use super::stored_tensor::StoredTensor;
 use crate::rope::unpaired;
 use crate::{Dtype, EsmError};
 

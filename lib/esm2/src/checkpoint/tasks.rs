@@ -9,7 +9,7 @@ use plmkit_contract::Stop;
 use super::checksums::Checksums;
 use super::digest::{DigestInput, PieceHash};
 use super::layers::Job;
-use super::tensors::StoredTensor;
+use super::stored_tensor::StoredTensor;
 use crate::EsmError;
 use crate::threads::threads;
 

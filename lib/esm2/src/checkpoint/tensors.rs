@@ -2,23 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use plmkit_contract::{Quoted, path_text};
-use plmkit_cpu::widen;
 
 use super::error::{CheckpointError, list_names};
 use super::finite::not_finite;
+use super::foreign::{adapter, common_prefix, foreign_prefix};
 use super::names::{CLASSIFIERS, SHARED_INV_FREQ, canonical};
 use super::parameters::{
     BIAS, DECODER, DECODER_BIAS, POSITIONS, Parameter, WORDS, decoder_parameters, head_parameters,
     inv_freq_name, parameters,
 };
-use super::tensor::TensorData;
+use super::stored_tensor::{StoredTensor, stored_type};
 use super::weight_file::WeightFile;
 use crate::config::Positions;
 use crate::rope::default_inv_freq;
-use crate::{Dtype, Head, ModelConfig};
+use crate::{Head, ModelConfig};
 
 /// The tensors of a checkpoint by canonical name, checked against its configuration: all tensors of the encoder are there, and all
 /// tensors have the right shape and a supported type.
@@ -33,75 +33,6 @@ pub struct CheckpointTensors<'a> {
     own_decoder: bool,
     /// Whether a classifier is stored, which is not read.
     has_classifier: bool,
-}
-
-/// A tensor of a checkpoint and its file.
-pub struct StoredTensor<'a> {
-    pub(super) data: TensorData<'a>,
-    file: &'a WeightFile,
-    /// Tasks that still have to read the tensor.
-    readers: AtomicUsize,
-}
-
-impl StoredTensor<'_> {
-    /// Registers a task that will read the tensor.
-    pub(super) fn add_reader(&self) {
-        self.readers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Removes a task that has read the tensor.
-    pub(super) fn remove_reader(&self) {
-        self.readers.fetch_sub(1, Ordering::Relaxed);
-        self.release();
-    }
-
-    /// Releases the memory of the file after the last reader, so that memory holds the model only once.
-    pub fn release(&self) {
-        if self.readers.load(Ordering::Relaxed) == 0 {
-            self.file.release(self.data.extent);
-        }
-    }
-
-    /// Returns the type of the stored values.
-    #[allow(clippy::missing_panics_doc, reason = "types were checked")]
-    pub fn stored_type(&self) -> Dtype {
-        stored_type(self.data.dtype).expect("types were checked")
-    }
-
-    /// Returns the stored values, in row-major order and little-endian.
-    pub fn bytes(&self) -> &[u8] {
-        &self.data.bytes
-    }
-
-    /// Returns the size of each dimension.
-    pub fn shape(&self) -> &[usize] {
-        &self.data.shape
-    }
-
-    /// Returns the size of a dimension.
-    pub(super) fn size(&self, dimension: usize) -> usize {
-        self.data.shape[dimension]
-    }
-
-    /// Returns the path of the file.
-    pub(super) fn path(&self) -> &Path {
-        &self.file.path
-    }
-
-    /// Returns the bytes of a matrix row.
-    pub(super) fn row(&self, row: usize) -> &[u8] {
-        let width = self.size(1) * self.stored_type().bytes();
-        &self.data.bytes[row * width..][..width]
-    }
-
-    /// Returns all values in f32.
-    pub(super) fn values(&self) -> Vec<f32> {
-        let bytes = &self.data.bytes;
-        let mut values = vec![0.0; bytes.len() / self.stored_type().bytes()];
-        widen(self.stored_type(), bytes, &mut values);
-        self.release();
-        values
-    }
 }
 
 impl<'a> CheckpointTensors<'a> {
@@ -327,59 +258,6 @@ impl<'a> CheckpointTensors<'a> {
     /// Returns the name of the matrix with which the language-model head decodes: [`WORDS`], or one of its own.
     pub fn decoder(&self) -> &'static str {
         if self.own_decoder { DECODER } else { WORDS }
-    }
-}
-
-/// Says what the tensor of an adapter that is not merged is, if it is one.
-fn adapter(name: &str) -> Option<String> {
-    let parts = [
-        ".lora_",
-        ".base_layer.",
-        ".modules_to_save.",
-        ".original_module.",
-    ];
-    let part = parts.into_iter().find(|part| name.contains(part))?;
-    let (name, part) = (Quoted(name), part.trim_matches('.'));
-    Some(format!(
-        "tensor {name} ({part}) is of a PEFT adapter that is not merged: save the result of merge_and_unload() with \
-         save_pretrained()"
-    ))
-}
-
-/// Names what all names begin with, if no known model has it.
-fn foreign_prefix(prefix: &str) -> String {
-    let own = [
-        "esm.",
-        "esmc.",
-        "encoder.",
-        "embeddings.",
-        "transformer.",
-        "layers.",
-    ];
-    if prefix.is_empty() || own.iter().any(|own| prefix.starts_with(own)) {
-        return String::new();
-    }
-    let prefix = Quoted(prefix);
-    format!("; all names begin with {prefix}: save the model again without that prefix")
-}
-
-/// Returns the beginning of `name`, up to a dot, that `prefix` begins with too.
-fn common_prefix<'a>(name: &'a str, prefix: Option<&str>) -> &'a str {
-    let of_name = || name.rfind('.').map_or("", |dot| &name[..=dot]);
-    let Some(prefix) = prefix else {
-        return of_name();
-    };
-    let parts = name.split_inclusive('.').zip(prefix.split_inclusive('.'));
-    let common = parts.take_while(|(part, other)| part == other);
-    &name[..common.map(|(part, _)| part.len()).sum()]
-}
-
-fn stored_type(dtype: safetensors::Dtype) -> Option<Dtype> {
-    match dtype {
-        safetensors::Dtype::F32 => Some(Dtype::F32),
-        safetensors::Dtype::F16 => Some(Dtype::F16),
-        safetensors::Dtype::BF16 => Some(Dtype::Bf16),
-        _ => None,
     }
 }
 

@@ -1,0 +1,47 @@
+//! What the names of a foreign checkpoint tell of its origin.
+
+use plmkit_contract::Quoted;
+
+/// Says what the tensor of an adapter that is not merged is, if it is one.
+pub(super) fn adapter(name: &str) -> Option<String> {
+    let parts = [
+        ".lora_",
+        ".base_layer.",
+        ".modules_to_save.",
+        ".original_module.",
+    ];
+    let part = parts.into_iter().find(|part| name.contains(part))?;
+    let (name, part) = (Quoted(name), part.trim_matches('.'));
+    Some(format!(
+        "tensor {name} ({part}) is of a PEFT adapter that is not merged: save the result of merge_and_unload() with \
+         save_pretrained()"
+    ))
+}
+
+/// Names what all names begin with, if no known model has it.
+pub(super) fn foreign_prefix(prefix: &str) -> String {
+    let own = [
+        "esm.",
+        "esmc.",
+        "encoder.",
+        "embeddings.",
+        "transformer.",
+        "layers.",
+    ];
+    if prefix.is_empty() || own.iter().any(|own| prefix.starts_with(own)) {
+        return String::new();
+    }
+    let prefix = Quoted(prefix);
+    format!("; all names begin with {prefix}: save the model again without that prefix")
+}
+
+/// Returns the beginning of `name`, up to a dot, that `prefix` begins with too.
+pub(super) fn common_prefix<'a>(name: &'a str, prefix: Option<&str>) -> &'a str {
+    let of_name = || name.rfind('.').map_or("", |dot| &name[..=dot]);
+    let Some(prefix) = prefix else {
+        return of_name();
+    };
+    let parts = name.split_inclusive('.').zip(prefix.split_inclusive('.'));
+    let common = parts.take_while(|(part, other)| part == other);
+    &name[..common.map(|(part, _)| part.len()).sum()]
+}
