@@ -220,6 +220,7 @@ impl Recompute<'_> {
                 Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
                 Column::Residues(_) => _ = options.insert("--residues"),
                 Column::Logits => _ = options.insert("--logits"),
+                Column::LogProbs | Column::LogLikelihood => _ = options.insert("--scores"),
                 Column::Contacts => _ = options.insert("--contacts"),
             }
             layers.extend(column.layer());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use plmkit_check::{CheckOutcome, Criteria, Findings, Verdict};
 use plmkit_contract::{
-    COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary, KnownDataset,
-    ListedFile, PACKING, SAMPLE, SOURCE, plural,
+    AMINO_ACIDS, COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary,
+    KnownDataset, ListedFile, PACKING, SAMPLE, SOURCE, plural,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -203,6 +203,8 @@ fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
             Computed::Residues(_) => ("residue", layout.dim),
             Computed::Logits => ("residue", layout.logits),
             Computed::Contacts => ("pair of residues", 1),
+            Computed::LogProbs => ("residue", AMINO_ACIDS.len()),
+            Computed::LogLikelihood => ("protein", 1),
         };
         Column {
             name: column.to_string(),

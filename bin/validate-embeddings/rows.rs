@@ -50,7 +50,7 @@ enum Rows<'a> {
 }
 
 impl<'a> Vectors<'a> {
-    /// A column of a verified embeddings file: values of f32 or f16 in lists.
+    /// A column of a verified embeddings file: values of f32 or f16, in lists unless there is one for each row.
     fn new(column: &'a dyn Array) -> Self {
         if let Some(vectors) = column.as_fixed_size_list_opt() {
             return Self {
@@ -58,7 +58,12 @@ impl<'a> Vectors<'a> {
                 rows: Rows::Fixed(vectors.value_length() as usize),
             };
         }
-        let list = column.as_list::<i32>();
+        let Some(list) = column.as_list_opt::<i32>() else {
+            return Self {
+                values: single(column),
+                rows: Rows::Fixed(1),
+            };
+        };
         let (values, width) = match list.values().as_fixed_size_list_opt() {
             Some(vectors) => (vectors.values(), vectors.value_length() as usize),
             None => (list.values(), 1),

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, UInt32Type};
-use plmkit_contract::{KeyColumns, ordinals};
+use arrow_array::{Array, RecordBatch};
+use arrow_select::concat::concat_batches;
+use plmkit_contract::{AMINO_ACIDS, KeyColumns, ordinals, tokenize};
 use plmkit_esm2::Isa;
 use plmkit_store::EmbeddingsReader;
 use safetensors::SafeTensors;
@@ -156,6 +157,90 @@ fn every_kind_of_output_fits_the_others() {
         }
         run(&mut case.validate(&out));
     }
+}
+
+/// The log-probabilities of the twenty amino acids by the logits of a residue, in f64.
+fn log_probs(logits: &[f32]) -> Vec<f64> {
+    let logits = AMINO_ACIDS.map(|letter| {
+        let mut tokens = Vec::new();
+        tokenize(&[letter], &mut tokens).expect("a residue");
+        f64::from(logits[usize::from(tokens[1])])
+    });
+    let sum: f64 = logits.iter().map(|logit| logit.exp()).sum();
+    logits.iter().map(|logit| logit - sum.ln()).collect()
+}
+
+#[test]
+fn scores_are_log_probabilities_of_the_twenty() {
+    let long =
+        "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVVHSLAKWKR".repeat(9);
+    let proteins = ["M", "MKXUVLA", "XBUZO", &long, "ACDEFGHIKLMNPQRSTVWY"];
+    let fasta: Vec<String> = (0..)
+        .zip(proteins)
+        .map(|(at, residues)| format!(">P{at}\n{residues}\n"))
+        .collect();
+    let folder = tempfile::tempdir().expect("temp folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("in.fasta"), fasta.concat()).expect("write");
+    let windows = [
+        "--long-policy",
+        "window",
+        "--max-residues",
+        "300",
+        "--overlap",
+        "100",
+    ];
+    let shard = shard(&at("in.fasta"), &at("shards"), &windows);
+    for (budget, dtype, close) in [(400, "f32", 2e-6), (9000, "f32", 2e-6), (9000, "f16", 4e-3)] {
+        pack(&shard, &at("b.arrow"), budget);
+        let out = at(&format!("{budget}-{dtype}.parquet"));
+        let options = ["--logits", "--scores", "--store-dtype", dtype];
+        run(common::embed(&[&at("b.arrow")], &test_data("model-tiny"), &out).args(options));
+        let mut found = 0;
+        for batch in rows(&out) {
+            let likelihoods = batch["log_likelihood"].as_primitive::<Float32Type>();
+            let list = |name: &str, row| {
+                let residues = batch[name].as_list::<i32>().value(row);
+                floats(residues.as_fixed_size_list().values())
+            };
+            for (row, key) in KeyColumns::new(&batch).rows().enumerate() {
+                let residues = proteins[key.ordinal as usize].as_bytes();
+                let (logits, scores) = (list("logits", row), list("log_probs", row));
+                assert_eq!(scores.len(), 20 * residues.len());
+                let mut own = Vec::new();
+                let positions = logits.chunks(33).zip(scores.chunks(20)).zip(residues);
+                for ((logits, scores), residue) in positions {
+                    let expected = log_probs(logits);
+                    for (score, expected) in scores.iter().zip(&expected) {
+                        let distance = (f64::from(*score) - expected).abs();
+                        assert!(
+                            distance < close * expected.abs().max(1.0),
+                            "{score} {expected}"
+                        );
+                    }
+                    let place = AMINO_ACIDS.iter().position(|letter| letter == residue);
+                    own.extend(place.map(|place| expected[place]));
+                }
+                if own.is_empty() {
+                    assert!(likelihoods.is_null(row), "{}", key.id);
+                } else {
+                    let mean = own.iter().sum::<f64>() / own.len() as f64;
+                    assert!((f64::from(likelihoods.value(row)) - mean).abs() < close * mean.abs());
+                }
+                found += 1;
+            }
+        }
+        assert_eq!(found, proteins.len());
+        let model = test_data("model-tiny");
+        run(validate_shard(&out, &shard).arg("--model").arg(model));
+    }
+    let [few, many] = [400, 9000].map(|budget| rows(&at(&format!("{budget}-f32.parquet"))));
+    let joined =
+        |batches: &[RecordBatch]| concat_batches(&batches[0].schema(), batches).expect("rows");
+    assert!(
+        joined(&few) == joined(&many),
+        "no score depends on the batch"
+    );
 }
 
 #[test]

@@ -96,11 +96,11 @@ impl FileColumn {
             return false;
         }
         if size == 0.0 {
-            // Equal residues deviate by zero, and a protein may have no contacts.
+            // Equal residues deviate by zero, and a protein may have no contacts, or none of the twenty amino acids.
             let may_be_zero = match column {
                 Column::Pooled { pool, .. } => pool == Pooling::Std,
-                Column::Contacts => true,
-                Column::Residues(_) | Column::Logits => false,
+                Column::Contacts | Column::LogLikelihood => true,
+                Column::Residues(_) | Column::Logits | Column::LogProbs => false,
             };
             if !may_be_zero {
                 let problem = format_args!("{column}: all values are zero");

@@ -1,6 +1,6 @@
 //! How far a vector is from the same computed again.
 
-use plmkit_contract::{Column, Pooling};
+use plmkit_contract::{AMINO_ACIDS, Column, Pooling};
 
 use crate::tolerance::{Tolerance, WORST_RESIDUE};
 use crate::vector::dot;
@@ -35,20 +35,26 @@ pub(crate) fn difference(
             nan_max(share(distance(found, expected), size), worst)
         }
         // Of each token alone: some hardly ever have a chance, and the others hide them.
-        Column::Logits => {
+        Column::Logits | Column::LogProbs => {
+            let width = if column == Column::Logits {
+                logits
+            } else {
+                AMINO_ACIDS.len()
+            };
             let count = expected.len() as f64;
             let middle = expected.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
             let squares = expected
                 .iter()
                 .map(|&value| (f64::from(value) - middle).powi(2));
-            let size = (squares.sum::<f64>() / logits as f64).sqrt();
+            let size = (squares.sum::<f64>() / width as f64).sqrt();
             let token = |values: &[f32], token: usize| -> Vec<f32> {
-                values.iter().skip(token).step_by(logits).copied().collect()
+                values.iter().skip(token).step_by(width).copied().collect()
             };
             let differences =
-                (0..logits).map(|at| distance(&token(found, at), &token(expected, at)));
+                (0..width).map(|at| distance(&token(found, at), &token(expected, at)));
             share(differences.fold(0.0, nan_max), size)
         }
+        Column::LogLikelihood => share(distance(found, expected), norm(expected)),
         Column::Contacts => {
             let size = norm(expected).max(LEAST_CONTACT * (expected.len() as f64).sqrt());
             share(distance(found, expected), size)

@@ -49,7 +49,8 @@ impl PoolingCheck {
                     Pooling::Std => &mut columns.std,
                     Pooling::Bos => continue,
                 },
-                Column::Logits | Column::Contacts => continue,
+                // They have no layer.
+                _ => continue,
             };
             *slot = Some(place);
         }

@@ -72,7 +72,7 @@ impl Tolerance {
             } => self.mean,
             Column::Pooled { .. } => self.pooled,
             Column::Residues(_) => self.residues,
-            Column::Logits => self.logits,
+            Column::Logits | Column::LogProbs | Column::LogLikelihood => self.logits,
             Column::Contacts => self.contacts,
         }
     }

@@ -37,6 +37,13 @@ pub struct OutputArgs {
     /// Store the probability of contact of each pair of residues: a column `contacts` of L x L values
     #[arg(long)]
     contacts: bool,
+
+    /// Store scores of substitutions: for each residue the log-probabilities of the twenty amino acids, a column `log_probs` of
+    /// L x 20 values in the order ACDEFGHIKLMNPQRSTVWY, and in `log_likelihood` the mean of those of the protein's own residues
+    ///
+    /// The softmax is over the logits of the twenty. One pass over the unmasked protein: wild-type marginals.
+    #[arg(long)]
+    scores: bool,
 }
 
 impl From<OutputArgs> for Outputs {
@@ -47,6 +54,7 @@ impl From<OutputArgs> for Outputs {
             residues: args.residues,
             logits: args.logits,
             contacts: args.contacts,
+            scores: args.scores,
         }
     }
 }

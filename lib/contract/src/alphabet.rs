@@ -6,6 +6,9 @@
 /// selenocysteine `U` and pyrrolysine `O`.
 pub const RESIDUES: &[u8; 25] = b"LAGVSERTIDPKQNFYMHWCXBUZO";
 
+/// The twenty amino acids in the order of scores.
+pub const AMINO_ACIDS: &[u8; 20] = b"ACDEFGHIKLMNPQRSTVWY";
+
 /// The token id of the first of [`RESIDUES`].
 pub const FIRST_RESIDUE_TOKEN: u8 = 4;
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{Pooling, Quoted};
+use crate::{AMINO_ACIDS, Pooling, Quoted};
 
 /// The number of tokens in ESM-2's vocabulary, and of values in its logits vectors.
 pub const VOCABULARY: usize = 33;
@@ -26,7 +26,7 @@ pub struct Widths {
 ///
 /// ```
 /// use plmkit_contract::Column;
-/// for name in ["mean_33", "residues_33", "logits", "contacts"] {
+/// for name in ["mean_33", "residues_33", "logits", "contacts", "log_probs", "log_likelihood"] {
 ///     assert_eq!(name.parse::<Column>().unwrap().to_string(), name);
 /// }
 /// assert!("residues_033".parse::<Column>().is_err());
@@ -46,14 +46,26 @@ pub enum Column {
     Logits,
     /// The probabilities that two residues are in contact: `(L, L)`, symmetric, row-major.
     Contacts,
+    /// The logarithm of the probability of each of [`AMINO_ACIDS`] at each residue, by the logits of these alone: `(L, 20)`.
+    LogProbs,
+    /// The mean of the log-probabilities of the protein's own amino acids: one value, or null if it has none of the twenty.
+    LogLikelihood,
 }
 
 impl Column {
-    /// Returns the layer of the column; `None` for logits (last layer) and contacts (all layers).
+    /// Returns the column of the model that this one is made of.
+    pub fn source(self) -> Self {
+        match self {
+            Self::LogProbs | Self::LogLikelihood => Self::Logits,
+            other => other,
+        }
+    }
+
+    /// Returns the layer of the column; `None` for logits and what is made of them (last layer) and contacts (all layers).
     pub fn layer(self) -> Option<u32> {
         match self {
             Self::Pooled { layer, .. } | Self::Residues(layer) => Some(layer),
-            Self::Logits | Self::Contacts => None,
+            Self::Logits | Self::Contacts | Self::LogProbs | Self::LogLikelihood => None,
         }
     }
 
@@ -69,6 +81,8 @@ impl Column {
             Self::Residues(_) => residues * widths.dim,
             Self::Logits => residues * widths.logits,
             Self::Contacts => residues * residues,
+            Self::LogProbs => residues * AMINO_ACIDS.len(),
+            Self::LogLikelihood => 1,
         }
     }
 
@@ -80,6 +94,8 @@ impl Column {
             Self::Residues(_) => format!("{self} (L x {dim})"),
             Self::Logits => format!("{self} (L x {logits})"),
             Self::Contacts => format!("{self} (L x L)"),
+            Self::LogProbs => format!("{self} (L x {})", AMINO_ACIDS.len()),
+            Self::LogLikelihood => self.to_string(),
         }
     }
 }
@@ -91,6 +107,8 @@ impl fmt::Display for Column {
             Self::Residues(layer) => write!(f, "residues_{layer}"),
             Self::Logits => f.write_str("logits"),
             Self::Contacts => f.write_str("contacts"),
+            Self::LogProbs => f.write_str("log_probs"),
+            Self::LogLikelihood => f.write_str("log_likelihood"),
         }
     }
 }
@@ -117,6 +135,8 @@ impl FromStr for Column {
         let column = match text {
             "logits" => Self::Logits,
             "contacts" => Self::Contacts,
+            "log_probs" => Self::LogProbs,
+            "log_likelihood" => Self::LogLikelihood,
             _ => {
                 let (name, layer) = text.split_once('_').ok_or(())?;
                 let layer = layer.parse().map_err(|_| ())?;

@@ -6,7 +6,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::row_key::key_fields;
 use crate::{
-    Column, KEY_COLUMNS, Labels, N_WINDOWS, Quoted, StoreDtype, VOCABULARY, Widths, check_columns,
+    AMINO_ACIDS, Column, KEY_COLUMNS, Labels, N_WINDOWS, Quoted, StoreDtype, VOCABULARY, Widths,
+    check_columns,
 };
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +67,7 @@ impl EmbeddingLayout {
                 let name = field.name();
                 name.parse().map_err(|()| {
                     format!(
-                        "column '{name}' is not named <pool>_<layer>, residues_<layer>, logits or contacts"
+                        "column '{name}' is not named <pool>_<layer>, residues_<layer>, logits, contacts, log_probs or log_likelihood"
                     )
                 })
             })
@@ -91,10 +92,10 @@ impl EmbeddingLayout {
             fields.push(Field::new(N_WINDOWS, DataType::UInt32, false));
         }
         fields.extend(self.labels.fields());
-        let computed = self
-            .columns
-            .iter()
-            .map(|&column| Field::new(column.to_string(), self.column_type(column), false));
+        let computed = self.columns.iter().map(|&column| {
+            let may_lack = column == Column::LogLikelihood;
+            Field::new(column.to_string(), self.column_type(column), may_lack)
+        });
         fields.extend(computed);
         Arc::new(Schema::new(fields))
     }
@@ -140,6 +141,9 @@ impl EmbeddingLayout {
             Column::Residues(_) => DataType::List(item(vector(self.dim))),
             Column::Logits => DataType::List(item(vector(self.logits))),
             Column::Contacts => DataType::List(item(self.dtype.arrow())),
+            Column::LogProbs => DataType::List(item(vector(AMINO_ACIDS.len()))),
+            // One value, which needs no narrow type.
+            Column::LogLikelihood => DataType::Float32,
         }
     }
 }

@@ -38,8 +38,8 @@ pub use alias::{
     known_schema,
 };
 pub use alphabet::{
-    CLS, EOS, FIRST_RESIDUE_TOKEN, MASK, RESIDUES, SPECIAL_TOKENS, UnknownResidue, residue_of,
-    tokenize,
+    AMINO_ACIDS, CLS, EOS, FIRST_RESIDUE_TOKEN, MASK, RESIDUES, SPECIAL_TOKENS, UnknownResidue,
+    residue_of, tokenize,
 };
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};

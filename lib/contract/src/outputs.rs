@@ -17,6 +17,8 @@ pub struct Outputs {
     pub logits: bool,
     /// Whether to store predicted contacts.
     pub contacts: bool,
+    /// Whether to store log-probabilities of amino acids, and their mean.
+    pub scores: bool,
 }
 
 /// The layers to store.
@@ -71,6 +73,10 @@ impl Outputs {
         }
         if self.contacts {
             add(Column::Contacts);
+        }
+        if self.scores {
+            add(Column::LogProbs);
+            add(Column::LogLikelihood);
         }
         Ok(columns)
     }

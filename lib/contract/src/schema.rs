@@ -135,8 +135,16 @@ mod tests {
     /// A change to these schemas must also change the golden file, the contract version and the changelog.
     #[test]
     fn golden_schemas() {
-        let columns = ["mean_33", "bos_0", "residues_33", "logits", "contacts"]
-            .map(|name| name.parse::<Column>().expect("a column"));
+        let columns = [
+            "mean_33",
+            "bos_0",
+            "residues_33",
+            "logits",
+            "contacts",
+            "log_probs",
+            "log_likelihood",
+        ]
+        .map(|name| name.parse::<Column>().expect("a column"));
         let embeddings = EmbeddingLayout {
             columns: columns.to_vec(),
             dim: 1280,

@@ -172,7 +172,8 @@ impl<'a> Collector<'a> {
                     head.apply(readout.isa, x, &mut logits, threads);
                     copy_residues(self.sequences, Rows::new(&logits, width), values);
                 }
-                Column::Contacts => {}
+                // The caller makes scores of logits.
+                Column::Contacts | Column::LogProbs | Column::LogLikelihood => {}
             }
         }
     }

@@ -70,8 +70,8 @@ impl TorchModel {
         sizes.extend(columns.iter().filter_map(|&column| match column {
             Column::Pooled { .. } => Some(sequences * widths.dim * f32),
             Column::Residues(_) | Column::Logits => Some(column.values(tokens, widths) * f32),
-            // Each sequence has its own memory.
-            Column::Contacts => None,
+            // Each sequence has its own memory; the caller makes scores of logits.
+            Column::Contacts | Column::LogProbs | Column::LogLikelihood => None,
         }));
         Transfer::reserve(&sizes)
     }

@@ -16,10 +16,13 @@ use arrow_select::take::take_record_batch;
 use bytes::Bytes;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use plmkit_contract::{Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype};
+use plmkit_contract::{
+    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype, Widths, residue_of,
+};
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
+use crate::scores::{log_likelihood, log_probs, sources};
 use crate::stitch::StitchedKey;
 
 /// A row of the output.
@@ -31,26 +34,45 @@ pub(crate) struct OutputRow {
     pub(crate) residues: usize,
     /// Present if the row was stitched from windows.
     pub(crate) stitched: Option<StitchedKey>,
+    /// The letters of a stitched row; the batch has those of any other.
+    pub(crate) sequence: Vec<u8>,
+}
+
+impl OutputRow {
+    fn letters<'r>(&'r self, packed: &'r PackedBatch) -> impl Iterator<Item = u8> + 'r {
+        let tokens = match self.stitched {
+            Some(_) => &[],
+            None => packed.residue_tokens(self.row),
+        };
+        let of_batch = tokens
+            .iter()
+            .map(|&token| residue_of(token).unwrap_or(b'X'));
+        self.sequence.iter().copied().chain(of_batch)
+    }
 }
 
 /// Lays out computed values as record batches.
 pub(crate) struct Columns<'a> {
     layout: &'a EmbeddingLayout,
+    /// Those of the model.
+    widths: Widths,
     schema: SchemaRef,
     /// Memory for f16 values, if f16 is the stored type.
     halves: Option<Buffers<f16>>,
 }
 
 impl<'a> Columns<'a> {
-    pub(crate) fn new(layout: &'a EmbeddingLayout) -> Self {
+    pub(crate) fn new(layout: &'a EmbeddingLayout, widths: Widths) -> Self {
         Self {
+            widths,
             schema: layout.schema(),
             halves: (layout.dtype == StoreDtype::F16).then(Buffers::default),
             layout,
         }
     }
 
-    /// Makes a record batch of the `rows` of a batch. `values` has for each column the values of all rows, one after the other.
+    /// Makes a record batch of the `rows` of a batch. `values` has for each of the [sources](sources) the values of all rows, one
+    /// after the other.
     pub(crate) fn lay_out(
         &self,
         packed: &PackedBatch,
@@ -58,16 +80,45 @@ impl<'a> Columns<'a> {
         values: Vec<Buffer<f32>>,
     ) -> Result<RecordBatch, ArrowError> {
         let mut arrays = key_columns(self.layout, packed, rows)?;
+        let mut values: Vec<_> = sources(&self.layout.columns)
+            .into_iter()
+            .zip(values)
+            .collect();
+        let mut log_probs = self.log_probs(&values);
         let fields = &self.schema.fields()[self.layout.keys()..];
-        let columns = self.layout.columns.iter().zip(values);
-        for ((&column, values), field) in columns.zip(fields) {
+        // The likelihood before the table that it is made of.
+        let columns = self.layout.columns.iter().zip(fields).rev();
+        let mut computed = Vec::new();
+        for (&column, field) in columns {
+            if column == Column::LogLikelihood {
+                computed.push(likelihoods(packed, rows, &log_probs));
+                continue;
+            }
             let lengths = rows.iter().map(|row| match column {
                 Column::Contacts => row.residues * row.residues,
                 _ => row.residues,
             });
-            arrays.push(self.array(field.data_type(), lengths, values)?);
+            let values = match column {
+                Column::LogProbs => std::mem::take(&mut log_probs),
+                _ => {
+                    let own = values.iter_mut().find(|(source, _)| *source == column);
+                    own.map(|(_, values)| std::mem::take(values))
+                        .unwrap_or_default()
+                }
+            };
+            computed.push(self.array(field.data_type(), lengths, values)?);
         }
+        arrays.extend(computed.into_iter().rev());
         RecordBatch::try_new(SchemaRef::clone(&self.schema), arrays)
+    }
+
+    /// Returns the log-probabilities of all rows, if they are asked for.
+    fn log_probs(&self, values: &[(Column, Buffer<f32>)]) -> Buffer<f32> {
+        let logits = values.iter().find(|(source, _)| *source == Column::Logits);
+        let logits = logits.filter(|_| self.layout.columns.contains(&Column::LogProbs));
+        logits.map_or_else(Buffer::default, |(_, logits)| {
+            log_probs(logits, self.widths.logits).into()
+        })
     }
 
     /// Makes an array of type `kind` from `values`. The rows of a list array have `lengths` items.
@@ -98,6 +149,17 @@ impl<'a> Columns<'a> {
             },
         })
     }
+}
+
+/// Makes the column of the mean log-probabilities, which rows without any of the twenty amino acids lack.
+fn likelihoods(packed: &PackedBatch, rows: &[OutputRow], log_probs: &[f32]) -> ArrayRef {
+    let mut left = log_probs;
+    let likelihoods = rows.iter().map(|row| {
+        let own;
+        (own, left) = left.split_at(row.residues * AMINO_ACIDS.len());
+        log_likelihood(row.letters(packed), own)
+    });
+    Arc::new(likelihoods.collect::<Float32Array>())
 }
 
 /// Returns the key columns and labels.

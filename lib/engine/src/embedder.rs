@@ -21,6 +21,8 @@ pub(crate) struct Embedder<'a> {
     injection: &'a Injection,
     stop: &'a Stop,
     layout: &'a EmbeddingLayout,
+    /// The columns of the model from which those of the layout are made.
+    sources: &'a [Column],
     columns: Columns<'a>,
     stitcher: Stitcher,
     limit: TokenLimit,
@@ -62,19 +64,21 @@ impl Computed {
 }
 
 impl<'a> Embedder<'a> {
-    /// Makes rows with the columns of `layout`.
+    /// Makes rows with the columns of `layout`, from `sources` of the model.
     pub(crate) fn new(
         (model, injection): (&'a Esm2, &'a Injection),
-        layout: &'a EmbeddingLayout,
+        (layout, sources): (&'a EmbeddingLayout, &'a [Column]),
         stop: &'a Stop,
     ) -> Self {
+        let widths = model.info().config().widths();
         Self {
             model,
             injection,
             stop,
             layout,
-            columns: Columns::new(layout),
-            stitcher: Stitcher::new(&layout.columns, layout.widths()),
+            columns: Columns::new(layout, widths),
+            stitcher: Stitcher::new(sources, widths),
+            sources,
             limit: TokenLimit::default(),
             stats: BatchStats::default(),
         }
@@ -111,7 +115,7 @@ impl<'a> Embedder<'a> {
     ) -> Result<BatchResult, EngineError> {
         self.stats = BatchStats::default();
         let (windows, whole) = windows_and_others(batch);
-        let mut computed = Computed::of(&self.layout.columns);
+        let mut computed = Computed::of(self.sources);
         if !whole.is_empty() {
             self.compute(self.whole_rows(batch), &whole, submitted, &mut computed)?;
         }
@@ -120,6 +124,7 @@ impl<'a> Embedder<'a> {
             row,
             residues: batch.packed.residues(row),
             stitched: None,
+            sequence: Vec::new(),
         });
         let mut rows: Vec<OutputRow> = kept.collect();
         let ordinals = batch.packed.ordinals();
@@ -141,13 +146,17 @@ impl<'a> Embedder<'a> {
         })
     }
 
+    fn widths(&self) -> Widths {
+        self.model.info().config().widths()
+    }
+
     fn whole_rows<'b>(&self, batch: &'b Batch) -> Selection<'b>
     where
         'a: 'b,
     {
         Selection {
             batch,
-            columns: &self.layout.columns,
+            columns: self.sources,
             dtype: self.layout.dtype,
         }
     }
@@ -193,7 +202,7 @@ impl<'a> Embedder<'a> {
         };
         let kept = rows.iter().filter(|&&row| rejection(row).is_none());
         let residues = kept.map(|&row| batch.packed.residues(row));
-        let mut values = split_columns(&columns, self.layout.widths(), &windows.values, residues);
+        let mut values = split_columns(&columns, self.widths(), &windows.values, residues);
         let mut stitched = None;
         for &row in rows {
             let own = match rejection(row) {
@@ -212,8 +221,9 @@ impl<'a> Embedder<'a> {
                     computed.extend(&protein.values);
                     stitched = Some(OutputRow {
                         row,
-                        residues: protein.residues,
+                        residues: protein.sequence.len(),
                         stitched: Some(protein.key),
+                        sequence: protein.sequence,
                     });
                 }
                 Some(Ok(_)) => computed.rejected.push((row, Reason::NotFinite)),
@@ -361,7 +371,7 @@ impl<'a> Embedder<'a> {
         let residues = rows
             .iter()
             .map(move |&row| selection.batch.packed.residues(row));
-        let values = split_columns(selection.columns, self.layout.widths(), values, residues);
+        let values = split_columns(selection.columns, self.widths(), values, residues);
         rows.iter().copied().zip(values)
     }
 }

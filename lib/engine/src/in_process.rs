@@ -10,6 +10,7 @@ use crate::embedder::Embedder;
 use crate::parity::Parity;
 use crate::pipeline::{BatchQueue, Compute, Deliver};
 use crate::sample::ParitySample;
+use crate::scores::sources;
 use crate::{EngineError, RunConfig};
 
 /// A loaded model with the options of its computation.
@@ -28,7 +29,7 @@ impl<'a> InProcess<'a> {
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
         let mut model = Esm2::load(&config.model, config.compute, stop)?;
-        let columns = config.columns(model.info())?;
+        let columns = sources(&config.columns(model.info())?);
         model.info().heads_for(&config.model, &columns)?;
         // If that much memory is refused, batches are split later.
         if let Err(error) = model.reserve(largest_batch, &columns) {
@@ -61,7 +62,9 @@ impl Compute for InProcess<'_> {
         batches: &BatchQueue,
         deliver: &mut Deliver<'_>,
     ) -> Result<(), EngineError> {
-        let mut embedder = Embedder::new((&self.model, &self.config.injection), layout, self.stop);
+        let sources = sources(&layout.columns);
+        let model = (&self.model, &self.config.injection);
+        let mut embedder = Embedder::new(model, (layout, &sources), self.stop);
         // The batch that a GPU computes while the next one is started.
         let mut on_device: Option<InFlight> = None;
         while !self.stop.requested() {

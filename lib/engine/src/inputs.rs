@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop, WINDOWS,
-    path_text,
+    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
+    WINDOWS, path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
@@ -263,6 +263,8 @@ impl RunInputs {
                 Column::Residues(_) => residues * layout.dim as u64,
                 Column::Logits => residues * layout.logits as u64,
                 Column::Contacts => size.pairs,
+                Column::LogProbs => residues * AMINO_ACIDS.len() as u64,
+                Column::LogLikelihood => size.sequences,
             });
             values.sum::<u64>() * layout.dtype.bytes() as u64
         };

@@ -36,6 +36,7 @@ mod probe;
 mod rejects_list;
 mod run;
 mod sample;
+mod scores;
 mod stitch;
 mod token_limit;
 mod workers;

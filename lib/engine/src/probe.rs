@@ -11,6 +11,7 @@ use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
 use serde_json::Value;
 
 use crate::claim::claim_output;
+use crate::scores::sources;
 use crate::{EngineError, RunConfig};
 
 /// Tokens of a sequence of the trial batches: the length in the training of ESM-2.
@@ -107,7 +108,7 @@ fn measure(
     size: &mut BatchSize,
 ) -> Result<(), EngineError> {
     let info = model.info();
-    let columns = config.columns(info)?;
+    let columns = sources(&config.columns(info)?);
     let fits = |sequences: usize| -> Result<bool, EsmError> {
         let (tokens, cu_seqlens) = trial_batch(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");

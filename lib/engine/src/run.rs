@@ -335,7 +335,7 @@ fn check_parity(
     if info.dtype != Dtype::Int8 {
         return Ok(None);
     }
-    let sample = ParitySample::draw(inputs, config.outputs.logits)?;
+    let sample = ParitySample::draw(inputs, config.outputs.logits || config.outputs.scores)?;
     if sample.is_empty() {
         return Ok(None);
     }

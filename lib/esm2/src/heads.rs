@@ -21,7 +21,7 @@ impl Head {
     pub(crate) fn for_column(column: Column) -> Option<Self> {
         match column {
             Column::Pooled { .. } | Column::Residues(_) => None,
-            Column::Logits => Some(Self::LanguageModel),
+            Column::Logits | Column::LogProbs | Column::LogLikelihood => Some(Self::LanguageModel),
             Column::Contacts => Some(Self::Contact),
         }
     }

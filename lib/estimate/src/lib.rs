@@ -116,8 +116,8 @@ impl Estimate {
 fn embedding_bytes(plan: &Plan, lengths: &Lengths) -> u64 {
     let values = plan.columns.iter().map(|&column| {
         let rows = match column {
-            Column::Pooled { .. } => lengths.proteins,
-            Column::Residues(_) | Column::Logits => lengths.residues,
+            Column::Pooled { .. } | Column::LogLikelihood => lengths.proteins,
+            Column::Residues(_) | Column::Logits | Column::LogProbs => lengths.residues,
             Column::Contacts => lengths.residue_pairs,
         };
         // The values for one residue, which for a pooled vector are those of the protein.

@@ -9,8 +9,8 @@ use super::{Blend, Moments};
 pub(crate) struct StitchedProtein {
     /// The values of each requested column. [`Column::values`] says how many.
     pub(crate) values: Vec<Vec<f32>>,
-    /// Residues of the protein.
-    pub(crate) residues: usize,
+    /// The residues of the protein.
+    pub(crate) sequence: Vec<u8>,
     pub(crate) key: StitchedKey,
 }
 
@@ -201,11 +201,11 @@ impl Protein {
         }
         StitchedProtein {
             values,
-            residues: self.residues.len(),
             key: StitchedKey {
                 n_windows: self.n_windows,
                 digest: SequenceDigest::new(&self.residues),
             },
+            sequence: self.residues,
         }
     }
 }
