@@ -1,11 +1,12 @@
 //! `query-embeddings`: reads the parts of a dataset as one table: combines them, selects rows, looks single rows up, finds the
-//! nearest rows.
+//! nearest rows, scores variants.
 
 mod combine;
 mod ids;
 mod lookup;
 mod neighbours;
 mod select;
+mod variants;
 mod vectors;
 
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use clap::{Parser, Subcommand};
 use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
 use plmkit_dataset::{OpenedDataset, check_outside};
 
-/// Combines the parts of a dataset, selects rows by id, looks single proteins up, and finds nearest neighbours
+/// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, and scores variants
 #[derive(Debug, Parser)]
 #[command(name = "query-embeddings", version)]
 struct Args {
@@ -31,6 +32,7 @@ enum Command {
     Select(select::SelectArgs),
     Lookup(lookup::LookupArgs),
     Neighbours(neighbours::NeighboursArgs),
+    Variants(variants::VariantsArgs),
 }
 
 impl Program for Args {
@@ -47,8 +49,9 @@ fn main() -> ExitCode {
         Some(Command::Select(select)) => select.run(stop),
         Some(Command::Lookup(lookup)) => lookup.run(stop),
         Some(Command::Neighbours(neighbours)) => neighbours.run(args.common.quiet, stop),
+        Some(Command::Variants(variants)) => variants.run(stop),
         None => Err(Fault::usage(
-            "expected a command: combine, select, lookup or neighbours; see --help",
+            "expected a command: combine, select, lookup, neighbours or variants; see --help",
         )),
     })
 }

@@ -192,10 +192,11 @@ fn scores_are_log_probabilities_of_the_twenty() {
     ];
     let shard = shard(&at("in.fasta"), &at("shards"), &windows);
     for (budget, dtype, close) in [(400, "f32", 2e-6), (9000, "f32", 2e-6), (9000, "f16", 4e-3)] {
-        pack(&shard, &at("b.arrow"), budget);
+        let batches = at(&format!("{budget}-{dtype}.arrow"));
+        pack(&shard, &batches, budget);
         let out = at(&format!("{budget}-{dtype}.parquet"));
         let options = ["--logits", "--scores", "--store-dtype", dtype];
-        run(common::embed(&[&at("b.arrow")], &test_data("model-tiny"), &out).args(options));
+        run(common::embed(&[&batches], &test_data("model-tiny"), &out).args(options));
         let mut found = 0;
         for batch in rows(&out) {
             let likelihoods = batch["log_likelihood"].as_primitive::<Float32Type>();
@@ -475,7 +476,7 @@ fn one_is_counted_in_the_singular() {
     pack.arg(at("shards/shard-00000.parquet")).arg("--out");
     let said = run(pack.arg(at("b.arrow")));
     assert_has(&said, "1 sequence, 102 tokens in 1 batch, ");
-    let embed = |out: &str| common::embed(&[&at("b.arrow")], &test_data("model-tiny"), &at(out));
+    let embed = |out: &str| common::embed(&[&batches], &test_data("model-tiny"), &at(out));
     let said = run(&mut embed("e.parquet"));
     assert_has(&said, "1 row of mean_4 (64) from 1 batch, ");
     let said = ends(embed("f.parquet").args(["--inject", "not-finite=0"]), 1);

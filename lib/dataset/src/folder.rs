@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{DATASET_FILE, ListedDataset, Stop};
+use plmkit_contract::{DATASET_FILE, ListedDataset, SHARD_PREFIX, Stop};
 use plmkit_store::StoreError;
 
 use crate::listing::{check_parts, check_passed, read_dataset};
@@ -36,6 +36,22 @@ impl DatasetFolder {
     /// Whether the shards are there: otherwise `dataset.json` says what is expected.
     pub fn has_shards(&self) -> bool {
         self.0.join("shards").is_dir()
+    }
+
+    /// The shards, sorted by name.
+    pub(crate) fn shards(&self) -> Result<Vec<PathBuf>, DatasetError> {
+        let folder = self.0.join("shards");
+        let is_shard = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(SHARD_PREFIX) && is_parquet(path)
+        };
+        let mut files = visible(&folder).unwrap_or_default();
+        files.retain(is_shard);
+        if files.is_empty() {
+            let what = "expected shard-*.parquet, which have the residues of the proteins";
+            return Err(DatasetError::missing(&folder, what));
+        }
+        Ok(files)
     }
 
     /// A path as `dataset.json` has it: from its folder on.

@@ -19,6 +19,7 @@ mod rejects;
 mod samples;
 mod select;
 mod shared;
+mod variants;
 mod vectors;
 
 pub use combine::{CombineConfig, CombineOutcome, combine};
@@ -31,3 +32,4 @@ pub use merge::Merge;
 pub use neighbours::{Metric, NeighboursConfig, Plan, neighbours};
 pub use parts::{Part, Parts};
 pub use select::{Selected, select};
+pub use variants::{Sites, Substitution, Variant};

@@ -1,0 +1,232 @@
+//! Scores of variants: log-ratios of mutant and wild type, summed over the substitutions.
+
+use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Stop};
+use plmkit_store::read_shard;
+
+use crate::{AskedIds, DatasetError, Merge, OpenedDataset};
+
+/// One residue in place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Substitution {
+    /// The residue of the protein.
+    pub wild_type: u8,
+    /// Its place in the protein, from 1.
+    pub position: u32,
+    /// The residue in its place: one of [`AMINO_ACIDS`].
+    pub mutant: u8,
+}
+
+/// Substitutions in one protein, at different positions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant(pub Vec<Substitution>);
+
+impl FromStr for Variant {
+    type Err = &'static str;
+
+    /// Reads `A123V`, or several joined by `:`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut substitutions: Vec<Substitution> = Vec::new();
+        for part in text.split(':') {
+            let substitution = parse(part).ok_or(
+                "expected a residue, its position from 1 and one of the twenty amino acids, such as A123V or A123V:K5R",
+            )?;
+            let is_same = |other: &Substitution| other.position == substitution.position;
+            if substitutions.iter().any(is_same) {
+                return Err("expected one substitution at a position");
+            }
+            substitutions.push(substitution);
+        }
+        Ok(Self(substitutions))
+    }
+}
+
+fn parse(text: &str) -> Option<Substitution> {
+    let (&wild_type, rest) = text.as_bytes().split_first()?;
+    let (&mutant, digits) = rest.split_last()?;
+    let are_digits = digits.iter().all(u8::is_ascii_digit);
+    let position: u32 = str::from_utf8(digits).ok()?.parse().ok()?;
+    (wild_type.is_ascii_uppercase() && are_digits && position > 0)
+        .then_some(())
+        .filter(|()| AMINO_ACIDS.contains(&mutant))?;
+    Some(Substitution {
+        wild_type,
+        position,
+        mutant,
+    })
+}
+
+/// The log-probabilities of the residues that variants change, by id and position.
+#[derive(Debug, Default)]
+pub struct Sites {
+    sites: HashMap<String, BTreeMap<u32, Site>>,
+}
+
+/// A position of a protein.
+#[derive(Clone, Copy, Debug, Default)]
+struct Site {
+    /// Its residue, if the protein has it.
+    residue: Option<u8>,
+    /// The log-probabilities of [`AMINO_ACIDS`], if the residue was embedded.
+    log_probs: Option<[f32; AMINO_ACIDS.len()]>,
+    /// Of several windows, how far the residue is from the end of that with these log-probabilities.
+    depth: u32,
+}
+
+impl Sites {
+    /// Asks for the positions of a variant.
+    pub fn ask(&mut self, id: &str, variant: &Variant) {
+        let sites = self.sites.entry(id.to_owned()).or_default();
+        for substitution in &variant.0 {
+            sites.entry(substitution.position).or_default();
+        }
+    }
+
+    /// Reads what was asked for: residues from the shards, log-probabilities from the embeddings.
+    ///
+    /// # Errors
+    /// If the dataset has no scores or no shards, or if an id is not in it.
+    pub fn read(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
+        let column = Column::LogProbs.to_string();
+        let places = dataset.parts.places(std::slice::from_ref(&column))?;
+        let mut ids = AskedIds::default();
+        for id in self.sites.keys() {
+            ids.add(id);
+        }
+        self.read_residues(dataset, stop)?;
+        let mut found = AskedIds::default();
+        let mut merge = Merge::new(&dataset.parts, places, None, stop).of_ids(&ids);
+        while let Some(rows) = merge.next_rows()? {
+            self.add_rows(&rows, &mut found);
+        }
+        let is_missing = |id: &str| !found.has(id);
+        if ids.in_order().iter().any(|id| is_missing(id)) {
+            return Err(DatasetError::unknown(&ids, is_missing));
+        }
+        Ok(())
+    }
+
+    fn read_residues(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
+        let shards = dataset.folder.shards()?;
+        for path in shards {
+            if stop.requested() {
+                return Err(DatasetError::stopped());
+            }
+            let shard = read_shard(&path)?;
+            for row in shard.rows().iter() {
+                let Some(sites) = self.sites.get_mut(row.key.id) else {
+                    continue;
+                };
+                let residues = row.sequence.as_bytes();
+                let first = row.key.start + 1;
+                for (position, site) in sites.range_mut(first..first + residues.len() as u32) {
+                    site.residue = Some(residues[(position - first) as usize]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_rows(&mut self, rows: &RecordBatch, found: &mut AskedIds) {
+        let lists = rows[Column::LogProbs.to_string().as_str()].as_list::<i32>();
+        for (place, key) in KeyColumns::new(rows).rows().enumerate() {
+            let Some(sites) = self.sites.get_mut(key.id) else {
+                continue;
+            };
+            found.add(key.id);
+            let vectors = lists.value(place);
+            let vectors = vectors.as_fixed_size_list();
+            let (first, count) = (key.start + 1, vectors.len() as u32);
+            for (position, site) in sites.range_mut(first..first + count) {
+                let at = position - first;
+                // The window in whose middle the residue lies knows most of what is around it.
+                let depth = (at + 1).min(count - at);
+                if depth > site.depth {
+                    site.depth = depth;
+                    site.log_probs = values(&vectors.value(at as usize));
+                }
+            }
+        }
+    }
+
+    /// Returns the score of a variant; `None` if a residue of it was not embedded, or is none of the twenty. The error says which
+    /// residue the protein has elsewhere.
+    pub fn score(&self, id: &str, variant: &Variant) -> Result<Option<f64>, String> {
+        let sites = &self.sites[id];
+        let mut sum = Some(0.0);
+        for substitution in &variant.0 {
+            let Substitution {
+                wild_type,
+                position,
+                mutant,
+            } = *substitution;
+            let site = sites[&position];
+            if let Some(residue) = site.residue.filter(|residue| *residue != wild_type) {
+                let [expected, found] = [wild_type, residue].map(char::from);
+                return Err(format!(
+                    "expected {expected} at position {position}, found {found}"
+                ));
+            }
+            let place = |letter| AMINO_ACIDS.iter().position(|&other| other == letter);
+            let ratio = site.log_probs.zip(place(wild_type)).zip(place(mutant));
+            let ratio = ratio.map(|((log_probs, wild_type), mutant)| {
+                f64::from(log_probs[mutant]) - f64::from(log_probs[wild_type])
+            });
+            sum = sum.zip(ratio).map(|(sum, ratio)| sum + ratio);
+        }
+        Ok(sum)
+    }
+}
+
+/// The log-probabilities of a residue.
+fn values(vector: &ArrayRef) -> Option<[f32; AMINO_ACIDS.len()]> {
+    let values: Vec<f32> = match vector.as_primitive_opt::<Float16Type>() {
+        Some(halves) => halves.values().iter().map(|half| half.to_f32()).collect(),
+        None => vector.as_primitive::<Float32Type>().values().to_vec(),
+    };
+    values.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_are_read_and_others_are_refused() {
+        let substitution = |wild_type, position, mutant| Substitution {
+            wild_type,
+            position,
+            mutant,
+        };
+        assert_eq!(
+            "A123V:X5R".parse(),
+            Ok(Variant(vec![
+                substitution(b'A', 123, b'V'),
+                substitution(b'X', 5, b'R')
+            ]))
+        );
+        for wrong in [
+            "",
+            "A",
+            "AV",
+            "A0V",
+            "A-1V",
+            "a1V",
+            "A1X",
+            "A1v",
+            "A1V:",
+            "1A2",
+            "A1.5V",
+            "A99999999999V",
+            "A1V:A1R",
+            "A1V R2K",
+        ] {
+            assert!(wrong.parse::<Variant>().is_err(), "{wrong}");
+        }
+    }
+}
