@@ -182,7 +182,7 @@ impl Copying<'_> {
             up: up.to_kind(kind)?,
             gated: config.is_gated(),
             down: narrow(&format!("{layer}.output.dense"))?,
-            branch_scale: config.branch_scale(),
+            branch_scale: (config.architecture.branch_depth).map(|_| config.branch_scale()),
         })
     }
 

@@ -43,8 +43,8 @@ pub(crate) struct Layer {
     pub(crate) gated: bool,
     /// Output of the feed-forward network: `(hidden, intermediate)`.
     pub(crate) down: Linear,
-    /// The factor of the outputs of both branches when they are added to the residual stream.
-    pub(crate) branch_scale: f64,
+    /// The factor of the outputs of both branches when they are added to the residual stream, if there is one.
+    pub(crate) branch_scale: Option<f64>,
 }
 
 /// The layers from the embedding to the final `LayerNorm`, and the operations in between.
@@ -166,7 +166,7 @@ impl Encoder {
         collector.hidden(0, &pass.x)?;
         let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
-            Some(layer) => pass.normalise(None, &layer.attention_norm, 1.0)?,
+            Some(layer) => pass.normalise(None, &layer.attention_norm, None)?,
             None => return Ok(()),
         };
         batch.time(KernelKind::LayerNorm)?;
@@ -251,11 +251,10 @@ impl Encoder {
 }
 
 /// Adds `y` times `scale` to the residual stream `x`, both `(rows, hidden)`, in f32.
-fn add(x: &mut Tensor, y: &Tensor, scale: f64) -> Result<(), CudaError> {
-    let _ = if scale == 1.0 {
-        x.f_add_(y)?
-    } else {
-        x.f_add_(&y.f_to_kind(Kind::Float)?.f_mul_scalar(scale)?)?
+fn add(x: &mut Tensor, y: &Tensor, scale: Option<f64>) -> Result<(), CudaError> {
+    let _ = match scale {
+        None => x.f_add_(y)?,
+        Some(scale) => x.f_add_(&y.f_to_kind(Kind::Float)?.f_mul_scalar(scale)?)?,
     };
     Ok(())
 }
@@ -288,7 +287,7 @@ impl Pass<'_> {
         &mut self,
         y: Option<&Tensor>,
         norm: &LayerNorm,
-        scale: f64,
+        scale: Option<f64>,
     ) -> Result<Tensor, CudaError> {
         let Some(kernels) = self.kernels else {
             if let Some(y) = y {
@@ -308,7 +307,7 @@ impl Pass<'_> {
             tokens: rows as usize,
             hidden: hidden as usize,
             eps: norm.eps as f32,
-            scale: scale as f32,
+            scale: scale.unwrap_or(1.0) as f32,
         };
         // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses their memory only for later
         // work of the stream.
