@@ -15,95 +15,42 @@ const GATE_AND_UP: &[&str] = &[
 ];
 
 /// The modules of the encoder and of the language-model head.
+#[rustfmt::skip]
 pub(super) const TABLE: &Table = &[
     ("embed_tokens", &["embeddings.word_embeddings"]),
-    (
-        "layers.*.input_layernorm",
-        &["encoder.layer.*.attention.LayerNorm"],
-    ),
-    (
-        "layers.*.self_attn.q_proj",
-        &["encoder.layer.*.attention.self.query"],
-    ),
-    (
-        "layers.*.self_attn.k_proj",
-        &["encoder.layer.*.attention.self.key"],
-    ),
-    (
-        "layers.*.self_attn.v_proj",
-        &["encoder.layer.*.attention.self.value"],
-    ),
-    (
-        "layers.*.self_attn.q_norm",
-        &["encoder.layer.*.attention.self.query_norm"],
-    ),
-    (
-        "layers.*.self_attn.k_norm",
-        &["encoder.layer.*.attention.self.key_norm"],
-    ),
-    (
-        "layers.*.self_attn.o_proj",
-        &["encoder.layer.*.attention.output.dense"],
-    ),
-    (
-        "layers.*.post_attention_layernorm",
-        &["encoder.layer.*.LayerNorm"],
-    ),
-    (
-        "layers.*.mlp.gate_proj",
-        &["encoder.layer.*.intermediate.gate"],
-    ),
-    (
-        "layers.*.mlp.up_proj",
-        &["encoder.layer.*.intermediate.dense"],
-    ),
+    ("layers.*.input_layernorm", &["encoder.layer.*.attention.LayerNorm"]),
+    ("layers.*.self_attn.q_proj", &["encoder.layer.*.attention.self.query"]),
+    ("layers.*.self_attn.k_proj", &["encoder.layer.*.attention.self.key"]),
+    ("layers.*.self_attn.v_proj", &["encoder.layer.*.attention.self.value"]),
+    ("layers.*.self_attn.q_norm", &["encoder.layer.*.attention.self.query_norm"]),
+    ("layers.*.self_attn.k_norm", &["encoder.layer.*.attention.self.key_norm"]),
+    ("layers.*.self_attn.o_proj", &["encoder.layer.*.attention.output.dense"]),
+    ("layers.*.post_attention_layernorm", &["encoder.layer.*.LayerNorm"]),
+    ("layers.*.mlp.gate_proj", &["encoder.layer.*.intermediate.gate"]),
+    ("layers.*.mlp.up_proj", &["encoder.layer.*.intermediate.dense"]),
     ("layers.*.mlp.down_proj", &["encoder.layer.*.output.dense"]),
     ("norm", &["encoder.emb_layer_norm_after"]),
     // Both of the package esm.
     ("embed", &["embeddings.word_embeddings"]),
-    (
-        "transformer.blocks.*.attn.q_ln",
-        &["encoder.layer.*.attention.self.query_norm"],
-    ),
-    (
-        "transformer.blocks.*.attn.k_ln",
-        &["encoder.layer.*.attention.self.key_norm"],
-    ),
-    (
-        "transformer.blocks.*.attn.out_proj",
-        &["encoder.layer.*.attention.output.dense"],
-    ),
+    ("transformer.blocks.*.attn.q_ln", &["encoder.layer.*.attention.self.query_norm"]),
+    ("transformer.blocks.*.attn.k_ln", &["encoder.layer.*.attention.self.key_norm"]),
+    ("transformer.blocks.*.attn.out_proj", &["encoder.layer.*.attention.output.dense"]),
     ("transformer.norm", &["encoder.emb_layer_norm_after"]),
     // The first release.
-    (
-        "transformer.blocks.*.attn.layernorm_qkv.0",
-        &["encoder.layer.*.attention.LayerNorm"],
-    ),
+    ("transformer.blocks.*.attn.layernorm_qkv.0", &["encoder.layer.*.attention.LayerNorm"]),
     ("transformer.blocks.*.attn.layernorm_qkv.1", QKV),
     ("transformer.blocks.*.ffn.0", &["encoder.layer.*.LayerNorm"]),
     ("transformer.blocks.*.ffn.1", GATE_AND_UP),
-    (
-        "transformer.blocks.*.ffn.3",
-        &["encoder.layer.*.output.dense"],
-    ),
+    ("transformer.blocks.*.ffn.3", &["encoder.layer.*.output.dense"]),
     ("sequence_head.0", &["lm_head.dense"]),
     ("sequence_head.2", &["lm_head.layer_norm"]),
     ("sequence_head.3", &["lm_head.decoder"]),
     // With Transformer Engine.
-    (
-        "transformer.blocks.*.attn.layernorm_qkv.layer_norm",
-        &["encoder.layer.*.attention.LayerNorm"],
-    ),
+    ("transformer.blocks.*.attn.layernorm_qkv.layer_norm", &["encoder.layer.*.attention.LayerNorm"]),
     ("transformer.blocks.*.attn.layernorm_qkv", QKV),
-    (
-        "transformer.blocks.*.ffn.layer_norm",
-        &["encoder.layer.*.LayerNorm"],
-    ),
+    ("transformer.blocks.*.ffn.layer_norm", &["encoder.layer.*.LayerNorm"]),
     ("transformer.blocks.*.ffn.fc1", GATE_AND_UP),
-    (
-        "transformer.blocks.*.ffn.fc2",
-        &["encoder.layer.*.output.dense"],
-    ),
+    ("transformer.blocks.*.ffn.fc2", &["encoder.layer.*.output.dense"]),
     ("lm_head.0", &["lm_head.dense"]),
     ("lm_head.2", &["lm_head.layer_norm"]),
     ("lm_head.3", &["lm_head.decoder"]),
