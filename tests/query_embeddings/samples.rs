@@ -24,6 +24,7 @@ fn sample(set: &Set, name: &str, rows: &[Row], model: &str) -> PathBuf {
     fs::create_dir_all(folder.join("embeddings")).expect("folder");
     fs::create_dir_all(folder.join("rejects")).expect("folder");
     let layout = EmbeddingLayout {
+        logits: plmkit_contract::VOCABULARY,
         columns: vec![MEAN],
         dim: DIM,
         dtype: StoreDtype::F32,
