@@ -43,6 +43,7 @@ fn write(path: &Path, dim: usize, start: u64, end: u64) -> Result<(), Box<dyn Er
             layer: 33,
         }],
         dim,
+        logits: plmkit_contract::VOCABULARY,
         dtype: StoreDtype::F32,
         stitched: false,
         labels: Labels::default(),
