@@ -476,7 +476,7 @@ fn one_is_counted_in_the_singular() {
     pack.arg(at("shards/shard-00000.parquet")).arg("--out");
     let said = run(pack.arg(at("b.arrow")));
     assert_has(&said, "1 sequence, 102 tokens in 1 batch, ");
-    let embed = |out: &str| common::embed(&[&batches], &test_data("model-tiny"), &at(out));
+    let embed = |out: &str| common::embed(&[&at("b.arrow")], &test_data("model-tiny"), &at(out));
     let said = run(&mut embed("e.parquet"));
     assert_has(&said, "1 row of mean_4 (64) from 1 batch, ");
     let said = ends(embed("f.parquet").args(["--inject", "not-finite=0"]), 1);
