@@ -23,14 +23,9 @@ impl PeptidesWriter {
             ("contig", Encoding::DELTA_BYTE_ARRAY),
             ("start", Encoding::DELTA_BINARY_PACKED),
             ("end", Encoding::DELTA_BINARY_PACKED),
+            ("frame", Encoding::DELTA_BINARY_PACKED),
         ];
-        let properties = properties(&encodings, &[]);
-        let properties = ["strand", "frame"]
-            .into_iter()
-            .fold(properties, |all, name| {
-                all.set_column_dictionary_enabled(name.into(), true)
-            });
-        let properties = properties.build();
+        let properties = properties(&encodings, &[]).build();
         RecordListWriter::create(path, Kind::Peptides, peptides_schema(), properties).map(Self)
     }
 
