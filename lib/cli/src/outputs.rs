@@ -8,6 +8,7 @@ use crate::one_of;
 /// The options for the columns of embeddings.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Vectors")]
+#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub struct OutputArgs {
     /// Poolings of residue vectors into one vector, a column each
     ///

@@ -54,6 +54,7 @@ pub enum Column {
 
 impl Column {
     /// Returns the column of the model that this one is made of.
+    #[must_use]
     pub fn source(self) -> Self {
         match self {
             Self::LogProbs | Self::LogLikelihood => Self::Logits,

@@ -6,6 +6,7 @@ use crate::{Column, Pooling};
 
 /// The requested columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub struct Outputs {
     /// Poolings over residues: a column for each pooling and layer.
     pub pools: Vec<Pooling>,
