@@ -98,13 +98,12 @@ impl<'a> Columns<'a> {
                 Column::Contacts => row.residues * row.residues,
                 _ => row.residues,
             });
-            let values = match column {
-                Column::LogProbs => std::mem::take(&mut log_probs),
-                _ => {
-                    let own = values.iter_mut().find(|(source, _)| *source == column);
-                    own.map(|(_, values)| std::mem::take(values))
-                        .unwrap_or_default()
-                }
+            let values = if column == Column::LogProbs {
+                std::mem::take(&mut log_probs)
+            } else {
+                let own = values.iter_mut().find(|(source, _)| *source == column);
+                own.map(|(_, values)| std::mem::take(values))
+                    .unwrap_or_default()
             };
             computed.push(self.array(field.data_type(), lengths, values)?);
         }

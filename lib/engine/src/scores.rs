@@ -72,7 +72,7 @@ mod tests {
     fn the_likelihood_is_that_of_the_twenty_alone() {
         let found = log_probs(&logits().repeat(3), 33);
         let mean = |letters: &[u8]| log_likelihood(letters.iter().copied(), &found);
-        let expected = ((2.0 / 23.0_f32).ln() + (3.0 / 23.0_f32).ln()) / 2.0;
+        let expected = f32::midpoint((2.0 / 23.0_f32).ln(), (3.0 / 23.0_f32).ln());
         assert!((mean(b"MXK").expect("two") - expected).abs() < 1e-6);
         assert_eq!(mean(b"XUB"), None);
     }

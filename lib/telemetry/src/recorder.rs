@@ -26,7 +26,9 @@ impl Recorder {
             let sample = || {
                 let mut rows = sampler.sample();
                 let interval_s = Some(interval.as_secs_f64());
-                rows.iter_mut().for_each(|row| row.interval_s = interval_s);
+                for row in &mut rows {
+                    row.interval_s = interval_s;
+                }
                 rows
             };
             let (mut lost, mut is_failing) = (0, false);

@@ -197,9 +197,9 @@ impl GpuRows {
                 (&mut chart.memory, sample.mem_used_mib.map(|mib| mib as f64)),
             ];
             for (bins, value) in known {
-                value
-                    .iter()
-                    .for_each(|&value| bins.add(from_s, at_s, value));
+                if let Some(value) = value {
+                    bins.add(from_s, at_s, value);
+                }
             }
             let own = work.iter().filter(|_| self.is_used);
             for &position in own.flat_map(|(_, work)| work) {

@@ -16,13 +16,13 @@ const MAX_SLOW_US: i64 = 10_000_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace(HashMap<usize, Last>);
 
-/// The last row by a clock.
+/// The last row by a clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    row_us: i64,
-    /// Microseconds between the last two rows.
-    step_us: Option<i64>,
-    reading_us: Option<i64>,
+    row: i64,
+    /// The time between the last two rows.
+    step: Option<i64>,
+    reading: Option<i64>,
 }
 
 impl Pace {
@@ -36,24 +36,24 @@ impl Pace {
     ) -> Option<Range<i64>> {
         let at_us = moment.at_us;
         let last = self.0.entry(moment.clock).or_insert(Last {
-            row_us: at_us,
-            step_us: None,
-            reading_us: None,
+            row: at_us,
+            step: None,
+            reading: None,
         });
-        let step_us = Some(at_us - last.row_us).filter(|&us| us > 0);
-        if at_us < last.row_us || last.reading_us == Some(at_us) {
+        let step_us = Some(at_us - last.row).filter(|&us| us > 0);
+        if at_us < last.row || last.reading == Some(at_us) {
             return None;
         }
-        let nominal_us = match (interval_s.map(micros), last.step_us) {
+        let nominal_us = match (interval_s.map(micros), last.step) {
             (Some(asked_us), step_us) => asked_us.max(step_us.unwrap_or(0).min(MAX_SLOW_US)),
             (None, before_us) => before_us.or(step_us).unwrap_or(0),
         };
-        last.row_us = at_us;
-        last.step_us = step_us.or(last.step_us);
+        last.row = at_us;
+        last.step = step_us.or(last.step);
         if !is_reading {
             return None;
         }
-        let from_us = last.reading_us.replace(at_us).unwrap_or(at_us);
+        let from_us = last.reading.replace(at_us).unwrap_or(at_us);
         let is_gap = 2 * (at_us - from_us) > 5 * nominal_us;
         Some(if is_gap { at_us } else { from_us }..at_us)
     }
