@@ -21,7 +21,7 @@ pub(crate) fn write(findings: &Findings, path: &Path) -> Result<(), Fault> {
     Ok(file.finish()?)
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub(crate) fn read(path: &Path) -> Result<Findings, Fault> {
     let mut bytes = Vec::new();
     let read = open_input(path)?.read_to_end(&mut bytes);
