@@ -70,7 +70,9 @@ def verdict_of(sample):
     # What was validated again without a change may have kept its date.
     reports = folder.glob(f"reports/{sample}_validation_mqc.json")
     newest = max(path.stat().st_mtime for path in [verdict, *reports])
-    is_of_these = all(path.exists() and path.stat().st_mtime <= newest for path in judged)
+    is_of_these = all(
+        path.exists() and path.stat().st_mtime <= newest for path in judged
+    )
     return [verdict] if is_of_these else []
 
 
