@@ -147,7 +147,7 @@ touch lost/{old,older}/shards/manifest.json
 check "samples that are not in the table" runs all.csv lost "$model"
 check "are told of" finds '^plmkit: samples of earlier runs, left as they are: old older$'
 rm -r lost/old*
-MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^fasta-shard: lost/a/shards/manifest.json: .*max_shard_tokens was 30000 and is now 20000' all.csv lost "$model"
+MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^plmkit: fasta-shard: lost/a/shards/manifest.json: .*max_shard_tokens was 30000 and is now 20000' all.csv lost "$model"
 FASTA_SHARD='--long-policy window' check "other shards are refused" fails_with 73 all.csv lost "$model"
 check "with an option" finds '--force replaces it$'
 FASTA_SHARD='--long-policy window' check "which is taken" runs all.csv lost "$model" --force

@@ -73,7 +73,10 @@ others() {
     /^  "rows": / { rows = value() + 0 }
     /^  "aliases": / { aliases = value() + 0 }
     /^  "known": / { known = value() + 0 }
-    /^ *"(rejected|in_rejects)": / { rejected += value() }
+    # By reason.
+    /^  "rejected": \{$/ { by_reason = 1; next }
+    by_reason && /^  \}/ { by_reason = 0 }
+    by_reason { rejected += value() }
     END {
         tell()
         elsewhere = (all_aliases ? ", " count(all_aliases, "alias", "es") : "") (all_known ? ", " all_known " known" : "")
