@@ -15,7 +15,7 @@ use plmkit_cli::{
 };
 use plmkit_contract::{ModelName, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{ComputeOptions, Device, Isa, Kernels, ParseKernelsError, check_checkpoint};
+use plmkit_esm2::{ComputeOptions, Device, EsmError, Isa, Kernels, ParseKernelsError};
 use plmkit_hub::{Settings, model_name, resolve};
 
 #[cfg(feature = "testing")]
@@ -239,14 +239,13 @@ impl Program for Args {
     }
 
     fn check(self) -> Result<(), Fault> {
-        // One that cannot be read is told by plmkit, or is still to be fetched.
         let model = resolve(&self.model, &Settings::from_env(), None, &Stop::default());
-        if let Ok(model) = model
-            && check_checkpoint(&model).is_ok()
-        {
-            plmkit_esm2::check_outputs(&model, &self.outputs.into())?;
+        let checked = model.map(|model| plmkit_esm2::check_outputs(&model, &self.outputs.into()));
+        match checked {
+            // A model that cannot be read is told by plmkit, or is still to be fetched.
+            Err(_) | Ok(Ok(()) | Err(EsmError::Checkpoint(_))) => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
         }
-        Ok(())
     }
 }
 

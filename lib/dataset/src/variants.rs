@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float16Type, Float32Type};
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Stop};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Stop, StoreDtype};
 use plmkit_store::read_shard;
 
+use crate::vectors::in_f32;
 use crate::{AskedIds, DatasetError, Merge, OpenedDataset};
 
 /// One residue in place of another.
@@ -102,7 +102,7 @@ impl Sites {
         let mut found = AskedIds::default();
         let mut merge = Merge::new(&dataset.parts, places, None, stop).of_ids(&ids);
         while let Some(rows) = merge.next_rows()? {
-            self.add_rows(&rows, &mut found);
+            self.add_rows(&rows, dataset.parts.layout.dtype, &mut found);
         }
         let is_missing = |id: &str| !found.has(id);
         if ids.in_order().iter().any(|id| is_missing(id)) {
@@ -132,23 +132,23 @@ impl Sites {
         Ok(())
     }
 
-    fn add_rows(&mut self, rows: &RecordBatch, found: &mut AskedIds) {
+    fn add_rows(&mut self, rows: &RecordBatch, dtype: StoreDtype, found: &mut AskedIds) {
         let lists = rows[Column::LogProbs.to_string().as_str()].as_list::<i32>();
         for (place, key) in KeyColumns::new(rows).rows().enumerate() {
             let Some(sites) = self.sites.get_mut(key.id) else {
                 continue;
             };
             found.add(key.id);
-            let vectors = lists.value(place);
-            let vectors = vectors.as_fixed_size_list();
-            let (first, count) = (key.start + 1, vectors.len() as u32);
+            let values = in_f32(&lists.value(place), dtype);
+            let (residues, _) = values.as_chunks();
+            let (first, count) = (key.start + 1, residues.len() as u32);
             for (position, site) in sites.range_mut(first..first + count) {
                 let at = position - first;
                 // The window in whose middle the residue lies knows most of what is around it.
                 let depth = (at + 1).min(count - at);
                 if depth > site.depth {
                     site.depth = depth;
-                    site.log_probs = values(&vectors.value(at as usize));
+                    site.log_probs = Some(residues[at as usize]);
                 }
             }
         }
@@ -181,15 +181,6 @@ impl Sites {
         }
         Ok(sum)
     }
-}
-
-/// The log-probabilities of a residue.
-fn values(vector: &ArrayRef) -> Option<[f32; AMINO_ACIDS.len()]> {
-    let values: Vec<f32> = match vector.as_primitive_opt::<Float16Type>() {
-        Some(halves) => halves.values().iter().map(|half| half.to_f32()).collect(),
-        None => vector.as_primitive::<Float32Type>().values().to_vec(),
-    };
-    values.try_into().ok()
 }
 
 #[cfg(test)]

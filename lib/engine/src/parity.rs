@@ -6,6 +6,8 @@ use std::ops::Range;
 use plmkit_contract::plural;
 use serde::{Deserialize, Serialize};
 
+use crate::scores::log_softmax;
+
 /// The lowest accepted cosine of a sequence's mean vector.
 const MEAN_FLOOR: f64 = 0.999;
 /// The lowest accepted cosine of a residue vector. One residue in thousands attends equally to two others, and rounding decides
@@ -198,12 +200,8 @@ impl LogitsParity {
 }
 
 /// Returns the logarithms of the probabilities of the twenty amino acids, for the logits of a position.
-fn log_probabilities(logits: &[f32]) -> Vec<f64> {
-    let logits = widen(&logits[AMINO_ACIDS]);
-    let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = logits.iter().map(|logit| (logit - highest).exp()).sum();
-    let logits = logits.into_iter();
-    logits.map(|logit| logit - highest - sum.ln()).collect()
+fn log_probabilities(logits: &[f32]) -> [f64; 20] {
+    log_softmax(logits[AMINO_ACIDS].try_into().expect("twenty tokens"))
 }
 
 /// Returns the place of the highest value, the first of several.

@@ -21,13 +21,17 @@ pub(crate) fn log_probs(logits: &[f32], width: usize) -> Vec<f32> {
         place.expect("each has a token") + usize::from(FIRST_RESIDUE_TOKEN)
     });
     let residues = logits.chunks_exact(width).flat_map(|logits| {
-        let logits = tokens.map(|token| f64::from(logits[token]));
-        let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = logits.iter().map(|logit| (logit - highest).exp()).sum();
-        let norm = highest + sum.ln();
-        logits.map(|logit| (logit - norm) as f32)
+        log_softmax(tokens.map(|token| logits[token])).map(|log_prob| log_prob as f32)
     });
     residues.collect()
+}
+
+/// Returns the logarithms of the probabilities of some tokens, by their logits alone.
+pub(crate) fn log_softmax<const N: usize>(logits: [f32; N]) -> [f64; N] {
+    let logits = logits.map(f64::from);
+    let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|logit| (logit - highest).exp()).sum();
+    logits.map(|logit| logit - highest - sum.ln())
 }
 
 /// Returns the mean log-probability of the residues of a protein, given as letters, by their [`log_probs`]; `None` if none of them is
