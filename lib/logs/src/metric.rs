@@ -66,8 +66,6 @@ pub enum Subject {
 pub struct Metric {
     /// The column of the log.
     pub column: &'static str,
-    /// Its name in sentences.
-    pub name: &'static str,
     /// The unit of the column.
     pub unit: Unit,
     /// What it tells of.
