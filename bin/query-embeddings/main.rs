@@ -1,10 +1,11 @@
 //! `query-embeddings`: reads the parts of a dataset as one table: combines them, selects rows, looks single rows up, finds the
-//! nearest rows, scores variants.
+//! nearest rows, scores variants, writes where peptides lie.
 
 mod combine;
 mod ids;
 mod lookup;
 mod neighbours;
+mod peptides;
 mod select;
 mod variants;
 mod vectors;
@@ -15,7 +16,8 @@ use clap::{Parser, Subcommand};
 use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
 use plmkit_dataset::{OpenedDataset, check_outside};
 
-/// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, and scores variants
+/// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, scores variants, and writes
+/// peptides as GFF
 #[derive(Debug, Parser)]
 #[command(name = "query-embeddings", version)]
 struct Args {
@@ -33,6 +35,7 @@ enum Command {
     Lookup(lookup::LookupArgs),
     Neighbours(neighbours::NeighboursArgs),
     Variants(variants::VariantsArgs),
+    Peptides(peptides::PeptidesArgs),
 }
 
 impl Program for Args {
@@ -50,8 +53,9 @@ fn main() -> ExitCode {
         Some(Command::Lookup(lookup)) => lookup.run(stop),
         Some(Command::Neighbours(neighbours)) => neighbours.run(args.common.quiet, stop),
         Some(Command::Variants(variants)) => variants.run(stop),
+        Some(Command::Peptides(peptides)) => peptides.run(stop),
         None => Err(Fault::usage(
-            "expected a command: combine, select, lookup, neighbours or variants; see --help",
+            "expected a command: combine, select, lookup, neighbours, variants or peptides; see --help",
         )),
     })
 }

@@ -8,6 +8,7 @@ mod guards;
 mod matrix;
 mod neighbours;
 mod own_files;
+mod peptides;
 mod samples;
 #[path = "../validate_embeddings/set.rs"]
 mod set;

@@ -86,7 +86,7 @@ fn count(
     let mut missing = Missing::new(ids);
     let mut rows = 0;
     while let Some(batch) = merge.next_rows()? {
-        missing.remove(&batch);
+        missing.remove_rows(&batch);
         rows += batch.num_rows() as u64;
     }
     missing.check(allow_missing)?;

@@ -42,7 +42,7 @@ pub fn select(
     let mut writer = EmbeddingsWriter::create(path, &parts.layout)?;
     let mut missing = Missing::new(ids);
     while let Some(rows) = merge.next_rows()? {
-        missing.remove(&rows);
+        missing.remove_rows(&rows);
         writer.write(&rows)?;
     }
     missing.check(allow_missing)?;
@@ -66,10 +66,14 @@ impl<'a> Missing<'a> {
     }
 
     /// Takes the ids of `rows` out.
-    pub(crate) fn remove(&mut self, rows: &RecordBatch) {
-        for id in rows["id"].as_string::<i32>().iter().flatten() {
-            self.missing.remove(id);
-        }
+    pub(crate) fn remove_rows(&mut self, rows: &RecordBatch) {
+        let ids = rows["id"].as_string::<i32>().iter().flatten();
+        ids.for_each(|id| self.remove(id));
+    }
+
+    /// Takes an id out.
+    pub(crate) fn remove(&mut self, id: &str) {
+        self.missing.remove(id);
     }
 
     /// Checks that none is missing, or that those may be.

@@ -1,0 +1,68 @@
+//! `query-embeddings peptides`.
+
+use std::path::PathBuf;
+
+use clap::builder::TypedValueParser;
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{DatasetFolder, PeptidesConfig, PlaceFormat, write_peptides};
+
+use crate::ids::IdFiles;
+use crate::keep_dataset;
+
+/// Write where the peptides of contigs lie, as GFF3 or BED; of `fasta-shard --translate`
+///
+/// Peptides that were rejected are left out. All others have a line each, in the order of the input: those that share the vectors of
+/// another record, by `--dedup` or `--known`, too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PeptidesArgs {
+    /// Folder of a sample's results with its shards, or its dataset.json
+    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
+    dataset: DatasetFolder,
+
+    #[command(flatten)]
+    files: IdFiles,
+
+    /// An id; may be repeated. Without ids, all peptides are written
+    #[arg(long, value_name = "ID")]
+    id: Vec<String>,
+
+    /// Format of the file
+    #[arg(long, value_name = "FORMAT", default_value = "gff", value_parser = variant::<PlaceFormat>())]
+    format: PlaceFormat,
+
+    /// File to write; an existing one with the same content is kept
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    out: PathBuf,
+
+    /// Leave out ids that the dataset does not have, instead of failing
+    #[arg(long)]
+    allow_missing: bool,
+
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+impl PeptidesArgs {
+    pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let outputs: [NamedPath; 1] = [("--out", &self.out)];
+        keep_renameable(&outputs)?;
+        let files = self.files.paths();
+        let ids = self.files.read(&self.id, stop)?;
+        let are_asked = !files.is_empty() || !self.id.is_empty();
+        let opened = self.dataset.open_passed(stop)?;
+        keep_dataset(&opened, &files, &outputs)?;
+        let config = PeptidesConfig {
+            format: self.format,
+            ids: are_asked.then_some((&ids, self.allow_missing)),
+            out: &self.out,
+            force: self.force,
+        };
+        let written = write_peptides(&opened, &config, stop);
+        let written = written.map_err(|error| opened.explain(error, stop))?;
+        let out = path_text(&self.out);
+        tracing::info!("{out}: {}", plural(written, "peptide"));
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,222 @@
+//! Where embedded peptides lie on their contigs, as text for genome browsers.
+
+use std::io::Write;
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use plmkit_contract::{
+    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, PeptideColumns,
+    PeptideRow, Stop, ordinals,
+};
+use plmkit_store::{AtomicFile, FileKind, RecordListReader, StoreError, read_sealed};
+
+use crate::listing::read_manifest;
+use crate::select::Missing;
+use crate::{AskedIds, DatasetError, Merge, OpenedDataset};
+
+/// How places are written.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray, strum::EnumMessage,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum PlaceFormat {
+    /// GFF3: features of type ORF
+    Gff,
+    /// BED with six columns
+    Bed,
+}
+
+/// Which peptides are written, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct PeptidesConfig<'a> {
+    /// The format.
+    pub format: PlaceFormat,
+    /// The ids, and whether some may be missing; all by default.
+    pub ids: Option<(&'a AskedIds, bool)>,
+    /// The file to write.
+    pub out: &'a Path,
+    /// Whether to replace another file.
+    pub force: bool,
+}
+
+/// Writes the places of the peptides that have vectors, each once, in the order of the input, and returns their number. A peptide has
+/// vectors if it has a row, or if a list of the shards says which other record has its residues. Memory does not grow with the rows.
+///
+/// # Errors
+/// If the shards are not those of `fasta-shard --translate`, or if asked ids are not among the peptides.
+pub fn write_peptides(
+    dataset: &OpenedDataset,
+    config: &PeptidesConfig<'_>,
+    stop: &Stop,
+) -> Result<u64, DatasetError> {
+    let shards = dataset.folder.path().join("shards");
+    let list = shards.join(PEPTIDES_FILE);
+    let manifest: Manifest = match &dataset.listed {
+        Some(listed) if shards.is_dir() => read_manifest(&shards, listed)?,
+        _ => {
+            let path = shards.join("manifest.json");
+            read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?
+        }
+    };
+    let Some(listed) = &manifest.peptides else {
+        let what = "expected a list of peptides: the shards were cut without --translate";
+        return Err(DatasetError::missing(&list, what));
+    };
+    let mut rows = Merge::new(&dataset.parts, [], None, stop);
+    let mut records = vec![Records::new(move || rows.next_rows())];
+    let known = manifest.known.as_ref().map(|known| &known.list);
+    for (file, kind, listed) in [
+        (ALIASES_FILE, Kind::Aliases, manifest.aliases.as_ref()),
+        (KNOWN_FILE, Kind::Known, known),
+    ] {
+        if let Some(listed) = listed {
+            let mut list = open(&shards.join(file), kind, listed)?;
+            records.push(Records::new(move || Ok(list.next_batch()?)));
+        }
+    }
+    let mut missing = config.ids.map(|(ids, _)| Missing::new(ids));
+    let mut file = AtomicFile::create(config.out)?.keeping(!config.force);
+    let failed = StoreError::cannot_write(config.out);
+    if config.format == PlaceFormat::Gff {
+        writeln!(file, "##gff-version 3").map_err(failed)?;
+    }
+    let mut peptides = open(&list, Kind::Peptides, listed)?;
+    let mut written = 0;
+    while let Some(batch) = peptides.next_batch()? {
+        if stop.requested() {
+            return Err(DatasetError::stopped());
+        }
+        for peptide in PeptideColumns::new(&batch).rows() {
+            for records in &mut records {
+                let Some(id) = records.id(peptide.ordinal)? else {
+                    continue;
+                };
+                if config.ids.is_none_or(|(ids, _)| ids.has(id)) {
+                    let line = line(config.format, peptide, id);
+                    file.write_all(line.as_bytes()).map_err(failed)?;
+                    written += 1;
+                    missing.iter_mut().for_each(|missing| missing.remove(id));
+                }
+            }
+        }
+    }
+    if let Some((missing, (_, allow_missing))) = missing.zip(config.ids) {
+        missing.check(allow_missing)?;
+    }
+    file.finish()?;
+    Ok(written)
+}
+
+/// Opens a list of records, which must be that of the manifest.
+fn open(path: &Path, kind: Kind, listed: &ListedFile) -> Result<RecordListReader, DatasetError> {
+    let reader = RecordListReader::open(path, kind)?;
+    let found = reader.digest().to_string();
+    if found != listed.digest {
+        let expected = &listed.digest;
+        let what = format!("expected rows {expected}, as manifest.json says, found {found}");
+        return Err(DatasetError::content(path, what));
+    }
+    Ok(reader)
+}
+
+/// Records in the order of the input, of which a batch is held.
+struct Records<'a> {
+    read: Box<dyn FnMut() -> Result<Option<RecordBatch>, DatasetError> + 'a>,
+    /// The current batch, and the next of its records.
+    current: Option<(RecordBatch, usize)>,
+}
+
+impl<'a> Records<'a> {
+    fn new(read: impl FnMut() -> Result<Option<RecordBatch>, DatasetError> + 'a) -> Self {
+        Self {
+            read: Box::new(read),
+            current: None,
+        }
+    }
+
+    /// Returns the id of the record with this ordinal, if it is among these. Ordinals are asked in ascending order.
+    fn id(&mut self, ordinal: u64) -> Result<Option<&str>, DatasetError> {
+        loop {
+            if let Some((batch, at)) = &mut self.current {
+                let ordinals = ordinals(batch);
+                *at += ordinals[*at..].partition_point(|&other| other < ordinal);
+                if *at < ordinals.len() {
+                    break;
+                }
+            }
+            match (self.read)()? {
+                Some(batch) => self.current = Some((batch, 0)),
+                None => return Ok(None),
+            }
+        }
+        let found = self.current.as_ref();
+        let found = found.filter(|(batch, at)| ordinals(batch)[*at] == ordinal);
+        Ok(found.map(|(batch, at)| batch["id"].as_string::<i32>().value(*at)))
+    }
+}
+
+/// Returns the line of a peptide.
+///
+/// Source: <https://github.com/The-Sequence-Ontology/Specifications/blob/master/gff3.md>, <https://samtools.github.io/hts-specs/BEDv1.pdf>.
+fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> String {
+    let PeptideRow {
+        contig,
+        start,
+        end,
+        frame,
+        ..
+    } = peptide;
+    let strand = peptide.strand();
+    match format {
+        PlaceFormat::Gff => {
+            let contig = escaped(contig, |byte| {
+                byte.is_ascii_alphanumeric() || b".:^*$@!+_?-|".contains(&byte)
+            });
+            let id = escaped(id, |byte| {
+                !byte.is_ascii_control() && !b"%;=&,".contains(&byte)
+            });
+            format!(
+                "{contig}\tplmkit\tORF\t{start}\t{end}\t.\t{strand}\t.\tID={id};frame={frame}\n"
+            )
+        }
+        PlaceFormat::Bed => format!("{contig}\t{}\t{end}\t{id}\t0\t{strand}\n", start - 1),
+    }
+}
+
+/// Returns a text with the bytes that are not kept as `%XX`.
+fn escaped(text: &str, keep: impl Fn(u8) -> bool) -> String {
+    let mut escaped = Vec::with_capacity(text.len());
+    for byte in text.bytes() {
+        match keep(byte) {
+            true => escaped.push(byte),
+            false => escaped.extend(format!("%{byte:02X}").bytes()),
+        }
+    }
+    String::from_utf8(escaped).expect("whole characters are kept or escaped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_escape_what_the_formats_reserve() {
+        let peptide = PeptideRow {
+            ordinal: 3,
+            contig: "NODE|1,x=é",
+            start: 4,
+            end: 9,
+            frame: -2,
+        };
+        let line = |format| line(format, peptide, "NODE|1,x=é_-2_4_9");
+        assert_eq!(
+            line(PlaceFormat::Gff),
+            "NODE|1%2Cx%3D%C3%A9\tplmkit\tORF\t4\t9\t.\t-\t.\tID=NODE|1%2Cx%3Dé_-2_4_9;frame=-2\n"
+        );
+        assert_eq!(
+            line(PlaceFormat::Bed),
+            "NODE|1,x=é\t3\t9\tNODE|1,x=é_-2_4_9\t0\t-\n"
+        );
+    }
+}

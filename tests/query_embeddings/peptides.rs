@@ -1,0 +1,186 @@
+//! Peptides of contigs in the formats of genome browsers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use plmkit_contract::{AliasColumns, Kind};
+use plmkit_store::{RecordListReader, read_shard};
+
+use crate::common::{assert_failed, bin, command, run, test_data};
+
+/// Translates codons by the standard code, from the first base on.
+fn translate(bases: &str) -> String {
+    const ORDER: &str = "TCAG";
+    const RESIDUES: &[u8] = b"FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG";
+    let places = bases.chars().map(|base| ORDER.find(base).expect("a base"));
+    let places: Vec<usize> = places.collect();
+    let codons = places.chunks_exact(3);
+    codons
+        .map(|codon| char::from(RESIDUES[16 * codon[0] + 4 * codon[1] + codon[2]]))
+        .collect()
+}
+
+fn reverse_complement(bases: &str) -> String {
+    let complement = |base| match base {
+        'A' => 'T',
+        'C' => 'G',
+        'G' => 'C',
+        _ => 'A',
+    };
+    bases.chars().rev().map(complement).collect()
+}
+
+/// Random bases, the same in every run.
+fn contigs() -> Vec<(&'static str, String)> {
+    let mut state = 7_u64;
+    let mut bases = |count| {
+        let base = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ['A', 'C', 'G', 'T'][(state >> 62) as usize]
+        };
+        (0..count).map(base).collect::<String>()
+    };
+    let first = bases(1000);
+    let second = format!("{}{}", bases(300), &first[..700]);
+    vec![("k141_7;x", first), ("NODE=2", second)]
+}
+
+/// The results of contigs, of which some peptides share residues and some are rejected.
+fn results(folder: &Path) {
+    let fasta = contigs().into_iter();
+    let fasta = fasta.map(|(id, bases)| format!(">{id} a contig\n{bases}\n"));
+    fs::write(folder.join("contigs.fna"), fasta.collect::<String>()).expect("write");
+    let options = "--translate orf --min-residues 6 --dedup --max-residues 30 --long-policy reject";
+    let mut plmkit = bin("plmkit");
+    plmkit.args(["contigs.fna", "--out", "results", "--fasta-shard", options]);
+    plmkit.args(["--validate-embeddings", "--expect max-rejected=0.5"]);
+    plmkit.arg("--model").arg(test_data("model-tiny"));
+    run(plmkit.current_dir(folder));
+}
+
+/// The residues of each peptide that has vectors, by its id.
+fn residues(shards: &Path) -> BTreeMap<String, String> {
+    let shard = read_shard(&shards.join("shard-00000.parquet")).expect("a shard");
+    let mut rows = BTreeMap::new();
+    let mut residues = BTreeMap::new();
+    for row in shard.rows().iter() {
+        rows.insert(row.key.ordinal, row.sequence.to_owned());
+        residues.insert(row.key.id.to_owned(), row.sequence.to_owned());
+    }
+    let own = residues.len();
+    let list = shards.join("aliases.parquet");
+    let mut list = RecordListReader::open(&list, Kind::Aliases).expect("aliases");
+    while let Some(batch) = list.next_batch().expect("sound") {
+        for alias in AliasColumns::new(&batch).rows() {
+            residues.insert(alias.id.to_owned(), rows[&alias.representative].clone());
+        }
+    }
+    assert!(own > 20 && residues.len() > own, "{own}");
+    residues
+}
+
+#[test]
+fn peptides_lie_where_their_codons_are() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    results(folder);
+    let contigs: BTreeMap<_, _> = contigs().into_iter().collect();
+    let mut expected = residues(&folder.join("results/contigs/shards"));
+    run(&mut command(
+        folder,
+        "query-embeddings peptides results/contigs --out p.gff3",
+    ));
+    run(&mut command(
+        folder,
+        "query-embeddings peptides results/contigs --format bed --out p.bed",
+    ));
+    let gff = fs::read_to_string(folder.join("p.gff3")).expect("GFF");
+    let bed = fs::read_to_string(folder.join("p.bed")).expect("BED");
+    let (version, features) = gff.split_once('\n').expect("lines");
+    assert_eq!(version, "##gff-version 3");
+    assert_eq!(features.lines().count(), bed.lines().count());
+    let mut strands = String::new();
+    for (feature, line) in features.lines().zip(bed.lines()) {
+        let feature: Vec<_> = feature.split('\t').collect();
+        let line: Vec<_> = line.split('\t').collect();
+        let plain = |text: &str| text.replace("%3B", ";").replace("%3D", "=");
+        let [
+            contig,
+            source,
+            kind,
+            start,
+            end,
+            score,
+            strand,
+            phase,
+            attributes,
+        ] = feature[..]
+        else {
+            panic!("nine columns: {feature:?}")
+        };
+        assert_eq!([source, kind, score, phase], ["plmkit", "ORF", ".", "."]);
+        let (id, frame) = attributes.split_once(";frame=").expect("two attributes");
+        let id = plain(id.strip_prefix("ID=").expect("an id"));
+        let first: usize = start.parse().expect("a number");
+        assert_eq!(
+            line,
+            [
+                &*plain(contig),
+                &(first - 1).to_string(),
+                end,
+                &id,
+                "0",
+                strand
+            ]
+        );
+        assert_eq!(frame.starts_with('-'), strand == "-");
+        strands.push_str(strand);
+        let last: usize = end.parse().expect("a number");
+        let bases = &contigs[&*plain(contig)][first - 1..last];
+        let found = match strand {
+            "+" => translate(bases),
+            _ => translate(&reverse_complement(bases)),
+        };
+        assert_eq!(expected.remove(&id).as_ref(), Some(&found), "{id}");
+    }
+    assert_eq!(expected, BTreeMap::new());
+    assert!(strands.contains('+') && strands.contains('-'));
+}
+
+#[test]
+fn ids_choose_and_what_is_no_list_of_peptides_is_refused() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    results(folder);
+    let ids = residues(&folder.join("results/contigs/shards"));
+    let ids: Vec<_> = ids.into_keys().take(3).collect();
+    fs::write(folder.join("ids"), ids[..2].join("\n")).expect("write");
+    let peptides = |options: &str| {
+        let line = format!("query-embeddings peptides results/contigs {options}");
+        command(folder, &line).output().expect("the program starts")
+    };
+    let written = peptides("--ids ids --format bed --out few.bed");
+    assert!(written.status.success(), "{written:?}");
+    let bed = fs::read_to_string(folder.join("few.bed")).expect("BED");
+    assert_eq!(bed.lines().count(), 2);
+    assert!(ids[..2].iter().all(|id| bed.contains(&**id)));
+    let missing = peptides("--ids ids --id nobody --format bed --out few.bed");
+    assert_failed(&missing, 1, "1 of 3 ids are not in the dataset: 'nobody'");
+    let others = peptides("--format bed --out few.bed");
+    assert_failed(&others, 73, "few.bed: exists and holds other work");
+    assert_eq!(
+        fs::read_to_string(folder.join("few.bed")).expect("BED"),
+        bed
+    );
+    let inside = peptides("--out results/contigs/shards/p.gff");
+    assert_failed(&inside, 2, "expected a place outside");
+    fs::copy(test_data("proteins.fasta"), folder.join("p.fasta")).expect("copy");
+    let mut plmkit = command(folder, "plmkit p.fasta --out proteins");
+    run(plmkit.arg("--model").arg(test_data("model-tiny")));
+    let line = "query-embeddings peptides proteins/p --out p.gff";
+    let proteins = command(folder, line).output().expect("the program starts");
+    assert_failed(&proteins, 66, "the shards were cut without --translate");
+}
