@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Parser;
 use plmkit_cli::{
     Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of, interval,
-    keep_apart, keep_renameable, lists_of, one_of,
+    keep_apart, keep_renameable, lists_of, variant,
 };
 use plmkit_contract::{ModelName, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
@@ -116,17 +116,17 @@ pub(crate) struct Args {
     /// each window its own row.
     #[arg(
         long,
-        value_parser = one_of([Windows::Stitch, Windows::Separate]),
+        value_parser = variant::<Windows>(),
         value_name = "WAY",
         default_value = "stitch",
         help_heading = "Vectors"
     )]
     windows: Windows,
 
-    /// Stored type of vectors; f16 halves the file and keeps three significant digits
+    /// Stored type of vectors
     #[arg(
         long,
-        value_parser = one_of([StoreDtype::F32, StoreDtype::F16]),
+        value_parser = variant::<StoreDtype>(),
         value_name = "TYPE",
         default_value = "f32",
         help_heading = "Vectors"

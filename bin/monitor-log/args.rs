@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand};
-use plmkit_cli::{Common, OutputArgs, Program, file, interval, one_of};
+use plmkit_cli::{Common, OutputArgs, Program, file, interval, variant};
 use plmkit_contract::StoreDtype;
 use plmkit_telemetry::report::Tier;
 
@@ -110,7 +110,7 @@ pub(crate) struct EstimateArgs {
     /// Stored type of vectors
     #[arg(
         long,
-        value_parser = one_of([StoreDtype::F32, StoreDtype::F16]),
+        value_parser = variant::<StoreDtype>(),
         value_name = "TYPE",
         default_value = "f32",
         help_heading = "Vectors"

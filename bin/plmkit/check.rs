@@ -36,7 +36,7 @@ impl Run {
         let existing = model.as_ref().map(compare);
         let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
         if existing == Some(Existing::Replaced) {
-            keep_others(&args, &samples, &mut errors);
+            refuse_other_samples(&args, &samples, &mut errors);
         }
         let (Some(model), Some(existing), true) = (model, existing, errors.is_empty()) else {
             return Err(report(errors));
@@ -58,8 +58,8 @@ fn unless_wrong<T>(result: Result<T, Fault>, errors: &mut Vec<Fault>) -> Option<
     result.map_err(|fault| errors.push(fault)).ok()
 }
 
-/// Checks that no other sample of the folder would keep embeddings of the old settings.
-fn keep_others(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
+/// Refuses a run with `--force` that would leave other samples of the folder with embeddings of the old settings.
+fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
     let is_other = |name: &String| !samples.iter().any(|sample| sample.name == *name);
     let others: Vec<String> = samples_with_embeddings(&args.out)
         .filter(is_other)

@@ -12,6 +12,7 @@ mod programs;
 mod run;
 mod sample;
 mod stages;
+mod steps;
 mod summary;
 mod table;
 mod versions;

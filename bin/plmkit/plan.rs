@@ -96,7 +96,7 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
         } else if let Some(other) = named.insert(sample.clone(), path) {
             let (one, other) = (path_text(path), path_text(other));
             errors.push(Fault::usage(format!(
-                "{other} and {one} are both the sample '{sample}'; a table names them otherwise"
+                "{other} and {one} are both the sample '{sample}'; a table of samples can name them differently"
             )));
         }
         rows.push(TableRow {

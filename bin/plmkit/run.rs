@@ -65,8 +65,8 @@ impl Run {
         self.args.stage.is_none() && measured.is_ok_and(|size| size == BatchSize::for_cpu())
     }
 
-    /// Measures how many tokens a batch holds, on the GPU of this machine, once in a run, which begins with versions.yml. gpu-embed
-    /// keeps a size of the same model, options, GPU and version, and measures any other again.
+    /// Measures how many tokens a batch holds on the GPU of this machine, once a run: a run writes versions.yml first, and a size
+    /// that is newer is kept. gpu-embed keeps a size of the same model, options, GPU and version, and measures any other again.
     pub(crate) fn measure_batch_size(&self) -> Result<Exit, Fault> {
         let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
         let measured = changed(&self.batch_size_file());

@@ -1,18 +1,15 @@
-//! The steps of one sample: cut, pack, embed, validate.
+//! The folder of one sample: what is in it, what of that still holds, and what does not.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, LogFormat, files_in};
+use plmkit_cli::{Fault, files_in};
 use plmkit_contract::{Manifest, ShardSummary, path_text};
 use plmkit_store::{StoreError, read_sealed, remove_file};
 
 use crate::params::Existing;
 use crate::plan::Sample;
-use crate::programs::Arguments;
 use crate::run::Run;
 
 /// Folders of a sample with files of single shards, and the extensions of these files.
@@ -25,9 +22,9 @@ const OF_SHARDS: [(&str, &[&str]); 4] = [
 
 /// A sample in its folder of results.
 pub(crate) struct SampleFolder<'r> {
-    run: &'r Run,
-    sample: &'r Sample,
-    path: PathBuf,
+    pub(crate) run: &'r Run,
+    pub(crate) sample: &'r Sample,
+    pub(crate) path: PathBuf,
 }
 
 impl<'r> SampleFolder<'r> {
@@ -44,12 +41,12 @@ impl<'r> SampleFolder<'r> {
         read_sealed(&self.manifest_path())
     }
 
-    fn manifest_path(&self) -> PathBuf {
+    pub(crate) fn manifest_path(&self) -> PathBuf {
         self.path.join("shards/manifest.json")
     }
 
-    /// The manifest of the shards that embeddings were made of, while they are cut again; it outlives an interruption and a refusal.
-    fn manifest_before(&self) -> PathBuf {
+    /// A copy of the manifest of which embeddings were made, while the sample is cut again. It stays if that is interrupted or refused.
+    pub(crate) fn manifest_before(&self) -> PathBuf {
         self.path.join(".manifest.before")
     }
 
@@ -58,53 +55,7 @@ impl<'r> SampleFolder<'r> {
         self.manifest_path().exists() && !self.manifest_before().exists()
     }
 
-    /// Cuts the FASTA into shards. What was made of other shards is removed.
-    pub(crate) fn cut(&self) -> Result<Exit, Fault> {
-        let manifest = self.manifest_path();
-        let before = self.manifest_before();
-        let options = &self.run.options.fasta_shard;
-        let mut force = self.run.args.force;
-        if manifest.exists() {
-            if !before.exists() {
-                fs::copy(&manifest, &before).map_err(StoreError::cannot_write(&before))?;
-            }
-            // A shard that was lost is cut again.
-            force |= self.has_lost_shards();
-        }
-        let mut arguments = Arguments::default();
-        arguments.value("--sample", &self.sample.name);
-        arguments.value("--out", self.path.join("shards"));
-        arguments.value(
-            "--max-shard-tokens",
-            self.run.args.max_shard_tokens.to_string(),
-        );
-        arguments.options(options);
-        arguments.flag(
-            "--allow-empty",
-            self.run.args.allow_empty && !options.has("--allow-empty"),
-        );
-        arguments.flag("--force", force && !options.has("--force"));
-        arguments.add("--");
-        self.sample
-            .fasta
-            .iter()
-            .for_each(|path| arguments.add(path));
-        let exit = self.run.programs.run("fasta-shard", arguments)?;
-        if exit != Exit::Done {
-            return Ok(exit);
-        }
-        if differ(&before, &manifest) {
-            self.remove_shard_files()?;
-        }
-        remove_file(&before)?;
-        for folder in ["batches", "embeddings", "logs", "reports"] {
-            let folder = self.path.join(folder);
-            fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
-        }
-        Ok(Exit::Done)
-    }
-
-    fn has_lost_shards(&self) -> bool {
+    pub(crate) fn has_lost_shards(&self) -> bool {
         let shards = self.path.join("shards");
         let listed = self.manifest().map(|manifest| manifest.shards);
         let is_lost = |file: &str| !shards.join(file).exists();
@@ -112,7 +63,7 @@ impl<'r> SampleFolder<'r> {
             || listed.is_ok_and(|listed| listed.iter().any(|shard| is_lost(&shard.file)))
     }
 
-    fn remove_shard_files(&self) -> Result<(), Fault> {
+    pub(crate) fn remove_shard_files(&self) -> Result<(), Fault> {
         for (folder, extensions) in OF_SHARDS {
             for file in self.files(folder, extensions) {
                 remove_file(&file)?;
@@ -126,7 +77,7 @@ impl<'r> SampleFolder<'r> {
         files_in(&self.path.join(folder), extensions).unwrap_or_default()
     }
 
-    fn embeddings(&self, name: &str) -> PathBuf {
+    pub(crate) fn embeddings(&self, name: &str) -> PathBuf {
         self.path.join(format!("embeddings/{name}.parquet"))
     }
 
@@ -137,141 +88,8 @@ impl<'r> SampleFolder<'r> {
             && self.embeddings(name_of(shard)).exists()
     }
 
-    /// Packs and embeds a shard, with a record of the machine beside it.
-    pub(crate) fn embed(&self, shard: &ShardSummary) -> Result<Exit, Fault> {
-        let name = name_of(shard);
-        let batches = self.path.join(format!("batches/{name}.arrow"));
-        let exit = self.pack(shard, &batches)?;
-        if exit != Exit::Done {
-            return Ok(exit);
-        }
-        // Where it is not known how the embeddings were made, gpu-embed compares them, and keeps those of this work.
-        let compares = self.run.existing != Existing::Same && self.embeddings(name).exists();
-        let mut exit = self.compute(name, &batches, !compares)?;
-        if compares && exit == Exit::CannotCreate && self.run.args.force {
-            exit = self.compute(name, &batches, true)?;
-        }
-        // Sequences that could not be embedded are listed, and the validation accounts for them.
-        if exit == Exit::Done || exit == Exit::Negative {
-            remove_file(&batches)?;
-            return Ok(Exit::Done);
-        }
-        Ok(exit)
-    }
-
-    /// Packs a shard, with the measured size of batches unless the options say another.
-    fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
-        let options = &self.run.options.pack_batches;
-        let mut arguments = Arguments::default();
-        arguments.add(self.path.join("shards").join(&shard.file));
-        arguments.value("--out", batches);
-        if !options.has("--max-batch-tokens") {
-            // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
-            if batches.exists() && !options.has("--force") {
-                return Ok(Exit::Done);
-            }
-            let exit = self.run.measure_batch_size()?;
-            if exit != Exit::Done {
-                return Ok(exit);
-            }
-            arguments.value("--batch-size", self.run.batch_size_file());
-        }
-        arguments.flag("--force", !options.has("--force"));
-        arguments.flag("--quiet", !options.has("--quiet"));
-        arguments.options(options);
-        self.run.programs.run("pack-batches", arguments)
-    }
-
-    fn compute(&self, name: &str, batches: &Path, force: bool) -> Result<Exit, Fault> {
-        let options = &self.run.options.gpu_embed;
-        let out = self.embeddings(name);
-        let rejects = self.path.join(format!("rejects/{name}.csv"));
-        fs::create_dir_all(self.path.join("rejects"))
-            .map_err(StoreError::cannot_create(&rejects))?;
-        let mut arguments = Arguments::default();
-        arguments.add("record");
-        arguments.flag("--quiet", true);
-        arguments.value("--out", self.path.join(format!("logs/{name}.samples.csv")));
-        arguments.add("--");
-        arguments.add(self.run.programs.path("gpu-embed"));
-        arguments.add(batches);
-        if self.run.args.common.log_format == LogFormat::Json {
-            arguments.value("--log-format", "json");
-        }
-        arguments.value("--model", &self.run.model.name);
-        // What is left of lost embeddings, or of other work, is replaced.
-        arguments.flag("--force", force && !options.has("--force"));
-        arguments.value("--out", out);
-        arguments.value("--rejects", rejects);
-        arguments.value(
-            "--events",
-            self.path.join(format!("logs/{name}.events.jsonl")),
-        );
-        // One that a killed run left behind may still be at work on this shard.
-        arguments.flag("--wait-for-lock", !options.has("--wait-for-lock"));
-        if !io::stderr().is_terminal() && !options.has("--progress") {
-            arguments.value("--progress", "none");
-        }
-        arguments.options(options);
-        // That there is no GPU is told once, and not for each shard.
-        if !options.has("--device") && self.run.has_no_gpu() {
-            arguments.value("--device", "cpu");
-        }
-        arguments.flag(
-            "--quiet",
-            self.run.args.common.quiet && !options.has("--quiet"),
-        );
-        self.run.programs.run("monitor-log", arguments)
-    }
-
-    /// Validates the sample, with a report on the runs of all its shards.
-    pub(crate) fn validate(&self) -> Result<Exit, Fault> {
-        let name = &self.sample.name;
-        // An empty folder: nothing was rejected.
-        let _ = fs::remove_dir(self.path.join("rejects"));
-        let mut report = Arguments::default();
-        report.add("report");
-        report.flag("--quiet", true);
-        report.value("--gpu", self.path.join("logs"));
-        report.value("--events", self.path.join("logs"));
-        report.value("--out", self.path.join("reports/run.json"));
-        report.value(
-            "--mqc",
-            self.path.join(format!("reports/{name}_run_mqc.json")),
-        );
-        report.value("--html", self.path.join("reports/run.html"));
-        let reported = self.run.programs.run("monitor-log", report)?;
-        self.tell_surplus()?;
-        let options = &self.run.options.validate_embeddings;
-        let mut arguments = Arguments::default();
-        arguments.value("--dataset", &self.path);
-        arguments.value(
-            "--mqc",
-            self.path
-                .join(format!("reports/{name}_validation_mqc.json")),
-        );
-        if !options.has("--html") {
-            arguments.value("--html", self.path.join("reports/validation.html"));
-        }
-        arguments.value("--model", &self.run.model.name);
-        if self.run.args.allow_empty {
-            arguments.value("--expect", "max-rejected=100%");
-        }
-        arguments.flag("--quiet", !options.has("--quiet"));
-        arguments.options(options);
-        let validated = self.run.programs.run("validate-embeddings", arguments)?;
-        if validated == Exit::Done {
-            remove_folder(&self.path.join("batches"))?;
-        }
-        Ok(if validated == Exit::Done {
-            reported
-        } else {
-            validated
-        })
-    }
-
     /// Names files of shards that the manifest does not list: the folder is to be read as one table.
-    fn tell_surplus(&self) -> Result<(), Fault> {
+    pub(crate) fn tell_surplus(&self) -> Result<(), Fault> {
         let listed = self.manifest()?.shards;
         let listed: BTreeSet<&OsStr> = listed.iter().map(|shard| name_of(shard).as_ref()).collect();
         let is_listed = |file: &Path| file.file_stem().is_some_and(|stem| listed.contains(stem));
@@ -295,18 +113,4 @@ impl<'r> SampleFolder<'r> {
 /// The name of a shard's files, without extension.
 pub(crate) fn name_of(shard: &ShardSummary) -> &str {
     shard.file.strip_suffix(".parquet").unwrap_or(&shard.file)
-}
-
-/// Whether a file existed before and has other bytes now.
-fn differ(before: &Path, now: &Path) -> bool {
-    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
-}
-
-fn remove_folder(path: &Path) -> Result<(), Fault> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StoreError::cannot_write(path)(error).into())
-        }
-        _ => Ok(()),
-    }
 }

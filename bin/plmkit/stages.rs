@@ -20,7 +20,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let (stage, task) = (args.stage, args.task);
     if task.is_some() != (stage == Some(Stage::Embed)) {
         return Err(Fault::usage(
-            "--task N/COUNT is of --stage embed: expected both or neither",
+            "--task N/COUNT needs --stage embed, and --stage embed needs --task",
         ));
     }
     let run = Run::checked(args, stop)?;

@@ -185,7 +185,7 @@ fn duplicate_ids() {
     };
     assert_eq!(ids("suffix"), ["a", "b", "a_3", "a_2"]);
     assert_eq!(ids("keep"), ["a", "b", "a", "a_2"]);
-    let message = "record 3 'a': expected a new id, found that of record 1 of a.fasta; --duplicate-ids drop-identical accepts it with equal residues";
+    let message = "record 3 'a': expected a new id, found that of record 1 of a.fasta; --duplicate-ids drop-identical lists it in rejects.csv if its residues are equal";
     refused(fasta, " --duplicate-ids drop-identical", message);
     let fasta = ">a\nMK\n>b\nMK\n>a x\nm k*\n>b\nMK\n>c\nMV\n";
     for dedup in ["", " --dedup"] {

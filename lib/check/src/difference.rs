@@ -34,7 +34,7 @@ pub(crate) fn difference(
             let worst = share(worst * residues.sqrt(), size) / WORST_RESIDUE;
             nan_max(share(distance(found, expected), size), worst)
         }
-        // Of each token alone: some hardly ever have a chance, and the others hide them.
+        // Each token alone: errors of rare tokens would vanish in the sum over all.
         Column::Logits | Column::LogProbs => {
             let width = if column == Column::Logits {
                 logits
@@ -67,7 +67,7 @@ fn nan_max(a: f64, b: f64) -> f64 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// No share of no size, unless there is no difference.
+/// The difference over the size; 0 if both are 0.
 fn share(difference: f64, size: f64) -> f64 {
     if difference == 0.0 {
         0.0

@@ -55,6 +55,7 @@ mod recomputed;
 mod reference;
 mod sample;
 mod sequences;
+mod spot_check;
 mod tolerance;
 mod validator;
 mod vector;

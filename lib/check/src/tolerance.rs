@@ -17,7 +17,8 @@ pub(crate) struct Tolerance {
     logits: f64,
     /// Of the root mean square contact: the root mean square difference.
     contacts: f64,
-    /// Deviations also differ by what rounding makes of equal residues: this share of the norm of the mean counts as their size.
+    /// The least size that a standard deviation is compared with, as a share of the norm of the layer's mean: rounding alone makes
+    /// equal residues differ.
     pub(crate) std_floor: f64,
     /// Whether values are as exact as f32: in other types, proteins that are nearly the same have the same vector.
     pub(crate) is_exact: bool,

@@ -8,7 +8,7 @@ use crate::agreement::Pair;
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
-use crate::recomputed::SpotCheck;
+use crate::spot_check::SpotCheck;
 use crate::{
     AliasLists, DatasetParts, EmbeddedFile, Expectations, Findings, Recomputed, Reference,
     ReferenceError, ShardFile,

@@ -15,7 +15,7 @@ mod program;
 mod progress;
 mod signals;
 
-pub use choice::{one_of, variant};
+pub use choice::variant;
 pub use common::{Common, LogFormat};
 pub use fault::Fault;
 pub use generate::Generate;

@@ -3,7 +3,7 @@
 use clap::Args;
 use plmkit_contract::{Layers, Outputs, Pooling};
 
-use crate::one_of;
+use crate::variant;
 
 /// The options for the columns of embeddings.
 #[derive(Args, Debug)]
@@ -11,12 +11,10 @@ use crate::one_of;
 #[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub struct OutputArgs {
     /// Poolings of residue vectors into one vector, a column each
-    ///
-    /// mean, max and std are over residues only, in single precision; bos is the vector of `<cls>`.
     #[arg(
         long,
         value_name = "POOL",
-        value_parser = one_of(Pooling::ALL),
+        value_parser = variant::<Pooling>(),
         value_delimiter = ',',
         default_value = "mean"
     )]

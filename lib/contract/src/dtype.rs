@@ -1,5 +1,6 @@
 //! Number types.
 
+use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
 /// A type of numbers: that of stored weights, and of the weights and inputs of matrix products and attention.
@@ -40,6 +41,47 @@ impl Dtype {
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
             Self::Int8 => 1,
+        }
+    }
+}
+
+/// The stored type of vectors.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumMessage,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum StoreDtype {
+    /// IEEE 754 single precision
+    F32,
+    /// IEEE 754 half precision: half the size, three significant decimal digits
+    F16,
+}
+
+impl StoreDtype {
+    /// Returns the Arrow type of one value.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::F32 => DataType::Float32,
+            Self::F16 => DataType::Float16,
+        }
+    }
+
+    /// Returns the bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
         }
     }
 }

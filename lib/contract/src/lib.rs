@@ -48,7 +48,7 @@ pub use dataset::{
     CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset, ListedFile,
 };
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
-pub use dtype::Dtype;
+pub use dtype::{Dtype, StoreDtype};
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of, exit_of_system};
 pub use guard::{catch_decoder_panic, is_catching_panic};
@@ -61,7 +61,7 @@ pub use manifest::{
 pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs};
 pub use peptide::{PEPTIDES_FILE, PeptideColumns, PeptideRow, peptides_schema};
-pub use pooling::{Pooling, StoreDtype};
+pub use pooling::Pooling;
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, LOGIT_TOKENS, ModelName, PACKING, Provenance,
     SOURCE, WINDOWS, check_contract, key,

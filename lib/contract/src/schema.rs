@@ -1,4 +1,5 @@
-//! The kinds of data file and their columns.
+//! The kinds of data file, and the columns of shards and batches. Those of embeddings are in `layout.rs`, of the keys in
+//! `row_key.rs`, of the lists of records in `alias.rs` and `peptide.rs`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 //!
 //! A kernel is a generic function over a trait of vector operations. It is compiled for AVX-512, AVX2 and any CPU, and selected
 //! at run time. Results are batch-invariant to the bit: a row depends only on itself, and in attention on its sequence.
+//!
+//! `encoder.rs` runs the layers of a batch, `columns.rs` makes the vectors of it that are stored, and `plmkit-esm2` calls both.
 
 #![allow(
     unsafe_code,

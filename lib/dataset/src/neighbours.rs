@@ -4,27 +4,23 @@ mod block;
 mod hits;
 mod metric;
 mod nearest;
+mod plan;
 mod search;
 
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use plmkit_contract::{Provenance, Stop, key, path_text, plural};
+use plmkit_contract::{Provenance, Stop, key, path_text};
 use plmkit_store::{AtomicFile, TableFormat, TableWriter};
 use serde_json::json;
 
-use block::{QUERIES, Queries, Source};
-use search::{Search, WINDOW_BYTES};
+use block::{Queries, Source};
+use search::Search;
 
 pub use metric::Metric;
+pub use plan::Plan;
 
-use crate::merge::BATCH_ROWS;
 use crate::{DatasetError, Parts};
-
-/// The memory of the program itself, of metadata, and of what the allocator keeps.
-const BASE_BYTES: u64 = 64 << 20;
-/// The most bytes that a key, with its id and labels, is expected to take.
-const KEY_BYTES: u64 = 160;
 
 /// What to search.
 #[derive(Debug)]
@@ -47,21 +43,6 @@ pub struct NeighboursConfig {
     pub out: PathBuf,
     /// Whether to replace another file.
     pub force: bool,
-}
-
-/// How a search is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The memory that it takes, in bytes.
-    pub memory: u64,
-    /// The queries in memory at once. All targets are read for these.
-    pub queries: u64,
-    /// How often all targets are read.
-    pub passes: u64,
-    /// Threads.
-    pub threads: NonZero<usize>,
-    /// The bytes of windows on the rows of the queries.
-    windows: u64,
 }
 
 /// Writes a table with the nearest targets of each query, in the order of the queries. Equally near targets are in the order of the
@@ -117,52 +98,6 @@ pub fn neighbours(
     Ok(count)
 }
 
-impl Plan {
-    fn new(
-        config: &NeighboursConfig,
-        queries: Source<'_>,
-        targets: Source<'_>,
-        stop: &Stop,
-    ) -> Result<Self, DatasetError> {
-        let vector = (queries.parts.layout.dim * size_of::<f32>()) as u64;
-        let [rows, all] = [queries, targets].map(|source| source.parts.rows());
-        let top = (config.top.get() as u64).min(all);
-        // A hit, its rank among those of its query, and the key of the target.
-        let query = vector + KEY_BYTES + top * (64 + KEY_BYTES);
-        let batch = BATCH_ROWS as u64;
-        // The values, stored, in f32 and packed; products.
-        let thread = batch * (3 * vector + (4 * QUERIES) as u64);
-        // Pages are decoded beside the windows.
-        let windows = queries.read(u64::MAX, stop).bytes();
-        let least = BASE_BYTES + 2 * WINDOW_BYTES + thread + batch.min(rows) * query;
-        // An eighth of the memory is enough for windows.
-        let least = least + (2 * windows).min(least.div_ceil(3));
-        if least > config.memory {
-            return Err(DatasetError::Usage(format!(
-                "--memory: expected {} MiB or more for vectors of {} values and {} of each query",
-                least.div_ceil(1 << 20),
-                queries.parts.layout.dim,
-                plural(top, "hit"),
-            )));
-        }
-        let windows = windows.min(config.memory / 8);
-        let fixed = BASE_BYTES + 2 * (WINDOW_BYTES + windows);
-        let room = config.memory - fixed;
-        let spare = room.saturating_sub(thread + batch.min(rows) * query) / 2;
-        let threads = (1 + spare / thread).min(config.threads.get() as u64);
-        let room = room - threads * thread;
-        let at_once = (room / query / batch * batch).max(batch);
-        let held = at_once.min(rows);
-        Ok(Self {
-            memory: fixed + threads * thread + held * query,
-            // With room for one more batch of rows, all are read at once.
-            queries: at_once.min(rows + batch),
-            passes: rows.div_ceil(at_once),
-            threads: NonZero::new(threads as usize).unwrap_or(NonZero::<usize>::MIN),
-            windows,
-        })
-    }
-}
 
 /// Checks that the vectors of two datasets are of one model, layer and pooling, computed and stored in one type.
 fn check_alike(queries: Source<'_>, targets: Source<'_>) -> Result<(), DatasetError> {

@@ -55,12 +55,14 @@ pub struct RunConfig {
 }
 
 /// How to combine the windows of a long protein.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumMessage, strum::VariantArray,
+)]
 #[strum(serialize_all = "lowercase")]
 pub enum Windows {
-    /// One row for the protein, stitched from its windows.
+    /// One row for the protein, stitched from its windows
     Stitch,
-    /// A row for each window.
+    /// A row for each window
     Separate,
 }
 

@@ -3,7 +3,7 @@
 use plmkit_contract::{SequenceDigest, UnknownResidue};
 
 use crate::block::{FastaBlock, Parsed};
-use crate::duplicate::fingerprint;
+use crate::duplicate::fingerprint_of;
 use crate::nucleic_acids::{Alphabet, alphabet};
 use crate::policy::{Outcome, Policy};
 use crate::translate::Translator;
@@ -14,7 +14,7 @@ pub(crate) struct PreparedChunk {
     /// What becomes of each.
     pub(crate) outcomes: Vec<Result<Outcome, UnknownResidue>>,
     /// The fingerprint of each id.
-    pub(crate) names: Vec<u128>,
+    pub(crate) fingerprints: Vec<u128>,
     /// The alphabet of each, if it was asked for.
     pub(crate) alphabets: Vec<Alphabet>,
     /// The digest of each accepted record and of each peptide, if it was asked for.
@@ -33,8 +33,8 @@ pub(crate) fn prepare(
     let records = &mut parsed.records;
     let alphabets = records.iter().filter(|_| with_alphabets);
     let alphabets = alphabets.map(|record| alphabet(record.sequence)).collect();
-    let names = records.iter().map(|record| fingerprint(record.id));
-    let names = names.collect();
+    let fingerprints = records.iter().map(|record| fingerprint_of(record.id));
+    let fingerprints = fingerprints.collect();
     let outcomes = (0..records.len()).map(|i| {
         let has_id = !records.get(i).id.is_empty();
         let (length, outcome) = policy.prepare(translator, has_id, records.sequence_mut(i));
@@ -55,7 +55,7 @@ pub(crate) fn prepare(
     PreparedChunk {
         digests: SequenceDigest::of_all(&sequences),
         outcomes,
-        names,
+        fingerprints,
         alphabets,
         parsed,
     }

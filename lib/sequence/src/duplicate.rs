@@ -66,61 +66,61 @@ impl Ids {
 
     /// Announces the id of a later record, so that no other record is renamed to it.
     pub(crate) fn announce(&mut self, id: &str) {
-        self.taken.insert(fingerprint(id), ANNOUNCED);
+        self.taken.insert(fingerprint_of(id), ANNOUNCED);
     }
 
-    /// Whether the policy drops a record, whose id has the fingerprint `name`: an earlier one has its id and its sequence.
-    pub(crate) fn drops(&mut self, name: u128, sequence: &[u8]) -> bool {
+    /// Whether the policy drops a record, whose id has this fingerprint: an earlier one has its id and its sequence.
+    pub(crate) fn drops(&mut self, fingerprint: u128, sequence: &[u8]) -> bool {
         self.policy == DuplicatePolicy::DropIdentical && {
-            let both = xxh3_128_with_seed(sequence, name as u64) ^ name;
+            let both = xxh3_128_with_seed(sequence, fingerprint as u64) ^ fingerprint;
             self.records.add(both, 0).is_some()
         }
     }
 
-    /// Adds the id of record `ordinal`, whose fingerprint is `name`. Returns its new id if the policy renames it.
+    /// Adds the id of record `ordinal`, which has this fingerprint. Returns its new id if the policy renames it.
     pub(crate) fn admit(
         &mut self,
         ordinal: u64,
         id: &str,
-        name: u128,
+        fingerprint: u128,
     ) -> Result<Option<String>, TakenId> {
         match self.policy {
             DuplicatePolicy::Keep => Ok(None),
             DuplicatePolicy::Error | DuplicatePolicy::DropIdentical => {
-                match self.taken.add(name, ordinal) {
+                match self.taken.add(fingerprint, ordinal) {
                     Some(first) => Err(TakenId::ByRecord { first }),
                     None => Ok(None),
                 }
             }
-            DuplicatePolicy::Suffix => match self.taken.add(name, 1) {
+            DuplicatePolicy::Suffix => match self.taken.add(fingerprint, 1) {
                 None => Ok(None),
                 Some(ANNOUNCED) => {
-                    self.taken.insert(name, 1);
+                    self.taken.insert(fingerprint, 1);
                     Ok(None)
                 }
                 Some(GIVEN) => Err(TakenId::ByRenaming),
-                Some(last) => Ok(Some(self.rename(id, name, last))),
+                Some(last) => Ok(Some(self.rename(id, fingerprint, last))),
             },
         }
     }
 
     /// Loads the places of these fingerprints into the cache. One after another, they would wait for memory.
-    pub(crate) fn prefetch(&self, names: &[u128]) {
+    pub(crate) fn prefetch(&self, fingerprints: &[u128]) {
         if self.policy != DuplicatePolicy::Keep {
-            self.taken.prefetch(names);
+            self.taken.prefetch(fingerprints);
         }
     }
 
-    /// Returns a new id for a record whose id has the fingerprint `name` and was last renamed with the suffix `last`.
-    fn rename(&mut self, id: &str, name: u128, last: u64) -> String {
+    /// Returns a new id for a record whose id has this fingerprint and was last renamed with the suffix `last`.
+    fn rename(&mut self, id: &str, fingerprint: u128, last: u64) -> String {
         let mut suffix = last;
         loop {
             suffix += 1;
             let new = format!("{id}_{suffix}");
-            let fingerprint = fingerprint(&new);
-            if self.taken.get(fingerprint).is_none() {
-                self.taken.insert(fingerprint, GIVEN);
-                self.taken.insert(name, suffix);
+            let given = fingerprint_of(&new);
+            if self.taken.get(given).is_none() {
+                self.taken.insert(given, GIVEN);
+                self.taken.insert(fingerprint, suffix);
                 return new;
             }
         }
@@ -128,7 +128,7 @@ impl Ids {
 }
 
 /// Returns the fingerprint of an id. Chance collisions do not occur among a billion ids.
-pub(crate) fn fingerprint(id: &str) -> u128 {
+pub(crate) fn fingerprint_of(id: &str) -> u128 {
     xxh3_128(id.as_bytes())
 }
 
@@ -153,7 +153,7 @@ mod tests {
         (0..)
             .zip(ids)
             .map(|(ordinal, id)| {
-                let new = seen.admit(ordinal, id, fingerprint(id))?;
+                let new = seen.admit(ordinal, id, fingerprint_of(id))?;
                 Ok(new.unwrap_or_else(|| (*id).to_owned()))
             })
             .collect()
@@ -176,7 +176,7 @@ mod tests {
             ["a", "a"]
         );
         let mut ids = Ids::new(DuplicatePolicy::Keep);
-        ids.admit(0, "a", fingerprint("a")).expect("kept");
+        ids.admit(0, "a", fingerprint_of("a")).expect("kept");
         assert_eq!(ids.taken.len(), 0);
     }
 

@@ -30,6 +30,7 @@ mod source;
 mod tally;
 mod tasks;
 mod translate;
+mod windows;
 
 pub use block::Limits;
 pub use compression::Compression;
@@ -38,7 +39,7 @@ pub use duplicate::DuplicatePolicy;
 pub use error::ShardError;
 pub use fasta::FastaReader;
 pub use input::Input;
-pub use policy::{LongPolicy, Outcome, Policy, windows};
+pub use policy::{LongPolicy, Outcome, Policy};
 pub use protein::{Protein, rows};
 pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
@@ -47,3 +48,4 @@ pub use source::Source;
 pub use translate::{
     GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,
 };
+pub use windows::windows;

@@ -164,12 +164,12 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             };
             bytes_ahead -= bytes;
             let chunk = chunk.wait();
-            self.ids.prefetch(&chunk.names);
+            self.ids.prefetch(&chunk.fingerprints);
             let parsed = chunk.parsed;
             let mut alphabets = chunk.alphabets.into_iter();
             let mut digests = chunk.digests.into_iter();
-            let records = parsed.records.iter().zip(chunk.outcomes).zip(chunk.names);
-            for ((record, outcome), name) in records {
+            let records = parsed.records.iter().zip(chunk.outcomes);
+            for ((record, outcome), fingerprint) in records.zip(chunk.fingerprints) {
                 if stop.requested() {
                     return Ok(false);
                 }
@@ -185,7 +185,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
                     number,
                     id: record.id,
                 };
-                self.add(place, record, name, outcome, &mut digests, stop)?;
+                self.add(place, record, fingerprint, outcome, &mut digests, stop)?;
             }
             for (change, count) in [
                 ("descriptions_recoded", parsed.descriptions_recoded),

@@ -52,7 +52,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Takes the vectors of some rows, `(rows, dim)`, and the square of the norm of each. All values must be finite, and for cosines one not zero.
+    /// Takes the vectors of some rows, `(rows, dim)`, and the square of the norm of each. All values must be finite; for cosines, no vector may be zero.
     pub(super) fn vectors(
         self,
         rows: &RecordBatch,

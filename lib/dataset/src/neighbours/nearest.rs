@@ -37,7 +37,7 @@ impl Eq for Hit {}
 pub(super) struct Nearest(BinaryHeap<Reverse<Hit>>);
 
 impl Nearest {
-    /// Returns the least nearness that a further target needs, if there are `top`.
+    /// Returns the nearness of the worst of `top` targets: another must be nearer. `None` while there are fewer.
     pub(super) fn least(&self, top: usize) -> Option<f64> {
         let full = self.0.len() >= top;
         full.then(|| {

@@ -101,7 +101,7 @@ impl Search<'_> {
         let mut block = None;
         let mut products = Vec::new();
         let mut found = Vec::new();
-        // Workers do not wait for each other where they begin with other queries.
+        // Each worker begins with other queries, so that they seldom wait for the same lock.
         let first = worker * queries.chunks() / self.threads;
         loop {
             let rows = {

@@ -155,7 +155,15 @@ fn source(wanted: Column) -> Column {
             pool: Pooling::Mean | Pooling::Max | Pooling::Std,
             layer,
         } => Column::Residues(layer),
-        _ => wanted,
+        // The windows' own vectors, of which the mean is taken.
+        Column::Pooled {
+            pool: Pooling::Bos, ..
+        }
+        | Column::Residues(_)
+        | Column::Logits
+        | Column::LogProbs
+        | Column::LogLikelihood
+        | Column::Contacts => wanted,
     }
 }
 

@@ -46,7 +46,7 @@ impl ShardingRun<'_, '_> {
         &mut self,
         place: RecordPlace<'_>,
         record: Record<'_>,
-        name: u128,
+        fingerprint: u128,
         outcome: Result<Outcome, UnknownResidue>,
         digests: &mut impl Iterator<Item = SequenceDigest>,
         stop: &Stop,
@@ -55,17 +55,17 @@ impl ShardingRun<'_, '_> {
         self.records += 1;
         let mut renamed = None;
         if !record.id.is_empty() {
-            if self.ids.drops(name, record.sequence) {
+            if self.ids.drops(fingerprint, record.sequence) {
                 let proteins = outcome.map_or(0, |outcome| outcome.proteins());
                 digests.by_ref().take(proteins).for_each(drop);
                 return self.reject(record, Reason::Duplicate);
             }
-            match self.ids.admit(index, record.id, name) {
+            match self.ids.admit(index, record.id, fingerprint) {
                 Ok(new) => renamed = new,
                 Err(TakenId::ByRecord { first }) => {
                     let (input, number) = self.place(first);
                     return Err(place.invalid(format!(
-                        "expected a new id, found that of record {number} of {input}; --duplicate-ids drop-identical accepts it with equal residues, suffix renames, keep allows it"
+                        "expected a new id, found that of record {number} of {input}; --duplicate-ids drop-identical lists it in rejects.csv if its residues are equal, suffix renames it, keep embeds it"
                     )));
                 }
                 Err(TakenId::ByRenaming) => {
