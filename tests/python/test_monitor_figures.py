@@ -1,6 +1,6 @@
 """The figures that monitor-log reports of GPU samples, computed again from the two logs, a millisecond at a time.
 
-The definitions are those of docs/monitor-log.md. Nothing is read but the logs, with the modules csv and json."""
+The definitions are those of docs/internals/figures.md. Nothing is read but the logs, with the modules csv and json."""
 
 import csv
 import json
