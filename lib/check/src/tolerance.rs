@@ -3,7 +3,7 @@
 use plmkit_contract::{Column, Pooling, Provenance};
 use serde::{Deserialize, Serialize};
 
-/// How far a vector may be from the same computed again in f32, as shares of its size: `docs/validate-embeddings.md` has what was
+/// How far a vector may be from the same computed again in f32, as shares of its size: `docs/internals/parity.md` has what was
 /// measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tolerance {
