@@ -50,7 +50,10 @@ def test_a_file_gives_the_files_that_stay(tmp_path):
     table = embed(PROTEINS, out=out, max_shard_tokens=20000)
     files = sorted((out / "proteins/embeddings").iterdir())
     assert len(files) == 3 and table.num_rows == 100
-    assert plmkit.read(out / "proteins").equals(table) and plmkit.read(out / "proteins/embeddings").equals(table)
+    pyarrow.parquet.write_table(table.slice(0, 1), out / "proteins/own.parquet")
+    for folder in (out, out / "proteins", out / "proteins/embeddings"):
+        assert plmkit.read(folder).equals(table)
+        assert plmkit.read(folder, columns=["id", "mean_4"]).equals(table.select(["id", "mean_4"]))
     times = [path.stat().st_mtime_ns for path in files]
     assert embed(PROTEINS, out=out, max_shard_tokens=20000).equals(table)
     assert [path.stat().st_mtime_ns for path in files] == times, "finished results are kept"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from conftest import MODEL, PROGRAMS, PROTEINS, ROOT
+from conftest import PROGRAMS, ROOT
 
 PAGE = (ROOT / "docs/results.md").read_text(encoding="utf-8")
 ENVIRONMENTS = {"anndata": "ways", "h5py": "ways", "sklearn": "ways", "umap": "ways", "torch": "reference"}
@@ -34,35 +34,21 @@ def pieces():
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    """A sample of several shards with two isoforms of a gene. A record is rejected, one is a copy, one is known from the
-    sample `old`, and a row cannot be embedded."""
+def environment():
+    """The programs, the module and the checkout, where the page expects them."""
+    return os.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "scripts/wheel/plmkit"), "PLMKIT": str(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory, environment):
+    """The folder of the page, after its commands. A record is rejected, one is a copy, one is known from the sample `old`, and a row
+    could not be embedded: the only thing that a reader's data lack."""
     folder = tmp_path_factory.mktemp("results")
-    fasta = folder / "proteins.fasta"
-    more = ">isoform GN=TIC214\nMKTAYIAKQR\n>short\nM\n>copy\nmktayiakqr*\n"
-    elder = ">elder\nMKVLAAGIVG\n"
-    fasta.write_text(PROTEINS.read_text(encoding="utf-8") + more + elder, encoding="utf-8")
-    (folder / "elder.fasta").write_text(elder, encoding="utf-8")
-    environment = os.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
-    bases = "".join("ACGT"[ord(letter) % 4] for letter in PROTEINS.read_text(encoding="utf-8"))
-    (folder / "contigs.fna").write_text(f">k141_1 of an assembly\n{bases}\n", encoding="utf-8")
-    options = ["--max-shard-tokens", "12000", "--pack-batches", "--description"]
-    options += ["--device", "cpu", "--residues", "--gpu-embed", "--inject not-finite=20"]
-    for name, path, shard in [
-        ("old", folder / "elder.fasta", ""),
-        ("one", fasta, f"--min-residues 5 --dedup --known {folder}/results/old"),
-        ("contigs", folder / "contigs.fna", "--translate orf"),
-    ]:
-        (folder / "samples.csv").write_text(f"sample,fasta\n{name},{path}\n", encoding="utf-8")
-        command = [PROGRAMS / "plmkit", folder / "samples.csv", "--out", folder / "results", "--model", MODEL]
-        command += [*options, "--fasta-shard", shard]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    names = re.findall(r"^>(\S+)", PROTEINS.read_text(encoding="utf-8"), re.MULTILINE)
-    labels = [f"{name},{'odd' if number % 2 else 'even'},{number // 4}\n" for number, name in enumerate(names)]
-    (folder / "results/one/labels.csv").write_text("id,label,cluster\n" + "".join(labels), encoding="utf-8")
-    for commands in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL):
-        subprocess.run(["sh", "-ec", commands], cwd=folder / "results/one", env=environment, check=True)
+    commands = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
+    assert commands.count("--residues") == 1
+    commands = commands.replace("--residues", "--residues --gpu-embed '--inject not-finite=20'")
+    done = subprocess.run(["sh", "-ec", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return folder / "results/one"
 
 
@@ -86,11 +72,10 @@ def test_the_folder_is_the_table(sample):
     assert sum(",not_finite," in text for text in listed) == 1
 
 
-@pytest.mark.parametrize(("environment", "piece"), list(pieces()))
-def test_what_results_md_says(sample, environment, piece):
-    python = sys.executable if environment == "readers" else ROOT / ".venv" / environment / "bin/python"
-    folder = sample.parent / "contigs" if "peptides.parquet" in piece else sample
-    done = subprocess.run([python, "-c", piece], cwd=folder, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(("venv", "piece"), list(pieces()))
+def test_what_results_md_says(sample, environment, venv, piece):
+    python = sys.executable if venv == "readers" else ROOT / ".venv" / venv / "bin/python"
+    done = subprocess.run([python, "-c", piece], cwd=sample, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -102,8 +87,8 @@ def test_no_id_names_a_file_of_fair_esm_outside_the_folder(tmp_path, name, leave
     vector = [0.5] * 64
     table = pa.table({"id": [name.format(tmp_path)], "mean_4": [vector], "residues_4": [[vector]]})
     pq.write_table(table, folder / "embeddings/part.parquet")
-    [(environment, piece)] = [param.values for param in pieces() if param.id == "Files of fair-esm-0"]
-    python = ROOT / ".venv" / environment / "bin/python"
+    [(venv, piece)] = [param.values for param in pieces() if param.id == "Files of fair-esm-0"]
+    python = ROOT / ".venv" / venv / "bin/python"
     done = subprocess.run([python, "-c", piece], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == leaves, done.stderr
     files = list(tmp_path.rglob("*.pt"))
@@ -120,8 +105,8 @@ def test_a_gene_is_the_mean_of_its_isoforms(sample):
 
 
 def test_a_copy_and_a_known_record_have_the_vectors_of_their_representatives(sample):
-    """In the table that a piece above wrote."""
-    frame = pd.read_parquet(sample / "all.parquet").set_index("id")["mean_4"]
+    """In the table that the page combines."""
+    frame = pd.read_parquet(sample / "all/embeddings").set_index("id")["mean_4"]
     assert len(frame) == 102
     assert np.array_equal(frame["copy"], frame["isoform"])
     old = pd.read_parquet(sample.parent / "old/embeddings", columns=["id", "mean_4"]).set_index("id")["mean_4"]

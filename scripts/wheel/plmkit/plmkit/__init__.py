@@ -4,7 +4,7 @@
 
     table = plmkit.embed({"P1": "MKVLAAGG", "P2": "MSTNPKPQ"}, model="facebook/esm2_t6_8M_UR50D", download=True)
     table = plmkit.embed("proteins.fasta", model="facebook/esm2_t33_650M_UR50D", out="results")
-    table = plmkit.read("results")
+    table = plmkit.read("results", columns=["id", "mean_33"])
 
 The functions return tables of pyarrow, which has to be installed. Python only starts the programs: sequences and vectors go through
 files, and nothing is computed here.
@@ -76,29 +76,32 @@ def embed(
     return _table(path for sample in samples for path in _parquet(sample, "*.parquet"))
 
 
-def read(results: str | os.PathLike[str]) -> pyarrow.Table:
+def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> pyarrow.Table:
     """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the inputs.
+
+    `columns` names those to read; all by default.
 
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
     `query-embeddings combine` gives the latter a row again.
     """
     folder = Path(results)
-    patterns = ("*.parquet", "embeddings/*.parquet", "*/embeddings/*.parquet")
+    # A folder of results may have other tables beside its embeddings.
+    patterns = ("embeddings/*.parquet", "*/embeddings/*.parquet", "*.parquet")
     files = next(filter(None, (_parquet(folder, pattern) for pattern in patterns)), None)
     if files is None:
         raise FileNotFoundError(f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
-    return _table(files)
+    return _table(files, columns)
 
 
 def _parquet(folder: Path, pattern: str) -> list[Path]:
     return [path for path in sorted(folder.glob(pattern)) if not path.name.startswith(".")]
 
 
-def _table(files: Iterable[Path]) -> pyarrow.Table:
+def _table(files: Iterable[Path], columns: list[str] | None = None) -> pyarrow.Table:
     import pyarrow
     import pyarrow.parquet
 
-    return pyarrow.concat_tables(pyarrow.parquet.read_table(path, partitioning=None) for path in files)
+    return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
 
 
 def run(program: str, *arguments: str, progress: bool = False) -> None:
