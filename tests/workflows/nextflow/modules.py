@@ -1,15 +1,12 @@
-"""The pipeline of MODULES.md as it stands there."""
+"""The pipeline of workflows/modules as it stands there."""
 
 import json
-import re
 
 from case import MODEL, PROTEINS, ROOT, check
 from failures import batches_saved
 
 def modules(case):
-    written = (ROOT / "workflows/MODULES.md").read_text()
-    processes = "\n".join(re.findall(r"^```groovy\n(.*?)^```$", written, re.MULTILINE | re.DOTALL))
-    case.path("main.nf").write_text(processes)
+    case.path("main.nf").write_text((ROOT / "workflows/modules/main.nf").read_text())
     # Enough to be killed in, without two of one name.
     proteins = PROTEINS.read_text()
     case.path("proteins.fasta").write_text("".join(proteins.replace(">", f">{copy}_") for copy in range(6)))
@@ -24,7 +21,7 @@ kill -TERM $!
 wait $!
 """)
     run = case.run("--fasta", "proteins.fasta", "--model", MODEL, workflow=case.path("main.nf"))
-    check("the pipeline of MODULES.md", run.code == 0, run.said)
+    check("the pipeline of workflows/modules", run.code == 0, run.said)
     verdict = json.loads(case.path("out/validation.json").read_text())
     check("600 proteins, validated", verdict["outcome"] == "pass" and verdict["embeddings"][0]["rows"] == 600, verdict)
     tries = sorted((task["attempt"], task["exit"]) for task in run.of("GPU_EMBED"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# In other workflows: the whole one as a module, and the rules of MODULES.md as they stand there.
+# In other workflows: the whole one as a module, and the rules of workflows/modules as they stand there.
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../checks.sh"
@@ -62,7 +62,7 @@ cd ../rules
 cp "$proteins" proteins.fasta
 {
     printf 'rule all:\n    default_target: True\n    input: "dataset.json", "run.json"\n\n'
-    sed -n '/^```python$/,/^```$/ { /^```/d; p }' "$root/workflows/MODULES.md"
+    cat "$root/workflows/modules/plmkit.smk"
 } >Snakefile
-check "the rules of MODULES.md" snakemake --cores 2 --resources gpu=1 --config model="$model"
+check "the rules of workflows/modules" snakemake --cores 2 --resources gpu=1 --config model="$model"
 same "100 proteins" 100 "$(rows dataset.json)"
