@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Program, file};
+use plmkit_cli::{Common, LogFormat, Program, Stop, file};
+
+use crate::programs::Programs;
 
 /// Embed FASTA files: from records to a validated dataset
 ///
@@ -154,6 +156,14 @@ impl Program for Args {
 
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn place_of(option: &str) -> Option<String> {
+        let programs = Programs::new(LogFormat::Text, false, &Stop::default());
+        let program = programs.with_option(option)?;
+        Some(format!(
+            "it is an option of {program}: --{program} '{option} …'"
+        ))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::args::{Args, Stage};
 use crate::fasta::Look;
 use crate::model::Model;
 use crate::options::AllOptions;
-use crate::params::{Existing, Params, samples_with_embeddings};
+use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
 use crate::plan::{Sample, samples};
 use crate::programs::Programs;
 use crate::run::Run;
@@ -32,6 +32,7 @@ impl Run {
         let versions = Versions::ask(&programs)?;
         check_options(&programs, &options, (&args, &samples), &mut errors);
         let force = args.force || options.gpu_embed.has("--force");
+        let embedded = embeddings(&args.out).collect();
         let compare = |model| Params::compare(&args.out, &options, model, force);
         let existing = model.as_ref().map(compare);
         let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
@@ -47,6 +48,7 @@ impl Run {
             options,
             model,
             existing,
+            embedded,
             samples,
             versions,
         })
@@ -61,9 +63,8 @@ fn unless_wrong<T>(result: Result<T, Fault>, errors: &mut Vec<Fault>) -> Option<
 /// Refuses a run with `--force` that would leave other samples of the folder with embeddings of the old settings.
 fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
     let is_other = |name: &String| !samples.iter().any(|sample| sample.name == *name);
-    let others: Vec<String> = samples_with_embeddings(&args.out)
-        .filter(is_other)
-        .collect();
+    let others = samples_with_embeddings(&args.out).into_iter();
+    let others: Vec<String> = others.filter(is_other).collect();
     if !others.is_empty() {
         let (out, others) = (path_text(&args.out), others.join(" "));
         let what = format!(

@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod estimate;
 mod fasta;
+mod lock;
 mod model;
 mod options;
 mod params;

@@ -25,7 +25,7 @@ impl Model {
         let in_cache = resolve(path, &Settings::from_env(), None, stop);
         let found = match in_cache {
             Err(_) if download => None,
-            found => Some(found?),
+            found => Some(found.map_err(|error| with_owner(name, error.into()))?),
         };
         let weights = found.map(|found| weights(&found)).transpose()?;
         Ok(Self {
@@ -48,6 +48,18 @@ impl Model {
         other == self.name
             || canonical(other).is_some_and(|path| Some(path) == canonical(&self.name))
     }
+}
+
+/// Adds to the error of a bare name of the Hub that its owner is missing.
+fn with_owner(name: &str, fault: Fault) -> Fault {
+    if fault.exit() != Exit::NoInput || !name.starts_with("esm") || name.contains('/') {
+        return fault;
+    }
+    let message = fault.message();
+    Fault::new(
+        Exit::NoInput,
+        format!("{message}; a model of the Hub is named with its owner, as in facebook/esm2_t33_650M_UR50D"),
+    )
 }
 
 fn weights(model: &Path) -> Result<String, Fault> {

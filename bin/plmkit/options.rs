@@ -105,6 +105,14 @@ impl ProgramOptions {
         })
     }
 
+    /// The options that decide the values of embeddings, on one line.
+    pub(crate) fn deciding(&self) -> String {
+        let words = self.canonical().into_iter();
+        let words = words.flat_map(|(name, value)| [name, value]);
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        words.join(" ")
+    }
+
     /// The options that decide the values of embeddings, written in one way.
     pub(crate) fn canonical(&self) -> Vec<(&str, &str)> {
         let options = self.options();

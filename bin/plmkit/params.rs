@@ -1,5 +1,6 @@
 //! `pipeline_info/params.json`: what a folder of results was made with.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,7 @@ impl Params {
         model: &Model,
         force: bool,
     ) -> Result<Existing, Fault> {
-        if samples_with_embeddings(outdir).next().is_none() {
+        if embeddings(outdir).next().is_none() {
             return Ok(Existing::Same);
         }
         let Some(earlier) = Self::read(outdir)? else {
@@ -105,7 +106,7 @@ impl Params {
         ] {
             let known = ProgramOptions::parse(was).unwrap_or_default();
             if known.canonical() != now.canonical() {
-                let now = now.text();
+                let [was, now] = [&known, now].map(ProgramOptions::deciding);
                 return Some(format!("{name} '{was}', which is now '{now}'"));
             }
         }
@@ -140,12 +141,18 @@ impl Params {
 }
 
 /// The samples in a folder of results that have embeddings.
-pub(crate) fn samples_with_embeddings(outdir: &Path) -> impl Iterator<Item = String> {
+pub(crate) fn samples_with_embeddings(outdir: &Path) -> BTreeSet<String> {
+    let names = embeddings(outdir).filter_map(|path| {
+        let sample = path.parent()?.parent()?;
+        Some(sample.file_name()?.to_string_lossy().into_owned())
+    });
+    names.collect()
+}
+
+/// The embeddings of all samples in a folder of results.
+pub(crate) fn embeddings(outdir: &Path) -> impl Iterator<Item = PathBuf> {
     let samples = fs::read_dir(outdir).into_iter().flatten().flatten();
-    samples
-        .filter(|sample| {
-            let files = files_in(&sample.path().join("embeddings"), &["parquet"]);
-            files.is_ok_and(|files| !files.is_empty())
-        })
-        .map(|sample| sample.file_name().to_string_lossy().into_owned())
+    samples.flat_map(|sample| {
+        files_in(&sample.path().join("embeddings"), &["parquet"]).unwrap_or_default()
+    })
 }

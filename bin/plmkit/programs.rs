@@ -139,6 +139,15 @@ impl Programs {
         Err(Fault::new(exit_of(program, output.status)?, said))
     }
 
+    /// Returns the program that has an option, of those whose options can be passed on.
+    pub(crate) fn with_option(&self, option: &str) -> Option<&'static str> {
+        PROGRAMS[..4].iter().copied().find(|program| {
+            let help = self.output(program, ["--help"]).unwrap_or_default();
+            let mut words = help.split([' ', ',', '\n', '[', '=']);
+            words.any(|word| word == option)
+        })
+    }
+
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.path(program));
         // A program that outlived this one would write to files that a second run writes. `monitor-log record` is not to end before

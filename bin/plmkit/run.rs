@@ -1,5 +1,6 @@
 //! A run, and what its stages share.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -23,6 +24,8 @@ pub(crate) struct Run {
     pub(crate) options: AllOptions,
     pub(crate) model: Model,
     pub(crate) existing: Existing,
+    /// The embeddings that were there when the parameters were compared.
+    pub(crate) embedded: BTreeSet<PathBuf>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) versions: Versions,
 }

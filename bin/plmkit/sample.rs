@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, files_in};
@@ -11,6 +12,7 @@ use plmkit_store::{StoreError, read_sealed, remove_file};
 use crate::params::Existing;
 use crate::plan::Sample;
 use crate::run::Run;
+use crate::summary::verdict_of;
 
 /// Folders of a sample with files of single shards, and the extensions of these files.
 const OF_SHARDS: [(&str, &[&str]); 4] = [
@@ -55,6 +57,16 @@ impl<'r> SampleFolder<'r> {
         self.manifest_path().exists() && !self.manifest_before().exists()
     }
 
+    /// Ends an attempt to cut the sample that was refused: its shards are as they were. Returns whether it has a verdict.
+    pub(crate) fn restore(&self) -> Result<bool, Fault> {
+        let before = self.manifest_before();
+        if differ(&before, &self.manifest_path()) {
+            return Ok(false);
+        }
+        remove_file(&before)?;
+        Ok(verdict_of(&self.path).exists())
+    }
+
     pub(crate) fn has_lost_shards(&self) -> bool {
         let shards = self.path.join("shards");
         let listed = self.manifest().map(|manifest| manifest.shards);
@@ -81,11 +93,15 @@ impl<'r> SampleFolder<'r> {
         self.path.join(format!("embeddings/{name}.parquet"))
     }
 
-    /// Whether a shard is embedded. Its list of rejects, if it has one, is written before.
+    /// Whether a shard is embedded as this run would do it. Its list of rejects, if it has one, is written before.
     pub(crate) fn is_embedded(&self, shard: &ShardSummary) -> bool {
+        let path = self.embeddings(name_of(shard));
+        // A killed run may have left a gpu-embed behind, which finishes embeddings of other parameters. Tasks share theirs.
+        let was_compared = self.run.args.stage.is_some() || self.run.embedded.contains(&path);
         self.run.existing == Existing::Same
             && !self.run.options.gpu_embed.has("--force")
-            && self.embeddings(name_of(shard)).exists()
+            && was_compared
+            && path.exists()
     }
 
     /// Names files of shards that the manifest does not list: the folder is to be read as one table.
@@ -113,4 +129,9 @@ impl<'r> SampleFolder<'r> {
 /// The name of a shard's files, without extension.
 pub(crate) fn name_of(shard: &ShardSummary) -> &str {
     shard.file.strip_suffix(".parquet").unwrap_or(&shard.file)
+}
+
+/// Whether a file existed before and has other bytes now.
+pub(crate) fn differ(before: &Path, now: &Path) -> bool {
+    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
 }

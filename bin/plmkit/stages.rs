@@ -6,15 +6,21 @@ use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
 use plmkit_contract::{ShardSummary, path_text};
 
 use crate::args::{Args, Stage};
+use crate::lock::RunLock;
 use crate::params::Params;
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
 use crate::summary::Summary;
 
-/// The first failure that stopped a sample and not the run.
+/// Failures that stopped a sample and not the run.
 #[derive(Default)]
-struct Failures(Option<Exit>);
+struct Failures {
+    /// The first.
+    exit: Option<Exit>,
+    /// The samples.
+    samples: BTreeSet<String>,
+}
 
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let (stage, task) = (args.stage, args.task);
@@ -23,7 +29,11 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             "--task N/COUNT needs --stage embed, and --stage embed needs --task",
         ));
     }
+    // The tasks of a scheduler share the folder.
+    let mut lock = RunLock::new(&args.out, stage == Some(Stage::Embed));
+    lock.acquire_existing()?;
     let run = Run::checked(args, stop)?;
+    lock.acquire()?;
     let mut failures = Failures::default();
     match stage {
         None => {
@@ -51,7 +61,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         }
         Some(Stage::Finish) => run.finish(&mut failures)?,
     }
-    Ok(failures.0.unwrap_or(Exit::Done))
+    Ok(failures.exit.unwrap_or(Exit::Done))
 }
 
 impl Run {
@@ -61,7 +71,7 @@ impl Run {
         for sample in &self.samples {
             self.programs.go_on()?;
             let exit = SampleFolder::new(self, sample).cut()?;
-            if failures.go_on_after("fasta-shard", exit)? {
+            if failures.go_on_after("fasta-shard", exit, sample)? {
                 cut.push(sample);
             }
         }
@@ -116,10 +126,9 @@ impl Run {
         let total = before + tokens(&left);
         let progress = ProgressDisplay::start(ProgressMode::Plain, quiet, "tokens", total);
         let mut progress = progress.resumed_at(before);
-        let mut failed: BTreeSet<&str> = BTreeSet::new();
         for (number, (sample, shard)) in left {
             self.programs.go_on()?;
-            if failed.contains(&*sample.name) {
+            if failures.samples.contains(&sample.name) {
                 continue;
             }
             if count > 1 {
@@ -127,9 +136,7 @@ impl Run {
                 tracing::info!("{name}: {shard}, {number} of {count} shards");
             }
             let exit = SampleFolder::new(self, sample).embed(shard)?;
-            if !failures.go_on_after("gpu-embed", exit)? {
-                failed.insert(&sample.name);
-            }
+            failures.go_on_after("gpu-embed", exit, sample)?;
             progress.advance(shard.tokens);
         }
         progress.finish();
@@ -142,13 +149,17 @@ impl Run {
         for sample in &self.samples {
             self.programs.go_on()?;
             let folder = SampleFolder::new(self, sample);
+            let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
             if folder.is_cut() {
                 let exit = folder.validate()?;
-                failures.go_on_after("validate-embeddings", exit)?;
+                failures.go_on_after("validate-embeddings", exit, sample)?;
                 is_judged = exit == Exit::Done || exit == Exit::Negative;
+            } else if self.args.stage.is_none() {
+                // Refused as a whole: what an earlier run made of it still holds.
+                is_judged = folder.restore()?;
             }
-            summary.add(&sample.name, is_judged)?;
+            summary.add(&sample.name, is_judged, failed)?;
         }
         let fine = summary.finish()?;
         self.versions
@@ -156,7 +167,7 @@ impl Run {
         if fine {
             Params::confirm(&self.args.out)?;
         } else {
-            failures.0.get_or_insert(Exit::Negative);
+            failures.exit.get_or_insert(Exit::Negative);
         }
         Ok(())
     }
@@ -165,11 +176,17 @@ impl Run {
 impl Failures {
     /// Whether the sample goes on. A failure of the sample alone (a verdict, its data, an output of its own) does not end the run;
     /// any other does, since it would meet the next sample too.
-    fn go_on_after(&mut self, program: &str, exit: Exit) -> Result<bool, Fault> {
+    fn go_on_after(
+        &mut self,
+        program: &str,
+        exit: Exit,
+        sample: &Sample,
+    ) -> Result<bool, Fault> {
         match exit {
             Exit::Done => Ok(true),
             Exit::Negative | Exit::Data | Exit::NoInput | Exit::CannotCreate => {
-                self.0.get_or_insert(exit);
+                self.exit.get_or_insert(exit);
+                self.samples.insert(sample.name.clone());
                 Ok(false)
             }
             exit => Err(Fault::new(

@@ -10,7 +10,7 @@ use plmkit_store::{StoreError, remove_file};
 
 use crate::params::Existing;
 use crate::programs::Arguments;
-use crate::sample::{SampleFolder, name_of};
+use crate::sample::{SampleFolder, differ, name_of};
 
 impl SampleFolder<'_> {
     /// Cuts the FASTA into shards. What was made of other shards is removed.
@@ -68,7 +68,8 @@ impl SampleFolder<'_> {
             return Ok(exit);
         }
         // Where it is not known how the embeddings were made, gpu-embed compares them, and keeps those of this work.
-        let compares = self.run.existing != Existing::Same && self.embeddings(name).exists();
+        let is_new = self.run.existing == Existing::Same && self.run.args.stage.is_some();
+        let compares = !is_new && self.embeddings(name).exists();
         let mut exit = self.compute(name, &batches, !compares)?;
         if compares && exit == Exit::CannotCreate && self.run.args.force {
             exit = self.compute(name, &batches, true)?;
@@ -191,11 +192,6 @@ impl SampleFolder<'_> {
             validated
         })
     }
-}
-
-/// Whether a file existed before and has other bytes now.
-fn differ(before: &Path, now: &Path) -> bool {
-    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
 }
 
 fn remove_folder(path: &Path) -> Result<(), Fault> {

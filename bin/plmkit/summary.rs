@@ -31,6 +31,8 @@ struct SummaryLine {
     known: u64,
     truncated: u64,
     verdict: Verdict,
+    /// Whether a program refused it, or failed; its verdict is of what it has nevertheless.
+    failed: bool,
     model: String,
     model_digest: String,
 }
@@ -56,11 +58,12 @@ impl Summary {
         }
     }
 
-    /// Adds a sample. A verdict of an earlier run does not count: `is_judged` says whether this run has judged it.
-    pub(crate) fn add(&mut self, sample: &str, is_judged: bool) -> Result<(), Fault> {
+    /// Adds a sample: `is_judged` says whether its verdict is of what it has now, `failed` whether a program failed before.
+    pub(crate) fn add(&mut self, sample: &str, is_judged: bool, failed: bool) -> Result<(), Fault> {
         let folder = self.outdir.join(sample);
         let mut line = SummaryLine {
             sample: sample.to_owned(),
+            failed,
             ..SummaryLine::default()
         };
         if let Ok(manifest) = read_sealed::<Manifest>(&folder.join("shards/manifest.json")) {
@@ -83,39 +86,44 @@ impl Summary {
         }
         write_report(&self.outdir.join("summary.tsv"), &table)?;
         tracing::info!("{}", self.totals());
-        let of = |verdict: Verdict| {
-            let lines = self.lines.iter().filter(|line| line.verdict == verdict);
-            let names: Vec<&str> = lines.map(|line| &*line.sample).collect();
-            names.join(" ")
+        let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: fn(&Self, &SummaryLine) -> String| {
+            let names = self.lines.iter().filter(of).map(|line| name(&self, line));
+            names.collect::<Vec<_>>().join(" ")
         };
+        let sample = |_: &Self, line: &SummaryLine| line.sample.clone();
         let (others, other_models) = self.others();
         if !others.is_empty() {
             let others = others.join(" ");
             tracing::info!("samples of earlier runs, left as they are: {others}");
         }
+        let is_whole = |line: &&SummaryLine| line.verdict != Verdict::NotValidated;
         let mut errors = Vec::new();
-        for (verdict, what) in [
+        for (what, names) in [
             (
-                Verdict::NotValidated,
                 "not validated, see the messages above",
+                named(&|line| !is_whole(line), sample),
             ),
             (
-                Verdict::Fail,
-                "the validation failed, see SAMPLE/dataset.json",
+                "left as it was, see the messages above",
+                named(&|line| is_whole(line) && line.failed, sample),
             ),
             (
-                Verdict::Empty,
-                "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects",
+                "the validation failed, see",
+                named(&|line| line.verdict == Verdict::Fail, Self::verdict_file),
             ),
         ] {
-            let names = of(verdict);
-            if names.is_empty() {
-            } else if verdict == Verdict::Empty && self.allow_empty {
-                tracing::warn!("{what}: {names}");
-            } else if verdict == Verdict::Empty {
-                errors.push(format!("{what}; --allow-empty accepts it: {names}"));
-            } else {
+            if !names.is_empty() {
                 errors.push(format!("{what}: {names}"));
+            }
+        }
+        let empty = named(&|line| line.verdict == Verdict::Empty, sample);
+        if !empty.is_empty() {
+            let what =
+                "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects";
+            if self.allow_empty {
+                tracing::warn!("{what}: {empty}");
+            } else {
+                errors.push(format!("{what}; --allow-empty accepts it: {empty}"));
             }
         }
         let models = self.models(other_models);
@@ -143,10 +151,10 @@ impl Summary {
         if let known @ 1.. = sum(|line| line.known) {
             let _ = write!(elsewhere, ", {known} known");
         }
-        let judged = self.lines.iter();
-        let judged = judged.filter(|line| line.verdict != Verdict::NotValidated);
-        let of_all = match (judged.count(), self.lines.len()) {
-            (judged, all) if judged < all => format!("{judged} of "),
+        let done = self.lines.iter();
+        let done = done.filter(|line| line.verdict != Verdict::NotValidated && !line.failed);
+        let of_all = match (done.count(), self.lines.len()) {
+            (done, all) if done < all => format!("{done} of "),
             _ => String::new(),
         };
         format!(
@@ -157,6 +165,12 @@ impl Summary {
             sum(|line| line.truncated),
             path_text(&self.outdir)
         )
+    }
+
+    /// The file with the verdict on a sample, from the folder of results on.
+    fn verdict_file(&self, line: &SummaryLine) -> String {
+        let file = verdict_of(&self.outdir.join(&line.sample));
+        path_text(file.strip_prefix(&self.outdir).unwrap_or(&file))
     }
 
     /// Other samples in the folder of results, and the digests of their models.
@@ -240,6 +254,7 @@ impl SummaryLine {
             known,
             truncated,
             verdict,
+            failed: _,
             model,
             model_digest,
         } = self;
@@ -251,7 +266,7 @@ impl SummaryLine {
 }
 
 /// The file with the last verdict on the sample in `folder`.
-fn verdict_of(folder: &Path) -> PathBuf {
+pub(crate) fn verdict_of(folder: &Path) -> PathBuf {
     let failed = folder.join(FAILED_FILE);
     if failed.exists() {
         failed

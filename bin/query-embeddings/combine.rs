@@ -4,11 +4,12 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable};
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant};
 use plmkit_contract::{ListedDataset, path_text, plural};
 use plmkit_dataset::{CombineConfig, DatasetFolder, VectorFormat, check_outside, combine};
 use plmkit_store::StoreError;
 
+use crate::{named_format, open};
 use crate::vectors::{Format, Vectors};
 
 /// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
@@ -23,10 +24,9 @@ pub(crate) struct CombineArgs {
     #[arg(value_name = "DATASET", required = true, value_parser = file().map(DatasetFolder::new))]
     datasets: Vec<DatasetFolder>,
 
-    /// What to write: `parquet`; `npy`, a matrix with the vectors of one column; `tsv` or `csv`, a table with the key, the labels and a
-    /// column for each value of the vectors
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "parquet")]
-    format: Format,
+    /// What to write [default: by the name at --out, or parquet]
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<Format>())]
+    format: Option<Format>,
 
     /// Column of the vectors for npy, tsv and csv, if several have a vector for each protein
     #[arg(long, value_name = "COLUMN")]
@@ -69,8 +69,9 @@ const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
 
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        self.format.check(self.column.as_deref())?;
-        match self.format.of_vectors() {
+        let format = self.format.or_else(|| named_format(&self.out)).unwrap_or(Format::Parquet);
+        format.check(self.column.as_deref())?;
+        match format.of_vectors() {
             Some(format) => self.write_vectors(format, quiet, stop),
             None => self.combine(quiet, stop),
         }
@@ -86,7 +87,7 @@ impl CombineArgs {
             return Err(Fault::usage(what));
         }
         keep_renameable(&[("--out", &self.out)])?;
-        let opened = dataset.open_passed(stop)?;
+        let opened = open(dataset, stop)?;
         let vectors = Vectors {
             format,
             column: self.column.as_deref(),

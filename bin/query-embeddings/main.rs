@@ -10,11 +10,16 @@ mod select;
 mod variants;
 mod vectors;
 
+use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use plmkit_cli::{Common, Fault, NamedPath, Program, keep_apart};
-use plmkit_dataset::{OpenedDataset, check_outside};
+use plmkit_cli::{Common, Fault, NamedPath, Program, Stop, keep_apart, keep_other_data};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{DatasetFolder, OpenedDataset, check_outside};
+use plmkit_store::TableFormat;
+use strum::VariantArray;
 
 /// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, scores variants, and writes
 /// peptides as GFF
@@ -58,6 +63,32 @@ fn main() -> ExitCode {
             "expected a command: combine, select, lookup, neighbours, variants or peptides; see --help",
         )),
     })
+}
+
+/// Opens a dataset whose validation has passed. One that was not validated is told: rows may be missing.
+fn open(dataset: &DatasetFolder, stop: &Stop) -> Result<OpenedDataset, Fault> {
+    let opened = dataset.open_passed(stop)?;
+    if opened.listed.is_none() && dataset.path().is_dir() {
+        tracing::warn!(
+            "{}: not validated, so rows may be missing or wrong: found {}",
+            path_text(dataset.path()),
+            plural(opened.parts.rows(), "row")
+        );
+    }
+    Ok(opened)
+}
+
+/// Returns the format that the extension of a file names.
+fn named_format<T: Copy + Display + VariantArray>(path: &Path) -> Option<T> {
+    let extension = path.extension()?.to_str()?;
+    let mut formats = T::VARIANTS.iter();
+    formats.find(|format| format.to_string() == extension).copied()
+}
+
+/// Checks that a table in this format replaces a table at most, and no other data.
+fn keep_tables(outputs: &[NamedPath], format: TableFormat) -> Result<(), Fault> {
+    let magic = (format == TableFormat::Parquet).then_some(&b"PAR1"[..]);
+    keep_other_data(outputs, magic)
 }
 
 /// Checks that no output is a file of the dataset, among its files, or one of `others`.

@@ -12,7 +12,7 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Parts, Plan, neighbours};
 use plmkit_store::TableFormat;
 
-use crate::keep_dataset;
+use crate::{keep_dataset, keep_tables, named_format, open};
 
 /// Find the nearest proteins of each protein, exactly
 ///
@@ -49,9 +49,9 @@ pub(crate) struct NeighboursArgs {
     #[arg(long, value_name = "FILE", value_parser = file())]
     out: PathBuf,
 
-    /// Format of the table
-    #[arg(long, value_name = "FORMAT", default_value = "parquet", value_parser = variant::<TableFormat>())]
-    format: TableFormat,
+    /// Format of the table [default: by the name of the file, or parquet]
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<TableFormat>())]
+    format: Option<TableFormat>,
 
     /// Most threads [default: all CPUs]
     #[arg(long, value_name = "N")]
@@ -88,11 +88,13 @@ impl NeighboursArgs {
             let what = "--min-score: expected --metric cosine or dot with it; a distance is smaller the nearer a hit is";
             return Err(Fault::usage(what));
         }
+        let format = self.format.or_else(|| named_format(&self.out)).unwrap_or(TableFormat::Parquet);
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
+        keep_tables(&outputs, format)?;
         let [queries, targets] = [
-            self.queries.open_passed(stop)?,
-            self.targets.open_passed(stop)?,
+            open(&self.queries, stop)?,
+            open(&self.targets, stop)?,
         ];
         for opened in [&queries, &targets] {
             keep_dataset(opened, &[], &outputs)?;
@@ -105,7 +107,7 @@ impl NeighboursArgs {
             min_score: self.min_score,
             threads: self.threads.unwrap_or_else(cpus),
             memory: self.memory,
-            format: self.format,
+            format,
             out: self.out,
             force: self.force,
         };

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_data, keep_renameable, variant};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, PeptidesConfig, PlaceFormat, write_peptides};
 
 use crate::ids::IdFiles;
-use crate::keep_dataset;
+use crate::{keep_dataset, named_format, open};
 
 /// Write where the peptides of contigs lie, as GFF3 or BED; of `fasta-shard --translate`
 ///
@@ -27,9 +27,9 @@ pub(crate) struct PeptidesArgs {
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
 
-    /// Format of the file
-    #[arg(long, value_name = "FORMAT", default_value = "gff", value_parser = variant::<PlaceFormat>())]
-    format: PlaceFormat,
+    /// Format of the file [default: by the name of the file, or gff]
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<PlaceFormat>())]
+    format: Option<PlaceFormat>,
 
     /// File to write; an existing one with the same content is kept
     #[arg(long, value_name = "FILE", value_parser = file())]
@@ -48,13 +48,14 @@ impl PeptidesArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
+        keep_data(&outputs)?;
         let files = self.files.paths();
         let ids = self.files.read(&self.id, stop)?;
         let are_asked = !files.is_empty() || !self.id.is_empty();
-        let opened = self.dataset.open_passed(stop)?;
+        let opened = open(&self.dataset, stop)?;
         keep_dataset(&opened, &files, &outputs)?;
         let config = PeptidesConfig {
-            format: self.format,
+            format: self.format.or_else(|| named_format(&self.out)).unwrap_or(PlaceFormat::Gff),
             ids: are_asked.then_some((&ids, self.allow_missing)),
             out: &self.out,
             force: self.force,

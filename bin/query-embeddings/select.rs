@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable};
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, select};
+use plmkit_store::TableFormat;
 
 use crate::ids::IdFiles;
-use crate::keep_dataset;
+use crate::{keep_dataset, keep_tables, named_format, open};
 use crate::vectors::{Format, Vectors};
 
 /// Write the rows of some proteins to one file, in the order of the input
@@ -26,10 +27,9 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
 
-    /// What to write: `parquet`, an embeddings file; `npy`, a matrix with the vectors of one column; `tsv` or `csv`, a table with the key,
-    /// the labels and a column for each value of the vectors
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "parquet")]
-    format: Format,
+    /// What to write [default: by the name at --out, or parquet]
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<Format>())]
+    format: Option<Format>,
 
     /// Column of the vectors for npy, tsv and csv, if several have a vector for each protein
     #[arg(long, value_name = "COLUMN")]
@@ -50,12 +50,13 @@ pub(crate) struct SelectArgs {
 
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        self.format.check(self.column.as_deref())?;
+        let format = self.format.or_else(|| named_format(&self.out)).unwrap_or(Format::Parquet);
+        format.check(self.column.as_deref())?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
         let ids = self.files.read(&self.id, stop)?;
-        let opened = self.dataset.open_passed(stop)?;
-        if let Some(format) = self.format.of_vectors() {
+        let opened = open(&self.dataset, stop)?;
+        if let Some(format) = format.of_vectors() {
             let vectors = Vectors {
                 format,
                 column: self.column.as_deref(),
@@ -67,6 +68,7 @@ impl SelectArgs {
             return Ok(Exit::Done);
         }
         keep_dataset(&opened, &self.files.paths(), &outputs)?;
+        keep_tables(&outputs, TableFormat::Parquet)?;
         let options = (self.allow_missing, self.force);
         let selected = select(&opened.parts, &ids, &self.out, options, stop);
         let selected = selected.map_err(|error| opened.explain(error, stop))?;

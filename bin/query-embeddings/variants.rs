@@ -9,6 +9,8 @@ use plmkit_contract::{Quoted, path_text, plural};
 use plmkit_dataset::{DatasetFolder, Sites, Variant};
 use plmkit_store::StoreError;
 
+use crate::open;
+
 /// Print the scores of variants: the log-probabilities of the mutant residues less those of the wild type, summed
 ///
 /// The embeddings have scores of `gpu-embed --scores`. A score above 0 means that the model prefers the mutant. The wild-type residues
@@ -36,7 +38,7 @@ struct Line {
 impl VariantsArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let lines = self.read()?;
-        let opened = self.dataset.open_passed(stop)?;
+        let opened = open(&self.dataset, stop)?;
         let mut sites = Sites::default();
         for line in &lines {
             sites.ask(&line.id, &line.variant);

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use clap::ValueEnum;
-use plmkit_cli::{Fault, NamedPath, Stop};
+use plmkit_cli::{Fault, NamedPath, Stop, keep_data};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{
     AskedIds, OpenedDataset, VectorFormat, VectorsConfig, ids_beside, write_vectors,
@@ -13,11 +12,18 @@ use plmkit_store::TableFormat;
 use crate::keep_dataset;
 
 /// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray, strum::EnumMessage,
+)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Format {
+    /// All columns of embeddings
     Parquet,
+    /// A matrix with the vectors of one column
     Npy,
+    /// A table with the key, the labels and a column for each value of the vectors of one column
     Tsv,
+    /// The same, separated by commas
     Csv,
 }
 
@@ -71,6 +77,7 @@ impl Vectors<'_> {
             &outputs[..1]
         };
         keep_dataset(opened, others, outputs)?;
+        keep_data(outputs)?;
         // Two matrices would have one file of ids.
         if is_matrix && out.extension().is_none_or(|found| found != "npy") {
             let out = path_text(out);

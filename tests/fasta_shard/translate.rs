@@ -195,7 +195,7 @@ fn characters_that_are_no_bases() {
     case.write("a.fna", fasta);
     let args = "a.fna --shards 1 --min-residues 1 --translate orf --alphabet nucleotide";
     let message =
-        "a.fna: record 2 'bad': expected bases, found 'X' at position 4; --invalid x replaces";
+        "a.fna: record 2 'bad': expected bases for --translate, found 'X' at position 4; --invalid x replaces";
     case.fails(args, 65, message);
     case.succeeds(&format!("{args} --invalid reject"));
     assert!(
@@ -247,7 +247,7 @@ fn proteins_are_refused() {
     case.fails(
         args,
         65,
-        "short.fasta: record 1 'p': expected bases, found 'I' at position 6",
+        "short.fasta: record 1 'p': expected bases for --translate, found 'I' at position 6",
     );
 }
 

@@ -204,14 +204,20 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
 
 /// Checks that no report replaces a file of data.
 pub fn keep_data(reports: &[NamedPath]) -> Result<(), Fault> {
-    for (option, path) in reports {
+    keep_other_data(reports, None)
+}
+
+/// Checks that no table replaces a file of data that does not begin with its own `magic`.
+pub fn keep_other_data(tables: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
+    for (option, path) in tables {
         let mut head = Vec::new();
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
         let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
         let _ = opened.map(|file| file.take(6).read_to_end(&mut head));
-        if DATA.iter().any(|magic| head.starts_with(magic)) {
+        let mut others = DATA.iter().filter(|data| Some(**data) != magic);
+        if others.any(|data| head.starts_with(data)) {
             let what = format!(
-                "{option} {}: exists, and is a data file, not a report",
+                "{option} {}: exists, and is a file of other data, which nothing replaces",
                 path_text(path)
             );
             return Err(Fault::new(Exit::CannotCreate, what));
@@ -285,6 +291,8 @@ mod tests {
                 kept.map_err(|fault| fault.exit()).err(),
                 is_data.then_some(Exit::CannotCreate)
             );
+            let kept = keep_other_data(&[("--out", &path)], Some(b"PAR1"));
+            assert_eq!(kept.is_err(), is_data && text != b"PAR1");
         }
         assert!(
             keep_data(&[

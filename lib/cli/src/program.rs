@@ -9,6 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, Parser};
 use plmkit_contract::{Exit, Stop, is_catching_panic};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
@@ -34,6 +35,11 @@ pub trait Program: Parser {
     /// Checks options that contradict each other, for `plmkit`, which asks before it starts a run.
     fn check(self) -> Result<(), Fault> {
         Ok(())
+    }
+
+    /// Says where an option belongs that this program does not have, if that is known.
+    fn place_of(_option: &str) -> Option<String> {
+        None
     }
 }
 
@@ -143,8 +149,19 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
         return exit_code(check_printed(printed).map(|_| Exit::Done));
     }
     log::install(P::NAME, requested_format(env::args_os()), false);
-    let what = without_usage(&explained(error));
+    let what = misplaced::<P>(error).unwrap_or_else(|| without_usage(&explained(error)));
     exit_code(Err(Fault::usage(format!("{what}; see --help"))))
+}
+
+/// Says where an unknown option belongs, if the program knows.
+fn misplaced<P: Program>(error: &clap::Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidArg)?) {
+        (clap::error::ErrorKind::UnknownArgument, ContextValue::String(option)) => {
+            let place = P::place_of(option)?;
+            Some(format!("unexpected argument '{option}' found; {place}"))
+        }
+        _ => None,
+    }
 }
 
 /// Finds the requested format of messages in a command line that cannot be parsed.

@@ -160,7 +160,8 @@ impl StoreError {
         Self::Exists { path, difference }
     }
 
-    pub(crate) fn busy(path: &Path) -> Self {
+    /// Another process is writing the file or folder at `path`.
+    pub fn busy(path: &Path) -> Self {
         let path = path.to_owned();
         Self::Busy { path }
     }

@@ -80,7 +80,7 @@ impl ShardingRun<'_, '_> {
         let outcome = outcome.map_err(|UnknownResidue { position, found }| {
             let found = found.escape_ascii();
             let expected = if self.translator.is_some() {
-                "bases"
+                "bases for --translate"
             } else {
                 "residues"
             };

@@ -1,0 +1,58 @@
+//! One run at a time in a folder of results.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::Fault;
+use plmkit_store::{Lock, StoreError};
+
+/// The lock file in a folder of results.
+const LOCK: &str = ".plmkit-lock";
+
+/// The lock of a run on its folder of results, held until this value is dropped. A refused run leaves no folder.
+pub(crate) struct RunLock {
+    folder: PathBuf,
+    /// Whether runs share the folder.
+    shares: bool,
+    lock: Option<Lock>,
+}
+
+impl RunLock {
+    pub(crate) fn new(folder: &Path, shares: bool) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            shares,
+            lock: None,
+        }
+    }
+
+    /// Locks the folder if it exists, before anything in it is looked at.
+    pub(crate) fn acquire_existing(&mut self) -> Result<(), Fault> {
+        if !self.shares && self.folder.is_dir() {
+            let lock = Lock::acquire(&self.folder.join(LOCK), &self.folder)?;
+            self.lock = Some(lock);
+        }
+        Ok(())
+    }
+
+    /// Makes the folder and locks it, unless it is locked. A folder that appeared meanwhile is that of another run.
+    pub(crate) fn acquire(&mut self) -> Result<(), Fault> {
+        if self.shares || self.lock.is_some() {
+            return Ok(());
+        }
+        let failed = StoreError::cannot_create(&self.folder);
+        if let Some(parent) = self.folder.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        match fs::create_dir(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Err(StoreError::busy(&self.folder).into())
+            }
+            created => {
+                created.map_err(failed)?;
+                self.acquire_existing()
+            }
+        }
+    }
+}
