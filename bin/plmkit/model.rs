@@ -25,9 +25,10 @@ impl Model {
         let in_cache = resolve(path, &Settings::from_env(), None, stop);
         let found = match in_cache {
             Err(_) if download => None,
-            found => Some(found.map_err(|error| with_owner(name, error.into()))?),
+            found => Some(found?),
         };
-        let weights = found.map(|found| weights(&found)).transpose()?;
+        let weights = found.map(|found| weights(&found)).transpose();
+        let weights = weights.map_err(|fault| with_owner(name, fault))?;
         Ok(Self {
             name: name.to_owned(),
             weights: weights.unwrap_or_default(),
@@ -58,7 +59,9 @@ fn with_owner(name: &str, fault: Fault) -> Fault {
     let message = fault.message();
     Fault::new(
         Exit::NoInput,
-        format!("{message}; a model of the Hub is named with its owner, as in facebook/esm2_t33_650M_UR50D"),
+        format!(
+            "{message}; a model of the Hub is named with its owner, as in facebook/esm2_t33_650M_UR50D"
+        ),
     )
 }
 

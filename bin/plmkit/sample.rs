@@ -60,7 +60,8 @@ impl<'r> SampleFolder<'r> {
     /// Ends an attempt to cut the sample that was refused: its shards are as they were. Returns whether it has a verdict.
     pub(crate) fn restore(&self) -> Result<bool, Fault> {
         let before = self.manifest_before();
-        if differ(&before, &self.manifest_path()) {
+        let [kept, now] = [&before, &self.manifest_path()].map(|path| fs::read(path).ok());
+        if kept.is_none() || kept != now {
             return Ok(false);
         }
         remove_file(&before)?;
@@ -129,9 +130,4 @@ impl<'r> SampleFolder<'r> {
 /// The name of a shard's files, without extension.
 pub(crate) fn name_of(shard: &ShardSummary) -> &str {
     shard.file.strip_suffix(".parquet").unwrap_or(&shard.file)
-}
-
-/// Whether a file existed before and has other bytes now.
-pub(crate) fn differ(before: &Path, now: &Path) -> bool {
-    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
 }

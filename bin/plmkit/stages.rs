@@ -176,12 +176,7 @@ impl Run {
 impl Failures {
     /// Whether the sample goes on. A failure of the sample alone (a verdict, its data, an output of its own) does not end the run;
     /// any other does, since it would meet the next sample too.
-    fn go_on_after(
-        &mut self,
-        program: &str,
-        exit: Exit,
-        sample: &Sample,
-    ) -> Result<bool, Fault> {
+    fn go_on_after(&mut self, program: &str, exit: Exit, sample: &Sample) -> Result<bool, Fault> {
         match exit {
             Exit::Done => Ok(true),
             Exit::Negative | Exit::Data | Exit::NoInput | Exit::CannotCreate => {

@@ -10,7 +10,7 @@ use plmkit_store::{StoreError, remove_file};
 
 use crate::params::Existing;
 use crate::programs::Arguments;
-use crate::sample::{SampleFolder, differ, name_of};
+use crate::sample::{SampleFolder, name_of};
 
 impl SampleFolder<'_> {
     /// Cuts the FASTA into shards. What was made of other shards is removed.
@@ -192,6 +192,11 @@ impl SampleFolder<'_> {
             validated
         })
     }
+}
+
+/// Whether a file existed before and has other bytes now.
+fn differ(before: &Path, now: &Path) -> bool {
+    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
 }
 
 fn remove_folder(path: &Path) -> Result<(), Fault> {

@@ -86,7 +86,8 @@ impl Summary {
         }
         write_report(&self.outdir.join("summary.tsv"), &table)?;
         tracing::info!("{}", self.totals());
-        let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: fn(&Self, &SummaryLine) -> String| {
+        let named = |of: &dyn Fn(&&SummaryLine) -> bool,
+                     name: fn(&Self, &SummaryLine) -> String| {
             let names = self.lines.iter().filter(of).map(|line| name(&self, line));
             names.collect::<Vec<_>>().join(" ")
         };

@@ -4,13 +4,15 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant};
+use plmkit_cli::{
+    Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant,
+};
 use plmkit_contract::{ListedDataset, path_text, plural};
 use plmkit_dataset::{CombineConfig, DatasetFolder, VectorFormat, check_outside, combine};
 use plmkit_store::StoreError;
 
-use crate::{named_format, open};
 use crate::vectors::{Format, Vectors};
+use crate::{named_format, open};
 
 /// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
 ///
@@ -69,7 +71,10 @@ const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
 
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        let format = self.format.or_else(|| named_format(&self.out)).unwrap_or(Format::Parquet);
+        let format = self
+            .format
+            .or_else(|| named_format(&self.out))
+            .unwrap_or(Format::Parquet);
         format.check(self.column.as_deref())?;
         match format.of_vectors() {
             Some(format) => self.write_vectors(format, quiet, stop),

@@ -82,7 +82,9 @@ fn open(dataset: &DatasetFolder, stop: &Stop) -> Result<OpenedDataset, Fault> {
 fn named_format<T: Copy + Display + VariantArray>(path: &Path) -> Option<T> {
     let extension = path.extension()?.to_str()?;
     let mut formats = T::VARIANTS.iter();
-    formats.find(|format| format.to_string() == extension).copied()
+    formats
+        .find(|format| format.to_string() == extension)
+        .copied()
 }
 
 /// Checks that a table in this format replaces a table at most, and no other data.

@@ -88,14 +88,14 @@ impl NeighboursArgs {
             let what = "--min-score: expected --metric cosine or dot with it; a distance is smaller the nearer a hit is";
             return Err(Fault::usage(what));
         }
-        let format = self.format.or_else(|| named_format(&self.out)).unwrap_or(TableFormat::Parquet);
+        let format = self
+            .format
+            .or_else(|| named_format(&self.out))
+            .unwrap_or(TableFormat::Parquet);
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
         keep_tables(&outputs, format)?;
-        let [queries, targets] = [
-            open(&self.queries, stop)?,
-            open(&self.targets, stop)?,
-        ];
+        let [queries, targets] = [open(&self.queries, stop)?, open(&self.targets, stop)?];
         for opened in [&queries, &targets] {
             keep_dataset(opened, &[], &outputs)?;
         }

@@ -55,7 +55,10 @@ impl PeptidesArgs {
         let opened = open(&self.dataset, stop)?;
         keep_dataset(&opened, &files, &outputs)?;
         let config = PeptidesConfig {
-            format: self.format.or_else(|| named_format(&self.out)).unwrap_or(PlaceFormat::Gff),
+            format: self
+                .format
+                .or_else(|| named_format(&self.out))
+                .unwrap_or(PlaceFormat::Gff),
             ids: are_asked.then_some((&ids, self.allow_missing)),
             out: &self.out,
             force: self.force,

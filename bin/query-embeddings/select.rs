@@ -9,8 +9,8 @@ use plmkit_dataset::{DatasetFolder, select};
 use plmkit_store::TableFormat;
 
 use crate::ids::IdFiles;
-use crate::{keep_dataset, keep_tables, named_format, open};
 use crate::vectors::{Format, Vectors};
+use crate::{keep_dataset, keep_tables, named_format, open};
 
 /// Write the rows of some proteins to one file, in the order of the input
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,10 @@ pub(crate) struct SelectArgs {
 
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        let format = self.format.or_else(|| named_format(&self.out)).unwrap_or(Format::Parquet);
+        let format = self
+            .format
+            .or_else(|| named_format(&self.out))
+            .unwrap_or(Format::Parquet);
         format.check(self.column.as_deref())?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;

@@ -194,8 +194,7 @@ fn characters_that_are_no_bases() {
     let case = Case::new();
     case.write("a.fna", fasta);
     let args = "a.fna --shards 1 --min-residues 1 --translate orf --alphabet nucleotide";
-    let message =
-        "a.fna: record 2 'bad': expected bases for --translate, found 'X' at position 4; --invalid x replaces";
+    let message = "a.fna: record 2 'bad': expected bases for --translate, found 'X' at position 4; --invalid x replaces";
     case.fails(args, 65, message);
     case.succeeds(&format!("{args} --invalid reject"));
     assert!(

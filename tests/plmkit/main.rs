@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use common::{Tree, bin, command, run, test_data, tree};
+use common::{Tree, assert_failed, bin, command, run, test_data, tree};
 
 /// What must not depend on when and how often a run was interrupted.
 fn data(folder: &Path) -> Tree {
@@ -241,4 +241,82 @@ fn a_program_that_is_missing_is_named() {
     command.args(["a.fasta", "--out", "results", "--model", "m"]);
     command.env("PATH", "").current_dir(folder.path());
     common::assert_fails(command, 69, "fasta-shard: cannot run it");
+}
+
+#[test]
+fn a_sample_that_is_refused_stays_as_it_was() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 5);
+    proteins(folder, "b.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta b.fasta --out results"));
+    let before = tree(&folder.join("results/a"));
+    let summary = || fs::read_to_string(folder.join("results/summary.tsv")).expect("summary");
+    let table = summary();
+    for (records, code) in [(6, 73), (0, 65)] {
+        match records {
+            0 => fs::write(folder.join("a.fasta"), ">x\nM-K\n").expect("write"),
+            _ => proteins(folder, "a.fasta", records),
+        }
+        let other = plmkit(folder, "a.fasta b.fasta --out results").output();
+        let other = other.expect("the program starts");
+        let said = String::from_utf8_lossy(&other.stderr);
+        assert_eq!(other.status.code(), Some(code), "{said}");
+        let last: Vec<&str> = said.lines().rev().take(2).collect();
+        assert_eq!(last[0], "plmkit: left as it was, see the messages above: a");
+        assert!(
+            last[1].starts_with("plmkit: 1 of 2 samples: 8 rows"),
+            "{said}"
+        );
+        assert!(tree(&folder.join("results/a")) == before);
+        assert_eq!(summary(), table);
+    }
+    proteins(folder, "a.fasta", 5);
+    run(&mut plmkit(folder, "a.fasta b.fasta --out results"));
+}
+
+#[test]
+fn a_second_run_in_the_folder_ends_at_once() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 100);
+    let many = fs::read_to_string(folder.join("a.fasta"))
+        .expect("read")
+        .repeat(20);
+    fs::write(folder.join("a.fasta"), many).expect("write");
+    let line = "a.fasta --out results --fasta-shard=--duplicate-ids=suffix";
+    let mut first = plmkit(folder, line).spawn().expect("the program starts");
+    while !folder.join("results/a/shards/manifest.json").exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    for options in ["", " --pool max"] {
+        let second = plmkit(folder, &format!("{line}{options}")).output();
+        let second = second.expect("the program starts");
+        assert_failed(
+            &second,
+            75,
+            "plmkit: results: another process is writing it",
+        );
+    }
+    assert!(first.wait().expect("the program ran").success());
+    run(&mut plmkit(folder, line));
+}
+
+#[test]
+fn an_option_of_another_program_is_told_its_place() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    for (option, place) in [
+        (
+            "--invalid x",
+            "it is an option of fasta-shard: --fasta-shard '--invalid …'; see --help",
+        ),
+        (
+            "--scores",
+            "it is an option of gpu-embed: --gpu-embed '--scores …'; see --help",
+        ),
+        ("--nothing", "unexpected argument '--nothing' found"),
+    ] {
+        let wrong = plmkit(folder.path(), &format!("a.fasta --out results {option}")).output();
+        assert_failed(&wrong.expect("the program starts"), 2, place);
+    }
 }

@@ -74,15 +74,41 @@ def test_an_error_has_the_code_and_the_words_of_the_program(sequences, options, 
     assert raised.value.code == code
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\n"])
-def test_an_id_with_blanks_is_refused(name):
-    with pytest.raises(ValueError, match="expected an id without blanks"):
-        embed({name: "MK"})
+@pytest.mark.parametrize(("name", "residues"), [("", "MK"), ("a b", "MK"), ("a\n", "MK"), ("a", None), ("a", "M\n>b")])
+def test_an_id_with_blanks_and_what_is_no_text_is_refused(name, residues):
+    with pytest.raises(plmkit.PlmkitError, match="expected an id without blanks") as raised:
+        embed({name: residues})
+    assert raised.value.code == 65
+
+
+def test_other_sequences_of_a_folder_are_refused_and_nothing_changes(tmp_path):
+    table = embed(TWO, out=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    other = TWO | {"P3": "MKV"}
+    with pytest.raises(plmkit.PlmkitError, match="has other sequences") as raised:
+        embed(other, out=tmp_path)
+    assert raised.value.code == 73
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert embed(TWO, out=tmp_path).equals(table)
+    assert embed(other, out=tmp_path, force=True)["id"].to_pylist() == ["P1", "P2", "P3"]
+    file = tmp_path / "file"
+    file.write_text("", encoding="utf-8")
+    with pytest.raises(plmkit.PlmkitError, match="Not a directory"):
+        embed(TWO, out=file)
+
+
+def test_warnings_of_the_programs_are_pythons(tmp_path):
+    with pytest.warns(UserWarning, match="1 protein truncated to 1022 residues"):
+        embed({"long": "MK" * 600}, out=tmp_path)
+    (tmp_path / "sequences/dataset.json").unlink()
+    with pytest.warns(UserWarning, match="not validated, so rows may be missing"):
+        plmkit.read(tmp_path)
 
 
 def test_a_folder_without_embeddings_is_no_table(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no embeddings"):
+    with pytest.raises(plmkit.PlmkitError, match="no embeddings") as raised:
         plmkit.read(tmp_path)
+    assert raised.value.code == 66
 
 
 def test_an_interrupt_ends_the_program_and_the_same_call_resumes(tmp_path):

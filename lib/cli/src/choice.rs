@@ -10,9 +10,9 @@ pub fn variant<T>() -> impl TypedValueParser<Value = T>
 where
     T: Copy + Display + EnumMessage + VariantArray + Send + Sync,
 {
-    let possible = T::VARIANTS.iter().map(|variant| {
-        PossibleValue::new(variant.to_string()).help(variant.get_documentation())
-    });
+    let possible = T::VARIANTS
+        .iter()
+        .map(|variant| PossibleValue::new(variant.to_string()).help(variant.get_documentation()));
     PossibleValuesParser::new(possible.collect::<Vec<_>>()).try_map(|text| {
         let mut variants = T::VARIANTS.iter();
         let found = variants.find(|variant| variant.to_string() == text);

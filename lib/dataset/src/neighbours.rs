@@ -98,7 +98,6 @@ pub fn neighbours(
     Ok(count)
 }
 
-
 /// Checks that the vectors of two datasets are of one model, layer and pooling, computed and stored in one type.
 fn check_alike(queries: Source<'_>, targets: Source<'_>) -> Result<(), DatasetError> {
     let made = |source: Source<'_>| {

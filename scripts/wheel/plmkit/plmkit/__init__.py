@@ -6,7 +6,7 @@
     table = plmkit.embed("proteins.fasta", model="facebook/esm2_t33_650M_UR50D", out="results")
     table = plmkit.read("results", columns=["id", "mean_33"])
 
-The functions return tables of pyarrow, which has to be installed. Python only starts the programs: sequences and vectors go through
+The functions return tables of pyarrow, which has to be installed (pip install pyarrow). Python only starts the programs: sequences and vectors go through
 files, and nothing is computed here.
 """
 
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
@@ -61,15 +62,18 @@ def embed(
     `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
     `fasta_shard="--invalid reject"`.
 
-    Raises PlmkitError, for rejected and duplicate records too, unless an option accepts them.
+    Warnings of the programs, such as that of truncated proteins, are Python's. Raises PlmkitError, for rejected and duplicate records
+    too, unless an option accepts them.
     """
+    import pyarrow.parquet  # noqa: F401  before anything is computed
+
     if out is None:
         with tempfile.TemporaryDirectory(prefix="plmkit-") as folder:
             return embed(sequences, model, out=folder, progress=progress, **options)
     folder = Path(out)
     options.pop("quiet", None)  # it is, unless progress is shown
     arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
-    run("plmkit", *arguments, "--", *_files(sequences, folder / "pipeline_info/sequences.fasta"), progress=progress)
+    run("plmkit", *arguments, "--", *_files(sequences, folder / "pipeline_info/sequences.fasta", bool(options.get("force"))), progress=progress)
     # The folder may have other samples, of other calls.
     lines = (folder / "summary.tsv").read_text(encoding="utf-8").splitlines()[1:]
     samples = [folder / line.split("\t")[0] / "embeddings" for line in lines]
@@ -79,7 +83,7 @@ def embed(
 def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> pyarrow.Table:
     """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the inputs.
 
-    `columns` names those to read; all by default.
+    `columns` names those to read; all by default. Warns of samples that were not validated, which may lack rows.
 
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
     `query-embeddings combine` gives the latter a row again.
@@ -89,7 +93,10 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> p
     patterns = ("embeddings/*.parquet", "*/embeddings/*.parquet", "*.parquet")
     files = next(filter(None, (_parquet(folder, pattern) for pattern in patterns)), None)
     if files is None:
-        raise FileNotFoundError(f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
+        raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
+    for sample in sorted({file.parent.parent for file in files if file.parent.name == "embeddings"}):
+        if not (sample / "dataset.json").exists():
+            warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
     return _table(files, columns)
 
 
@@ -127,6 +134,8 @@ def run(program: str, *arguments: str, progress: bool = False) -> None:
                 said.append(line.rstrip("\n"))
                 if progress:
                     sys.stderr.write(line)
+                elif ": warning: " in line:
+                    warnings.warn(line.rstrip("\n").replace(": warning: ", ": ", 1), stacklevel=3)
         except BaseException:
             process.terminate()
             process.wait()
@@ -143,7 +152,7 @@ def _path(program: str) -> str:
     own = Path(sysconfig.get_path("scripts"), program)
     found = str(own) if own.exists() else shutil.which(program)
     if found is None:
-        raise FileNotFoundError(f"{program}: not in {own.parent} and not on the PATH")
+        raise PlmkitError(69, f"{program}: not in {own.parent} and not on the PATH")
     return found
 
 
@@ -160,26 +169,32 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
             yield f"{option}={value}"
 
 
-def _files(sequences: Sequences, path: Path) -> list[str]:
+def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
     """The files that hold the sequences. Those that are in memory are written to `path` as FASTA."""
     if isinstance(sequences, (str, os.PathLike)):
         return [os.fspath(sequences)]
-    given = list(sequences.items() if isinstance(sequences, Mapping) else sequences)
+    given = list(sequences.items() if hasattr(sequences, "items") else sequences)  # a pandas.Series has them, too
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
         return [os.fspath(file) for file in given]
-    _write_fasta(given, path)
+    _write_fasta(given, path, force)
     return [os.fspath(path)]
 
 
-def _write_fasta(pairs: Iterable[tuple[object, str]], path: Path) -> None:
-    """Writes sequences as FASTA. The file is replaced only if it has other text, so that the same call resumes."""
+def _write_fasta(pairs: Iterable[tuple[object, str]], path: Path, force: bool) -> None:
+    """Writes sequences as FASTA. Those of an earlier call stay, so that it resumes; `force` replaces them by others."""
     records = []
     for given, residues in pairs:
         name = str(given)
-        if name.split() != [name] or ">" in residues or "\n" in residues:
-            raise ValueError(f"{given!r}: expected an id without blanks, and residues")
+        if name.split() != [name] or not isinstance(residues, str) or ">" in residues or "\n" in residues:
+            raise PlmkitError(65, f"{given!r}: expected an id without blanks, and residues as text")
         records.append(f">{name}\n{residues}\n")
     text = "".join(records)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            return
+        if path.exists() and not force:
+            raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
         path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PlmkitError(73, f"{path}: {error.strerror}") from error
