@@ -72,6 +72,7 @@ parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: library .venv/reference/complete ## Compare with transformers, fair-esm and float64, all models (minutes, 5 GB of Python packages)
 	.venv/reference/bin/python tests/parity $(PARITY)
 	.venv/reference/bin/python tests/parity/batch_invariance.py $(BATCH_INVARIANCE)
+	.venv/reference/bin/python tests/parity/scores.py
 	.venv/reference/bin/python tests/parity/converter.py
 
 parity-mutants: build .venv/reference/complete ## Build gpu-embed with known defects and see that the comparison finds each
@@ -80,6 +81,10 @@ parity-mutants: build .venv/reference/complete ## Build gpu-embed with known def
 bench: export PYTHONDONTWRITEBYTECODE = 1
 bench: build .venv/reference/complete .venv/esm-cpp/complete ## Measure the programs beside transformers, fair-esm and esm-cpp (an hour or two, 5 GB of Python packages)
 	.venv/reference/bin/python tests/bench $(BENCH)
+
+bench-scores: export PYTHONDONTWRITEBYTECODE = 1
+bench-scores: build .venv/reference/complete ## Measure masked scores beside a loop over transformers (minutes, 5 GB of Python packages)
+	.venv/reference/bin/python tests/bench/masked_scores.py
 
 bench-parts: ## Measure the packer, the tokenizer, the digests, the readers and the CPU kernels alone (minutes)
 	cargo bench --locked $(addprefix --package plmkit-,contract cpu pack sequence store) -- $(PARTS)
@@ -220,6 +225,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-scores bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel wheel-check dist-check images sif images-check conda aarch64-check goldens

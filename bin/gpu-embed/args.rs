@@ -13,7 +13,7 @@ use plmkit_cli::{
     Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of, interval,
     keep_apart, keep_renameable, lists_of, variant,
 };
-use plmkit_contract::{ModelName, StoreDtype, plural};
+use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, EsmError, Isa, Kernels, ParseKernelsError};
 use plmkit_hub::{Settings, model_name, resolve};
@@ -107,6 +107,13 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     outputs: OutputArgs,
+
+    /// Positions to mask, with `--scores masked`: CSV or TSV with the columns `id` and `position`, from 1 [default: all]
+    ///
+    /// Other residues have NaN in `log_probs`, and `log_likelihood` is null unless all residues of the twenty are masked. An id or a
+    /// position that the batches do not have is refused (65).
+    #[arg(long, value_name = "FILE", value_parser = file(), requires = "scores", help_heading = "Vectors")]
+    scores_positions: Option<PathBuf>,
 
     /// How to combine the windows into which fasta-shard --long-policy window cut long proteins
     ///
@@ -255,6 +262,11 @@ impl TryFrom<Args> for RunConfig {
     fn try_from(args: Args) -> Result<Self, Fault> {
         let batches = files_of(args.batches.clone(), &["arrow"])?;
         keep_files_apart(&args, &batches)?;
+        let outputs = Outputs::from(args.outputs);
+        if args.scores_positions.is_some() && outputs.scores != Some(Scores::Masked) {
+            let what = "--scores-positions: expected --scores masked with it";
+            return Err(Fault::usage(what));
+        }
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
         let mut config = Self {
             batches,
@@ -272,7 +284,8 @@ impl TryFrom<Args> for RunConfig {
                 kernels: args.kernels,
                 profile: false,
             },
-            outputs: args.outputs.into(),
+            outputs,
+            scores_positions: args.scores_positions,
             windows: args.windows,
             store_dtype: args.store_dtype,
             rejects: args.rejects,
@@ -327,6 +340,7 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     let lists = lists_of(&args.batches);
     let inputs: Vec<NamedPath> = named("a batches file", batches)
         .chain(named("a list of batches", &lists))
+        .chain(named("--scores-positions", &args.scores_positions))
         .chain(named("a file of the model", &weights))
         .collect();
     let out = args.out.clone().unwrap_or_default();

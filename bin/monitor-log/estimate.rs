@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data, print};
-use plmkit_contract::{Manifest, ModelShape, Outputs, path_text};
+use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks};
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
 use plmkit_telemetry::report::{Report, Runs};
@@ -33,13 +33,20 @@ const FILES_OF_RUN: u64 = 4;
 pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
     check_paths(&args)?;
     let shape = shape(&args.model)?;
-    let columns = Outputs::from(args.outputs).columns(shape.layers as usize);
+    let outputs = Outputs::from(args.outputs);
+    let columns = outputs.columns(shape.layers as usize);
     let columns = columns.map_err(|error| Fault::usage(error.to_string()))?;
     let (mut files, mut shards) = (FILES_OF_RUN, Vec::new());
     for path in &args.shards {
         files += FILES_OF_SAMPLE + read_shards(path, &mut shards)?;
     }
     files += FILES_OF_SHARD * shards.len() as u64;
+    if outputs.scores == Some(Scores::Masked) {
+        shards = shards
+            .into_iter()
+            .map(Lengths::with_masked_copies)
+            .collect();
+    }
     let mut measured = Measured::default();
     measured.left.clone_from(&shards);
     for path in &args.measured {

@@ -13,7 +13,9 @@ impl Run {
         let options = &self.options.gpu_embed;
         let device = options.values("--device").last().unwrap_or("auto");
         let has_driver = Path::new("/proc/driver/nvidia/version").exists();
-        if device == "cpu" || (device == "auto" && !has_driver) {
+        // How many positions are masked is not known here.
+        let is_limited = options.has("--scores-positions");
+        if device == "cpu" || (device == "auto" && !has_driver) || is_limited {
             return;
         }
         let is_new = |sample: &&&Sample| {
@@ -36,6 +38,8 @@ impl Run {
                 "--pool" | "--layers" | "--store-dtype" => arguments.extend([name, value]),
                 "--dtype" if value != "int8" => arguments.extend([name, value]),
                 "--residues" | "--logits" | "--contacts" => arguments.push(name),
+                "--scores" if value.is_empty() => arguments.push(name),
+                "--scores" => arguments.extend([name, value]),
                 _ => {}
             }
         }

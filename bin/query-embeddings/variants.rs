@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_contract::{Quoted, path_text, plural};
+use plmkit_contract::plural;
 use plmkit_dataset::{DatasetFolder, Sites, Variant};
-use plmkit_store::StoreError;
+use plmkit_store::{IdValue, read_id_values};
 
 use crate::open;
 
 /// Print the scores of variants: the log-probabilities of the mutant residues less those of the wild type, summed
 ///
 /// The embeddings have scores of `gpu-embed --scores`. A score above 0 means that the model prefers the mutant. The wild-type residues
-/// must be those of the protein (65). A residue that was not embedded, or is none of the twenty amino acids, leaves its variant without
-/// a score.
+/// must be those of the protein (65). A residue that was not embedded or not masked, or is none of the twenty amino acids, leaves its
+/// variant without a score. A line on standard error says whether scores are wild-type or masked marginals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VariantsArgs {
     /// Folder of a sample's results with its shards, or its dataset.json
@@ -27,21 +27,13 @@ pub(crate) struct VariantsArgs {
     variants: PathBuf,
 }
 
-/// A line of the file.
-struct Line {
-    number: u64,
-    id: String,
-    text: String,
-    variant: Variant,
-}
-
 impl VariantsArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let lines = self.read()?;
         let opened = open(&self.dataset, stop)?;
         let mut sites = Sites::default();
-        for line in &lines {
-            sites.ask(&line.id, &line.variant);
+        for (line, variant) in &lines {
+            sites.ask(&line.id, variant);
         }
         let read = sites.read(&opened, stop);
         read.map_err(|error| opened.explain(error, stop))?;
@@ -50,70 +42,37 @@ impl VariantsArgs {
         let written = |error: csv::Error| Fault::new(Exit::Internal, error.to_string());
         out.write_record(["id", "variant", "score"])
             .map_err(written)?;
-        for line in &lines {
-            let score = sites.score(&line.id, &line.variant);
-            let score = score.map_err(|what| self.bad(line.number, &line.id, &line.text, &what))?;
+        for (line, variant) in &lines {
+            let score = sites.score(&line.id, variant);
+            let score = score.map_err(|what| line.error(&self.variants, what))?;
             unscored += u64::from(score.is_none());
             let score = score.map_or(String::new(), |score| (score as f32).to_string());
-            out.write_record([&line.id, &line.text, &score])
+            out.write_record([&line.id, &line.value, &score])
                 .map_err(written)?;
         }
         let mut text = out.into_inner().unwrap_or_default();
         let _ = text.flush();
         print(text)?;
+        if let Some(how) = opened.parts.scores() {
+            tracing::info!("scores are {how} marginals");
+        }
         if unscored > 0 {
             let variants = plural(unscored, "variant");
             tracing::warn!(
-                "{variants} without a score: a residue was not embedded, or is none of the twenty amino acids"
+                "{variants} without a score: a residue was not embedded or not masked, or is none of the twenty amino acids"
             );
         }
         Ok(Exit::Done)
     }
 
     /// Reads the file of variants.
-    fn read(&self) -> Result<Vec<Line>, Fault> {
-        let path = &self.variants;
-        let name = path_text(path);
-        let bad = |what: String| Fault::new(Exit::Data, format!("{name}: {what}"));
-        let opened = std::fs::File::open(path).map_err(StoreError::cannot_open(path))?;
-        let mut reader = csv::ReaderBuilder::new()
-            .trim(csv::Trim::All)
-            .from_reader(opened);
-        let header = reader.headers().map_err(|error| bad(error.to_string()))?;
-        let place = |column: &str| {
-            let found = header
-                .iter()
-                .position(|name| name.trim_start_matches('\u{feff}') == column);
-            let names = header.iter().collect::<Vec<_>>().join(",");
-            found.ok_or_else(|| {
-                bad(format!(
-                    "expected the columns id and variant, found '{names}'"
-                ))
-            })
-        };
-        let (id, variant) = (place("id")?, place("variant")?);
-        let mut lines = Vec::new();
-        for record in reader.records() {
-            let record = record.map_err(|error| bad(error.to_string()))?;
-            let number = record.position().map_or(0, csv::Position::line);
-            let (id, text) = (record[id].to_owned(), record[variant].to_owned());
-            let variant = text.parse();
-            let variant = variant.map_err(|what| self.bad(number, &id, &text, what))?;
-            lines.push(Line {
-                number,
-                id,
-                text,
-                variant,
-            });
-        }
-        Ok(lines)
-    }
-
-    fn bad(&self, number: u64, id: &str, text: &str, what: &str) -> Fault {
-        let (name, id) = (path_text(&self.variants), Quoted(id));
-        Fault::new(
-            Exit::Data,
-            format!("{name}: line {number} {id} {}: {what}", Quoted(text)),
-        )
+    fn read(&self) -> Result<Vec<(IdValue, Variant)>, Fault> {
+        let lines = read_id_values(&self.variants, "variant")?;
+        let lines = lines.into_iter().map(|line| {
+            let variant = line.value.parse();
+            let variant = variant.map_err(|what: &str| line.error(&self.variants, what))?;
+            Ok((line, variant))
+        });
+        lines.collect()
     }
 }

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
-    Column, Manifest, Pooling, Provenance, RowKey, SOURCE, ShardRow, WINDOWS, path_text,
+    AMINO_ACIDS, Column, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores, ShardRow,
+    WINDOWS, path_text,
 };
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardReader, ShardWriter, read_shard};
 
@@ -145,9 +146,13 @@ pub(crate) struct Recompute<'a> {
     pub(crate) sample: &'a Sample<'a>,
     pub(crate) threads: Option<NonZero<usize>>,
     pub(crate) aliases: &'a AliasLists,
-    /// The embeddings.
+    /// The embeddings, and their paths.
     pub(crate) files: &'a [EmbeddedFile],
+    pub(crate) paths: &'a [PathBuf],
 }
+
+/// Residues of a row that are masked again, if scores are of masked residues: each needs a pass.
+const MASKED_AGAIN: usize = 3;
 
 impl Recompute<'_> {
     /// Computes the sample again, in a folder of `TMPDIR`, which goes with the result: the second is the file.
@@ -166,9 +171,14 @@ impl Recompute<'_> {
             let what = "TMPDIR: expected a folder that is not that of the model, nor in it";
             return Err(failed(what.to_owned()));
         }
-        let [shard, batches, out] = ["shard.parquet", "batches.arrow", "embeddings.parquet"]
-            .map(|name| folder.path().join(name));
-        self.write_sample(&shard)?;
+        let [shard, batches, positions, out] = [
+            "shard.parquet",
+            "batches.arrow",
+            "positions.csv",
+            "embeddings.parquet",
+        ]
+        .map(|name| folder.path().join(name));
+        let chosen = self.write_sample(&shard)?;
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let [packed, embedded] = [&batches, &out].map(|path| ["--out".into(), path.into()]);
         run("pack-batches", &[&[shard.into()], &packed[..]].concat())?;
@@ -178,6 +188,16 @@ impl Recompute<'_> {
         options.push("--force".into());
         options.extend(self.columns_options().into_iter().map(OsString::from));
         let first = self.files.first().map(|file| &file.provenance);
+        let scores = first.and_then(|first| first.text_option(SCORES));
+        if let Some(scores) = scores {
+            options.extend(words(&["--scores", scores]));
+        }
+        if scores == Some(Scores::Masked.to_string().as_str()) {
+            let text = self.positions(&chosen)?;
+            let written = std::fs::write(&positions, text);
+            written.map_err(|error| failed(format!("cannot write positions: {error}")))?;
+            options.extend(["--scores-positions".into(), positions.into()]);
+        }
         if let Some(windows) = first.and_then(|first| first.text_option(WINDOWS)) {
             options.extend(words(&["--windows", windows]));
         }
@@ -189,9 +209,10 @@ impl Recompute<'_> {
         Ok((again, folder, out))
     }
 
-    /// Writes the chosen rows of all shards as one shard.
-    fn write_sample(&self, path: &Path) -> Result<(), Fault> {
+    /// Writes the chosen rows of all shards as one shard. Returns their keys.
+    fn write_sample(&self, path: &Path) -> Result<HashSet<(u64, u32)>, Fault> {
         let mut writer = ShardWriter::create(path, 1 << 24)?;
+        let mut all = HashSet::new();
         for (position, source) in self.sample.shards.iter().enumerate() {
             if self.sample.quotas[position] == 0 {
                 continue;
@@ -206,9 +227,42 @@ impl Recompute<'_> {
                     })?;
                 }
             }
+            all.extend(chosen);
         }
         writer.finish(&self.sample.made_by()?)?.publish()?;
-        Ok(())
+        Ok(all)
+    }
+
+    /// The table of the residues of the chosen rows that are masked again: a few of those with scores.
+    fn positions(&self, chosen: &HashSet<(u64, u32)>) -> Result<Vec<u8>, Fault> {
+        let mut lines = vec![["id".to_owned(), "position".to_owned()]];
+        for (file, path) in self.files.iter().zip(self.paths) {
+            let mut columns = file.layout.columns.iter();
+            let Some(place) = columns.position(|column| *column == Column::LogProbs) else {
+                continue;
+            };
+            let add = |row: &RowKey, vectors: &[&[f32]]| {
+                if !chosen.contains(&row.sort_key()) {
+                    return;
+                }
+                let residues = vectors[place].chunks_exact(AMINO_ACIDS.len());
+                let scored = (row.start + 1..).zip(residues);
+                let scored = scored.filter(|(_, own)| !own[0].is_nan());
+                let scored: Vec<u32> = scored.map(|(position, _)| position).collect();
+                let count = scored.len().min(MASKED_AGAIN);
+                lines.extend((0..count).map(|nth| {
+                    // Others in each protein, from all over it.
+                    let at = nth * scored.len() / count + row.ordinal as usize;
+                    [row.id.to_owned(), scored[at % scored.len()].to_string()]
+                }));
+            };
+            each_row(&mut EmbeddingsReader::open(path)?, || Ok(()), add)?;
+        }
+        let mut table = csv::Writer::from_writer(Vec::new());
+        let written = lines.iter().try_for_each(|line| table.write_record(line));
+        written.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+        let table = table.into_inner();
+        table.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
     }
 
     /// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
@@ -220,7 +274,8 @@ impl Recompute<'_> {
                 Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
                 Column::Residues(_) => _ = options.insert("--residues"),
                 Column::Logits => _ = options.insert("--logits"),
-                Column::LogProbs | Column::LogLikelihood => _ = options.insert("--scores"),
+                // By the way that made them.
+                Column::LogProbs | Column::LogLikelihood => {}
                 Column::Contacts => _ = options.insert("--contacts"),
             }
             layers.extend(column.layer());

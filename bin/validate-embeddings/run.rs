@@ -140,6 +140,7 @@ fn again(
         threads: args.threads,
         aliases,
         files,
+        paths: &args.embeddings,
     };
     Ok(recompute.run(&source)?.0)
 }
@@ -197,6 +198,7 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
         threads: args.threads,
         aliases: &criteria.aliases,
         files: &files,
+        paths: &embeddings,
     };
     let (again, _folder, file) = recompute.run(&source)?;
     check_model(&again, &files)?;

@@ -6,6 +6,7 @@ mod common;
 mod devices;
 mod download;
 mod library;
+mod masked;
 mod outputs;
 mod resume;
 mod run;

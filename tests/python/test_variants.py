@@ -8,20 +8,34 @@ import pytest
 from conftest import MODEL, PROGRAMS, PROTEINS
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
-LONG = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVVHSLAKWKR" * 9
+DOMAIN = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVVHSLAKWKR"
+LONG = DOMAIN * 9
+# As long as titin.
+TITIN = (DOMAIN * 441)[:34350]
 
 
-@pytest.fixture(scope="module", params=["stitch", "separate", "truncate"])
-def scored(request, tmp_path_factory):
-    """Results with scores: real proteins, one with residues that are none of the twenty, and one of several windows, or cut."""
-    folder = tmp_path_factory.mktemp(request.param)
-    fasta = folder / "a.fasta"
-    fasta.write_text(PROTEINS.read_text(encoding="utf-8") + f">odd\nMKXUVLA\n>long\n{LONG}\n", encoding="utf-8")
-    windows = request.param if request.param != "truncate" else "stitch"
-    options = ["--long-policy truncate --max-residues 300", "--long-policy window --max-residues 300"][request.param != "truncate"]
+def plmkit(folder, name, text, shard_options, embed_options, *options):
+    """A run on a FASTA file of this name; its results are in `r`."""
+    fasta = folder / f"{name}.fasta"
+    fasta.write_text(text, encoding="utf-8")
     command = [PROGRAMS / "plmkit", fasta, "--out", folder / "r", "--model", MODEL, "--device", "cpu", "--max-shard-tokens", "20000"]
-    command += ["--fasta-shard", options, "--gpu-embed", f"--scores --windows {windows}" if request.param == "separate" else "--scores"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command += ["--fasta-shard", shard_options, "--gpu-embed", embed_options, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", params=["stitch", "separate", "truncate", "masked"])
+def scored(request, tmp_path_factory):
+    """Results with scores: proteins with residues that are none of the twenty and with one residue, and one of several windows, or cut.
+
+    If residues are masked, which takes a pass for each, without real proteins and the longest.
+    """
+    folder, way = tmp_path_factory.mktemp(request.param), request.param
+    text = f">odd\nMKXUVLA\n>one\nM\n>long\n{LONG}\n"
+    if way != "masked":
+        text += PROTEINS.read_text(encoding="utf-8") + f">titin\n{TITIN}\n"
+    policy = "truncate" if way == "truncate" else "window"
+    embed = {"separate": "--scores --windows separate", "masked": "--scores masked"}.get(way, "--scores")
+    done = plmkit(folder, "a", text, f"--long-policy {policy} --max-residues 300", embed)
     assert done.returncode == 0, done.stderr
     return folder / "r/a"
 
@@ -45,18 +59,24 @@ def log_probs(scored, protein):
     return {position: row for position, (_, row) in found.items()}
 
 
-def test_a_score_is_the_sum_of_log_ratios(scored):
-    rows = log_probs(scored, "long")
-    ratio = lambda position, mutant: rows[position][AMINO_ACIDS.index(mutant)] - rows[position][AMINO_ACIDS.index(LONG[position - 1])]
-    some = [(position, mutant) for position in (1, 2, 100, 150, 250, 290, len(rows)) for mutant in "AWY" if mutant != LONG[position - 1]]
-    single = {f"{LONG[position - 1]}{position}{mutant}": ratio(position, mutant) for position, mutant in some}
-    several = f"{LONG[4]}5W:{LONG[99]}100C"
-    expected = single | {several: ratio(5, "W") + ratio(100, "C")}
-    done = variants(scored, [f"long,{variant}" for variant in expected])
+@pytest.mark.parametrize("protein", [LONG, TITIN, "M"])
+def test_a_score_is_the_sum_of_log_ratios(scored, protein):
+    name = {LONG: "long", TITIN: "titin", "M": "one"}[protein]
+    rows = log_probs(scored, name)
+    if not rows:
+        pytest.skip("the longest protein is not masked")
+    ratio = lambda position, mutant: rows[position][AMINO_ACIDS.index(mutant)] - rows[position][AMINO_ACIDS.index(protein[position - 1])]
+    positions = [position for position in (1, 2, 100, 150, 250, 290, 20000, len(rows)) if position <= len(rows)]
+    some = [(position, mutant) for position in positions for mutant in "AWY" if mutant != protein[position - 1]]
+    expected = {f"{protein[position - 1]}{position}{mutant}": ratio(position, mutant) for position, mutant in some}
+    if len(protein) > 100:
+        expected[f"{protein[4]}5W:{protein[99]}100C"] = ratio(5, "W") + ratio(100, "C")
+    done = variants(scored, [f"{name},{variant}" for variant in expected])
     assert done.returncode == 0, done.stderr
     lines = [line.split(",") for line in done.stdout.splitlines()]
     assert lines[0] == ["id", "variant", "score"]
-    assert [line[:2] for line in lines[1:]] == [["long", variant] for variant in expected]
+    assert [line[:2] for line in lines[1:]] == [[name, variant] for variant in expected]
+    assert f"scores are {'masked' if 'masked' in str(scored) else 'wild-type'} marginals" in done.stderr
     assert np.allclose([float(line[2]) for line in lines[1:]], list(expected.values()), atol=1e-5)
 
 
@@ -70,10 +90,38 @@ def test_what_has_no_score_is_told(scored):
     assert f"{3 if is_cut else 2} variants without a score" in done.stderr
 
 
+def test_without_variants_nothing_is_scored(scored):
+    done = variants(scored, [])
+    assert (done.returncode, done.stdout) == (0, "id,variant,score\n")
+
+
+def test_masked_and_wild_type_scores_are_never_mixed(tmp_path):
+    positions = tmp_path / "positions.csv"
+    positions.write_text("id,position\nodd,1\nodd,7\n", encoding="utf-8")
+    masked = f"--scores masked --scores-positions {positions}"
+    for name, options in [("w", "--scores"), ("m", masked)]:
+        done = plmkit(tmp_path, name, ">odd\nMKXUVLA\n>two\nMKV\n", "", options)
+        assert done.returncode == 0, done.stderr
+    rows = pq.read_table(tmp_path / "r/m/embeddings", columns=["id", "log_probs", "log_likelihood"]).to_pylist()
+    scored = {row["id"]: ~np.isnan(np.float32(row["log_probs"])).any(axis=1) for row in rows}
+    assert scored["odd"].tolist() == [True, False, False, False, False, False, True] and not scored["two"].any()
+    assert [row["log_likelihood"] for row in rows] == [None, None]
+    done = variants(tmp_path / "r/m", ["odd,M1A", "odd,K2A", "odd,M1A:A7C", "two,M1A"])
+    assert [bool(line.split(",")[2]) for line in done.stdout.splitlines()[1:]] == [True, False, True, False]
+    assert "2 variants without a score" in done.stderr and "masked marginals" in done.stderr
+
+    combine = [PROGRAMS / "query-embeddings", "combine", tmp_path / "r/w", tmp_path / "r/m", "--out", tmp_path / "both"]
+    done = subprocess.run(combine, capture_output=True, text=True, check=False)
+    assert done.returncode == 65 and "scores" in done.stderr, done.stderr
+    done = plmkit(tmp_path, "n", ">two\nMKV\n>new\nMKVL\n", "", "--scores masked", "--known", tmp_path / "r/w")
+    assert done.returncode == 65 and "scores" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
         ("odd,A1C", 65, "line 2 'odd' 'A1C': expected A at position 1, found M"),
+        (f"long,A{len(LONG) + 1}C", 65, f"expected A at position {len(LONG) + 1}, found a protein of {len(LONG)} residues"),
         ("odd,M1A:M1C", 65, "expected one substitution at a position"),
         ("odd,M1X", 65, "one of the twenty amino acids"),
         ("nobody,A1C", 1, "1 of 1 ids are not in the dataset: 'nobody'"),

@@ -19,6 +19,9 @@ while ((${#given[@]})); do
     --pool | --layers | --store-dtype) taken+=("${given[@]:0:2}") ;;
     --dtype) [[ ${given[1]-} == int8 ]] || taken+=("${given[@]:0:2}") ;;
     --residues | --logits | --contacts) taken+=("${given[0]}") ;;
+    --scores) taken+=(--scores); [[ ${given[1]-} != masked ]] || taken+=(masked) ;;
+    # How many positions are masked is not known here.
+    --scores-positions) exit 0 ;;
     esac
     given=("${given[@]:1}")
 done

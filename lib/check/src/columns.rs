@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{Column, Pooling, RowKey};
+use plmkit_contract::{AMINO_ACIDS, Column, Pooling, RowKey, SCORES_POSITIONS};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Tallies, Tally};
@@ -31,6 +31,8 @@ pub(crate) struct FileColumn {
     findings: ColumnFindings,
     vectors: u64,
     tolerance: Tolerance,
+    /// Whether only some residues have scores.
+    is_limited: bool,
     /// Of deviations, the place of the means of the layer, if they are there: the norm of both judges them.
     mean: Option<usize>,
     /// None where a row has more than one vector, and in layer 0: it knows no context, so that `<cls>` has the same vector in every
@@ -68,6 +70,7 @@ impl FileColumn {
             },
             vectors: 0,
             tolerance: Tolerance::of(&file.provenance),
+            is_limited: file.provenance.options.contains_key(SCORES_POSITIONS),
             mean: mean.filter(|_| is_std),
             changes,
         }
@@ -86,6 +89,16 @@ impl FileColumn {
             contacts::check(row, vector, tallies.of("contacts"));
         }
         self.vectors += 1;
+        let scored: Vec<f32>;
+        let vector = if column == Column::LogProbs && self.is_limited {
+            // A residue that was not masked has none.
+            let residues = vector.chunks(AMINO_ACIDS.len());
+            let residues = residues.filter(|values| !values.iter().all(|value| value.is_nan()));
+            scored = residues.flatten().copied().collect();
+            &scored
+        } else {
+            vector
+        };
         // Squares of finite single-precision values cannot overflow a double-precision sum.
         let size = norm(vector);
         if !size.is_finite() {
@@ -95,7 +108,7 @@ impl FileColumn {
             tallies.of("finite").add("not_finite", row, problem);
             return false;
         }
-        if size == 0.0 {
+        if size == 0.0 && !vector.is_empty() {
             // Equal residues deviate by zero, and a protein may have no contacts, or none of the twenty amino acids.
             let may_be_zero = match column {
                 Column::Pooled { pool, .. } => pool == Pooling::Std,
@@ -186,6 +199,52 @@ impl ColumnFindings {
         match all.iter_mut().find(|known| known.column == column) {
             Some(known) => known.sequences.merge(column, self.sequences, sequences),
             None => all.push(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::Provenance;
+
+    use super::*;
+
+    #[test]
+    fn residues_that_were_not_masked_have_no_scores() {
+        let residue = [-3.0; AMINO_ACIDS.len()];
+        let missing = [f32::NAN; AMINO_ACIDS.len()];
+        let mut torn = residue;
+        torn[7] = f32::NAN;
+        let row = RowKey {
+            ordinal: 0,
+            id: "a",
+            start: 0,
+            length: 2,
+            truncated: false,
+            digest: plmkit_contract::SequenceDigest::default(),
+            n_windows: 1,
+        };
+        let limited = Provenance::new("gpu-embed", Vec::new()).with(SCORES_POSITIONS, "a");
+        for (provenance, residues, expected) in [
+            (&limited, [residue, missing], true),
+            (&limited, [missing, missing], true),
+            (&limited, [torn, missing], false),
+            (&limited, [[0.0; AMINO_ACIDS.len()], missing], true),
+            (
+                &Provenance::new("gpu-embed", Vec::new()),
+                [residue, missing],
+                false,
+            ),
+        ] {
+            let file = EmbeddedFile::of("e", provenance.clone(), &["log_probs"]);
+            let mut tallies = Tallies::default();
+            let mut column = FileColumn::new(Column::LogProbs, &file);
+            let vector = residues.concat();
+            let is_finite = column.add(&row, &vector, &[&vector], &mut tallies);
+            assert_eq!(is_finite, expected, "{residues:?}");
+            let zeros = u64::from(residues[0][0] == 0.0);
+            let zero = tallies.result("zero").counts.get("zero").copied();
+            assert_eq!(zero.unwrap_or(0), zeros, "{residues:?}");
         }
     }
 }

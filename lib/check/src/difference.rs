@@ -34,32 +34,44 @@ pub(crate) fn difference(
             let worst = share(worst * residues.sqrt(), size) / WORST_RESIDUE;
             nan_max(share(distance(found, expected), size), worst)
         }
-        // Each token alone: errors of rare tokens would vanish in the sum over all.
-        Column::Logits | Column::LogProbs => {
-            let width = if column == Column::Logits {
-                logits
-            } else {
-                AMINO_ACIDS.len()
-            };
-            let count = expected.len() as f64;
-            let middle = expected.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
-            let squares = expected
-                .iter()
-                .map(|&value| (f64::from(value) - middle).powi(2));
-            let size = (squares.sum::<f64>() / width as f64).sqrt();
-            let token = |values: &[f32], token: usize| -> Vec<f32> {
-                values.iter().skip(token).step_by(width).copied().collect()
-            };
-            let differences =
-                (0..width).map(|at| distance(&token(found, at), &token(expected, at)));
-            share(differences.fold(0.0, nan_max), size)
+        Column::LogProbs => {
+            // A residue that was not masked again has none.
+            let pairs = found.chunks(SCORES).zip(expected.chunks(SCORES));
+            let pairs = pairs.filter(|(_, expected)| !expected[0].is_nan());
+            let (found, expected): (Vec<&[f32]>, Vec<&[f32]>) = pairs.unzip();
+            by_token(&found.concat(), &expected.concat(), SCORES, distance)
         }
+        Column::Logits => by_token(found, expected, logits, distance),
         Column::LogLikelihood => share(distance(found, expected), norm(expected)),
         Column::Contacts => {
             let size = norm(expected).max(LEAST_CONTACT * (expected.len() as f64).sqrt());
             share(distance(found, expected), size)
         }
     }
+}
+
+/// The log-probabilities of a residue.
+const SCORES: usize = AMINO_ACIDS.len();
+
+/// The largest difference of the values of one token, as a share of the deviation of all: some tokens hardly ever have a chance, and
+/// the others hide them.
+fn by_token(
+    found: &[f32],
+    expected: &[f32],
+    width: usize,
+    distance: impl Fn(&[f32], &[f32]) -> f64,
+) -> f64 {
+    let count = expected.len() as f64;
+    let middle = expected.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
+    let squares = expected
+        .iter()
+        .map(|&value| (f64::from(value) - middle).powi(2));
+    let size = (squares.sum::<f64>() / width as f64).sqrt();
+    let token = |values: &[f32], token: usize| -> Vec<f32> {
+        values.iter().skip(token).step_by(width).copied().collect()
+    };
+    let differences = (0..width).map(|at| distance(&token(found, at), &token(expected, at)));
+    share(differences.fold(0.0, nan_max), size)
 }
 
 /// The larger of two; what is not a number is larger than any.
@@ -93,4 +105,32 @@ pub(crate) fn distance(found: &[f32], expected: &[f32], rounding: f64) -> f64 {
         if beyond < 0.0 { 0.0 } else { beyond * beyond }
     });
     squares.sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::Provenance;
+
+    use super::*;
+
+    #[test]
+    fn only_residues_that_were_masked_again_are_compared() {
+        let tolerance = Tolerance::of(&Provenance::new("gpu-embed", Vec::new()));
+        let compare = |found: &[f32], expected: &[f32]| {
+            difference(Column::LogProbs, found, expected, None, 33, tolerance)
+        };
+        let residue: Vec<f32> = (0..20_u8).map(|token| -f32::from(token)).collect();
+        let missing = [f32::NAN; SCORES];
+        let expected = [&residue[..], &missing].concat();
+        let found = [&residue[..], &residue].concat();
+        assert_eq!(compare(&found, &expected), 0.0);
+        assert_eq!(compare(&found, &[missing, missing].concat()), 0.0);
+        let mut other = found.clone();
+        other[25] = 7.0;
+        assert_eq!(compare(&other, &expected), 0.0);
+        other[3] += 0.1;
+        assert!(compare(&other, &expected) > 1e-3);
+        let lost = [&missing[..], &residue].concat();
+        assert!(compare(&lost, &expected).is_nan());
+    }
 }

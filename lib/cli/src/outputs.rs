@@ -1,14 +1,13 @@
 //! The options for the columns of embeddings, of `gpu-embed` and of estimates of its work.
 
 use clap::Args;
-use plmkit_contract::{Layers, Outputs, Pooling};
+use plmkit_contract::{Layers, Outputs, Pooling, Scores};
 
 use crate::variant;
 
 /// The options for the columns of embeddings.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Vectors")]
-#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub struct OutputArgs {
     /// Poolings of residue vectors into one vector, a column each
     #[arg(
@@ -40,9 +39,9 @@ pub struct OutputArgs {
     /// Store scores of substitutions: for each residue the log-probabilities of the twenty amino acids, a column `log_probs` of
     /// L x 20 values in the order ACDEFGHIKLMNPQRSTVWY, and in `log_likelihood` the mean of those of the protein's own residues
     ///
-    /// The softmax is over the logits of the twenty. One pass over the unmasked protein: wild-type marginals.
-    #[arg(long)]
-    scores: bool,
+    /// The softmax is over the logits of the twenty. Scores of several ways are never mixed in one dataset.
+    #[arg(long, value_name = "WAY", num_args = 0..=1, default_missing_value = "wild-type", value_parser = variant::<Scores>())]
+    scores: Option<Scores>,
 }
 
 impl From<OutputArgs> for Outputs {

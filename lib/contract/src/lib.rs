@@ -59,12 +59,12 @@ pub use manifest::{
     Manifest, SHARD_PREFIX, ShardSummary, TranslationSummary, length_bin_edges,
 };
 pub use model_shape::ModelShape;
-pub use outputs::{Layers, NoSuchLayer, Outputs};
+pub use outputs::{Layers, NoSuchLayer, Outputs, Scores};
 pub use peptide::{PEPTIDES_FILE, PeptideColumns, PeptideRow, peptides_schema};
 pub use pooling::Pooling;
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, LOGIT_TOKENS, ModelName, PACKING, Provenance,
-    SOURCE, WINDOWS, check_contract, key,
+    SCORES, SCORES_POSITIONS, SOURCE, WINDOWS, check_contract, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use refusing::Refusing;

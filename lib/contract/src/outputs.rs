@@ -4,9 +4,20 @@ use std::str::FromStr;
 
 use crate::{Column, Pooling};
 
+/// How the scores of substitutions are computed.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumMessage, strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Scores {
+    /// From the whole protein, in one pass
+    WildType,
+    /// Each residue from the others, while it is masked: a pass for each
+    Masked,
+}
+
 /// The requested columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub struct Outputs {
     /// Poolings over residues: a column for each pooling and layer.
     pub pools: Vec<Pooling>,
@@ -18,8 +29,8 @@ pub struct Outputs {
     pub logits: bool,
     /// Whether to store predicted contacts.
     pub contacts: bool,
-    /// Whether to store log-probabilities of amino acids, and their mean.
-    pub scores: bool,
+    /// How to compute log-probabilities of amino acids and their mean, if they are stored.
+    pub scores: Option<Scores>,
 }
 
 /// The layers to store.
@@ -75,7 +86,7 @@ impl Outputs {
         if self.contacts {
             add(Column::Contacts);
         }
-        if self.scores {
+        if self.scores.is_some() {
             add(Column::LogProbs);
             add(Column::LogLikelihood);
         }

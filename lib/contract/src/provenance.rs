@@ -33,6 +33,12 @@ pub const KERNELS: &str = "kernels";
 /// The option of an embeddings file with logits that names the token of each value: a list, with null where there is none.
 pub const LOGIT_TOKENS: &str = "logit_tokens";
 
+/// The option of an embeddings file with scores that says how they were computed: see [`Scores`](crate::Scores).
+pub const SCORES: &str = "scores";
+
+/// The option of an embeddings file in which only some residues have scores: the digest of their ids and positions.
+pub const SCORES_POSITIONS: &str = "scores_positions";
+
 /// The option that only files with windows have: `true` in a batches file, "stitch" or "separate" in an embeddings file.
 pub const WINDOWS: &str = "windows";
 

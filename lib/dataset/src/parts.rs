@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SAMPLE, SOURCE, Stop, ordinals,
-    path_text,
+    EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop,
+    ordinals, path_text,
 };
 use plmkit_store::{EmbeddingsFile, FileKind, GroupSummary, StoreError};
 use serde_json::Value;
@@ -160,6 +160,11 @@ impl Parts {
     pub fn places(&self, names: &[String]) -> Result<Vec<usize>, DatasetError> {
         let places = self.layout.places(names);
         places.map_err(|what| DatasetError::content(&self.parts[0].path, what))
+    }
+
+    /// Returns how scores were computed, if there are some.
+    pub fn scores(&self) -> Option<&str> {
+        self.parts[0].provenance.text_option(SCORES)
     }
 
     /// Returns the number of rows.

@@ -64,7 +64,15 @@ fn parse(text: &str) -> Option<Substitution> {
 /// The log-probabilities of the residues that variants change, by id and position.
 #[derive(Debug, Default)]
 pub struct Sites {
-    sites: HashMap<String, BTreeMap<u32, Site>>,
+    proteins: HashMap<String, Protein>,
+}
+
+/// The positions of a protein.
+#[derive(Debug, Default)]
+struct Protein {
+    sites: BTreeMap<u32, Site>,
+    /// Its residues, those that were not embedded included; 0 if the shards lack it.
+    length: u32,
 }
 
 /// A position of a protein.
@@ -72,7 +80,7 @@ pub struct Sites {
 struct Site {
     /// Its residue, if the protein has it.
     residue: Option<u8>,
-    /// The log-probabilities of [`AMINO_ACIDS`], if the residue was embedded.
+    /// The log-probabilities of [`AMINO_ACIDS`], if the residue was embedded and has some.
     log_probs: Option<[f32; AMINO_ACIDS.len()]>,
     /// Of several windows, how far the residue is from the end of that with these log-probabilities.
     depth: u32,
@@ -81,9 +89,9 @@ struct Site {
 impl Sites {
     /// Asks for the positions of a variant.
     pub fn ask(&mut self, id: &str, variant: &Variant) {
-        let sites = self.sites.entry(id.to_owned()).or_default();
+        let protein = self.proteins.entry(id.to_owned()).or_default();
         for substitution in &variant.0 {
-            sites.entry(substitution.position).or_default();
+            protein.sites.entry(substitution.position).or_default();
         }
     }
 
@@ -95,7 +103,7 @@ impl Sites {
         let column = Column::LogProbs.to_string();
         let places = dataset.parts.places(std::slice::from_ref(&column))?;
         let mut ids = AskedIds::default();
-        for id in self.sites.keys() {
+        for id in self.proteins.keys() {
             ids.add(id);
         }
         self.read_residues(dataset, stop)?;
@@ -119,9 +127,10 @@ impl Sites {
             }
             let shard = read_shard(&path)?;
             for row in shard.rows().iter() {
-                let Some(sites) = self.sites.get_mut(row.key.id) else {
+                let Some(Protein { sites, length }) = self.proteins.get_mut(row.key.id) else {
                     continue;
                 };
+                *length = row.key.length;
                 let residues = row.sequence.as_bytes();
                 let first = row.key.start + 1;
                 for (position, site) in sites.range_mut(first..first + residues.len() as u32) {
@@ -135,7 +144,7 @@ impl Sites {
     fn add_rows(&mut self, rows: &RecordBatch, dtype: StoreDtype, found: &mut AskedIds) {
         let lists = rows[Column::LogProbs.to_string().as_str()].as_list::<i32>();
         for (place, key) in KeyColumns::new(rows).rows().enumerate() {
-            let Some(sites) = self.sites.get_mut(key.id) else {
+            let Some(Protein { sites, .. }) = self.proteins.get_mut(key.id) else {
                 continue;
             };
             found.add(key.id);
@@ -146,18 +155,20 @@ impl Sites {
                 let at = position - first;
                 // The window in whose middle the residue lies knows most of what is around it.
                 let depth = (at + 1).min(count - at);
-                if depth > site.depth {
+                let log_probs = residues[at as usize];
+                // Those of a residue that was not masked are no numbers.
+                if depth > site.depth && !log_probs[0].is_nan() {
                     site.depth = depth;
-                    site.log_probs = Some(residues[at as usize]);
+                    site.log_probs = Some(log_probs);
                 }
             }
         }
     }
 
-    /// Returns the score of a variant; `None` if a residue of it was not embedded, or is none of the twenty. The error says which
-    /// residue the protein has elsewhere.
+    /// Returns the score of a variant; `None` if a residue of it was not scored, or is none of the twenty. The error says what
+    /// the protein has at its position.
     pub fn score(&self, id: &str, variant: &Variant) -> Result<Option<f64>, String> {
-        let sites = &self.sites[id];
+        let Protein { sites, length } = &self.proteins[id];
         let mut sum = Some(0.0);
         for substitution in &variant.0 {
             let Substitution {
@@ -165,6 +176,12 @@ impl Sites {
                 position,
                 mutant,
             } = *substitution;
+            if position > *length && *length > 0 {
+                return Err(format!(
+                    "expected {} at position {position}, found a protein of {length} residues",
+                    char::from(wild_type)
+                ));
+            }
             let site = sites[&position];
             if let Some(residue) = site.residue.filter(|residue| *residue != wild_type) {
                 let [expected, found] = [wild_type, residue].map(char::from);

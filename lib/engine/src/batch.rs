@@ -29,6 +29,8 @@ pub(crate) struct Batch {
     pub(crate) token_budget: Option<u64>,
     /// The sequences.
     pub(crate) packed: PackedBatch,
+    /// The residues that are masked, each in a copy of the only sequence, and which copies are computed together.
+    pub(crate) passes: Vec<Vec<usize>>,
     /// Whether the windows of a protein are stitched into one row.
     pub(crate) stitched: bool,
     /// Whether no protein continues in the next batch.
@@ -70,6 +72,17 @@ pub(crate) struct BatchStats {
 }
 
 impl Batch {
+    /// How often each token is computed: once, and in each masked copy.
+    pub(crate) fn times(&self) -> usize {
+        1 + self.passes.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// The most tokens that are computed together.
+    pub(crate) fn most_tokens(&self) -> usize {
+        let copies = self.passes.iter().map(Vec::len).max();
+        self.packed.tokens().len() * copies.unwrap_or(1)
+    }
+
     /// Whether a row is a window that is stitched together with others.
     pub(crate) fn is_window(&self, row: usize) -> bool {
         self.stitched && self.packed.span(row).is_window()

@@ -22,7 +22,7 @@ use plmkit_contract::{
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
-use crate::scores::{log_likelihood, log_probs, sources};
+use crate::scores::{log_likelihood, log_probs, of_amino_acids};
 use crate::stitch::StitchedKey;
 
 /// A row of the output.
@@ -54,6 +54,8 @@ impl OutputRow {
 /// Lays out computed values as record batches.
 pub(crate) struct Columns<'a> {
     layout: &'a EmbeddingLayout,
+    /// The columns from which those of the layout are made.
+    sources: &'a [Column],
     /// Those of the model.
     widths: Widths,
     schema: SchemaRef,
@@ -62,8 +64,12 @@ pub(crate) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    pub(crate) fn new(layout: &'a EmbeddingLayout, widths: Widths) -> Self {
+    pub(crate) fn new(
+        (layout, sources): (&'a EmbeddingLayout, &'a [Column]),
+        widths: Widths,
+    ) -> Self {
         Self {
+            sources,
             widths,
             schema: layout.schema(),
             halves: (layout.dtype == StoreDtype::F16).then(Buffers::default),
@@ -71,8 +77,8 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Makes a record batch of the `rows` of a batch. `values` has for each of the [sources](sources) the values of all rows, one
-    /// after the other.
+    /// Makes a record batch of the `rows` of a batch. `values` has for each of the sources the values of all rows, one after the
+    /// other.
     pub(crate) fn lay_out(
         &self,
         packed: &PackedBatch,
@@ -80,10 +86,7 @@ impl<'a> Columns<'a> {
         values: Vec<Buffer<f32>>,
     ) -> Result<RecordBatch, ArrowError> {
         let mut arrays = key_columns(self.layout, packed, rows)?;
-        let mut values: Vec<_> = sources(&self.layout.columns)
-            .into_iter()
-            .zip(values)
-            .collect();
+        let mut values: Vec<_> = self.sources.iter().copied().zip(values).collect();
         let mut log_probs = self.log_probs(&values);
         let fields = &self.schema.fields()[self.layout.keys()..];
         // The likelihood before the table that it is made of.
@@ -113,11 +116,18 @@ impl<'a> Columns<'a> {
 
     /// Returns the log-probabilities of all rows, if they are asked for.
     fn log_probs(&self, values: &[(Column, Buffer<f32>)]) -> Buffer<f32> {
-        let logits = values.iter().find(|(source, _)| *source == Column::Logits);
-        let logits = logits.filter(|_| self.layout.columns.contains(&Column::LogProbs));
-        logits.map_or_else(Buffer::default, |(_, logits)| {
-            log_probs(logits, self.widths.logits).into()
-        })
+        if !self.layout.columns.contains(&Column::LogProbs) {
+            return Buffer::default();
+        }
+        let of = |column| values.iter().find(|(source, _)| *source == column);
+        match (of(Column::LogProbs), of(Column::Logits)) {
+            (Some((_, masked)), _) => log_probs(masked.as_chunks().0.iter().copied()).into(),
+            (None, Some((_, logits))) => {
+                let residues = logits.chunks_exact(self.widths.logits);
+                log_probs(residues.map(of_amino_acids)).into()
+            }
+            (None, None) => Buffer::default(),
+        }
     }
 
     /// Makes an array of type `kind` from `values`. The rows of a list array have `lengths` items.

@@ -25,6 +25,8 @@ pub struct RunConfig {
     pub compute: ComputeOptions,
     /// The requested columns.
     pub outputs: Outputs,
+    /// The file with the positions to mask, by default all.
+    pub scores_positions: Option<PathBuf>,
     /// How to combine the windows of a protein.
     pub windows: Windows,
     /// The stored type of vectors.

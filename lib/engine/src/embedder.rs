@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
-use plmkit_contract::{Column, EmbeddingLayout, Reason, Stop, StoreDtype, Widths};
+use plmkit_contract::{
+    AMINO_ACIDS, Column, EmbeddingLayout, MASK, Reason, SPECIAL_TOKENS, Stop, StoreDtype, Widths,
+};
 use plmkit_esm2::{Buffer, Dtype, Esm2, EsmError, Ticket, Values, Varlen};
-use plmkit_store::PackedBatch;
 
 use crate::EngineError;
 use crate::batch::{Batch, BatchResult, BatchStats};
 use crate::columns::{Columns, OutputRow};
 use crate::config::Injection;
+use crate::scores::{of_amino_acids, of_model};
 use crate::stitch::{StitchedProtein, Stitcher};
 use crate::token_limit::TokenLimit;
 
@@ -21,7 +23,7 @@ pub(crate) struct Embedder<'a> {
     injection: &'a Injection,
     stop: &'a Stop,
     layout: &'a EmbeddingLayout,
-    /// The columns of the model from which those of the layout are made.
+    /// The [sources](crate::scores::sources) of the columns of the layout.
     sources: &'a [Column],
     columns: Columns<'a>,
     stitcher: Stitcher,
@@ -30,13 +32,57 @@ pub(crate) struct Embedder<'a> {
     stats: BatchStats,
 }
 
-/// A batch of which some rows are computed.
+/// A batch of which some rows are computed, or copies of its only row.
 #[derive(Clone, Copy)]
 struct Selection<'a> {
     batch: &'a Batch,
+    /// Columns of the model.
     columns: &'a [Column],
     /// The type in which all values must be finite.
     dtype: StoreDtype,
+    /// Whether the numbers of the rows are those of residues, of which each is masked in a copy of the only row.
+    is_masked: bool,
+}
+
+impl Selection<'_> {
+    /// The row of the batch.
+    fn place(self, row: usize) -> usize {
+        if self.is_masked { 0 } else { row }
+    }
+
+    fn residues(self, row: usize) -> usize {
+        self.batch.packed.residues(self.place(row))
+    }
+
+    fn ordinal(self, row: usize) -> u64 {
+        self.batch.packed.ordinals()[self.place(row)]
+    }
+
+    /// Offsets of rows that are laid end to end, starting at 0: `(rows + 1)`.
+    fn cu_seqlens(self, rows: &[usize]) -> Vec<i32> {
+        let mut end = 0;
+        let ends = rows.iter().map(|&row| {
+            end += (self.residues(row) + SPECIAL_TOKENS as usize) as i32;
+            end
+        });
+        std::iter::once(0).chain(ends).collect()
+    }
+
+    /// The tokens of rows, end to end.
+    fn tokens(self, rows: &[usize]) -> Vec<u8> {
+        let packed = &self.batch.packed;
+        let (all, offsets) = (packed.tokens(), packed.cu_seqlens());
+        let mut tokens = Vec::new();
+        for &row in rows {
+            let (first, place) = (tokens.len(), self.place(row));
+            tokens.extend_from_slice(&all[offsets[place] as usize..offsets[place + 1] as usize]);
+            if self.is_masked {
+                // After <cls>.
+                tokens[first + 1 + row] = MASK;
+            }
+        }
+        tokens
+    }
 }
 
 /// Values of rows of a batch.
@@ -64,7 +110,7 @@ impl Computed {
 }
 
 impl<'a> Embedder<'a> {
-    /// Makes rows with the columns of `layout`, from `sources` of the model.
+    /// Makes rows with the columns of `layout` from their `sources`.
     pub(crate) fn new(
         (model, injection): (&'a Esm2, &'a Injection),
         (layout, sources): (&'a EmbeddingLayout, &'a [Column]),
@@ -76,7 +122,7 @@ impl<'a> Embedder<'a> {
             injection,
             stop,
             layout,
-            columns: Columns::new(layout, widths),
+            columns: Columns::new((layout, sources), widths),
             stitcher: Stitcher::new(sources, widths),
             sources,
             limit: TokenLimit::default(),
@@ -88,11 +134,12 @@ impl<'a> Embedder<'a> {
     /// goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
     pub(crate) fn submit(&self, batch: &Batch) -> Option<Result<Ticket, EngineError>> {
         let (_, whole) = windows_and_others(batch);
-        let tokens = last(&cu_seqlens(&batch.packed, &whole));
+        let selection = self.whole_rows(batch);
+        let tokens = last(&selection.cu_seqlens(&whole));
         if whole.is_empty() || !self.limit.permits(tokens) {
             return None;
         }
-        Some(self.submit_rows(self.whole_rows(batch), &whole, self.model.info().dtype))
+        Some(self.submit_rows(selection, &whole, self.model.info().dtype))
     }
 
     /// Returns the rows of a batch, from the ticket that [`submit`](Self::submit) gave or from a new computation; `None` after a
@@ -117,7 +164,7 @@ impl<'a> Embedder<'a> {
         let (windows, whole) = windows_and_others(batch);
         let mut computed = Computed::of(self.sources);
         if !whole.is_empty() {
-            self.compute(self.whole_rows(batch), &whole, submitted, &mut computed)?;
+            computed = self.compute_all(self.whole_rows(batch), &whole, submitted)?;
         }
         let is_kept = |row: &&usize| computed.rejected.iter().all(|(other, _)| other != *row);
         let kept = whole.iter().filter(is_kept).map(|&row| OutputRow {
@@ -135,7 +182,7 @@ impl<'a> Embedder<'a> {
         computed.rejected.sort_unstable();
         self.stats.memory_mib = self.model.used_memory_mib();
         if let Some((_, peak_mib)) = self.stats.memory_mib {
-            self.spare_memory(peak_mib, batch.packed.tokens().len());
+            self.spare_memory(peak_mib, batch.most_tokens());
         }
         Ok(BatchResult {
             rows: self
@@ -156,8 +203,9 @@ impl<'a> Embedder<'a> {
     {
         Selection {
             batch,
-            columns: self.sources,
+            columns: of_model(self.sources),
             dtype: self.layout.dtype,
+            is_masked: false,
         }
     }
 
@@ -187,14 +235,14 @@ impl<'a> Embedder<'a> {
         let columns = self.stitcher.columns().to_vec();
         let mut windows = Computed::of(&[]);
         if !self.stitcher.is_lost(batch.packed.span(rows[0])) {
-            windows = Computed::of(&columns);
             let selection = Selection {
                 batch,
-                columns: &columns,
+                columns: of_model(&columns),
                 // Blending is in f32, whatever the stored type.
                 dtype: StoreDtype::F32,
+                is_masked: false,
             };
-            self.compute(selection, rows, None, &mut windows)?;
+            windows = self.compute_all(selection, rows, None)?;
         }
         let rejection = |row: usize| -> Option<Reason> {
             let mut rejected = windows.rejected.iter();
@@ -212,8 +260,9 @@ impl<'a> Embedder<'a> {
             let own = own.as_deref().map_err(|reason| *reason);
             let tokens = batch.packed.residue_tokens(row);
             let protein = self.stitcher.add(batch.packed.span(row), tokens, own);
+            // Log-probabilities are made of logits later, and residues that are not masked have none.
             let is_storable = |protein: &StitchedProtein| {
-                let mut columns = protein.values.iter();
+                let mut columns = protein.values[..of_model(self.sources).len()].iter();
                 columns.all(|values| is_storable(values, self.layout.dtype))
             };
             match protein {
@@ -234,6 +283,51 @@ impl<'a> Embedder<'a> {
         Ok(stitched)
     }
 
+    /// Computes rows, and after the columns of the model the logits of masked residues, if they are asked for.
+    fn compute_all(
+        &mut self,
+        selection: Selection<'_>,
+        rows: &[usize],
+        submitted: Option<Result<Ticket, EngineError>>,
+    ) -> Result<Computed, EngineError> {
+        let mut computed = Computed::of(selection.columns);
+        self.compute(selection, rows, submitted, &mut computed)?;
+        if of_model(self.sources) != self.sources && computed.rejected.is_empty() {
+            match self.mask(selection)? {
+                Ok(logits) => computed.values.push(logits.into()),
+                Err(reason) => {
+                    computed = Computed::of(&[]);
+                    computed.rejected.push((0, reason));
+                }
+            }
+        }
+        Ok(computed)
+    }
+
+    /// Returns the logits of the amino acids for each residue of the only row, `(residues, 20)`, while it is masked; NaN for residues
+    /// that are not. The inner error is the reason for a rejection.
+    fn mask(&mut self, selection: Selection<'_>) -> Result<Result<Vec<f32>, Reason>, EngineError> {
+        let selection = Selection {
+            columns: &[Column::Logits],
+            is_masked: true,
+            ..selection
+        };
+        let (residues, width) = (selection.residues(0), self.widths().logits);
+        let mut masked = vec![[f32::NAN; AMINO_ACIDS.len()]; residues];
+        for pass in &selection.batch.passes {
+            let mut computed = Computed::of(selection.columns);
+            self.compute(selection, pass, None, &mut computed)?;
+            if let Some(&(_, reason)) = computed.rejected.first() {
+                return Ok(Err(reason));
+            }
+            let copies = computed.values[0].chunks_exact(residues * width);
+            for (&residue, logits) in pass.iter().zip(copies) {
+                masked[residue] = of_amino_acids(&logits[residue * width..][..width]);
+            }
+        }
+        Ok(Ok(masked.into_flattened()))
+    }
+
     /// Computes rows, in halves if they do not fit in memory together.
     fn compute(
         &mut self,
@@ -242,7 +336,7 @@ impl<'a> Embedder<'a> {
         submitted: Option<Result<Ticket, EngineError>>,
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        let cu_seqlens = cu_seqlens(&selection.batch.packed, rows);
+        let cu_seqlens = selection.cu_seqlens(rows);
         let tokens = last(&cu_seqlens);
         if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
             let own_dtype = self.model.info().dtype;
@@ -277,17 +371,16 @@ impl<'a> Embedder<'a> {
         dtype: Dtype,
     ) -> Result<Ticket, EngineError> {
         let packed = &selection.batch.packed;
-        let ordinals = rows.iter().map(|&row| packed.ordinals()[row]);
+        let ordinals = rows.iter().map(|&row| selection.ordinal(row));
         self.injection.maybe_fail(ordinals);
-        let (all, offsets) = (packed.tokens(), packed.cu_seqlens());
-        let (tokens, offsets): (Cow<[u8]>, Cow<[i32]>) = if rows.len() == packed.sequences() {
-            (all.into(), offsets.into())
+        let is_whole = !selection.is_masked && rows.len() == packed.sequences();
+        let (tokens, offsets): (Cow<[u8]>, Cow<[i32]>) = if is_whole {
+            (packed.tokens().into(), packed.cu_seqlens().into())
         } else {
-            let ranges = rows
-                .iter()
-                .map(|&row| offsets[row] as usize..offsets[row + 1] as usize);
-            let own: Vec<u8> = ranges.flat_map(|range| &all[range]).copied().collect();
-            (own.into(), cu_seqlens(packed, rows).into())
+            (
+                selection.tokens(rows).into(),
+                selection.cu_seqlens(rows).into(),
+            )
         };
         self.injection.check_memory(tokens.len())?;
         let batch = Varlen::new(&tokens, &offsets);
@@ -357,7 +450,7 @@ impl<'a> Embedder<'a> {
     fn is_finite(&self, selection: Selection<'_>, row: usize, values: &[&[f32]]) -> bool {
         let injected = &self.injection.not_finite;
         let mut columns = values.iter();
-        !injected.contains(&selection.batch.packed.ordinals()[row])
+        !injected.contains(&selection.ordinal(row))
             && columns.all(|values| is_storable(values, selection.dtype))
     }
 
@@ -368,9 +461,7 @@ impl<'a> Embedder<'a> {
         rows: &'v [usize],
         values: &'v [Buffer<f32>],
     ) -> impl Iterator<Item = (usize, Vec<&'v [f32]>)> + use<'v> {
-        let residues = rows
-            .iter()
-            .map(move |&row| selection.batch.packed.residues(row));
+        let residues = rows.iter().map(move |&row| selection.residues(row));
         let values = split_columns(selection.columns, self.widths(), values, residues);
         rows.iter().copied().zip(values)
     }
@@ -379,17 +470,6 @@ impl<'a> Embedder<'a> {
 /// Splits the rows of a batch into windows to stitch and all others.
 fn windows_and_others(batch: &Batch) -> (Vec<usize>, Vec<usize>) {
     (0..batch.packed.sequences()).partition(|&row| batch.is_window(row))
-}
-
-/// Offsets of rows that are laid end to end, starting at 0: `(rows + 1)`.
-fn cu_seqlens(packed: &PackedBatch, rows: &[usize]) -> Vec<i32> {
-    let offsets = packed.cu_seqlens();
-    let mut end = 0;
-    let ends = rows.iter().map(|&row| {
-        end += offsets[row + 1] - offsets[row];
-        end
-    });
-    std::iter::once(0).chain(ends).collect()
 }
 
 /// The number of tokens that offsets end with.

@@ -63,8 +63,9 @@ impl EventLog {
         write: Duration,
         rejected: u64,
     ) {
-        let sequences = batch.packed.sequences() as u64;
-        let tokens = batch.packed.tokens().len() as u64;
+        let times = batch.times() as u64;
+        let sequences = batch.packed.sequences() as u64 * times;
+        let tokens = batch.packed.tokens().len() as u64 * times;
         // Without <cls> and <eos>.
         let residues = tokens - 2 * sequences;
         self.done.sequences += sequences;
@@ -101,7 +102,7 @@ impl EventLog {
             tokens,
             residues,
             longest: lengths(batch).max(),
-            pairs: Some(lengths(batch).map(|length| length * length).sum()),
+            pairs: Some(lengths(batch).map(|length| length * length * times).sum()),
             token_budget: batch.token_budget,
             utilization: batch
                 .token_budget

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{EmbeddingLayout, Stop};
+use plmkit_contract::{EmbeddingLayout, Scores, Stop};
 use plmkit_esm2::{Esm2, ModelInfo, Ticket, WorkerGpu};
 
 use crate::batch::{Batch, BatchResult, BatchStats};
@@ -29,7 +29,7 @@ impl<'a> InProcess<'a> {
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
         let mut model = Esm2::load(&config.model, config.compute, stop)?;
-        let columns = sources(&config.columns(model.info())?);
+        let columns = sources(&config.columns(model.info())?, false);
         model.info().heads_for(&config.model, &columns)?;
         // If that much memory is refused, batches are split later.
         if let Err(error) = model.reserve(largest_batch, &columns) {
@@ -62,7 +62,8 @@ impl Compute for InProcess<'_> {
         batches: &BatchQueue,
         deliver: &mut Deliver<'_>,
     ) -> Result<(), EngineError> {
-        let sources = sources(&layout.columns);
+        let is_masked = self.config.outputs.scores == Some(Scores::Masked);
+        let sources = sources(&layout.columns, is_masked);
         let model = (&self.model, &self.config.injection);
         let mut embedder = Embedder::new(model, (layout, &sources), self.stop);
         // The batch that a GPU computes while the next one is started.

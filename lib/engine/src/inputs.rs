@@ -1,8 +1,8 @@
 //! The opened and verified batches files of a run, with totals over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use plmkit_contract::{
@@ -12,10 +12,11 @@ use plmkit_contract::{
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
 
-use crate::EngineError;
 use crate::batch::{Batch, output_rows};
 use crate::config::Windows;
+use crate::masking::Masking;
 use crate::stitch::WindowOrder;
+use crate::{EngineError, RunConfig};
 
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,17 +24,23 @@ pub(crate) struct Workload {
     pub(crate) batches: u64,
     pub(crate) sequences: u64,
     pub(crate) tokens: u64,
-    /// Pairs of residues within sequences.
+    /// Rows of the batches, their residues, and the pairs of residues within a row: masked copies do not count.
+    rows: u64,
+    residues: u64,
     pairs: u64,
 }
 
 impl Workload {
-    fn of(packed: &PackedBatch) -> Self {
+    /// The work of a batch whose tokens are computed so many `times`.
+    fn of(packed: &PackedBatch, times: u64) -> Self {
         let residues = (0..packed.sequences()).map(|row| packed.residues(row) as u64);
+        let rows = packed.sequences() as u64;
         Self {
             batches: 1,
-            sequences: packed.sequences() as u64,
-            tokens: packed.tokens().len() as u64,
+            sequences: rows * times,
+            tokens: packed.tokens().len() as u64 * times,
+            rows,
+            residues: residues.clone().sum(),
             pairs: residues.map(|residues| residues * residues).sum(),
         }
     }
@@ -42,6 +49,8 @@ impl Workload {
         self.batches += more.batches;
         self.sequences += more.sequences;
         self.tokens += more.tokens;
+        self.rows += more.rows;
+        self.residues += more.residues;
         self.pairs += more.pairs;
     }
 }
@@ -50,8 +59,12 @@ impl Workload {
 #[derive(Debug, Default)]
 pub(crate) struct RunInputs {
     files: Vec<Input>,
+    /// Which residues are masked, if any are.
+    pub(crate) masking: Option<Masking>,
     /// The work of all batches.
     pub(crate) total: Workload,
+    /// The most sequences and the most tokens that are computed together.
+    pub(crate) largest_batch: (usize, usize),
     /// The tokens of the longest sequence.
     pub(crate) longest: usize,
     /// Rows of the output, embedded or rejected.
@@ -88,6 +101,8 @@ enum BatchEnd {
 struct Input {
     path: Arc<Path>,
     file: BatchesFile,
+    /// The batches of the run, by their positions in the file: whole, or of masked residues a row each.
+    batches: Vec<(usize, Option<usize>)>,
     /// The size of each batch.
     sizes: Vec<Workload>,
     /// The position of the batch of the leftovers.
@@ -95,50 +110,45 @@ struct Input {
 }
 
 impl RunInputs {
-    /// Returns the most sequences and the most tokens of a batch.
-    pub(crate) fn largest_batch(&self) -> (usize, usize) {
-        let sequences = self.sizes().map(|size| size.sequences).max();
-        let tokens = self.sizes().map(|size| size.tokens).max();
-        (
-            sequences.unwrap_or(0) as usize,
-            tokens.unwrap_or(0) as usize,
-        )
-    }
-
     /// The sizes of all batches, in order.
     fn sizes(&self) -> impl Iterator<Item = &Workload> {
         self.files.iter().flat_map(|file| &file.sizes)
     }
 
-    /// Opens and verifies every file. Checks that no row comes twice and, if `windows` are to be stitched, that their order permits
-    /// it.
-    pub(crate) fn open(
-        paths: &[PathBuf],
-        windows: Windows,
-        stop: &Stop,
-    ) -> Result<Self, EngineError> {
-        let mut inputs = Self::default();
+    /// Opens and verifies every file. Checks that no row comes twice and, if windows are to be stitched, that their order permits
+    /// it, and that each residue to mask is there.
+    pub(crate) fn open(config: &RunConfig, stop: &Stop) -> Result<Self, EngineError> {
+        let paths = &config.batches;
+        let mut inputs = Self {
+            masking: Masking::of(config)?,
+            ..Self::default()
+        };
+        let mut ends_of_proteins = HashMap::new();
         let mut keys = Vec::new();
         let mut ordinal_ranges = Vec::new();
         for (number, path) in (0u32..).zip(paths) {
             let file = BatchesFile::open(path, stop);
             let file = file.map_err(|error| error.of_input(FileKind::Batches))?;
-            inputs.check_agreement(path, &file, windows)?;
+            inputs.check_agreement(path, &file, config.windows)?;
             let mut order = WindowOrder::default();
-            let mut sizes = Vec::with_capacity(file.len());
+            let (mut batches, mut sizes) = (Vec::new(), Vec::new());
             for batch in 0..file.len() {
                 let packed = file.batch(batch)?;
-                inputs
-                    .count_rows(&mut order, &packed)
-                    .map_err(|what| EngineError::record_batch(path, batch, what))?;
-                let size = Workload::of(&packed);
-                let offsets = packed.cu_seqlens().windows(2);
-                let longest = offsets.map(|pair| (pair[1] - pair[0]) as usize).max();
-                inputs.longest = inputs.longest.max(longest.unwrap_or(0));
-                inputs.total.add(&size);
-                sizes.push(size);
+                for row in inputs.rows_apart(&packed) {
+                    let (part, passes) = inputs.part(&packed, row, token_budget(&file));
+                    if row.is_some() {
+                        let id = part.ids().value(0).to_owned();
+                        let end: &mut u64 = ends_of_proteins.entry(id).or_default();
+                        *end = part.span(0).range().end.max(*end);
+                    }
+                    let size = inputs.add_batch(&mut order, &part, &passes);
+                    let size = size.map_err(|what| EngineError::record_batch(path, batch, what))?;
+                    batches.push((batch, row));
+                    sizes.push(size);
+                    let ordinals = part.ordinals().iter().copied();
+                    ordinal_ranges.push((ordinals.clone().min(), ordinals.max()));
+                }
                 let ordinals = packed.ordinals().iter().copied();
-                ordinal_ranges.push((ordinals.clone().min(), ordinals.clone().max()));
                 let starts = packed.starts().values().iter();
                 keys.extend(
                     ordinals
@@ -152,10 +162,17 @@ impl RunInputs {
                 .map_err(|what| EngineError::record_batch(path, last, what))?;
             inputs.files.push(Input {
                 path: Arc::from(path.as_path()),
-                tail: tail(&sizes, token_budget(&file)),
+                tail: match &inputs.masking {
+                    None => tail(&sizes, token_budget(&file)),
+                    Some(_) => None,
+                },
+                batches,
                 sizes,
                 file,
             });
+        }
+        if let Some(masking) = &inputs.masking {
+            masking.check(&ends_of_proteins)?;
         }
         let lengths = inputs.files.iter().map(|file| file.sizes.len());
         inputs.ends = ends(&ordinal_ranges, lengths);
@@ -227,6 +244,51 @@ impl RunInputs {
         }
     }
 
+    /// The rows of a record batch that are batches of their own; none of one that is not cut.
+    fn rows_apart(&self, packed: &PackedBatch) -> Vec<Option<usize>> {
+        match &self.masking {
+            None => vec![None],
+            Some(_) => (0..packed.sequences()).map(Some).collect(),
+        }
+    }
+
+    /// Returns a record batch or a row of it, with the passes of its masked copies.
+    fn part(
+        &self,
+        packed: &PackedBatch,
+        row: Option<usize>,
+        budget: Option<u64>,
+    ) -> (PackedBatch, Vec<Vec<usize>>) {
+        let Some((row, masking)) = row.zip(self.masking.as_ref()) else {
+            return (packed.clone(), Vec::new());
+        };
+        let passes = masking.passes(packed.ids().value(row), packed.span(row), budget);
+        (packed.alone(row), passes)
+    }
+
+    /// Adds the next batch of the run. Returns its size.
+    fn add_batch(
+        &mut self,
+        order: &mut WindowOrder,
+        packed: &PackedBatch,
+        passes: &[Vec<usize>],
+    ) -> Result<Workload, String> {
+        self.count_rows(order, packed)?;
+        let copies = passes.iter().map(Vec::len);
+        let size = Workload::of(packed, 1 + copies.clone().sum::<usize>() as u64);
+        let most = copies.max().unwrap_or(1);
+        let (sequences, tokens) = self.largest_batch;
+        self.largest_batch = (
+            sequences.max(packed.sequences() * most),
+            tokens.max(packed.tokens().len() * most),
+        );
+        let offsets = packed.cu_seqlens().windows(2);
+        let longest = offsets.map(|pair| (pair[1] - pair[0]) as usize).max();
+        self.longest = self.longest.max(longest.unwrap_or(0));
+        self.total.add(&size);
+        Ok(size)
+    }
+
     /// Counts the output rows of the next batch, and checks its windows.
     fn count_rows(&mut self, order: &mut WindowOrder, packed: &PackedBatch) -> Result<(), String> {
         if self.stitched() {
@@ -256,15 +318,13 @@ impl RunInputs {
     /// first batch after that at whose end all rows precede all later ones.
     pub(crate) fn blocks(&self, layout: &EmbeddingLayout) -> Vec<Range<u64>> {
         let bytes = |size: &Workload| -> u64 {
-            // Without <cls> and <eos>.
-            let residues = size.tokens - 2 * size.sequences;
             let values = layout.columns.iter().map(|column| match column {
-                Column::Pooled { .. } => size.sequences * layout.dim as u64,
-                Column::Residues(_) => residues * layout.dim as u64,
-                Column::Logits => residues * layout.logits as u64,
+                Column::Pooled { .. } => size.rows * layout.dim as u64,
+                Column::Residues(_) => size.residues * layout.dim as u64,
+                Column::Logits => size.residues * layout.logits as u64,
                 Column::Contacts => size.pairs,
-                Column::LogProbs => residues * AMINO_ACIDS.len() as u64,
-                Column::LogLikelihood => size.sequences,
+                Column::LogProbs => size.residues * AMINO_ACIDS.len() as u64,
+                Column::LogLikelihood => size.rows,
             });
             values.sum::<u64>() * layout.dtype.bytes() as u64
         };
@@ -273,7 +333,7 @@ impl RunInputs {
         for ((index, size), &end) in (0..).zip(self.sizes()).zip(&self.ends) {
             block.add(size);
             let full =
-                block.sequences >= ROW_GROUP_ROWS as u64 || bytes(&block) >= ROW_GROUP_BYTES as u64;
+                block.rows >= ROW_GROUP_ROWS as u64 || bytes(&block) >= ROW_GROUP_BYTES as u64;
             let last = index + 1 == self.total.batches;
             if end == BatchEnd::FileEnd || (full && end == BatchEnd::Sorted) || last {
                 blocks.push(start..index + 1);
@@ -318,17 +378,20 @@ impl RunInputs {
         wanted: impl Fn(u64) -> bool,
     ) -> impl Iterator<Item = Result<Batch, EngineError>> {
         let files = self.files.iter();
-        let batches =
-            files.flat_map(|input| (0..input.file.len()).map(move |batch| (input, batch)));
+        let batches = files.flat_map(|input| input.batches.iter().map(move |batch| (input, batch)));
         let batches = (0..).zip(batches).filter(move |&(index, _)| wanted(index));
-        batches.map(|(index, (input, batch))| {
+        batches.map(|(index, (input, &(batch, row)))| {
+            let budget = token_budget(&input.file);
+            let (packed, passes) = self.part(&input.file.batch(batch)?, row, budget);
             Ok(Batch {
                 index,
                 path: Arc::clone(&input.path),
                 index_in_file: batch,
                 tail: input.tail == Some(batch),
-                token_budget: token_budget(&input.file),
-                packed: input.file.batch(batch)?,
+                // The copies of one sequence fill what they fill.
+                token_budget: budget.filter(|_| row.is_none()),
+                packed,
+                passes,
                 stitched: self.stitched(),
                 at_boundary: self.unfinished.binary_search(&index).is_err(),
                 saved: None,

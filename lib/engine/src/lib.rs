@@ -29,6 +29,7 @@ mod error;
 mod event_log;
 mod in_process;
 mod inputs;
+mod masking;
 mod outcome;
 mod parity;
 mod pipeline;

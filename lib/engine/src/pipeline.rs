@@ -66,7 +66,7 @@ pub(crate) fn run(
         },
         |batches, deliver| {
             backend.run(layout, batches, &mut |batch, result| {
-                let tokens = batch.packed.tokens().len() as u64;
+                let tokens = (batch.packed.tokens().len() * batch.times()) as u64;
                 let delivered = deliver(batch, result);
                 if delivered {
                     report(RunProgress::Advanced { tokens });

@@ -108,7 +108,7 @@ fn measure(
     size: &mut BatchSize,
 ) -> Result<(), EngineError> {
     let info = model.info();
-    let columns = sources(&config.columns(info)?);
+    let columns = sources(&config.columns(info)?, false);
     let fits = |sequences: usize| -> Result<bool, EsmError> {
         let (tokens, cu_seqlens) = trial_batch(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");

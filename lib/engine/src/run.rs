@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, Stop,
-    WINDOWS,
+    ByteDigest, Column, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SCORES,
+    SCORES_POSITIONS, Stop, WINDOWS,
 };
 use plmkit_esm2::{
     Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
@@ -19,6 +19,7 @@ use crate::claim::claim_output;
 use crate::event_log::EventLog;
 use crate::in_process::InProcess;
 use crate::inputs::RunInputs;
+use crate::masking::Masking;
 use crate::parity::Parity;
 use crate::pipeline::{self, Compute};
 use crate::rejects_list::{self, RejectsWriter};
@@ -43,7 +44,7 @@ pub fn embed(
         }
         claimed => claimed,
     };
-    let inputs = RunInputs::open(&config.batches, config.windows, stop)?;
+    let inputs = RunInputs::open(config, stop)?;
     if inputs.stitched() && config.outputs.contacts {
         return Err(EngineError::Contacts);
     }
@@ -97,7 +98,7 @@ fn start_computing<'a>(
         }
         (_, None) => {
             set_threads(config.threads);
-            let model = InProcess::load(config, inputs.largest_batch(), stop)?;
+            let model = InProcess::load(config, inputs.largest_batch, stop)?;
             return Ok(Box::new(model));
         }
     };
@@ -315,6 +316,12 @@ fn provenance(
     if let Some(windows) = inputs.windows {
         provenance = provenance.with(WINDOWS, windows.to_string());
     }
+    if let Some(scores) = config.outputs.scores {
+        provenance = provenance.with(SCORES, scores.to_string());
+    }
+    if let Some(positions) = inputs.masking.as_ref().and_then(Masking::digest) {
+        provenance = provenance.with(SCORES_POSITIONS, positions);
+    }
     if layout.columns.contains(&Column::Logits) {
         provenance = provenance.with(LOGIT_TOKENS, json!(info.config().logit_tokens()));
     }
@@ -335,7 +342,10 @@ fn check_parity(
     if info.dtype != Dtype::Int8 {
         return Ok(None);
     }
-    let sample = ParitySample::draw(inputs, config.outputs.logits || config.outputs.scores)?;
+    let sample = ParitySample::draw(
+        inputs,
+        config.outputs.logits || config.outputs.scores.is_some(),
+    )?;
     if sample.is_empty() {
         return Ok(None);
     }

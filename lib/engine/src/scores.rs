@@ -1,11 +1,18 @@
 //! Scores of substitutions, from the logits of residues.
 
+use std::sync::LazyLock;
+
 use plmkit_contract::{AMINO_ACIDS, Column, FIRST_RESIDUE_TOKEN, RESIDUES};
 
-/// The columns of the model from which `columns` are made, each once.
-pub(crate) fn sources(columns: &[Column]) -> Vec<Column> {
+/// The columns from which `columns` are made, each once. All are of the model, but for [`Column::LogProbs`]: those are the logits of
+/// [`AMINO_ACIDS`] while each residue is masked, if scores are made so. They are last.
+pub(crate) fn sources(columns: &[Column], is_masked: bool) -> Vec<Column> {
     let mut sources = Vec::new();
-    for source in columns.iter().map(|column| column.source()) {
+    let source = |column: &Column| match column.source() {
+        Column::Logits if is_masked && *column != Column::Logits => Column::LogProbs,
+        source => source,
+    };
+    for source in columns.iter().map(source) {
         if !sources.contains(&source) {
             sources.push(source);
         }
@@ -13,17 +20,29 @@ pub(crate) fn sources(columns: &[Column]) -> Vec<Column> {
     sources
 }
 
-/// Returns the log-probabilities of [`AMINO_ACIDS`] for each residue, `(residues, 20)`, of logits `(residues, width)`. Only the
-/// logits of the twenty count.
-pub(crate) fn log_probs(logits: &[f32], width: usize) -> Vec<f32> {
-    let tokens = AMINO_ACIDS.map(|letter| {
+/// The sources that the model computes.
+pub(crate) fn of_model(sources: &[Column]) -> &[Column] {
+    let masked: &[Column] = &[Column::LogProbs];
+    sources.strip_suffix(masked).unwrap_or(sources)
+}
+
+/// The tokens of [`AMINO_ACIDS`].
+static TOKENS: LazyLock<[usize; AMINO_ACIDS.len()]> = LazyLock::new(|| {
+    AMINO_ACIDS.map(|letter| {
         let place = RESIDUES.iter().position(|&residue| residue == letter);
         place.expect("each has a token") + usize::from(FIRST_RESIDUE_TOKEN)
-    });
-    let residues = logits.chunks_exact(width).flat_map(|logits| {
-        log_softmax(tokens.map(|token| logits[token])).map(|log_prob| log_prob as f32)
-    });
-    residues.collect()
+    })
+});
+
+/// Picks the logits of [`AMINO_ACIDS`] from those of a residue.
+pub(crate) fn of_amino_acids(logits: &[f32]) -> [f32; AMINO_ACIDS.len()] {
+    TOKENS.map(|token| logits[token])
+}
+
+/// Returns the log-probabilities of [`AMINO_ACIDS`] by their logits alone, `(residues, 20)`.
+pub(crate) fn log_probs(residues: impl Iterator<Item = [f32; AMINO_ACIDS.len()]>) -> Vec<f32> {
+    let log_probs = residues.flat_map(log_softmax);
+    log_probs.map(|log_prob| log_prob as f32).collect()
 }
 
 /// Returns the logarithms of the probabilities of some tokens, by their logits alone.
@@ -35,7 +54,7 @@ pub(crate) fn log_softmax<const N: usize>(logits: [f32; N]) -> [f64; N] {
 }
 
 /// Returns the mean log-probability of the residues of a protein, given as letters, by their [`log_probs`]; `None` if none of them is
-/// one of the twenty.
+/// one of the twenty, or if one of these has no log-probabilities.
 pub(crate) fn log_likelihood(residues: impl Iterator<Item = u8>, log_probs: &[f32]) -> Option<f32> {
     let (mut sum, mut count) = (0.0, 0.0);
     for (letter, log_probs) in residues.zip(log_probs.chunks_exact(AMINO_ACIDS.len())) {
@@ -44,7 +63,8 @@ pub(crate) fn log_likelihood(residues: impl Iterator<Item = u8>, log_probs: &[f3
             count += 1.0;
         }
     }
-    (count > 0.0).then(|| (sum / count) as f32)
+    let mean = (count > 0.0).then(|| (sum / count) as f32);
+    mean.filter(|mean| !mean.is_nan())
 }
 
 #[cfg(test)]
@@ -60,7 +80,7 @@ mod tests {
 
     #[test]
     fn probabilities_are_over_the_twenty() {
-        let found = log_probs(&[logits(), vec![-3e4; 33]].concat(), 33);
+        let found = log_probs([&logits()[..], &[-3e4; 33]].into_iter().map(of_amino_acids));
         let total = 18.0 + 2.0 + 3.0_f32;
         for (letter, share) in [(b'M', 2.0), (b'K', 3.0), (b'A', 1.0), (b'Y', 1.0)] {
             let place = AMINO_ACIDS
@@ -74,11 +94,14 @@ mod tests {
 
     #[test]
     fn the_likelihood_is_that_of_the_twenty_alone() {
-        let found = log_probs(&logits().repeat(3), 33);
-        let mean = |letters: &[u8]| log_likelihood(letters.iter().copied(), &found);
+        let mut found = log_probs(std::iter::repeat_n(of_amino_acids(&logits()), 3));
+        let mean = |letters: &[u8], found: &[f32]| log_likelihood(letters.iter().copied(), found);
         let expected = f32::midpoint((2.0 / 23.0_f32).ln(), (3.0 / 23.0_f32).ln());
-        assert!((mean(b"MXK").expect("two") - expected).abs() < 1e-6);
-        assert_eq!(mean(b"XUB"), None);
+        assert!((mean(b"MXK", &found).expect("two") - expected).abs() < 1e-6);
+        assert_eq!(mean(b"XUB", &found), None);
+        found[20..40].fill(f32::NAN);
+        assert!((mean(b"MXK", &found).expect("two") - expected).abs() < 1e-6);
+        assert_eq!(mean(b"MKX", &found), None, "K was not masked");
     }
 
     #[test]
@@ -89,6 +112,10 @@ mod tests {
             Column::LogLikelihood,
             Column::Logits,
         ];
-        assert_eq!(sources(&columns), [Column::Logits, Column::Contacts]);
+        assert_eq!(sources(&columns, false), [Column::Logits, Column::Contacts]);
+        let columns = [Column::Logits, Column::LogProbs, Column::LogLikelihood];
+        let masked = sources(&columns, true);
+        assert_eq!(masked, [Column::Logits, Column::LogProbs]);
+        assert_eq!(of_model(&masked), [Column::Logits]);
     }
 }

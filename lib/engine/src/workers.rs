@@ -97,7 +97,7 @@ impl<'a> WorkerPool<'a> {
                 threads: share(config.threads.get(), worker, count),
                 stitched: inputs.stitched(),
                 labels: inputs.labels,
-                largest_batch: inputs.largest_batch(),
+                largest_batch: inputs.largest_batch,
                 logs: worker == 0,
             },
             process: None,
@@ -365,6 +365,7 @@ impl WorkerPool<'_> {
                         index: batch.index,
                         path: batch.path.to_string_lossy().into_owned(),
                         index_in_file: batch.index_in_file,
+                        passes: batch.passes.clone(),
                         stitched: batch.stitched,
                     };
                     process.send(&request, Some(batch.packed.record_batch()))?;

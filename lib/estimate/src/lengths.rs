@@ -18,6 +18,9 @@ pub struct Lengths {
     pub residues: u64,
     /// Pairs of residues of one protein: the values of contacts.
     pub residue_pairs: u64,
+    /// What masked copies add to sequences, tokens and pairs, if each residue is masked once.
+    #[serde(skip)]
+    copies: [u64; 3],
     /// The ordinal and the residues of the last protein.
     #[serde(skip)]
     last: Option<(u64, u64)>,
@@ -29,7 +32,11 @@ impl Lengths {
         let tokens = u64::from(residues) + u64::from(SPECIAL_TOKENS);
         self.sequences += 1;
         self.tokens += tokens;
-        self.pairs = self.pairs.saturating_add(tokens.saturating_mul(tokens));
+        let pairs = tokens.saturating_mul(tokens);
+        self.pairs = self.pairs.saturating_add(pairs);
+        for (sum, of_row) in self.copies.iter_mut().zip([1, tokens, pairs]) {
+            *sum = sum.saturating_add(of_row.saturating_mul(residues.into()));
+        }
         // A protein with one row may be truncated. A protein in several windows is whole.
         let (is_new, before, of_protein) = match self.last {
             Some((last, before)) if last == ordinal => (false, before, length),
@@ -43,6 +50,16 @@ impl Lengths {
         self.last = Some((ordinal, of_protein));
     }
 
+    /// Returns the same sequences with a copy for each residue, in which it is masked.
+    #[must_use]
+    pub fn with_masked_copies(mut self) -> Self {
+        let [sequences, tokens, pairs] = self.copies;
+        self.sequences = self.sequences.saturating_add(sequences);
+        self.tokens = self.tokens.saturating_add(tokens);
+        self.pairs = self.pairs.saturating_add(pairs);
+        self
+    }
+
     /// Returns the sum over shards.
     pub(super) fn sum(shards: &[Self]) -> Self {
         let sum = |of: fn(&Self) -> u64| shards.iter().map(of).fold(0, u64::saturating_add);
@@ -53,7 +70,7 @@ impl Lengths {
             pairs: sum(|shard| shard.pairs),
             residues: sum(|shard| shard.residues),
             residue_pairs: sum(|shard| shard.residue_pairs),
-            last: None,
+            ..Self::default()
         }
     }
 

@@ -50,12 +50,24 @@ fn windows_are_rows_of_tokens_and_one_row_of_embeddings() {
 }
 
 #[test]
+fn a_masked_copy_of_a_row_costs_as_much_as_the_row() {
+    let masked = shards().into_iter().map(Lengths::with_masked_copies);
+    let all = Lengths::sum(&masked.collect::<Vec<_>>());
+    // Rows of 100 tokens, of which there are three, and of 200, once more for each residue.
+    assert_eq!(all.sequences, 3 * 99 + 199);
+    assert_eq!(all.tokens, 3 * 99 * 100 + 199 * 200);
+    assert_eq!(all.pairs, 3 * 99 * 100 * 100 + 199 * 200 * 200);
+    assert_eq!((all.proteins, all.residues), (3, 98 + 198 + 150));
+}
+
+#[test]
 fn counts_beyond_all_numbers_stay_the_greatest() {
     let mut shard = Lengths::default();
     for ordinal in 0..2 {
         shard.add(ordinal, u32::MAX, u32::MAX);
         shard.add(ordinal, u32::MAX, 1);
     }
+    assert_eq!(shard.clone().with_masked_copies().pairs, u64::MAX);
     let all = Lengths::sum(&[shard.clone(), shard]);
     assert_eq!((all.pairs, all.residue_pairs), (u64::MAX, u64::MAX));
     let mut plan = plan(1);

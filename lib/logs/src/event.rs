@@ -131,7 +131,7 @@ pub struct RunStarted {
     pub batches_total: Option<u64>,
     /// Saved batches that are taken over from an earlier, interrupted run.
     pub batches_saved: Option<u64>,
-    /// Sequences (rows; each window counts) that this run will compute.
+    /// Sequences (rows; each window and each masked copy counts) that this run will compute.
     pub sequences_total: Option<u64>,
     /// Tokens that this run will compute, `<cls>` and `<eos>` included.
     pub tokens_total: Option<u64>,
@@ -178,7 +178,7 @@ pub struct BatchDone {
     pub queue_depth: Option<u64>,
     /// The worker that computed it, counted from 0.
     pub worker: Option<u64>,
-    /// Sequences (rows) in the batch.
+    /// Sequences (rows) in the batch, and copies of them with a masked residue.
     pub sequences: u64,
     /// Tokens in the batch, `<cls>` and `<eos>` included.
     pub tokens: u64,

@@ -2,7 +2,10 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type};
-use arrow_array::{Array, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray, UInt64Array,
+};
+use arrow_select::take::take_record_batch;
 use plmkit_contract::{RowSpan, ordinals};
 
 /// Sequences back to back, without padding.
@@ -41,6 +44,13 @@ impl PackedBatch {
             Some(row) => Err(format!("row {row}: expected at least two tokens")),
             None => Ok(packed),
         }
+    }
+
+    /// Returns a batch of sequence `row` alone.
+    pub fn alone(&self, row: usize) -> Self {
+        let rows = UInt64Array::from(vec![row as u64]);
+        let batch = take_record_batch(&self.batch, &rows).expect("there is such a row");
+        Self { batch }
     }
 
     /// Returns the number of sequences.
@@ -154,6 +164,12 @@ mod tests {
         let whole = pack(&[0, 3, 5]).expect("a pack");
         assert_eq!((whole.residues(0), whole.residues(1)), (1, 0));
         assert_eq!(whole.residue_tokens(0), [5]);
+        let second = whole.alone(1);
+        assert_eq!(
+            (second.tokens(), second.cu_seqlens()),
+            (&[0, 2][..], &[0, 2][..])
+        );
+        assert_eq!(second.ordinals(), [2]);
         let error = |offsets: &[i32]| pack(offsets).expect_err("not a pack");
         assert_eq!(error(&[0, 4, 5]), "row 1: expected at least two tokens");
         assert_eq!(error(&[0, 3, 3, 5]), "row 1: expected at least two tokens");

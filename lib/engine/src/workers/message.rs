@@ -36,6 +36,7 @@ pub(crate) enum Request {
         /// The batches file, for messages.
         path: String,
         index_in_file: usize,
+        passes: Vec<Vec<usize>>,
         stitched: bool,
     },
 }

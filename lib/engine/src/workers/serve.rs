@@ -144,6 +144,7 @@ fn batch(request: Request, body: Option<RecordBatch>) -> Result<Batch, EngineErr
         index,
         path,
         index_in_file,
+        passes,
         stitched,
     } = request
     else {
@@ -157,6 +158,7 @@ fn batch(request: Request, body: Option<RecordBatch>) -> Result<Batch, EngineErr
         tail: false,
         token_budget: None,
         packed: PackedBatch::new(rows).map_err(|what| unexpected(&what))?,
+        passes,
         stitched,
         at_boundary: true,
         saved: None,

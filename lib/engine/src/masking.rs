@@ -1,0 +1,191 @@
+//! Which residues are masked, so that each is predicted from the others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use plmkit_contract::{ByteDigest, DEFAULT_BATCH_TOKENS, RowSpan, SPECIAL_TOKENS, Scores};
+use plmkit_store::{IdValue, StoreError, read_id_values};
+use serde_json::json;
+
+use crate::RunConfig;
+
+/// The residues that a run masks: all, or those listed.
+#[derive(Debug)]
+pub(crate) struct Masking {
+    listed: Option<Listed>,
+}
+
+/// The positions of a file.
+#[derive(Debug)]
+struct Listed {
+    path: PathBuf,
+    /// By id and position, from 1, the line.
+    lines: BTreeMap<String, BTreeMap<u32, IdValue>>,
+}
+
+impl Masking {
+    /// Reads which residues a run masks; `None` if it masks none.
+    pub(crate) fn of(config: &RunConfig) -> Result<Option<Self>, StoreError> {
+        let read = |path: &PathBuf| Listed::read(path);
+        let listed = config.scores_positions.as_ref().map(read).transpose()?;
+        let is_masked = config.outputs.scores == Some(Scores::Masked);
+        Ok(is_masked.then_some(Self { listed }))
+    }
+
+    /// Returns the residues of a row to mask, counted from 0, as passes: those whose copies of the row fit into `budget` tokens
+    /// together. Passes of a row are nearly equal.
+    pub(crate) fn passes(&self, id: &str, row: RowSpan, budget: Option<u64>) -> Vec<Vec<usize>> {
+        let residues: Vec<usize> = match &self.listed {
+            None => (0..row.residues).collect(),
+            Some(listed) => {
+                let positions = listed.lines.get(id).into_iter();
+                let positions = positions.flat_map(BTreeMap::keys);
+                let offsets =
+                    positions.filter_map(|position| (position - 1).checked_sub(row.start));
+                let offsets = offsets.map(|offset| offset as usize);
+                offsets.filter(|&offset| offset < row.residues).collect()
+            }
+        };
+        let budget = budget.unwrap_or(DEFAULT_BATCH_TOKENS.get().into()) as usize;
+        let copies = (budget / (row.residues + SPECIAL_TOKENS as usize)).max(1);
+        let passes = residues.len().div_ceil(copies).max(1);
+        let even = residues.len().div_ceil(passes).max(1);
+        residues.chunks(even).map(<[usize]>::to_vec).collect()
+    }
+
+    /// Checks that each listed position is that of a residue. `ends` are the residues of the proteins, by id.
+    pub(crate) fn check(&self, ends: &HashMap<String, u64>) -> Result<(), StoreError> {
+        let Some(listed) = &self.listed else {
+            return Ok(());
+        };
+        let mut wrong = Vec::new();
+        for (id, lines) in &listed.lines {
+            let end = ends.get(id).copied();
+            let beyond = lines
+                .iter()
+                .filter(|&(&position, _)| Some(u64::from(position)) > end);
+            wrong.extend(beyond.map(|(_, line)| (line, end)));
+        }
+        match wrong.into_iter().min_by_key(|(line, _)| line.line) {
+            None => Ok(()),
+            Some((line, None)) => Err(line.error(
+                &listed.path,
+                "expected an id of the batches, found none such",
+            )),
+            Some((line, Some(end))) => {
+                let what =
+                    format_args!("expected a position from 1 to {end}, the residues to embed");
+                Err(line.error(&listed.path, what))
+            }
+        }
+    }
+
+    /// The digest of the listed positions.
+    pub(crate) fn digest(&self) -> Option<String> {
+        let listed = self.listed.as_ref()?;
+        let lines = listed.lines.iter();
+        let positions: BTreeMap<&String, Vec<&u32>> = lines
+            .map(|(id, lines)| (id, lines.keys().collect()))
+            .collect();
+        Some(ByteDigest::compute(json!(positions).to_string().as_bytes()).to_string())
+    }
+}
+
+impl Listed {
+    fn read(path: &Path) -> Result<Self, StoreError> {
+        let mut lines: BTreeMap<String, BTreeMap<u32, IdValue>> = BTreeMap::new();
+        for line in read_id_values(path, "position")? {
+            let position = line.value.parse().ok().filter(|&position| position > 0);
+            let position =
+                position.ok_or_else(|| line.error(path, "expected a position, counted from 1"))?;
+            let of_protein = lines.entry(line.id.clone()).or_default();
+            of_protein.entry(position).or_insert(line);
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            lines,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(start: u32, residues: usize) -> RowSpan {
+        RowSpan {
+            start,
+            residues,
+            length: 500,
+            truncated: false,
+        }
+    }
+
+    fn listed(text: &str) -> Result<Masking, StoreError> {
+        let file = tempfile::NamedTempFile::new().expect("temp file");
+        std::fs::write(file.path(), text).expect("written");
+        Listed::read(file.path()).map(|listed| Masking {
+            listed: Some(listed),
+        })
+    }
+
+    #[test]
+    fn passes_hold_each_residue_once_and_fit_into_the_budget() {
+        let all = Masking { listed: None };
+        for (residues, budget, sizes) in [
+            (10, 40, &[3, 3, 3, 1][..]),
+            (10, 60, &[5, 5]),
+            (10, 70, &[5, 5]),
+            (10, 1, &[1; 10]),
+            (1, 100, &[1]),
+            (0, 100, &[]),
+        ] {
+            let passes = all.passes("a", row(7, residues), Some(budget));
+            let found: Vec<usize> = passes.iter().map(Vec::len).collect();
+            assert_eq!(found, sizes, "{residues} {budget}");
+            let expected: Vec<usize> = (0..residues).collect();
+            assert_eq!(passes.concat(), expected);
+        }
+    }
+
+    #[test]
+    fn listed_positions_are_those_of_the_protein() {
+        let some = listed("id,position\na,9\na,12\na,300\nb,1\na,9\n").expect("positions");
+        let passes = |id, start, residues| some.passes(id, row(start, residues), None).concat();
+        assert_eq!(passes("a", 0, 10), [8]);
+        assert_eq!(passes("a", 5, 10), [3, 6]);
+        assert_eq!(passes("a", 9, 2), [0; 0]);
+        assert_eq!(passes("c", 0, 400), [0; 0]);
+        let same = listed("position\tid\n1\tb\n300\ta\n12\ta\n9\ta\n").expect("positions");
+        assert_eq!(some.digest(), same.digest());
+        let other = listed("id,position\na,9\nb,1\n").expect("positions");
+        assert_ne!(some.digest(), other.digest());
+    }
+
+    #[test]
+    fn wrong_positions_are_named_with_their_lines() {
+        let some = listed("id,position\na,9\nb,5\na,10\n").expect("positions");
+        let check = |ends: &[(&str, u64)]| {
+            let ends = ends.iter().map(|&(id, end)| (id.to_owned(), end));
+            some.check(&ends.collect())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[("a", 10), ("b", 5)]), Ok(()));
+        let error = check(&[("a", 9), ("b", 5)]).expect_err("beyond");
+        assert!(
+            error.ends_with(
+                "line 4 'a' '10': expected a position from 1 to 9, the residues to embed"
+            ),
+            "{error}"
+        );
+        let error = check(&[("a", 9)]).expect_err("unknown");
+        assert!(
+            error.contains("line 3 'b' '5': expected an id of the batches"),
+            "{error}"
+        );
+        for wrong in ["0", "-1", "x", "", "1.5", "99999999999"] {
+            let error = listed(&format!("id,position\na,{wrong}\n")).expect_err(wrong);
+            assert!(error.to_string().contains("line 2 'a' "), "{error}");
+        }
+    }
+}

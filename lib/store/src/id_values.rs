@@ -1,0 +1,103 @@
+//! Tables that users write, with an id and a value in each line.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use plmkit_contract::Quoted;
+
+use crate::StoreError;
+
+/// A line of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdValue {
+    /// Its number in the file, from 1.
+    pub line: u64,
+    /// The id.
+    pub id: String,
+    /// The value, as text.
+    pub value: String,
+}
+
+impl IdValue {
+    /// Makes the error of this line of the table at `path`.
+    pub fn error(&self, path: &Path, what: impl Display) -> StoreError {
+        let (line, id, value) = (self.line, Quoted(&self.id), Quoted(&self.value));
+        StoreError::malformed(path, format_args!("line {line} {id} {value}: {what}"))
+    }
+}
+
+/// Reads the columns `id` and `column` of a CSV file, or of a TSV file if its first line has a tab.
+pub fn read_id_values(path: &Path, column: &str) -> Result<Vec<IdValue>, StoreError> {
+    let opened = File::open(path).map_err(StoreError::cannot_open(path))?;
+    let mut opened = BufReader::new(opened);
+    let begin = opened.fill_buf().map_err(StoreError::cannot_read(path))?;
+    let mut first_line = begin.split(|&byte| byte == b'\n');
+    let has_tab = first_line.next().is_some_and(|line| line.contains(&b'\t'));
+    let malformed = |error: csv::Error| StoreError::malformed(path, error);
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(if has_tab { b'\t' } else { b',' })
+        .trim(csv::Trim::All)
+        .from_reader(opened);
+    let header = reader.headers().map_err(malformed)?;
+    let place = |column: &str| {
+        let mut names = header.iter();
+        let found = names.position(|name| name.trim_start_matches('\u{feff}') == column);
+        found.ok_or_else(|| {
+            let names = header.iter().collect::<Vec<_>>().join(",");
+            let what = format_args!("expected the columns id and {column}, found '{names}'");
+            StoreError::malformed(path, what)
+        })
+    };
+    let (id, value) = (place("id")?, place(column)?);
+    let lines = reader.records().map(|record| {
+        let record = record.map_err(malformed)?;
+        Ok(IdValue {
+            line: record.position().map_or(0, csv::Position::line),
+            id: record[id].to_owned(),
+            value: record[value].to_owned(),
+        })
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<(u64, String, String)>, String> {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("table");
+        std::fs::write(&path, text).expect("written");
+        let lines = read_id_values(&path, "position").map_err(|error| error.to_string())?;
+        let lines = lines
+            .into_iter()
+            .map(|line| (line.line, line.id, line.value));
+        Ok(lines.collect())
+    }
+
+    #[test]
+    fn columns_are_found_by_name_in_csv_and_tsv() {
+        let expected = vec![
+            (2, "a,b".to_owned(), "7".to_owned()),
+            (4, "c".to_owned(), String::new()),
+        ];
+        let csv = "\u{feff}position,note,id\n7,x,\"a,b\"\n\n,y, c \n";
+        assert_eq!(read(csv).as_ref(), Ok(&expected));
+        let tsv = "id\tposition\r\na,b\t7\r\n\r\nc\t\r\n";
+        assert_eq!(read(tsv), Ok(expected));
+        assert_eq!(read("id,position\n"), Ok(Vec::new()));
+        for (text, what) in [
+            (
+                "id,place\n",
+                "expected the columns id and position, found 'id,place'",
+            ),
+            ("", "expected the columns id and position, found ''"),
+            ("id,position\na\n", "line: 2"),
+        ] {
+            let error = read(text).expect_err(what);
+            assert!(error.contains(what), "{error}");
+        }
+    }
+}
