@@ -32,7 +32,7 @@ pub(crate) fn samples(
     let mut places = BTreeMap::new();
     for row in rows(inputs, errors) {
         let looked = look.map_or(Ok(()), |look| fasta::check(&row.fasta, look, stop));
-        errors.extend(looked.err());
+        errors.extend(looked.err().map(|fault| row.name(fault)));
         let place = *places.entry(row.sample.clone()).or_insert_with(|| {
             samples.push(Sample {
                 name: row.sample,

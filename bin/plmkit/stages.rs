@@ -38,6 +38,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     match stage {
         None => {
             run.write_start()?;
+            run.try_device()?;
             let cut = run.cut(&mut failures)?;
             run.estimate(&cut);
             run.embed(&cut, None, &mut failures)?;
@@ -65,6 +66,20 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 impl Run {
+    /// Measures the size of a batch before a first run cuts anything: a device that is missing, or a model that cannot be fetched, ends
+    /// it here.
+    fn try_device(&self) -> Result<(), Fault> {
+        let is_needed = !self.options.pack_batches.has("--max-batch-tokens");
+        if is_needed && self.embedded.is_empty() {
+            let exit = self.measure_batch_size()?;
+            if exit != Exit::Done {
+                let what = "ended after gpu-embed --probe, see above; nothing was cut";
+                return Err(Fault::new(exit, what));
+            }
+        }
+        Ok(())
+    }
+
     /// Cuts all samples. Returns those that are cut.
     fn cut(&self, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let mut cut = Vec::new();

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord};
+use plmkit_cli::Fault;
 use plmkit_contract::is_sample_name;
+
+use crate::fasta::sample_name;
 
 /// Names in a folder of results that no sample can have.
 const TAKEN: [&str; 6] = [
@@ -21,6 +24,17 @@ const TAKEN: [&str; 6] = [
 pub(crate) struct TableRow {
     pub(crate) sample: String,
     pub(crate) fasta: PathBuf,
+}
+
+impl TableRow {
+    /// Names the sample in an error of its FASTA, unless the name of the file says it.
+    pub(crate) fn name(&self, fault: Fault) -> Fault {
+        if sample_name(&self.fasta) == self.sample {
+            return fault;
+        }
+        let (sample, message) = (&self.sample, fault.message());
+        Fault::new(fault.exit(), format!("sample '{sample}': {message}"))
+    }
 }
 
 /// Whether a text is a table of samples: its first line names the two columns.
