@@ -195,11 +195,11 @@ printf 'BZh91AY' >packed.fasta
 : >empty.fasta
 : | gzip >empty.fasta.gz
 for wrong in '65|expected the columns sample,fasta|name,fasta\na,-few.fasta.gz\n' "65|line 2: sample name 'a b'|sample,fasta\na b,-few.fasta.gz\n" \
-    "66|^plmkit: none: cannot open|sample,fasta\na,-few.fasta.gz\nb,none\n" '65|no samples|sample,fasta\n' \
+    "66|^plmkit: sample 'b': none: cannot open|sample,fasta\na,-few.fasta.gz\nb,none\n" '65|no samples|sample,fasta\n' \
     '65|line 2: a line break in a cell|sample,fasta\na,"-few.fasta.gz\n' \
-    "65|^plmkit: none.fasta: not FASTA: expected '>' .*, found 'protein'|sample,fasta\na,-few.fasta.gz\nb,none.fasta\n" \
-    '65|^plmkit: empty.fasta: no FASTA records|sample,fasta\na,empty.fasta\n' '65|^plmkit: empty.fasta.gz: no FASTA records|sample,fasta\na,empty.fasta.gz\n' \
-    '65|^plmkit: packed.fasta: expected plain, gzip, bgzip or zstd, found bzip2|sample,fasta\na,packed.fasta\n'; do
+    "65|^plmkit: sample 'b': none.fasta: not FASTA: expected '>' .*, found 'protein'|sample,fasta\na,-few.fasta.gz\nb,none.fasta\n" \
+    "65|^plmkit: sample 'a': empty.fasta: no FASTA records|sample,fasta\na,empty.fasta\n" "65|^plmkit: sample 'a': empty.fasta.gz: no FASTA records|sample,fasta\na,empty.fasta.gz\n" \
+    "65|^plmkit: sample 'a': packed.fasta: expected plain, gzip, bgzip or zstd, found bzip2|sample,fasta\na,packed.fasta\n"; do
     IFS='|' read -r code pattern lines <<<"$wrong"
     printf %b "$lines" >wrong.csv
     check "$pattern" refuses "$code" "$pattern" wrong.csv refused "$model"
