@@ -253,7 +253,7 @@ fn a_sample_that_is_refused_stays_as_it_was() {
     let before = tree(&folder.join("results/a"));
     let summary = || fs::read_to_string(folder.join("results/summary.tsv")).expect("summary");
     let table = summary();
-    for (records, code) in [(6, 73), (0, 65)] {
+    for records in [6, 0] {
         match records {
             0 => fs::write(folder.join("a.fasta"), ">x\nM-K\n").expect("write"),
             _ => proteins(folder, "a.fasta", records),
@@ -261,7 +261,7 @@ fn a_sample_that_is_refused_stays_as_it_was() {
         let other = plmkit(folder, "a.fasta b.fasta --out results").output();
         let other = other.expect("the program starts");
         let said = String::from_utf8_lossy(&other.stderr);
-        assert_eq!(other.status.code(), Some(code), "{said}");
+        assert_eq!(other.status.code(), Some(73), "{said}");
         let last: Vec<&str> = said.lines().rev().take(2).collect();
         assert_eq!(last[0], "plmkit: left as it was, see the messages above: a");
         assert!(
