@@ -111,6 +111,29 @@ class Files(unittest.TestCase):
     def test_alerts_fire_for_what_they_are_for(self):
         self.accepted("test", "rules", ROOT / "tests/monitor_log/prometheus/alerts.test.yml")
 
+    def test_runs_that_share_a_gpu_have_equal_parts_of_its_energy(self):
+        [expression] = [expression for _, expression in expressions() if expression.startswith(
+            "sum by (instance, run) (rate(plmkit_run_residues_total")]
+        expression = re.sub(r"\$\w+", ".*", expression.replace("$__rate_interval", "1m"))
+        # 300 W for two runs at work, 600 and 300 residues a second, and one that ended.
+        series = {"plmkit_gpu_energy_joules_total{instance='n',uuid='GPU-0'}": "0+4500x20"}
+        for run, residues, is_running in (("a", "0+9000x20", 1), ("b", "0+4500x20", 1), ("c", "7x20", 0)):
+            series[f"plmkit_run_residues_total{{instance='n',run='{run}'}}"] = residues
+            series[f"plmkit_run_gpu_info{{instance='n',run='{run}',uuid='GPU-0'}}"] = "1x20"
+            series[f"plmkit_run_state{{instance='n',run='{run}',state='running'}}"] = f"{is_running}x20"
+        samples = {"a": 600 / 150, "b": 300 / 150, "c": 0}
+        samples = [{"labels": f"{{instance='n',run='{run}'}}", "value": value} for run, value in samples.items()]
+        test = {
+            "interval": "15s",
+            "input_series": [{"series": name, "values": values} for name, values in series.items()],
+            "promql_expr_test": [{"expr": expression, "eval_time": "4m", "exp_samples": samples}],
+        }
+        with tempfile.NamedTemporaryFile("w", suffix=".yml") as tests:
+            # JSON is YAML.
+            json.dump({"tests": [test]}, tests)
+            tests.flush()
+            self.accepted("test", "rules", tests.name)
+
     def test_each_alert_has_a_test(self):
         rules = (MONITORING / "prometheus/alerts.yml").read_text()
         tests = (ROOT / "tests/monitor_log/prometheus/alerts.test.yml").read_text()
