@@ -30,8 +30,14 @@ impl Case {
 
     /// A case with the GPUs of `fake_nvml.c`.
     pub(crate) fn with_gpus() -> Self {
+        Self::with_driver(&[])
+    }
+
+    /// A case with the GPUs of `fake_nvml.c`, compiled with options.
+    pub(crate) fn with_driver(options: &[&str]) -> Self {
         let case = Self::new();
         let mut cc = Command::new("cc");
+        cc.args(options);
         // What it knows outlives a program that closes and opens it.
         cc.args(["-shared", "-fPIC", "-Wl,-z,nodelete", "-o"]);
         cc.arg(case.path("driver/libnvidia-ml.so.1"));

@@ -215,3 +215,14 @@ fn many_processes_are_read_unless_the_driver_writes_beyond_their_records() {
         "{stderr}"
     );
 }
+
+#[test]
+fn without_the_third_version_of_processes_a_driver_gives_everything_else() {
+    let case = Case::with_driver(&["-DWITHOUT_V3"]);
+    let output = case.run("top --query gpu_util,mem_used_mib,processes");
+    let stdout = text(&output.stdout);
+    assert_eq!(stdout.lines().nth(1), Some("97,10240,"));
+    let stderr = text(&output.stderr);
+    let message = "gpu 0: processes is not available";
+    assert_eq!(stderr.matches(message).count(), 1, "{stderr}");
+}

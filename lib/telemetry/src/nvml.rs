@@ -7,9 +7,9 @@ mod health;
 mod processes;
 
 use std::ffi::OsStr;
-use std::mem;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::mem::ManuallyDrop;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use plmkit_logs::GpuSample;
 use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};
 
-use gpu::{Gpu, Health, Reading, Reported};
+use gpu::{Gpu, Health, Reported};
 
 /// The name that the driver installs. The name without `.1` exists only beside a CUDA toolkit.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -46,202 +46,158 @@ pub struct DriverVersions {
 
 /// What the thread that talks to the driver tells.
 enum Answer {
-    /// It has opened the driver, whose GPUs have these names; or why it ended without one.
-    Opened(Result<(Vec<GpuSample>, DriverVersions), String>),
-    /// The readings of all GPUs.
-    Read(Vec<Reading>),
+    /// It has opened a driver, whose GPUs have these names.
+    Opened(Vec<GpuSample>, DriverVersions),
+    /// The rows of a moment; none without a driver.
+    Read(Vec<GpuSample>),
 }
 
-/// A thread that opens the driver and reads the GPUs. It may hang: there is never a second question, nor a second thread.
-struct NvmlThread {
-    questions: Sender<GpuSample>,
-    answers: Receiver<Answer>,
-}
-
-/// The driver, and the search for it while there is none.
+/// The driver, behind a thread that may hang: there is never a second question, nor a second thread.
 pub(crate) struct Driver {
-    library: Option<PathBuf>,
-    /// The longest time between two searches.
-    longest_retry: Duration,
-    /// The pause before the next search for a driver that went away; `None` while it answers.
-    backoff: Option<Duration>,
-    last_search: Instant,
-    thread: Option<NvmlThread>,
-    is_open: bool,
+    /// Never dropped: the thread would shut NVML down while the process ends.
+    questions: ManuallyDrop<Sender<GpuSample>>,
+    answers: Receiver<Answer>,
     /// Whether a question has no answer yet.
     is_asked: bool,
     /// Rows with the names that were read last, and no values. A driver that went away leaves them.
     names: Vec<GpuSample>,
     pub(crate) versions: DriverVersions,
-    reported: Reported,
 }
 
 impl Driver {
-    /// Loads NVML, from `library` if given. Logs why there is no GPU.
-    pub(crate) fn open(library: Option<&Path>, longest_retry: Duration) -> Self {
+    /// Loads NVML, from `library` if given. Logs why there is no GPU. A driver that is not there is looked for every `retry`.
+    pub(crate) fn open(library: Option<&Path>, retry: Duration) -> Self {
+        let (questions, asked) = mpsc::channel();
+        let (sender, answers) = mpsc::channel();
+        let library = library.map(Path::to_owned);
+        // Messages go where those of this thread go: `top` hides them.
+        let dispatch = dispatcher::get_default(Dispatch::clone);
+        let work = move || {
+            dispatcher::with_default(&dispatch, || {
+                search(library.as_deref(), retry, &asked, &sender);
+            });
+        };
+        // Without a thread the sender is dropped, and the receiver says so.
+        let _ = thread::Builder::new().name("nvml".to_owned()).spawn(work);
         let mut driver = Self {
-            library: library.map(Path::to_owned),
-            longest_retry,
-            backoff: None,
-            last_search: Instant::now(),
-            thread: None,
-            is_open: false,
-            is_asked: false,
+            questions: ManuallyDrop::new(questions),
+            answers,
+            is_asked: true,
             names: Vec::new(),
             versions: DriverVersions::default(),
-            reported: Reported::default(),
         };
-        if let Err(reason) = driver.search(START_TIMEOUT) {
-            tracing::info!("no GPU found; recording the host only: {reason}");
-        }
+        driver.answer(START_TIMEOUT);
         driver
     }
 
     /// Reads all GPUs. The time and the host's columns are copied from `moment`. If the driver does not answer, rows have the names
     /// alone. Returns nothing if no GPU was ever seen.
     pub(crate) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
-        if !self.is_open {
-            self.search_again();
+        let rows = self.ask(moment).unwrap_or_default();
+        if rows.is_empty() {
+            let names = self.names.iter();
+            return names.map(|gpu| with_names(moment, gpu)).collect();
         }
-        let readings = self.ask(moment).unwrap_or_else(|| {
-            let named = self.names.iter().map(|gpu| with_names(moment, gpu));
-            vec![(named.collect(), Health::Silent)]
-        });
-        let (rows, health): (Vec<_>, Vec<_>) = readings.into_iter().unzip();
-        if self.is_open {
-            self.judge(&health);
-        }
-        rows.concat()
+        let none = GpuSample::default();
+        self.names = rows.iter().map(|row| with_names(&none, row)).collect();
+        rows
     }
 
-    /// Returns the readings of this moment; `None` if the driver is not there or does not answer in time. The answer to an earlier
-    /// question is not waited for.
-    fn ask(&mut self, moment: &GpuSample) -> Option<Vec<Reading>> {
-        let thread = self.thread.as_ref().filter(|_| self.is_open)?;
+    /// Asks for the rows of a moment. The answer to an earlier question is not waited for.
+    fn ask(&mut self, moment: &GpuSample) -> Option<Vec<GpuSample>> {
         if self.is_asked {
-            thread.answers.try_recv().ok()?;
+            self.answer(Duration::ZERO)?;
             tracing::info!("the driver answers again");
         }
-        self.is_asked = thread.questions.send(moment.clone()).is_ok();
-        match thread.answers.recv_timeout(READ_TIMEOUT) {
-            Ok(Answer::Read(readings)) => {
-                self.is_asked = false;
-                let rows = readings.iter().flat_map(|(rows, _)| rows);
-                let none = GpuSample::default();
-                self.names = rows.map(|row| with_names(&none, row)).collect();
-                Some(readings)
-            }
-            Ok(Answer::Opened(_)) | Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("the driver does not answer; its values are missing until it does");
+        self.is_asked = self.questions.send(moment.clone()).is_ok();
+        self.answer(READ_TIMEOUT)
+    }
+
+    fn answer(&mut self, timeout: Duration) -> Option<Vec<GpuSample>> {
+        let answer = self.answers.recv_timeout(timeout);
+        if answer.is_err() && !timeout.is_zero() {
+            tracing::warn!("the driver does not answer; its values are missing until it does");
+        }
+        let answer = answer.ok()?;
+        self.is_asked = false;
+        match answer {
+            Answer::Opened(names, versions) => {
+                (self.names, self.versions) = (names, versions);
                 None
             }
-        }
-    }
-
-    /// Closes a driver that has gone, or whose GPUs are all lost: only NVML that was shut down sees a restarted driver.
-    fn judge(&mut self, health: &[Health]) {
-        if health.contains(&Health::Well) && self.backoff.take().is_some() {
-            tracing::info!("the driver answers again");
-        }
-        let is_lost = |health: &Health| *health == Health::Lost;
-        if health.contains(&Health::DriverGone) || health.iter().all(is_lost) {
-            if self.backoff.is_none() {
-                tracing::warn!("the driver has gone: opening it again");
-            }
-            self.backoff = Some(self.longer_backoff());
-            self.last_search = Instant::now();
-            // The thread ends, and shuts NVML down.
-            (self.thread, self.is_open) = (None, false);
-        }
-    }
-
-    fn longer_backoff(&self) -> Duration {
-        let longer = self.backoff.map_or(FIRST_RETRY, |pause| pause * 2);
-        longer.min(self.longest_retry)
-    }
-
-    /// Searches for the driver if it is time.
-    fn search_again(&mut self) {
-        let pause = self.backoff.unwrap_or(self.longest_retry);
-        let timeout = match self.thread {
-            Some(_) => Duration::ZERO,
-            None if self.last_search.elapsed() < pause => return,
-            None => READ_TIMEOUT,
-        };
-        match (self.search(timeout), self.backoff) {
-            (Ok(()), None) => tracing::info!("NVIDIA driver found; GPU sampling started"),
-            (Err(_), Some(_)) => self.backoff = Some(self.longer_backoff()),
-            _ => {}
-        }
-    }
-
-    /// Opens the driver in a thread of its own, and waits for it up to `timeout`. The search goes on after that.
-    fn search(&mut self, timeout: Duration) -> Result<(), String> {
-        self.last_search = Instant::now();
-        let (library, reported) = (self.library.clone(), self.reported.clone());
-        let thread = self.thread.take();
-        let thread = thread.unwrap_or_else(|| start(library, reported));
-        match thread.answers.recv_timeout(timeout) {
-            Ok(Answer::Opened(opened)) => {
-                (self.names, self.versions) = opened?;
-                (self.thread, self.is_open) = (Some(thread), true);
-                Ok(())
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                self.thread = Some(thread);
-                Err("the driver does not answer".to_owned())
-            }
-            _ => Err("NVML failed".to_owned()),
+            Answer::Read(rows) => Some(rows),
         }
     }
 }
 
-impl Drop for Driver {
-    /// Leaves the thread to the end of the process, which could come while it shuts NVML down.
-    fn drop(&mut self) {
-        mem::forget(self.thread.take());
-    }
-}
-
-/// Starts a thread whose messages go where those of this thread go: `top` hides them.
-fn start(library: Option<PathBuf>, reported: Reported) -> NvmlThread {
-    let (questions, asked) = mpsc::channel();
-    let (sender, answers) = mpsc::channel();
-    let dispatch = dispatcher::get_default(Dispatch::clone);
-    let work = move || {
-        dispatcher::with_default(&dispatch, || {
-            serve(library.as_deref(), &reported, &asked, &sender);
-        });
-    };
-    // Without a thread the sender is dropped, and the receiver says so.
-    let _ = thread::Builder::new().name("nvml".to_owned()).spawn(work);
-    NvmlThread { questions, answers }
-}
-
-/// Opens NVML, and answers questions until nobody asks any more.
-fn serve(
+/// Opens the driver, at the start and then with questions, and answers them, until nobody asks any more.
+fn search(
     library: Option<&Path>,
-    reported: &Reported,
+    retry: Duration,
     asked: &Receiver<GpuSample>,
     answers: &Sender<Answer>,
 ) {
-    let (nvml, count, versions) = match open(library) {
-        Ok(opened) => opened,
-        Err(reason) => {
-            let _ = answers.send(Answer::Opened(Err(reason)));
+    let reported = Reported::default();
+    let (mut pause, mut searched, mut was_gone) = (retry, None::<Instant>, false);
+    loop {
+        if searched.is_none_or(|searched| searched.elapsed() >= pause) {
+            pause = retry.min(2 * pause);
+            match open(library) {
+                Ok(opened) => {
+                    if searched.is_some() && !was_gone {
+                        tracing::info!("NVIDIA driver found; GPU sampling started");
+                    }
+                    if serve(opened, &reported, was_gone, asked, answers) {
+                        pause = retry.min(FIRST_RETRY);
+                    }
+                    was_gone = true;
+                }
+                Err(reason) if searched.is_none() => {
+                    tracing::info!("no GPU found; recording the host only: {reason}");
+                }
+                Err(_) => {}
+            }
+            searched = Some(Instant::now());
+        }
+        // Fails if nobody waits any more.
+        let _ = answers.send(Answer::Read(Vec::new()));
+        if asked.recv().is_err() {
             return;
         }
-    };
-    let gpus = (0..count).map(|index| Gpu::open(&nvml, index, reported.clone()));
+    }
+}
+
+/// Answers questions until nobody asks any more, the driver has gone, or all GPUs are lost: only NVML that was shut down sees a
+/// restarted driver. The last question has no answer then. Returns whether the driver gave values.
+fn serve(
+    (nvml, count, versions): (Nvml, u32, DriverVersions),
+    reported: &Reported,
+    was_gone: bool,
+    asked: &Receiver<GpuSample>,
+    answers: &Sender<Answer>,
+) -> bool {
+    let gpus = (0..count).map(|index| Gpu::open(&nvml, index, reported));
     let mut gpus: Vec<Gpu> = gpus.collect();
     let names = gpus.iter().map(|gpu| gpu.names.clone()).collect();
-    // Fails if nobody waits any more.
-    let _ = answers.send(Answer::Opened(Ok((names, versions))));
+    let _ = answers.send(Answer::Opened(names, versions));
+    let mut gave_values = false;
     for moment in asked {
         let readings = gpus.iter_mut().map(|gpu| gpu.read(&moment));
-        let _ = answers.send(Answer::Read(readings.collect()));
+        let (rows, health): (Vec<_>, Vec<_>) = readings.unzip();
+        let is_lost = health.iter().all(|health| *health == Health::Lost);
+        if is_lost || health.contains(&Health::DriverGone) {
+            if gave_values || !was_gone {
+                tracing::warn!("the driver has gone: opening it again");
+            }
+            return gave_values;
+        }
+        if was_gone && !gave_values {
+            tracing::info!("the driver answers again");
+        }
+        gave_values = true;
+        let _ = answers.send(Answer::Read(rows.concat()));
     }
+    gave_values
 }
 
 /// Loads NVML, and counts the GPUs, at least one. The error is the reason in a few words.

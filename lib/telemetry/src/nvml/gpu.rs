@@ -1,14 +1,13 @@
 //! One GPU.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::{MemoryInfo, ProcessInfo};
 use nvml_wrapper::{Device, Nvml};
-use plmkit_logs::{GpuSample, Processes, Throttle};
+use plmkit_logs::{GpuSample, Throttle};
 
 use super::activity::Activity;
 use super::health::State;
@@ -16,7 +15,7 @@ use super::processes::{Utilization, has_long_records, processes, read};
 use super::{MIB, with_names};
 
 /// Values that were reported as not available, by the index of the GPU: each is reported once, over restarts of the driver.
-pub(super) type Reported = Arc<Mutex<HashSet<(u32, &'static str)>>>;
+pub(super) type Reported = RefCell<HashSet<(u32, &'static str)>>;
 
 /// How a GPU answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +26,52 @@ pub(super) enum Health {
     Lost,
     /// With an error that is of the driver, and not of this GPU.
     DriverGone,
-    /// Not in time.
-    Silent,
 }
 
-/// A reading of a GPU: a row for the GPU, and one for each of its MIG instances.
-pub(super) type Reading = (Vec<GpuSample>, Health);
+/// Reads values of a device into a row.
+type Reader = fn(&Device, &mut GpuSample) -> Result<(), NvmlError>;
+
+/// The readers, each with the column that it is reported by. NVML gives milliwatts and millijoules. Some drivers report slightly
+/// more than 100 %, which readers of the log refuse. Lifetime counters of memory errors say nothing about a run.
+#[rustfmt::skip]
+const READERS: [(&str, Reader); 11] = [
+    ("gpu_util", |device, row| device.utilization_rates().map(|rates| {
+        (row.gpu_util, row.mem_util) = (Some(rates.gpu.min(100)), Some(rates.memory.min(100)));
+    })),
+    MEMORY,
+    ("temperature_c", |device, row| set(&mut row.temperature_c, device.temperature(TemperatureSensor::Gpu))),
+    ("power_w", |device, row| set(&mut row.power_w, device.power_usage().map(thousandth))),
+    ("power_limit_w", |device, row| set(&mut row.power_limit_w, device.enforced_power_limit().map(thousandth))),
+    ("energy_j", |device, row| set(&mut row.energy_j, device.total_energy_consumption().map(|joules| joules as f64 / 1000.0))),
+    ("sm_clock_mhz", |device, row| set(&mut row.sm_clock_mhz, device.clock_info(Clock::SM))),
+    ("mem_clock_mhz", |device, row| set(&mut row.mem_clock_mhz, device.clock_info(Clock::Memory))),
+    ("throttle", |device, row| set(&mut row.throttle, device.current_throttle_reasons().map(throttle))),
+    ("ecc_corrected", |device, row| set(&mut row.ecc_corrected, device.total_ecc_errors(MemoryError::Corrected, EccCounter::Volatile))),
+    ("ecc_uncorrected", |device, row| set(&mut row.ecc_uncorrected, device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))),
+];
+
+/// The reader of the memory, which MIG instances have as well.
+const MEMORY: (&str, Reader) = ("mem_used_mib", |device, row| {
+    let memory = device.memory_info()?;
+    row.mem_used_mib = Some(memory.used / MIB);
+    row.mem_total_mib = Some(memory.total / MIB);
+    Ok(())
+});
+
+fn set<T>(column: &mut Option<T>, value: Result<T, NvmlError>) -> Result<(), NvmlError> {
+    *column = Some(value?);
+    Ok(())
+}
+
+fn thousandth(value: u32) -> f64 {
+    f64::from(value) / 1000.0
+}
+
+/// An idle GPU clocks down as well, which is no throttling.
+fn throttle(reasons: ThrottleReasons) -> Throttle {
+    let names = reasons.difference(ThrottleReasons::GPU_IDLE).iter_names();
+    Throttle(names.map(|(name, _)| name.to_lowercase()).collect())
+}
 
 /// A GPU, and its state between readings.
 pub(super) struct Gpu<'n> {
@@ -46,11 +85,11 @@ pub(super) struct Gpu<'n> {
     has_long_records: bool,
     utilization: Utilization,
     driver_gone: bool,
-    reported: Reported,
+    reported: &'n Reported,
 }
 
 impl<'n> Gpu<'n> {
-    pub(super) fn open(nvml: &'n Nvml, index: u32, reported: Reported) -> Self {
+    pub(super) fn open(nvml: &'n Nvml, index: u32, reported: &'n Reported) -> Self {
         let mut gpu = Self {
             nvml,
             index,
@@ -76,8 +115,8 @@ impl<'n> Gpu<'n> {
         gpu
     }
 
-    /// Reads a sample. The time and the host's columns are copied from `moment`.
-    pub(super) fn read(&mut self, moment: &GpuSample) -> Reading {
+    /// Reads a row of the GPU, and one of each of its MIG instances. The time and the host's columns are copied from `moment`.
+    pub(super) fn read(&mut self, moment: &GpuSample) -> (Vec<GpuSample>, Health) {
         self.driver_gone = false;
         let mut rows = vec![with_names(moment, &self.names)];
         if let Some(state) = &mut self.state {
@@ -99,27 +138,20 @@ impl<'n> Gpu<'n> {
         (rows, health)
     }
 
-    fn read_device(&mut self, device: &Device<'n>, sample: &mut GpuSample) {
-        self.read_load(device, sample);
-        self.read_power_and_clocks(device, sample);
-        // Errors since the driver was loaded: the lifetime counters say nothing about this run.
-        let errors = |kind| device.total_ecc_errors(kind, EccCounter::Volatile);
-        sample.ecc_corrected = self.value("ecc_corrected", errors(MemoryError::Corrected));
-        sample.ecc_uncorrected = self.value("ecc_uncorrected", errors(MemoryError::Uncorrected));
+    fn read_device(&mut self, device: &Device<'n>, row: &mut GpuSample) {
+        for (column, read) in READERS {
+            self.value(column, read(device, row));
+        }
         if let Some(activity) = &mut self.activity {
-            let read = activity.read(device, sample);
+            let read = activity.read(device, row);
             self.value("sm_active", read);
         }
         if let Some(state) = &mut self.state {
-            state.read(device, sample);
+            state.read(device, row);
         }
         let busy = self.utilization.read(device);
         let busy = self.value("utilization by process", busy);
-        let infos = self.value("processes", read(device, self.has_long_records));
-        sample.processes = infos.map(|infos| {
-            let total_mib = sample.mem_total_mib;
-            self.processes(&infos, &busy.unwrap_or_default(), total_mib)
-        });
+        self.read_processes("processes", device, &busy.unwrap_or_default(), row);
     }
 
     /// Adds a row for each MIG instance, with its memory and its processes: NVML gives no utilisation of an instance. The
@@ -135,62 +167,30 @@ impl<'n> Gpu<'n> {
                 name: self.value("name of a MIG instance", instance.name()),
                 ..moment.clone()
             };
-            self.read_memory(instance.memory_info(), &mut row);
-            let infos = read(&instance, self.has_long_records);
-            let infos = self.value("processes of a MIG instance", infos);
-            let total_mib = row.mem_total_mib;
-            row.processes = infos.map(|infos| self.processes(&infos, &HashMap::new(), total_mib));
+            let (column, read) = MEMORY;
+            self.value(column, read(&instance, &mut row));
+            let what = "processes of a MIG instance";
+            self.read_processes(what, &instance, &HashMap::new(), &mut row);
             rows.push(row);
         }
     }
 
-    /// Returns the processes of a GPU or an instance. Logs once what is impossible about them.
-    fn processes(
-        &self,
-        infos: &[ProcessInfo],
+    /// Reads the processes of a GPU or an instance. Logs once what is impossible about them.
+    fn read_processes(
+        &mut self,
+        what: &'static str,
+        device: &Device,
         busy: &HashMap<u32, u32>,
-        total_mib: Option<u64>,
-    ) -> Processes {
-        let (processes, wrong) = processes(infos, busy, total_mib);
-        if let Some(wrong) = wrong.filter(|wrong| self.is_new(wrong)) {
-            tracing::info!("gpu {}: {wrong}", self.index);
-        }
-        processes
-    }
-
-    fn read_load(&mut self, device: &Device, sample: &mut GpuSample) {
-        if let Some(utilization) = self.value("gpu_util", device.utilization_rates()) {
-            // Some drivers report slightly more than 100 %, which readers of the log refuse.
-            sample.gpu_util = Some(utilization.gpu.min(100));
-            sample.mem_util = Some(utilization.memory.min(100));
-        }
-        self.read_memory(device.memory_info(), sample);
-    }
-
-    fn read_memory(&mut self, memory: Result<MemoryInfo, NvmlError>, sample: &mut GpuSample) {
-        if let Some(memory) = self.value("mem_used_mib", memory) {
-            sample.mem_used_mib = Some(memory.used / MIB);
-            sample.mem_total_mib = Some(memory.total / MIB);
-        }
-    }
-
-    fn read_power_and_clocks(&mut self, device: &Device, sample: &mut GpuSample) {
-        let temperature = device.temperature(TemperatureSensor::Gpu);
-        sample.temperature_c = self.value("temperature_c", temperature);
-        // NVML gives milliwatts and millijoules.
-        let watts = |milliwatts| f64::from(milliwatts) / 1000.0;
-        sample.power_w = self.value("power_w", device.power_usage()).map(watts);
-        sample.power_limit_w = self
-            .value("power_limit_w", device.enforced_power_limit())
-            .map(watts);
-        sample.energy_j = self
-            .value("energy_j", device.total_energy_consumption())
-            .map(|millijoules| millijoules as f64 / 1000.0);
-        sample.sm_clock_mhz = self.value("sm_clock_mhz", device.clock_info(Clock::SM));
-        sample.mem_clock_mhz = self.value("mem_clock_mhz", device.clock_info(Clock::Memory));
-        sample.throttle = self
-            .value("throttle", device.current_throttle_reasons())
-            .map(throttle);
+        row: &mut GpuSample,
+    ) {
+        let infos = self.value(what, read(device, self.has_long_records));
+        row.processes = infos.map(|infos| {
+            let (processes, wrong) = processes(&infos, busy, row.mem_total_mib);
+            if let Some(wrong) = wrong.filter(|wrong| self.is_new(wrong)) {
+                tracing::info!("gpu {}: {wrong}", self.index);
+            }
+            processes
+        });
     }
 
     /// Returns the value, if available. Logs the first failure for each `what`.
@@ -210,8 +210,7 @@ impl<'n> Gpu<'n> {
 
     /// Whether something was not reported yet.
     fn is_new(&self, what: &'static str) -> bool {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        reported.insert((self.index, what))
+        self.reported.borrow_mut().insert((self.index, what))
     }
 }
 
@@ -221,10 +220,4 @@ fn is_of_the_driver(error: &NvmlError) -> bool {
         error,
         NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch
     )
-}
-
-/// An idle GPU clocks down as well, which is no throttling.
-fn throttle(reasons: ThrottleReasons) -> Throttle {
-    let names = reasons.difference(ThrottleReasons::GPU_IDLE).iter_names();
-    Throttle(names.map(|(name, _)| name.to_lowercase()).collect())
 }
