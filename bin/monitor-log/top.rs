@@ -8,13 +8,15 @@ mod table;
 mod text;
 mod view;
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
+use clap::ColorChoice;
 use plmkit_cli::{Exit, Fault, print_more};
 use plmkit_telemetry::live::ProcessReader;
-use ratatui::crossterm::terminal;
+use ratatui::crossterm::{style, terminal};
 
 use crate::End;
 use crate::args::TopArgs;
@@ -28,6 +30,8 @@ const COMPACT_WIDTH: usize = 40;
 
 /// Shows a live view on a terminal. Elsewhere, and if asked to, prints snapshots.
 pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
+    // Overrides NO_COLOR, which crossterm reads as well.
+    style::force_color_output(is_colored(args.color));
     let is_printed = args.once || args.watch.is_some() || args.json || args.compact;
     if io::stdout().is_terminal() && !is_printed && args.query.is_empty() {
         return screen::show(args, end);
@@ -54,6 +58,17 @@ fn open(args: &TopArgs) -> Monitor {
     monitor
 }
 
+fn is_colored(choice: ColorChoice) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let is_off = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            io::stdout().is_terminal() && !is_off
+        }
+    }
+}
+
 fn printed(args: &TopArgs, snapshot: &Snapshot, is_first: bool) -> Vec<u8> {
     if !args.query.is_empty() {
         return query::csv(&args.query, &snapshot.rows, is_first);
@@ -69,7 +84,7 @@ fn printed(args: &TopArgs, snapshot: &Snapshot, is_first: bool) -> Vec<u8> {
         Some((width @ 1.., _)) => width.into(),
         _ => view::WIDE,
     };
-    let text = view::printed(snapshot, width);
+    let text = view::printed(snapshot, width, is_colored(args.color));
     let before = match (is_terminal, is_first) {
         // The screen shows the last moment alone.
         (true, _) if args.watch.is_some() => "\x1b[H\x1b[J",

@@ -21,13 +21,13 @@ pub(crate) fn spawn(case: &Case, program: &Command, device: &OwnedFd) -> Child {
         .args(["--ctty", "--wait"])
         .arg(program.get_program());
     command.args(program.get_args()).current_dir(case.path(""));
+    command.env_remove("NO_COLOR");
     for (name, value) in program.get_envs() {
         command.env(name, value.unwrap_or_default());
     }
     let end = || device.try_clone().unwrap();
     command
         .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
         .stdin(end())
         .stdout(end())
         .stderr(end())
@@ -88,6 +88,18 @@ impl Terminal {
     /// Whether the program draws on the alternate screen.
     pub(crate) fn is_alternate(&self) -> bool {
         self.emulator.lock().unwrap().screen().alternate_screen()
+    }
+
+    /// Whether a cell has another color than that of the terminal.
+    pub(crate) fn is_colored(&self) -> bool {
+        let emulator = self.emulator.lock().unwrap();
+        let (rows, columns) = emulator.screen().size();
+        let mut places =
+            (0..rows.get()).flat_map(|row| (0..columns.get()).map(move |column| (row, column)));
+        places.any(|(row, column)| {
+            let cell = emulator.screen().cell(row, column);
+            cell.is_some_and(|cell| cell.fgcolor() != vt100::Color::Default)
+        })
     }
 
     pub(crate) fn text(&self) -> String {

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::case::{Case, assert_contains, fixture, text};
+use crate::terminal::Terminal;
 
 /// A machine of eight GPUs, the first with MIG instances, and a run on two of them.
 struct Machine {
@@ -57,32 +58,32 @@ fn without_host(printed: &str) -> String {
 }
 
 #[test]
-fn a_gpu_is_a_line_and_so_are_its_owners_and_runs() {
+fn a_gpu_is_a_line_with_its_owners_and_so_is_a_run() {
     let machine = Machine::new();
     let printed = machine.printed("--once");
     let title = printed.lines().next().unwrap();
-    assert!(title.ends_with(" UTC"), "{title}");
+    assert!(title.ends_with(" UTC  driver 580.00  CUDA 13.0"), "{title}");
     let widest = printed.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{printed}");
     let lines = without_host(&printed);
     let (gpus, runs) = lines.split_once("run ").unwrap();
-    let (runs, processes) = runs.split_once("gpu  ").unwrap();
+    // The name of the user is that of the test.
+    let id = Command::new("id").arg("-un").output().unwrap();
+    let (user, pid) = (text(&id.stdout), machine.owner.id());
+    let owners = format!("{}/{pid}/sleep 5120 MiB + 1", user.trim());
     let expected = "\
-0  97 %  10240/81920 MiB  61°C  251/300 W  slow  a
+0  97 %  10240/81920 MiB  61°C  251/300 W  slow  OWNERS
 └         1024/10240 MiB          1g.10gb
 └         3072/10240 MiB          1g.10gb
 1   - %  11264/81920 MiB  62°C    -/300 W
 2  lost
-3  20 %  20480/81920 MiB  64°C  140/300 W        a
-4  97 %  14336/81920 MiB  65°C  251/300 W  slow
-5  97 %  15360/81920 MiB  66°C  251/300 W  slow
-6  97 %  16384/81920 MiB  67°C  251/300 W  slow
-7  97 %  17408/81920 MiB  68°C  251/300 W  slow
+3  20 %  20480/81920 MiB  64°C  140/300 W        OWNERS
+4  97 %  14336/81920 MiB  65°C  251/300 W  slow  OWNERS
+5  97 %  15360/81920 MiB  66°C  251/300 W  slow  OWNERS
+6  97 %  16384/81920 MiB  67°C  251/300 W  slow  OWNERS
+7  97 %  17408/81920 MiB  68°C  251/300 W  slow  OWNERS
 ";
-    assert_eq!(gpus, expected);
-    for owner in ["  sleep 60\n", " 5120 MiB ", "  4194300  ?  "] {
-        assert_eq!(processes.matches(owner).count(), 6, "{owner}: {lines}");
-    }
+    assert_eq!(gpus, expected.replace("OWNERS", &owners));
     let expected = " state    done  tokens/s  idle  on       left
 a    running  64 %       280  0 %   gpu 0,3  ";
     assert!(runs.starts_with(expected), "{runs}");
@@ -90,6 +91,34 @@ a    running  64 %       280  0 %   gpu 0,3  ";
         runs.contains("\n  batch 2/4  fill 92 %, least 84 %, 1 below 85 %  wait "),
         "{runs}"
     );
+}
+
+#[test]
+fn text_is_colored_on_a_terminal_or_if_asked_for() {
+    let machine = Machine::new();
+    // The time and the figures of the host change.
+    let plain = without_host(&machine.printed("--once"));
+    let with = |args: &str, no_color: &str| {
+        let output = machine.top(args).env("NO_COLOR", no_color).output();
+        text(&output.unwrap().stdout)
+    };
+    assert_eq!(without_host(&with("--once --color auto", "")), plain);
+    let colored = with("--once --color always", "1");
+    for part in ["\u{1b}[38;5;2m97 %", "\u{1b}[38;5;1mlost", "\u{1b}[1m"] {
+        assert_contains(&colored, part);
+    }
+    for (args, no_color, expected) in [
+        ("--once", "", true),
+        ("--once", "1", false),
+        ("--once --color never", "", false),
+        ("--once --color always", "1", true),
+    ] {
+        let mut command = machine.top(args);
+        let terminal = Terminal::run(&machine.case, command.env("NO_COLOR", no_color), 50, 120);
+        terminal.wait_for(&["7  97 %", "host cpu"]);
+        assert_eq!(terminal.is_colored(), expected, "{args} {no_color}");
+        assert_eq!(terminal.end().code(), Some(0));
+    }
 }
 
 #[test]
@@ -159,7 +188,7 @@ fn columns_are_csv_with_units_in_the_header() {
     assert_eq!(code, 2);
     assert_contains(
         &stderr,
-        "invalid value 'power' for '--query <COLUMN,…>' [possible values: timestamp, index, ",
+        "invalid value 'power' for '--query <COLUMN,…>' [possible values: timestamp, boot_id, ",
     );
     assert_contains(&stderr, ", power_w, ");
 }
@@ -216,9 +245,9 @@ fn a_reader_that_has_left_is_no_failure() {
 #[test]
 fn a_given_file_that_is_no_log_is_a_warning() {
     let case = Case::new();
-    case.write("other.txt", "other");
+    case.write("other.txt", "other\n");
     let (code, stderr) = case.code_and_stderr("top --once --events other.txt missing.jsonl");
     assert_eq!(code, 0, "{stderr}");
-    assert_contains(&stderr, "warning: other.txt: not a run event log");
+    assert_contains(&stderr, "warning: other.txt: line 1: not a run event: ");
     assert_contains(&stderr, "warning: missing.jsonl: ");
 }

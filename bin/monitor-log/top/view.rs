@@ -1,20 +1,21 @@
 //! The contents of the screen, and of printed text: GPUs, runs, processes and the host as lines.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
-use plmkit_logs::{GpuSample, Metric};
+use plmkit_logs::{GpuSample, Metric, Tier};
 use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
-use plmkit_telemetry::report::Tier;
 use ratatui::Frame;
-use ratatui::style::{Color, Stylize};
+use ratatui::backend::IntoCrossterm;
+use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::history::History;
 use super::keys::Keys;
-use super::table::{Row, fitting, table};
-use super::text::{duration, or_dash, percent, short, state};
+use super::table::{GAP, Row, fitting, table};
+use super::text::{cut, duration, or_dash, percent, short, state};
 use crate::monitor::Snapshot;
 
 /// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
@@ -23,12 +24,19 @@ pub(super) const WIDE: usize = 80;
 /// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
 const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
 
+/// A header narrower than this has no date.
+const WITH_DATE: usize = 100;
+
+/// What the screen has beside the last snapshot. Printed text has none of it.
+type Screen<'a> = Option<(&'a History, &'a Keys)>;
+
 /// Draws the last snapshot, with the line of the keys at the bottom.
 pub(super) fn draw(frame: &mut Frame, history: &History, keys: &Keys) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let screen = Some((history, keys));
     let mut lines = match &history.last {
-        Some(snapshot) => lines(snapshot, history, keys, width, height.saturating_sub(1)),
+        Some(snapshot) => lines(snapshot, screen, width, height.saturating_sub(1)),
         None => vec![Line::from("monitor-log top: looking for GPUs")],
     };
     lines.resize(height.saturating_sub(1), Line::default());
@@ -37,27 +45,29 @@ pub(super) fn draw(frame: &mut Frame, history: &History, keys: &Keys) {
 }
 
 /// Returns a snapshot as text of `width` columns.
-pub(super) fn printed(snapshot: &Snapshot, width: usize) -> String {
-    let (history, keys) = (History::default(), Keys::default());
-    let lines = lines(snapshot, &history, &keys, width, usize::MAX);
-    let text = lines
-        .iter()
-        .map(|line| line.to_string().trim_end().to_owned() + "\n");
+pub(super) fn printed(snapshot: &Snapshot, width: usize, is_colored: bool) -> String {
+    let lines = lines(snapshot, None, width, usize::MAX);
+    let text = lines.iter().map(|line| {
+        if !is_colored {
+            return line.to_string().trim_end().to_owned() + "\n";
+        }
+        let spans = line.spans.iter().map(|span| {
+            let style = line.style.patch(span.style).into_crossterm();
+            style.apply(&*span.content).to_string()
+        });
+        spans.collect::<String>() + "\n"
+    });
     text.collect()
 }
 
 /// Returns the lines of a snapshot, at most `height` of `width` columns.
-fn lines(
-    snapshot: &Snapshot,
-    history: &History,
-    keys: &Keys,
-    width: usize,
-    height: usize,
-) -> Vec<Line<'static>> {
-    let (processes, chosen) = processes(snapshot, keys, width);
+fn lines(snapshot: &Snapshot, screen: Screen, width: usize, height: usize) -> Vec<Line<'static>> {
+    let (processes, chosen) = screen.map_or_else(Default::default, |(_, keys)| {
+        processes(snapshot, keys, width)
+    });
     let host = snapshot.rows.first().map(|row| host(row, width));
     let parts = [
-        gpus(snapshot, history, width),
+        gpus(snapshot, screen, width),
         runs(&snapshot.runs, &snapshot.rows, width),
         processes,
         host.into_iter().collect(),
@@ -65,7 +75,7 @@ fn lines(
     let wanted = [0, 1, 2, 3].map(|part| parts[part].len());
     let rows = rows(wanted, height.saturating_sub(1));
     let hidden = wanted.iter().sum::<usize>() - rows.iter().sum::<usize>();
-    let mut lines = vec![title(snapshot, history, hidden, width)];
+    let mut lines = vec![title(snapshot, screen, hidden, width)];
     for (place, (part, rows)) in parts.into_iter().zip(rows).enumerate() {
         // The chosen process is in sight, below its heading.
         let chosen = chosen.filter(|_| place == 2).unwrap_or(0);
@@ -91,15 +101,17 @@ fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
     given
 }
 
-/// Returns machine, time, what is not shown, the GPUs by their names, and the versions of the driver.
-fn title(snapshot: &Snapshot, history: &History, hidden: usize, width: usize) -> Line<'static> {
-    let time = snapshot.rows.first().map(|row| row.timestamp.to_string());
-    // Cut to the second.
-    let time = time.and_then(|time| Some(time.split_once('.')?.0.replace('T', " ") + " UTC"));
-    let time = time.map(|time| time[if width < WIDE { 11 } else { 0 }..].to_owned());
-    let stale = history
-        .stale
-        .map(|age| duration(age.as_secs_f64()) + " old");
+/// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
+fn title(snapshot: &Snapshot, screen: Screen, hidden: usize, width: usize) -> Line<'static> {
+    let format = if width < WITH_DATE {
+        "%T UTC"
+    } else {
+        "%F %T UTC"
+    };
+    let time = snapshot.rows.first();
+    let time = time.map(|row| row.timestamp.format(format));
+    let stale = screen.and_then(|(history, _)| history.stale);
+    let stale = stale.map(|age| duration(age.as_secs_f64()) + " old");
     let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
     let gpus = snapshot.gpus().filter(|row| !row.is_instance());
     let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
@@ -107,54 +119,103 @@ fn title(snapshot: &Snapshot, history: &History, hidden: usize, width: usize) ->
     let models: Vec<String> = models
         .map(|group| format!("{} × {}", group.len(), group[0]))
         .collect();
+    let models = match &models[..] {
+        [] => "no GPU".to_owned(),
+        models => models.join(", "),
+    };
     let version = |name, version: &Option<String>| Some(format!("{name} {}", version.as_ref()?));
     let versions = &snapshot.versions;
     let cells = [
         snapshot.host.clone().map(Stylize::bold),
         time.map(Stylize::bold),
-        stale.map(|text| Span::from(text).fg(Color::Red)),
+        stale.map(Stylize::red),
         hidden.map(Span::from),
-        Some(
-            if models.is_empty() {
-                "no GPU".to_owned()
-            } else {
-                models.join(", ")
-            }
-            .into(),
-        ),
         version("driver", &versions.driver_version).map(Span::from),
         version("CUDA", &versions.cuda_version).map(Span::from),
+        Some(models.into()),
     ];
     fitting(cells.into_iter().flatten().collect(), width)
 }
 
-/// Returns a line for each GPU and instance.
-fn gpus(snapshot: &Snapshot, history: &History, width: usize) -> Vec<Line<'static>> {
-    let rows = snapshot.gpus().map(|row| {
-        let used = snapshot.runs.iter().filter(|run| run.uses(row));
-        let used: Vec<&str> = used.map(|run| &*run.summary.setup.run).collect();
+/// Returns a line for each GPU and instance: on a screen with its history and its runs, in print with its processes.
+fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>> {
+    let mut rows: Vec<Row> = Vec::new();
+    for row in snapshot.gpus() {
         let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
-        let color = tier_color(tiers.max());
-        let past = history.utilization(row, width / 4);
-        let mut cells = gpu(row, color, width < WIDE);
+        let style = tier_style(tiers.max());
+        let mut cells = gpu(row, style, width < WIDE);
         cells.resize(6, Span::default());
-        // A narrow terminal has no room for history and names.
-        if width >= WIDE {
-            cells.extend([past.fg(color), used.join(", ").into()]);
+        if let Some((history, _)) = screen.filter(|_| width >= WIDE) {
+            let used = snapshot.runs.iter().filter(|run| run.uses(row));
+            let used: Vec<&str> = used.map(|run| &*run.summary.setup.run).collect();
+            let past = history.utilization(row, width / 4);
+            cells.extend([Span::styled(past, style), used.join(", ").into()]);
         }
-        cells
-    });
-    table("<>>>><<^", rows.collect(), width)
+        rows.push(cells);
+    }
+    if screen.is_none() && width >= WIDE {
+        // Processes take what the other columns leave.
+        let taken = table("<>>>><", rows.clone(), width);
+        let taken = taken.first().map_or(0, Line::width) + GAP.len();
+        for (cells, row) in rows.iter_mut().zip(snapshot.gpus()) {
+            let processes = snapshot
+                .processes
+                .iter()
+                .filter(|process| (Some(process.gpu), &process.gpu_uuid) == (row.index, &row.uuid));
+            cells.push(owners(processes.collect(), width.saturating_sub(taken)).into());
+        }
+        return table("<>>>><<", rows, width);
+    }
+    table("<>>>><<^", rows, width)
+}
+
+/// Returns a list of processes, `alice/4711/gpu-embed 5120 MiB`, those with the most memory first. Those without room are counted.
+fn owners(mut processes: Vec<&ProcessStatus>, room: usize) -> String {
+    processes.sort_by_key(|process| Reverse(process.mem_used_mib));
+    let owner = |process: &&ProcessStatus| {
+        let pid = process.pid.to_string();
+        let names = [
+            process.user.as_deref(),
+            Some(&*pid),
+            process.program.as_deref(),
+        ];
+        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let memory = process.mem_used_mib.map(|mib| format!(" {mib} MiB"));
+        names.join("/") + &memory.unwrap_or_default()
+    };
+    let all: Vec<String> = processes.iter().map(owner).collect();
+    let listed = |count: usize| {
+        let more = match all.len() - count {
+            0 => String::new(),
+            others => format!(" + {others}"),
+        };
+        let least = room.saturating_sub(more.len());
+        let text = all[..count].join(", ");
+        (
+            text.chars().count() <= least,
+            cut(&text, least, false) + &more,
+        )
+    };
+    let mut lists = (1..=all.len()).map(listed);
+    let first = lists.next().map(|(_, text)| text);
+    let fitting = lists.filter(|(fits, _)| *fits).map(|(_, text)| text);
+    fitting.last().or(first).unwrap_or_default()
 }
 
 /// Returns the columns of a GPU or an instance.
-fn gpu(row: &GpuSample, color: Color, is_narrow: bool) -> Row {
+fn gpu(row: &GpuSample, busy: Style, is_narrow: bool) -> Row {
     let index = or_dash(row.index);
     if !row.has_values() {
-        return vec![index.into(), "lost".fg(Color::Red)];
+        return vec![index.into(), "lost".red()];
     }
-    let red_if =
-        |is_bad, text: String| Span::from(text).fg(if is_bad { Color::Red } else { Color::Reset });
+    let red_if = |is_bad, text: String| {
+        let style = if is_bad {
+            Color::Red.into()
+        } else {
+            Style::new()
+        };
+        Span::styled(text, style)
+    };
     let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
     let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]));
     if row.is_instance() {
@@ -164,23 +225,22 @@ fn gpu(row: &GpuSample, color: Color, is_narrow: bool) -> Row {
         let none = Span::default();
         return vec!["└".into(), none.clone(), memory, none, size.into()];
     }
-    let (trouble, trouble_color) = trouble(row);
     vec![
         index.into(),
-        value(row, &["gpu_util"]).fg(color),
+        Span::styled(value(row, &["gpu_util"]), busy),
         memory,
         red_if(is_hot(row), value(row, &["temperature_c"])),
         both(["power_w", "power_limit_w"]).into(),
-        trouble.fg(trouble_color),
+        trouble(row),
     ]
 }
 
-fn tier_color(tier: Option<Tier>) -> Color {
+fn tier_style(tier: Option<Tier>) -> Style {
     match tier {
-        None => Color::Reset,
-        Some(Tier::None) => Color::Green,
-        Some(Tier::Mild) => Color::Yellow,
-        Some(Tier::Critical) => Color::Red,
+        None => Style::new(),
+        Some(Tier::None) => Color::Green.into(),
+        Some(Tier::Mild) => Color::Yellow.into(),
+        Some(Tier::Critical) => Color::Red.into(),
     }
 }
 
@@ -188,25 +248,27 @@ fn tier_color(tier: Option<Tier>) -> Color {
 fn value(row: &GpuSample, columns: &[&str]) -> String {
     let metrics = || columns.iter().filter_map(|column| Metric::of(column));
     let numbers = metrics().map(|metric| or_dash((metric.value)(row).map(f64::round)));
-    let unit = metrics().next().map_or("", |metric| metric.unit.symbol());
+    let unit = metrics().next().map_or("", |metric| metric.unit.symbol);
     let space = if unit.starts_with('°') { "" } else { " " };
     numbers.collect::<Vec<_>>().join("/") + space + unit
 }
 
 /// Returns what is worst about a GPU in a word.
-fn trouble(row: &GpuSample) -> (&'static str, Color) {
+fn trouble(row: &GpuSample) -> Span<'static> {
     let reasons = row.throttle.iter().flat_map(|throttle| &throttle.0);
     let holds = |part: &str| reasons.clone().any(|reason| reason.contains(part));
     match row.throttle.as_ref() {
-        Some(_) if holds("thermal") => ("heat", Color::Red),
-        Some(_) if holds("brake") => ("brake", Color::Red),
-        Some(throttle) if throttle.is_severe() => ("slow", Color::Red),
-        _ if is_hot(row) => ("hot", Color::Red),
-        _ if is_full(row) => ("full", Color::Red),
+        Some(_) if holds("thermal") => "heat".red(),
+        Some(_) if holds("brake") => "brake".red(),
+        Some(throttle) if throttle.is_severe() => "slow".red(),
+        _ if is_hot(row) => "hot".red(),
+        _ if is_full(row) => "full".red(),
+        _ if row.ecc_uncorrected > Some(0) => "ecc".red(),
+        _ if row.xid_errors > Some(0) => "xid".red(),
         // A power limit holds the clocks of every busy GPU down.
-        Some(_) if holds("power") => ("power", Color::Yellow),
-        Some(throttle) if throttle.active() => ("held", Color::Yellow),
-        _ => ("", Color::Reset),
+        Some(_) if holds("power") => "power".yellow(),
+        Some(throttle) if throttle.active() => "held".yellow(),
+        _ => Span::default(),
     }
 }
 
@@ -301,7 +363,7 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
             state(run).fg(color),
             percent(run.progress.share).into(),
             short(recent.or(run.summary.throughput.tokens_per_s)).into(),
-            (percent(run.idle()) + &told).fg(tier_color(tier)),
+            Span::styled(percent(run.idle()) + &told, tier_style(tier)),
             place(run, rows).into(),
             or_dash(run.progress.eta_s.map(duration)).into(),
         ]
@@ -326,7 +388,7 @@ fn details(run: &RunStatus) -> Row {
         percent(packing.min_fill),
         packing.below_85
     );
-    let color = tier_color(packing.tier.filter(|tier| *tier > Tier::None));
+    let style = tier_style(packing.tier.filter(|tier| *tier > Tier::None));
     let (done, all) = (progress.batches, or_dash(progress.batches_total));
     let stage = |name| summary.stages.get(name)?.as_ref();
     let wait = stage("wait").map(|wait| {
@@ -353,7 +415,7 @@ fn details(run: &RunStatus) -> Row {
         count(summary.rejected, "rejected"),
     ];
     let batch = format!("  batch {done}/{all}");
-    let cells = [batch.into(), filled.fg(color)].into_iter();
+    let cells = [batch.into(), Span::styled(filled, style)].into_iter();
     cells
         .chain(more.into_iter().flatten().map(Span::from))
         .collect()

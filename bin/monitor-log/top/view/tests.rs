@@ -273,6 +273,59 @@ fn red_is_a_gpu_that_its_run_leaves_idle_and_other_gpus_are_not_judged() {
 }
 
 #[test]
+fn as_many_owners_are_named_as_there_is_room_for() {
+    let owner = |pid, user: Option<&str>, mem_used_mib| ProcessStatus {
+        pid,
+        user: user.map(str::to_owned),
+        program: user.map(|_| "gpu-embed".to_owned()),
+        mem_used_mib,
+        ..ProcessStatus::default()
+    };
+    let all = [
+        owner(7, None, None),
+        owner(12, Some("bob"), Some(300)),
+        owner(4711, Some("alice"), Some(5120)),
+    ];
+    for (room, expected) in [
+        (
+            58,
+            "alice/4711/gpu-embed 5120 MiB, bob/12/gpu-embed 300 MiB, 7",
+        ),
+        (57, "alice/4711/gpu-embed 5120 MiB + 2"),
+        (33, "alice/4711/gpu-embed 5120 MiB + 2"),
+        (20, "alice/4711/gpu-… + 2"),
+    ] {
+        assert_eq!(owners(all.iter().collect(), room), expected);
+    }
+    assert_eq!(owners(Vec::new(), 40), "");
+}
+
+#[test]
+fn the_worst_of_a_gpu_is_a_word() {
+    let word = |change: fn(&mut GpuSample)| {
+        let mut row = gpu_row(0, 0);
+        change(&mut row);
+        trouble(&row).content.into_owned()
+    };
+    assert_eq!(word(|_| {}), "");
+    assert_eq!(word(|row| row.xid_errors = Some(1)), "xid");
+    assert_eq!(word(|row| row.ecc_uncorrected = Some(1)), "ecc");
+    assert_eq!(word(|row| row.mem_used_mib = Some(79 << 10)), "full");
+    assert_eq!(word(|row| row.temperature_c = Some(81)), "hot");
+    for (reasons, expected) in [
+        ("sw_power_cap", "power"),
+        ("sync_boost", "held"),
+        ("sw_power_cap+hw_slowdown", "slow"),
+        ("hw_power_brake_slowdown+hw_slowdown", "brake"),
+        ("hw_slowdown+hw_thermal_slowdown", "heat"),
+    ] {
+        let mut row = gpu_row(0, 0);
+        row.throttle = reasons.parse().ok();
+        assert_eq!(trouble(&row).content, expected, "{reasons}");
+    }
+}
+
+#[test]
 fn without_a_gpu_there_are_the_host_and_the_runs_and_before_the_first_snapshot_a_message() {
     let text = text_of(&drawn(&history(0), 80, 24)).join("\n");
     for part in ["no GPU", "host cpu 35 %", "running"] {
