@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, Parser, Subcommand};
+use clap::{ArgGroup, ColorChoice, Parser, Subcommand};
 use plmkit_cli::{Common, OutputArgs, Program, file, interval, variant};
 use plmkit_contract::StoreDtype;
-use plmkit_telemetry::report::Tier;
+use plmkit_logs::Tier;
 
 use crate::top::query;
 
@@ -97,9 +97,9 @@ pub(crate) struct EstimateArgs {
     #[arg(long, value_name = "X", value_parser = tflops, conflicts_with = "measured", help_heading = "Devices")]
     pub(crate) tflops: Option<f64>,
 
-    /// Take the rate of measured runs of the same model: reports of monitor-log report, or run events (.jsonl)
+    /// Take the rate of measured runs of the same model, from their run events
     ///
-    /// Such as the events of a first shard, in logs/ of a workflow. The rate is in operations a second, so that other lengths are
+    /// Such as those of a first shard, in logs/ of a workflow. The rate is in operations a second, so that other lengths are
     /// accounted for. The time is that of the shards which these runs have not finished.
     #[arg(long, value_name = "FILE", num_args = 1.., value_parser = file(), help_heading = "Devices")]
     pub(crate) measured: Vec<PathBuf>,
@@ -180,6 +180,15 @@ pub(crate) struct TopArgs {
     /// Print lines of 40 columns, without processes and limits
     #[arg(long, conflicts_with_all = ["json", "query"], help_heading = "Output")]
     pub(crate) compact: bool,
+
+    /// Color the printed lines; auto does on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    pub(crate) color: ColorChoice,
 
     /// Run event logs, and folders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]

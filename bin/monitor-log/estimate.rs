@@ -7,12 +7,11 @@ use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks};
 use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
-use plmkit_telemetry::report::{Report, Runs};
-use serde_json::Value;
+use plmkit_telemetry::report::Runs;
 use tracing::warn;
 
 use crate::args::EstimateArgs;
-use crate::report::{json, read_events, read_report};
+use crate::report::read_events;
 
 /// The most bytes of a `config.json`.
 const JSON_BYTES: u64 = 256 << 20;
@@ -50,15 +49,18 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
     let mut measured = Measured::default();
     measured.left.clone_from(&shards);
     for path in &args.measured {
-        let report = report(path)?;
-        if report["events"]["torn_last_line"] == true {
-            warn!(
-                "{}: its last line is torn and was left out",
-                path_text(path)
-            );
+        let mut runs = Runs::default();
+        let skipped = read_events(path, &mut runs)?;
+        skipped.iter().for_each(|lines| warn!("{lines}"));
+        let runs = runs.finish().runs;
+        let wrong = |what: &str| StoreError::malformed(path, what);
+        if runs.is_empty() {
+            return Err(wrong("expected run events, found none").into());
         }
-        let added = measured.add(&report, &shape);
-        added.map_err(|what| StoreError::malformed(path, what))?;
+        for run in &runs {
+            let added = measured.add(run, &shape);
+            added.map_err(|what| wrong(&what))?;
+        }
     }
     let (rate, rates) = if let Some(tera) = args.tflops {
         let device = ("a device".to_owned(), tera * 1e12);
@@ -142,16 +144,6 @@ fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
     let read = open_input(path)?.take(JSON_BYTES).read_to_end(&mut bytes);
     read.map_err(StoreError::cannot_read(path))?;
     Ok(bytes)
-}
-
-/// Reads a report, or makes one of a log of run events.
-fn report(path: &Path) -> Result<Value, Fault> {
-    if path.extension() != Some("jsonl".as_ref()) {
-        return read_report(path);
-    }
-    let mut runs = Runs::default();
-    read_events(path, &mut runs)?;
-    json(&Report::new(Some(runs), None), path)
 }
 
 /// Reads a shard, or the shards of a manifest or of a folder with one. Returns how many lists of aliases and of known records there are.

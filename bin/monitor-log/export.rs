@@ -72,7 +72,7 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
 }
 
 /// Ends the sampler, or abandons it if it hangs. A panic has printed its own message.
-fn stop_sampler(sampler: Background<()>) {
+fn stop_sampler(sampler: Background) {
     if let Err(RecvTimeoutError::Timeout) = sampler.stop() {
         warn!("the driver does not answer: ending without it");
     }

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_data, lists_of};
 use plmkit_contract::{Failure, io_text, path_text};
-use plmkit_logs::event::EventReader;
-use plmkit_logs::gpu_csv::GpuCsvReader;
-use plmkit_logs::{LogError, Timestamp};
+use plmkit_logs::event::EventLines;
+use plmkit_logs::gpu_csv::GpuCsvLines;
+use plmkit_logs::{LineParser, LogError, LogReader, SkippedLines, Tier, Timestamp};
 use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
 use plmkit_telemetry::report::{
-    Comparison, Report, Runs, Samples, Tier, compare, html, multiqc, sentences,
+    Comparison, Report, Runs, Samples, compare, html, multiqc, sentences,
 };
-use serde_json::Value;
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
@@ -23,8 +22,8 @@ const REPORT_BYTES: u64 = 256 << 20;
 
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
-    let events = logs_of(&args.events, &["jsonl"], first_event)?;
-    let samples = logs_of(&args.gpu, &["csv"], first_sample)?;
+    let events = logs_of::<EventLines>(&args.events, "jsonl")?;
+    let samples = logs_of::<GpuCsvLines>(&args.gpu, "csv")?;
     check_paths(&events, &samples, args)?;
     let mut report = read(&events, &samples, args)?;
     if let Some(path) = &args.baseline {
@@ -45,38 +44,22 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
 
 /// Compares the speed with that of another report.
 fn comparison(report: &Report, path: &Path) -> Result<Vec<Comparison>, Fault> {
-    let baseline = read_report(path)?;
-    let report = json(report, path)?;
+    let wrong = |error: serde_json::Error| {
+        StoreError::malformed(path, format_args!("not a report of monitor-log: {error}"))
+    };
+    let baseline = BufReader::new(open_input(path)?.take(REPORT_BYTES));
+    let baseline = serde_json::from_reader(baseline).map_err(wrong)?;
+    let report = serde_json::to_value(report).map_err(wrong)?;
     Ok(compare(&report, &baseline).map_err(|what| StoreError::malformed(path, what))?)
-}
-
-/// Reads a report that was written as JSON.
-pub(crate) fn read_report(path: &Path) -> Result<Value, Fault> {
-    let report = BufReader::new(open_input(path)?.take(REPORT_BYTES));
-    let report = serde_json::from_reader(report);
-    report.map_err(|error| not_a_report(path, &error))
-}
-
-/// Returns a report as JSON; `path` is what the error names.
-pub(crate) fn json(report: &Report, path: &Path) -> Result<Value, Fault> {
-    serde_json::to_value(report).map_err(|error| not_a_report(path, &error))
-}
-
-fn not_a_report(path: &Path, error: &serde_json::Error) -> Fault {
-    StoreError::malformed(path, format_args!("not a report of monitor-log: {error}")).into()
 }
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
 /// a folder that is no log is left out with a warning.
-fn logs_of(
-    paths: &[PathBuf],
-    extensions: &[&str],
-    first_time: fn(&Path) -> Result<Option<Timestamp>, LogError>,
-) -> Result<Vec<PathBuf>, Fault> {
+fn logs_of<P: LineParser>(paths: &[PathBuf], extension: &str) -> Result<Vec<PathBuf>, Fault> {
     let mut logs = Vec::new();
     for path in paths {
-        let mut in_folder = logs_below(path, extensions);
-        in_folder.retain(|path| match first_time(path) {
+        let mut in_folder = logs_below(path, extension);
+        in_folder.retain(|path| match first_time::<P>(path) {
             Err(error) if error.exit() == Exit::Data => {
                 warn!("left out: {error}");
                 false
@@ -85,20 +68,20 @@ fn logs_of(
         });
         // What is no folder, and a folder without logs.
         let found = if in_folder.is_empty() {
-            files_of(vec![path.clone()], extensions)?
+            files_of(vec![path.clone()], &[extension])?
         } else {
             in_folder
         };
         logs.extend(found);
     }
     // An interrupted job goes on in a later log, whatever its name. Pipes are read only once.
-    let time = |path: &PathBuf| first_time(path).ok().flatten();
+    let time = |path: &PathBuf| first_time::<P>(path).ok().flatten();
     logs.sort_by_cached_key(|path| path.is_file().then(|| time(path)).flatten());
     Ok(logs)
 }
 
 /// Returns the logs of a folder and of its subfolders, but not behind links, which may form a circle.
-fn logs_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+fn logs_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     if !folder.is_dir() {
         return Vec::new();
     }
@@ -111,36 +94,34 @@ fn logs_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     paths.sort();
     let is_folder = |path: &PathBuf| path.is_dir() && !path.is_symlink();
     let (folders, mut logs): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_folder);
-    logs.retain(|path| path.is_file() && is_log(path, extensions));
-    for folder in folders {
-        logs.extend(logs_below(&folder, extensions));
-    }
+    logs.retain(|path| path.is_file() && path.extension() == Some(extension.as_ref()));
+    let below = folders.iter();
+    logs.extend(below.flat_map(|folder| logs_below(folder, extension)));
     logs
 }
 
-fn is_log(path: &Path, extensions: &[&str]) -> bool {
-    let of_path = path.extension().and_then(|of_path| of_path.to_str());
-    of_path.is_some_and(|of_path| extensions.contains(&of_path))
+type Log<P> = LogReader<BufReader<File>, P>;
+
+fn open<P: LineParser>(path: &Path) -> Result<Log<P>, LogError> {
+    Ok(Log::new(BufReader::new(open_input(path)?), path))
 }
 
-/// Returns the time of the first event of a log; `None` for an empty log, and if it is unknown.
-fn first_event(path: &Path) -> Result<Option<Timestamp>, LogError> {
-    let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
-    match log.next() {
-        Some(event) => Ok(event?.time()),
-        None if log.torn() || fs::metadata(path).is_ok_and(|file| file.len() == 0) => Ok(None),
-        None => Err(LogError::line(path, 1, "expected run events, found none")),
+/// Returns the time of the first item of a log; `None` for an empty log, and if it is unknown.
+fn first_time<P: LineParser>(path: &Path) -> Result<Option<Timestamp>, LogError> {
+    let first = open::<P>(path)?.next().transpose()?;
+    Ok(first.and_then(|first| P::time(&first)))
+}
+
+/// Reads a log, and returns the lines that were left out.
+fn read_log<P: LineParser>(
+    path: &Path,
+    mut add: impl FnMut(P::Item),
+) -> Result<Option<SkippedLines>, LogError> {
+    let mut log = open::<P>(path)?;
+    for item in log.by_ref() {
+        add(item?);
     }
-}
-
-/// Returns the time of the first sample of a log; `None` for an empty log.
-fn first_sample(path: &Path) -> Result<Option<Timestamp>, LogError> {
-    let first = open_samples(path)?.next().transpose()?;
-    Ok(first.map(|sample| sample.timestamp))
-}
-
-fn open_samples(path: &Path) -> Result<GpuCsvReader<BufReader<File>>, LogError> {
-    Ok(GpuCsvReader::new(BufReader::new(open_input(path)?), path))
+    log.finish()
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
@@ -163,38 +144,29 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
 
 /// Reads the logs. Events come first: they tell which samples belong to a run.
 fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Report, Fault> {
-    let mut runs = Runs::default();
+    let (mut runs, mut skipped) = (Runs::default(), Vec::new());
     (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
     for path in events {
         let read = read_events(path, &mut runs);
-        read.map_err(|error| explain(FileKind::Events, path, error))?;
+        skipped.extend(read.map_err(|error| explain(FileKind::Events, path, error))?);
     }
     let mut joined = Samples::during(&runs);
     for path in samples {
-        let read = read_samples(path, &mut joined);
-        read.map_err(|error| explain(FileKind::Samples, path, error))?;
+        let read = read_log::<GpuCsvLines>(path, |sample| joined.add(&sample));
+        skipped.extend(read.map_err(|error| explain(FileKind::Samples, path, error))?);
+        joined.end_log();
     }
     let runs = Some(runs).filter(|_| !events.is_empty());
     let joined = Some(joined).filter(|_| !samples.is_empty());
-    Ok(Report::new(runs, joined))
+    let mut report = Report::new(runs, joined);
+    report.skipped = skipped;
+    Ok(report)
 }
 
-pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<(), LogError> {
-    let mut log = EventReader::new(BufReader::new(open_input(path)?), path);
-    for event in log.by_ref() {
-        runs.add(&event?);
-    }
-    runs.end_log(log.torn(), log.skipped());
-    Ok(())
-}
-
-fn read_samples(path: &Path, samples: &mut Samples) -> Result<(), LogError> {
-    let mut log = open_samples(path)?;
-    for sample in log.by_ref() {
-        samples.add(&sample?);
-    }
-    samples.end_log(log.torn(), log.skipped());
-    Ok(())
+pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<Option<SkippedLines>, LogError> {
+    let skipped = read_log::<EventLines>(path, |event| runs.add(&event));
+    runs.end_log();
+    skipped
 }
 
 /// Explains why a log cannot be read: it may be a file of another kind.

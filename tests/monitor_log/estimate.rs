@@ -118,32 +118,28 @@ fn shards_that_measured_runs_finished_take_no_time() {
     let second = flops(&of("set/shard-00001.parquet"));
     for (outcome, left, expected) in [("done", 1, second), ("stopped", 2, second + flops(&first))] {
         fs::write(folder.path().join("e.jsonl"), events(&first, outcome)).expect("write");
-        let report = "monitor-log report --quiet --events e.jsonl --out r.json";
-        run(&mut command(folder.path(), report));
-        for measured in ["e.jsonl", "r.json"] {
-            let found = of(&format!("set --measured {measured}"));
-            assert_eq!(found["shards_left"], left, "{outcome}");
-            let time = &found["times"][0];
-            assert_eq!(time["device"], "NVIDIA L4 in f16");
-            let rate = flops(&first) / 10.0;
-            assert_eq!(time["flops_per_s"].as_f64(), Some(rate));
-            let seconds = time["device_hours"].as_f64().expect("hours") * 3600.0;
-            let ratio = seconds * rate / expected;
-            assert!((ratio - 1.0).abs() < 1e-9, "{outcome}: {ratio}");
-        }
+        let found = of("set --measured e.jsonl");
+        assert_eq!(found["shards_left"], left, "{outcome}");
+        let time = &found["times"][0];
+        assert_eq!(time["device"], "NVIDIA L4 in f16");
+        let rate = flops(&first) / 10.0;
+        assert_eq!(time["flops_per_s"].as_f64(), Some(rate));
+        let seconds = time["device_hours"].as_f64().expect("hours") * 3600.0;
+        let ratio = seconds * rate / expected;
+        assert!((ratio - 1.0).abs() < 1e-9, "{outcome}: {ratio}");
     }
-    let no_report =
+    let no_log =
         "monitor-log estimate set --model facebook/esm2_t6_8M_UR50D --measured set/manifest.json";
     assert_fails(
-        command(folder.path(), no_report),
+        command(folder.path(), no_log),
         65,
-        "manifest.json: expected a report with run events, found none",
+        "manifest.json: line 1: not a run event",
     );
-    let other = "monitor-log estimate set --model facebook/esm2_t12_35M_UR50D --measured r.json";
+    let other = "monitor-log estimate set --model facebook/esm2_t12_35M_UR50D --measured e.jsonl";
     assert_fails(
         command(folder.path(), other),
         65,
-        "r.json: run a: its operations are not those of this model",
+        "e.jsonl: run a: its operations are not those of this model",
     );
 }
 #[test]

@@ -40,10 +40,21 @@ fn a_torn_last_line_is_left_out_and_reported() {
         case.write(name, &format!("{text}{}", &last[..last.len() - 3]));
     }
     let mut torn = case.report(BOTH);
-    for log in ["events", "samples"] {
-        assert_eq!(torn[log]["torn_last_line"].take(), true);
-        torn[log]["torn_last_line"] = false.into();
+    let skipped = torn["skipped"].take();
+    for (place, path) in ["events.jsonl", "gpu.csv"].into_iter().enumerate() {
+        let lines = case.read(path).lines().count();
+        let skipped = &skipped[place];
+        assert_eq!(
+            (&skipped["path"], &skipped["lines"]),
+            (&path.into(), &1.into())
+        );
+        assert_eq!(skipped["first_line"], lines);
+        assert_eq!(
+            skipped["reason"],
+            "it is torn, as of a writer that was killed"
+        );
     }
+    torn["skipped"] = complete["skipped"].clone();
     assert_eq!(torn, complete);
 }
 

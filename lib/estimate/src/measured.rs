@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use plmkit_contract::ModelShape;
-use serde_json::Value;
+use plmkit_logs::event::Outcome;
+use plmkit_telemetry::report::RunSummary;
 
 use super::Lengths;
 
@@ -21,54 +22,41 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Adds the runs of a report of `monitor-log report`. The error describes what the report lacks, or which run was of another
-    /// model than one of `shape`, or of an impossible rate.
-    pub fn add(&mut self, report: &Value, shape: &ModelShape) -> Result<(), String> {
-        let runs = report["events"]["runs"].as_array();
-        let runs = runs.filter(|runs| !runs.is_empty());
-        for run in runs.ok_or("expected a report with run events, found none")? {
-            let named = |what| format!("run {}: {what}", text(&run["run"]));
-            self.add_run(run, shape).map_err(named)?;
-        }
-        Ok(())
-    }
-
-    fn add_run(&mut self, run: &Value, shape: &ModelShape) -> Result<(), String> {
-        let flops = run["efficiency"]["flops"].as_f64();
-        let flops = flops.ok_or("its operations are unknown")?;
-        let number = |name: &str, unknown| run[name].as_f64().unwrap_or(unknown);
+    /// Adds a run. The error says that it was of another model than one of `shape`, or of an impossible rate.
+    pub fn add(&mut self, run: &RunSummary, shape: &ModelShape) -> Result<(), String> {
+        let (setup, unknown) = (&run.setup, "unknown".to_owned());
+        let named = |what: String| format!("run {}: {what}", setup.run);
+        let flops = run.efficiency.flops;
+        let flops = flops.ok_or_else(|| named("its operations are unknown".to_owned()))?;
         // What exceeds the operations of the tokens is attention. A token attends to at least as many tokens as a sequence has on
         // average, and to at most as many as the longest has.
-        let of_token = flops / number("tokens", 0.0) - shape.flops_per_token() as f64;
+        let of_token = flops / run.tokens as f64 - shape.flops_per_token() as f64;
         let attended = of_token / shape.flops_per_pair() as f64;
-        let (mean, longest) = (number("mean_length", 0.0), number("longest", f64::MAX));
+        let mean = run.mean_length.unwrap_or(0.0);
+        let longest = run.longest.map_or(f64::MAX, |longest| longest as f64);
         if !(0.999 * mean..=1.001 * longest).contains(&attended) {
+            let model = setup.model.as_ref().unwrap_or(&unknown);
             let what = "its operations are not those of this model: measured was";
-            return Err(format!("{what} {}", text(&run["model"])));
+            return Err(named(format!("{what} {model}")));
         }
-        let device_s = number("device_s", 0.0);
+        let device_s = run.device_s.unwrap_or(0.0);
         let rate = flops / device_s;
         if !(1.0..=1e18).contains(&rate) {
             let what = "its rate is impossible; expected 1 to 1e18 operations a second";
-            return Err(format!("{what}, found {rate:e}"));
+            return Err(named(format!("{what}, found {rate:e}")));
         }
         self.flops += flops;
         self.device_s += device_s;
-        let device = run["gpu_names"].get(0).unwrap_or(&run["device"]);
-        let device = text(device);
-        let device = format!("{device} in {}", text(&run["dtype"]));
-        self.devices.insert(device);
+        let device = setup.gpu_names.as_ref().and_then(|names| names.first());
+        let device = device.or(setup.device.as_ref()).unwrap_or(&unknown);
+        let dtype = setup.dtype.as_ref().unwrap_or(&unknown);
+        self.devices.insert(format!("{device} in {dtype}"));
         // Run events do not name the shard. A shard of as many rows and tokens takes the same time.
         let finished = self.left.iter().position(|shard| {
-            run["outcome"] == "done"
-                && run["sequences"] == shard.sequences
-                && run["tokens"] == shard.tokens
+            run.outcome == Some(Outcome::Done)
+                && (run.sequences, run.tokens) == (shard.sequences, shard.tokens)
         });
         finished.map(|place| self.left.remove(place));
         Ok(())
     }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or("unknown")
 }

@@ -1,4 +1,5 @@
-use serde_json::{Value, json};
+use plmkit_logs::event::Outcome;
+use plmkit_telemetry::report::RunSummary;
 
 use super::*;
 
@@ -140,25 +141,28 @@ fn bytes_are_those_of_values_and_keys() {
     assert_eq!(bytes(&columns, StoreDtype::F16), 3 * 49 + values * 2);
 }
 
-/// A report on a run of the first shard on two GPUs.
-fn report(run: impl FnOnce(&mut Value)) -> Value {
-    let mut of_run = json!({
-        "run": "a", "model": MODEL, "device": "cuda", "dtype": "f16", "outcome": "done",
-        "sequences": 2, "tokens": 300, "mean_length": 150.0, "longest": 200,
-        "efficiency": { "flops": flops()[0] }, "gpu_names": ["NVIDIA L4", "NVIDIA L4"],
-        "device_s": 10.0,
-    });
-    run(&mut of_run);
-    json!({ "events": { "runs": [of_run] } })
+/// A run of the first shard on two GPUs.
+fn run(change: impl FnOnce(&mut RunSummary)) -> RunSummary {
+    let mut run = RunSummary::default();
+    let setup = &mut run.setup;
+    (setup.run, setup.model) = ("a".to_owned(), Some(MODEL.to_owned()));
+    (setup.device, setup.dtype) = (Some("cuda".to_owned()), Some("f16".to_owned()));
+    setup.gpu_names = Some(vec!["NVIDIA L4".to_owned(); 2]);
+    (run.outcome, run.device_s) = (Some(Outcome::Done), Some(10.0));
+    (run.sequences, run.tokens) = (2, 300);
+    (run.mean_length, run.longest) = (Some(150.0), Some(200));
+    run.efficiency.flops = Some(flops()[0]);
+    change(&mut run);
+    run
 }
 
-fn measured(reports: &[Value], left: Vec<Lengths>) -> Result<Measured, String> {
+fn measured(runs: &[RunSummary], left: Vec<Lengths>) -> Result<Measured, String> {
     let mut measured = Measured {
         left,
         ..Measured::default()
     };
-    for report in reports {
-        measured.add(report, &plan(1).shape)?;
+    for run in runs {
+        measured.add(run, &plan(1).shape)?;
     }
     Ok(measured)
 }
@@ -166,14 +170,12 @@ fn measured(reports: &[Value], left: Vec<Lengths>) -> Result<Measured, String> {
 #[test]
 #[allow(clippy::float_cmp)]
 fn the_rate_is_that_of_one_device() {
-    let whole = report(|_| {});
+    let whole = run(|_| {});
     // It went on with one other GPU.
-    let resumed = report(|run| {
-        run["device_s"] = json!(13.0);
-    });
-    let of_cpu = report(|run| {
-        (run["device"], run["gpu_names"]) = (json!("cpu"), json!(null));
-        run["device_s"] = json!(5.0);
+    let resumed = run(|run| run.device_s = Some(13.0));
+    let of_cpu = run(|run| {
+        (run.setup.device, run.setup.gpu_names) = (Some("cpu".to_owned()), None);
+        run.device_s = Some(5.0);
     });
     let found = measured(&[whole, resumed, of_cpu], vec![]).unwrap();
     assert_eq!(found.device_s, 10.0 + 13.0 + 5.0);
@@ -183,48 +185,38 @@ fn the_rate_is_that_of_one_device() {
 
 #[test]
 fn a_run_that_ended_finished_the_shard_with_its_sums() {
-    let left = |run: fn(&mut Value)| measured(&[report(run)], shards()).unwrap().left;
+    let left = |change: fn(&mut RunSummary)| measured(&[run(change)], shards()).unwrap().left;
     assert_eq!(left(|_| {}), shards()[1..]);
     // An interrupted run, a run without an end, and runs of other shards.
-    assert_eq!(left(|run| run["outcome"] = json!("stopped")), shards());
-    assert_eq!(left(|run| run["outcome"] = json!(null)), shards());
-    assert_eq!(left(|run| run["sequences"] = json!(3)), shards());
+    assert_eq!(left(|run| run.outcome = Some(Outcome::Stopped)), shards());
+    assert_eq!(left(|run| run.outcome = None), shards());
+    assert_eq!(left(|run| run.sequences = 3), shards());
     let mut others = shards();
     others[0].tokens += 1;
-    let found = measured(&[report(|_| {})], others.clone()).unwrap();
+    let found = measured(&[run(|_| {})], others.clone()).unwrap();
     assert_eq!(found.left, others);
     // Of two equal shards a run finishes one.
     let twice = vec![shards()[0].clone(); 2];
-    let found = measured(&[report(|_| {})], twice.clone()).unwrap();
+    let found = measured(&[run(|_| {})], twice.clone()).unwrap();
     assert_eq!(found.left, twice[1..]);
 }
 
 #[test]
 fn a_run_of_another_model_and_an_impossible_rate_are_refused() {
-    let error = |run: fn(&mut Value)| measured(&[report(run)], vec![]).unwrap_err();
+    let error = |change: fn(&mut RunSummary)| measured(&[run(change)], vec![]).unwrap_err();
     let other = format!("run a: its operations are not those of this model: measured was {MODEL}");
     // A smaller model, a larger one, and no tokens.
-    assert_eq!(error(|run| run["efficiency"]["flops"] = json!(1e11)), other);
-    assert_eq!(error(|run| run["efficiency"]["flops"] = json!(1e13)), other);
-    assert_eq!(error(|run| run["tokens"] = json!(0)), other);
-    assert_eq!(error(|run| run["tokens"] = json!("many")), other);
+    assert_eq!(error(|run| run.efficiency.flops = Some(1e11)), other);
+    assert_eq!(error(|run| run.efficiency.flops = Some(1e13)), other);
+    assert_eq!(error(|run| run.tokens = 0), other);
     assert_eq!(
-        error(|run| run["efficiency"]["flops"] = json!(null)),
+        error(|run| run.efficiency.flops = None),
         "run a: its operations are unknown"
     );
-    for elapsed_s in [json!(1e-9), json!(1e300), json!(0), json!(-1), json!(null)] {
-        let mut impossible = report(|_| {});
-        impossible["events"]["runs"][0]["device_s"] = elapsed_s;
+    for device_s in [Some(1e-9), Some(1e300), Some(0.0), Some(-1.0), None] {
+        let impossible = run(|run| run.device_s = device_s);
         let error = measured(&[impossible], vec![]).unwrap_err();
         assert!(error.contains("its rate is impossible"), "{error}");
-    }
-    for empty in [
-        json!({ "events": null }),
-        json!({ "events": { "runs": [] } }),
-        json!(1),
-    ] {
-        let error = measured(&[empty], vec![]).unwrap_err();
-        assert_eq!(error, "expected a report with run events, found none");
     }
 }
 

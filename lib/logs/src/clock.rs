@@ -63,6 +63,11 @@ impl Timestamp {
         Self::from(Utc::now())
     }
 
+    /// Returns the time in a [format of `strftime`](chrono::format::strftime).
+    pub fn format(self, format: &str) -> String {
+        self.0.format(format).to_string()
+    }
+
     /// Returns the milliseconds since 1970.
     pub fn unix_ms(self) -> i64 {
         self.0.timestamp_millis()

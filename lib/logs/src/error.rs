@@ -52,14 +52,6 @@ impl LogError {
             reason: reason.into(),
         }
     }
-
-    /// Returns the error of a failed read at a line. A line that is too long is malformed.
-    pub(crate) fn read(path: &Path, line: u64, source: io::Error) -> Self {
-        if source.kind() == io::ErrorKind::InvalidData {
-            return Self::line(path, line, source.to_string());
-        }
-        StoreError::cannot_read(path)(source).into()
-    }
 }
 
 impl Failure for LogError {

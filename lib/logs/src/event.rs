@@ -13,8 +13,8 @@ use serde_with::skip_serializing_none;
 
 use crate::Timestamp;
 
-pub use reader::{EventReader, MAX_WORKERS, parse_event};
-pub use writer::{EVENT_MAGIC, EventWriter};
+pub use reader::{EventLines, EventReader, MAX_WORKERS};
+pub use writer::EventWriter;
 
 /// One line of a run's event log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,35 +38,30 @@ pub enum Event {
 }
 
 impl Event {
+    /// Returns the run, the time of day, and the time since boot.
+    fn origin(&self) -> (Option<&str>, Option<Timestamp>, Option<f64>) {
+        match self {
+            Self::Run(event) => (Some(&event.run), event.time, event.boot_s),
+            Self::Batch(event) => (Some(&event.run), event.time, event.boot_s),
+            Self::Done(event) => (Some(&event.run), event.time, event.boot_s),
+            Self::Probe(event) => (None, event.time, None),
+            Self::Unknown => (None, None, None),
+        }
+    }
+
     /// Returns the name of the run, if the event belongs to one.
     pub fn run(&self) -> Option<&str> {
-        match self {
-            Self::Run(started) => Some(&started.run),
-            Self::Batch(batch) => Some(&batch.run),
-            Self::Done(done) => Some(&done.run),
-            Self::Probe(_) | Self::Unknown => None,
-        }
+        self.origin().0
     }
 
     /// Returns the time of day of the event.
     pub fn time(&self) -> Option<Timestamp> {
-        match self {
-            Self::Run(started) => started.time,
-            Self::Batch(batch) => batch.time,
-            Self::Done(done) => done.time,
-            Self::Probe(probed) => probed.time,
-            Self::Unknown => None,
-        }
+        self.origin().1
     }
 
     /// Returns the time of the event in [seconds since boot](crate::boot_seconds).
     pub fn boot_s(&self) -> Option<f64> {
-        match self {
-            Self::Run(started) => started.boot_s,
-            Self::Batch(batch) => batch.boot_s,
-            Self::Done(done) => done.boot_s,
-            Self::Probe(_) | Self::Unknown => None,
-        }
+        self.origin().2
     }
 }
 

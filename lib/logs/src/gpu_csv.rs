@@ -4,5 +4,5 @@ mod reader;
 mod writer;
 
 pub use crate::gpu_sample::HEADER;
-pub use reader::GpuCsvReader;
-pub use writer::GpuCsvWriter;
+pub use reader::{GpuCsvLines, GpuCsvReader};
+pub use writer::{GpuCsvWriter, rows};

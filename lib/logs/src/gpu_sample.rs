@@ -69,34 +69,34 @@ macro_rules! samples {
 
 #[rustfmt::skip]
 samples! {
-    gpu_util: u32, Percent, Gpu, "plmkit_gpu_utilization_ratio", true, "Share of the time in which a kernel ran.";
-    mem_util: u32, Percent, Gpu, "plmkit_gpu_memory_access_ratio", false, "Share of the time in which device memory was read or written.";
-    mem_used_mib: u64, Mib, Gpu, "plmkit_gpu_memory_used_bytes", true, "Device memory in use.";
-    mem_total_mib: u64, Mib, Gpu, "plmkit_gpu_memory_size_bytes", false, "Device memory.";
-    temperature_c: u32, Celsius, Gpu, "plmkit_gpu_temperature_celsius", true, "Temperature of the chip.";
-    power_w: f64, Watt, Gpu, "plmkit_gpu_power_watts", true, "Power draw of the board.";
-    power_limit_w: f64, Watt, Gpu, "plmkit_gpu_power_limit_watts", false, "Power limit in force.";
-    sm_clock_mhz: u32, Megahertz, Gpu, "plmkit_gpu_sm_clock_hertz", true, "Clock of the streaming multiprocessors.";
-    mem_clock_mhz: u32, Megahertz, Gpu, "plmkit_gpu_memory_clock_hertz", true, "Clock of the device memory.";
-    energy_j: f64, Joule, Gpu, "plmkit_gpu_energy_joules_total", false, "Energy that the GPU has used since the driver was loaded.";
-    pcie_rx_mib_s: f64, MibPerSecond, Gpu, "plmkit_gpu_pcie_received_bytes_per_second", false, "Read by the GPU over PCIe.";
-    pcie_tx_mib_s: f64, MibPerSecond, Gpu, "plmkit_gpu_pcie_sent_bytes_per_second", false, "Written by the GPU over PCIe.";
-    ecc_corrected: u64, Count, Gpu, "plmkit_gpu_ecc_corrected_errors_total", false, "Corrected memory errors since the driver was loaded.";
-    ecc_uncorrected: u64, Count, Gpu, "plmkit_gpu_ecc_uncorrected_errors_total", false, "Uncorrected memory errors since the driver was loaded.";
-    sm_active: f64, Percent, Gpu, "plmkit_gpu_sm_active_ratio", true, "Share of the time, over all streaming multiprocessors, in which one had work.";
-    tensor_active: f64, Percent, Gpu, "plmkit_gpu_tensor_active_ratio", true, "Share of the time in which the tensor cores computed.";
-    dram_active: f64, Percent, Gpu, "plmkit_gpu_dram_active_ratio", true, "Share of the time in which data went to or from device memory.";
-    mem_temperature_c: u32, Celsius, Gpu, "plmkit_gpu_memory_temperature_celsius", false, "Temperature of the device memory.";
-    temperature_limit_c: u32, Celsius, Driver, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
-    mem_temperature_limit_c: u32, Celsius, Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
-    xid_errors: u64, Count, Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
-    last_xid: u64, Count, Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
-    host_cpu_util: f64, Percent, Host, "plmkit_host_cpu_utilization_ratio", true, "Share of all CPUs' time that was not idle.";
-    host_mem_used_mib: u64, Mib, Host, "plmkit_host_memory_used_bytes", true, "Memory that is not available to new programs.";
-    host_mem_total_mib: u64, Mib, Host, "plmkit_host_memory_size_bytes", false, "Memory.";
-    host_disk_read_mib_s: f64, MibPerSecond, Host, "plmkit_host_disk_read_bytes_per_second", false, "Read from all disks.";
-    host_disk_write_mib_s: f64, MibPerSecond, Host, "plmkit_host_disk_written_bytes_per_second", false, "Written to all disks.";
-    host_disk_free_mib: u64, Mib, Host, "plmkit_host_disk_free_bytes", false, "Free space for this user on the file system of the log.";
+    gpu_util: u32, PERCENT, Gpu, "plmkit_gpu_utilization_ratio", true, "Share of the time in which a kernel ran.";
+    mem_util: u32, PERCENT, Gpu, "plmkit_gpu_memory_access_ratio", false, "Share of the time in which device memory was read or written.";
+    mem_used_mib: u64, MIB, Gpu, "plmkit_gpu_memory_used_bytes", true, "Device memory in use.";
+    mem_total_mib: u64, MIB, Gpu, "plmkit_gpu_memory_size_bytes", false, "Device memory.";
+    temperature_c: u32, CELSIUS, Gpu, "plmkit_gpu_temperature_celsius", true, "Temperature of the chip.";
+    power_w: f64, WATT, Gpu, "plmkit_gpu_power_watts", true, "Power draw of the board.";
+    power_limit_w: f64, WATT, Gpu, "plmkit_gpu_power_limit_watts", false, "Power limit in force.";
+    sm_clock_mhz: u32, MEGAHERTZ, Gpu, "plmkit_gpu_sm_clock_hertz", true, "Clock of the streaming multiprocessors.";
+    mem_clock_mhz: u32, MEGAHERTZ, Gpu, "plmkit_gpu_memory_clock_hertz", true, "Clock of the device memory.";
+    energy_j: f64, JOULE, Gpu, "plmkit_gpu_energy_joules_total", false, "Energy that the GPU has used since the driver was loaded.";
+    pcie_rx_mib_s: f64, MIB_PER_SECOND, Gpu, "plmkit_gpu_pcie_received_bytes_per_second", false, "Read by the GPU over PCIe.";
+    pcie_tx_mib_s: f64, MIB_PER_SECOND, Gpu, "plmkit_gpu_pcie_sent_bytes_per_second", false, "Written by the GPU over PCIe.";
+    ecc_corrected: u64, COUNT, Gpu, "plmkit_gpu_ecc_corrected_errors_total", false, "Corrected memory errors since the driver was loaded.";
+    ecc_uncorrected: u64, COUNT, Gpu, "plmkit_gpu_ecc_uncorrected_errors_total", false, "Uncorrected memory errors since the driver was loaded.";
+    sm_active: f64, PERCENT, Gpu, "plmkit_gpu_sm_active_ratio", true, "Share of the time, over all streaming multiprocessors, in which one had work.";
+    tensor_active: f64, PERCENT, Gpu, "plmkit_gpu_tensor_active_ratio", true, "Share of the time in which the tensor cores computed.";
+    dram_active: f64, PERCENT, Gpu, "plmkit_gpu_dram_active_ratio", true, "Share of the time in which data went to or from device memory.";
+    mem_temperature_c: u32, CELSIUS, Gpu, "plmkit_gpu_memory_temperature_celsius", false, "Temperature of the device memory.";
+    temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
+    mem_temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
+    xid_errors: u64, COUNT, Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
+    last_xid: u64, COUNT, Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
+    host_cpu_util: f64, PERCENT, Host, "plmkit_host_cpu_utilization_ratio", true, "Share of all CPUs' time that was not idle.";
+    host_mem_used_mib: u64, MIB, Host, "plmkit_host_memory_used_bytes", true, "Memory that is not available to new programs.";
+    host_mem_total_mib: u64, MIB, Host, "plmkit_host_memory_size_bytes", false, "Memory.";
+    host_disk_read_mib_s: f64, MIB_PER_SECOND, Host, "plmkit_host_disk_read_bytes_per_second", false, "Read from all disks.";
+    host_disk_write_mib_s: f64, MIB_PER_SECOND, Host, "plmkit_host_disk_written_bytes_per_second", false, "Written to all disks.";
+    host_disk_free_mib: u64, MIB, Host, "plmkit_host_disk_free_bytes", false, "Free space for this user on the file system of the log.";
 }
 
 impl GpuSample {

@@ -3,50 +3,39 @@
 use crate::{GpuSample, METRICS};
 
 /// The unit of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Percent, 0 to 100.
-    Percent,
-    /// Mebibytes.
-    Mib,
-    /// Mebibytes a second.
-    MibPerSecond,
-    /// Degrees Celsius.
-    Celsius,
-    /// Watts.
-    Watt,
-    /// Joules.
-    Joule,
-    /// Megahertz.
-    Megahertz,
-    /// A number of things.
-    Count,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unit {
+    /// How it is written after a value.
+    pub symbol: &'static str,
+    /// A factor and a divisor. 0.01 is no number of a computer: 57 % would have 16 digits.
+    base: [f64; 2],
 }
 
 impl Unit {
-    /// Returns how it is written after a value.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Self::Percent => "%",
-            Self::Mib => "MiB",
-            Self::MibPerSecond => "MiB/s",
-            Self::Celsius => "°C",
-            Self::Watt => "W",
-            Self::Joule => "J",
-            Self::Megahertz => "MHz",
-            Self::Count => "",
-        }
+    /// Percent, 0 to 100.
+    pub(crate) const PERCENT: Self = Self::new("%", [1.0, 100.0]);
+    /// Mebibytes.
+    pub(crate) const MIB: Self = Self::new("MiB", [1_048_576.0, 1.0]);
+    /// Mebibytes a second.
+    pub(crate) const MIB_PER_SECOND: Self = Self::new("MiB/s", [1_048_576.0, 1.0]);
+    /// Degrees Celsius.
+    pub(crate) const CELSIUS: Self = Self::new("°C", [1.0; 2]);
+    /// Watts.
+    pub(crate) const WATT: Self = Self::new("W", [1.0; 2]);
+    /// Joules.
+    pub(crate) const JOULE: Self = Self::new("J", [1.0; 2]);
+    /// Megahertz.
+    pub(crate) const MEGAHERTZ: Self = Self::new("MHz", [1e6, 1.0]);
+    /// A number of things.
+    pub(crate) const COUNT: Self = Self::new("", [1.0; 2]);
+
+    const fn new(symbol: &'static str, base: [f64; 2]) -> Self {
+        Self { symbol, base }
     }
 
     /// Returns a value in the base unit: a ratio, bytes, bytes a second or hertz.
     pub fn in_base(self, value: f64) -> f64 {
-        match self {
-            // 0.01 is no number of a computer: 57 % would have 16 digits.
-            Self::Percent => value / 100.0,
-            Self::Mib | Self::MibPerSecond => value * 1_048_576.0,
-            Self::Megahertz => value * 1e6,
-            Self::Celsius | Self::Watt | Self::Joule | Self::Count => value,
-        }
+        value * self.base[0] / self.base[1]
     }
 }
 
@@ -99,15 +88,15 @@ mod tests {
     #[test]
     fn a_value_in_the_base_unit_has_the_name_of_that_unit() {
         for metric in METRICS {
-            let ends = match metric.unit {
-                Unit::Percent => "_ratio",
-                Unit::Mib => "_bytes",
-                Unit::MibPerSecond => "_bytes_per_second",
-                Unit::Celsius => "_celsius",
-                Unit::Watt => "_watts",
-                Unit::Joule => "_joules_total",
-                Unit::Megahertz => "_hertz",
-                Unit::Count => "",
+            let ends = match metric.unit.symbol {
+                "%" => "_ratio",
+                "MiB" => "_bytes",
+                "MiB/s" => "_bytes_per_second",
+                "°C" => "_celsius",
+                "W" => "_watts",
+                "J" => "_joules_total",
+                "MHz" => "_hertz",
+                _ => "",
             };
             assert!(metric.prometheus.ends_with(ends), "{}", metric.prometheus);
         }

@@ -2,12 +2,9 @@
 
 use plmkit_contract::plural;
 
-use crate::Mean;
 use crate::event::BatchDone;
-use crate::thresholds::{
-    IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW,
-    packing_shortfall,
-};
+use crate::thresholds::{IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, packing_shortfall};
+use crate::{Mean, Tier};
 
 /// Batches between two lines.
 const EVERY_BATCHES: u64 = 100;
@@ -56,15 +53,6 @@ struct Stretch {
     wait_ms: Mean,
 }
 
-/// How bad a figure is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-enum Tier {
-    Ok,
-    Mild,
-    Critical,
-}
-
 /// A message about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgressMessage {
@@ -81,7 +69,7 @@ impl ProgressReporter {
             workers: workers.max(1) as f64,
             all: Stretch::default(),
             recent: Stretch::default(),
-            warned: [Tier::Ok; 2],
+            warned: [Tier::None; 2],
         }
     }
 
@@ -129,14 +117,10 @@ impl ProgressReporter {
         let (mut figures, mut warnings) = (Vec::new(), Vec::new());
         if let Some(packing) = stretch.packing.mean() {
             let percent = 100.0 * packing;
-            let shortfall = packing_shortfall(packing);
-            let tier = match shortfall {
-                None => Tier::Ok,
-                Some((_, below)) if below > PACKING_CRITICAL_BELOW => Tier::Mild,
-                Some(_) => Tier::Critical,
-            };
+            let tier = Tier::of_packing(packing);
             figures.push(format!("{percent:.1} % full ({tier})"));
-            if let Some((how, below)) = shortfall.filter(|_| tier > self.warned[0]) {
+            let shortfall = packing_shortfall(packing).filter(|_| tier > self.warned[0]);
+            if let Some((how, below)) = shortfall {
                 self.warned[0] = tier;
                 let least = 100.0 * below;
                 warnings.push(format!(
@@ -146,11 +130,7 @@ impl ProgressReporter {
         }
         if let Some(idle) = stretch.idle(self.workers) {
             let percent = 100.0 * idle;
-            let tier = match idle {
-                _ if idle > IDLE_CRITICAL_ABOVE => Tier::Critical,
-                _ if idle > IDLE_MILD_ABOVE => Tier::Mild,
-                _ => Tier::Ok,
-            };
+            let tier = Tier::of_idle(idle);
             figures.push(format!("waited {percent:.1} % of the time ({tier})"));
             // Every run waits for its first read, which decides about a short one.
             if tier > self.warned[1] && self.all.end_s >= IDLE_JUDGED_FROM_S {

@@ -9,9 +9,9 @@ use std::time::Duration;
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A thread that works until it is stopped.
-pub struct Background<T> {
+pub struct Background {
     stop: Sender<()>,
-    result: Receiver<T>,
+    ended: Receiver<()>,
 }
 
 /// Tells a thread that it is stopped, and is its clock.
@@ -24,28 +24,25 @@ impl StopSignal {
     }
 }
 
-impl<T: Send + 'static> Background<T> {
+impl Background {
     /// Starts `work` in a new thread.
-    pub fn start(
-        name: &str,
-        work: impl FnOnce(&StopSignal) -> T + Send + 'static,
-    ) -> io::Result<Self> {
+    pub fn start(name: &str, work: impl FnOnce(&StopSignal) + Send + 'static) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let (sender, result) = mpsc::channel();
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                // Fails if the thread was abandoned: nobody needs the result then.
-                let _ = sender.send(work(&StopSignal(stopped)));
-            })?;
-        Ok(Self { stop, result })
+        let (sender, ended) = mpsc::channel();
+        let thread = thread::Builder::new().name(name.to_owned());
+        thread.spawn(move || {
+            work(&StopSignal(stopped));
+            // Fails if the thread was abandoned.
+            let _ = sender.send(());
+        })?;
+        Ok(Self { stop, ended })
     }
 
-    /// Stops the thread and waits for its result, at most two seconds. After a timeout it hangs, and is abandoned; it is
+    /// Stops the thread and waits for its end, at most two seconds. After a timeout it hangs, and is abandoned; it is
     /// disconnected if it panicked.
-    pub fn stop(self) -> Result<T, RecvTimeoutError> {
+    pub fn stop(self) -> Result<(), RecvTimeoutError> {
         // Fails if the thread has ended already.
         let _ = self.stop.send(());
-        self.result.recv_timeout(STOP_TIMEOUT)
+        self.ended.recv_timeout(STOP_TIMEOUT)
     }
 }

@@ -3,7 +3,6 @@
 //! [`Follower`] reads files. [`LiveRuns`] keeps the runs and computes each [`RunStatus`], without files or clocks.
 
 mod follower;
-mod log_tail;
 mod processes;
 mod recent_batches;
 mod run;

@@ -16,7 +16,7 @@ const LAST_SAMPLE_PART: u32 = 10;
 
 /// Records samples until it is told to finish. Warns once of a log that cannot be written, and of missed intervals; tells
 /// both numbers at the end.
-pub struct Recorder(Background<()>);
+pub struct Recorder(Background);
 
 impl Recorder {
     /// Starts in a new thread, which loads the driver's library. That may take seconds.

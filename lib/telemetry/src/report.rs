@@ -22,7 +22,7 @@ mod text;
 mod times;
 mod values;
 
-use plmkit_logs::SkippedLines;
+use plmkit_logs::{SkippedLines, Tier};
 use serde::Serialize;
 
 pub use batches::{Packing, Queue, QueueState, Stage, Stages, WaitBin};
@@ -61,46 +61,13 @@ pub struct Report {
     pub samples: Option<SamplesSummary>,
     /// The speed over that of a baseline, if one was given.
     pub baseline: Vec<Comparison>,
-    /// Malformed lines that were left out, by log.
+    /// Malformed and torn lines that were left out, by log.
     pub skipped: Vec<SkippedLines>,
-}
-
-/// How much a finding costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, strum::Display)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Tier {
-    /// Nothing to gain.
-    #[strum(serialize = "ok")]
-    None,
-    /// Something to gain.
-    Mild,
-    /// Much to gain.
-    Critical,
-}
-
-impl Tier {
-    /// Returns the tier of `share`: below `critical` it is critical, below `mild` it is mild.
-    pub(crate) fn below(share: f64, critical: f64, mild: f64) -> Self {
-        match share {
-            _ if share < critical => Self::Critical,
-            _ if share < mild => Self::Mild,
-            _ => Self::None,
-        }
-    }
-
-    /// Returns the tier of `share`: above `critical` it is critical, above `mild` it is mild.
-    pub(crate) fn above(share: f64, critical: f64, mild: f64) -> Self {
-        Self::below(-share, -critical, -mild)
-    }
 }
 
 impl Report {
     /// Joins runs and samples.
     pub fn new(runs: Option<Runs>, samples: Option<Samples>) -> Self {
-        let of_runs = runs.iter().flat_map(|runs| &runs.skipped);
-        let of_samples = samples.iter().flat_map(|samples| &samples.skipped);
-        let skipped = of_runs.chain(of_samples).cloned().collect();
         let mut events = runs.map(Runs::finish);
         let runs = events.as_mut();
         let runs = runs.map_or(&mut [][..], |events| &mut events.runs);
@@ -118,7 +85,7 @@ impl Report {
             events,
             samples,
             baseline: Vec::new(),
-            skipped,
+            skipped: Vec::new(),
         };
         (report.findings, report.verdict_in_words) = findings::findings(&report);
         let counting = report.findings.iter().filter(|finding| finding.in_verdict);
@@ -130,29 +97,6 @@ impl Report {
     fn runs(&self) -> &[RunSummary] {
         let events = self.events.as_ref();
         events.map_or(&[][..], |events| &events.runs)
-    }
-
-    /// Tells what was left out of the logs.
-    fn left_out(&self) -> Vec<String> {
-        let torn = [
-            (
-                "event",
-                self.events
-                    .as_ref()
-                    .is_some_and(|events| events.torn_last_line),
-            ),
-            (
-                "sample",
-                self.samples
-                    .as_ref()
-                    .is_some_and(|samples| samples.torn_last_line),
-            ),
-        ];
-        let torn = torn.into_iter().filter(|(_, is_torn)| *is_torn);
-        let torn =
-            torn.map(|(log, _)| format!("the last line of the {log} log is torn and was left out"));
-        let skipped = self.skipped.iter().map(ToString::to_string);
-        torn.chain(skipped).collect()
     }
 
     /// Returns the GPUs of the sample log.

@@ -15,6 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
         };
         runs.add(&event);
     }
-    runs.end_log(reader.torn(), reader.skipped());
+    if judged(reader.finish()).is_none() {
+        return;
+    }
+    runs.end_log();
     sentences(&Report::new(Some(runs), None));
 });

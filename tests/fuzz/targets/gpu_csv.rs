@@ -15,6 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
         };
         samples.add(&sample);
     }
-    samples.end_log(reader.torn(), reader.skipped());
+    if judged(reader.finish()).is_none() {
+        return;
+    }
+    samples.end_log();
     sentences(&Report::new(None, Some(samples)));
 });

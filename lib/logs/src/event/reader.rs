@@ -1,17 +1,11 @@
 //! Reads run events.
 
-use std::io::BufRead;
-use std::path::PathBuf;
+use std::ops::RangeInclusive;
 
-use super::{BatchDone, Event, RunDone, RunStarted};
-use crate::lines::LogReader;
-use crate::{LogError, SkippedLines};
+use super::Event;
+use crate::{LineParser, LogReader, Timestamp};
 
-/// The events of a log, in the order of the lines. Keeps one line in memory.
-///
-/// Unknown types and fields are skipped: a newer program may write more. A last line without a newline is skipped as well, see
-/// [`EventReader::torn`], and so are malformed lines, see [`EventReader::skipped`]. If two or more lines that are one in ten are
-/// malformed, the last item is an error about the first of them; if the first line is, the first item.
+/// The events of a log. Unknown types and fields are skipped: a newer program may write more.
 ///
 /// ```
 /// use plmkit_logs::event::{Event, EventReader};
@@ -25,62 +19,37 @@ use crate::{LogError, SkippedLines};
 /// let Some(Ok(Event::Run(run))) = reader.next() else { panic!("a run starts") };
 /// assert_eq!(run.device.as_deref(), Some("cpu"));
 /// assert!(reader.next().is_none());
-/// assert!(reader.torn());
+/// assert_eq!(reader.finish()?.map(|torn| torn.first_line), Some(3));
+/// # Ok::<(), plmkit_logs::LogError>(())
 /// ```
-pub struct EventReader<R>(LogReader<R>);
+pub type EventReader<R> = LogReader<R, EventLines>;
 
-impl<R: BufRead> EventReader<R> {
-    /// Reads a log from `source`; `path` names it in errors.
-    pub fn new(source: R, path: impl Into<PathBuf>) -> Self {
-        Self(LogReader::new(source, path.into()))
+/// Parses the lines of an event log.
+#[derive(Debug, Default)]
+pub struct EventLines;
+
+impl LineParser for EventLines {
+    type Item = Event;
+
+    fn parse(&mut self, line: &[u8]) -> Result<Option<Event>, String> {
+        // Most lines of a long log are batches. serde's tagged enums copy each value, which takes three times as long.
+        let event = if line.starts_with(BATCH) {
+            serde_json::from_slice(line).map(Event::Batch)
+        } else {
+            serde_json::from_slice(line)
+        };
+        let event = event.map_err(|error| not_an_event(&error))?;
+        check(&event)?;
+        Ok(Some(event).filter(|event| *event != Event::Unknown))
     }
 
-    /// Whether a last line without a newline was left out. Known at the end.
-    pub fn torn(&self) -> bool {
-        self.0.torn()
-    }
-
-    /// Returns the malformed lines that were left out so far.
-    pub fn skipped(&self) -> Option<SkippedLines> {
-        self.0.skipped()
-    }
-}
-
-impl<R: BufRead> Iterator for EventReader<R> {
-    type Item = Result<Event, LogError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.read_item(parse_event).transpose()
+    fn time(event: &Event) -> Option<Timestamp> {
+        event.time()
     }
 }
 
 /// The start of a batch event that plmkit writes.
 const BATCH: &[u8] = b"{\"type\":\"batch\",";
-
-/// Parses the line of an event. Returns `None` for a blank line and for an unknown type. The error has no file and line.
-pub fn parse_event(line: &[u8]) -> Result<Option<Event>, String> {
-    let line = line.trim_ascii_end();
-    if line.is_empty() {
-        return Ok(None);
-    }
-    // Most lines of a long log are batches. serde's tagged enums copy each value, which takes three times as long.
-    let event = if line.starts_with(BATCH) {
-        serde_json::from_slice(line).map(Event::Batch)
-    } else {
-        serde_json::from_slice(line)
-    };
-    let event = event.map_err(|error| not_an_event(&error))?;
-    match &event {
-        Event::Run(run) => check_run(run)?,
-        Event::Batch(batch) => check_batch(batch)?,
-        Event::Done(done) => check_done(done)?,
-        _ => {}
-    }
-    if let Some(boot_s) = event.boot_s() {
-        check_duration("boot_s", boot_s)?;
-    }
-    Ok(Some(event).filter(|event| *event != Event::Unknown))
-}
 
 /// Replaces serde's position, which counts lines from the start of this line.
 fn not_an_event(error: &serde_json::Error) -> String {
@@ -105,89 +74,89 @@ const MAX_COUNT: u64 = i32::MAX as u64;
 const MAX_TOTAL: u64 = 1 << 53;
 
 /// Refuses impossible values.
-fn check_run(run: &RunStarted) -> Result<(), String> {
-    check_durations(&[
-        ("load_ms", run.load_ms),
-        ("compile_ms", run.compile_ms),
-        ("pin_ms", run.pin_ms),
-        ("compare_ms", run.compare_ms),
-    ])?;
-    let counts = [
-        ("batches_total", run.batches_total.unwrap_or(0)),
-        ("batches_saved", run.batches_saved.unwrap_or(0)),
-        ("sequences_total", run.sequences_total.unwrap_or(0)),
-        ("tokens_total", run.tokens_total.unwrap_or(0)),
-    ];
-    check_counts(&counts, MAX_TOTAL, "run")
-}
-
-fn check_done(done: &RunDone) -> Result<(), String> {
-    check_duration("elapsed_s", done.elapsed_s)?;
-    let counts = [
-        ("sequences", done.sequences),
-        ("tokens", done.tokens),
-        ("residues", done.residues),
-        ("rejected", done.rejected),
-    ];
-    check_counts(&counts, MAX_TOTAL, "run")
-}
-
-fn check_batch(batch: &BatchDone) -> Result<(), String> {
-    check_durations(&[
-        ("elapsed_s", batch.elapsed_s),
-        ("wait_ms", batch.wait_ms),
-        ("h2d_ms", batch.h2d_ms),
-        ("compute_ms", batch.compute_ms),
-        ("d2h_ms", batch.d2h_ms),
-        ("write_ms", batch.write_ms),
-    ])?;
-    let counts = [
-        ("sequences", batch.sequences),
-        ("tokens", batch.tokens),
-        ("residues", batch.residues),
-        ("longest", batch.longest.unwrap_or(0)),
-        ("oom_splits", batch.oom_splits),
-        ("recomputed", batch.recomputed),
-        ("rejected", batch.rejected),
-    ];
-    check_counts(&counts, MAX_COUNT, "batch")?;
-    if let Some(worker) = batch.worker.filter(|&worker| worker >= MAX_WORKERS) {
-        return Err(format!(
-            "worker is out of range; expected less than {MAX_WORKERS}, found {worker}"
-        ));
-    }
-    match batch.utilization {
-        Some(value) if !(0.0..=1.0).contains(&value) => Err(format!(
-            "utilization is out of range; expected 0 to 1, found {value}"
-        )),
-        _ => Ok(()),
+fn check(event: &Event) -> Result<(), String> {
+    check_durations(&[("boot_s", event.boot_s())])?;
+    match event {
+        Event::Run(run) => {
+            check_durations(&[
+                ("load_ms", run.load_ms),
+                ("compile_ms", run.compile_ms),
+                ("pin_ms", run.pin_ms),
+                ("compare_ms", run.compare_ms),
+            ])?;
+            let totals = [
+                ("batches_total", run.batches_total),
+                ("batches_saved", run.batches_saved),
+                ("sequences_total", run.sequences_total),
+                ("tokens_total", run.tokens_total),
+            ];
+            check_counts(&totals, MAX_TOTAL)
+        }
+        Event::Batch(batch) => {
+            check_durations(&[
+                ("elapsed_s", batch.elapsed_s),
+                ("wait_ms", batch.wait_ms),
+                ("h2d_ms", batch.h2d_ms),
+                ("compute_ms", batch.compute_ms),
+                ("d2h_ms", batch.d2h_ms),
+                ("write_ms", batch.write_ms),
+            ])?;
+            let counts = [
+                ("sequences", Some(batch.sequences)),
+                ("tokens", Some(batch.tokens)),
+                ("residues", Some(batch.residues)),
+                ("longest", batch.longest),
+                ("oom_splits", Some(batch.oom_splits)),
+                ("recomputed", Some(batch.recomputed)),
+                ("rejected", Some(batch.rejected)),
+            ];
+            check_counts(&counts, MAX_COUNT)?;
+            check_counts(&[("worker", batch.worker)], MAX_WORKERS - 1)?;
+            check_values(&[("utilization", batch.utilization)], 0.0..=1.0, "0 to 1")
+        }
+        Event::Done(done) => {
+            check_durations(&[("elapsed_s", Some(done.elapsed_s))])?;
+            let counts = [
+                ("sequences", Some(done.sequences)),
+                ("tokens", Some(done.tokens)),
+                ("residues", Some(done.residues)),
+                ("rejected", Some(done.rejected)),
+            ];
+            check_counts(&counts, MAX_TOTAL)
+        }
+        Event::Probe(_) | Event::Unknown => Ok(()),
     }
 }
 
-fn check_counts(counts: &[(&str, u64)], most: u64, of: &str) -> Result<(), String> {
-    let wrong = counts.iter().find(|(_, count)| *count > most);
+fn check_durations(values: &[(&str, Option<f64>)]) -> Result<(), String> {
+    check_values(values, MIN_DURATION..=MAX_DURATION, "a duration")
+}
+
+fn check_counts(values: &[(&str, Option<u64>)], most: u64) -> Result<(), String> {
+    let wrong = values.iter().find(|(_, count)| *count > Some(most));
     wrong.map_or(Ok(()), |(name, count)| {
+        let found = count.unwrap_or_default();
         Err(format!(
-            "{name} is out of range; expected at most {most} in a {of}, found {count}"
+            "{name} is out of range; expected at most {most}, found {found}"
         ))
     })
 }
 
-fn check_durations(durations: &[(&str, Option<f64>)]) -> Result<(), String> {
-    let mut known = durations
+/// Refuses values outside of a range, except 0.
+fn check_values(
+    values: &[(&str, Option<f64>)],
+    range: RangeInclusive<f64>,
+    expected: &str,
+) -> Result<(), String> {
+    let known = values
         .iter()
         .filter_map(|(name, value)| Some((name, (*value)?)));
-    known.try_for_each(|(name, value)| check_duration(name, value))
-}
-
-fn check_duration(name: &str, value: f64) -> Result<(), String> {
-    if value == 0.0 || (MIN_DURATION..=MAX_DURATION).contains(&value) {
-        Ok(())
-    } else {
+    let mut wrong = known.filter(|(_, value)| *value != 0.0 && !range.contains(value));
+    wrong.next().map_or(Ok(()), |(name, value)| {
         Err(format!(
-            "{name} is out of range; expected a duration, found {value}"
+            "{name} is out of range; expected {expected}, found {value}"
         ))
-    }
+    })
 }
 
 #[cfg(test)]
@@ -224,8 +193,9 @@ mod tests {
         ] {
             // Twice: one bad line is left out.
             let log = format!("{BATCH}\n\n{line}\n{line}\n{BATCH}\n");
-            let error = EventReader::new(log.as_bytes(), "e.jsonl").find_map(Result::err);
-            let error = error.unwrap();
+            let mut reader = EventReader::new(log.as_bytes(), "e.jsonl");
+            assert_eq!(reader.by_ref().flatten().count(), 2);
+            let error = reader.finish().unwrap_err();
             assert_eq!(error.exit(), Exit::Data);
             let expected = format!("e.jsonl: line 3: {reason}");
             assert!(error.to_string().starts_with(&expected), "{error}: {expected}");
@@ -235,9 +205,8 @@ mod tests {
     #[test]
     fn a_batch_is_the_same_with_and_without_spaces() {
         let spaced = BATCH.replace("\"type\":\"batch\",", "\"type\": \"batch\", ");
-        assert_eq!(
-            parse_event(spaced.as_bytes()),
-            parse_event(BATCH.as_bytes())
-        );
+        let [spaced, plain] = [&*spaced, BATCH].map(|line| EventLines.parse(line.as_bytes()));
+        assert_eq!(spaced, plain);
+        assert!(matches!(plain, Ok(Some(Event::Batch(_)))));
     }
 }

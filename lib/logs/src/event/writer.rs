@@ -10,12 +10,9 @@ use crate::append::{AppendLog, LogKind};
 /// How long events may stay in memory, so that thousands of short batches a second do not cost as many writes.
 const MAX_DELAY: Duration = Duration::from_millis(200);
 
-/// The first bytes of every event log.
-pub const EVENT_MAGIC: &[u8] = b"{\"type\":\"";
-
 const KIND: LogKind = LogKind {
     name: "a run event log",
-    magic: EVENT_MAGIC,
+    magic: b"{\"type\":\"",
     one_writer: false,
 };
 

@@ -1,19 +1,11 @@
 //! Reads GPU samples.
 
-use std::io::BufRead;
-use std::path::PathBuf;
-
 use csv::{ErrorKind, ReaderBuilder, StringRecord};
 use plmkit_contract::Quoted;
 
-use crate::lines::LogReader;
-use crate::{GpuSample, LogError, METRICS, SkippedLines, Timestamp, Unit};
+use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp, Unit};
 
-/// The samples of a log, in the order of the lines. Keeps one row in memory.
-///
-/// Columns are found by name: a newer program may write more columns, an older one fewer. A last line without a newline is
-/// skipped, see [`GpuCsvReader::torn`], and so are malformed rows, see [`GpuCsvReader::skipped`]. If two or more rows that are one in
-/// ten are malformed, the last item is an error about the first of them.
+/// The samples of a log. Columns are found by name: a newer program may write more columns, an older one fewer.
 ///
 /// ```
 /// use plmkit_logs::gpu_csv::GpuCsvReader;
@@ -25,52 +17,38 @@ use crate::{GpuSample, LogError, METRICS, SkippedLines, Timestamp, Unit};
 /// let sample = reader.next().unwrap()?;
 /// assert_eq!((sample.gpu_util, sample.mem_used_mib), (Some(97), None));
 /// assert!(reader.next().is_none());
-/// assert!(reader.torn());
+/// assert_eq!(reader.finish()?.map(|torn| torn.first_line), Some(3));
 /// # Ok::<(), plmkit_logs::LogError>(())
 /// ```
-pub struct GpuCsvReader<R> {
-    log: LogReader<R>,
+pub type GpuCsvReader<R> = LogReader<R, GpuCsvLines>;
+
+/// Parses the lines of a sample log, the first of which is the header.
+#[derive(Debug, Default)]
+pub struct GpuCsvLines {
     header: Option<StringRecord>,
 }
 
-impl<R: BufRead> GpuCsvReader<R> {
-    /// Reads a log from `source`; `path` names it in errors.
-    pub fn new(source: R, path: impl Into<PathBuf>) -> Self {
-        Self {
-            log: LogReader::new(source, path.into()),
-            header: None,
-        }
-    }
+impl LineParser for GpuCsvLines {
+    type Item = GpuSample;
 
-    /// Whether a last line without a newline was left out. Known at the end.
-    pub fn torn(&self) -> bool {
-        self.log.torn()
-    }
-
-    /// Returns the malformed rows that were left out so far.
-    pub fn skipped(&self) -> Option<SkippedLines> {
-        self.log.skipped()
-    }
-
-    fn advance(&mut self) -> Result<Option<GpuSample>, LogError> {
-        if self.header.is_none() {
-            self.header = self.log.read_header(|line| {
-                let header = fields(line)?;
-                let is_log = header.iter().any(|column| column == "timestamp");
-                let reason = "not a GPU sample log: it has no 'timestamp' column";
-                is_log.then_some(header).ok_or(reason.to_owned())
-            })?;
-        }
-        let Some(header) = &self.header else {
-            return Ok(None);
-        };
-        self.log.read_item(|line| {
-            let row = fields(line)?;
+    fn parse(&mut self, line: &[u8]) -> Result<Option<GpuSample>, String> {
+        let row = fields(line)?;
+        match &self.header {
+            None if row.iter().all(|column| column != "timestamp") => {
+                Err("not a GPU sample log: it has no 'timestamp' column".to_owned())
+            }
+            None => {
+                self.header = Some(row);
+                Ok(None)
+            }
             // A second header: two recorders may have found a new log empty.
-            (row != *header)
-                .then(|| parse_row(header, &row))
-                .transpose()
-        })
+            Some(header) if row == *header => Ok(None),
+            Some(header) => parse_row(header, &row).map(Some),
+        }
+    }
+
+    fn time(sample: &GpuSample) -> Option<Timestamp> {
+        Some(sample.timestamp)
     }
 }
 
@@ -85,14 +63,6 @@ fn fields(line: &[u8]) -> Result<StringRecord, String> {
     let read = line.read_record(&mut row);
     read.map_err(|_| "not UTF-8".to_owned())?;
     Ok(row)
-}
-
-impl<R: BufRead> Iterator for GpuCsvReader<R> {
-    type Item = Result<GpuSample, LogError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.advance().transpose()
-    }
 }
 
 /// Parses a row. The error has no file and line.
@@ -140,7 +110,7 @@ const MAX_AMOUNT: f64 = 1e15;
 fn check(sample: &GpuSample) -> Result<(), String> {
     let metrics = METRICS.iter().map(|metric| {
         let value = (metric.value)(sample);
-        (metric.column, value, metric.unit == Unit::Percent)
+        (metric.column, value, metric.unit == Unit::PERCENT)
     });
     let times = [("boot_s", sample.boot_s), ("interval_s", sample.interval_s)];
     let times = times.map(|(column, value)| (column, value, false));
@@ -164,10 +134,13 @@ mod tests {
     use plmkit_contract::{Exit, Failure};
 
     use super::*;
+    use crate::LogError;
     use crate::gpu_csv::HEADER;
 
     fn samples(log: &str) -> Result<Vec<GpuSample>, LogError> {
-        GpuCsvReader::new(log.as_bytes(), "gpu.csv").collect()
+        let mut reader = GpuCsvReader::new(log.as_bytes(), "gpu.csv");
+        let samples = reader.by_ref().collect();
+        reader.finish().and(samples)
     }
 
     #[test]

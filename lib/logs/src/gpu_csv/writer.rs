@@ -45,7 +45,8 @@ impl GpuCsvWriter {
     }
 }
 
-fn rows(samples: &[GpuSample]) -> Vec<u8> {
+/// Returns the rows of samples.
+pub fn rows(samples: &[GpuSample]) -> Vec<u8> {
     let mut writer = csv::WriterBuilder::new()
         .has_headers(false)
         .from_writer(Vec::new());

@@ -1,25 +1,39 @@
 //! Finds and follows the event logs of a machine.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use std::{fs, io};
 
-use plmkit_contract::{io_text, path_text};
+use plmkit_contract::{Exit, Failure};
+use plmkit_logs::LogError;
+use plmkit_logs::event::{Event, EventReader};
+use plmkit_store::StoreError;
 
 use super::LiveRuns;
-use super::log_tail::LogTail;
 
 /// Follows event logs: files, and all `*.jsonl` of folders, including later ones.
 ///
 /// A given file is read whatever its name. A file in a folder is read if its name is not hidden, it begins like an event
 /// log, and it was written to within the time that is set. Subfolders are not searched.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Follower {
     paths: Vec<PathBuf>,
     keep: Duration,
-    tails: BTreeMap<PathBuf, LogTail>,
+    logs: BTreeMap<PathBuf, Log>,
     noted: HashSet<PathBuf>,
+}
+
+/// A log that is read as it grows.
+#[derive(Default)]
+struct Log {
+    /// Device and inode of the file, and its length. Another file, or one that became shorter, is read from its beginning.
+    file: (u64, u64),
+    length: u64,
+    /// `None` of a file that cannot be read, or is no log.
+    reader: Option<EventReader<BufReader<File>>>,
 }
 
 impl Follower {
@@ -32,34 +46,41 @@ impl Follower {
         }
     }
 
-    /// Reads new events into `runs`. Returns messages for people, each once. A path that cannot be read is tried again at the next
-    /// read.
+    /// Reads new events into `runs`. Returns messages for people, one for each path. A path that cannot be read is tried again at
+    /// the next read.
     pub fn read_new(&mut self, runs: &mut LiveRuns) -> Vec<String> {
         let (mut notes, mut found) = (Vec::new(), HashSet::new());
         for given in self.paths.clone() {
-            let logs = self.logs_of(&given).unwrap_or_else(|error| {
-                self.note_once(&given, &error, &mut notes);
-                Vec::new()
-            });
-            for path in logs {
-                let new = || LogTail::new(path.clone());
-                let tail = self.tails.entry(path.clone()).or_insert_with(new);
-                match tail.read(|event, written| runs.add(&event, written)) {
-                    Ok(bad_line) => notes.extend(bad_line),
+            let (paths, mut wrong) = match self.logs_of(&given) {
+                Ok(paths) => (paths, Vec::new()),
+                Err(error) => (Vec::new(), vec![(given.clone(), error.to_string())]),
+            };
+            for path in paths {
+                let log = self.logs.entry(path.clone()).or_default();
+                match log.read(&path, runs) {
                     // A folder may have other files.
-                    Err(error) if path != given && error.kind() == io::ErrorKind::InvalidData => {}
-                    Err(error) => self.note_once(&path, &error, &mut notes),
+                    Err(error) if path != given && error.exit() == Exit::Data => {}
+                    Err(error) => wrong.push((path.clone(), error.to_string())),
+                    Ok(()) => {
+                        let reader = log.reader.as_ref();
+                        let malformed = reader.and_then(EventReader::malformed);
+                        wrong.extend(malformed.map(|lines| (path.clone(), lines.to_string())));
+                    }
                 }
                 found.insert(path);
             }
+            let new = wrong.into_iter();
+            let new = new.filter_map(|(path, note)| self.noted.insert(path).then_some(note));
+            notes.extend(new);
         }
-        self.tails.retain(|path, _| found.contains(path));
+        self.logs.retain(|path, _| found.contains(path));
         notes
     }
 
     /// Returns the logs that a given path stands for: the file itself, or the recent logs of the folder.
-    fn logs_of(&self, given: &Path) -> io::Result<Vec<PathBuf>> {
-        if !fs::metadata(given)?.is_dir() {
+    fn logs_of(&self, given: &Path) -> Result<Vec<PathBuf>, StoreError> {
+        let failed = StoreError::cannot_open(given);
+        if !given.is_dir() {
             return Ok(vec![given.to_owned()]);
         }
         let now = SystemTime::now();
@@ -68,27 +89,50 @@ impl Follower {
             let written = fs::metadata(path).and_then(|metadata| metadata.modified());
             written.is_ok_and(|time| now.duration_since(time).unwrap_or_default() <= self.keep)
         };
-        let mut paths: Vec<PathBuf> = fs::read_dir(given)?
+        let mut paths: Vec<PathBuf> = fs::read_dir(given)
+            .map_err(failed)?
             .filter_map(Result::ok)
             .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
-            .filter(|path| self.tails.contains_key(path) || is_recent(path))
+            .filter(|path| self.logs.contains_key(path) || is_recent(path))
             .collect();
         paths.sort();
         Ok(paths)
     }
+}
 
-    fn note_once(&mut self, path: &Path, error: &io::Error, notes: &mut Vec<String>) {
-        if self.noted.insert(path.to_owned()) {
-            notes.push(format!("{}: {}", path_text(path), io_text(error)));
+impl Log {
+    /// Adds new events to `runs`. An event without a time has that of the last write to the file.
+    fn read(&mut self, path: &Path, runs: &mut LiveRuns) -> Result<(), LogError> {
+        let failed = StoreError::cannot_open(path);
+        let metadata = fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            // Opening a pipe could wait forever.
+            return Err(LogError::line(path, 1, "not a run event log"));
         }
+        let (file, length) = ((metadata.dev(), metadata.ino()), metadata.len());
+        if file != self.file || length < self.length {
+            let source = BufReader::new(File::open(path).map_err(failed)?);
+            self.reader = Some(EventReader::new(source, path));
+        }
+        (self.file, self.length) = (file, length);
+        let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
+        let Some(reader) = &mut self.reader else {
+            return Ok(());
+        };
+        let mut add = |event: Event| runs.add(&event, written.into());
+        let read = reader.try_for_each(|event| event.map(&mut add));
+        if read.is_err() {
+            self.reader = None;
+        }
+        read
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::io::Write;
 
     use super::*;
     use plmkit_logs::Timestamp;
@@ -165,16 +209,123 @@ mod tests {
     #[test]
     fn a_given_path_that_is_missing_or_no_log_is_noted_once() {
         let mut case = Case::new();
-        fs::write(case.path("other.txt"), "other").unwrap();
+        fs::write(case.path("other.txt"), "other\n").unwrap();
         let mut follower = Follower::new(vec![case.path("other.txt"), case.path("late")], HOUR);
         let (_, notes) = case.read(&mut follower);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(
-            notes[0].ends_with("other.txt: not a run event log"),
+            notes[0].contains("other.txt: line 1: not a run event: "),
             "{notes:?}"
         );
         assert!(notes[1].contains("late: "), "{notes:?}");
         case.write_run("late", "late");
         assert_eq!(case.read(&mut follower), (vec!["late".to_owned()], vec![]));
+    }
+
+    fn batch(number: u64) -> String {
+        format!(
+            "{{\"type\":\"batch\",\"run\":\"r\",\"batch\":{number},\"sequences\":1,\"tokens\":4,\"residues\":2}}\n"
+        )
+    }
+
+    /// A log that is read as it grows.
+    struct Growing {
+        case: Case,
+        log: Log,
+    }
+
+    impl Growing {
+        fn new(text: &str) -> Self {
+            let (case, log) = (Case::new(), Log::default());
+            let growing = Self { case, log };
+            growing.append(text);
+            growing
+        }
+
+        fn path(&self) -> PathBuf {
+            self.case.path("events.jsonl")
+        }
+
+        fn append(&self, text: &str) {
+            let file = File::options().create(true).append(true).open(self.path());
+            file.unwrap().write_all(text.as_bytes()).unwrap();
+        }
+
+        fn replace(&self, text: &str) {
+            let fresh = self.case.path("fresh");
+            fs::write(&fresh, text).unwrap();
+            fs::rename(fresh, self.path()).unwrap();
+        }
+
+        /// The batches that were read so far, and the outcome.
+        fn read(&mut self) -> (u64, Result<(), LogError>) {
+            let path = self.path();
+            let read = self.log.read(&path, &mut self.case.runs);
+            let runs = self.case.runs.status(Timestamp::now());
+            (runs.first().map_or(0, |run| run.summary.batches), read)
+        }
+
+        fn batches(&mut self) -> u64 {
+            let (batches, read) = self.read();
+            read.unwrap();
+            batches
+        }
+    }
+
+    #[test]
+    fn only_complete_lines_are_read_and_each_once() {
+        let mut log = Growing::new("{\"ty");
+        assert_eq!(log.batches(), 0, "too short to tell its kind");
+        let line = batch(0);
+        log.append(&line["{\"ty".len()..line.len() - 4]);
+        assert_eq!(log.batches(), 0);
+        log.append(&line[line.len() - 4..]);
+        assert_eq!((log.batches(), log.batches()), (1, 1));
+        log.append(&(batch(1) + &batch(2).replace("\":", "\": ")));
+        assert_eq!(log.batches(), 3);
+    }
+
+    #[test]
+    fn a_truncated_or_replaced_file_is_read_from_its_beginning() {
+        let mut log = Growing::new(&(batch(0) + &batch(1)));
+        assert_eq!(log.batches(), 2);
+        fs::write(log.path(), batch(2)).unwrap();
+        assert_eq!(log.batches(), 3, "truncated");
+        log.replace(&(batch(3) + &batch(4) + &batch(5)));
+        assert_eq!(log.batches(), 6, "another file");
+    }
+
+    #[test]
+    fn bad_lines_are_left_out_and_noted_once() {
+        let log = Growing::new(&format!(
+            "{}\n{{\"type\":7}}\n[]\n{}",
+            batch(0).trim(),
+            batch(1)
+        ));
+        let mut follower = Follower::new(vec![log.path()], HOUR);
+        let mut runs = LiveRuns::default();
+        let notes = follower.read_new(&mut runs);
+        let expected = "events.jsonl: 2 of 4 lines are malformed and were left out; the first is line 2: not a run event";
+        assert!(notes.len() == 1 && notes[0].contains(expected), "{notes:?}");
+        log.append(&(batch(2) + "[]\n"));
+        assert!(follower.read_new(&mut runs).is_empty());
+        assert_eq!(runs.status(Timestamp::now())[0].summary.batches, 3);
+    }
+
+    #[test]
+    fn another_kind_of_file_is_ignored_until_it_is_replaced() {
+        let mut log = Growing::new("{\"level\":\"info\"}\n");
+        assert_eq!(log.read().1.unwrap_err().exit(), Exit::Data);
+        log.append(&batch(0));
+        assert_eq!(log.batches(), 0);
+        log.replace(&batch(1));
+        assert_eq!(log.batches(), 1);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_no_log() {
+        let mut log = Growing::new(&(batch(0) + &"x".repeat(2 << 20)));
+        let (batches, read) = log.read();
+        assert_eq!((batches, read.unwrap_err().exit()), (1, Exit::Data));
     }
 }

@@ -3,11 +3,8 @@
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::report::{QueueState, RunSummary, Tier};
-use plmkit_logs::thresholds::{
-    GPU_CRITICAL_BELOW, GPU_MILD_BELOW, IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE,
-};
-use plmkit_logs::{GpuSample, Timestamp};
+use crate::report::{QueueState, RunSummary};
+use plmkit_logs::{GpuSample, Tier, Timestamp};
 
 /// The state and the progress of a run. An unknown value is `None`, never 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,8 +31,7 @@ impl RunStatus {
 
     /// Returns the tier of [`idle`](Self::idle).
     pub fn idle_tier(&self) -> Option<Tier> {
-        let idle = self.idle()?;
-        Some(Tier::above(idle, IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE))
+        self.idle().map(Tier::of_idle)
     }
 
     /// Whether it has not ended and computes on a GPU or a MIG instance.
@@ -50,7 +46,7 @@ impl RunStatus {
     pub fn gpu_tier(&self, gpu: &GpuSample) -> Option<Tier> {
         let is_judged = self.uses(gpu) && self.summary.batches > 0;
         let share = f64::from(gpu.gpu_util.filter(|_| is_judged)?) / 100.0;
-        Some(Tier::below(share, GPU_CRITICAL_BELOW, GPU_MILD_BELOW))
+        Some(Tier::of_utilization(share))
     }
 }
 

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_logs::Mean;
 use plmkit_logs::event::BatchDone;
 use plmkit_logs::thresholds::{
-    IDLE_CRITICAL_ABOVE, IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_CRITICAL_BELOW,
-    PACKING_MILD_BELOW, QUEUE_FULL_UP_TO,
+    IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_MILD_BELOW, QUEUE_FULL_UP_TO,
 };
+use plmkit_logs::{Mean, Tier};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
+use super::share;
 use super::values::is_enough;
-use super::{Tier, share};
 
 /// A figure of a batch, if it is known.
 type Figure = fn(&BatchDone) -> Option<f64>;
@@ -192,7 +191,7 @@ impl BatchSums {
             mean_fill: mean,
             min_fill: self.fill.min(),
             below_85: self.below_85,
-            tier: mean.map(|mean| Tier::below(mean, PACKING_CRITICAL_BELOW, PACKING_MILD_BELOW)),
+            tier: mean.map(Tier::of_packing),
         }
     }
 }
@@ -200,7 +199,7 @@ impl BatchSums {
 /// Returns the tier of a share of idle time. The start decides about a run of a few seconds, so it has none.
 pub(super) fn idle_tier(share: f64, elapsed_s: Option<f64>) -> Option<Tier> {
     elapsed_s.filter(|&elapsed_s| elapsed_s >= IDLE_JUDGED_FROM_S)?;
-    Some(Tier::above(share, IDLE_CRITICAL_ABOVE, IDLE_MILD_ABOVE))
+    Some(Tier::of_idle(share))
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE};
+use plmkit_logs::{Throttle, Tier};
 use serde::Serialize;
 
 use super::values::REASON;
-use super::{GpuSummary, Report, RunSummary, Tier, percent, share};
-use plmkit_logs::Throttle;
-use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLED_OFTEN_ABOVE};
+use super::{GpuSummary, Report, RunSummary, percent, share};
 
 /// A finding about a run or a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -287,33 +287,28 @@ fn idle(run: &RunSummary) -> Found {
     }
     // Copies and writes may overlap with computing, and those of one batch with the wait for the next.
     let copying = run.stage_share("h2d").zip(run.stage_share("d2h"));
-    let parts = [
-        ("waiting for batches", run.stage_share("wait")),
-        ("writing", run.stage_share("write")),
-        ("copying", copying.map(|(to, from)| to + from)),
+    #[rustfmt::skip]
+    let stages = [
+        ("waiting for batches", run.stage_share("wait"), "raise --prefetch or read from a faster disk; a short run waits for its first batch: give it larger shards"),
+        ("writing", run.stage_share("write"), "writing took longest: a faster disk or fewer outputs"),
+        ("copying", copying.map(|(to, from)| to + from), "copying took longest: larger batches or fewer outputs"),
     ];
-    let [wait, writing, copying] = parts.map(|(_, share)| share);
-    let longest = [writing, copying].into_iter().flatten().reduce(f64::max);
-    let advice = if wait >= Some(share / 2.0) {
-        "raise --prefetch or read from a faster disk; a short run waits for its first batch: give it larger shards"
-    } else if longest.is_none() {
-        "look at copying and writing, whose times are not known"
-    } else if longest < Some(share / 2.0) {
-        "none of these took that long: pack larger batches, and look at other work on this machine"
-    } else if writing >= copying {
-        "writing took longest: a faster disk or fewer outputs"
-    } else {
-        "copying took longest: larger batches or fewer outputs"
-    };
-    let known = parts
+    let known = stages
         .into_iter()
-        .filter_map(|(name, share)| Some(format!("{name} took {}", percent(share?))));
-    let known = known.collect::<Vec<_>>().join(", ");
-    let known = if known.is_empty() {
-        known
-    } else {
-        format!(" ({known})")
+        .filter_map(|(name, share, advice)| Some((share?, name, advice)));
+    let known: Vec<(f64, &str, &str)> = known.collect();
+    let longest = known.iter().max_by(|one, other| one.0.total_cmp(&other.0));
+    let advice = match longest {
+        Some((longest, _, advice)) if *longest >= share / 2.0 => advice,
+        _ if known.len() > 1 => {
+            "none of these took that long: pack larger batches, and look at other work on this machine"
+        }
+        _ => "look at copying and writing, whose times are not known",
     };
+    let known = known.iter();
+    let known = known.map(|(share, name, _)| format!("{name} took {}", percent(*share)));
+    let known = Some(known.collect::<Vec<_>>().join(", ")).filter(|known| !known.is_empty());
+    let known = known.map_or_else(String::new, |known| format!(" ({known})"));
     let found = format!("the device had no work for {time}{known}: {advice}");
     Some((tier, found, Some(share)))
 }

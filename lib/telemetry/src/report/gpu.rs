@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use plmkit_contract::plural;
-use plmkit_logs::thresholds::{
-    GPU_CRITICAL_BELOW, GPU_LOST_AFTER_S, GPU_LOST_MOMENTS, GPU_MILD_BELOW, GPU_MIN_SAMPLES,
-};
-use plmkit_logs::{GpuSample, Timestamp, is_instance};
+use plmkit_logs::thresholds::{GPU_LOST_AFTER_S, GPU_LOST_MOMENTS, GPU_MIN_SAMPLES};
+use plmkit_logs::{GpuSample, Tier, Timestamp, is_instance};
 use serde::Serialize;
 
 use super::bins::Bins;
 use super::pace::{Pace, length, since};
-use super::times::{Moment, WorkTimes, seconds};
+use super::percent;
+use super::times::{Moment, Schedule, WorkTimes, seconds};
 use super::values::{Energy, Figures, Readings, energy_w, gpu_values, is_enough};
-use super::{Tier, percent};
 
 /// The finest resolution of a GPU over time, in seconds.
 const RESOLUTION_S: f64 = 0.5;
@@ -143,8 +141,8 @@ impl Counter {
 pub(super) struct GpuRows {
     /// Its names and constants are up to date.
     gpu: GpuSummary,
-    /// Whether a run used it.
-    pub(super) is_used: bool,
+    /// When runs used it; `None` if no run did.
+    own: Option<Schedule>,
     ecc_uncorrected: Counter,
     xid_errors: Counter,
     last_row: Option<Moment>,
@@ -169,7 +167,7 @@ impl GpuRows {
                 chart: with_chart.then(Chart::default),
                 ..GpuSummary::default()
             },
-            is_used: times.positions_on(uuid).next().is_some(),
+            own: times.on_gpu(uuid),
             ..Self::default()
         }
     }
@@ -187,9 +185,8 @@ impl GpuRows {
         let us = length(&time);
         let before_j = mem::replace(&mut self.last_energy_j, sample.energy_j);
         let values = gpu_values(sample, energy_w(sample, us, before_j));
-        let is_chosen = |position| !self.is_used || times.uses(position, &self.gpu.uuid);
-        let work = times.at_work(moment.clock, &time, is_chosen);
-        self.readings.add(&values, us, &work, self.is_used, times);
+        let parts = times.during(self.own.as_ref(), moment.clock, &time);
+        self.readings.add(&values, &parts, self.own.is_some());
         if let Some(chart) = &mut self.gpu.chart {
             let from_s = (at_s - seconds(us)).max(0.0);
             let known = [
@@ -201,9 +198,8 @@ impl GpuRows {
                     bins.add(from_s, at_s, value);
                 }
             }
-            let own = work.iter().filter(|_| self.is_used);
-            for &position in own.flat_map(|(_, work)| work) {
-                let run = times.run_of(position);
+            let own = parts.iter().filter(|_| self.own.is_some());
+            for &run in own.flat_map(|(_, runs)| *runs) {
                 chart.runs.entry(run).or_insert([from_s, at_s])[1] = at_s;
             }
         }
@@ -221,7 +217,7 @@ impl GpuRows {
             gpu.hot_above_c = Some(sample.hot_above_c());
         }
         gpu.last_xid = sample.last_xid.or(gpu.last_xid);
-        let used_us = |from| times.used_us(Some(from), moment, &gpu.uuid);
+        let used_us = |from| times.used_us(self.own.as_ref(), Some(from), moment);
         self.ecc_uncorrected
             .add(sample.ecc_uncorrected, moment, used_us);
         self.xid_errors.add(sample.xid_errors, moment, used_us);
@@ -247,23 +243,21 @@ impl GpuRows {
     fn silent_us(&self, times: &WorkTimes) -> i64 {
         let last = self.last_row.filter(|_| self.is_quiet());
         let open_us = last.map_or(0, |last| {
-            times.used_us(self.quiet_since, last, &self.gpu.uuid)
+            times.used_us(self.own.as_ref(), self.quiet_since, last)
         });
         self.silent_us.saturating_add(open_us)
     }
 
-    /// Completes the summary. `recorded_us` is the time of the recording, and `all_us` that of all runs.
-    pub(super) fn finish(&self, recorded_us: i64, all_us: i64, times: &WorkTimes) -> GpuSummary {
+    /// Completes the summary. `recorded_us` is the time of the recording.
+    pub(super) fn finish(&self, recorded_us: i64, times: &WorkTimes) -> GpuSummary {
         let all = &self.readings.all;
-        let time_us = if times.all().is_empty() {
-            recorded_us.max(all.us)
-        } else if self.is_used {
-            times.time_us(times.positions_on(&self.gpu.uuid))
-        } else {
-            all_us
+        let time_us = match &self.own {
+            Some(own) => own.us,
+            None if times.is_empty() => recorded_us.max(all.us),
+            None => times.us(),
         };
         let figures = all.figures(time_us);
-        let in_run = times.all().is_empty() || self.is_used;
+        let in_run = times.is_empty() || self.own.is_some();
         let (lost, silent_us) = (self.is_quiet(), self.silent_us(times));
         let readings = all.readings.min(all.of("gpu_util").count());
         let judged = in_run && !(lost && silent_us > 0) && readings >= GPU_MIN_SAMPLES;
@@ -274,17 +268,16 @@ impl GpuRows {
             new_xid_errors: self.xid_errors.new,
             lost,
             silent_s: seconds(silent_us),
-            bottleneck: mean.map(|mean| Tier::below(mean, GPU_CRITICAL_BELOW, GPU_MILD_BELOW)),
+            bottleneck: mean.map(Tier::of_utilization),
             figures,
             ..self.gpu.clone()
         }
     }
 
     /// Returns the GPU over the time of a run.
-    pub(super) fn of_run(&self, run: usize, times: &WorkTimes) -> RunGpu {
+    pub(super) fn of_run(&self, run: usize) -> RunGpu {
         let (gpu, label) = (&self.gpu, self.gpu.label());
-        let is_on_it = |&position: &usize| times.uses(position, &gpu.uuid);
-        let time_us = times.time_us(times.positions_of(run).filter(is_on_it));
+        let time_us = self.own.as_ref().map_or(0, |own| own.us_of(run));
         let values = self.readings.runs.get(&run).cloned().unwrap_or_default();
         let figures = values.figures(time_us);
         let shared_s = seconds(values.shared_us);

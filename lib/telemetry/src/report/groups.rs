@@ -27,14 +27,6 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     let weighted = |of: &dyn Fn(&RunSummary) -> Option<f64>| {
         share(sum(&|run| Some(of(run)? * run.elapsed_s?)), elapsed_s)
     };
-    let common = |of: fn(&RunStarted) -> &Option<String>| {
-        let first = runs.first().and_then(|run| of(&run.setup).as_ref());
-        let first = first.filter(|first| {
-            runs.iter()
-                .all(|run| of(&run.setup).as_ref() == Some(first))
-        });
-        first.cloned()
-    };
     let unfinished = runs.iter().find(|run| !run.is_done());
     let filled =
         |run: &RunSummary| run.packing.mean_fill.unwrap_or(0.0) * run.packing.batches as f64;
@@ -50,11 +42,15 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     let mut all = RunSummary {
         setup: RunStarted {
             run: plural(runs.len() as u64, "run"),
-            sample: common(|setup| &setup.sample),
-            model: common(|setup| &setup.model),
-            host: common(|setup| &setup.host),
-            device: common(|setup| &setup.device),
-            dtype: common(|setup| &setup.dtype),
+            sample: common(runs, |setup| &setup.sample),
+            model: common(runs, |setup| &setup.model),
+            host: common(runs, |setup| &setup.host),
+            device: common(runs, |setup| &setup.device),
+            dtype: common(runs, |setup| &setup.dtype),
+            token_budget: common(runs, |setup| &setup.token_budget),
+            kernel_set: common(runs, |setup| &setup.kernel_set),
+            driver_version: common(runs, |setup| &setup.driver_version),
+            cuda_version: common(runs, |setup| &setup.cuda_version),
             time: runs.iter().filter_map(|run| run.setup.time).min(),
             ..RunStarted::default()
         },
@@ -93,6 +89,18 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     };
     all.derive();
     all
+}
+
+/// Returns what all runs share.
+fn common<T: Clone + PartialEq>(
+    runs: &[RunSummary],
+    of: fn(&RunStarted) -> &Option<T>,
+) -> Option<T> {
+    let first = of(&runs.first()?.setup).clone();
+    first.filter(|first| {
+        let mut all = runs.iter();
+        all.all(|run| of(&run.setup).as_ref() == Some(first))
+    })
 }
 
 /// A figure over several runs.

@@ -3,7 +3,7 @@
 use plmkit_logs::{GpuSample, Subject};
 use serde::Serialize;
 
-use super::pace::{Pace, length};
+use super::pace::Pace;
 use super::times::{Moment, WorkTimes, micros, seconds};
 use super::values::{Figures, Readings, metrics};
 
@@ -57,10 +57,9 @@ impl HostRows {
         }
         self.mem_total_mib = self.mem_total_mib.max(sample.host_mem_total_mib);
         if let Some(time) = self.pace.place(moment, sample.interval_s, true) {
-            let work = times.at_work(moment.clock, &time, |_| true);
             let values = metrics(sample, Subject::Host).collect();
-            self.readings
-                .add(&values, length(&time), &work, true, times);
+            let parts = times.during(None, moment.clock, &time);
+            self.readings.add(&values, &parts, true);
         }
     }
 
@@ -72,11 +71,10 @@ impl HostRows {
     /// Completes the summary.
     pub(super) fn finish(&self, times: &WorkTimes) -> HostSummary {
         let all = &self.readings.all;
-        let seen = self.readings.runs.keys();
-        let time_us = if times.all().is_empty() {
+        let time_us = if times.is_empty() {
             self.recorded_us.max(all.us)
         } else {
-            times.time_us(seen.flat_map(|&run| times.positions_of(run)))
+            times.us_of_any(self.readings.runs.keys().copied())
         };
         HostSummary {
             host: self.name.clone(),

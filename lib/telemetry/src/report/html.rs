@@ -37,6 +37,13 @@ pub fn html(report: &Report) -> String {
             ("model", setup.model.clone()),
             ("device", setup.device.clone()),
             ("number type", setup.dtype.clone()),
+            ("kernels", setup.kernel_set.clone()),
+            (
+                "batch size",
+                setup.token_budget.map(|tokens| format!("{tokens} tokens")),
+            ),
+            ("driver", setup.driver_version.clone()),
+            ("CUDA", setup.cuda_version.clone()),
             ("date", dates(all)),
         ];
         let known = facts.into_iter();
@@ -81,14 +88,14 @@ pub fn html(report: &Report) -> String {
             page.figures(&chart_of_run(run));
         }
     });
-    page.list(report.left_out());
+    page.list(report.skipped.iter().map(ToString::to_string));
     page.finish()
 }
 
 /// Returns the minutes in which the runs began and ended.
 fn dates(run: &RunSummary) -> Option<String> {
-    let minute = |time: Timestamp| Some(time.to_string().get(..16)?.replace('T', " "));
-    let (first, last) = (minute(run.setup.time?)?, minute(run.ended?)?);
+    let minute = |time: Timestamp| time.format("%F %H:%M");
+    let (first, last) = (minute(run.setup.time?), minute(run.ended?));
     Some(format!("{first} to {last} UTC"))
 }
 

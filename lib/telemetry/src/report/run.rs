@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use plmkit_contract::plural;
-use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
+use plmkit_logs::{Tier, Timestamp};
 use rangemap::RangeSet;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use super::attempt::{Attempt, one};
 use super::batches::{BatchSums, Packing, Queue, Stages, idle_tier};
 use super::bins::Bins;
 use super::gpu::RunGpu;
-use super::{Tier, share};
+use super::share;
 
 /// Batches at the start of a run that warm up caches and clocks, and of how many batches in all they are told apart.
 const WARM_UP: u64 = 5;

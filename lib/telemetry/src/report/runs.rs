@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use plmkit_logs::SkippedLines;
 use plmkit_logs::event::Event;
 
 use super::groups::Repeats;
@@ -17,8 +16,6 @@ const MAX_CHARTS: usize = 20;
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunsSummary {
-    /// Whether the log ends with a torn line, which was left out.
-    pub torn_last_line: bool,
     /// The runs, in the order of their first events.
     pub runs: Vec<RunSummary>,
     /// Two runs or more together.
@@ -50,8 +47,6 @@ pub struct Runs {
     in_log: HashMap<String, (usize, usize)>,
     /// For each job, its last run.
     jobs: HashMap<String, usize>,
-    torn_last_line: bool,
-    pub(super) skipped: Vec<SkippedLines>,
     /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
     pub clocks_agree: bool,
     /// The measured peak of each device, in 1e12 operations a second. Without it, the peak that belongs to the GPU's name counts.
@@ -59,12 +54,9 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Ends a log, of which a torn last line and malformed lines were left out. A run with the name of a run of an earlier log
-    /// is that run if it begins with the same event, as in a copy.
-    pub fn end_log(&mut self, torn: bool, skipped: Option<SkippedLines>) {
+    /// Ends a log. A run with the name of a run of an earlier log is that run if it begins with the same event, as in a copy.
+    pub fn end_log(&mut self) {
         self.in_log.clear();
-        self.torn_last_line |= torn;
-        self.skipped.extend(skipped);
     }
 
     /// Adds an event.
@@ -132,7 +124,6 @@ impl Runs {
         let runs = self.counts.into_iter();
         let runs = runs.map(|run| run.finish(self.peak_tflops));
         RunsSummary {
-            torn_last_line: self.torn_last_line,
             runs: runs.collect(),
             sum: None,
             repeats: Vec::new(),
@@ -273,7 +264,7 @@ mod tests {
             let mut runs = Runs::default();
             for log in logs {
                 log.iter().for_each(|event| runs.add(event));
-                runs.end_log(false, None);
+                runs.end_log();
             }
             let runs = runs.finish().runs.into_iter();
             runs.map(|run| run.batches).collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plmkit_logs::{GpuSample, SkippedLines};
+use plmkit_logs::GpuSample;
 use serde::Serialize;
 
 use super::gpu::{GpuRows, GpuSummary, RunGpu};
@@ -24,8 +24,6 @@ const UNNAMED: &str = "its energy and its utilization are unknown: it does not n
 /// GPUs and host over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SamplesSummary {
-    /// Whether the log ends with a torn line, which was left out.
-    pub torn_last_line: bool,
     /// The GPUs.
     pub gpus: Vec<GpuSummary>,
     /// The hosts.
@@ -44,8 +42,6 @@ pub struct Samples {
     by_boot: HashMap<String, usize>,
     /// The number of the log.
     log: usize,
-    torn_last_line: bool,
-    pub(super) skipped: Vec<SkippedLines>,
 }
 
 impl Samples {
@@ -57,11 +53,9 @@ impl Samples {
         }
     }
 
-    /// Ends a log, of which a torn last line and malformed lines were left out.
-    pub fn end_log(&mut self, torn: bool, skipped: Option<SkippedLines>) {
+    /// Ends a log.
+    pub fn end_log(&mut self) {
         self.log += 1;
-        self.torn_last_line |= torn;
-        self.skipped.extend(skipped);
     }
 
     /// Adds a sample. One without a UUID is of the host alone.
@@ -105,13 +99,9 @@ impl Samples {
             }
             run.join_gpus(gpus);
         }
-        let all_us = times.time_us(times.all());
-        let gpus = self
-            .gpus
-            .iter()
-            .map(|(rows, host)| rows.finish(self.hosts[*host].recorded_us, all_us, times));
+        let gpus = self.gpus.iter();
+        let gpus = gpus.map(|(rows, host)| rows.finish(self.hosts[*host].recorded_us, times));
         SamplesSummary {
-            torn_last_line: self.torn_last_line,
             gpus: gpus.collect(),
             hosts: self.hosts.iter().map(|host| host.finish(times)).collect(),
         }
@@ -124,7 +114,7 @@ impl Samples {
             uuids.sort_unstable();
             let gpu = |uuid: String| {
                 if let Some(&place) = self.by_uuid.get(&uuid) {
-                    return self.gpus[place].0.of_run(position, &self.times);
+                    return self.gpus[place].0.of_run(position);
                 }
                 let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
                 let note = Some(note).filter(|_| !self.gpus.is_empty());
@@ -138,7 +128,7 @@ impl Samples {
         }
         match (run.setup.device.as_deref()?, &self.gpus[..]) {
             ("cpu", _) => Some(Vec::new()),
-            (_, [(only, _)]) => Some(vec![only.of_run(position, &self.times)]),
+            (_, [(only, _)]) => Some(vec![only.of_run(position)]),
             _ => None,
         }
     }

@@ -8,15 +8,8 @@ use std::ops::Range;
 use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
 
-use super::{FindingKind, Report, RunSummary, Tier};
+use super::{FindingKind, Report, RunSummary};
 use crate::tests::{batch, done, report, runs, sample, started, summaries};
-
-#[test]
-fn a_tier_begins_below_its_threshold() {
-    let tiers = [0.49, 0.5, 0.79, 0.8].map(|share| Tier::below(share, 0.5, 0.8));
-    assert_eq!(tiers, [Tier::Critical, Tier::Mild, Tier::Mild, Tier::None]);
-    assert!(Tier::Critical > Tier::Mild && Tier::Mild > Tier::None);
-}
 
 /// A machine whose wall clock is put forward by `jump` seconds in second `set`.
 #[derive(Clone, Copy)]

@@ -29,7 +29,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
         }));
         lines.extend(samples.hosts.iter().map(host));
     }
-    lines.extend(report.left_out());
+    lines.extend(report.skipped.iter().map(ToString::to_string));
     lines.extend(report.findings.iter().map(ToString::to_string));
     let baseline = report.baseline.iter();
     lines.extend(baseline.map(|found| sentence(found, &BASELINE)));

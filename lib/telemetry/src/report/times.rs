@@ -73,21 +73,6 @@ struct Work {
     run: usize,
     /// The position of its clock, and when it was at work; `None` if that is unknown, or no time.
     time: Option<(usize, Range<i64>)>,
-    /// Whether it may have computed on a GPU. A run without a start is not known to.
-    on_gpus: bool,
-    /// The GPUs that it names, in the order of their UUIDs.
-    gpu_uuids: Vec<String>,
-}
-
-impl Work {
-    /// Whether it computed on the GPU `uuid`: one that it names, or any if it names none and is not on a CPU.
-    fn uses(&self, uuid: &str) -> bool {
-        if self.gpu_uuids.is_empty() {
-            return self.on_gpus;
-        }
-        let found = self.gpu_uuids.binary_search_by(|named| (**named).cmp(uuid));
-        found.is_ok()
-    }
 }
 
 /// A moment by one of the clocks of [`WorkTimes`], in microseconds.
@@ -97,25 +82,105 @@ pub(super) struct Moment {
     pub(super) at_us: i64,
 }
 
-/// Positions of work in all pieces: memory is in proportion to the log.
-const MAX_POSITIONS: usize = 1 << 24;
+/// Runs in all pieces of a schedule: memory is in proportion to the log.
+const MAX_RUNS: usize = 1 << 24;
+
+/// A time, and the runs that were at work.
+type Piece = (Range<i64>, BTreeSet<usize>);
+
+/// When runs were at work, on one GPU or on any: disjoint times by each clock, each with its runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Schedule {
+    pieces: HashMap<usize, Vec<Piece>>,
+    /// How long each run was at work, and any of them.
+    runs_us: HashMap<usize, i64>,
+    pub(super) us: i64,
+}
+
+impl Schedule {
+    /// Cuts the time of the work wherever work begins or ends.
+    fn new<'a>(work: impl Iterator<Item = &'a Work>) -> Self {
+        let spans = work.filter_map(|work| Some((work.run, work.time.as_ref()?)));
+        let edges = spans
+            .enumerate()
+            .flat_map(|(number, (run, (clock, time)))| {
+                let process = (number, run);
+                [
+                    (*clock, time.start, true, process),
+                    (*clock, time.end, false, process),
+                ]
+            });
+        let mut edges: Vec<_> = edges.collect();
+        edges.sort_unstable();
+        let mut schedule = Self::default();
+        let (mut active, mut from_us, mut left) = (BTreeSet::new(), i64::MIN, MAX_RUNS);
+        for (clock, at_us, begins, process) in edges {
+            if (1..=left).contains(&active.len()) && from_us < at_us {
+                left -= active.len();
+                let runs = active.iter().map(|(_, run)| *run).collect();
+                schedule.push(clock, from_us..at_us, runs);
+            }
+            from_us = at_us;
+            if begins {
+                active.insert(process);
+            } else {
+                active.remove(&process);
+            }
+        }
+        schedule
+    }
+
+    fn push(&mut self, clock: usize, time: Range<i64>, runs: BTreeSet<usize>) {
+        let us = length(&time);
+        self.us = self.us.saturating_add(us);
+        for &run in &runs {
+            let of_run = self.runs_us.entry(run).or_default();
+            *of_run = of_run.saturating_add(us);
+        }
+        let pieces = self.pieces.entry(clock).or_default();
+        pieces.push((time, runs));
+    }
+
+    /// Returns how long a run was at work.
+    pub(super) fn us_of(&self, run: usize) -> i64 {
+        self.runs_us.get(&run).copied().unwrap_or(0)
+    }
+
+    /// Returns the parts of a time in which runs were at work: the length of each in microseconds, and its runs.
+    fn during(&self, clock: usize, time: &Range<i64>) -> Vec<Part<'_>> {
+        let pieces = self.pieces.get(&clock).map_or(&[][..], Vec::as_slice);
+        let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
+        let inside = pieces[first..].iter();
+        let inside = inside.take_while(|(piece, _)| piece.start < time.end);
+        let parts = inside.map(|(piece, runs)| {
+            let us = piece.end.min(time.end) - piece.start.max(time.start);
+            (us, runs)
+        });
+        parts.filter(|(us, _)| *us > 0).collect()
+    }
+}
+
+/// A part of a time, in microseconds, and the runs that were at work.
+pub(super) type Part<'a> = (i64, &'a BTreeSet<usize>);
+
+/// The runs of a recording without any.
+static NOBODY: BTreeSet<usize> = BTreeSet::new();
 
 /// The seconds of one boot, or the time of day.
 #[derive(Clone, Debug, Default)]
 struct Clock {
     /// Whether a sample has this clock.
     is_seen: bool,
-    /// The positions of the work that has a time by this clock.
-    work: Vec<usize>,
-    /// The time of all work, cut wherever work begins or ends; each piece with the positions of its work.
-    pieces: Vec<(Range<i64>, Vec<usize>)>,
+    has_work: bool,
 }
 
 /// The work of all runs over time. Work and samples are joined if they have one clock: that of their boot, or the time of day
 /// if they name none. The times of day of two machines may differ, so that they join nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkTimes {
+    /// In the order of the runs.
     work: Vec<Work>,
+    all: Schedule,
     clocks: Vec<Clock>,
     /// The clock of each boot id, and the time of day.
     by_boot: HashMap<Option<String>, usize>,
@@ -143,24 +208,21 @@ impl WorkTimes {
         for (run, attempt) in attempts {
             times.add(run, attempt);
         }
-        for clock in 0..times.clocks.len() {
-            times.clocks[clock].pieces = times.pieces(clock);
-        }
+        times.all = Schedule::new(times.work.iter());
         times
     }
 
     fn add(&mut self, run: usize, attempt: &Attempt) {
         let (position, span, setup) = (self.work.len(), &attempt.span, &attempt.setup);
-        let mut gpu_uuids = setup.gpu_uuids.clone().unwrap_or_default();
-        gpu_uuids.sort_unstable();
-        gpu_uuids.dedup();
-        for uuid in &gpu_uuids {
+        let uuids: BTreeSet<&String> = setup.gpu_uuids.iter().flatten().collect();
+        // A run without a start is not known to have computed on a GPU.
+        let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
+        if on_gpus && uuids.is_empty() {
+            self.on_any.push(position);
+        }
+        for uuid in uuids {
             let named = self.named.entry(uuid.clone()).or_default();
             named.push(position);
-        }
-        let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
-        if on_gpus && gpu_uuids.is_empty() {
-            self.on_any.push(position);
         }
         self.hosts
             .extend(span.boot_id.clone().zip(setup.host.clone()));
@@ -172,14 +234,9 @@ impl WorkTimes {
         let time = time.filter(|time| !time.is_empty());
         let time = time.map(|time| (self.clock(boot_id), time));
         if let Some((clock, _)) = time {
-            self.clocks[clock].work.push(position);
+            self.clocks[clock].has_work = true;
         }
-        self.work.push(Work {
-            run,
-            time,
-            on_gpus,
-            gpu_uuids,
-        });
+        self.work.push(Work { run, time });
     }
 
     /// Returns the position of the clock of a boot, or of the time of day.
@@ -192,40 +249,12 @@ impl WorkTimes {
         })
     }
 
-    /// Cuts the time of all work by a clock into pieces.
-    fn pieces(&self, clock: usize) -> Vec<(Range<i64>, Vec<usize>)> {
-        let all = self.clocks[clock].work.iter();
-        let spans =
-            all.filter_map(|&position| Some((position, &self.work[position].time.as_ref()?.1)));
-        let edges = spans.flat_map(|(position, span)| {
-            [(span.start, true, position), (span.end, false, position)]
-        });
-        let mut edges: Vec<(i64, bool, usize)> = edges.collect();
-        edges.sort_unstable();
-        let (mut pieces, mut active, mut from_us) = (Vec::new(), BTreeSet::new(), i64::MIN);
-        let mut left = MAX_POSITIONS;
-        for (at_us, begins, position) in edges {
-            let is_known = (1..=left).contains(&active.len());
-            if from_us < at_us && is_known {
-                left -= active.len();
-                pieces.push((from_us..at_us, active.iter().copied().collect()));
-            }
-            from_us = at_us;
-            if begins {
-                active.insert(position);
-            } else {
-                active.remove(&position);
-            }
-        }
-        pieces
-    }
-
     /// Returns the time of a sample by its clock.
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
         let by_boot = sample.boot_time().filter(|_| !self.clocks_agree);
         let clock = self.clock(by_boot.map(|(boot_id, _)| boot_id));
         self.clocks[clock].is_seen = true;
-        self.has_strangers |= self.clocks[clock].work.is_empty();
+        self.has_strangers |= !self.clocks[clock].has_work;
         let at_us = by_boot.map(|(_, boot_s)| micros(boot_s));
         Moment {
             clock,
@@ -233,94 +262,70 @@ impl WorkTimes {
         }
     }
 
+    /// Whether there are no runs.
+    pub(super) fn is_empty(&self) -> bool {
+        self.work.is_empty()
+    }
+
     /// Whether no sample has a clock of a run, and some have one that no run has.
     pub(super) fn is_apart(&self, run: usize) -> bool {
-        let times = self.work[self.positions_of(run)].iter();
-        let clocks: Vec<usize> = times
+        let clocks = self.work_of(run).iter();
+        let mut clocks = clocks
             .filter_map(|work| Some(work.time.as_ref()?.0))
-            .collect();
-        let is_seen = clocks.iter().any(|&clock| self.clocks[clock].is_seen);
-        self.has_strangers && !clocks.is_empty() && !is_seen
+            .peekable();
+        let is_timed = clocks.peek().is_some();
+        self.has_strangers && is_timed && !clocks.any(|clock| self.clocks[clock].is_seen)
     }
 
-    /// Returns the parts of a time in which chosen work was done, each with its length in microseconds and the positions of
-    /// that work.
-    pub(super) fn at_work(
-        &self,
+    fn work_of(&self, run: usize) -> &[Work] {
+        let first = self.work.partition_point(|work| work.run < run);
+        &self.work[first..self.work.partition_point(|work| work.run <= run)]
+    }
+
+    /// Returns when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`
+    /// if no run was.
+    pub(super) fn on_gpu(&self, uuid: &str) -> Option<Schedule> {
+        let named = self.named.get(uuid).into_iter().flatten();
+        let mut positions = named.chain(&self.on_any).peekable();
+        positions.peek()?;
+        Some(Schedule::new(positions.map(|&place| &self.work[place])))
+    }
+
+    /// Returns how long any of the chosen runs was at work.
+    pub(super) fn us_of_any(&self, runs: impl Iterator<Item = usize>) -> i64 {
+        Schedule::new(runs.flat_map(|run| self.work_of(run))).us
+    }
+
+    /// Returns the parts of a time in which runs were at work, on a GPU if it has a schedule of its own. Without any runs, all of the
+    /// time counts.
+    pub(super) fn during<'a>(
+        &'a self,
+        own: Option<&'a Schedule>,
         clock: usize,
         time: &Range<i64>,
-        is_chosen: impl Fn(usize) -> bool,
-    ) -> Vec<(i64, Vec<usize>)> {
-        let pieces = &self.clocks[clock].pieces;
-        let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
-        let inside = pieces[first..].iter();
-        let inside = inside.take_while(|(piece, _)| piece.start < time.end);
-        let parts = inside.filter_map(|(piece, work)| {
-            let part = piece.start.max(time.start)..piece.end.min(time.end);
-            let work = work.iter().copied().filter(|&position| is_chosen(position));
-            let work: Vec<usize> = work.collect();
-            (!work.is_empty() && !part.is_empty()).then(|| (length(&part), work))
-        });
-        parts.collect()
-    }
-
-    /// Returns for how long runs used the GPU `uuid` between two moments; without runs, the time between them.
-    pub(super) fn used_us(&self, from: Option<Moment>, to: Moment, uuid: &str) -> i64 {
-        let Some(time) = since(from, to) else {
-            return 0;
-        };
-        if self.all().is_empty() {
-            return length(&time);
+    ) -> Vec<Part<'a>> {
+        if self.is_empty() {
+            let all = Some((length(time), &NOBODY));
+            return all.into_iter().filter(|(us, _)| *us > 0).collect();
         }
-        let parts = self.at_work(to.clock, &time, |position| self.uses(position, uuid));
-        parts.iter().map(|(us, _)| us).sum()
+        own.unwrap_or(&self.all).during(clock, time)
     }
 
-    /// Returns the run of the work at a position.
-    pub(super) fn run_of(&self, position: usize) -> usize {
-        self.work[position].run
+    /// Returns for how long runs were at work between two moments.
+    pub(super) fn used_us(&self, own: Option<&Schedule>, from: Option<Moment>, to: Moment) -> i64 {
+        let time = since(from, to);
+        let parts = time.map(|time| self.during(own, to.clock, &time));
+        parts.into_iter().flatten().map(|(us, _)| us).sum()
     }
 
-    /// Whether the work at a position computed on the GPU `uuid`.
-    pub(super) fn uses(&self, position: usize, uuid: &str) -> bool {
-        self.work[position].uses(uuid)
-    }
-
-    /// Returns the positions of a run's processes.
-    pub(super) fn positions_of(&self, run: usize) -> Range<usize> {
-        let first = self.work.partition_point(|work| work.run < run);
-        first..self.work.partition_point(|work| work.run <= run)
-    }
-
-    /// Returns the positions of the work that used the GPU `uuid`.
-    pub(super) fn positions_on(&self, uuid: &str) -> impl Iterator<Item = usize> {
-        let named = self.named.get(uuid);
-        named.into_iter().flatten().chain(&self.on_any).copied()
-    }
-
-    /// Returns the positions of all work.
-    pub(super) fn all(&self) -> Range<usize> {
-        0..self.work.len()
+    /// Returns how long any run was at work.
+    pub(super) fn us(&self) -> i64 {
+        self.all.us
     }
 
     /// Returns the name of the machine with a boot, if a run tells it.
     pub(super) fn host_of(&self, boot_id: &str) -> Option<&String> {
         self.hosts.get(boot_id)
-    }
-
-    /// Returns how long any of the chosen work was done, in microseconds.
-    pub(super) fn time_us(&self, chosen: impl Iterator<Item = usize>) -> i64 {
-        let times = chosen.filter_map(|position| self.work[position].time.clone());
-        let mut times: Vec<(usize, Range<i64>)> = times.collect();
-        times.sort_by_key(|(clock, time)| (*clock, time.start));
-        // The end of the times so far, with its clock: times may overlap.
-        let mut end = (0, i64::MIN);
-        let lengths = times.into_iter().map(|(clock, time)| {
-            let (_, from_us) = end.max((clock, time.start));
-            end = end.max((clock, time.end));
-            end.1 - from_us
-        });
-        lengths.fold(0, i64::saturating_add)
     }
 }
 
@@ -388,27 +393,25 @@ mod tests {
         ] {
             let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
             let time = at_us - 1_000_000..at_us;
-            let parts = times.at_work(clock, &time, |_| true);
-            let parts = parts.into_iter();
-            let run_of = |position: &usize| times.run_of(*position);
-            let parts = parts.map(|(us, work)| (us, work.iter().map(run_of).collect()));
+            let parts = times.during(None, clock, &time).into_iter();
+            let parts = parts.map(|(us, runs)| (us, runs.iter().copied().collect()));
             let found: Vec<(i64, Vec<usize>)> = parts.collect();
             assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
-        let length_us = |run| times.time_us(times.positions_of(run));
+        let length_us = |run| times.us_of_any([run].into_iter());
         assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
         // The clocks are said to agree.
         let mut times = WorkTimes::new(attempts(), true);
         let Moment { clock, at_us } = times.place(&at(Some(("other", 18.0)), 10_250));
         let time = at_us - 1_000_000..at_us;
-        let parts = times.at_work(clock, &time, |_| true);
-        assert_eq!(parts, [(250_000, vec![0])]);
+        let parts = times.during(None, clock, &time);
+        assert_eq!(parts, [(250_000, &BTreeSet::from([0]))]);
     }
 
     #[test]
     fn a_time_counts_once_however_many_runs_are_at_work() {
         let attempts = [attempt(None, 10, 20), attempt(None, 15, 30)];
         let times = WorkTimes::new(attempts.iter().enumerate(), false);
-        assert_eq!(times.time_us(times.all()), 20_000_000);
+        assert_eq!(times.us(), 20_000_000);
     }
 }

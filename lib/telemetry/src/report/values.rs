@@ -1,7 +1,7 @@
 //! Values of a GPU or a host over time.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plmkit_logs::thresholds::{
     COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POWER_POSSIBLE_UP_TO_W, RUN_MIN_READINGS,
@@ -9,7 +9,7 @@ use plmkit_logs::thresholds::{
 use plmkit_logs::{GpuSample, METRICS, Mean, Subject};
 use serde::Serialize;
 
-use super::times::{WorkTimes, seconds};
+use super::times::{Part, seconds};
 
 /// Names that are counted over one time: columns, conditions, and the driver's ten reasons for throttling. A log may hold more.
 const MAX_NAMES: usize = 64;
@@ -233,27 +233,15 @@ pub(super) struct Readings {
 }
 
 impl Readings {
-    /// Adds a reading of `us`, with the work in that time: see [`WorkTimes::at_work`]. `are_own` tells that the work is that of runs
-    /// on this device.
-    pub(super) fn add(
-        &mut self,
-        values: &RowValues,
-        us: i64,
-        work: &[(i64, Vec<usize>)],
-        are_own: bool,
-        times: &WorkTimes,
-    ) {
+    /// Adds a reading, by the parts of its time. `are_own` tells that their runs are those on this device.
+    pub(super) fn add(&mut self, values: &RowValues, parts: &[Part], are_own: bool) {
         self.last += 1;
-        if times.all().is_empty() && us > 0 {
-            self.all.add(values, self.last, us, 1);
-        }
-        for (us, attempts) in work {
-            let own = attempts.iter().filter(|_| are_own);
-            let runs: BTreeSet<usize> = own.map(|&attempt| times.run_of(attempt)).collect();
-            self.all.add(values, self.last, *us, runs.len());
-            for &run in &runs {
+        for (us, runs) in parts {
+            let own = if are_own { runs.len() } else { 0 };
+            self.all.add(values, self.last, *us, own);
+            for &run in runs.iter().take(own) {
                 let of_run = self.runs.entry(run).or_default();
-                of_run.add(values, self.last, *us, runs.len());
+                of_run.add(values, self.last, *us, own);
             }
         }
     }

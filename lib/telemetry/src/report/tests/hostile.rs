@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use plmkit_logs::event::parse_event;
+use plmkit_logs::LineParser;
+use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::{GpuCsvReader, HEADER};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -96,14 +97,14 @@ proptest! {
         rows in prop::collection::vec(row(), 0..40),
         peak_tflops in proptest::sample::select(vec![None, Some(1e-300), Some(1e300)]),
     ) {
-        let events = events.iter().filter_map(|line| parse_event(line.as_bytes()).ok().flatten());
+        let events = events.iter().filter_map(|line| EventLines.parse(line.as_bytes()).ok().flatten());
         let (mut runs, mut live) = (Runs::default(), LiveRuns::default());
         for event in events {
             runs.add(&event);
             live.add(&event, "2026-01-31T12:00:00Z".parse().unwrap());
         }
         runs.peak_tflops = peak_tflops;
-        runs.end_log(false, None);
+        runs.end_log();
         let status = live.status("2026-01-31T12:00:01Z".parse().unwrap());
         let text = format!("{status:?}");
         prop_assert!(!text.contains("NaN"), "{}", text);
@@ -113,7 +114,7 @@ proptest! {
             let read = GpuCsvReader::new(log.as_bytes(), "gpu.csv");
             read.filter_map(Result::ok).for_each(|sample| samples.add(&sample));
         }
-        samples.end_log(false, None);
+        samples.end_log();
         let report = Report::new(Some(runs), Some(samples));
         let debug = format!("{report:?}");
         prop_assert!(!debug.contains("NaN"), "{debug}");
