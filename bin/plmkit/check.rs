@@ -115,7 +115,8 @@ fn check_options(
         (
             "gpu-embed",
             &options.gpu_embed,
-            with_model("batches.arrow --out e.parquet"),
+            // After a switch that takes a value or none, an option.
+            with_model("--out e.parquet batches.arrow"),
         ),
         (
             "validate-embeddings",

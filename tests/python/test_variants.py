@@ -15,10 +15,10 @@ TITIN = (DOMAIN * 441)[:34350]
 
 
 def plmkit(folder, name, text, shard_options, embed_options, *options):
-    """A run on a FASTA file of this name; its results are in `r`."""
+    """A run on a FASTA file of this name, whose results are in `results-NAME/NAME`."""
     fasta = folder / f"{name}.fasta"
     fasta.write_text(text, encoding="utf-8")
-    command = [PROGRAMS / "plmkit", fasta, "--out", folder / "r", "--model", MODEL, "--device", "cpu", "--max-shard-tokens", "20000"]
+    command = [PROGRAMS / "plmkit", fasta, "--out", folder / f"results-{name}", "--model", MODEL, "--device", "cpu", "--max-shard-tokens", "20000"]
     command += ["--fasta-shard", shard_options, "--gpu-embed", embed_options, *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -37,7 +37,7 @@ def scored(request, tmp_path_factory):
     embed = {"separate": "--scores --windows separate", "masked": "--scores masked"}.get(way, "--scores")
     done = plmkit(folder, "a", text, f"--long-policy {policy} --max-residues 300", embed)
     assert done.returncode == 0, done.stderr
-    return folder / "r/a"
+    return folder / "results-a/a"
 
 
 def variants(scored, lines):
@@ -102,18 +102,18 @@ def test_masked_and_wild_type_scores_are_never_mixed(tmp_path):
     for name, options in [("w", "--scores"), ("m", masked)]:
         done = plmkit(tmp_path, name, ">odd\nMKXUVLA\n>two\nMKV\n", "", options)
         assert done.returncode == 0, done.stderr
-    rows = pq.read_table(tmp_path / "r/m/embeddings", columns=["id", "log_probs", "log_likelihood"]).to_pylist()
+    rows = pq.read_table(tmp_path / "results-m/m/embeddings", columns=["id", "log_probs", "log_likelihood"]).to_pylist()
     scored = {row["id"]: ~np.isnan(np.float32(row["log_probs"])).any(axis=1) for row in rows}
     assert scored["odd"].tolist() == [True, False, False, False, False, False, True] and not scored["two"].any()
     assert [row["log_likelihood"] for row in rows] == [None, None]
-    done = variants(tmp_path / "r/m", ["odd,M1A", "odd,K2A", "odd,M1A:A7C", "two,M1A"])
+    done = variants(tmp_path / "results-m/m", ["odd,M1A", "odd,K2A", "odd,M1A:A7C", "two,M1A"])
     assert [bool(line.split(",")[2]) for line in done.stdout.splitlines()[1:]] == [True, False, True, False]
     assert "2 variants without a score" in done.stderr and "masked marginals" in done.stderr
 
-    combine = [PROGRAMS / "query-embeddings", "combine", tmp_path / "r/w", tmp_path / "r/m", "--out", tmp_path / "both"]
+    combine = [PROGRAMS / "query-embeddings", "combine", tmp_path / "results-w/w", tmp_path / "results-m/m", "--out", tmp_path / "both"]
     done = subprocess.run(combine, capture_output=True, text=True, check=False)
     assert done.returncode == 65 and "scores" in done.stderr, done.stderr
-    done = plmkit(tmp_path, "n", ">two\nMKV\n>new\nMKVL\n", "", "--scores masked", "--known", tmp_path / "r/w")
+    done = plmkit(tmp_path, "n", ">two\nMKV\n>new\nMKVL\n", "", "--scores masked", "--known", tmp_path / "results-w/w")
     assert done.returncode == 65 and "scores" in done.stderr, done.stderr
 
 

@@ -41,9 +41,9 @@ pub fn read_id_values(path: &Path, column: &str) -> Result<Vec<IdValue>, StoreEr
         .trim(csv::Trim::All)
         .from_reader(opened);
     let header = reader.headers().map_err(malformed)?;
-    let place = |column: &str| {
+    let place = |wanted: &str| {
         let mut names = header.iter();
-        let found = names.position(|name| name.trim_start_matches('\u{feff}') == column);
+        let found = names.position(|name| name.trim_start_matches('\u{feff}') == wanted);
         found.ok_or_else(|| {
             let names = header.iter().collect::<Vec<_>>().join(",");
             let what = format_args!("expected the columns id and {column}, found '{names}'");
