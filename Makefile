@@ -205,6 +205,7 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 	.venv/reference/bin/python test-data/make_model_tiny.py
 	.venv/reference/bin/python test-data/make_model_bin.py
 	.venv/reference/bin/python test-data/make_goldens.py
+	.venv/reference/bin/python test-data/make_relatives.py
 	.venv/reference/bin/python scripts/make-golden.py test-data/model-tiny test-data/golden/proteins.fasta \
 		test-data/golden/vectors.parquet --layers 2,4
 

@@ -4,18 +4,12 @@ Values are those of the parity tests but for the weights before GELU, which are 
 garbage for activations beyond 13.3 there (where exp(-x²/2) is 0 in f32), and so deep a model reaches that now and then.
 """
 
-import hashlib
-import json
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from safetensors.numpy import save_file
-
 sys.path.append(str(Path(__file__).parents[1] / "parity"))
 import checkpoint
-import families
 from configurations import CONFIGURATIONS
 
 NAMES = {configuration.short_name: configuration for configuration in CONFIGURATIONS}
@@ -28,20 +22,7 @@ class Values(checkpoint.Values):
 
 
 def make(name, parent):
-    """The folder of the checkpoint in `parent`; made if this code has not made it already."""
+    """The folder of the checkpoint in `parent`."""
     configuration = NAMES[name]
     configuration = replace(configuration, layers=configuration.published_layers)
-    folder = parent / configuration.name
-    source = Path(__file__).read_bytes() + Path(checkpoint.__file__).read_bytes()
-    stamp, key = folder / "made-by", hashlib.sha256(source).hexdigest()
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == key:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    values, shapes = Values(configuration), checkpoint.shapes(configuration)
-    tensors = {tensor: values.of(tensor, shape) for tensor, shape in sorted(shapes.items())}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    settings = json.dumps(families.settings(configuration), indent=2)
-    (folder / "config.json").write_text(settings + "\n", encoding="utf-8")
-    stamp.write_text(key, encoding="utf-8")
-    return folder
+    return checkpoint.write_once(Values(configuration), parent / configuration.name, [__file__])

@@ -7,7 +7,6 @@ through float16 and some channels of the residual stream reach 1000 where a typi
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import zlib
@@ -52,13 +51,15 @@ class Values:
     def __init__(self, configuration):
         self.configuration = configuration
         self.is_esmc = configuration.family == "esmc"
+        # Of one outlier at least.
+        self.rarity = min(RARITY, configuration.width)
         # Outliers grow by a bias in each layer, which ESMC has not.
         self.embedded = LAST if self.is_esmc else EMBEDDED
         # A model cut to a few layers would add more in each than the whole one.
         self.branch = np.sqrt(configuration.layers / 36) if self.is_esmc else 1.0
         # Channel -> sign of its outlier.
         chosen = np.random.default_rng(SEED).permutation(configuration.width)
-        self.outliers = {int(channel): (-1) ** i for i, channel in enumerate(chosen[: configuration.width // RARITY])}
+        self.outliers = {int(channel): (-1) ** i for i, channel in enumerate(chosen[: configuration.width // self.rarity])}
 
     def of(self, name, shape):
         rng = np.random.default_rng([SEED, zlib.crc32(name.encode())])
@@ -95,14 +96,14 @@ class Values:
         elif parent.endswith("embeddings.layer_norm"):
             if kind == "weight":
                 # What comes out is about as large as what went in.
-                values *= EMBEDDED / np.sqrt(RARITY)
+                values *= EMBEDDED / np.sqrt(self.rarity)
         elif kind == "weight":
             # The variance is that of the outliers: ordinary channels have to be brought back to about 1.
             depth = self.configuration.layers
             number = re.search(r"\.layers?\.(\d+)\.", parent)
             layer = int(number[1]) if number else depth
             outlier = self.embedded + (LAST - self.embedded) * layer / depth
-            values *= outlier / np.sqrt(RARITY) / np.hypot(ORDINARY, ADDED * np.sqrt(layer))
+            values *= outlier / np.sqrt(self.rarity) / np.hypot(ORDINARY, ADDED * np.sqrt(layer))
             values[list(self.outliers)] = 0.05
         return values
 
@@ -147,21 +148,29 @@ class Values:
         return values
 
 
-def make(configuration, parent: Path):
-    """The folder of the checkpoint in `parent`; it is made only if this code has not made it already."""
-    folder = parent / configuration.name
-    code = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("checkpoint.py", "families.py")]
-    source = [*code, repr(configuration), np.__version__, transformers.__version__]
+def write(values, folder, dtype=np.float32):
+    """Writes `values` as weights and config.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: values.of(name, shape).astype(dtype, copy=False) for name, shape in sorted(shapes(values.configuration).items())}
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    save_file(tensors, weights, metadata={"format": "pt"})
+    weights.chmod(0o644)
+    config.write_text(json.dumps(families.settings(values.configuration), indent=2) + "\n", encoding="utf-8")
+
+
+def write_once(values, folder, code):
+    """Writes it unless the same code, and the versions of its libraries, have written it already."""
+    code = [Path(path).read_text(encoding="utf-8") for path in (*code, __file__, families.__file__)]
+    source = [*code, repr(values.configuration), np.__version__, transformers.__version__]
     key = hashlib.sha256("\0".join(source).encode()).hexdigest()
     stamp = folder / "made-by"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == key:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    values = Values(configuration)
-    tensors = {name: values.of(name, shape) for name, shape in sorted(shapes(configuration).items())}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    os.chmod(folder / "model.safetensors", 0o644)
-    (folder / "config.json").write_text(json.dumps(families.settings(configuration), indent=2) + "\n", encoding="utf-8")
-    stamp.write_text(key, encoding="utf-8")
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != key:
+        shutil.rmtree(folder, ignore_errors=True)
+        write(values, folder)
+        stamp.write_text(key, encoding="utf-8")
     return folder
+
+
+def make(configuration, parent: Path):
+    """The folder of the checkpoint in `parent`."""
+    return write_once(Values(configuration), parent / configuration.name, [])
