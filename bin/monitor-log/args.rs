@@ -74,7 +74,8 @@ pub(crate) struct EstimateArgs {
     #[arg(required = true, value_name = "SHARDS", value_parser = file())]
     pub(crate) shards: Vec<PathBuf>,
 
-    /// Model: a folder with config.json, or the id of a published ESM-2, such as `facebook/esm2_t33_650M_UR50D`
+    /// Model: a folder or weight file as gpu-embed reads it, a folder with config.json alone, or the id of a published model, such
+    /// as `facebook/esm2_t33_650M_UR50D` or `biohub/ESMC-300M`
     #[arg(long, value_name = "MODEL", value_parser = file())]
     pub(crate) model: PathBuf,
 

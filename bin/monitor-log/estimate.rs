@@ -1,20 +1,17 @@
 //! `monitor-log estimate`.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
+use plmkit_esm2::read_config;
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks};
-use plmkit_store::{FileKind, ShardReader, StoreError, open_input, read_sealed, write_json};
+use plmkit_store::{FileKind, ShardReader, StoreError, read_sealed, write_json};
 use plmkit_telemetry::report::Runs;
 use tracing::warn;
 
 use crate::args::EstimateArgs;
 use crate::report::read_events;
-
-/// The most bytes of a `config.json`.
-const JSON_BYTES: u64 = 256 << 20;
 
 /// The share of a GPU's peak that is assumed if no rate was measured or given.
 ///
@@ -123,12 +120,10 @@ fn in_folder_of(path: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// Returns the shape of a model: a folder with its `config.json`, a weight file beside one, or a published model.
+/// Returns the shape of a model: a folder, a weight file, or a published model.
 fn shape(model: &Path) -> Result<ModelShape, Fault> {
-    let config = in_folder_of(model, "config.json");
-    if config.exists() {
-        let shape = ModelShape::from_json(&read(&config)?);
-        return Ok(shape.map_err(|what| StoreError::malformed(&config, what))?);
+    if model.exists() {
+        return Ok(read_config(model)?.shape());
     }
     let published = model.to_str().and_then(ModelShape::published);
     published.ok_or_else(|| {
@@ -137,13 +132,6 @@ fn shape(model: &Path) -> Result<ModelShape, Fault> {
         let what = format!("expected a folder with config.json, or one of {ids}");
         Fault::new(Exit::NoInput, format!("{}: {what}", path_text(model)))
     })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = Vec::new();
-    let read = open_input(path)?.take(JSON_BYTES).read_to_end(&mut bytes);
-    read.map_err(StoreError::cannot_read(path))?;
-    Ok(bytes)
 }
 
 /// Reads a shard, or the shards of a manifest or of a folder with one. Returns how many lists of aliases and of known records there are.

@@ -142,25 +142,86 @@ fn shards_that_measured_runs_finished_take_no_time() {
         "e.jsonl: run a: its operations are not those of this model",
     );
 }
+
 #[test]
 fn a_real_run_is_of_its_shard() {
     let folder = tempfile::tempdir().expect("temp folder");
     shards(folder.path());
-    let (model, path) = (test_data("model-tiny"), |name: &str| {
-        folder.path().join(name)
-    });
+    let path = |name: &str| folder.path().join(name);
     crate::common::pack(&path("set/shard-00001.parquet"), &path("b.arrow"), 4096);
-    let mut embed = crate::common::embed(&[&path("b.arrow")], &model, &path("e.parquet"));
-    run(embed.arg("--events").arg(path("e.jsonl")));
-    let line = "monitor-log estimate set --measured e.jsonl --report e.json --model";
-    run(command(folder.path(), line).arg(&model));
-    let found = fs::read(path("e.json")).expect("report");
-    let found: Value = serde_json::from_slice(&found).expect("JSON");
-    assert_eq!(
-        (&found["shards"], &found["shards_left"]),
-        (&2.into(), &1.into())
-    );
-    assert_eq!(found["times"][0]["device"], "cpu in f32");
+    // The second has SwiGLU.
+    for model in ["model-tiny", "model-tiny-esmc"].map(test_data) {
+        let mut embed = crate::common::embed(&[&path("b.arrow")], &model, &path("e.parquet"));
+        run(embed.arg("--force").arg("--events").arg(path("e.jsonl")));
+        let line = "monitor-log estimate set --measured e.jsonl --report e.json --model";
+        run(command(folder.path(), line).arg(&model));
+        let found = fs::read(path("e.json")).expect("report");
+        let found: Value = serde_json::from_slice(&found).expect("JSON");
+        assert_eq!(
+            (&found["shards"], &found["shards_left"]),
+            (&2.into(), &1.into())
+        );
+        assert_eq!(found["times"][0]["device"], "cpu in f32");
+        fs::remove_file(path("e.jsonl")).expect("remove");
+    }
+}
+
+#[test]
+fn models_are_those_that_gpu_embed_reads() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    shards(folder.path());
+    let write = |name: &str, config: &str| {
+        fs::create_dir(folder.path().join(name)).expect("folder");
+        fs::write(folder.path().join(name).join("config.json"), config).expect("write");
+    };
+    // The names of the first checkpoints of ESMC-300M, and those of transformers.
+    let first = r#"{"model_type": "esmc", "vocab_size": 64, "n_layers": 30, "d_model": 960, "n_heads": 15}"#;
+    write("first", first);
+    let names = [
+        ("n_layers", "num_hidden_layers"),
+        ("d_model", "hidden_size"),
+        ("n_heads", "num_attention_heads"),
+    ];
+    let later = names
+        .iter()
+        .fold(first.to_owned(), |text, (old, new)| text.replace(old, new));
+    write("later", &later);
+    write("bert", r#"{"model_type": "bert"}"#);
+    fs::create_dir(folder.path().join("empty")).expect("folder");
+    // Four square matrices of attention, and three of SwiGLU.
+    let flops = |layers: u64, hidden: u64, inner: u64| {
+        2 * layers * (4 * hidden * hidden + 3 * hidden * inner)
+    };
+    let data = |name: &str| test_data(name).to_str().expect("UTF-8").to_owned();
+    let pth = "/data/weights/esmc_tiny.pth";
+    for (model, of_token) in [
+        ("first".to_owned(), flops(30, 960, 2560)),
+        ("later".to_owned(), flops(30, 960, 2560)),
+        ("biohub/ESMC-300M".to_owned(), flops(30, 960, 2560)),
+        (data("model-tiny-esmc"), flops(2, 24, 48)),
+        (data("model-tiny-esmc-pth"), flops(1, 64, 16)),
+        (data("model-tiny-esmc-pth") + pth, flops(1, 64, 16)),
+    ] {
+        let found = estimate(folder.path(), &format!("set --logits --model {model}"));
+        let tokens = found["tokens"].as_u64().expect("tokens");
+        assert_eq!(found["linear_flops"], (tokens * of_token) as f64, "{model}");
+        assert_eq!(found["shape"]["logits"], 64);
+    }
+    for (model, code, what) in [
+        (
+            "bert",
+            65,
+            "bert/config.json: key 'model_type': expected \"esm\" or \"esmc\", found \"bert\"",
+        ),
+        (
+            "empty",
+            66,
+            "empty: expected model.safetensors, pytorch_model.bin",
+        ),
+    ] {
+        let line = format!("monitor-log estimate set --model {model}");
+        assert_fails(command(folder.path(), &line), code, what);
+    }
 }
 
 #[test]

@@ -139,6 +139,20 @@ pub fn check_checkpoint(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     Ok(paths)
 }
 
+/// Returns the configuration of a model: that of its weights, checked against them, or that of a folder with a `config.json` alone.
+/// Reads headers only.
+///
+/// # Errors
+/// The model cannot be read, or is of another kind.
+pub fn read_config(model: &Path) -> Result<ModelConfig, CheckpointError> {
+    let config = folder::model_folder(model).join("config.json");
+    match CheckpointFiles::open(model) {
+        Ok(files) => Ok(files.read()?.config().clone()),
+        Err(CheckpointError::NoWeights { .. }) if config.exists() => config_at(&config),
+        Err(error) => Err(error),
+    }
+}
+
 /// Checks that a model has the layers and the heads of these outputs. Reads headers only.
 ///
 /// # Errors
@@ -181,9 +195,14 @@ impl CheckpointFiles {
         let path = self.folder.join("config.json");
         let config = |stored: &[(&str, &[usize])]| match from_shapes(stored) {
             Some(config) => Ok(config),
-            None => ModelConfig::from_json(&folder::read_json(&path)?)
-                .map_err(|error| CheckpointError::invalid(&path, error.to_string())),
+            None => config_at(&path),
         };
         CheckpointTensors::read(&self.weights, &self.folder, config)
     }
+}
+
+/// Reads a `config.json`.
+fn config_at(path: &Path) -> Result<ModelConfig, CheckpointError> {
+    ModelConfig::from_json(&folder::read_json(path)?)
+        .map_err(|error| CheckpointError::invalid(path, error.to_string()))
 }

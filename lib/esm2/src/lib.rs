@@ -33,7 +33,7 @@ pub use backend::{Ticket, Values};
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
     BIAS, CheckpointError, CheckpointTensors, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS,
-    StoredTensor, WORDS, check_checkpoint, check_outputs, layer_name, read_checkpoint,
+    StoredTensor, WORDS, check_checkpoint, check_outputs, layer_name, read_checkpoint, read_config,
 };
 pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
 pub use config::{Architecture, ConfigError, FeedForward, ModelConfig, Positions};
