@@ -341,6 +341,48 @@ fn a_model_in_several_files() {
     assert_same_rows(&case.path("e.parquet"), &case.path("folder.parquet"));
 }
 
+/// ESMC as it was first released: one file in a folder of its own. Its shapes describe the model.
+#[test]
+fn a_model_of_the_first_release() {
+    let folder = test_data("model-tiny-esmc-pth");
+    let name = "data/weights/esmc_tiny.pth";
+    let weights = fs::read(folder.join(name)).expect("read");
+    let unread = [("README.md", Vec::new()), ("config.json", b"{}".to_vec())];
+    let files = [&[(name, weights)][..], &unread].concat();
+    let (case, hub) = (Case::new(), Hub::start(files));
+    hub.fault(|faults| faults.cut = Some(10_000));
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    case.fails(
+        &mut command,
+        75,
+        "data/weights/esmc_tiny.pth: cannot fetch: ",
+    );
+    hub.fault(|faults| faults.flip = true);
+    case.fails(&mut command, 75, "expected SHA-256");
+    hub.fault(|_| {});
+    run(&mut command);
+    assert_eq!(common::all(&case.snapshot()), ["data"]);
+    let link = fs::read_link(case.snapshot().join(name)).expect("link");
+    assert!(link.starts_with("../../../../blobs"), "{}", link.display());
+    run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
+    assert_same_rows(&case.path("e.parquet"), &case.path("folder.parquet"));
+
+    let requests = hub.requests();
+    run(case
+        .download("some/model", "e.parquet", &hub)
+        .arg("--force"));
+    assert_eq!(hub.requests(), requests, "cached files are not requested");
+    let blob = case.snapshot().join(name).canonicalize().expect("blob");
+    let mut changed = fs::read(&blob).expect("read");
+    changed[20_000] ^= 1;
+    fs::write(&blob, &changed).expect("write");
+    assert_fails(
+        case.embed("some/model", "other.parquet"),
+        65,
+        "damaged: expected SHA-256",
+    );
+}
+
 #[test]
 fn a_model_that_is_not_there_is_not_fetched_unasked() {
     let (case, hub) = (Case::new(), Hub::of_tiny());

@@ -10,7 +10,7 @@ use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 
 use crate::content::{Verified, hash_like, is_hash};
-use crate::files::{CONFIG, WEIGHTS, indexed, is_index};
+use crate::files::{CONFIG, expected_weights, indexed, is_first_release, is_index, weights};
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
 
@@ -162,14 +162,14 @@ impl SnapshotFetch<'_> {
 
     /// Fetches the files that a loader needs, out of those that the server has.
     fn fetch_files(&self, listed: &[String]) -> Result<(), HubError> {
-        let has = |name: &str| listed.iter().any(|file| file == name);
-        let Some(weights) = WEIGHTS.into_iter().find(|name| has(name)) else {
-            let (url, expected) = (model_url(&self.repo), WEIGHTS.join(" or "));
+        let Some(weights) = weights(listed) else {
+            let (url, expected) = (model_url(&self.repo), expected_weights());
             let what = format!("{url}: expected {expected}, found neither");
             return Err(HubError::NotFound(what));
         };
-        create_folder(&self.snapshot)?;
-        self.fetch_file(CONFIG)?;
+        if !is_first_release(weights) {
+            self.fetch_file(CONFIG)?;
+        }
         let path = self.fetch_file(weights)?;
         if !is_index(weights) {
             return Ok(());
@@ -189,7 +189,10 @@ impl SnapshotFetch<'_> {
             return Ok(path);
         }
         let blob = self.fetch_blob(name)?;
-        let target = Path::new("../../blobs").join(&blob);
+        create_folder(path.parent().unwrap_or(&self.snapshot))?;
+        // From the folder of the file to that of the model.
+        let up = "../".repeat(name.split('/').count() + 1);
+        let target = Path::new(&up).join("blobs").join(&blob);
         // A removed blob leaves a dangling link. One that is no hash may have been overwritten by another file.
         if path.is_symlink() {
             fs::remove_file(&path).map_err(HubError::cannot_write(&path))?;

@@ -1,7 +1,7 @@
 //! The files of a model.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
@@ -11,12 +11,38 @@ use serde_json::Value;
 pub(crate) const CONFIG: &str = "config.json";
 
 /// Weight files, and indexes of weight files, in the order in which a loader prefers them.
-pub(crate) const WEIGHTS: [&str; 4] = [
+const WEIGHTS: [&str; 4] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 ];
+
+/// Where the first release of ESMC has its one file of weights, whose shapes say what a `config.json` would.
+const FIRST_RELEASE: &str = "data/weights";
+
+/// Returns the weight file or the index that a loader prefers among `files`, which may be one of the [first
+/// release](is_first_release).
+pub(crate) fn weights<S: AsRef<str>>(files: &[S]) -> Option<&str> {
+    let mut files = files.iter().map(AsRef::as_ref);
+    let named = |name: &str| files.clone().find(|file| *file == name);
+    WEIGHTS.into_iter().find_map(named).or_else(|| {
+        let first = files.find(|file| is_first_release(file))?;
+        files.all(|file| !is_first_release(file)).then_some(first)
+    })
+}
+
+/// Describes the files of which [`weights`] returns one.
+pub(crate) fn expected_weights() -> String {
+    format!("{} or one {FIRST_RELEASE}/*.pth", WEIGHTS.join(" or "))
+}
+
+/// Whether a file has the weights of a model without a `config.json`.
+pub(crate) fn is_first_release(name: &str) -> bool {
+    let file = name.strip_prefix(FIRST_RELEASE);
+    let file = file.and_then(|file| file.strip_prefix('/'));
+    file.is_some_and(|file| is_plain(file) && Path::new(file).extension() == Some("pth".as_ref()))
+}
 
 /// Whether this file is an index of weight files.
 pub(crate) fn is_index(name: &str) -> bool {
@@ -26,12 +52,25 @@ pub(crate) fn is_index(name: &str) -> bool {
 /// Returns the files of a folder that a loader reads. The error names the missing file.
 pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     let lacks = |name: &str| !folder.join(name).exists();
-    if lacks(CONFIG) {
-        return Err(CONFIG.to_owned());
+    let mut found = WEIGHTS.map(str::to_owned).to_vec();
+    found.retain(|name| !lacks(name));
+    for entry in fs::read_dir(folder.join(FIRST_RELEASE))
+        .into_iter()
+        .flatten()
+    {
+        let name = entry.map(|entry| entry.file_name()).unwrap_or_default();
+        found.push(format!("{FIRST_RELEASE}/{}", name.to_string_lossy()));
     }
-    let weights = WEIGHTS.into_iter().find(|name| !lacks(name));
-    let weights = weights.ok_or_else(|| WEIGHTS.join(" or "))?;
-    let mut files = vec![CONFIG.to_owned(), weights.to_owned()];
+    let weights = weights(&found);
+    let mut files = Vec::new();
+    if !weights.is_some_and(is_first_release) {
+        if lacks(CONFIG) {
+            return Err(CONFIG.to_owned());
+        }
+        files.push(CONFIG.to_owned());
+    }
+    let weights = weights.ok_or_else(expected_weights)?;
+    files.push(weights.to_owned());
     if is_index(weights) {
         // The loader reports a damaged index.
         files.extend(indexed(&folder.join(weights)).unwrap_or_default());
@@ -83,8 +122,6 @@ fn is_plain(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -108,6 +145,30 @@ mod tests {
         let files = needed(folder.path()).unwrap().join(" ");
         let expected = "config.json model.safetensors.index.json 1.safetensors 2.safetensors";
         assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn one_file_of_the_first_release_needs_no_description() {
+        let one = "data/weights/esmc_300m_2024_12_v0.pth";
+        assert_eq!(weights(&["README.md", one, "config.json"]), Some(one));
+        let named = [one, "pytorch_model.bin"];
+        assert_eq!(weights(&named), Some("pytorch_model.bin"));
+        for others in [
+            [one, "data/weights/b.pth"],
+            ["data/weights/../b.pth", "weights/b.pth"],
+            ["data/weights/b.bin", "data/weights/a/b.pth"],
+        ] {
+            assert_eq!(weights(&others), None, "{others:?}");
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(one);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // As a download that was cut leaves it.
+        std::os::unix::fs::symlink("blob", &path).unwrap();
+        assert_eq!(needed(folder.path()), Err(one.to_owned()));
+        fs::write(path.with_file_name("blob"), "").unwrap();
+        assert_eq!(needed(folder.path()), Ok(vec![one.to_owned()]));
     }
 
     #[test]
