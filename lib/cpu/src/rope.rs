@@ -16,14 +16,16 @@ pub struct Rotations {
 }
 
 impl Rotations {
-    /// Computes the rotations of `positions` positions with frequencies `(head_dim/2)`. Angles are rounded to f32, as in fair-esm
-    /// and transformers.
+    /// Computes the rotations of `positions` positions with frequencies `(head_dim/2)`. Angles are exact. Rounded to f32, those of
+    /// ESMC-300M, whose frequencies have all their bits, would alone move its vectors by 6e-7 at 400 residues.
     pub fn new(inv_freq: &[f32], positions: usize) -> Self {
         let mut turns = Vec::with_capacity(positions * 4 * inv_freq.len());
         for position in 0..positions {
-            let angles = inv_freq.iter().map(|frequency| position as f32 * frequency);
-            turns.extend(angles.clone().flat_map(|angle| [angle.cos(); 2]));
-            turns.extend(angles.flat_map(|angle| [-angle.sin(), angle.sin()]));
+            let angles = inv_freq
+                .iter()
+                .map(|&frequency| position as f64 * f64::from(frequency));
+            turns.extend(angles.clone().flat_map(|angle| [angle.cos() as f32; 2]));
+            turns.extend(angles.flat_map(|angle| [-angle.sin() as f32, angle.sin() as f32]));
         }
         Self {
             inv_freq: inv_freq.to_vec(),

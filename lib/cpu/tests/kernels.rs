@@ -319,7 +319,7 @@ fn rotations_turn_pairs_of_queries_and_keys_by_their_position() {
             let mut expected: Vec<f64> = x.iter().copied().map(f64::from).collect();
             for (row, position) in expected.chunks_mut(width).zip(positions) {
                 for pair in 0..heads * head_dim {
-                    let angle = f64::from(position as f32 * inv_freq[pair % (head_dim / 2)]);
+                    let angle = f64::from(position) * f64::from(inv_freq[pair % (head_dim / 2)]);
                     let (a, b) = (row[2 * pair], row[2 * pair + 1]);
                     row[2 * pair] = a * angle.cos() - b * angle.sin();
                     row[2 * pair + 1] = b * angle.cos() + a * angle.sin();

@@ -173,11 +173,11 @@ impl<T: Real> Reference<T> {
     }
 }
 
-/// Rotates the halves of a head's channels. Angles are rounded to f32, as in fair-esm.
+/// Rotates the halves of a head's channels.
 fn rotate<T: Real>(channels: &[T], position: usize, inv_freq: &[f32]) -> Vec<T> {
     let half = inv_freq.len();
     let turned = channels.iter().enumerate().map(|(i, &channel)| {
-        let angle = T::from_f32(position as f32 * inv_freq[i % half]);
+        let angle = T::from_f32(position as f32) * T::from_f32(inv_freq[i % half]);
         let partner = if i < half {
             -channels[i + half]
         } else {
