@@ -44,8 +44,10 @@ PLANS = {
     "35M": Plan(25000, 5, ("natural", "fragments")),
     "150M": Plan(10000, 5, ("natural", "fragments")),
     "650M": Plan(3000, 3, ("natural",)),
+    "C300M": Plan(6000, 5, ("natural", "fragments")),
+    "C600M": Plan(3000, 3, ("natural", "fragments")),
 }
-DEFAULT_MODELS = ["150M", "650M"]
+DEFAULT_MODELS = ["150M", "650M", "C300M", "C600M"]
 # --quick
 QUICK_TOKENS, QUICK_REPEATS = 0.2, 2
 FILE_REPEATS = 20

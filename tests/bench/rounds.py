@@ -22,13 +22,14 @@ class Subject:
     """A model and what it embeds."""
 
     model: str
+    family: str
     input: str
     checkpoint: Path
     proteins: list
 
     @classmethod
     def make(cls, model, name, tokens, folder):
-        return cls(model, name, models.make(model, folder / "models"), INPUTS[name](tokens))
+        return cls(model, models.NAMES[model].family, name, models.make(model, folder / "models"), INPUTS[name](tokens))
 
 
 def files(model, repeats, options, document):
@@ -72,7 +73,7 @@ def entrants(subject, options):
         for dtype in options.dtypes:
             if dtype in peer.dtypes:
                 start = partial(workers.Worker, peer, dtype, subject, options)
-                yield f"{peer.name} {dtype}", peer.lacks(dtype), start
+                yield f"{peer.name} {dtype}", peer.lacks(dtype, subject.family), start
 
 
 def take_turns(contestants, repeats, document):

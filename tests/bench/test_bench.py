@@ -147,17 +147,18 @@ def test_the_picture_is_well_formed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "runs"),
+    ("family", "flags", "runs"),
     [
-        ({"avx2", "fma"}, ["hugging-face f32", "hugging-face int8", "fair-esm f32"]),
-        ({"avx512f"}, ["hugging-face f32", "hugging-face int8", "fair-esm f32", "esm-cpp f32", "esm-cpp int8"]),
+        ("esm2", {"avx2", "fma"}, ["hugging-face f32", "hugging-face int8", "fair-esm f32"]),
+        ("esm2", {"avx512f"}, ["hugging-face f32", "hugging-face int8", "fair-esm f32", "esm-cpp f32", "esm-cpp int8"]),
+        ("esmc", {"avx512f"}, ["hugging-face f32", "hugging-face int8"]),
     ],
 )
-def test_a_cpu_runs_what_it_has_instructions_for(monkeypatch, flags, runs):
+def test_a_cpu_runs_what_it_has_instructions_for(monkeypatch, family, flags, runs):
     monkeypatch.setattr(machine, "flags", lambda: flags)
     found = [(peer, dtype) for peer in workers.PEERS for dtype in peer.dtypes]
-    assert [f"{peer.name} {dtype}" for peer, dtype in found if not peer.lacks(dtype)] == runs
-    assert workers.PEERS[0].lacks("bf16") == "this CPU has no amx_bf16 or avx512_bf16"
+    assert [f"{peer.name} {dtype}" for peer, dtype in found if not peer.lacks(dtype, family)] == runs
+    assert workers.PEERS[0].lacks("bf16", family) == "this CPU has no amx_bf16 or avx512_bf16"
 
 
 def test_a_lesser_cpu_is_kept_to_its_instructions(monkeypatch):

@@ -26,19 +26,22 @@ class Peer:
     environment: str
     dtypes: tuple
     needs: frozenset = frozenset()  # one of these instructions
+    families: tuple = ("esm2",)  # of models
 
-    def lacks(self, dtype):
+    def lacks(self, dtype, family):
         """Why it does not run here, or none."""
+        if family not in self.families:
+            return f"it computes no {family}"
         return machine.lacks(self.needs) or machine.lacks(machine.FAST.get(dtype))
 
 
 PEERS = [
-    Peer("hugging-face", "reference", ("f32", "bf16", "int8")),
+    Peer("hugging-face", "reference", ("f32", "bf16", "int8"), families=("esm2", "esmc")),
     Peer("fair-esm", "reference", ("f32",)),
     # It has AVX-512 kernels, and beside them only the reference that they are tested with.
     Peer("esm-cpp", "esm-cpp", ("f32", "int8"), frozenset({"avx512f"})),
 ]
-GEMM = Peer(FLOOR, "reference", ("f32", "bf16", "int8"))
+GEMM = Peer(FLOOR, "reference", ("f32", "bf16", "int8"), families=("esm2", "esmc"))
 
 
 class PeerFailed(Exception):

@@ -1,7 +1,7 @@
 """The four matrix products of each layer and nothing else: the most tokens/s that torch's GEMM would allow.
 
-Each is as fast as it can be here: query, key and value in one, as many rows as suit it, and the weights of one layer
-used again and again.
+Each is as fast as it can be here: query, key and value in one, gate and up in one, as many rows as suit it, and the
+weights of one layer used again and again.
 """
 
 import time
@@ -21,7 +21,8 @@ class Floor:
         torch.set_num_threads(job["threads"])
         config = transformers.AutoConfig.from_pretrained(job["model"])
         width, inner, self.layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
-        self.sizes = [(width, 3 * width), (width, width), (width, inner), (inner, width)]
+        up = 2 * inner if config.model_type == "esmc" else inner  # with the gate
+        self.sizes = [(width, 3 * width), (width, width), (width, up), (inner, width)]
         self.products = torch.nn.ModuleList(torch.nn.Linear(*size, bias=False) for size in self.sizes)
         self.dtype = torch.bfloat16 if job["dtype"] == "bf16" else torch.float32
         self.products.to(self.dtype)

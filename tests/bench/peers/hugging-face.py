@@ -1,4 +1,4 @@
-"""transformers' EsmModel with its fastest attention (`sdpa`), in f32, in bf16 or with dynamic int8."""
+"""transformers' EsmModel or EsmcModel with its fastest attention (`sdpa`), in f32, in bf16 or with dynamic int8."""
 
 import torch
 import transformers
@@ -14,13 +14,15 @@ class HuggingFace(Batched):
     def __init__(self, job):
         super().__init__(job)
         torch.set_num_threads(job["threads"])
-        model = transformers.EsmModel.from_pretrained(
-            job["model"], attn_implementation="sdpa", dtype=torch.float32, add_pooling_layer=False
-        ).eval()
+        kind, options = transformers.EsmModel, {"add_pooling_layer": False}
+        if transformers.AutoConfig.from_pretrained(job["model"]).model_type == "esmc":
+            kind, options = transformers.EsmcModel, {}
+        model = kind.from_pretrained(job["model"], attn_implementation="sdpa", dtype=torch.float32, **options).eval()
         if job["dtype"] == "bf16":
-            inv_freq = model.rotary_embeddings.inv_freq.clone()
+            rotary = model.rotary_emb if kind is transformers.EsmcModel else model.rotary_embeddings
+            inv_freq = rotary.inv_freq.clone()
             model = model.to(torch.bfloat16)
-            model.rotary_embeddings.inv_freq = inv_freq
+            rotary.inv_freq = inv_freq
         elif job["dtype"] == "int8":
             model = quantized.dynamic(model)
         self.model = model
