@@ -17,7 +17,8 @@ import numpy as np
 ROUNDING = 1e-5
 # How much larger than the plain implementation's an error may be.
 FACTOR = {"f32": 2.0, "bf16": 2.0, "f16": 2.0, "int8": 1.0}
-POOLED_COSINE = {"f32": 0.9999999, "bf16": 0.9995, "int8": 0.9995}
+# That of int8 depends on the configuration.
+POOLED_COSINE = {"f32": 0.9999999, "bf16": 0.9995}
 # In float32, between gpu-embed's contact probabilities and fair-esm's.
 CONTACTS = 1e-5
 RELATIVE = ["l2", "channel_l2", "vector_l2"]
@@ -85,6 +86,7 @@ def limits(dtype, plain):
     return {figure: max(floor, FACTOR[dtype] * getattr(plain, figure)) for figure in RELATIVE}
 
 
-def lowest_cosine(dtype, name):
+def lowest_cosine(dtype, name, of_int8):
     """What the cosine of a pooled vector must reach, or none."""
-    return POOLED_COSINE.get(dtype) if name.split("_")[0] in ("mean", "max", "std", "bos") else None
+    lowest = of_int8 if dtype == "int8" else POOLED_COSINE.get(dtype)
+    return lowest if name.split("_")[0] in ("mean", "max", "std", "bos") else None

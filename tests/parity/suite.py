@@ -165,7 +165,7 @@ class Suite:
                 for figure, limit in limits[name].items():
                     if not getattr(figures, figure) <= limit:
                         yield Offender(*offender, figure, getattr(figures, figure), limit)
-                lowest = compare.lowest_cosine(dtype, name)
+                lowest = compare.lowest_cosine(dtype, name, self.configuration.int8_cosine)
                 if lowest is not None and not figures.cosine >= lowest:
                     yield Offender(*offender, "cosine", figures.cosine, lowest)
 
@@ -191,5 +191,5 @@ def run(configuration, options):
     """The results of a configuration and the seconds that its parts took."""
     torch.set_num_threads(options.threads)
     suite = Suite(configuration, options)
-    results = [suite.run(dtype) for dtype in options.dtypes if dtype in configuration.dtypes]
+    results = [suite.run(dtype) for dtype in options.dtypes]
     return results, suite.seconds
