@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
 
 use common::{Tree, assert_failed, bin, command, run, test_data, tree};
 
@@ -25,8 +26,12 @@ fn data(folder: &Path) -> Tree {
 }
 
 fn plmkit(folder: &Path, arguments: &str) -> Command {
+    with_model(folder, &test_data("model-tiny"), arguments)
+}
+
+fn with_model(folder: &Path, model: &Path, arguments: &str) -> Command {
     let mut command = command(folder, &format!("plmkit {arguments} --device cpu"));
-    command.arg("--model").arg(test_data("model-tiny"));
+    command.arg("--model").arg(model);
     command
 }
 
@@ -230,6 +235,65 @@ fn the_stages_give_what_one_run_gives() {
         summary("whole").expect("read"),
         summary("staged").expect("read")
     );
+}
+
+#[test]
+fn relatives_of_esm_2_go_the_same_way() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 12);
+    for (model, of_same_weights) in [
+        (
+            "model-tiny-esmc",
+            &[("_heads\": 3", "_heads\": 2"), ("_dim\": 8", "_dim\": 12")][..],
+        ),
+        (
+            "model-tiny-1v",
+            &[("_dropout\": true", "_dropout\": false")],
+        ),
+    ] {
+        let changed = folder.join(model);
+        fs::create_dir(&changed).expect("folder");
+        for name in ["config.json", "model.safetensors"] {
+            fs::copy(test_data(model).join(name), changed.join(name)).expect("copy");
+        }
+        let out = format!("a.fasta --out {model}-results --gpu-embed=--logits");
+        run(&mut with_model(folder, &changed, &out));
+        let sample = folder.join(format!("{model}-results/a"));
+        let read = |path: &Path| -> Value {
+            serde_json::from_slice(&fs::read(path).expect("read")).expect("JSON")
+        };
+        let dataset = read(&sample.join("dataset.json"));
+        assert_eq!(dataset["outcome"], "pass");
+        let compared = dataset["spot_check"].as_array().expect("columns");
+        let columns: Vec<_> = compared.iter().map(|column| &column["column"]).collect();
+        assert_eq!(columns, ["mean_2", "logits"]);
+        assert!(compared.iter().all(|column| column["vectors"] == 12));
+
+        let mut config = fs::read_to_string(changed.join("config.json")).expect("read");
+        for (from, to) in of_same_weights {
+            assert!(config.contains(from), "{config}");
+            config = config.replace(from, to);
+        }
+        fs::write(changed.join("config.json"), config).expect("write");
+        let refused = with_model(folder, &changed, &out).output().expect("run");
+        assert_eq!(refused.status.code(), Some(73), "{refused:?}");
+        run(&mut with_model(
+            folder,
+            &changed,
+            "a.fasta --out changed --force",
+        ));
+        let other = read(&folder.join("changed/a/dataset.json"));
+        assert_eq!(other["outcome"], "pass");
+        assert_ne!(other["model_digest"], dataset["model_digest"]);
+    }
+    let esmc = with_model(
+        folder,
+        &test_data("model-tiny-esmc"),
+        "a.fasta --out none --gpu-embed=--contacts",
+    );
+    common::assert_fails(esmc, 65, "has no contact head");
+    assert!(!folder.join("none").exists());
 }
 
 #[test]

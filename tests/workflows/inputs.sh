@@ -46,6 +46,9 @@ cp "$model/config.json" bare
 check "a model without weights" refuses 66 "^model: 'bare': no weights" samples.csv bare
 echo '{"model_type": "bert"}' >other/config.json
 check "another kind of model" refuses 65 '^model: other/config.json: expected "model_type": "esm"' samples.csv other
+for relative in model-tiny-esmc model-tiny-1v model-tiny-esmc-pth{,/data/weights/esmc_tiny.pth}; do
+    check "a relative of ESM-2: $relative" inputs samples.csv "$root/test-data/$relative"
+done
 HF_HUB_CACHE=$work check "a model of the Hub that is not there" refuses 66 "^model: 'some/model' is not in the Hub's cache" samples.csv some/model
 
 echo "the price"

@@ -139,7 +139,7 @@ snapshot() {
     commit=$revision
     [[ ! -r $cache/refs/$revision ]] || commit=$(<"$cache/refs/$revision")
     echo "$cache/snapshots/$commit"
-    [[ -e $cache/snapshots/$commit/config.json ]]
+    [[ -e $cache/snapshots/$commit/config.json || -d $cache/snapshots/$commit/data/weights ]]
 }
 
 # is_id MODEL: of the Hub, and no path.
@@ -147,7 +147,7 @@ is_id() { [[ ! -e $1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+(@[A-Za
 
 # look_at_model MODEL OPTIONS: a folder, a file of weights, or an id of the Hub. Prints its files with sizes and times of change.
 look_at_model() {
-    local model=$1 folder=$1 name weights=()
+    local model=$1 folder=$1 name weights=() config=()
     if is_id "$1"; then
         if ! folder=$(snapshot "$1"); then
             [[ " $2 " == *' --download '* ]] || refuse 66 "model: '$1' is not in the Hub's cache (no $folder/config.json): fetch it with gpu-embed --download, or give a folder"
@@ -159,19 +159,23 @@ look_at_model() {
     elif [[ ! -d $1 ]]; then
         refuse 66 "model: no folder '$1', and no id of the Hugging Face Hub, such as facebook/esm2_t33_650M_UR50D"
     fi
-    [[ -r $folder/config.json && -f $folder/config.json ]] || refuse 66 "model: '$model': no $folder/config.json that can be read"
-    tr -d '[:space:]' <"$folder/config.json" | grep -q '"model_type":"esm"' ||
-        refuse 65 "model: $folder/config.json: expected \"model_type\": \"esm\", found none"
-    for name in model.safetensors model.safetensors.index.json pytorch_model.bin pytorch_model.bin.index.json; do
-        [[ ${weights[*]} || ! -e $folder/$name ]] || weights=("$folder/$name")
+    for name in "$folder"/{model.safetensors,model.safetensors.index.json,pytorch_model.bin,pytorch_model.bin.index.json,data/weights/*.pth}; do
+        [[ ${weights[*]} || ! -e $name ]] || weights=("$name")
     done
+    # The shapes of ESMC's first release say what a config.json would.
+    if [[ ${weights[0]-} != *.pth ]]; then
+        config=("$folder/config.json")
+        [[ -r ${config[0]} && -f ${config[0]} ]] || refuse 66 "model: '$model': no ${config[0]} that can be read"
+        tr -d '[:space:]' <"${config[0]}" | grep -qE '"model_type":"esmc?"' ||
+            refuse 65 "model: ${config[0]}: expected \"model_type\": \"esm\" or \"esmc\", found none"
+    fi
     [[ ${weights[*]} ]] || refuse 66 "model: '$model': no weights: expected model.safetensors or pytorch_model.bin, or an index of either"
     [[ ${weights[0]} != *.index.json ]] || weights+=("$folder"/*.safetensors "$folder"/*.bin)
-    for name in "${weights[@]}"; do
+    for name in "${weights[@]}" "${config[@]}"; do
         [[ -r $name || ! -e $name ]] || refuse 66 "model: '$name' cannot be read"
         [[ ! -e $name ]] || stat -L --printf '%s %Y ' "$name"
     done
-    stat -L --printf '%s %Y\n' "$folder/config.json"
+    echo
 }
 
 if [[ $# -eq 2 && $1 == revision ]]; then
