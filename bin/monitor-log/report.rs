@@ -125,15 +125,15 @@ fn read_log<P: LineParser>(
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
-    let events = events.iter().map(|path| ("--events", path.as_path()));
-    let samples = samples.iter().map(|path| ("--gpu", path.as_path()));
     let lists = lists_of(args.events.iter().chain(&args.gpu));
-    let lists = lists.iter().map(|path| ("a list of files", path.as_path()));
-    let baseline = args
-        .baseline
-        .iter()
-        .map(|path| ("--baseline", path.as_path()));
-    let inputs = samples.chain(events).chain(lists).chain(baseline);
+    let inputs = [
+        ("--gpu", samples),
+        ("--events", events),
+        ("a list of files", &lists),
+        ("--baseline", args.baseline.as_slice()),
+    ];
+    let inputs = inputs.iter();
+    let inputs = inputs.flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
     let inputs: Vec<NamedPath> = inputs.collect();
     let mut outputs = vec![("--out", args.out.as_path())];
     outputs.extend(args.mqc.as_deref().map(|path| ("--mqc", path)));

@@ -64,6 +64,11 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
         }
     }
 
+    /// Returns the source. Another one goes on where it ended, also within a line.
+    pub fn source_mut(&mut self) -> &mut R {
+        &mut self.source
+    }
+
     /// Returns the malformed lines so far.
     pub fn malformed(&self) -> Option<SkippedLines> {
         let (first_line, reason) = self.first_malformed.clone()?;

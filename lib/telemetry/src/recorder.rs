@@ -8,7 +8,6 @@ use plmkit_contract::plural;
 
 use crate::background::Background;
 use crate::{Sampler, Sources};
-use plmkit_logs::GpuSample;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 
 /// There is no last sample if the previous one is more recent than this part of the interval.
@@ -23,17 +22,13 @@ impl Recorder {
     pub fn start(mut log: GpuCsvWriter, interval: Duration, sources: Sources) -> io::Result<Self> {
         let thread = Background::start("recorder", move |stop| {
             let mut sampler = Sampler::open(&sources);
-            let sample = || {
-                let mut rows = sampler.sample();
-                let interval_s = Some(interval.as_secs_f64());
-                for row in &mut rows {
-                    row.interval_s = interval_s;
-                }
-                rows
-            };
             let (mut lost, mut is_failing) = (0, false);
-            let write = |rows: &[GpuSample]| {
-                let written = log.write(rows);
+            let take = || {
+                let mut rows = sampler.sample();
+                for row in &mut rows {
+                    row.interval_s = Some(interval.as_secs_f64());
+                }
+                let written = log.write(&rows);
                 if let Err(error) = &written
                     && !is_failing
                 {
@@ -48,7 +43,7 @@ impl Recorder {
                 lost += if is_failing { rows.len() } else { 0 };
                 log.is_open()
             };
-            record(interval, sample, write, |pause| stop.pause(pause));
+            record(interval, take, |pause| stop.pause(pause));
             if lost > 0 {
                 let rows = plural(lost as u64, "row");
                 tracing::warn!("the log could not be written all the time: {rows} were lost");
@@ -70,13 +65,8 @@ impl Recorder {
     }
 }
 
-/// Takes samples at multiples of `interval` until `pause` or `write` returns false.
-fn record(
-    interval: Duration,
-    mut sample: impl FnMut() -> Vec<GpuSample>,
-    mut write: impl FnMut(&[GpuSample]) -> bool,
-    pause: impl Fn(Duration) -> bool,
-) {
+/// Takes samples at multiples of `interval` until `take` or `pause` returns false.
+fn record(interval: Duration, mut take: impl FnMut() -> bool, pause: impl Fn(Duration) -> bool) {
     let start = Instant::now();
     let intervals = |time: Duration| time.as_nanos() / interval.as_nanos().max(1);
     let (mut last, mut missed) = (0, 0);
@@ -92,12 +82,12 @@ fn record(
         }
         missed += skipped;
         last = now;
-        if !write(&sample()) {
+        if !take() {
             break;
         }
         if !pause(until_next(start.elapsed(), interval)) {
             if sampled.elapsed() >= interval / LAST_SAMPLE_PART {
-                write(&sample());
+                take();
             }
             break;
         }
@@ -118,6 +108,8 @@ fn until_next(elapsed: Duration, interval: Duration) -> Duration {
 mod tests {
     use std::cell::Cell;
 
+    use plmkit_logs::GpuSample;
+
     use super::*;
 
     #[test]
@@ -137,9 +129,8 @@ mod tests {
             left.set(left.get() - 1);
             left.get() > 0
         };
-        let sample = || vec![GpuSample::default()];
-        let write = |rows: &[GpuSample]| log.write(rows).is_ok();
-        record(Duration::from_hours(1), sample, write, pause);
+        let take = || log.write(&[GpuSample::default()]).is_ok();
+        record(Duration::from_hours(1), take, pause);
         let log = std::fs::read_to_string(&path).unwrap();
         assert_eq!(log.lines().count(), 1 + 4);
     }

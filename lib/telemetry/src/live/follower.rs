@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -26,15 +26,19 @@ pub struct Follower {
     noted: HashSet<PathBuf>,
 }
 
-/// A log that is read as it grows.
+/// A log that is read as it grows. It is open only meanwhile: a folder may have more logs than a process may open files.
 #[derive(Default)]
 struct Log {
-    /// Device and inode of the file, and its length. Another file, or one that became shorter, is read from its beginning.
+    /// Device and inode of the file, and the bytes that were read of it. Another file, or one that became shorter, is read from its
+    /// beginning.
     file: (u64, u64),
-    length: u64,
+    offset: u64,
     /// `None` of a file that cannot be read, or is no log.
-    reader: Option<EventReader<BufReader<File>>>,
+    reader: Option<EventReader<Cursor<Vec<u8>>>>,
 }
+
+/// Bytes that are read at once.
+const CHUNK: u64 = 1 << 20;
 
 impl Follower {
     /// Opens nothing yet. Files in folders are skipped if they were not written to for longer than `keep`.
@@ -105,28 +109,40 @@ impl Follower {
 impl Log {
     /// Adds new events to `runs`. An event without a time has that of the last write to the file.
     fn read(&mut self, path: &Path, runs: &mut LiveRuns) -> Result<(), LogError> {
-        let failed = StoreError::cannot_open(path);
-        let metadata = fs::metadata(path).map_err(failed)?;
+        let metadata = fs::metadata(path).map_err(StoreError::cannot_open(path))?;
         if !metadata.is_file() {
             // Opening a pipe could wait forever.
             return Err(LogError::line(path, 1, "not a run event log"));
         }
-        let (file, length) = ((metadata.dev(), metadata.ino()), metadata.len());
-        if file != self.file || length < self.length {
-            let source = BufReader::new(File::open(path).map_err(failed)?);
-            self.reader = Some(EventReader::new(source, path));
+        let file = (metadata.dev(), metadata.ino());
+        if file != self.file || metadata.len() < self.offset {
+            let reader = Some(EventReader::new(Cursor::default(), path));
+            (self.file, self.offset, self.reader) = (file, 0, reader);
         }
-        (self.file, self.length) = (file, length);
-        let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
-        let Some(reader) = &mut self.reader else {
+        let reader = self.reader.as_mut();
+        let Some(reader) = reader.filter(|_| self.offset < metadata.len()) else {
             return Ok(());
         };
+        let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
         let mut add = |event: Event| runs.add(&event, written.into());
-        let read = reader.try_for_each(|event| event.map(&mut add));
-        if read.is_err() {
-            self.reader = None;
+        let mut source = File::open(path).map_err(StoreError::cannot_open(path))?;
+        let failed = StoreError::cannot_read(path);
+        source.seek(SeekFrom::Start(self.offset)).map_err(failed)?;
+        loop {
+            let mut chunk = Vec::new();
+            let length = source.by_ref().take(CHUNK).read_to_end(&mut chunk);
+            let length = length.map_err(failed)?;
+            if length == 0 {
+                return Ok(());
+            }
+            self.offset += length as u64;
+            *reader.source_mut() = Cursor::new(chunk);
+            let read = reader.try_for_each(|event| event.map(&mut add));
+            if read.is_err() {
+                self.reader = None;
+                return read;
+            }
         }
-        read
     }
 }
 

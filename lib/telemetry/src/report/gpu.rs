@@ -78,17 +78,14 @@ impl Default for Chart {
 }
 
 impl GpuSummary {
-    /// Returns its name in sentences.
+    /// Returns its name in sentences, with the start of its UUID: GPUs of several machines may have one number.
     pub(super) fn label(&self) -> String {
-        gpu_name(self.index, self.name.as_deref(), &self.uuid)
+        let index = self
+            .index
+            .map_or_else(|| "?".to_owned(), |index| index.to_string());
+        let (name, uuid) = (self.name.as_deref(), short_uuid(&self.uuid));
+        format!("gpu {index} ({}, {uuid})", name.unwrap_or("unknown"))
     }
-}
-
-/// Returns the name of a GPU in sentences, with the start of its UUID: GPUs of several machines may have one number.
-fn gpu_name(index: Option<u32>, name: Option<&str>, uuid: &str) -> String {
-    let index = index.map_or_else(|| "?".to_owned(), |index| index.to_string());
-    let (name, uuid) = (name.unwrap_or("unknown"), short_uuid(uuid));
-    format!("gpu {index} ({name}, {uuid})")
 }
 
 /// Returns the start of a UUID, which tells GPUs apart: `GPU-` and eight digits. MIG instances may differ at the end only.

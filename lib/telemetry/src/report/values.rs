@@ -1,7 +1,7 @@
 //! Values of a GPU or a host over time.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_logs::thresholds::{
     COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POWER_POSSIBLE_UP_TO_W, RUN_MIN_READINGS,
@@ -133,8 +133,6 @@ pub struct Energy {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     pub(super) readings: u64,
-    /// The number of the last reading.
-    last: u64,
     /// The time that readings stand for.
     pub(super) us: i64,
     /// The part of it in which several runs were at work on the GPU.
@@ -143,11 +141,8 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Adds the part `us` of a reading, in which so many runs were at work on the GPU. All parts of a reading have its number, from
-    /// 1 on.
-    fn add(&mut self, values: &RowValues, number: u64, us: i64, runs: usize) {
-        self.readings += u64::from(self.last != number);
-        self.last = number;
+    /// Adds the part `us` of a reading, in which so many runs were at work on the GPU.
+    fn add(&mut self, values: &RowValues, us: i64, runs: usize) {
         self.us = self.us.saturating_add(us);
         let shared_us = if runs > 1 { us } else { 0 };
         self.shared_us = self.shared_us.saturating_add(shared_us);
@@ -224,8 +219,6 @@ impl Values {
 /// The values of a GPU or a host over several times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readings {
-    /// The number of the last reading.
-    last: u64,
     /// Over the runs that used the GPU, or over all runs if none did; without runs, over the recording.
     pub(super) all: Values,
     /// Over each run, by its position.
@@ -235,13 +228,15 @@ pub(super) struct Readings {
 impl Readings {
     /// Adds a reading, by the parts of its time. `are_own` tells that their runs are those on this device.
     pub(super) fn add(&mut self, values: &RowValues, parts: &[Part], are_own: bool) {
-        self.last += 1;
+        self.all.readings += u64::from(!parts.is_empty());
+        let mut seen = BTreeSet::new();
         for (us, runs) in parts {
             let own = if are_own { runs.len() } else { 0 };
-            self.all.add(values, self.last, *us, own);
+            self.all.add(values, *us, own);
             for &run in runs.iter().take(own) {
                 let of_run = self.runs.entry(run).or_default();
-                of_run.add(values, self.last, *us, own);
+                of_run.readings += u64::from(seen.insert(run));
+                of_run.add(values, *us, own);
             }
         }
     }
