@@ -246,12 +246,12 @@ fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
             2,
             "are the same file",
         ),
-        ("set", "set/aliases.parquet", 73, "is a data file"),
+        ("set", "set/aliases.parquet", 73, "is a file of other data"),
         (
             "set/manifest.json",
             "set/shard-00000.parquet",
             73,
-            "is a data file",
+            "is a file of other data",
         ),
     ] {
         let line = format!("monitor-log estimate {shards} {model} --report {out}");
