@@ -182,7 +182,7 @@ pub(crate) struct TopArgs {
     #[arg(long, conflicts_with_all = ["json", "query"], help_heading = "Output")]
     pub(crate) compact: bool,
 
-    /// Color the printed lines; auto does on a terminal, unless NO_COLOR is set
+    /// Color the printed lines; auto does on a terminal, unless `NO_COLOR` is set
     #[arg(
         long,
         value_name = "WHEN",

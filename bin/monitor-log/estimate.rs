@@ -48,7 +48,9 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
     for path in &args.measured {
         let mut runs = Runs::default();
         let skipped = read_events(path, &mut runs)?;
-        skipped.iter().for_each(|lines| warn!("{lines}"));
+        if let Some(lines) = skipped {
+            warn!("{lines}");
+        }
         let runs = runs.finish().runs;
         let wrong = |what: &str| StoreError::malformed(path, what);
         if runs.is_empty() {

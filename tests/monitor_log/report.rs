@@ -235,7 +235,11 @@ fn an_input_is_never_overwritten() {
     }
     case.write("data", "PAR1");
     let output = case.run("report --events @list --out data");
-    assert_failed(&output, 73, "--out data: exists, and is a file of other data");
+    assert_failed(
+        &output,
+        73,
+        "--out data: exists, and is a file of other data",
+    );
     assert_eq!(
         (case.read("list"), case.read("data")),
         ("events.jsonl\n".into(), "PAR1".into())

@@ -184,22 +184,20 @@ fn owners(mut processes: Vec<&ProcessStatus>, room: usize) -> String {
         names.join("/") + &memory.unwrap_or_default()
     };
     let all: Vec<String> = processes.iter().map(owner).collect();
-    let listed = |count: usize| {
+    let parts = |count: usize| {
         let more = match all.len() - count {
             0 => String::new(),
             others => format!(" + {others}"),
         };
-        let least = room.saturating_sub(more.len());
-        let text = all[..count].join(", ");
-        (
-            text.chars().count() <= least,
-            cut(&text, least, false) + &more,
-        )
+        (all[..count].join(", "), more)
     };
-    let mut lists = (1..=all.len()).map(listed);
-    let first = lists.next().map(|(_, text)| text);
-    let fitting = lists.filter(|(fits, _)| *fits).map(|(_, text)| text);
-    fitting.last().or(first).unwrap_or_default()
+    let fits = |count: &usize| {
+        let (named, more) = parts(*count);
+        named.chars().count() + more.len() <= room
+    };
+    let most = (2..=all.len()).rev().find(fits);
+    let (named, more) = parts(most.unwrap_or(all.len().min(1)));
+    cut(&named, room.saturating_sub(more.len()), false) + &more
 }
 
 /// Returns the columns of a GPU or an instance.
