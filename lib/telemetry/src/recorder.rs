@@ -13,8 +13,8 @@ use plmkit_logs::gpu_csv::GpuCsvWriter;
 /// There is no last sample if the previous one is more recent than this part of the interval.
 const LAST_SAMPLE_PART: u32 = 10;
 
-/// Records samples until it is told to finish. Warns once of a log that cannot be written, and of missed intervals; tells
-/// both numbers at the end.
+/// Records samples until it is told to finish. Warns once of a log that cannot be written; tells lost rows and missed intervals
+/// at the end.
 pub struct Recorder(Background);
 
 impl Recorder {
@@ -73,14 +73,7 @@ fn record(interval: Duration, mut take: impl FnMut() -> bool, pause: impl Fn(Dur
     loop {
         let sampled = Instant::now();
         let now = intervals(sampled - start);
-        let skipped = now.saturating_sub(last + 1);
-        if skipped > 0 && missed == 0 {
-            tracing::warn!(
-                "a sample came late, after {} intervals; later ones are only counted",
-                skipped + 1
-            );
-        }
-        missed += skipped;
+        missed += now.saturating_sub(last + 1);
         last = now;
         if !take() {
             break;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use plmkit_contract::{Exit, Failure};
-use plmkit_logs::LogError;
 use plmkit_logs::event::{Event, EventReader};
+use plmkit_logs::{LogError, SkippedLines};
 use plmkit_store::StoreError;
 
 use super::LiveRuns;
@@ -55,25 +55,26 @@ impl Follower {
     pub fn read_new(&mut self, runs: &mut LiveRuns) -> Vec<String> {
         let (mut notes, mut found) = (Vec::new(), HashSet::new());
         for given in self.paths.clone() {
-            let (paths, mut wrong) = match self.logs_of(&given) {
-                Ok(paths) => (paths, Vec::new()),
-                Err(error) => (Vec::new(), vec![(given.clone(), error.to_string())]),
-            };
-            for path in paths {
+            let paths = self.logs_of(&given);
+            let mut told: Vec<(PathBuf, String)> = Vec::new();
+            told.extend(
+                paths
+                    .as_ref()
+                    .err()
+                    .map(|error| (given.clone(), error.to_string())),
+            );
+            for path in paths.into_iter().flatten() {
                 let log = self.logs.entry(path.clone()).or_default();
-                match log.read(&path, runs) {
+                let note = match log.read(&path, runs) {
                     // A folder may have other files.
-                    Err(error) if path != given && error.exit() == Exit::Data => {}
-                    Err(error) => wrong.push((path.clone(), error.to_string())),
-                    Ok(()) => {
-                        let reader = log.reader.as_ref();
-                        let malformed = reader.and_then(EventReader::malformed);
-                        wrong.extend(malformed.map(|lines| (path.clone(), lines.to_string())));
-                    }
-                }
+                    Err(error) if path != given && error.exit() == Exit::Data => None,
+                    Err(error) => Some(error.to_string()),
+                    Ok(malformed) => malformed.map(|lines| lines.to_string()),
+                };
+                told.extend(note.map(|note| (path.clone(), note)));
                 found.insert(path);
             }
-            let new = wrong.into_iter();
+            let new = told.into_iter();
             let new = new.filter_map(|(path, note)| self.noted.insert(path).then_some(note));
             notes.extend(new);
         }
@@ -107,8 +108,8 @@ impl Follower {
 }
 
 impl Log {
-    /// Adds new events to `runs`. An event without a time has that of the last write to the file.
-    fn read(&mut self, path: &Path, runs: &mut LiveRuns) -> Result<(), LogError> {
+    /// Adds new events to `runs`, and returns the malformed lines. An event without a time has that of the last write to the file.
+    fn read(&mut self, path: &Path, runs: &mut LiveRuns) -> Result<Option<SkippedLines>, LogError> {
         let metadata = fs::metadata(path).map_err(StoreError::cannot_open(path))?;
         if !metadata.is_file() {
             // Opening a pipe could wait forever.
@@ -121,7 +122,7 @@ impl Log {
         }
         let reader = self.reader.as_mut();
         let Some(reader) = reader.filter(|_| self.offset < metadata.len()) else {
-            return Ok(());
+            return Ok(None);
         };
         let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
         let mut add = |event: Event| runs.add(&event, written.into());
@@ -133,14 +134,13 @@ impl Log {
             let length = source.by_ref().take(CHUNK).read_to_end(&mut chunk);
             let length = length.map_err(failed)?;
             if length == 0 {
-                return Ok(());
+                return Ok(reader.malformed());
             }
             self.offset += length as u64;
             *reader.source_mut() = Cursor::new(chunk);
-            let read = reader.try_for_each(|event| event.map(&mut add));
-            if read.is_err() {
+            if let Err(error) = reader.try_for_each(|event| event.map(&mut add)) {
                 self.reader = None;
-                return read;
+                return Err(error);
             }
         }
     }
@@ -274,7 +274,7 @@ mod tests {
         }
 
         /// The batches that were read so far, and the outcome.
-        fn read(&mut self) -> (u64, Result<(), LogError>) {
+        fn read(&mut self) -> (u64, Result<Option<SkippedLines>, LogError>) {
             let path = self.path();
             let read = self.log.read(&path, &mut self.case.runs);
             let runs = self.case.runs.status(Timestamp::now());

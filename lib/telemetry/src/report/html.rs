@@ -169,6 +169,9 @@ mod tests {
                 (run.run, run.host) = (number.to_string(), Some(host.to_owned()));
                 run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
                 run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
+                (run.kernel_set, run.token_budget) = (Some("avx512".to_owned()), Some(16_384));
+                run.driver_version = Some("580.65.06".to_owned());
+                run.cuda_version = Some(format!("13.{number}"));
             });
             // In the next minute.
             let end = done(|done| (done.run, done.elapsed_s) = (number.to_string(), 5.0));
@@ -178,11 +181,16 @@ mod tests {
         for (name, value) in [
             ("model", "facebook/esm2_t33_650M_UR50D"),
             ("date", "2026-01-31 09:30 to 2026-01-31 12:31 UTC"),
+            ("kernels", "avx512"),
+            ("batch size", "16384 tokens"),
+            ("driver", "580.65.06"),
         ] {
             let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
             assert!(html.contains(&fact), "{fact}: {html}");
         }
-        assert!(!html.contains("<dt>host</dt>"), "two hosts");
+        for other in ["host", "CUDA"] {
+            assert!(!html.contains(&format!("<dt>{other}</dt>")), "{other}");
+        }
         assert!(html.contains("<span class=\"badge fair\">no verdict</span>"));
     }
 }

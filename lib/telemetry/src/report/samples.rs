@@ -245,11 +245,12 @@ mod tests {
             let report = report(run("cuda:0", None, 0, 20), rows);
             let run = &report.runs()[0];
             let is_told = run.notes.iter().any(|note| note == UNNAMED);
-            (run.efficiency.energy_j, is_told)
+            let gpus = run.gpus.as_ref().map(Vec::len);
+            (gpus, run.efficiency.energy_j, is_told)
         };
         // 100 W over 20 s.
-        assert_eq!(energy(1), (Some(2000.0), false));
-        assert_eq!(energy(2), (None, true));
+        assert_eq!(energy(1), (Some(1), Some(2000.0), false));
+        assert_eq!(energy(2), (None, None, true));
     }
 
     #[test]

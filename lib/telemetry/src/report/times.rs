@@ -166,14 +166,6 @@ pub(super) type Part<'a> = (i64, &'a BTreeSet<usize>);
 /// The runs of a recording without any.
 static NOBODY: BTreeSet<usize> = BTreeSet::new();
 
-/// The seconds of one boot, or the time of day.
-#[derive(Clone, Debug, Default)]
-struct Clock {
-    /// Whether a sample has this clock.
-    is_seen: bool,
-    has_work: bool,
-}
-
 /// The work of all runs over time. Work and samples are joined if they have one clock: that of their boot, or the time of day
 /// if they name none. The times of day of two machines may differ, so that they join nothing else.
 #[derive(Clone, Debug, Default)]
@@ -181,13 +173,12 @@ pub(super) struct WorkTimes {
     /// In the order of the runs.
     work: Vec<Work>,
     all: Schedule,
-    clocks: Vec<Clock>,
+    /// For each clock, the seconds of one boot or the time of day, whether a sample has it.
+    is_seen: Vec<bool>,
     /// The clock of each boot id, and the time of day.
     by_boot: HashMap<Option<String>, usize>,
     /// Whether the times of day of all machines agree: they are the only clock then.
     clocks_agree: bool,
-    /// Whether a sample has a clock that no run has.
-    has_strangers: bool,
     /// The names of machines by their boots.
     hosts: HashMap<String, String>,
     /// The positions of the work that names each GPU, and of the work that may have used any. There may be many of both.
@@ -233,19 +224,16 @@ impl WorkTimes {
         };
         let time = time.filter(|time| !time.is_empty());
         let time = time.map(|time| (self.clock(boot_id), time));
-        if let Some((clock, _)) = time {
-            self.clocks[clock].has_work = true;
-        }
         self.work.push(Work { run, time });
     }
 
     /// Returns the position of the clock of a boot, or of the time of day.
     fn clock(&mut self, boot_id: Option<&str>) -> usize {
-        let clocks = &mut self.clocks;
+        let is_seen = &mut self.is_seen;
         let key = boot_id.map(str::to_owned);
         *self.by_boot.entry(key).or_insert_with(|| {
-            clocks.push(Clock::default());
-            clocks.len() - 1
+            is_seen.push(false);
+            is_seen.len() - 1
         })
     }
 
@@ -253,8 +241,7 @@ impl WorkTimes {
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
         let by_boot = sample.boot_time().filter(|_| !self.clocks_agree);
         let clock = self.clock(by_boot.map(|(boot_id, _)| boot_id));
-        self.clocks[clock].is_seen = true;
-        self.has_strangers |= !self.clocks[clock].has_work;
+        self.is_seen[clock] = true;
         let at_us = by_boot.map(|(_, boot_s)| micros(boot_s));
         Moment {
             clock,
@@ -267,14 +254,15 @@ impl WorkTimes {
         self.work.is_empty()
     }
 
-    /// Whether no sample has a clock of a run, and some have one that no run has.
+    /// Whether there are samples, and none has a clock of a run.
     pub(super) fn is_apart(&self, run: usize) -> bool {
-        let clocks = self.work_of(run).iter();
-        let mut clocks = clocks
-            .filter_map(|work| Some(work.time.as_ref()?.0))
-            .peekable();
-        let is_timed = clocks.peek().is_some();
-        self.has_strangers && is_timed && !clocks.any(|clock| self.clocks[clock].is_seen)
+        let mut clocks = self
+            .work_of(run)
+            .iter()
+            .filter_map(|work| work.time.as_ref());
+        let is_timed = clocks.clone().next().is_some();
+        let is_seen = clocks.any(|(clock, _)| self.is_seen[*clock]);
+        is_timed && !is_seen && self.is_seen.contains(&true)
     }
 
     fn work_of(&self, run: usize) -> &[Work] {
