@@ -5,7 +5,6 @@ mod textfile;
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::mpsc::RecvTimeoutError;
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_telemetry::Background;
@@ -66,16 +65,9 @@ pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, F
     // it may write once more.
     let remove = || args.textfile.iter().for_each(|path| Textfile::remove(path));
     remove();
-    stop_sampler(sampler);
+    sampler.stop("the driver does not answer: ending without it");
     remove();
     Ok(Exit::Done)
-}
-
-/// Ends the sampler, or abandons it if it hangs. A panic has printed its own message.
-fn stop_sampler(sampler: Background) {
-    if let Err(RecvTimeoutError::Timeout) = sampler.stop() {
-        warn!("the driver does not answer: ending without it");
-    }
 }
 
 /// Logs the notes of a snapshot and returns its metrics.

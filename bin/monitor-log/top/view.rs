@@ -206,14 +206,7 @@ fn gpu(row: &GpuSample, busy: Style, is_narrow: bool) -> Row {
     if !row.has_values() {
         return vec![index.into(), "lost".red()];
     }
-    let red_if = |is_bad, text: String| {
-        let style = if is_bad {
-            Color::Red.into()
-        } else {
-            Style::new()
-        };
-        Span::styled(text, style)
-    };
+    let red_if = |is_bad, text: String| if is_bad { text.red() } else { text.into() };
     let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
     let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]));
     if row.is_instance() {

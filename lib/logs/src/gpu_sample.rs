@@ -156,15 +156,10 @@ impl Throttle {
         "sw_thermal_slowdown",
     ];
 
-    /// Returns the reasons that are [severe](Self::SEVERE).
-    pub fn severe(&self) -> impl Iterator<Item = &str> {
-        let reasons = self.0.iter().map(String::as_str);
-        reasons.filter(|reason| Self::SEVERE.contains(reason))
-    }
-
-    /// Whether there is such a reason.
+    /// Whether a reason is [severe](Self::SEVERE).
     pub fn is_severe(&self) -> bool {
-        self.severe().next().is_some()
+        let mut reasons = self.0.iter();
+        reasons.any(|reason| Self::SEVERE.contains(&reason.as_str()))
     }
 
     /// Whether anything holds the clocks down.

@@ -75,9 +75,10 @@ impl Metric {
         METRICS.iter().find(|metric| metric.column == column)
     }
 
-    /// Whether the value only grows until the driver is loaded again.
-    pub fn is_counter(&self) -> bool {
-        self.prometheus.ends_with("_total")
+    /// Returns its kind for Prometheus. A counter only grows until the driver is loaded again.
+    pub fn kind(&self) -> &'static str {
+        let is_counter = self.prometheus.ends_with("_total");
+        if is_counter { "counter" } else { "gauge" }
     }
 }
 

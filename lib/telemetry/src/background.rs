@@ -38,11 +38,13 @@ impl Background {
         Ok(Self { stop, ended })
     }
 
-    /// Stops the thread and waits for its end, at most two seconds. After a timeout it hangs, and is abandoned; it is
-    /// disconnected if it panicked.
-    pub fn stop(self) -> Result<(), RecvTimeoutError> {
+    /// Stops the thread and waits for its end, at most two seconds. After that it `hangs`, which is logged, and is abandoned. A
+    /// panic has printed its own message.
+    pub fn stop(self, hangs: &str) {
         // Fails if the thread has ended already.
         let _ = self.stop.send(());
-        self.ended.recv_timeout(STOP_TIMEOUT)
+        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("{hangs}");
+        }
     }
 }

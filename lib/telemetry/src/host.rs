@@ -71,8 +71,13 @@ impl Ticks {
         let total = total.filter(|&total| total > 0)?;
         // The kernel may correct idle time downwards.
         let idle = self.idle.saturating_sub(before.idle).min(total);
-        Some(((total - idle) as f64 / total as f64 * 1000.0).round() / 10.0)
+        Some(tenth((total - idle) as f64 / total as f64 * 100.0))
     }
+}
+
+/// Rounds to a tenth.
+pub(crate) fn tenth(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use plmkit_logs::GpuSample;
 use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};
 
-use gpu::{Gpu, Health, Reported};
+use gpu::{Gpu, Reported};
 
 /// The name that the driver installs. The name without `.1` exists only beside a CUDA toolkit.
 const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -182,10 +182,10 @@ fn serve(
     let _ = answers.send(Answer::Opened(names, versions));
     let mut gave_values = false;
     for moment in asked {
-        let readings = gpus.iter_mut().map(|gpu| gpu.read(&moment));
-        let (rows, health): (Vec<_>, Vec<_>) = readings.unzip();
-        let is_lost = health.iter().all(|health| *health == Health::Lost);
-        if is_lost || health.contains(&Health::DriverGone) {
+        let rows = gpus.iter_mut().flat_map(|gpu| gpu.read(&moment));
+        let rows: Vec<GpuSample> = rows.collect();
+        let has_driver = gpus.iter().all(|gpu| gpu.has_driver);
+        if !has_driver || !rows.iter().any(GpuSample::has_values) {
             if gave_values || !was_gone {
                 tracing::warn!("the driver has gone: opening it again");
             }
@@ -195,7 +195,7 @@ fn serve(
             tracing::info!("the driver answers again");
         }
         gave_values = true;
-        let _ = answers.send(Answer::Read(rows.concat()));
+        let _ = answers.send(Answer::Read(rows));
     }
     gave_values
 }

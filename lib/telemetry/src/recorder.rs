@@ -1,7 +1,6 @@
 //! Records samples at an interval, in a thread that must not disturb the recorded command.
 
 use std::io;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::plural;
@@ -54,14 +53,8 @@ impl Recorder {
 
     /// Takes a last sample and ends. Problems are only logged: the exit code is that of the command.
     pub fn finish(self) {
-        let reason = match self.0.stop() {
-            Ok(()) => return,
-            Err(RecvTimeoutError::Disconnected) => "the recorder failed: the log is cut short",
-            Err(RecvTimeoutError::Timeout) => {
-                "the driver or the log does not answer: ending without the last samples"
-            }
-        };
-        tracing::warn!("{reason}");
+        let hangs = "the driver or the log does not answer: ending without the last samples";
+        self.0.stop(hangs);
     }
 }
 

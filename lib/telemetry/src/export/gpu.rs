@@ -25,21 +25,15 @@ pub(super) fn write(text: &mut MetricsText, rows: &[GpuSample]) {
             .map(|(gpu, labels)| (labels.with("name", gpu.name.as_ref()), Some(1.0))),
     );
     for metric in METRICS {
-        let rows = if metric.subject == Subject::Host {
-            &host
-        } else {
-            &gpus
-        };
-        let kind = if metric.is_counter() {
-            "counter"
-        } else {
-            "gauge"
+        let rows = match metric.subject {
+            Subject::Host => &host,
+            Subject::Gpu | Subject::Driver => &gpus,
         };
         let values = rows.iter().map(|(row, labels)| {
             let value = (metric.value)(row).map(|value| metric.unit.in_base(value));
             (labels.clone(), value)
         });
-        text.metric(kind, metric.prometheus, metric.help, values);
+        text.metric(metric.kind(), metric.prometheus, metric.help, values);
     }
     for (name, help, of) in FLAGS {
         let values = gpus.iter().flat_map(|(gpu, labels)| of(gpu, labels));

@@ -6,7 +6,7 @@ use std::time::Instant;
 use procfs::diskstats;
 use rustix::fs::statvfs;
 
-use super::MIB;
+use super::{MIB, tenth};
 use plmkit_logs::GpuSample;
 
 /// The kernel's unit, whatever the sectors of the disk (Documentation/block/stat.rst).
@@ -58,7 +58,7 @@ fn is_physical(name: &str) -> bool {
 fn mib_per_s(now: u64, before: u64, seconds: f64) -> Option<f64> {
     let bytes = now.checked_sub(before)? * SECTOR;
     let rate = bytes as f64 / MIB as f64 / seconds;
-    (seconds > 0.0).then(|| (rate * 10.0).round() / 10.0)
+    (seconds > 0.0).then(|| tenth(rate))
 }
 
 #[cfg(test)]

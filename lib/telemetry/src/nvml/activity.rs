@@ -7,6 +7,8 @@ use nvml_wrapper::{Device, Nvml};
 
 use plmkit_logs::GpuSample;
 
+use crate::host::tenth;
+
 /// A metric, its column, and its greatest possible value.
 type Metric = (GpmMetricId, fn(&mut GpuSample) -> &mut Option<f64>, f64);
 
@@ -57,9 +59,4 @@ impl<'n> Activity<'n> {
         }
         Ok(())
     }
-}
-
-/// Rounds to a tenth.
-fn tenth(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }

@@ -17,17 +17,6 @@ use super::{MIB, with_names};
 /// Values that were reported as not available, by the index of the GPU: each is reported once, over restarts of the driver.
 pub(super) type Reported = RefCell<HashSet<(u32, &'static str)>>;
 
-/// How a GPU answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
-    /// With at least one value.
-    Well,
-    /// With errors only.
-    Lost,
-    /// With an error that is of the driver, and not of this GPU.
-    DriverGone,
-}
-
 /// Reads values of a device into a row.
 type Reader = fn(&Device, &mut GpuSample) -> Result<(), NvmlError>;
 
@@ -84,7 +73,8 @@ pub(super) struct Gpu<'n> {
     has_mig: bool,
     has_long_records: bool,
     utilization: Utilization,
-    driver_gone: bool,
+    /// Whether no error of the last reading was of the driver, and not of this GPU.
+    pub(super) has_driver: bool,
     reported: &'n Reported,
 }
 
@@ -102,7 +92,7 @@ impl<'n> Gpu<'n> {
             has_mig: false,
             has_long_records: has_long_records(nvml),
             utilization: Utilization::default(),
-            driver_gone: false,
+            has_driver: true,
             reported,
         };
         if let Some(device) = gpu.value("the GPU", nvml.device_by_index(index)) {
@@ -116,8 +106,8 @@ impl<'n> Gpu<'n> {
     }
 
     /// Reads a row of the GPU, and one of each of its MIG instances. The time and the host's columns are copied from `moment`.
-    pub(super) fn read(&mut self, moment: &GpuSample) -> (Vec<GpuSample>, Health) {
-        self.driver_gone = false;
+    pub(super) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
+        self.has_driver = true;
         let mut rows = vec![with_names(moment, &self.names)];
         if let Some(state) = &mut self.state {
             state.read_events(&mut rows[0]);
@@ -130,12 +120,7 @@ impl<'n> Gpu<'n> {
                 self.read_mig(&device, moment, &mut rows);
             }
         }
-        let health = match rows[0].has_values() {
-            _ if self.driver_gone => Health::DriverGone,
-            true => Health::Well,
-            false => Health::Lost,
-        };
-        (rows, health)
+        rows
     }
 
     fn read_device(&mut self, device: &Device<'n>, row: &mut GpuSample) {
@@ -199,7 +184,7 @@ impl<'n> Gpu<'n> {
             Ok(value) => return Some(value),
             Err(error) => (self.index, error),
         };
-        self.driver_gone |= is_of_the_driver(&error);
+        self.has_driver &= !is_of_the_driver(&error);
         match error {
             _ if !self.is_new(what) => {}
             NvmlError::GpuLost => tracing::warn!("gpu {index} is lost: {error}"),
