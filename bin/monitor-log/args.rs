@@ -203,12 +203,7 @@ pub(crate) struct TopArgs {
 
 /// Reads an interval, in seconds if it has no unit.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let is_number = text.parse::<f64>().is_ok();
-    interval(&if is_number {
-        format!("{text}s")
-    } else {
-        text.to_owned()
-    })
+    interval(&format!("{text}s")).or_else(|_| interval(text))
 }
 
 /// Reads a numeric address. A name could resolve to several addresses.

@@ -85,7 +85,7 @@ impl Page {
 
     /// Adds a table.
     pub fn table(&mut self, table: &Table) -> &mut Self {
-        self.body.push_str(&table.html());
+        self.body.push_str(&table.html);
         self
     }
 

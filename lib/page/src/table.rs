@@ -9,8 +9,7 @@ use crate::escape;
 /// A table: a row of headings, and rows of cells. A column without any known cell is left out.
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: Vec<String>,
-    rows: Vec<Vec<Cell>>,
+    pub(crate) html: String,
 }
 
 /// A column: what it has of each row.
@@ -200,51 +199,44 @@ impl Cell {
         }
     }
 
-    fn html(&self) -> String {
-        let class = match self.class {
+    /// Returns the class of a cell in a column of numbers.
+    fn alignment(&self) -> &'static str {
+        match self.class {
             "number" => " class=\"number\"",
             _ => "",
-        };
-        format!("<td{class}>{}</td>", self.content())
+        }
+    }
+
+    fn html(&self) -> String {
+        format!("<td{}>{}</td>", self.alignment(), self.content())
     }
 }
 
 impl Table {
     /// Returns a table with a row for each of `rows`.
     pub fn of<T>(rows: &[T], columns: &[Column<T>]) -> Self {
-        let cells = |row| columns.iter().map(|column| (column.cell)(row)).collect();
-        Self {
-            columns: columns.iter().map(Column::heading).collect(),
-            rows: rows.iter().map(cells).collect(),
-        }
-    }
-
-    pub(crate) fn html(&self) -> String {
-        let cells = |column: usize| self.rows.iter().map(move |row| &row[column]);
-        let is_known = |column: &usize| cells(*column).any(|cell| cell.text.is_some());
-        let columns = (0..self.columns.len()).filter(|at| self.rows.is_empty() || is_known(at));
-        let columns: Vec<usize> = columns.collect();
+        let is_known = |column: &&Column<T>| {
+            let mut cells = rows.iter().map(|row| (column.cell)(row));
+            rows.is_empty() || cells.any(|cell| cell.text.is_some())
+        };
+        let columns: Vec<&Column<T>> = columns.iter().filter(is_known).collect();
         let mut html = "<div class=\"wide\"><table><thead><tr>".to_owned();
-        for &column in &columns {
+        for column in &columns {
             // The heading of a column of numbers is right-aligned as well.
-            let is_number = cells(column)
-                .next()
-                .is_some_and(|cell| cell.class == "number");
-            let class = if is_number { " class=\"number\"" } else { "" };
-            let name = escape(&self.columns[column]);
+            let first = rows.first().map(|row| (column.cell)(row));
+            let class = first.map_or("", |cell| cell.alignment());
+            let name = escape(&column.heading());
             // Writing to a string does not fail.
             let _ = write!(html, "<th scope=\"col\"{class}>{name}</th>");
         }
         html.push_str("</tr></thead><tbody>");
-        for row in &self.rows {
+        for row in rows {
             html.push_str("\n<tr>");
-            for &column in &columns {
-                html.push_str(&row[column].html());
-            }
+            html.extend(columns.iter().map(|column| (column.cell)(row).html()));
             html.push_str("</tr>");
         }
         html.push_str("</tbody></table></div>\n");
-        html
+        Self { html }
     }
 }
 
@@ -271,12 +263,12 @@ mod tests {
             Column::new("a<", "", |count| Cell::count(*count)),
             Column::new("b", "s", |_| Cell::known(None::<String>)),
         ];
-        let html = Table::of(&[1, 2], &COLUMNS).html();
+        let html = Table::of(&[1, 2], &COLUMNS).html;
         assert!(
             html.contains(">a&lt;</th>") && !html.contains("b, s"),
             "{html}"
         );
-        assert_eq!(Table::of(&[], &COLUMNS).html().matches("<th ").count(), 2);
+        assert_eq!(Table::of(&[], &COLUMNS).html.matches("<th ").count(), 2);
     }
 
     #[test]

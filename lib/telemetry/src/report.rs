@@ -99,6 +99,11 @@ impl Report {
         events.map_or(&[][..], |events| &events.runs)
     }
 
+    /// Returns several runs together.
+    fn sum(&self) -> Option<&RunSummary> {
+        self.events.as_ref()?.sum.as_ref()
+    }
+
     /// Returns the GPUs of the sample log.
     fn gpus(&self) -> &[GpuSummary] {
         let samples = self.samples.as_ref();

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use plmkit_logs::event::BatchDone;
-use plmkit_logs::thresholds::{
-    IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, PACKING_MILD_BELOW, QUEUE_FULL_UP_TO,
-};
+use plmkit_logs::thresholds::{IDLE_MILD_ABOVE, PACKING_MILD_BELOW, QUEUE_FULL_UP_TO};
 use plmkit_logs::{Mean, Tier};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
@@ -194,12 +192,6 @@ impl BatchSums {
             tier: mean.map(Tier::of_packing),
         }
     }
-}
-
-/// Returns the tier of a share of idle time. The start decides about a run of a few seconds, so it has none.
-pub(super) fn idle_tier(share: f64, elapsed_s: Option<f64>) -> Option<Tier> {
-    elapsed_s.filter(|&elapsed_s| elapsed_s >= IDLE_JUDGED_FROM_S)?;
-    Some(Tier::of_idle(share))
 }
 
 #[cfg(test)]

@@ -25,11 +25,7 @@ pub fn html(report: &Report) -> String {
         ),
         None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
     };
-    let (findings, runs) = (&report.findings, report.runs());
-    let sum = report
-        .events
-        .as_ref()
-        .and_then(|events| events.sum.as_ref());
+    let (findings, runs, sum) = (&report.findings, report.runs(), report.sum());
     if let Some(all) = sum.or(runs.first()) {
         let setup = &all.setup;
         let facts = [

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
+use plmkit_logs::thresholds::IDLE_JUDGED_FROM_S;
 use plmkit_logs::{Tier, Timestamp};
 use rangemap::RangeSet;
 use serde::Serialize;
 
 use super::attempt::{Attempt, one};
-use super::batches::{BatchSums, Packing, Queue, Stages, idle_tier};
+use super::batches::{BatchSums, Packing, Queue, Stages};
 use super::bins::Bins;
 use super::gpu::RunGpu;
 use super::share;
@@ -290,7 +291,10 @@ impl RunCount {
             rejected: done.map_or(0, |done| done.rejected).max(counts.rejected),
             warm_tokens_per_s,
             idle_share,
-            idle_tier: idle_share.and_then(|share| idle_tier(share, elapsed_s)),
+            // The start decides about a run of a few seconds.
+            idle_tier: idle_share
+                .filter(|_| elapsed_s >= Some(IDLE_JUDGED_FROM_S))
+                .map(Tier::of_idle),
             efficiency,
             queue: self.sums.queue(share_of("wait")),
             packing: self.sums.packing(),
