@@ -5,8 +5,8 @@ log-probabilities are near and no bit depends on packing or threads, with 1 if n
 """
 
 import argparse
+import json
 import os
-import shutil
 import sys
 from itertools import product
 from pathlib import Path
@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 import transformers
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 import checkpoint
+import families
 import proteins
 import references
 from configurations import CONFIGURATIONS
@@ -32,9 +33,9 @@ MASK = references.ALPHABET.mask_idx
 COLUMNS = ["log_probs", "log_likelihood"]
 # Of a log-probability, in f32.
 LIMIT = 1e-5
-# Of the logits, by the last LayerNorm of the head: log-probabilities of the other checkpoints reach -32, and are known to 2e-5 in f32.
-SCALE = 0.25
-COUNT, WHOLE, MASKED = 50, 1022, 64
+# Proteins, the longest of them, and their residues of which each is masked; of models that are wider than the first, fewer.
+COUNT, WHOLE, MASKED = 50, 1022, 32
+FEW, SHORT, ONLY = 10, 300, 8
 BUDGETS, THREADS = (1024, 16384), (1, 2)
 
 
@@ -49,10 +50,10 @@ def wild_type(model, tokens):
 
 
 @torch.no_grad()
-def masked(model, tokens, at_once=16):
-    """Each residue from the others, so many copies of the protein at a time."""
+def masked(model, tokens, at_once=16, residues=None):
+    """Each residue, or the first ones, from the others, so many copies of the protein at a time."""
     found = []
-    for some in torch.arange(1, tokens.shape[1] - 1).split(at_once):
+    for some in torch.arange(1, tokens.shape[1] - 1)[:residues].split(at_once):
         copies, rows = tokens.repeat(len(some), 1), torch.arange(len(some))
         copies[rows, some] = MASK
         found.append(log_probs(model(copies).logits[rows, some]))
@@ -67,14 +68,30 @@ def likelihood(protein, scores):
     return np.mean(own) if own else None
 
 
-def softer(configuration, parent):
-    """The folder of the seeded checkpoint, with smaller logits."""
-    source, folder = checkpoint.make(configuration, parent), parent / "scores" / configuration.name
-    shutil.copytree(source, folder, dirs_exist_ok=True)
-    tensors = load_file(source / "model.safetensors")
-    for name in ("lm_head.layer_norm.weight", "lm_head.layer_norm.bias"):
-        tensors[name] *= np.float32(SCALE)
+class Values(checkpoint.Values):
+    """Of tamer checkpoints, of which f32 knows log-probabilities to 1e-5.
+
+    `<mask>` has no outlier channels, so that the gains which bring others back to one would decide its attention by the last bits of
+    f32: transformers would differ from itself in f64 by 5e-4. Logits are a quarter: log-probabilities reach -8, and not -32.
+    """
+
+    def __init__(self, configuration):
+        super().__init__(configuration)
+        self.outliers = {}
+
+    def norm(self, rng, parent, kind, shape):
+        if parent == "lm_head.layer_norm":
+            return super().norm(rng, parent, kind, shape) / 4
+        return super().norm(rng, parent, kind, shape) if kind == "bias" else rng.uniform(0.7, 1.4, shape).astype(np.float32)
+
+
+def make(configuration, parent):
+    """The folder of the checkpoint."""
+    folder, values = parent / "scores" / configuration.name, Values(configuration)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: values.of(name, shape) for name, shape in sorted(checkpoint.shapes(configuration).items())}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(families.settings(configuration)), encoding="utf-8")
     return folder
 
 
@@ -102,10 +119,13 @@ def embedded(options, batches, model, way, threads):
 
 def compare(options, configuration, way):
     """The largest difference to transformers, and how many proteins have other bits in other batches or on other threads."""
-    model = softer(configuration, options.folder)
-    chosen = proteins.choose(COUNT - 1, WHOLE)
+    model = make(configuration, options.folder)
+    is_first = configuration == CONFIGURATIONS[0]
+    count, longest, residues = (COUNT, WHOLE, MASKED) if is_first else (FEW, SHORT, ONLY)
+    chosen = proteins.choose(count - 1, longest)
+    assert len(chosen) == count
     if way == "masked":
-        chosen = [proteins.Protein(protein.accession, protein.sequence[:MASKED]) for protein in chosen]
+        chosen = [proteins.Protein(protein.accession, protein.sequence[:residues]) for protein in chosen]
     reference = references.plain(configuration)[0](model, "f32").model
     found = []
     for budget, threads in product(BUDGETS, THREADS):
@@ -140,7 +160,7 @@ def main():
     print(f"{'model':7}{'scores':11}{'proteins':>9}{'largest difference':>20}{'with other bits':>17}")
     for name, way in product(options.configurations.split(","), WAYS):
         count, largest, others = compare(options, names[name], way)
-        is_wrong = not largest <= LIMIT or others > 0 or count < COUNT
+        is_wrong = not largest <= LIMIT or others > 0
         verdict = f"; expected at most {LIMIT:.0e} and none" if is_wrong else ""
         print(f"{name:7}{way:11}{count:9}{largest:20.1e}{others:17}{verdict}", flush=True)
         wrong |= is_wrong
