@@ -2,7 +2,7 @@
 
 /// The mean, sum, least and greatest of values that come one at a time, each with a weight, such as the microseconds that it
 /// stands for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mean {
     count: u64,
     weight: i64,
@@ -20,13 +20,30 @@ impl Mean {
 
     /// Adds a value with a weight, more than 0.
     pub fn add_weighted(&mut self, value: f64, weight: i64) {
-        self.count += 1;
-        self.weight = self.weight.saturating_add(weight);
-        self.sum += value * weight as f64;
+        self.merge(&Self {
+            count: 1,
+            weight,
+            sum: value * weight as f64,
+            average: value,
+            max: Some(value),
+            min: Some(value),
+        });
+    }
+
+    /// Adds the values of another.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.count += other.count;
+        self.weight = self.weight.saturating_add(other.weight);
+        self.sum += other.sum;
         // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
-        self.average += (value - self.average) * (weight as f64 / self.weight as f64);
-        self.max = Some(self.max.map_or(value, |max| max.max(value)));
-        self.min = Some(self.min.map_or(value, |min| min.min(value)));
+        let part = other.weight as f64 / self.weight as f64;
+        self.average += (other.average - self.average) * part;
+        let both = |one, two, of: fn(f64, f64) -> f64| [one, two].into_iter().flatten().reduce(of);
+        self.max = both(self.max, other.max, f64::max);
+        self.min = both(self.min, other.min, f64::min);
     }
 
     /// Returns the number of values.

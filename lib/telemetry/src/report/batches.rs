@@ -109,7 +109,7 @@ pub struct Packing {
 }
 
 /// Sums over the batches of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct BatchSums {
     batches: u64,
     stages: [Mean; STAGES.len()],
@@ -141,19 +141,44 @@ impl BatchSums {
         }
     }
 
+    /// Returns the sums over the batches of several runs. A stage that one of them does not know is unknown.
+    pub(super) fn sum(runs: &[&Self]) -> Self {
+        let mut sum = Self::default();
+        for run in runs {
+            sum.batches += run.batches;
+            for (bin, of_run) in sum.wait_bins.iter_mut().zip(run.wait_bins) {
+                *bin += of_run;
+            }
+            sum.depth.merge(&run.depth);
+            sum.fill.merge(&run.fill);
+            sum.below_85 += run.below_85;
+        }
+        for (place, mean) in sum.stages.iter_mut().enumerate() {
+            if runs.iter().all(|run| is_enough(run.coverage(place))) {
+                runs.iter().for_each(|run| mean.merge(&run.stages[place]));
+            }
+        }
+        sum
+    }
+
+    /// Returns the share of the batches whose time of a stage is known.
+    fn coverage(&self, place: usize) -> Option<f64> {
+        share(self.stages[place].count() as f64, self.batches as f64)
+    }
+
     /// Returns the stages of a run that took `elapsed_s`. Its workers had `workers_s` together: one had as much as the run, and
     /// each of several a part of this sum.
     pub(super) fn stages(&self, elapsed_s: Option<f64>, workers_s: Option<f64>) -> Stages {
-        let stages = STAGES.iter().zip(&self.stages);
-        let stages = stages.map(|(&(name, _), mean)| {
-            let available_s = if name == WRITE { elapsed_s } else { workers_s };
-            (name, self.stage(mean, available_s))
+        let stages = STAGES.iter().enumerate();
+        let stages = stages.map(|(place, (name, _))| {
+            let available_s = if *name == WRITE { elapsed_s } else { workers_s };
+            (*name, self.stage(place, available_s))
         });
         stages.collect()
     }
 
-    fn stage(&self, mean: &Mean, available_s: Option<f64>) -> Option<Stage> {
-        let coverage = share(mean.count() as f64, self.batches as f64);
+    fn stage(&self, place: usize, available_s: Option<f64>) -> Option<Stage> {
+        let (mean, coverage) = (&self.stages[place], self.coverage(place));
         let known = coverage.filter(|_| is_enough(coverage));
         let total_ms = known.map(|part| mean.sum() / part);
         let share = share(

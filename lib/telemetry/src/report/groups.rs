@@ -8,7 +8,7 @@ use plmkit_logs::event::RunStarted;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::batches::{Packing, Stage};
+use super::batches::BatchSums;
 use super::run::{Efficiency, RunSummary};
 use super::share;
 
@@ -23,22 +23,7 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
         let known: Option<Vec<f64>> = runs.iter().map(of).collect();
         known?.into_iter().reduce(|sum, value| sum + value)
     };
-    let elapsed_s = sum(&|run| run.elapsed_s);
-    let weighted = |of: &dyn Fn(&RunSummary) -> Option<f64>| {
-        share(sum(&|run| Some(of(run)? * run.elapsed_s?)), elapsed_s)
-    };
     let unfinished = runs.iter().find(|run| !run.is_done());
-    let filled =
-        |run: &RunSummary| run.packing.mean_fill.unwrap_or(0.0) * run.packing.batches as f64;
-    let packed = count(|run| run.packing.batches);
-    let stage = |name: &'static str| {
-        let share = weighted(&|run| run.stage_share(name));
-        let stage = Stage {
-            share,
-            ..Stage::default()
-        };
-        (name, share.map(|_| stage))
-    };
     let mut all = RunSummary {
         setup: RunStarted {
             run: plural(runs.len() as u64, "run"),
@@ -55,9 +40,12 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
             ..RunStarted::default()
         },
         attempts: count(|run| run.attempts),
+        lost_batches: count(|run| run.lost_batches),
+        lost_tokens: count(|run| run.lost_tokens),
         outcome: unfinished.or(runs.last()).and_then(|run| run.outcome),
         ended: runs.iter().filter_map(|run| run.ended).max(),
-        elapsed_s,
+        elapsed_s: sum(&|run| run.elapsed_s),
+        workers_s: sum(&|run| run.workers_s),
         load_s: sum(&|run| run.load_s),
         device_s: sum(&|run| run.device_s),
         gpu_hours: sum(&|run| run.gpu_hours),
@@ -65,28 +53,25 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
         sequences: count(|run| run.sequences),
         residues: count(|run| run.residues),
         tokens: count(|run| run.tokens),
+        oom_splits: count(|run| run.oom_splits),
+        recomputed: count(|run| run.recomputed),
         rejected: count(|run| run.rejected),
+        longest: runs.iter().filter_map(|run| run.longest).max(),
         gpus: runs
             .iter()
             .map(|run| run.gpus.clone())
             .collect::<Option<Vec<_>>>()
             .map(|gpus| gpus.concat()),
-        idle_share: weighted(&|run| run.idle_share),
         efficiency: Efficiency {
             flops: sum(&|run| run.efficiency.flops),
             possible_flops: sum(&|run| run.efficiency.possible_flops),
             energy_j: sum(&|run| run.efficiency.energy_j),
             ..Efficiency::default()
         },
-        stages: ["wait", "compute"].map(stage).into(),
-        packing: Packing {
-            batches: packed,
-            mean_fill: share(runs.iter().map(filled).sum::<f64>(), packed as f64),
-            below_85: count(|run| run.packing.below_85),
-            ..Packing::default()
-        },
         ..RunSummary::default()
     };
+    let sums: Vec<&BatchSums> = runs.iter().map(|run| &run.sums).collect();
+    all.sums = BatchSums::sum(&sums);
     all.derive();
     all
 }
@@ -240,9 +225,53 @@ fn speeds(report: &Value) -> Option<BTreeMap<String, Vec<f64>>> {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_logs::event::Event;
     use serde_json::json;
 
     use super::*;
+    use crate::tests::{batch, done, started, summaries};
+
+    /// A run of ten batches: the time of each, its parts, and how full it is.
+    fn run(name: &str, step_s: f64, compute_ms: Option<f64>, filled: f64) -> Vec<Event> {
+        let mut events = vec![started(|run| name.clone_into(&mut run.run))];
+        events.extend((0..10).map(|number| {
+            batch(number, |batch| {
+                name.clone_into(&mut batch.run);
+                batch.elapsed_s = Some(step_s * (number + 1) as f64);
+                (batch.compute_ms, batch.wait_ms) = (compute_ms, Some(30.0));
+                (batch.tokens, batch.utilization) = (100, Some(filled));
+                batch.oom_splits = 1;
+            })
+        }));
+        events.push(done(|done| {
+            name.clone_into(&mut done.run);
+            (done.tokens, done.elapsed_s) = (1000, 10.0 * step_s);
+        }));
+        events
+    }
+
+    #[test]
+    fn runs_together_have_the_sums_of_their_batches() {
+        let both = [
+            run("a", 1.0, Some(900.0), 0.9),
+            run("b", 2.0, Some(1000.0), 0.8),
+        ];
+        let all = sum(&summaries(both.concat()));
+        assert_eq!((all.elapsed_s, all.tokens), (Some(30.0), 2000));
+        assert_eq!((all.oom_splits, all.packing.below_85), (20, 10));
+        let [compute, wait] = ["compute", "wait"].map(|stage| all.stages[stage].clone().unwrap());
+        // 9 s and 10 s of 30 s; 0.6 s of waits.
+        assert_eq!((compute.total_ms, wait.total_ms), (19_000.0, 600.0));
+        assert_eq!(wait.share, Some(0.02));
+        assert!((all.idle_share.unwrap() - 11.0 / 30.0).abs() < 1e-12);
+        assert!((all.packing.mean_fill.unwrap() - 0.85).abs() < 1e-12);
+        assert_eq!(all.packing.min_fill, Some(0.8));
+        // What one of them does not know is unknown.
+        let other = [run("a", 1.0, Some(900.0), 0.9), run("b", 2.0, None, 0.8)];
+        let all = sum(&summaries(other.concat()));
+        assert_eq!((&all.stages["compute"], all.idle_share), (&None, None));
+        assert_eq!(all.stage_share("wait"), Some(0.02));
+    }
 
     fn report(rates: &[f64], outcome: &str) -> Value {
         let runs = rates.iter().map(|rate| {

@@ -95,6 +95,11 @@ pub struct RunSummary {
     /// Tokens a second over the seconds of the run.
     #[serde(skip)]
     pub(super) rate: Option<Bins>,
+    /// Sums over its batches, and the seconds of all its workers.
+    #[serde(skip)]
+    pub(super) sums: BatchSums,
+    #[serde(skip)]
+    pub(super) workers_s: Option<f64>,
 }
 
 /// Work over elapsed time.
@@ -145,6 +150,14 @@ impl RunSummary {
             tokens_per_s: per_s(self.tokens),
         };
         self.mean_length = share(self.tokens as f64, self.sequences as f64);
+        self.stages = self.sums.stages(self.elapsed_s, self.workers_s);
+        self.queue = self.sums.queue(self.stage_share("wait"));
+        self.packing = self.sums.packing();
+        let computing = self.stage_share("compute");
+        self.idle_share = computing.map(|computing| 1.0 - computing);
+        // The start decides about a run of a few seconds.
+        let is_judged = self.elapsed_s >= Some(IDLE_JUDGED_FROM_S);
+        self.idle_tier = self.idle_share.filter(|_| is_judged).map(Tier::of_idle);
         let of = &mut self.efficiency;
         // A percentage has to be a number, too.
         of.mfu = share(of.flops, of.possible_flops).filter(|mfu| (100.0 * mfu).is_finite());
@@ -173,7 +186,6 @@ impl RunSummary {
 pub(super) struct RunCount {
     pub(super) attempts: Vec<Attempt>,
     batch_numbers: RangeSet<i128>,
-    sums: BatchSums,
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
     /// When the last batch was done, and the tokens of batches since then.
@@ -217,8 +229,8 @@ impl RunCount {
     }
 
     fn add_batch(&mut self, attempt: usize, batch: &BatchDone) {
-        self.sums.add(batch);
         let run = &mut self.summary;
+        run.sums.add(batch);
         run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
         if self.batch_numbers.contains(&batch.batch.into()) {
             run.lost_batches += 1;
@@ -238,7 +250,7 @@ impl RunCount {
         run.rejected += batch.rejected;
         run.longest = run.longest.max(batch.longest);
         self.attempts[attempt].add_new(batch);
-        self.sums.add_fill(batch);
+        run.sums.add_fill(batch);
         if let (Some(rate), Some(elapsed_s)) = (&mut run.rate, batch.elapsed_s) {
             let (from_s, tokens) = &mut self.last_batch;
             let at_s = self.attempts[attempt].before_s + elapsed_s;
@@ -259,10 +271,6 @@ impl RunCount {
             times.reduce(|sum, time_s| sum + time_s)
         };
         let elapsed_s = sum_of_known(|attempt| attempt.elapsed_s);
-        let workers_s: Option<f64> = all().map(Attempt::workers_s).sum();
-        let stages = self.sums.stages(elapsed_s, workers_s);
-        let share_of = |stage: &str| stages[stage].as_ref().and_then(|stage| stage.share);
-        let idle_share = share_of("compute").map(|computing| 1.0 - computing);
         let is_only = self.attempts.len() == 1;
         let new = all().filter(|attempt| is_only || attempt.has_new());
         let efficiency = Efficiency {
@@ -284,23 +292,16 @@ impl RunCount {
             outcome: done.map(|done| done.outcome),
             ended: all().filter_map(Attempt::end).max(),
             elapsed_s,
+            workers_s: all().map(Attempt::workers_s).sum(),
             load_s: sum_of_known(Attempt::load_s),
             device_s: all().map(Attempt::device_s).sum(),
             gpu_hours: all().map(Attempt::gpu_hours).sum(),
             // Batches that were taken over from an earlier run have no events, only a count in the last event.
             rejected: done.map_or(0, |done| done.rejected).max(counts.rejected),
             warm_tokens_per_s,
-            idle_share,
-            // The start decides about a run of a few seconds.
-            idle_tier: idle_share
-                .filter(|_| elapsed_s >= Some(IDLE_JUDGED_FROM_S))
-                .map(Tier::of_idle),
             efficiency,
-            queue: self.sums.queue(share_of("wait")),
-            packing: self.sums.packing(),
             notes: self.notes(),
             is_on_cpu: all().any(|attempt| attempt.gpu_count() == Some(0)),
-            stages,
             ..self.summary
         };
         summary.derive();
