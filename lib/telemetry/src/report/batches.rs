@@ -155,7 +155,9 @@ impl BatchSums {
         }
         for (place, mean) in sum.stages.iter_mut().enumerate() {
             if runs.iter().all(|run| is_enough(run.coverage(place))) {
-                runs.iter().for_each(|run| mean.merge(&run.stages[place]));
+                for run in runs {
+                    mean.merge(&run.stages[place]);
+                }
             }
         }
         sum

@@ -41,10 +41,10 @@ pub struct RunsSummary {
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     counts: Vec<RunCount>,
-    /// For each name, the runs and attempts with that name. Machines may give one name twice.
-    places: HashMap<String, Vec<(usize, usize)>>,
-    /// For each name in the current log, the run and the attempt.
-    in_log: HashMap<String, (usize, usize)>,
+    /// For each name, the log that had it last, and its run and attempt there.
+    places: HashMap<String, (usize, usize, usize)>,
+    /// The number of the log.
+    log: usize,
     /// For each job, its last run.
     jobs: HashMap<String, usize>,
     /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
@@ -56,14 +56,24 @@ pub struct Runs {
 impl Runs {
     /// Ends a log. A run with the name of a run of an earlier log is that run if it begins with the same event, as in a copy.
     pub fn end_log(&mut self) {
-        self.in_log.clear();
+        self.log += 1;
     }
 
     /// Adds an event.
     pub fn add(&mut self, event: &Event) {
         let Some(run) = event.run() else { return };
-        let known = self.in_log.get(run).copied();
-        let (count, attempt) = known.unwrap_or_else(|| self.place(run, event));
+        let known = self.places.get(run).copied();
+        let in_log = known.filter(|(log, ..)| *log == self.log);
+        let (_, count, attempt) = in_log.unwrap_or_else(|| {
+            let other = known.filter(|(_, count, attempt)| {
+                let known = &self.counts[*count].attempts[*attempt];
+                matches!(event, Event::Run(started) if known.is_started && known.setup == *started)
+            });
+            let (_, count, attempt) = other.unwrap_or_else(|| self.new_place(run, event));
+            let place = (self.log, count, attempt);
+            self.places.insert(run.to_owned(), place);
+            place
+        });
         self.counts[count].add(attempt, event);
         if let Event::Run(started) = event
             && let Some(job) = &started.job
@@ -72,28 +82,8 @@ impl Runs {
         }
     }
 
-    /// Returns the place of a run that the log did not name before. A new run is the next attempt at an interrupted run of the
-    /// same job, if there is one.
-    fn place(&mut self, run: &str, event: &Event) -> (usize, usize) {
-        let place = self.place_in_other_log(run, event);
-        let place = place.unwrap_or_else(|| {
-            let place = self.new_place(run, event);
-            self.places.entry(run.to_owned()).or_default().push(place);
-            place
-        });
-        self.in_log.insert(run.to_owned(), place);
-        place
-    }
-
-    fn place_in_other_log(&self, run: &str, event: &Event) -> Option<(usize, usize)> {
-        let is_same = |&&(position, attempt): &&(usize, usize)| {
-            let known = &self.counts[position].attempts[attempt];
-            matches!(event, Event::Run(started) if known.is_started && known.setup == *started)
-        };
-        self.places.get(run)?.iter().rfind(is_same).copied()
-    }
-
-    fn new_place(&mut self, run: &str, event: &Event) -> (usize, usize) {
+    /// Returns the place of a new run: the next attempt at an interrupted run of the same job, if there is one.
+    fn new_place(&mut self, run: &str, event: &Event) -> (usize, usize, usize) {
         let job = match event {
             Event::Run(started) => started.job.as_deref(),
             _ => None,
@@ -106,7 +96,7 @@ impl Runs {
             self.counts.push(RunCount::new(with_rate));
             self.counts.len() - 1
         });
-        (position, self.counts[position].begin_attempt(run))
+        (self.log, position, self.counts[position].begin_attempt(run))
     }
 
     /// Returns when runs were at work on which GPUs.
