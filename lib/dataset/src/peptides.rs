@@ -96,7 +96,9 @@ pub fn write_peptides(
                     let line = line(config.format, peptide, id);
                     file.write_all(line.as_bytes()).map_err(failed)?;
                     written += 1;
-                    missing.iter_mut().for_each(|missing| missing.remove(id));
+                    if let Some(missing) = &mut missing {
+                        missing.remove(id);
+                    }
                 }
             }
         }

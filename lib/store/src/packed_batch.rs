@@ -47,8 +47,11 @@ impl PackedBatch {
     }
 
     /// Returns a batch of sequence `row` alone.
+    ///
+    /// # Panics
+    /// If there is no such row.
     pub fn alone(&self, row: usize) -> Self {
-        let rows = UInt64Array::from(vec![row as u64]);
+        let rows = UInt64Array::from_value(row as u64, 1);
         let batch = take_record_batch(&self.batch, &rows).expect("there is such a row");
         Self { batch }
     }
