@@ -16,8 +16,9 @@ CRATES := --workspace $(if $(WITH_LIBRARY),,--exclude plmkit-cuda)
 # What to compile: the programs, or `tests` where the tests are to be run as well. What tests alone ask of a library has it, and all
 # that uses it, compiled again otherwise.
 BUILD ?= programs
-# Options of the comparison: --configurations 8M,650M, --dtypes f32, …
+# Options of the comparisons, of vectors and of scores: --configurations 8M,650M, --dtypes f32, …
 PARITY ?=
+SCORES ?=
 # Options of the suite on libtorch for CUDA: --cases NAME, …
 GPU_LOAD ?=
 # Which tests of torture, by parts of their names, and which checks of Nextflow: all where none is named.
@@ -72,7 +73,7 @@ parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: library .venv/reference/complete ## Compare with transformers, fair-esm and float64, all models (minutes, 5 GB of Python packages)
 	.venv/reference/bin/python tests/parity $(PARITY)
 	.venv/reference/bin/python tests/parity/batch_invariance.py $(BATCH_INVARIANCE)
-	.venv/reference/bin/python tests/parity/scores.py
+	.venv/reference/bin/python tests/parity/scores.py $(SCORES)
 	.venv/reference/bin/python tests/parity/converter.py
 
 parity-mutants: build .venv/reference/complete ## Build gpu-embed with known defects and see that the comparison finds each
