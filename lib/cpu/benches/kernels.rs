@@ -14,7 +14,7 @@ use plmkit_cpu::{
 
 /// Rows that the encoder takes through a dense layer together.
 const ROWS: usize = 192;
-/// Name, channels and inner channels of models; the last has SwiGLU.
+/// Name, channels and inner channels of models; the last has `SwiGLU`.
 const MODELS: [(&str, usize, usize); 3] = [
     ("150M", 640, 2560),
     ("650M", 1280, 5120),
