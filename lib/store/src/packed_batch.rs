@@ -50,6 +50,7 @@ impl PackedBatch {
     ///
     /// # Panics
     /// If there is no such row.
+    #[must_use]
     pub fn alone(&self, row: usize) -> Self {
         let rows = UInt64Array::from_value(row as u64, 1);
         let batch = take_record_batch(&self.batch, &rows).expect("there is such a row");
