@@ -65,10 +65,10 @@ fn main() -> ExitCode {
     })
 }
 
-/// Opens a dataset whose validation has passed. One that was not validated is told: rows may be missing.
+/// Opens a dataset whose validation has passed. If it has shards, but no validation yet, that is told: rows may be missing.
 fn open(dataset: &DatasetFolder, stop: &Stop) -> Result<OpenedDataset, Fault> {
     let opened = dataset.open_passed(stop)?;
-    if opened.listed.is_none() && dataset.path().is_dir() {
+    if opened.listed.is_none() && dataset.has_shards() {
         tracing::warn!(
             "{}: not validated, so rows may be missing or wrong: found {}",
             path_text(dataset.path()),

@@ -95,7 +95,7 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> p
     if files is None:
         raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
     for sample in sorted({file.parent.parent for file in files if file.parent.name == "embeddings"}):
-        if not (sample / "dataset.json").exists():
+        if (sample / "shards").exists() and not (sample / "dataset.json").exists():
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
     return _table(files, columns)
 
