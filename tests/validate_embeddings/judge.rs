@@ -93,7 +93,11 @@ fn a_report_does_not_replace_data() {
         fs::write(&other, &data).expect("write");
         let mut validate = bin("validate-embeddings");
         let output = run(validate.arg(&embeddings).arg(option).arg(&other));
-        assert_failed(&output, 73, "other.parquet: exists, and is a data file");
+        assert_failed(
+            &output,
+            73,
+            "other.parquet: exists, and is a file of other data",
+        );
         assert_eq!(fs::read(&other).expect("read"), data);
     }
 }
