@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use csv::{ReaderBuilder, StringRecord};
 use plmkit_cli::Fault;
 use plmkit_contract::is_sample_name;
+use plmkit_store::CsvLines;
 
 use crate::fasta::sample_name;
 
@@ -57,11 +58,7 @@ pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
     let mut columns = None;
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
-    let mut lines = Lines {
-        text,
-        at: 0,
-        line: 1,
-    };
+    let mut lines = CsvLines::new(text);
     for record in reader.byte_records() {
         let line = match &record {
             Ok(record) => lines.line_at(record.position()),
@@ -108,26 +105,6 @@ pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
         errors.push("no samples".to_owned());
     }
     (rows, errors)
-}
-
-/// Counts lines. The reader's own count takes the end of a line by CR and LF for two.
-struct Lines<'a> {
-    text: &'a [u8],
-    at: usize,
-    line: u64,
-}
-
-impl Lines<'_> {
-    /// The line of the record that begins at `position`, which is after the one before.
-    fn line_at(&mut self, position: Option<&csv::Position>) -> u64 {
-        let is_end = |byte: &&u8| b"\r\n".contains(byte);
-        let start = position.map_or(self.at, |position| position.byte() as usize);
-        let start = start + self.text[start..].iter().take_while(is_end).count();
-        let between = self.text[self.at..start].split(|&byte| byte == b'\n');
-        self.line += between.count() as u64 - 1;
-        self.at = start;
-        self.line
-    }
 }
 
 /// The places of the two columns.

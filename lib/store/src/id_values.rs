@@ -2,12 +2,12 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 use std::path::Path;
 
 use plmkit_contract::Quoted;
 
-use crate::StoreError;
+use crate::{CsvLines, StoreError};
 
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,16 +30,17 @@ impl IdValue {
 
 /// Reads the columns `id` and `column` of a CSV file, or of a TSV file if its first line has a tab.
 pub fn read_id_values(path: &Path, column: &str) -> Result<Vec<IdValue>, StoreError> {
-    let opened = File::open(path).map_err(StoreError::cannot_open(path))?;
-    let mut opened = BufReader::new(opened);
-    let begin = opened.fill_buf().map_err(StoreError::cannot_read(path))?;
-    let mut first_line = begin.split(|&byte| byte == b'\n');
+    let mut text = Vec::new();
+    let mut opened = File::open(path).map_err(StoreError::cannot_open(path))?;
+    let read = opened.read_to_end(&mut text);
+    read.map_err(StoreError::cannot_read(path))?;
+    let mut first_line = text.split(|&byte| byte == b'\n');
     let has_tab = first_line.next().is_some_and(|line| line.contains(&b'\t'));
     let malformed = |error: csv::Error| StoreError::malformed(path, error);
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(if has_tab { b'\t' } else { b',' })
         .trim(csv::Trim::All)
-        .from_reader(opened);
+        .from_reader(&*text);
     let header = reader.headers().map_err(malformed)?;
     let place = |wanted: &str| {
         let mut names = header.iter();
@@ -51,10 +52,20 @@ pub fn read_id_values(path: &Path, column: &str) -> Result<Vec<IdValue>, StoreEr
         })
     };
     let (id, value) = (place("id")?, place(column)?);
+    let mut numbers = CsvLines::new(&text);
     let lines = reader.records().map(|record| {
-        let record = record.map_err(malformed)?;
+        let record = record.map_err(|error| {
+            let line = numbers.line_at(error.position());
+            let what = match error.kind() {
+                csv::ErrorKind::UnequalLengths {
+                    expected_len, len, ..
+                } => format!("expected {expected_len} columns, found {len}"),
+                _ => "expected UTF-8, found other bytes".to_owned(),
+            };
+            StoreError::malformed(path, format_args!("line {line}: {what}"))
+        })?;
         Ok(IdValue {
-            line: record.position().map_or(0, csv::Position::line),
+            line: numbers.line_at(record.position()),
             id: record[id].to_owned(),
             value: record[value].to_owned(),
         })
@@ -86,7 +97,9 @@ mod tests {
         let csv = "\u{feff}position,note,id\n7,x,\"a,b\"\n,y, c \n";
         assert_eq!(read(csv).as_ref(), Ok(&expected));
         let tsv = "id\tposition\r\na,b\t7\r\nc\t\r\n";
-        assert_eq!(read(tsv), Ok(expected));
+        assert_eq!(read(tsv).as_ref(), Ok(&expected));
+        let blank = "\nid,position\n\n\nc,\n";
+        assert_eq!(read(blank), Ok(vec![(5, "c".to_owned(), String::new())]));
         assert_eq!(read("id,position\n"), Ok(Vec::new()));
         for (text, what) in [
             (
@@ -94,7 +107,7 @@ mod tests {
                 "expected the columns id and position, found 'id,place'",
             ),
             ("", "expected the columns id and position, found ''"),
-            ("id,position\na\n", "line: 2"),
+            ("id,position\n\na\n", "line 3: expected 2 columns, found 1"),
         ] {
             let error = read(text).expect_err(what);
             assert!(error.contains(what), "{error}");
