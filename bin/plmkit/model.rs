@@ -72,7 +72,8 @@ fn weights(model: &Path) -> Result<String, Fault> {
             let what = format!("{}: cannot read it: {}", path_text(&file), io_text(&error));
             Fault::new(Exit::NoInput, what)
         })?;
-        text.push(format!("{} {}", found.len(), found.mtime()));
+        let (size, seconds, nanoseconds) = (found.len(), found.mtime(), found.mtime_nsec());
+        text.push(format!("{size} {seconds}.{nanoseconds:09}"));
     }
     Ok(text.join(" "))
 }

@@ -173,7 +173,7 @@ look_at_model() {
     [[ ${weights[0]} != *.index.json ]] || weights+=("$folder"/*.safetensors "$folder"/*.bin)
     for name in "${weights[@]}" "${config[@]}"; do
         [[ -r $name || ! -e $name ]] || refuse 66 "model: '$name' cannot be read"
-        [[ ! -e $name ]] || stat -L --printf '%s %Y ' "$name"
+        [[ ! -e $name ]] || stat -L --printf '%s %.9Y ' "$name"
     done
     echo
 }
