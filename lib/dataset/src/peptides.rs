@@ -190,9 +190,10 @@ fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> String {
 fn escaped(text: &str, keep: impl Fn(u8) -> bool) -> String {
     let mut escaped = Vec::with_capacity(text.len());
     for byte in text.bytes() {
-        match keep(byte) {
-            true => escaped.push(byte),
-            false => escaped.extend(format!("%{byte:02X}").bytes()),
+        if keep(byte) {
+            escaped.push(byte);
+        } else {
+            escaped.extend(format!("%{byte:02X}").bytes());
         }
     }
     String::from_utf8(escaped).expect("whole characters are kept or escaped")

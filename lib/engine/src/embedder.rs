@@ -62,7 +62,7 @@ impl Selection<'_> {
     fn cu_seqlens(self, rows: &[usize]) -> Vec<i32> {
         let mut end = 0;
         let ends = rows.iter().map(|&row| {
-            end += (self.residues(row) + SPECIAL_TOKENS as usize) as i32;
+            end += (self.residues(row) as u32 + SPECIAL_TOKENS).cast_signed();
             end
         });
         std::iter::once(0).chain(ends).collect()
