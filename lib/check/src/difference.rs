@@ -123,11 +123,11 @@ mod tests {
         let missing = [f32::NAN; SCORES];
         let expected = [&residue[..], &missing].concat();
         let found = [&residue[..], &residue].concat();
-        assert_eq!(compare(&found, &expected), 0.0);
-        assert_eq!(compare(&found, &[missing, missing].concat()), 0.0);
+        assert!(compare(&found, &expected).abs() < f64::MIN_POSITIVE);
+        assert!(compare(&found, &[missing, missing].concat()).abs() < f64::MIN_POSITIVE);
         let mut other = found.clone();
         other[25] = 7.0;
-        assert_eq!(compare(&other, &expected), 0.0);
+        assert!(compare(&other, &expected).abs() < f64::MIN_POSITIVE);
         other[3] += 0.1;
         assert!(compare(&other, &expected) > 1e-3);
         let lost = [&missing[..], &residue].concat();
