@@ -91,8 +91,8 @@ fn scores(batches: &[RecordBatch]) -> BTreeMap<(u64, u32), Scored> {
             let values = residues.as_fixed_size_list().values();
             let values = values.as_primitive::<Float32Type>().values();
             let likelihood = likelihoods.is_valid(row).then(|| likelihoods.value(row));
-            let scored = (values.as_chunks().0.to_vec(), likelihood);
-            scores.insert(key.sort_key(), scored);
+            let log_probs = values.as_chunks().0.to_vec();
+            scores.insert(key.sort_key(), (log_probs, likelihood));
         }
     }
     scores
@@ -105,7 +105,7 @@ fn one_by_one(model: &Esm2, sequence: &str) -> Vec<[f64; SCORES]> {
     let residues = (0..sequence.len()).map(|residue| {
         let mut copy = tokens.clone();
         copy[residue + 1] = MASK;
-        let offsets = [0, copy.len() as i32];
+        let offsets = [0, (copy.len() as u32).cast_signed()];
         let alone = Varlen::new(&copy, &offsets).expect("a sequence");
         let logits = model.embed(alone, &[Column::Logits], Dtype::F32, &Stop::default());
         let logits = &logits.expect("computed")[0][residue * 33..][..33];
@@ -188,6 +188,7 @@ fn only_listed_positions_are_masked() {
         let (expected, of_all) = &all[&(ordinal, start)];
         for (residue, (found, expected)) in found.iter().zip(expected).enumerate() {
             if masked.contains(&(ordinal, residue)) {
+                let [found, expected] = [found, expected].map(|values| values.map(f32::to_bits));
                 assert_eq!(found, expected, "{ordinal} {residue}");
             } else {
                 assert!(
@@ -315,7 +316,8 @@ fn windows_are_masked_each_and_blended_as_logits() {
     let table = set.positions("id,position\nP0,26\n");
     let options = ["--scores-positions", table.as_str()];
     let some = set.scores(60, "some.parquet", &options);
-    assert_eq!(some[&(0, 0)].0[25], proteins[&(0, 0)].0[25]);
+    let bits = |of: &BTreeMap<(u64, u32), Scored>| of[&(0, 0)].0[25].map(f32::to_bits);
+    assert_eq!(bits(&some), bits(&proteins));
     let others = some[&(0, 0)].0.iter().filter(|values| values[0].is_nan());
     assert_eq!(others.count(), PROTEINS[0].len() - 1);
     for out in ["separate.parquet", "stitch.parquet", "some.parquet"] {
