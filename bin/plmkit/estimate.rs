@@ -35,12 +35,12 @@ impl Run {
         let mut arguments = vec!["estimate", "--model", &self.model.name];
         for (name, value) in options.options() {
             match name {
+                "--scores" if value.is_empty() => arguments.push(name),
                 "--pool" | "--layers" | "--store-dtype" | "--scores" => {
-                    arguments.extend([name, value])
+                    arguments.extend([name, value]);
                 }
                 "--dtype" if value != "int8" => arguments.extend([name, value]),
                 "--residues" | "--logits" | "--contacts" => arguments.push(name),
-                "--scores" if value.is_empty() => arguments.push(name),
                 _ => {}
             }
         }
