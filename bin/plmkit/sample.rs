@@ -99,6 +99,8 @@ impl<'r> SampleFolder<'r> {
         let path = self.embeddings(name_of(shard));
         // A killed run may have left a gpu-embed behind, which finishes embeddings of other parameters. Tasks share theirs.
         let was_compared = self.run.args.stage.is_some() || self.run.embedded.contains(&path);
+        // The parameters name a file of positions, and gpu-embed knows what was in it.
+        let was_compared = was_compared && !self.run.options.gpu_embed.has("--scores-positions");
         self.run.existing == Existing::Same
             && !self.run.options.gpu_embed.has("--force")
             && was_compared

@@ -8,7 +8,6 @@ use plmkit_cli::{Exit, Fault, LogFormat};
 use plmkit_contract::ShardSummary;
 use plmkit_store::{StoreError, remove_file};
 
-use crate::params::Existing;
 use crate::programs::Arguments;
 use crate::sample::{SampleFolder, name_of};
 
@@ -67,11 +66,11 @@ impl SampleFolder<'_> {
         if exit != Exit::Done {
             return Ok(exit);
         }
-        // Where it is not known how the embeddings were made, gpu-embed compares them, and keeps those of this work.
-        let is_new = self.run.existing == Existing::Same && self.run.args.stage.is_some();
-        let compares = !is_new && self.embeddings(name).exists();
-        let mut exit = self.compute(name, &batches, !compares)?;
-        if compares && exit == Exit::CannotCreate && self.run.args.force {
+        // Embeddings that are there are compared, and those of this work are kept: a killed run may have left a gpu-embed behind that
+        // finishes them meanwhile.
+        let exists = self.embeddings(name).exists();
+        let mut exit = self.compute(name, &batches, false)?;
+        if exit == Exit::CannotCreate && (!exists || self.run.args.force) {
             exit = self.compute(name, &batches, true)?;
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Stop, StoreDtype};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Quoted, SOURCE, Stop, StoreDtype};
 use plmkit_store::read_shard;
 
 use crate::vectors::in_f32;
@@ -73,6 +73,7 @@ struct Protein {
     sites: BTreeMap<u32, Site>,
     /// Its residues, those that were not embedded included; 0 if the shards lack it.
     length: u32,
+    ordinal: Option<u64>,
 }
 
 /// A position of a protein.
@@ -121,15 +122,27 @@ impl Sites {
 
     fn read_residues(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
         let shards = dataset.folder.shards()?;
+        let made_of = dataset.parts.parts[0].provenance.text_option(SOURCE);
         for path in shards {
             if stop.requested() {
                 return Err(DatasetError::stopped());
             }
             let shard = read_shard(&path)?;
+            let (expected, found) = (made_of, shard.provenance.source());
+            if expected.is_some_and(|expected| expected != found) {
+                let what = "expected the shards of which the embeddings were made, found others";
+                return Err(DatasetError::content(&path, what));
+            }
             for row in shard.rows().iter() {
-                let Some(Protein { sites, length }) = self.proteins.get_mut(row.key.id) else {
+                let Some(protein) = self.proteins.get_mut(row.key.id) else {
                     continue;
                 };
+                let Protein { sites, length, .. } = protein;
+                if *protein.ordinal.get_or_insert(row.key.ordinal) != row.key.ordinal {
+                    let id = Quoted(row.key.id);
+                    let what = format!("{id} is the id of several records: expected one");
+                    return Err(DatasetError::content(&path, what));
+                }
                 *length = row.key.length;
                 let residues = row.sequence.as_bytes();
                 let first = row.key.start + 1;
