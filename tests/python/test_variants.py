@@ -1,5 +1,6 @@
 """Scores of variants against sums of the columns that hold them, and what is refused."""
 
+import shutil
 import subprocess
 
 import numpy as np
@@ -143,3 +144,30 @@ def test_a_dataset_without_scores_or_shards_is_refused(scored, tmp_path):
     assert run("combine", scored, "--out", tmp_path / "combined").returncode == 0
     done = run("variants", tmp_path / "combined", tmp_path / "one.csv")
     assert done.returncode == 66 and "which have the residues of the proteins" in done.stderr
+
+
+def test_residues_are_those_of_the_embedded_record(tmp_path):
+    """Neither of another record of the same id, nor of shards of another FASTA."""
+    done = plmkit(tmp_path, "same", ">a\nMKVL\n>a\nMKVV\n>b\nMK\n", "--duplicate-ids keep", "--scores")
+    assert done.returncode == 0, done.stderr
+    same = tmp_path / "results-same/same"
+    for line in ("a,L4A", "a,V4A"):
+        done = variants(same, [line])
+        assert done.returncode == 65 and "'a' is the id of several records" in done.stderr, done.stderr
+    assert variants(same, ["b,K2A"]).returncode == 0
+    assert plmkit(tmp_path, "other", ">a\nMKVL\n>b\nMA\n", "", "--scores").returncode == 0
+    shutil.rmtree(same / "shards")
+    shutil.copytree(tmp_path / "results-other/other/shards", same / "shards")
+    done = variants(same, ["b,A2K"])
+    assert done.returncode == 65 and "expected the shards of which the embeddings were made" in done.stderr, done.stderr
+
+
+def test_other_positions_in_the_file_are_other_work(tmp_path):
+    positions = tmp_path / "positions.csv"
+    positions.write_text("id,position\na,1\n", encoding="utf-8")
+    options = ("p", ">a\nMKVL\n", "", f"--scores masked --scores-positions {positions}")
+    assert plmkit(tmp_path, *options).returncode == 0
+    assert plmkit(tmp_path, *options).returncode == 0
+    positions.write_text("id,position\na,2\n", encoding="utf-8")
+    done = plmkit(tmp_path, *options)
+    assert done.returncode == 73 and "scores_positions was" in done.stderr, done.stderr

@@ -181,7 +181,7 @@ impl Sites {
     /// Returns the score of a variant; `None` if a residue of it was not scored, or is none of the twenty. The error says what
     /// the protein has at its position.
     pub fn score(&self, id: &str, variant: &Variant) -> Result<Option<f64>, String> {
-        let Protein { sites, length } = &self.proteins[id];
+        let Protein { sites, length, .. } = &self.proteins[id];
         let mut sum = Some(0.0);
         for substitution in &variant.0 {
             let Substitution {
