@@ -48,7 +48,7 @@ impl DatasetFolder {
         let mut files = visible(&folder).unwrap_or_default();
         files.retain(is_shard);
         if files.is_empty() {
-            let what = "expected shard-*.parquet, which have the residues of the proteins";
+            let what = "expected shard-*.parquet, which have the residues of the proteins: the folder of a sample has them, and no combined one";
             return Err(DatasetError::missing(&folder, what));
         }
         Ok(files)
