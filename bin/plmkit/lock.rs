@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::Fault;
 use plmkit_store::{Lock, StoreError};
 
-/// The lock file in a folder of results.
-const LOCK: &str = ".plmkit-lock";
-
 /// The lock of a run on its folder of results, held until this value is dropped. A refused run leaves no folder.
 pub(crate) struct RunLock {
     folder: PathBuf,
@@ -30,8 +27,7 @@ impl RunLock {
     /// Locks the folder if it exists, before anything in it is looked at.
     pub(crate) fn acquire_existing(&mut self) -> Result<(), Fault> {
         if !self.shares && self.folder.is_dir() {
-            let lock = Lock::acquire(&self.folder.join(LOCK), &self.folder)?;
-            self.lock = Some(lock);
+            self.lock = Some(Lock::of_folder(&self.folder)?);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use plmkit_dataset::{CombineConfig, DatasetFolder, VectorFormat, check_outside, 
 use plmkit_store::StoreError;
 
 use crate::vectors::{Format, Vectors};
-use crate::{named_format, open};
+use crate::{format_of, open};
 
 /// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
 ///
@@ -71,10 +71,7 @@ const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
 
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        let format = self
-            .format
-            .or_else(|| named_format(&self.out))
-            .unwrap_or(Format::Parquet);
+        let format = format_of(self.format, &self.out, Format::Parquet);
         format.check(self.column.as_deref())?;
         match format.of_vectors() {
             Some(format) => self.write_vectors(format, quiet, stop),

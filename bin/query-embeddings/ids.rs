@@ -21,6 +21,27 @@ pub(crate) struct IdFiles {
     fasta: Option<PathBuf>,
 }
 
+/// Ids that choose rows.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AskedArgs {
+    #[command(flatten)]
+    pub(crate) files: IdFiles,
+
+    /// An id; may be repeated
+    #[arg(long, value_name = "ID")]
+    id: Vec<String>,
+
+    /// Leave out ids that the dataset does not have, instead of failing
+    #[arg(long)]
+    pub(crate) allow_missing: bool,
+}
+
+impl AskedArgs {
+    pub(crate) fn read(&self, stop: &Stop) -> Result<AskedIds, Fault> {
+        self.files.read(&self.id, stop)
+    }
+}
+
 impl IdFiles {
     /// Reads the ids after those of the command line.
     pub(crate) fn read(&self, line: &[String], stop: &Stop) -> Result<AskedIds, Fault> {

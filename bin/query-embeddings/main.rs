@@ -78,13 +78,12 @@ fn open(dataset: &DatasetFolder, stop: &Stop) -> Result<OpenedDataset, Fault> {
     Ok(opened)
 }
 
-/// Returns the format that the extension of a file names.
-fn named_format<T: Copy + Display + VariantArray>(path: &Path) -> Option<T> {
-    let extension = path.extension()?.to_str()?;
+/// Returns the format of a file: the given one, or that which its extension names.
+fn format_of<T: Copy + Display + VariantArray>(given: Option<T>, file: &Path, default: T) -> T {
+    let extension = file.extension().unwrap_or_default();
     let mut formats = T::VARIANTS.iter();
-    formats
-        .find(|format| format.to_string() == extension)
-        .copied()
+    let named = formats.find(|format| extension == format.to_string().as_str());
+    given.or(named.copied()).unwrap_or(default)
 }
 
 /// Checks that a table in this format replaces a table at most, and no other data.

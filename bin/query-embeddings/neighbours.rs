@@ -12,7 +12,7 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Parts, Plan, neighbours};
 use plmkit_store::TableFormat;
 
-use crate::{keep_dataset, keep_tables, named_format, open};
+use crate::{format_of, keep_dataset, keep_tables, open};
 
 /// Find the nearest proteins of each protein, exactly
 ///
@@ -88,10 +88,7 @@ impl NeighboursArgs {
             let what = "--min-score: expected --metric cosine or dot with it; a distance is smaller the nearer a hit is";
             return Err(Fault::usage(what));
         }
-        let format = self
-            .format
-            .or_else(|| named_format(&self.out))
-            .unwrap_or(TableFormat::Parquet);
+        let format = format_of(self.format, &self.out, TableFormat::Parquet);
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
         keep_tables(&outputs, format)?;

@@ -7,13 +7,13 @@ use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_data, keep_renameable,
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, PeptidesConfig, PlaceFormat, write_peptides};
 
-use crate::ids::IdFiles;
-use crate::{keep_dataset, named_format, open};
+use crate::ids::AskedArgs;
+use crate::{format_of, keep_dataset, open};
 
 /// Write where the peptides of contigs lie, as GFF3 or BED; of `fasta-shard --translate`
 ///
 /// Peptides that were rejected are left out. All others have a line each, in the order of the input: those that share the vectors of
-/// another record, by `--dedup` or `--known`, too.
+/// another record, by `--dedup` or `--known`, too. Without ids, all are written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeptidesArgs {
     /// Folder of a sample's results with its shards, or its dataset.json
@@ -21,11 +21,7 @@ pub(crate) struct PeptidesArgs {
     dataset: DatasetFolder,
 
     #[command(flatten)]
-    files: IdFiles,
-
-    /// An id; may be repeated. Without ids, all peptides are written
-    #[arg(long, value_name = "ID")]
-    id: Vec<String>,
+    asked: AskedArgs,
 
     /// Format of the file [default: by the name of the file, or gff]
     #[arg(long, value_name = "FORMAT", value_parser = variant::<PlaceFormat>())]
@@ -34,10 +30,6 @@ pub(crate) struct PeptidesArgs {
     /// File to write; an existing one with the same content is kept
     #[arg(long, value_name = "FILE", value_parser = file())]
     out: PathBuf,
-
-    /// Leave out ids that the dataset does not have, instead of failing
-    #[arg(long)]
-    allow_missing: bool,
 
     /// Overwrite an existing file
     #[arg(long)]
@@ -49,17 +41,13 @@ impl PeptidesArgs {
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
         keep_data(&outputs)?;
-        let files = self.files.paths();
-        let ids = self.files.read(&self.id, stop)?;
-        let are_asked = !files.is_empty() || !self.id.is_empty();
+        let files = self.asked.files.paths();
+        let ids = self.asked.read(stop)?;
         let opened = open(&self.dataset, stop)?;
         keep_dataset(&opened, &files, &outputs)?;
         let config = PeptidesConfig {
-            format: self
-                .format
-                .or_else(|| named_format(&self.out))
-                .unwrap_or(PlaceFormat::Gff),
-            ids: are_asked.then_some((&ids, self.allow_missing)),
+            format: format_of(self.format, &self.out, PlaceFormat::Gff),
+            ids: (!ids.in_order().is_empty()).then_some((&ids, self.asked.allow_missing)),
             out: &self.out,
             force: self.force,
         };

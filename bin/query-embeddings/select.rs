@@ -8,9 +8,9 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, select};
 use plmkit_store::TableFormat;
 
-use crate::ids::IdFiles;
+use crate::ids::AskedArgs;
 use crate::vectors::{Format, Vectors};
-use crate::{keep_dataset, keep_tables, named_format, open};
+use crate::{format_of, keep_dataset, keep_tables, open};
 
 /// Write the rows of some proteins to one file, in the order of the input
 #[derive(Debug, clap::Args)]
@@ -21,11 +21,7 @@ pub(crate) struct SelectArgs {
     dataset: DatasetFolder,
 
     #[command(flatten)]
-    files: IdFiles,
-
-    /// An id; may be repeated
-    #[arg(long, value_name = "ID")]
-    id: Vec<String>,
+    asked: AskedArgs,
 
     /// What to write [default: by the name at --out, or parquet]
     #[arg(long, value_name = "FORMAT", value_parser = variant::<Format>())]
@@ -39,10 +35,6 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "FILE", value_parser = file())]
     out: PathBuf,
 
-    /// Leave out ids that the dataset does not have, instead of failing
-    #[arg(long)]
-    allow_missing: bool,
-
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
@@ -50,29 +42,26 @@ pub(crate) struct SelectArgs {
 
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        let format = self
-            .format
-            .or_else(|| named_format(&self.out))
-            .unwrap_or(Format::Parquet);
+        let format = format_of(self.format, &self.out, Format::Parquet);
         format.check(self.column.as_deref())?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
-        let ids = self.files.read(&self.id, stop)?;
+        let ids = self.asked.read(stop)?;
         let opened = open(&self.dataset, stop)?;
         if let Some(format) = format.of_vectors() {
             let vectors = Vectors {
                 format,
                 column: self.column.as_deref(),
-                ids: Some((&ids, self.allow_missing)),
+                ids: Some((&ids, self.asked.allow_missing)),
                 out: &self.out,
                 force: self.force,
             };
-            vectors.write(&opened, &self.files.paths(), |_| (), stop)?;
+            vectors.write(&opened, &self.asked.files.paths(), |_| (), stop)?;
             return Ok(Exit::Done);
         }
-        keep_dataset(&opened, &self.files.paths(), &outputs)?;
+        keep_dataset(&opened, &self.asked.files.paths(), &outputs)?;
         keep_tables(&outputs, TableFormat::Parquet)?;
-        let options = (self.allow_missing, self.force);
+        let options = (self.asked.allow_missing, self.force);
         let selected = select(&opened.parts, &ids, &self.out, options, stop);
         let selected = selected.map_err(|error| opened.explain(error, stop))?;
         let out = path_text(&self.out);

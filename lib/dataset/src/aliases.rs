@@ -112,6 +112,7 @@ pub(crate) fn open_list(
 ) -> Result<RecordListReader, DatasetError> {
     let of = match kind {
         Kind::Known => FileKind::Known,
+        Kind::Peptides => FileKind::Peptides,
         _ => FileKind::Aliases,
     };
     let reader = RecordListReader::open(path, kind).map_err(|error| error.of_input(of))?;

@@ -6,11 +6,12 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, PeptideColumns,
-    PeptideRow, Stop, ordinals,
+    ALIASES_FILE, KNOWN_FILE, Kind, Manifest, PEPTIDES_FILE, PeptideColumns, PeptideRow, Stop,
+    ordinals,
 };
-use plmkit_store::{AtomicFile, FileKind, RecordListReader, StoreError, read_sealed};
+use plmkit_store::{AtomicFile, FileKind, StoreError, read_sealed};
 
+use crate::aliases::open_list;
 use crate::listing::read_manifest;
 use crate::select::Missing;
 use crate::{AskedIds, DatasetError, Merge, OpenedDataset};
@@ -71,7 +72,7 @@ pub fn write_peptides(
         (KNOWN_FILE, Kind::Known, known),
     ] {
         if let Some(listed) = listed {
-            let mut list = open(&shards.join(file), kind, listed)?;
+            let mut list = open_list(&shards.join(file), kind, Some(&listed.digest))?;
             records.push(Records::new(move || Ok(list.next_batch()?)));
         }
     }
@@ -81,7 +82,7 @@ pub fn write_peptides(
     if config.format == PlaceFormat::Gff {
         writeln!(file, "##gff-version 3").map_err(failed)?;
     }
-    let mut peptides = open(&list, Kind::Peptides, listed)?;
+    let mut peptides = open_list(&list, Kind::Peptides, Some(&listed.digest))?;
     let mut written = 0;
     while let Some(batch) = peptides.next_batch()? {
         if stop.requested() {
@@ -108,18 +109,6 @@ pub fn write_peptides(
     }
     file.finish()?;
     Ok(written)
-}
-
-/// Opens a list of records, which must be that of the manifest.
-fn open(path: &Path, kind: Kind, listed: &ListedFile) -> Result<RecordListReader, DatasetError> {
-    let reader = RecordListReader::open(path, kind)?;
-    let found = reader.digest().to_string();
-    if found != listed.digest {
-        let expected = &listed.digest;
-        let what = format!("expected rows {expected}, as manifest.json says, found {found}");
-        return Err(DatasetError::content(path, what));
-    }
-    Ok(reader)
 }
 
 /// Records in the order of the input, of which a batch is held.

@@ -14,7 +14,6 @@ use crate::assignment::is_shard_name;
 pub(crate) const MANIFEST: &str = "manifest.json";
 pub(crate) const REJECTS: &str = "rejects.csv";
 pub(crate) const RENAMED: &str = "renamed.csv";
-const LOCK: &str = ".plmkit-lock";
 
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
@@ -94,7 +93,7 @@ impl OutputFolder {
 
     /// Locks the folder against other runs.
     pub(crate) fn claim(&mut self) -> Result<(), StoreError> {
-        self.lock = Some(Lock::acquire(&self.file(LOCK), &self.path)?);
+        self.lock = Some(Lock::of_folder(&self.path)?);
         Ok(())
     }
 

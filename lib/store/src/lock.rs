@@ -22,6 +22,11 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Locks a folder, by a file in it.
+    pub fn of_folder(folder: &Path) -> Result<Self, StoreError> {
+        Self::acquire(&folder.join(".plmkit-lock"), folder)
+    }
+
     /// Locks `output` with the lock file `path`. [`StoreError::Busy`] if another process holds it.
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
         let file = match claim(path).map_err(StoreError::cannot_create(output))? {
