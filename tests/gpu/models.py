@@ -19,12 +19,16 @@ HEADS_OF = {
     "heads-of-128": replace(BY_NAME["8M"], name="esm2_heads-of-128", width=512, heads=4, layers=LAYERS),
 }
 # As published in width, two layers deep, and as deep as is said.
-SMALL = {name: replace(BY_NAME[name], layers=LAYERS) for name in ("8M", "35M", "150M", "650M", "3B")} | HEADS_OF
+FAMILY = ["C600M", "1b", "1v"]
+SMALL = {name: replace(BY_NAME[name], layers=LAYERS) for name in ("8M", "35M", "150M", "650M", "3B", *FAMILY)} | HEADS_OF
 DEEP = {
     "650M-33": replace(BY_NAME["650M"], layers=33),
+    "150M-30": replace(BY_NAME["150M"], layers=30),
+    "C600M-36": replace(BY_NAME["C600M"], layers=36),
     "3B-12": replace(BY_NAME["3B"], layers=12),
-    # In the place of both where nothing is to be measured.
+    # In the place of these where nothing is to be measured.
     "8M-3": replace(BY_NAME["8M"], layers=3),
+    "C600M-3": replace(BY_NAME["C600M"], layers=3),
 }
 
 
@@ -78,7 +82,8 @@ def config(model):
 def flops_per_token(config, length):
     """Of the matrix products of a model, those of attention over `length` tokens included."""
     width, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
-    return layers * (2 * width * (4 * width + 2 * inner) + 4 * length * width)
+    matrices = 3 if config["hidden_act"] == "silu" else 2
+    return layers * (2 * width * (4 * width + matrices * inner) + 4 * length * width)
 
 
 def proteins(tokens, seed, longest=1022):

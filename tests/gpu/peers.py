@@ -43,7 +43,7 @@ def exactly(model, proteins):
     """(name, column -> values) of every layer and the logits, by transformers in f32 on the CPU, one protein at a time."""
     import transformers
 
-    made = transformers.EsmForMaskedLM.from_pretrained(model, attn_implementation="sdpa", dtype=torch.float32).eval()
+    made = transformers.AutoModelForMaskedLM.from_pretrained(model, attn_implementation="sdpa", dtype=torch.float32).eval()
     for name, sequence in proteins:
         with torch.inference_mode():
             found = made(torch.tensor([encode(sequence)]), output_hidden_states=True)
@@ -52,19 +52,20 @@ def exactly(model, proteins):
 
 
 class Padded:
-    """transformers' EsmModel with sdpa."""
+    """transformers' EsmModel or EsmcModel with sdpa."""
 
     def __init__(self, model, dtype, device):
         import transformers
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        found = transformers.EsmModel.from_pretrained(
-            model, attn_implementation="sdpa", dtype=torch.float32, add_pooling_layer=False
-        ).eval()
-        inv_freq = found.rotary_embeddings.inv_freq.clone()
+        pooler = {} if models.config(model)["model_type"] == "esmc" else {"add_pooling_layer": False}
+        found = transformers.AutoModel.from_pretrained(model, attn_implementation="sdpa", dtype=torch.float32, **pooler).eval()
+        rotary = found.rotary_emb if hasattr(found, "rotary_emb") else getattr(found, "rotary_embeddings", None)
+        inv_freq = rotary and rotary.inv_freq.clone()
         found = found.to(TORCH[dtype])
-        found.rotary_embeddings.inv_freq = inv_freq
+        if rotary:
+            rotary.inv_freq = inv_freq
         self.device, self.model = device, found.to(device)
 
     @staticmethod

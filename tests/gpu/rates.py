@@ -57,13 +57,14 @@ class Rates:
             weight = torch.randn(outputs, inputs, **kinds) / inputs**0.5
             return torch.randn(tokens, inputs, **kinds), weight, torch.randn(outputs, **kinds)
 
-        # With bias: addmm, which is cublasLt's. Before GELU, whose kernel adds the bias, without.
-        biased = [layer(width, 3 * width), layer(width, width), layer(inner, width)]
-        rows, up, _ = layer(width, inner)
+        gated = config["hidden_act"] == "silu"
+        # With bias: addmm, which is cublasLt's. Before GELU, whose kernel adds the bias, without; so all of ESMC.
+        products_of = [layer(width, 3 * width), layer(width, width), layer(inner, width)]
+        rows, up, _ = layer(width, 2 * inner if gated else inner)
 
         def products():
-            for x, weight, bias in biased:
-                torch.nn.functional.linear(x, weight, bias)
+            for x, weight, bias in products_of:
+                torch.nn.functional.linear(x, weight, None if gated else bias)
             torch.matmul(rows, up.t())
 
         with torch.inference_mode():

@@ -22,8 +22,8 @@ FLOORS = {"f32": (0.999999, 0.99999), "f16": (0.9999, 0.999), "bf16": (0.999, 0.
 # An error may be so many times that of transformers in the same type.
 ERROR = 2.0
 ALL = ["--pool", "mean,max,std,bos", "--layers", "all", "--residues", "--logits"]
-# In the order in which they are tried; the first four also where time is short.
-SMALL = ["8M", "650M", "heads-of-20", "heads-of-10", "heads-of-128", "35M", "150M", "3B"]
+# In the order in which they are tried; the first six also where time is short.
+SMALL = ["8M", "650M", "heads-of-20", "C600M", "1b", "1v", "heads-of-10", "heads-of-128", "35M", "150M", "3B"]
 KERNELS = {"": [], " --kernels libtorch": ["--kernels", "libtorch"]}
 OURS = "rope_|add_layer_norm_|bias_gelu_|embed_|pool_"
 
@@ -58,7 +58,8 @@ def gpu(bench):
 def libraries(bench):
     """What gpu-embed has mapped while it computes, and where that lies."""
     batches = bench.programs.pack("some", models.proteins(100_000, seed=5), 4096)
-    command = bench.programs.embed_command(batches, TINY, bench.path("some.parquet"), "--force")
+    way = [] if bench.on_gpu else ["--kernels", "libtorch"]
+    command = bench.programs.embed_command(batches, TINY, bench.path("some.parquet"), "--force", *way)
     process, mapped = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True), set()
     while process.poll() is None:
         try:
@@ -160,7 +161,7 @@ def judged(bench, what, dtype, found, factor=0.0, **figures):
 
 
 def small(bench):
-    return SMALL[:4] if bench.quick else SMALL
+    return SMALL[:6] if bench.quick else SMALL
 
 
 def small_models(bench):
@@ -191,7 +192,7 @@ def transformers(bench):
         bench.row(f"{name} {dtype}", f"{len(found)} proteins", None)
 
     bench.each([(f"{name} exact", lambda name=name: exactly(name)) for name in small(bench)])
-    tries = [(name, dtype) for name in ("8M", "650M") for dtype in bench.types]
+    tries = [(name, dtype) for name in ("8M", "650M", *models.FAMILY) for dtype in bench.types]
     bench.each([(f"{name} {dtype}", lambda name=name, dtype=dtype: mean(name, dtype)) for name, dtype in tries])
 
 
@@ -230,6 +231,23 @@ def values(name):
         bench.each([(what, lambda what=what, way=way: one(what, *way)) for what, way in ways(bench).items()])
 
     return Case(case, limit=90, least=10, name=f"values-{name}")
+
+
+def scores(bench):
+    """Log-probabilities in one pass, and with each residue masked, against our CPU in f32."""
+    proteins = [*models.proteins(300, seed=7, longest=60), ("odd", "MXBZUO")]
+    batches = bench.programs.pack("few", proteins, 2048)
+    for name in [name for name in ("8M", *models.FAMILY) if name in small(bench)]:
+        model, exact = models.folder(bench, name), bench.path("exact.parquet")
+        for kind, options in {"wild-type": ["--scores"], "masked": ["--scores", "masked"]}.items():
+            bench.programs.embed(batches, model, exact, "--dtype", "f32", *options, device="cpu")
+
+            def one(dtype, name=name, kind=kind, model=model, exact=exact, options=options):
+                out = bench.path("out.parquet")
+                bench.programs.embed(batches, model, out, "--dtype", dtype, *options)
+                judged(bench, f"{name} {kind} {dtype}", dtype, {"CPU": bench.programs.cosines(out, exact)})
+
+            bench.each([(f"{name} {kind} {dtype}", lambda one=one, dtype=dtype: one(dtype)) for dtype in bench.types])
 
 
 def run_or_refused(bench, batches, model, out, options):
@@ -288,6 +306,8 @@ CASES = [
     values("650M"),
     Case(peptides, limit=90, least=15),
     values("heads-of-20"),
+    *map(values, models.FAMILY),
+    Case(scores, limit=90, least=20),
     sanitizer("memcheck"),
     sanitizer("racecheck"),
     *map(values, ["heads-of-10", "heads-of-128", "35M", "150M", "3B"]),

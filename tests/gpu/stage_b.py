@@ -302,6 +302,30 @@ def kernels(bench):
         bench.speed(f"{what} beside libtorch", text, keep, {"ms": taken, "libtorch_ms": beside, "times_libtorch": won})
 
 
+def other_models(bench):
+    """Other models in full depth: speed, shares of the time, the floor of their products and transformers."""
+    import peers
+    from rates import Rates
+
+    _, _, _, budget = sizes(bench)
+    device, dtype, proteins = Rates(bench.device, bench.quick), halves(bench)[0], the_proteins(bench, False)
+
+    def one(name):
+        models.make(bench, [name])
+        model = models.folder(bench, name)
+        figures = run(bench, bench.programs.pack("short", proteins, budget), model, ["--dtype", dtype, "--profile"])
+        floor = device.floor(models.config(model), dtype, budget)
+        padded, some = peers.Padded(model, dtype, bench.device), proteins[: len(proteins) // 2]
+        theirs = max(peers.rate(padded, some, list(padded.batches(some, tokens))) for tokens in (budget // 4, budget))
+        rate, spent = figures["steady_tokens_per_s"], figures["kernels_ms"]
+        text = f"{rate:,.0f} tokens/s after the first batch, {rate / floor:.0%} of floor, {rate / theirs:.2f} x transformers; "
+        text += ", ".join(f"{kernel} {percent(share(taken, sum(spent.values())))}" for kernel, taken in spent.items())
+        bench.row(name, text, None, figures | {"floor": floor, "transformers": theirs})
+
+    names = ["8M-3", "C600M-3"] if bench.quick else ["C600M-36", "150M-30"]
+    bench.each([(name, lambda name=name: one(name)) for name in names])
+
+
 def residues(bench):
     """Vectors of residues, and what they cost."""
     name, _, _, budget = sizes(bench)
@@ -330,6 +354,7 @@ CASES = [
     end_to_end("bf16"),
     end_to_end("f32"),
     Case(kernels, limit=60, least=20),
+    Case(other_models, limit=90, least=30, name="other-models"),
     Case(batch_sizes, limit=90, least=25, name="batch-sizes"),
     Case(residues, limit=90, least=25),
 ]

@@ -4,7 +4,7 @@
 //! [`pair_channels`] reorders the rows of the query and key projections at load. So a pair is a complex number, and the
 //! rotation is a complex product in place. Both projections have the same order, so that scalar products do not change.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
 
@@ -20,22 +20,30 @@ pub(crate) fn pair_channels(rows: &Tensor, heads: usize) -> Result<Tensor, CudaE
 #[derive(Debug)]
 pub(crate) struct Frequencies {
     pub(crate) values: Vec<f32>,
-    /// The same on the device. Copying them for each batch would wait for the batch before.
+    /// The same in f64 on the device. Copying them for each batch would wait for the batch before.
     tensor: Tensor,
 }
 
 impl Frequencies {
     pub(crate) fn new(values: Vec<f32>, device: Device) -> Result<Self, CudaError> {
-        let tensor = Tensor::f_from_slice(&values)?.f_to_device(device)?;
+        let tensor = Tensor::f_from_slice(&values)?
+            .f_to_device(device)?
+            .f_to_kind(Kind::Double)?;
         Ok(Self { values, tensor })
     }
 }
 
-/// Returns `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex. Angles are rounded to f32,
-/// as in fair-esm and transformers.
+/// Returns `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex. Angles are exact, as on the
+/// CPU.
 pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor, CudaError> {
-    let angles = positions.f_outer(&inv_freq.tensor)?;
-    Ok(Tensor::f_polar(&angles.f_ones_like()?, &angles)?)
+    let angles = positions
+        .f_to_kind(Kind::Double)?
+        .f_outer(&inv_freq.tensor)?;
+    let [cos, sin] = [angles.f_cos()?, angles.f_sin()?];
+    Ok(Tensor::f_complex(
+        &cos.f_to_kind(Kind::Float)?,
+        &sin.f_to_kind(Kind::Float)?,
+    )?)
 }
 
 /// The rotations of a batch. The layers of published checkpoints store equal frequencies.
@@ -76,8 +84,6 @@ pub(crate) fn rotate(queries_and_keys: &Tensor, turns: &Tensor) -> Result<(), Cu
 
 #[cfg(test)]
 mod tests {
-    use tch::Kind;
-
     use super::*;
 
     #[test]
