@@ -156,25 +156,27 @@ impl Copying<'_> {
                     .transpose()?,
             };
         }
-        let query_key_norm = |module: &str| -> Result<LayerNorm, CudaError> {
-            let norm = self.layer_norm(&format!("{layer}.{module}"))?;
+        let query_key_norm = || -> Result<LayerNorm, CudaError> {
+            let [query, key] =
+                QUERY_KEY_NORMS.map(|module| self.layer_norm(&format!("{layer}.{module}")));
+            let (query, key) = (query?, key?);
+            let both = |of: [&Tensor; 2]| -> Result<Tensor, CudaError> {
+                let [query, key] = of.map(|of| pair_channels(of, config.heads));
+                Ok(Tensor::f_stack(&[query?, key?], 0)?)
+            };
             Ok(LayerNorm {
-                weight: pair_channels(&norm.weight, config.heads)?,
-                bias: pair_channels(&norm.bias, config.heads)?,
-                eps: norm.eps,
+                weight: both([&query.weight, &key.weight])?,
+                bias: both([&query.bias, &key.bias])?,
+                eps: query.eps,
             })
-        };
-        let query_key_norms = || {
-            let [query, key] = QUERY_KEY_NORMS.map(query_key_norm);
-            Ok::<_, CudaError>([query?, key?])
         };
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
             qkv: self
                 .qkv(&format!("{layer}.attention.self"))?
                 .to_kind(kind)?,
-            query_key_norms: (config.architecture.query_key_norm)
-                .then(query_key_norms)
+            query_key_norm: (config.architecture.query_key_norm)
+                .then(query_key_norm)
                 .transpose()?,
             inv_freq: Frequencies::new(inv_freq.to_vec(), self.device)?,
             out: narrow(&format!("{layer}.attention.output.dense"))?,

@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 
 use plmkit_contract::{MASK, Pooling};
 use plmkit_esm2::{Dtype, KernelKind};
-use plmkit_gpu::{AddLayerNorm, BiasGelu, Embed, GpuError, Kernels, Pool, Rope};
+use plmkit_gpu::{
+    AddLayerNorm, BiasGelu, Embed, GpuError, Kernels, Pool, Rope, RopeNorm, SiluGate,
+};
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
@@ -29,8 +31,8 @@ pub(crate) struct Layer {
     pub(crate) attention_norm: LayerNorm,
     /// Queries, keys and values: `(3·hidden, hidden)`. Channels of queries and keys are paired for the rotation.
     pub(crate) qkv: Linear,
-    /// Applied to the queries, and to the keys, before their rotation.
-    pub(crate) query_key_norms: Option<[LayerNorm; 2]>,
+    /// Applied to the queries, and to the keys, before their rotation. Its parameters are `(2, hidden)`.
+    pub(crate) query_key_norm: Option<LayerNorm>,
     /// Frequencies of the rotation; empty without one.
     pub(crate) inv_freq: Frequencies,
     /// After attention: `(hidden, hidden)`.
@@ -173,16 +175,12 @@ impl Encoder {
         for (number, layer) in self.layers[..depth].iter().enumerate() {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.time(KernelKind::Gemm)?;
-            if let Some(norms) = &layer.query_key_norms {
-                normalise_in_place(&qkv, norms)?;
-                batch.time(KernelKind::LayerNorm)?;
-            }
             let inv_freq = &layer.inv_freq;
             let qkv = if inv_freq.values.is_empty() {
                 pass.by_head(&qkv)? // (rows, 3, heads, head_dim)
             } else {
                 let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
-                pass.rotate(&qkv, turns)?
+                pass.rotate(&qkv, turns, layer.query_key_norm.as_ref())?
             };
             batch.time(KernelKind::Rotary)?;
             collector.attention(&qkv)?;
@@ -260,11 +258,16 @@ fn add(x: &mut Tensor, y: &Tensor, scale: Option<f64>) -> Result<(), CudaError> 
 }
 
 /// Normalises queries and keys in `(rows, 3·hidden)`.
-fn normalise_in_place(qkv: &Tensor, norms: &[LayerNorm; 2]) -> Result<(), CudaError> {
-    for (norm, part) in norms.iter().zip(0..) {
-        let hidden = norm.weight.size1()?;
+fn normalise_in_place(qkv: &Tensor, norm: &LayerNorm) -> Result<(), CudaError> {
+    let hidden = norm.weight.size2()?.1;
+    for part in 0..2 {
+        let norm = LayerNorm {
+            weight: norm.weight.f_select(0, part)?,
+            bias: norm.bias.f_select(0, part)?,
+            eps: norm.eps,
+        };
         let mut own = qkv.f_narrow(1, part * hidden, hidden)?;
-        own.f_copy_(&norm.forward(&own.f_to_kind(Kind::Float)?)?)?;
+        own.f_copy_(&norm.forward(&own)?)?;
     }
     Ok(())
 }
@@ -339,12 +342,20 @@ impl Pass<'_> {
             .f_view([rows, 3, self.heads, head_dim])?)
     }
 
-    /// Rotates queries and keys in `(rows, 3·hidden)`: `(rows, 3, heads, head_dim)`.
-    fn rotate(&self, qkv: &Tensor, turns: &Tensor) -> Result<Tensor, CudaError> {
+    /// Normalises, if `norm`, and rotates queries and keys in `(rows, 3·hidden)`: `(rows, 3, heads, head_dim)`.
+    fn rotate(
+        &self,
+        qkv: &Tensor,
+        turns: &Tensor,
+        norm: Option<&LayerNorm>,
+    ) -> Result<Tensor, CudaError> {
         let (rows, channels) = qkv.size2()?;
         let head_dim = channels / 3 / self.heads;
         let Some(kernels) = self.kernels else {
             let qkv = qkv.f_to_kind(Kind::Float)?;
+            if let Some(norm) = norm {
+                normalise_in_place(&qkv, norm)?;
+            }
             let by_head = qkv.f_view([rows, 3 * self.heads, head_dim])?;
             rotate(&by_head.f_narrow(1, 0, 2 * self.heads)?, turns)?;
             let qkv = qkv.f_view([rows, 3, self.heads, head_dim])?;
@@ -358,6 +369,11 @@ impl Pass<'_> {
             tokens: rows as usize,
             heads: self.heads as usize,
             head_dim: head_dim as usize,
+            norm: norm.map(|norm| RopeNorm {
+                weight: norm.weight.data_ptr().cast(),
+                bias: norm.bias.data_ptr().cast(),
+                eps: norm.eps as f32,
+            }),
         };
         // SAFETY: as above; the table has a row for each position of the longest sequence.
         #[allow(unsafe_code)]
@@ -369,7 +385,7 @@ impl Pass<'_> {
 
     /// Computes the first half of the feed-forward network, with its activation: `(rows, intermediate)`.
     fn up(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, CudaError> {
-        let (Some(kernels), false) = (self.kernels, layer.gated) else {
+        let Some(kernels) = self.kernels else {
             let mut wide = layer.up.forward(normalised, self.batch.kind)?;
             self.batch.time(KernelKind::Gemm)?;
             if layer.gated {
@@ -380,6 +396,9 @@ impl Pass<'_> {
             // The exact GELU, by erf: the tanh form differs by up to 5e-4.
             return Ok(wide.f_gelu_("none")?);
         };
+        if layer.gated {
+            return self.gate(kernels, &layer.up.forward(normalised, self.batch.kind)?);
+        }
         let up = layer.up.to_kind(self.batch.kind)?;
         let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
         self.batch.time(KernelKind::Gemm)?;
@@ -400,5 +419,25 @@ impl Pass<'_> {
             kernels.bias_gelu(STREAM, &work)?;
         }
         Ok(wide)
+    }
+
+    /// Applies the gates in `(rows, 2·intermediate)`: `(rows, intermediate)`.
+    fn gate(&self, kernels: &Kernels, wide: &Tensor) -> Result<Tensor, CudaError> {
+        self.batch.time(KernelKind::Gemm)?;
+        let wide = wide.f_contiguous()?;
+        let (rows, both) = wide.size2()?;
+        let out = Tensor::f_empty([rows, both / 2], (self.batch.kind, wide.device()))?;
+        let work = SiluGate {
+            wide: wide.data_ptr().cast_const(),
+            out: out.data_ptr(),
+            tokens: rows as usize,
+            width: both as usize / 2,
+        };
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe {
+            kernels.silu_gate(STREAM, &work)?;
+        }
+        Ok(out)
     }
 }

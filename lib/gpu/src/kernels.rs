@@ -5,6 +5,7 @@ mod bias_gelu;
 mod embed;
 mod pool;
 mod rope;
+mod silu_gate;
 
 use std::ffi::c_void;
 
@@ -12,7 +13,8 @@ pub use add_layer_norm::AddLayerNorm;
 pub use bias_gelu::BiasGelu;
 pub use embed::Embed;
 pub use pool::Pool;
-pub use rope::Rope;
+pub use rope::{Rope, RopeNorm};
+pub use silu_gate::SiluGate;
 
 use crate::driver::{Device, Module};
 use crate::launch::Launch;
@@ -49,7 +51,7 @@ impl Kernels {
         self.element
     }
 
-    /// Rotates queries and keys by their positions.
+    /// Rotates queries and keys by their positions, normalised first if they are to be.
     ///
     /// # Safety
     /// The stream belongs to the device of these kernels. The pointers are to memory of that device in the shapes of [`Rope`],
@@ -86,6 +88,18 @@ impl Kernels {
     /// # Errors
     /// As [`Kernels::rope`].
     pub unsafe fn bias_gelu(&self, stream: *mut c_void, work: &BiasGelu) -> Result<(), GpuError> {
+        // SAFETY: as above.
+        unsafe { self.launch(stream, work.launch(self.element)?) }
+    }
+
+    /// Multiplies values by SiLU of their gates.
+    ///
+    /// # Safety
+    /// As [`Kernels::rope`], with the shapes of [`SiluGate`].
+    ///
+    /// # Errors
+    /// As [`Kernels::rope`].
+    pub unsafe fn silu_gate(&self, stream: *mut c_void, work: &SiluGate) -> Result<(), GpuError> {
         // SAFETY: as above.
         unsafe { self.launch(stream, work.launch(self.element)?) }
     }

@@ -2,12 +2,17 @@
 
 use std::ffi::c_void;
 
+use crate::GpuError;
+use crate::check::at_most;
 use crate::source::Kernel;
 
 /// The bytes of a kernel argument.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(8))]
 struct Argument([u8; 8]);
+
+/// The most blocks along y.
+const MAX_ACROSS: usize = 65_535;
 
 /// The most arguments of a kernel.
 const MAX_ARGUMENTS: usize = 11;
@@ -34,6 +39,23 @@ impl Launch {
             arguments: [Argument::default(); MAX_ARGUMENTS],
             count: 0,
         }
+    }
+
+    /// A launch for `pieces` pieces of a row, each a thread's, in blocks of `rows` rows.
+    ///
+    /// # Errors
+    /// [`GpuError::Argument`] if a row is too wide for a grid.
+    pub(crate) fn of_columns(
+        kernel: Kernel,
+        tokens: u32,
+        pieces: u32,
+        rows: u32,
+    ) -> Result<Self, GpuError> {
+        // Blocks have equal numbers of columns, in whole warps.
+        let across = pieces.div_ceil(THREADS);
+        at_most("blocks of channels", across as usize, MAX_ACROSS)?;
+        let threads = pieces.div_ceil(across).next_multiple_of(32);
+        Ok(Self::new(kernel, (tokens.div_ceil(rows), across), threads))
     }
 
     fn push(mut self, bytes: &[u8]) -> Self {

@@ -1,7 +1,6 @@
-//! CUDA kernels for the operations between the matrix products of ESM-2.
+//! CUDA kernels for the operations between the matrix products of ESM models.
 //!
-//! Rotation, the residual stream with its `LayerNorm`, bias with GELU, embedding and pooling are one pass over memory
-//! each; a tensor library needs several. The kernels are CUDA C++ (`src/kernels/*.cu`). NVRTC compiles them for the
+//! Rotation, the residual stream with its `LayerNorm`, activations, embedding and pooling are one pass over memory each; a tensor library needs several. The kernels are CUDA C++ (`src/kernels/*.cu`). NVRTC compiles them for the
 //! device, and the driver launches them on the caller's stream and memory, which are raw device pointers.
 //!
 //! Both libraries are loaded at run time, so that the crate builds and links without CUDA. A missing library is an error,
@@ -13,7 +12,7 @@
 //! # fn rotate(stream: *mut std::ffi::c_void, qkv: *mut std::ffi::c_void, positions: *const i32, turns: *const f32)
 //! # -> Result<(), plmkit_gpu::GpuError> {
 //! let kernels = Kernels::load(0, Dtype::F16)?;
-//! let rope = Rope { qkv, positions, turns, tokens: 1_024, heads: 20, head_dim: 32 };
+//! let rope = Rope { qkv, positions, turns, tokens: 1_024, heads: 20, head_dim: 32, norm: None };
 //! // SAFETY: the pointers are those of tensors of these shapes on device 0, which outlive the work of the stream.
 //! unsafe { kernels.rope(stream, &rope)? };
 //! # Ok(())
@@ -51,6 +50,6 @@ mod source;
 pub use compile::{Architecture, ELEMENTS, Image, compile};
 pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
 pub use error::GpuError;
-pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope};
+pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope, RopeNorm, SiluGate};
 pub use nvrtc::load_nvrtc_from;
 pub use plmkit_contract::Dtype;

@@ -8,8 +8,9 @@ macro_rules! files {
     };
 }
 
-const TEXT: &str =
-    files!("prelude.cu" "rope.cu" "add_layer_norm.cu" "bias_gelu.cu" "embed.cu" "pool.cu");
+const TEXT: &str = files!(
+    "prelude.cu" "rope.cu" "add_layer_norm.cu" "norm_rope.cu" "bias_gelu.cu" "silu_gate.cu" "embed.cu" "pool.cu"
+);
 
 /// The source of all kernels, one program for each element type.
 pub(crate) const SOURCE: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()) {
@@ -45,8 +46,12 @@ kernels! {
     RopeValues c"rope_values"
     AddLayerNormPackets c"add_layer_norm_packets"
     AddLayerNormValues c"add_layer_norm_values"
+    NormRopePackets c"norm_rope_packets"
+    NormRopeValues c"norm_rope_values"
     BiasGeluPackets c"bias_gelu_packets"
     BiasGeluValues c"bias_gelu_values"
+    SiluGatePackets c"silu_gate_packets"
+    SiluGateValues c"silu_gate_values"
     EmbedPackets c"embed_packets"
     EmbedValues c"embed_values"
     PoolChunksMeanPackets c"pool_chunks_mean_packets"

@@ -106,7 +106,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
     // NVRTC starts the driver too.
     assert_eq!(
         driver.said(),
-        "cuInit\nretain\ncuInit\npush\nload an ELF file\npop\npush\n21 functions\npop\n"
+        "cuInit\nretain\ncuInit\npush\nload an ELF file\npop\npush\n25 functions\npop\n"
     );
 
     let at = std::ptr::without_provenance_mut::<c_void>;
@@ -118,6 +118,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
         tokens: 1_000,
         heads: 20,
         head_dim: 32,
+        norm: None,
     };
     // SAFETY: the stand-in follows no pointer.
     unsafe { kernels.rope(stream, &rope).unwrap() };

@@ -25,12 +25,36 @@ static __device__ __forceinline__ float row_sum(float value, float *of_warps, un
     return sum;
 }
 
+// Subtracts the mean of a row's `hidden` values from those that a thread holds, `width` of them in the row or none at all,
+// and returns the factor that gives it a variance of 1. `row` is that of the block, `sum` of the values of the thread.
+static __device__ __forceinline__ float centre(float (&held)[PACKETS][4], float sum, unsigned width, unsigned hidden,
+                                               unsigned row, unsigned warps, float eps) {
+    // One for each of the two sums: a warp may be at the second while others still read the first.
+    __shared__ float of_warps[2][32];
+    const unsigned threads = 32 * warps;
+    const float mean = row_sum(sum, of_warps[0], row * warps, warps) / static_cast<float>(hidden);
+
+    float squares = 0.0f;
+#pragma unroll
+    for (unsigned k = 0; k < PACKETS; ++k) {
+        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned present = present_of(4, channel, width);
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) {
+            held[k][i] = i < present ? held[k][i] - mean : 0.0f;
+        }
+        squares += (held[k][0] * held[k][0] + held[k][1] * held[k][1]) +
+                   (held[k][2] * held[k][2] + held[k][3] * held[k][3]);
+    }
+    const float variance = row_sum(squares, of_warps[1], row * warps, warps) / static_cast<float>(hidden);
+    // A variance beyond f32 gives NaN: by 1/inf, the row would become the bias, without a sign that it is lost.
+    return 1.0f / sqrtf(variance + eps) + (variance - variance);
+}
+
 template <bool WHOLE>
 static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, const float *weight, const float *bias,
                                                  ELEMENT *out, unsigned tokens, unsigned hidden, unsigned warps,
                                                  float eps, float factor) {
-    // One for each of the two sums: a warp may be at the second while others still read the first.
-    __shared__ float of_warps[2][32];
     const unsigned threads = 32 * warps; // of a row
     const unsigned row = threadIdx.x / threads;
     const unsigned token = blockIdx.x * (blockDim.x / threads) + row;
@@ -62,23 +86,7 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
         }
         sum += (held[k][0] + held[k][1]) + (held[k][2] + held[k][3]);
     }
-    const float mean = row_sum(sum, of_warps[0], row * warps, warps) / static_cast<float>(hidden);
-
-    float squares = 0.0f;
-#pragma unroll
-    for (unsigned k = 0; k < PACKETS; ++k) {
-        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
-        const unsigned present = present_of(4, channel, width);
-#pragma unroll
-        for (unsigned i = 0; i < 4; ++i) {
-            held[k][i] = i < present ? held[k][i] - mean : 0.0f;
-        }
-        squares += (held[k][0] * held[k][0] + held[k][1] * held[k][1]) +
-                   (held[k][2] * held[k][2] + held[k][3] * held[k][3]);
-    }
-    const float variance = row_sum(squares, of_warps[1], row * warps, warps) / static_cast<float>(hidden);
-    // A variance beyond f32 gives NaN: by 1/inf, the row would become the bias, without a sign that it is lost.
-    const float scale = 1.0f / sqrtf(variance + eps) + (variance - variance);
+    const float scale = centre(held, sum, width, hidden, row, warps, eps);
 
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {

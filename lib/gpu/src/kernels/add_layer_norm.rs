@@ -37,6 +37,19 @@ pub struct AddLayerNorm {
     pub scale: f32,
 }
 
+/// Returns the warps that hold a row of so many channels.
+pub(super) fn warps_of(channels: usize) -> Result<u32, GpuError> {
+    at_most("channels", channels, MAX_WARPS * WARP_CHANNELS)?;
+    Ok(channels.div_ceil(WARP_CHANNELS).next_power_of_two() as u32)
+}
+
+/// Returns a launch for `rows` rows of `warps` warps.
+pub(super) fn of_rows(kernel: Kernel, rows: u32, warps: u32) -> Launch {
+    let threads = THREADS.max(32 * warps);
+    let in_block = threads / (32 * warps);
+    Launch::new(kernel, (rows.div_ceil(in_block), 1), threads)
+}
+
 impl AddLayerNorm {
     pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
         if self.tokens == 0 {
@@ -44,7 +57,7 @@ impl AddLayerNorm {
         }
         let tokens = count("tokens", self.tokens)?;
         let hidden = positive("channels", self.hidden)?;
-        at_most("channels", self.hidden, MAX_WARPS * WARP_CHANNELS)?;
+        let warps = warps_of(self.hidden)?;
         extent("bytes of the residual stream", tokens, hidden, 4)?;
         let y = self.y.unwrap_or(std::ptr::null());
         pointer("x", self.x, 4)?;
@@ -66,11 +79,8 @@ impl AddLayerNorm {
         } else {
             Kernel::AddLayerNormValues
         };
-        let warps = self.hidden.div_ceil(WARP_CHANNELS).next_power_of_two() as u32;
-        let threads = THREADS.max(32 * warps);
-        let rows = threads / (32 * warps);
         Ok(Some(
-            Launch::new(kernel, (tokens.div_ceil(rows), 1), threads)
+            of_rows(kernel, tokens, warps)
                 .pointer(self.x)
                 .pointer(y)
                 .pointer(self.weight)

@@ -2,16 +2,13 @@
 
 use std::ffi::c_void;
 
-use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
-use crate::launch::{Launch, THREADS};
+use crate::check::{count, extent, is_multiple, pointer, positive};
+use crate::launch::Launch;
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
 
 /// Rows of a block. Its threads keep their bias in registers.
 const ROWS: u32 = 4;
-
-/// The most blocks along y.
-const MAX_ACROSS: usize = 65_535;
 
 /// `x = gelu(x + bias)` in place, the exact GELU of the error function (Hendrycks and Gimpel 2016, arXiv:1606.08415).
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +43,8 @@ impl BiasGelu {
         } else {
             (Kernel::BiasGeluValues, width)
         };
-        // Blocks have equal numbers of columns, in whole warps.
-        let across = pieces.div_ceil(THREADS);
-        at_most("blocks of channels", across as usize, MAX_ACROSS)?;
-        let threads = pieces.div_ceil(across).next_multiple_of(32);
         Ok(Some(
-            Launch::new(kernel, (tokens.div_ceil(ROWS), across), threads)
+            Launch::of_columns(kernel, tokens, pieces, ROWS)?
                 .pointer(self.x)
                 .pointer(self.bias)
                 .count(tokens)

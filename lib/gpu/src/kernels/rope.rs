@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use super::add_layer_norm::{of_rows, warps_of};
 use crate::check::{count, extent, invalid, is_multiple, pointer, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
@@ -25,6 +26,19 @@ pub struct Rope {
     pub heads: usize,
     /// The channels of a head, an even number.
     pub head_dim: usize,
+    /// A `LayerNorm` of queries and of keys before their rotation, over all heads of a token together.
+    pub norm: Option<RopeNorm>,
+}
+
+/// The parameters of a `LayerNorm` of queries and of one of keys.
+#[derive(Clone, Copy, Debug)]
+pub struct RopeNorm {
+    /// `(2, heads·head_dim)` f32, the factors of the normalised queries and keys.
+    pub weight: *const f32,
+    /// `(2, heads·head_dim)` f32, added after the factors.
+    pub bias: *const f32,
+    /// Added to the variance.
+    pub eps: f32,
 }
 
 impl Rope {
@@ -56,6 +70,9 @@ impl Rope {
         pointer("positions", self.positions, 4)?;
         pointer("turns", self.turns, 8)?;
 
+        if let Some(norm) = self.norm {
+            return self.launch_normalised(element, norm, tokens).map(Some);
+        }
         let packet = 16 / element.bytes();
         let (kernel, piece) = if self.head_dim.is_multiple_of(packet) && is_multiple(self.qkv, 16) {
             (Kernel::RopePackets, packet as u32)
@@ -73,6 +90,39 @@ impl Rope {
                 .count(head_dim)
                 .count(per_block),
         ))
+    }
+
+    fn launch_normalised(
+        &self,
+        element: Dtype,
+        norm: RopeNorm,
+        tokens: u32,
+    ) -> Result<Launch, GpuError> {
+        pointer("weight", norm.weight, 4)?;
+        pointer("bias", norm.bias, 4)?;
+        let width = self.heads * self.head_dim;
+        let warps = warps_of(width)?;
+        let whole = width.is_multiple_of(4)
+            && is_multiple(self.qkv, 4 * element.bytes())
+            && is_multiple(norm.weight, 16)
+            && is_multiple(norm.bias, 16);
+        let kernel = if whole {
+            Kernel::NormRopePackets
+        } else {
+            Kernel::NormRopeValues
+        };
+        let rows = count("queries and keys", 2 * tokens as usize)?;
+        Ok(of_rows(kernel, rows, warps)
+            .pointer(self.qkv)
+            .pointer(norm.weight)
+            .pointer(norm.bias)
+            .pointer(self.positions)
+            .pointer(self.turns)
+            .count(tokens)
+            .count(width as u32)
+            .count(self.head_dim as u32)
+            .count(warps)
+            .float(norm.eps))
     }
 }
 
@@ -111,6 +161,7 @@ mod tests {
                 tokens,
                 heads,
                 head_dim,
+                norm: None,
             };
             let launch = work.launch(element).unwrap().unwrap();
             let packets = shift == 0 && head_dim.is_multiple_of(16 / element.bytes());
@@ -163,6 +214,107 @@ mod tests {
         }
     }
 
+    /// Against the two operations in f64, in every company of tokens.
+    #[test]
+    fn normalised_queries_and_keys_of_esmc_and_odd_widths() {
+        for element in ELEMENTS {
+            for (tokens, heads, head_dim, shift) in [
+                (3, 15, 64, 0),
+                (9, 18, 64, 0),
+                (2, 40, 64, 0),
+                (5, 3, 6, 0),
+                (17, 1, 2, 0),
+                (4, 2, 32, element.bytes()),
+            ] {
+                check_normalised(element, tokens, heads, head_dim, shift);
+            }
+        }
+    }
+
+    fn check_normalised(
+        element: Dtype,
+        tokens: usize,
+        heads: usize,
+        head_dim: usize,
+        shift: usize,
+    ) {
+        let (width, eps) = (heads * head_dim, 1e-5);
+        let mut draw = Draw::new(width as u64);
+        let mut values = |n: usize, low: f64, high: f64| -> Vec<f64> {
+            (0..n).map(|_| draw.between(low, high)).collect()
+        };
+        let angles = values(50 * head_dim / 2, -3.0, 3.0);
+        let f32s = |values: Vec<f64>| -> Vec<f32> { values.iter().map(|&x| x as f32).collect() };
+        let (weight, bias) = (
+            f32s(values(2 * width, 0.5, 2.0)),
+            f32s(values(2 * width, -1.0, 1.0)),
+        );
+        let mut before = values(tokens * 3 * width, -8.0, 8.0);
+        before[0] = 100.0;
+        let positions: Vec<i32> = (0..tokens).map(|token| (token * 7 % 50) as i32).collect();
+        let before = Buffer::elements(element, &before, shift).elements_of(element);
+        let turns: Vec<f32> = (angles.iter())
+            .flat_map(|angle| [angle.cos() as f32, angle.sin() as f32])
+            .collect();
+
+        let results = ORDERS.map(|order| {
+            let qkv = Buffer::elements(element, &before, shift);
+            let [weight, bias, turns] =
+                [&weight, &bias, &turns].map(|values| Buffer::of(values, 0));
+            let positions = Buffer::of(&positions, 0);
+            let work = Rope {
+                qkv: qkv.pointer(),
+                positions: positions.pointer(),
+                turns: turns.pointer(),
+                tokens,
+                heads,
+                head_dim,
+                norm: Some(RopeNorm {
+                    weight: weight.pointer(),
+                    bias: bias.pointer(),
+                    eps,
+                }),
+            };
+            let launch = work.launch(element).unwrap().unwrap();
+            let packets = width.is_multiple_of(4) && shift == 0;
+            assert_eq!(launch.kernel == Kernel::NormRopePackets, packets);
+            emulator(element).run(launch, order);
+            qkv.bytes()
+        });
+        assert!(results.iter().all(|result| *result == results[0]));
+        let found = Buffer::from_bytes(&results[0]).elements_of(element);
+
+        for (row, (before, found)) in before.chunks(width).zip(found.chunks(width)).enumerate() {
+            let (token, part) = (row / 3, row % 3);
+            if part == 2 {
+                assert_eq!(before, found);
+                continue;
+            }
+            let n = width as f64;
+            let mean = before.iter().sum::<f64>() / n;
+            let variance = before.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+            let normalised = |channel: usize| {
+                let [weight, bias] =
+                    [&weight, &bias].map(|of| f64::from(of[part * width + channel]));
+                (before[channel] - mean) / (variance + f64::from(eps)).sqrt() * weight + bias
+            };
+            for channel in (0..width).step_by(2) {
+                let angle =
+                    angles[positions[token] as usize * head_dim / 2 + channel % head_dim / 2];
+                let (real, imaginary) = (normalised(channel), normalised(channel + 1));
+                let slack = 2e-6 * (1.0 + real.abs() + imaginary.abs());
+                let (cos, sin) = (angle.cos(), angle.sin());
+                assert_close(element, found[channel], real * cos - imaginary * sin, slack);
+                assert_close(
+                    element,
+                    found[channel + 1],
+                    real * sin + imaginary * cos,
+                    slack,
+                );
+            }
+        }
+    }
+
     #[test]
     fn sizes_and_pointers_are_checked() {
         let some = 0x1000;
@@ -173,6 +325,7 @@ mod tests {
             tokens: 10,
             heads: 20,
             head_dim: 32,
+            norm: None,
         };
         assert!(work.launch(Dtype::F16).unwrap().is_some());
         let none = Rope {
