@@ -90,6 +90,10 @@ def test_other_sequences_of_a_folder_are_refused_and_nothing_changes(tmp_path):
     assert raised.value.code == 73
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert embed(TWO, out=tmp_path).equals(table)
+    with pytest.raises(plmkit.PlmkitError) as raised:
+        embed({"P1": "MK1"}, out=tmp_path, force=True)
+    assert raised.value.code == 65
+    assert embed(TWO, out=tmp_path).equals(table)
     assert embed(other, out=tmp_path, force=True)["id"].to_pylist() == ["P1", "P2", "P3"]
     file = tmp_path / "file"
     file.write_text("", encoding="utf-8")

@@ -22,28 +22,30 @@ pub(crate) struct Frequencies {
     pub(crate) values: Vec<f32>,
     /// The same in f64 on the device. Copying them for each batch would wait for the batch before.
     tensor: Tensor,
+    /// The length of a rotation's complex number, on the device.
+    one: Tensor,
 }
 
 impl Frequencies {
     pub(crate) fn new(values: Vec<f32>, device: Device) -> Result<Self, CudaError> {
-        let tensor = Tensor::f_from_slice(&values)?
-            .f_to_device(device)?
-            .f_to_kind(Kind::Double)?;
-        Ok(Self { values, tensor })
+        let on_device = |values: &[f32]| -> Result<Tensor, CudaError> {
+            let tensor = Tensor::f_from_slice(values)?.f_to_device(device)?;
+            Ok(tensor.f_to_kind(Kind::Double)?)
+        };
+        Ok(Self {
+            tensor: on_device(&values)?,
+            one: on_device(&[1.0])?,
+            values,
+        })
     }
 }
 
 /// Returns `cos + i·sin` of each position times each frequency: `(positions, head_dim/2)` complex. Angles are exact, as on the
 /// CPU.
 pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor, CudaError> {
-    let angles = positions
-        .f_to_kind(Kind::Double)?
-        .f_outer(&inv_freq.tensor)?;
-    let [cos, sin] = [angles.f_cos()?, angles.f_sin()?];
-    Ok(Tensor::f_complex(
-        &cos.f_to_kind(Kind::Float)?,
-        &sin.f_to_kind(Kind::Float)?,
-    )?)
+    let angles = positions.f_outer(&inv_freq.tensor)?; // f64
+    let turns = Tensor::f_polar(&inv_freq.one, &angles)?;
+    Ok(turns.f_to_kind(Kind::ComplexFloat)?)
 }
 
 /// The rotations of a batch. The layers of published checkpoints store equal frequencies.

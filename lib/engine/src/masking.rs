@@ -101,6 +101,12 @@ impl Listed {
             let of_protein = lines.entry(line.id.clone()).or_default();
             of_protein.entry(position).or_insert(line);
         }
+        if lines.is_empty() {
+            return Err(StoreError::malformed(
+                path,
+                "expected a position, found none",
+            ));
+        }
         Ok(Self {
             path: path.to_owned(),
             lines,
@@ -160,6 +166,17 @@ mod tests {
         assert_eq!(some.digest(), permuted.digest());
         let other = listed("id,position\na,9\nb,1\n").expect("positions");
         assert_ne!(some.digest(), other.digest());
+    }
+
+    #[test]
+    fn a_table_without_a_line_is_refused() {
+        let error = listed("id,position\n")
+            .expect_err("no position")
+            .to_string();
+        assert!(
+            error.ends_with("expected a position, found none"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-"""Protein sequences to ESM-2 embeddings, by the programs of plmkit.
+"""Protein sequences to embeddings of ESM models, by the programs of plmkit.
 
     import plmkit
 
@@ -6,8 +6,7 @@
     table = plmkit.embed("proteins.fasta", model="facebook/esm2_t33_650M_UR50D", out="results")
     table = plmkit.read("results", columns=["id", "mean_33"])
 
-The functions return tables of pyarrow, which has to be installed (pip install pyarrow). Python only starts the programs: sequences and vectors go through
-files, and nothing is computed here.
+The functions return tables of pyarrow, which has to be installed (pip install pyarrow). Python only starts the programs.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ Sequences = Union[str, "os.PathLike[str]", Iterable["str | os.PathLike[str]"], M
 
 
 class PlmkitError(RuntimeError):
-    """A run that failed.
+    """A run that failed, with what the program said.
 
-    `code` is the exit code of the program, as in the table of plmkit's design: 1 for a negative verdict, 2 for wrong options, 65 and
-    66 for bad and missing inputs, 69 for a missing device, 73 for results of other work in the folder, 75 for what may succeed later.
-    The text is what the program said.
+    `code` is its exit code: 1 for a negative verdict, 2 for wrong options, 65 and 66 for bad and missing inputs, 69 for a missing
+    device, 73 for results of other work in the folder, 75 for what may succeed later.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -62,8 +60,7 @@ def embed(
     `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
     `fasta_shard="--invalid reject"`.
 
-    Warnings of the programs, such as that of truncated proteins, are Python's. Raises PlmkitError, for rejected and duplicate records
-    too, unless an option accepts them.
+    Warnings of the programs are Python's. Raises PlmkitError, for rejected and duplicate records too, unless an option accepts them.
     """
     import pyarrow.parquet  # noqa: F401  before anything is computed
 
@@ -73,7 +70,14 @@ def embed(
     folder = Path(out)
     options.pop("quiet", None)  # it is, unless progress is shown
     arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
-    run("plmkit", *arguments, "--", *_files(sequences, folder / "pipeline_info/sequences.fasta", bool(options.get("force"))), progress=progress)
+    written = folder / "pipeline_info/sequences.fasta"
+    before = written.read_bytes() if written.exists() else None
+    try:
+        run("plmkit", *arguments, "--", *_files(sequences, written, bool(options.get("force"))), progress=progress)
+    except PlmkitError as error:
+        if before and error.code in (2, 65, 66, 69):  # a refused run changes nothing
+            written.write_bytes(before)
+        raise
     # The folder may have other samples, of other calls.
     lines = (folder / "summary.tsv").read_text(encoding="utf-8").splitlines()[1:]
     samples = [folder / line.split("\t")[0] / "embeddings" for line in lines]
@@ -89,7 +93,6 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> p
     `query-embeddings combine` gives the latter a row again.
     """
     folder = Path(results)
-    # A folder of results may have other tables beside its embeddings.
     patterns = ("embeddings/*.parquet", "*/embeddings/*.parquet", "*.parquet")
     files = next(filter(None, (_parquet(folder, pattern) for pattern in patterns)), None)
     if files is None:
@@ -112,10 +115,7 @@ def _table(files: Iterable[Path], columns: list[str] | None = None) -> pyarrow.T
 
 
 def run(program: str, *arguments: str, progress: bool = False) -> None:
-    """Runs a program of plmkit to its end. Raises PlmkitError if its exit code is not 0.
-
-    An interrupted program saves its work before this function returns.
-    """
+    """Runs a program of plmkit to its end; interrupted, it saves its work first. Raises PlmkitError if its exit code is not 0."""
     quiet = [] if progress else ["--quiet"]
     said: list[str] = []
     # In a session of its own: a Ctrl-C reaches the program once, from here.
@@ -157,7 +157,7 @@ def _path(program: str) -> str:
 
 
 def _arguments(options: Mapping[str, object]) -> Iterator[str]:
-    """The options of a command line. A list is one option for each of its values, where the program takes several."""
+    """The options of a command line."""
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
         if isinstance(value, (list, tuple)):
