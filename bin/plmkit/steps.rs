@@ -177,7 +177,7 @@ impl SampleFolder<'_> {
         }
         arguments.value("--model", &self.run.model.name);
         if self.run.args.allow_empty {
-            arguments.value("--expect", "max-rejected=100%");
+            arguments.value("--max-rejected", "100%");
         }
         arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);

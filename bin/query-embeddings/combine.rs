@@ -8,16 +8,18 @@ use plmkit_cli::{
     Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant,
 };
 use plmkit_contract::{ListedDataset, path_text, plural};
-use plmkit_dataset::{CombineConfig, DatasetFolder, VectorFormat, check_outside, combine};
+use plmkit_dataset::{
+    CombineConfig, DatasetFolder, RowFormat, VectorsConfig, check_outside, combine,
+};
 use plmkit_store::StoreError;
 
-use crate::vectors::{Format, Vectors};
+use crate::vectors::{self, check_column};
 use crate::{format_of, open};
 
 /// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
 ///
 /// The rows are those of the parts, bit by bit, in the order of the input. The new folder appears when it is complete, with a
-/// dataset.json of its own: all readers use it without shards. An interrupted run continues with the files that it finished.
+/// dataset.json of its own: all readers use it without shards.
 /// Memory stays below 1 GB whatever the number of rows and parts. Several datasets become one, whose column `sample` tells them apart:
 /// their rows follow each other in the order given, with ordinals of their own.
 #[derive(Debug, clap::Args)]
@@ -27,8 +29,8 @@ pub(crate) struct CombineArgs {
     datasets: Vec<DatasetFolder>,
 
     /// What to write [default: by the name at --out, or parquet]
-    #[arg(long, value_name = "FORMAT", value_parser = variant::<Format>())]
-    format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<RowFormat>())]
+    format: Option<RowFormat>,
 
     /// Column of the vectors for npy, tsv and csv, if several have a vector for each protein
     #[arg(long, value_name = "COLUMN")]
@@ -71,15 +73,15 @@ const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
 
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        let format = format_of(self.format, &self.out, Format::Parquet);
-        format.check(self.column.as_deref())?;
-        match format.of_vectors() {
-            Some(format) => self.write_vectors(format, quiet, stop),
-            None => self.combine(quiet, stop),
+        let format = format_of(self.format, &self.out, RowFormat::Parquet);
+        check_column(format, self.column.as_deref())?;
+        match format {
+            RowFormat::Parquet => self.combine(quiet, stop),
+            _ => self.write_vectors(format, quiet, stop),
         }
     }
 
-    fn write_vectors(self, format: VectorFormat, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
+    fn write_vectors(self, format: RowFormat, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
         let [dataset] = &self.datasets[..] else {
             let what = "--format: expected one dataset with npy, tsv or csv; combine several as Parquet first";
             return Err(Fault::usage(what));
@@ -90,7 +92,7 @@ impl CombineArgs {
         }
         keep_renameable(&[("--out", &self.out)])?;
         let opened = open(dataset, stop)?;
-        let vectors = Vectors {
+        let config = VectorsConfig {
             format,
             column: self.column.as_deref(),
             ids: None,
@@ -99,7 +101,7 @@ impl CombineArgs {
         };
         let rows = opened.parts.rows();
         let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
-        let written = vectors.write(&opened, &[], |rows| progress.advance(rows), stop);
+        let written = vectors::write(&config, &opened, &[], |rows| progress.advance(rows), stop);
         progress.finish();
         written?;
         let left_out = opened.listed.as_ref();
@@ -165,11 +167,10 @@ impl CombineArgs {
             );
         } else {
             tracing::info!(
-                "{out}: {} of {} in {}; {} copied without decoding",
+                "{out}: {} of {} in {}",
                 plural(outcome.rows, "row"),
                 plural(outcome.parts as u64, "part"),
                 plural(outcome.files as u64, "file"),
-                plural(outcome.copied as u64, "row group"),
             );
         }
         if outcome.aliases_left_out > 0 {

@@ -45,7 +45,7 @@ impl LookupArgs {
             tracing::warn!("{failed}");
         }
         let columns = opened.parts.places(&self.column)?;
-        let mut merge = Merge::new(&opened.parts, columns, None, stop).of_ids(&ids);
+        let mut merge = Merge::new(&opened.parts, columns, stop).of_ids(&ids);
         while let Some(found) = merge.next_rows()? {
             let names = found["id"].as_string::<i32>().iter().flatten();
             for (place, id) in names.enumerate() {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{DatasetFolder, select};
+use plmkit_dataset::{DatasetFolder, RowFormat, VectorsConfig, select};
 use plmkit_store::TableFormat;
 
 use crate::ids::AskedArgs;
-use crate::vectors::{Format, Vectors};
+use crate::vectors::{self, check_column};
 use crate::{format_of, keep_dataset, keep_tables, open};
 
 /// Write the rows of some proteins to one file, in the order of the input
@@ -24,8 +24,8 @@ pub(crate) struct SelectArgs {
     asked: AskedArgs,
 
     /// What to write [default: by the name at --out, or parquet]
-    #[arg(long, value_name = "FORMAT", value_parser = variant::<Format>())]
-    format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<RowFormat>())]
+    format: Option<RowFormat>,
 
     /// Column of the vectors for npy, tsv and csv, if several have a vector for each protein
     #[arg(long, value_name = "COLUMN")]
@@ -42,21 +42,21 @@ pub(crate) struct SelectArgs {
 
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        let format = format_of(self.format, &self.out, Format::Parquet);
-        format.check(self.column.as_deref())?;
+        let format = format_of(self.format, &self.out, RowFormat::Parquet);
+        check_column(format, self.column.as_deref())?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
         let ids = self.asked.read(stop)?;
         let opened = open(&self.dataset, stop)?;
-        if let Some(format) = format.of_vectors() {
-            let vectors = Vectors {
+        if format != RowFormat::Parquet {
+            let config = VectorsConfig {
                 format,
                 column: self.column.as_deref(),
                 ids: Some((&ids, self.asked.allow_missing)),
                 out: &self.out,
                 force: self.force,
             };
-            vectors.write(&opened, &self.asked.files.paths(), |_| (), stop)?;
+            vectors::write(&config, &opened, &self.asked.files.paths(), |_| (), stop)?;
             return Ok(Exit::Done);
         }
         keep_dataset(&opened, &self.asked.files.paths(), &outputs)?;

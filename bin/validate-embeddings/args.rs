@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use clap::{Parser, Subcommand};
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, files_of, lists_of};
+use plmkit_cli::{Common, Fault, Program, file, files_of, lists_of};
 
 use plmkit_contract::path_text;
 use plmkit_dataset::DatasetFolder;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Embeddings of gpu-embed to check; several files are one set
     ///
     /// A folder stands for its .parquet files, and @FILE for the files that FILE lists, one path on each line. The same
-    /// holds for --shards, --rejects and --reference.
+    /// holds for --shards and --rejects.
     #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
     #[arg(value_parser = file())]
     pub(crate) embeddings: Vec<PathBuf>,
@@ -81,16 +81,14 @@ pub(crate) struct Args {
     #[arg(value_parser = file())]
     pub(crate) manifest: Option<PathBuf>,
 
-    /// Vectors to compare with: any Parquet files with `id`, an optional `start`, and vector columns
+    /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
     ///
-    /// Several files are one reference, and a folder stands for its .parquet files. Rows are matched by id and start (0
-    /// without such a column), columns by name. If both sides have a single vector column, its name does not matter.
-    /// Vectors are lists or fixed-size lists of floating-point numbers. Residue vectors, logits and contacts of
+    /// Rows are matched by id and start (0 without such a column), columns by name. If both sides have a single vector column, its
+    /// name does not matter. Vectors are lists or fixed-size lists of floating-point numbers. Residue vectors, logits and contacts of
     /// gpu-embed are not compared with each other. The reference may be a sample: rows that it lacks are not compared.
     /// The reference is held in memory.
-    #[arg(long, value_name = "REF.parquet", num_args = 1.., help_heading = "Reference")]
-    #[arg(value_parser = file())]
-    pub(crate) reference: Vec<PathBuf>,
+    #[arg(long, value_name = "REF.parquet", help_heading = "Reference", value_parser = file())]
+    pub(crate) reference: Option<PathBuf>,
 
     /// Smallest accepted cosine with the reference
     #[arg(
@@ -136,33 +134,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Judge a whole set by the partial reports on its parts
-    ///
-    /// Each part was validated with --partial-report. The verdict is that of one run over all files.
-    Judge(JudgeArgs),
     Recompute(RecomputeArgs),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct JudgeArgs {
-    /// Files that --partial-report wrote; a folder stands for its .partial files, @FILE for the files that it lists
-    #[arg(value_name = "PART.partial", required = true, value_parser = file())]
-    pub(crate) parts: Vec<PathBuf>,
-
-    /// rejects.csv of the shards; a folder stands for its .csv files, @FILE for the files that it lists
-    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Expectations")]
-    #[arg(value_parser = file())]
-    pub(crate) rejects: Vec<PathBuf>,
-
-    /// manifest.json of the shards
-    #[arg(long, value_name = "FILE.json", help_heading = "Expectations", value_parser = file())]
-    pub(crate) manifest: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(crate) judging: Judging,
-
-    #[command(flatten)]
-    pub(crate) outputs: Outputs,
 }
 
 /// Compute a sample of the rows again, for a verdict by --recomputed
@@ -199,25 +171,6 @@ pub(crate) struct RecomputeArgs {
     pub(crate) threads: Option<NonZero<usize>>,
 }
 
-impl JudgeArgs {
-    /// Puts files in place of folders and lists, and checks that no output is one of them.
-    pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
-        let lists = lists_of(self.parts.iter().chain(&self.rejects));
-        self.parts = files_of(self.parts, &["partial"])?;
-        self.rejects = files_of(self.rejects, &["csv"])?;
-        let inputs = [
-            ("the partial reports", self.parts.as_slice()),
-            ("--rejects", &self.rejects),
-            ("--manifest", self.manifest.as_slice()),
-            ("a list of files", &lists),
-        ];
-        self.outputs.keep_apart(&all_named(inputs))?;
-        self.outputs
-            .check_part(&self.judging, &[("--manifest", self.manifest.is_some())])?;
-        Ok(self)
-    }
-}
-
 impl Program for Args {
     const NAME: &'static str = "validate-embeddings";
 
@@ -238,21 +191,11 @@ fn cosine(text: &str) -> Result<f64, String> {
 impl Args {
     /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
     pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
-        let commands = Command::augment_subcommands(clap::Command::new(Self::NAME));
-        let late = self.embeddings.iter().find_map(|path| {
-            let name = path.to_str()?;
-            commands.find_subcommand(name).map(clap::Command::get_name)
-        });
-        if let Some(name) = late {
-            let what = format!("{name} comes before all options: validate-embeddings {name} …");
-            return Err(Fault::usage(what));
-        }
         let given = [&self.embeddings, &self.shards, &self.rejects];
-        let lists = lists_of(given.into_iter().flatten().chain(&self.reference));
+        let lists = lists_of(given.into_iter().flatten());
         self.embeddings = files_of(self.embeddings, &["parquet"])?;
         self.shards = without_lists(files_of(self.shards, &["parquet"])?);
         self.rejects = files_of(self.rejects, &["csv"])?;
-        self.reference = files_of(self.reference, &["parquet"])?;
         self.recomputed = files_of(self.recomputed, &["parquet"])?;
         if let Some(dataset) = self.dataset.clone() {
             add_files(&dataset, &mut self)?;
@@ -283,18 +226,13 @@ impl Args {
             ("--shards", &self.shards),
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
-            ("--reference", &self.reference),
+            ("--reference", self.reference.as_slice()),
             ("--recomputed", &self.recomputed),
         ];
-        self.outputs.check_part(
-            &self.judging,
-            &[
-                ("--dataset", self.dataset.is_some()),
-                ("--manifest", self.manifest.is_some()),
-                ("--reference", !self.reference.is_empty()),
-            ],
-        )?;
-        self.outputs.keep_apart(&all_named(inputs))?;
+        let inputs = inputs
+            .iter()
+            .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
+        self.outputs.keep_apart(&inputs.collect::<Vec<_>>())?;
         Ok(self)
     }
 
@@ -305,11 +243,4 @@ impl Args {
             None => path_text(path),
         }
     }
-}
-
-fn all_named<'a, const N: usize>(inputs: [(&'a str, &'a [PathBuf]); N]) -> Vec<NamedPath<'a>> {
-    let named = |(name, paths): (&'a str, &'a [PathBuf])| {
-        paths.iter().map(move |path| (name, path.as_path()))
-    };
-    inputs.into_iter().flat_map(named).collect()
 }

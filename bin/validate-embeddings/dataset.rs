@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use plmkit_check::{CheckOutcome, DatasetParts};
-use plmkit_cli::{Exit, Fault, files_in, files_of};
+use plmkit_check::CheckOutcome;
+use plmkit_cli::{Exit, Fault, Stop, files_in, files_of};
 use plmkit_contract::{DATASET_FILE, FAILED_FILE, ListedFile, Manifest, io_text, path_text, seal};
 use plmkit_dataset::{DatasetFolder, read_dataset, read_lists};
 use plmkit_store::write_report;
@@ -71,21 +71,17 @@ pub(crate) fn write_verdict(dataset: &DatasetFolder, report: &VerdictReport) -> 
     }
 }
 
-/// What is known of the parts before they are read.
-pub(crate) fn known_parts(dataset: &DatasetFolder) -> Result<DatasetParts, Fault> {
-    let strays = dataset.strays()?;
-    let mut parts = DatasetParts {
-        strays: strays
-            .iter()
-            .map(|stray| path_text(dataset.relative(stray)))
-            .collect(),
-        ..DatasetParts::default()
-    };
-    if dataset.has_shards() {
-        return Ok(parts);
+/// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed.
+pub(crate) fn check_folder(dataset: &DatasetFolder) -> Result<(), Fault> {
+    if let Some(stray) = dataset.strays()?.first() {
+        let what = "among the embeddings, and no Parquet file: expected another place";
+        return Err(fault(stray, Exit::Data, what));
     }
-    let listed = read_dataset(dataset.path())?;
-    let mut listed = listed.ok_or_else(|| {
+    if dataset.has_shards() {
+        return Ok(());
+    }
+    let opened = dataset.open_passed(&Stop::default())?;
+    let mut listed = opened.listed.ok_or_else(|| {
         let what = format!(
             "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
         );
@@ -94,9 +90,7 @@ pub(crate) fn known_parts(dataset: &DatasetFolder) -> Result<DatasetParts, Fault
     let is_of_shards = |list: &ListedFile| Path::new(&list.file).starts_with("shards");
     listed.rejects.retain(|list| !is_of_shards(list));
     read_lists(&listed, dataset.path())?;
-    parts.failed_before = !listed.passed();
-    parts.listed = Some(listed.embeddings.iter().map(ListedFile::part).collect());
-    Ok(parts)
+    Ok(())
 }
 
 fn fault(path: &Path, exit: Exit, what: &str) -> Fault {

@@ -3,17 +3,17 @@
 //! A shard says which batches it becomes, and an embeddings file which batches it was made from. So each file needs only
 //! the rows of its own shard in memory. What does not fit together in this way is read in the end as one group.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use plmkit_check::{Criteria, EmbeddedFile, Findings, ShardFile, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Labels, RowDigest, path_text};
+use plmkit_contract::{Labels, RowDigest};
 use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError};
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::args::Args;
 use crate::proteins::each_protein;
@@ -47,42 +47,9 @@ pub(crate) fn open_all(
             provenance: opened.provenance().clone(),
             layout: opened.layout().clone(),
             rows: opened.digest(),
-            begins: None,
         })
     };
     paths.iter().enumerate().map(open).collect()
-}
-
-/// Results of items that may end in any order, put together in the order of the items as they come: memory does not grow with their
-/// number.
-#[derive(Default)]
-struct InOrder {
-    all: Findings,
-    /// The item whose result is added next.
-    next: usize,
-    /// Results of later items.
-    waiting: BTreeMap<usize, Findings>,
-    /// The first item that failed.
-    failed: Option<(usize, Fault)>,
-}
-
-impl InOrder {
-    fn add(&mut self, place: usize, result: Result<Findings, Fault>) {
-        match result {
-            Ok(found) => {
-                self.waiting.insert(place, found);
-                while let Some(found) = self.waiting.remove(&self.next) {
-                    self.all.merge(found);
-                    self.next += 1;
-                }
-            }
-            Err(fault) => {
-                if self.failed.as_ref().is_none_or(|(first, _)| place < *first) {
-                    self.failed = Some((place, fault));
-                }
-            }
-        }
-    }
 }
 
 impl Reading<'_> {
@@ -133,51 +100,29 @@ impl Reading<'_> {
         Ok(found)
     }
 
-    /// Reads what belongs to each item, on as many threads as there are to be. Returns all, in the order of the items, or the error of
-    /// the first item that has one.
+    /// Reads what belongs to each item on several threads. Returns all, in the order of the items, or the error of the first item that
+    /// has one. Memory does not grow with the items.
     fn on_threads<I: Sync>(
         &self,
         items: &[I],
         work: impl Fn(&I) -> Result<Findings, Fault> + Sync,
     ) -> Result<Findings, Fault> {
-        let next = AtomicUsize::new(0);
-        let failed = AtomicUsize::new(usize::MAX);
-        let results = Mutex::new(InOrder::default());
-        let run = || {
-            loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                // Items after one that failed do not matter; those before it may fail, too.
-                let Some(item) = items
-                    .get(place)
-                    .filter(|_| place < failed.load(Ordering::Relaxed))
-                else {
-                    return;
-                };
-                let result = work(item);
-                if result.is_err() {
-                    failed.fetch_min(place, Ordering::Relaxed);
-                }
-                locked(&results).add(place, result);
+        let threads = self.args.threads.map_or(0, NonZero::get);
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let mut all = Findings::default();
+        let at_once = pool.as_ref().map_or(1, ThreadPool::current_num_threads) * 4;
+        for some in items.chunks(at_once) {
+            let read = || some.par_iter().with_max_len(1).map(&work).collect();
+            // Without a thread, this one does the work.
+            let found: Vec<_> = match &pool {
+                Ok(pool) => pool.install(read),
+                Err(_) => some.iter().map(&work).collect(),
+            };
+            for found in found {
+                all.merge(found?);
             }
-        };
-        let threads = self.args.threads.map_or_else(
-            || thread::available_parallelism().map_or(1, NonZero::get),
-            NonZero::get,
-        );
-        thread::scope(|scope| {
-            for _ in 1..threads.min(items.len()) {
-                // Where no more threads can be had, those that are there do the work.
-                if thread::Builder::new().spawn_scoped(scope, run).is_err() {
-                    break;
-                }
-            }
-            run();
-        });
-        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match results.failed {
-            Some((_, fault)) => Err(fault),
-            None => Ok(results.all),
         }
+        Ok(all)
     }
 
     /// Reads the shard at a position.
@@ -235,12 +180,7 @@ impl Reading<'_> {
         if (reader.digest(), reader.layout()) != (file.rows, &file.layout) {
             return Err(StoreError::malformed(path, "it was replaced in the meantime").into());
         }
-        let begun = validator.begin_file(file.clone());
-        begun.map_err(|error| {
-            // Only a reference can be wrong here.
-            let path = self.args.reference.first().unwrap_or(path);
-            Fault::new(Exit::Data, format!("{}: {error}", path_text(path)))
-        })?;
+        validator.begin_file(file.clone());
         let check = || Ok(self.check_stop()?);
         each_row(&mut reader, check, |row, vectors| {
             validator.add_row(row, vectors);
@@ -262,7 +202,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not
 /// depend on how rows are packed.
-pub(crate) fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
+fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
     let rows = shard.rows();
     let mut digest = RowDigest::default();
     let mut next = 0;

@@ -8,26 +8,17 @@ use crate::report::VerdictReport;
 
 /// Logs one line for each check that failed, and a summary.
 pub(crate) fn log_verdict(report: &VerdictReport) {
-    let (verdict, min_cosine) = (report.verdict, report.min_cosine.unwrap_or(1.0));
+    let verdict = report.verdict;
     for check in verdict.of(CheckOutcome::Fail) {
         error!("{check}");
     }
-    if !verdict.not_compared.is_empty() {
+    let not_compared = verdict.not_compared.iter().map(ToString::to_string);
+    let not_compared: Vec<String> = not_compared.collect();
+    if !not_compared.is_empty() {
         warn!(
             "reference: not compared: {}; only columns of one vector a row are compared, if the reference has them",
-            verdict.not_compared.join(", ")
+            not_compared.join(", ")
         );
-    }
-    for column in &verdict.agreement {
-        if let Some(unrelated) = column
-            .unrelated_median
-            .filter(|&unrelated| unrelated >= min_cosine)
-        {
-            warn!(
-                "reference: {}: unrelated proteins have a median cosine of {unrelated:.6}: --min-cosine {min_cosine} says little",
-                column.column
-            );
-        }
     }
     let truncated = match (verdict.truncated, verdict.residues_truncated) {
         (0, _) => String::new(),

@@ -8,7 +8,6 @@ mod lists;
 mod log;
 mod mqc;
 mod outputs;
-mod partial_report;
 mod proteins;
 mod recompute;
 mod reference;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use plmkit_check::{Criteria, Expectations, Findings};
-use plmkit_cli::{Exit, Fault, NamedPath, file, keep_apart, keep_data};
+use plmkit_check::{Criteria, Findings, parse_share};
+use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data};
 use plmkit_dataset::DatasetFolder;
 use plmkit_store::{write_json, write_report};
 
@@ -12,21 +12,20 @@ use crate::dataset::write_verdict;
 use crate::html::html;
 use crate::log::log_verdict;
 use crate::mqc::table;
-use crate::partial_report;
 use crate::report::VerdictReport;
-
-/// Checks of the whole set, which a part cannot pass.
-const OF_ALL_FILES: [&str; 3] = ["ordinals", "manifest", "expectations"];
 
 /// What the user expects, and what does not matter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Judging {
-    /// What every file must be: model=NAME or 8 digits of its digest, dtype=, columns=A+B, max-rejected=1%
-    ///
-    /// Entries are separated by commas; of two for one thing the last holds. Without max-rejected, at most 5% of the records may be
-    /// rejected.
-    #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Expectations")]
-    pub(crate) expect: Vec<Expectations>,
+    /// Largest accepted share of rejected records, such as 1%; with 100%, a set without rows passes
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "5%",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = parse_share)]
+    pub(crate) max_rejected: f64,
 
     /// Switch off a check of values
     #[arg(
@@ -66,21 +65,6 @@ pub(crate) struct Outputs {
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
     pub(crate) mqc: Option<PathBuf>,
-
-    /// Write what was found, for a verdict on all files of a set by validate-embeddings judge
-    ///
-    /// Then these files are a part of the set. Checks that only the whole set can pass are skipped: ordinals, manifest,
-    /// expectations.
-    #[arg(long, value_name = "FILE", help_heading = "Output", value_parser = file())]
-    pub(crate) partial_report: Option<PathBuf>,
-}
-
-impl Judging {
-    /// All expectations; of two for one thing the last.
-    pub(crate) fn expectations(&self) -> Expectations {
-        let all = self.expect.iter().cloned();
-        all.fold(Expectations::default(), Expectations::and)
-    }
 }
 
 impl Outputs {
@@ -90,7 +74,6 @@ impl Outputs {
             ("--report", &self.report),
             ("--mqc", &self.mqc),
             ("--html", &self.html),
-            ("--partial-report", &self.partial_report),
         ];
         let outputs = outputs.into_iter();
         outputs
@@ -105,22 +88,6 @@ impl Outputs {
         keep_data(&outputs)
     }
 
-    /// Checks that a part of a set is not judged as a whole: by `--expect` or by these options, if they are given.
-    pub(crate) fn check_part(
-        &self,
-        judging: &Judging,
-        options: &[(&str, bool)],
-    ) -> Result<(), Fault> {
-        let expect = ("--expect", !judging.expect.is_empty());
-        let mut given = options.iter().chain([&expect]).filter(|(_, given)| *given);
-        match (&self.partial_report, given.next()) {
-            (Some(_), Some((option, _))) => Err(Fault::usage(format!(
-                "--partial-report is for a part of a set, {option} for all of it: validate-embeddings judge takes all parts"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     /// Judges what was found, and writes the verdict: into the dataset, too, if the embeddings are one.
     pub(crate) fn conclude(
         &self,
@@ -133,12 +100,6 @@ impl Outputs {
         let skipped = judging.skip.iter().filter_map(ValueEnum::to_possible_value);
         for check in skipped {
             verdict.skip(check.get_name(), "switched off by --skip");
-        }
-        if let Some(path) = &self.partial_report {
-            partial_report::write(findings, path)?;
-            for check in OF_ALL_FILES {
-                verdict.skip(check, "left to the judgement of all partial reports");
-            }
         }
         let report = &VerdictReport::new(findings, criteria, &verdict);
         if let Some(path) = &self.report {

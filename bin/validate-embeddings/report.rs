@@ -49,10 +49,10 @@ pub(crate) struct VerdictReport<'a> {
     rejects: Vec<ListedFile>,
     /// The manifest; null when none was given.
     manifest: Option<&'a str>,
-    /// The files of the reference, in the order given.
-    references: &'a [String],
+    /// The reference; null when there is none.
+    reference: Option<&'a str>,
     /// The smallest cosine with the reference that passes; null when there is no reference.
-    pub(crate) min_cosine: Option<f64>,
+    min_cosine: Option<f64>,
     #[serde(flatten)]
     pub(crate) verdict: &'a Verdict,
 }
@@ -125,7 +125,7 @@ impl<'a> VerdictReport<'a> {
                 .collect(),
             rejects: rejects.collect(),
             manifest: criteria.manifest.as_ref().map(|(name, _)| name.as_str()),
-            references: reference.map_or(&[], |(reference, _)| &reference.files),
+            reference: reference.map(|(reference, _)| &*reference.name),
             min_cosine: reference.map(|(_, min_cosine)| *min_cosine),
             verdict,
         }
@@ -166,33 +166,20 @@ impl VerdictReport<'_> {
             } = column;
             format!("{name} ({dimension} values of {dtype} for each {of})")
         });
+        let columns = columns.collect::<Vec<_>>().join(", ");
         let known = [
             ("sample", self.sample),
             ("model", self.model),
             ("revision of the model", self.model_revision),
             ("digest of the model", self.model_digest),
             ("embedded by", self.embedded_by.as_deref()),
+            ("columns", Some(&columns)),
+            ("reference", self.reference),
         ];
         let known = known.into_iter();
-        let known = known.filter_map(|(name, value)| Some((name, value?.to_owned())));
-        let mut origin: Vec<(&str, String)> = known.collect();
-        origin.push(("columns", columns.collect::<Vec<_>>().join(", ")));
-        let options = self.options.iter();
-        origin.extend(options.map(|(name, value)| {
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            (*name, text)
-        }));
-        origin.push(("embeddings files", self.embeddings.len().to_string()));
-        origin.extend(self.manifest.map(|name| ("manifest", name.to_owned())));
-        origin.extend(
-            self.references
-                .first()
-                .map(|name| ("reference", name.clone())),
-        );
-        origin.push(("validated by", format!("{} {}", self.tool, self.version)));
-        origin
+        known
+            .filter_map(|(name, value)| Some((name, value?.to_owned())))
+            .collect()
     }
 }
 

@@ -1,26 +1,23 @@
 //! From files to a verdict.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Findings, Recomputed};
+use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{COMBINED, Provenance, Quoted, RejectsList, SOURCE, path_text};
+use plmkit_contract::{Provenance, Quoted, RejectsList, SOURCE, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
-use crate::args::{Args, Command, JudgeArgs, RecomputeArgs};
-use crate::dataset::{check_shards, known_parts};
-use crate::groups::{Reading, batches_digest, open_all};
+use crate::args::{Args, Command, RecomputeArgs};
+use crate::dataset::{check_folder, check_shards};
+use crate::groups::{Reading, open_all};
 use crate::lists::{read_lists, without_lists};
-use crate::partial_report;
-use crate::recompute::{Recompute, Sample, open, read, same_heads};
+use crate::recompute::{Recompute, Sample, read, same_heads};
 use crate::reference::read_reference;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     match args.command {
-        Some(Command::Judge(args)) => judge(args),
         Some(Command::Recompute(args)) => recompute(args),
         None => validate(&args.with_files()?, stop),
     }
@@ -28,14 +25,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 
 fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     // What is missing or foreign should show before hours of reading.
+    args.dataset.as_ref().map_or(Ok(()), check_folder)?;
     let embeddings = open_all(&args.embeddings, |path| args.name(path))?;
     let stitched = embeddings.iter().any(|file| file.layout.stitched);
     let labels = embeddings.last().map(|file| file.layout.labels);
     let dataset = args.dataset.as_ref();
 
     let mut criteria = Criteria::default();
-    criteria.expectations = args.judging.expectations();
-    criteria.parts = dataset.map(known_parts).transpose()?;
+    criteria.max_rejected = Some(args.judging.max_rejected);
     let lists = args.rejects.iter();
     let lists = lists.map(|path| Ok((args.name(path), read_list(path)?)));
     let lists = lists.collect::<Result<Vec<_>, Fault>>()?;
@@ -48,8 +45,9 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     if let (Some(dataset), Some(manifest)) = (dataset, manifest) {
         check_shards(dataset, manifest)?;
     }
-    if !args.reference.is_empty() {
-        criteria.reference = Some((read_reference(&args.reference, stop)?, args.min_cosine));
+    if let Some(path) = &args.reference {
+        let reference = read_reference(path, &embeddings, stop)?;
+        criteria.reference = Some((reference, args.min_cosine));
     }
     let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
     let has_rows = embeddings.iter().any(|file| file.rows.rows() > 0);
@@ -80,28 +78,6 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     }
     args.outputs
         .conclude(&findings, &criteria, &args.judging, dataset)
-}
-
-/// Judges all parts of a set by the partial reports on them.
-fn judge(args: JudgeArgs) -> Result<Exit, Fault> {
-    let args = args.with_files()?;
-    let mut criteria = Criteria::default();
-    criteria.expectations = args.judging.expectations();
-    read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
-    let mut all = Findings::default();
-    for (place, path) in args.parts.iter().enumerate() {
-        let part = partial_report::read(path)?;
-        if place > 0 && part.knows_shards() != all.knows_shards() {
-            let what = "expected every part to be validated with --shards, or none";
-            let what = format!("{}: {what}", path_text(path));
-            return Err(Fault::new(Exit::Data, what));
-        }
-        all.merge(part);
-    }
-    for path in &args.rejects {
-        all.add_rejects(path_text(path), read_list(path)?);
-    }
-    args.outputs.conclude(&all, &criteria, &args.judging, None)
 }
 
 /// Reads a list of rejects.
@@ -191,7 +167,6 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let sample = Sample::new(args.sampling, &shards, manifest, stitched)?;
     let source = sample.source()?;
     keep_others(&args.out, &source)?;
-    check_sources(&files, &shards)?;
     let recompute = Recompute {
         model: &args.model,
         sample: &sample,
@@ -219,33 +194,4 @@ fn keep_others(out: &Path, source: &str) -> Result<(), Fault> {
         ));
     }
     Ok(())
-}
-
-/// That the embeddings were made from these shards, and from no others. Combined parts do not know their batches.
-fn check_sources(files: &[EmbeddedFile], shards: &[PathBuf]) -> Result<(), Fault> {
-    let wrong =
-        |name: &str, what: &str| Err(Fault::new(Exit::Data, format!("{name}: expected {what}")));
-    let is_combined = |file: &EmbeddedFile| file.provenance.options.contains_key(COMBINED);
-    if files.iter().any(is_combined) {
-        return Ok(());
-    }
-    let labels = files.first().map(|file| file.layout.labels);
-    let inputs = files.iter().flat_map(|file| {
-        let inputs = file.provenance.inputs.iter();
-        inputs.map(|input| (input.as_str(), file.name.as_str()))
-    });
-    let mut inputs: BTreeMap<&str, &str> = inputs.collect();
-    for path in shards {
-        let batches = batches_digest(&open(path)?, labels.unwrap_or_default())?;
-        if inputs.remove(&*batches.to_string()).is_none() && batches.rows() > 0 {
-            return wrong(
-                &path_text(path),
-                "the shard that the embeddings were made from",
-            );
-        }
-    }
-    let mut others = inputs.into_values();
-    others
-        .next()
-        .map_or(Ok(()), |name| wrong(name, "embeddings of the shards"))
 }

@@ -70,7 +70,7 @@ pub(crate) fn results(folder: &Path, name: &str, records: &[String], options: &s
 pub(crate) fn validate(folder: &Path, name: &str) {
     run(&mut command(
         folder,
-        &format!("validate-embeddings --dataset {name} --expect max-rejected=20%"),
+        &format!("validate-embeddings --dataset {name} --max-rejected 20%"),
     ));
 }
 
@@ -309,9 +309,9 @@ fn a_dataset_that_cannot_be_joined_is_refused() {
     fs::remove_file(&part).expect("remove");
     refused("", 66, "cannot open");
     fs::write(&part, bytes).expect("write");
-    // An expectation that is not met, and no earlier verdict: it is written, and negative.
+    // A reference that is not met, and no earlier verdict: it is written, and negative.
     fs::remove_file(&file).expect("remove");
-    let line = "validate-embeddings --dataset old --expect dtype=bf16";
+    let line = "validate-embeddings --dataset old --reference new/embeddings/shard-00000.parquet";
     assert_eq!(
         command(folder, line).output().expect("run").status.code(),
         Some(1)

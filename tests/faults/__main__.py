@@ -29,7 +29,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="tests/faults", description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     release = ROOT / "target/release"
     parser.add_argument("--binary", type=Path, default=release / "validate-embeddings", help="the validate-embeddings to judge")
-    parser.add_argument("--options", default="--expect max-rejected=100%", help="its options beside --dataset; {model} is the model's path")
+    parser.add_argument("--options", default="--max-rejected 100%", help="its options beside --dataset; {model} is the model's path")
     parser.add_argument("--programs", type=Path, default=release, help="folder of the programs that make the sets")
     parser.add_argument("--reseal", type=Path, default=release / "examples/reseal", help="the example reseal")
     parser.add_argument("--models", default="tiny,8M", help="tiny, and 8M: seeded weights in that shape")

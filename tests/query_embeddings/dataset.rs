@@ -129,25 +129,15 @@ fn interleaved_parts_become_files_in_the_order_of_the_input() {
 }
 
 #[test]
-fn an_interrupted_run_continues_with_its_finished_files() {
+fn what_a_killed_run_left_is_removed() {
     let set = Set::new();
     let sample = dataset(&set, 3, interleaved);
-    let [whole, resumed] = ["whole", "resumed"].map(|name| set.path(name));
-    let options = ["--rows-per-file", "7"];
-    succeeded(&run(&mut combine(&sample, &whole, &options)));
-    let work = set.path(".resumed.plmkit-combine/embeddings");
+    let work = set.path(".new.plmkit-combine/embeddings");
     fs::create_dir_all(&work).expect("folder");
-    for name in ["part-00000.parquet", "part-00001.parquet"] {
-        fs::copy(whole.join("embeddings").join(name), work.join(name)).expect("copy");
-    }
     fs::write(work.join("part-00002.parquet"), "cut off").expect("write");
-    succeeded(&run(&mut combine(&sample, &resumed, &options)));
-    for name in all(&whole.join("embeddings")) {
-        let [one, other] = [&whole, &resumed]
-            .map(|folder| fs::read(folder.join("embeddings").join(&name)).expect("a part"));
-        assert!(one == other, "{name}");
-    }
-    assert!(!set.path(".resumed.plmkit-combine").exists());
+    succeeded(&run(&mut combine(&sample, &set.path("new"), &[])));
+    assert_eq!(visible(&set.path("new/embeddings")), ["part-00000.parquet"]);
+    assert!(!set.path(".new.plmkit-combine").exists());
 }
 
 #[test]

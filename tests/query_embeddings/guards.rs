@@ -176,13 +176,13 @@ fn records_without_a_row_are_not_left_out_silently() {
     };
     missing(
         "P20,P04",
-        "1 of 2 ids are not in the dataset: 'P04'; 1 of them in aliases.parquet, where 'P04' has the residues of 'P09': query-embeddings combine gives them rows",
+        "1 of 2 ids are not in the dataset: 'P04'; 1 of them in aliases.parquet, because other records have their residues: query-embeddings combine gives them rows",
     );
     // The representative was rejected.
-    missing("P28,Q1", "where 'P28' has the residues of ordinal 7");
+    missing("P28,Q1", "1 of them in aliases.parquet");
     records(&set, ("known.parquet", Kind::Known), &rows(), &[(15, 5)]);
     missing(
         "P15,Q1",
-        "2 of 2 ids are not in the dataset: 'P15', 'Q1'; 1 of them in known.parquet, where 'P15' has the residues of a record of an earlier dataset: query-embeddings combine --known gives them rows",
+        "2 of 2 ids are not in the dataset: 'P15', 'Q1'; 1 of them in known.parquet, because other records have their residues: query-embeddings combine --known gives them rows",
     );
 }

@@ -56,7 +56,7 @@ fn results(folder: &Path) {
     let options = "--translate orf --min-residues 6 --dedup --max-residues 30 --long-policy reject";
     let mut plmkit = bin("plmkit");
     plmkit.args(["contigs.fna", "--out", "results", "--fasta-shard", options]);
-    plmkit.args(["--validate-embeddings", "--expect max-rejected=0.5"]);
+    plmkit.args(["--validate-embeddings", "--max-rejected 0.5"]);
     plmkit.arg("--model").arg(test_data("model-tiny"));
     run(plmkit.current_dir(folder));
 }

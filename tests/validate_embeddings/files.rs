@@ -12,6 +12,7 @@ use arrow_schema::{DataType, Field};
 use serde_json::Value;
 
 use crate::common::{assert_failed, bin, visible};
+use crate::plausible::{FILES, File, Plausible};
 use crate::set::{Set, run};
 
 #[test]
@@ -207,7 +208,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     let list = set.path("list.txt");
     fs::write(&list, embeddings.to_str().expect("UTF-8")).expect("write");
     let listed = format!("@{}", list.display());
-    for option in ["--report", "--html", "--mqc", "--partial-report"] {
+    for option in ["--report", "--html", "--mqc"] {
         let over_list = run(bin("validate-embeddings")
             .arg(&listed)
             .arg(option)
@@ -217,4 +218,57 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     let text = fs::read_to_string(&list).expect("read");
     assert_eq!(Path::new(&text), embeddings);
     assert!(fs::read(&embeddings).expect("read") == before);
+}
+
+#[test]
+fn a_report_does_not_replace_data() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let data = fs::read(&embeddings).expect("read");
+    let other = set.path("other.parquet");
+    for option in ["--report", "--html", "--mqc"] {
+        fs::write(&other, &data).expect("write");
+        let mut validate = bin("validate-embeddings");
+        let output = run(validate.arg(&embeddings).arg(option).arg(&other));
+        assert_failed(
+            &output,
+            73,
+            "other.parquet: exists, and is a file of other data",
+        );
+        assert_eq!(fs::read(&other).expect("read"), data);
+    }
+}
+
+#[test]
+fn a_list_stands_for_its_files() {
+    let set = Plausible::new();
+    let files: Vec<File> = (0..FILES).map(|file| set.file(file)).collect();
+    run(&mut set.command(&files));
+    let list = set.path("embeddings.txt");
+    let lines = (0..FILES).map(|file| format!("embeddings/{file}.parquet\r\n\n"));
+    fs::write(&list, lines.collect::<String>()).expect("write");
+    let validate = || {
+        let mut validate = bin("validate-embeddings");
+        validate.current_dir(set.path("."));
+        validate.args([
+            "@embeddings.txt",
+            "--shards",
+            "shards",
+            "--rejects",
+            "rejects.csv",
+        ]);
+        run(validate.args(["--quiet", "--report", "-"]))
+    };
+    let output = validate();
+    assert_eq!(output.status.code(), Some(0));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(report["embeddings"][2]["file"], "embeddings/2.parquet");
+    fs::write(&list, "\n").expect("write");
+    assert_failed(
+        &validate(),
+        66,
+        "embeddings.txt: expected one path on each line",
+    );
+    fs::remove_file(&list).expect("remove");
+    assert_failed(&validate(), 66, "embeddings.txt: no such file or directory");
 }

@@ -2,9 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod expectations;
 mod files;
-mod judge;
 mod mutations;
 mod plausible;
 mod reference;

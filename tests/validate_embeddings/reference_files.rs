@@ -1,6 +1,5 @@
 //! Which files, columns and rows of a reference are compared.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -11,8 +10,8 @@ use arrow_schema::DataType;
 use parquet::basic::{Compression, GzipLevel};
 use plmkit_contract::StoreDtype;
 
-use crate::common::{assert_failed, bin};
-use crate::set::{Row, Set, check, ids, rows, run, vectors};
+use crate::common::bin;
+use crate::set::{Row, Set, check, ids, rows, vectors};
 
 /// The columns of a reference with these rows.
 fn columns(rows: &[Row]) -> [(&'static str, ArrayRef); 3] {
@@ -33,77 +32,6 @@ fn compare(embeddings: &Path, reference: &Path, options: &[&str]) -> Command {
     command.arg(embeddings).arg("--reference").arg(reference);
     command.args(options);
     command
-}
-
-#[test]
-fn files_and_folders_are_one_reference() {
-    let set = Set::new();
-    let embeddings = set.changed(|_| {});
-    let rows = rows();
-    fs::create_dir(set.path("parts")).expect("folder");
-    part(&set, "parts/a.parquet", &rows[..5]);
-    part(&set, "parts/b.parquet", &rows[5..12]);
-    fs::write(set.path("parts/notes.txt"), "no Parquet").expect("write");
-    let rest = part(&set, "rest.parquet", &rows[12..]);
-    let folder = set.path("parts");
-    let both = |last: &Path| {
-        let mut command = compare(&embeddings, &folder, &[]);
-        command.arg(last);
-        command
-    };
-    let (report, _) = set.report(&mut both(&rest), 0);
-    let counts = &check(&report, "reference")["counts"];
-    assert_eq!(
-        (&counts["compared"], &counts["not_in_reference"]),
-        (&30.into(), &0.into())
-    );
-    let text = |path: PathBuf| path.to_string_lossy().into_owned();
-    let [a, b] = ["a.parquet", "b.parquet"].map(|name| text(folder.join(name)));
-    assert_eq!(
-        report["references"],
-        serde_json::json!([a, b, text(rest.clone())])
-    );
-
-    let (report, _) = set.report(&mut compare(&embeddings, &rest, &[]), 0);
-    assert_eq!(report["references"], serde_json::json!([text(rest)]));
-    let mut without = bin("validate-embeddings");
-    let (report, _) = set.report(without.arg(&embeddings), 0);
-    assert_eq!(report["references"], serde_json::json!([]));
-
-    let doubled = part(&set, "doubled.parquet", &rows[8..]);
-    let what = "doubled.parquet: 'P09' from residue 0 is in the reference more than once";
-    assert_failed(&run(&mut both(&doubled)), 65, what);
-    let twice = part(
-        &set,
-        "twice.parquet",
-        &[&rows[12..], &rows[20..21]].concat(),
-    );
-    let what = "twice.parquet: 'P20' from residue 0 is in the reference more than once";
-    assert_failed(&run(&mut both(&twice)), 65, what);
-    let mut short = rows[12..].to_vec();
-    for row in &mut short {
-        row.vector.truncate(3);
-    }
-    let what = "short.parquet: 'P12': column 'mean_6': expected 8 values, found 3";
-    assert_failed(
-        &run(&mut both(&part(&set, "short.parquet", &short))),
-        65,
-        what,
-    );
-    let other = [
-        ("id", ids(&rows[..1])),
-        ("max_6", vectors(&rows[..1], &DataType::Float32)),
-    ];
-    let other = set.parquet("other.parquet", &other, Compression::UNCOMPRESSED);
-    let what = "other.parquet: expected a column 'id' of text or integers and lists mean_6, found columns id, max_6";
-    assert_failed(&run(&mut both(&other)), 65, what);
-    fs::create_dir(set.path("empty")).expect("folder");
-    let empty = compare(&embeddings, &set.path("empty"), &[]);
-    assert_failed(
-        &run(&mut { empty }),
-        66,
-        "empty: expected files named *.parquet",
-    );
 }
 
 #[test]

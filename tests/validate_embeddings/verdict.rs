@@ -103,7 +103,7 @@ fn shards_and_rejects_must_share_out_all_records() {
         )
         .expect("write");
         let mut command = set.expecting(&embeddings);
-        let expect = ["--expect", "max-rejected=10%"];
+        let expect = ["--max-rejected", "10%"];
         let (report, stderr) = set.report(command.args(expect), 1);
         assert_eq!(failed(&report), ["ordinals"]);
         assert_eq!(check(&report, "ordinals")["counts"][count], 1);
@@ -122,7 +122,7 @@ fn a_window_that_could_not_be_embedded_excuses_no_other() {
     let listed = set.path("embeddings.rejects.csv");
     fs::write(&listed, of_windows).expect("write");
     let embeddings = without(&[20]);
-    let expect = ["--expect", "max-rejected=10%"];
+    let expect = ["--max-rejected", "10%"];
     let (report, _) = set.report(set.expecting(&embeddings).arg(&listed).args(expect), 0);
     assert_eq!(check(&report, "coverage")["counts"]["rejected"], 1);
     assert_eq!(check(&report, "ordinals")["counts"]["in_rejects"], 1);
@@ -172,14 +172,14 @@ fn an_empty_set_passes_only_where_that_is_expected() {
     fs::write(set.path("rejects.csv"), "ordinal,id,length,reason\n").expect("write");
     let embeddings = set.changed(Vec::clear);
     let (report, stderr) = set.report(&mut set.expecting(&embeddings), 1);
-    assert_eq!(failed(&report), ["expectations"]);
+    assert_eq!(failed(&report), ["rejected"]);
     assert!(stderr.contains("the embeddings have no rows"), "{stderr}");
     assert_eq!(report["rows"], 0);
 
     let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
     let expecting_nothing = || {
         let mut command = set.expecting(&embeddings);
-        command.args(["--expect", "max-rejected=100%"]);
+        command.args(["--max-rejected", "100%"]);
         command
     };
     set.report(&mut expecting_nothing(), 0);

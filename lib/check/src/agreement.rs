@@ -7,24 +7,29 @@ use serde::Serialize;
 use crate::check::Tally;
 use crate::difference::{distance, norm};
 use crate::reference::Reference;
-use crate::vector::{cosine, median};
+use crate::vector::cosine;
 use crate::violation::{FILE, Place};
 
-/// How close one column is to the reference.
+/// How close one column is to the reference, over the files so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnAgreement {
-    /// The column's name in the embeddings.
-    pub column: String,
+    /// The column.
+    pub column: Column,
     /// Vectors with a cosine.
     pub compared: u64,
-    /// The smallest cosine; null, as all that follow, when nothing was compared.
+    /// The smallest cosine; null, as what follows, when nothing was compared.
     pub min: Option<f64>,
-    /// The median cosine.
-    pub median: Option<f64>,
-    /// The median cosine of a vector with that of another protein of the reference: what a cosine of no agreement looks like.
-    pub unrelated_median: Option<f64>,
     /// The largest norm of a difference, as a share of the norm of the reference's vector: cosines do not see a wrong scale.
     pub max_difference: Option<f64>,
+}
+
+impl ColumnAgreement {
+    fn add(&mut self, other: &Self) {
+        self.compared += other.compared;
+        self.min = self.min.into_iter().chain(other.min).reduce(f64::min);
+        let differences = self.max_difference.into_iter().chain(other.max_difference);
+        self.max_difference = differences.reduce(f64::max);
+    }
 }
 
 /// How the rows so far compare with a reference.
@@ -32,118 +37,71 @@ pub struct ColumnAgreement {
 pub(crate) struct Agreement {
     /// Rows of the reference.
     found: RoaringBitmap,
-    columns: Vec<ComparedColumn>,
-    pub(crate) not_compared: Vec<String>,
+    pub(crate) columns: Vec<ColumnAgreement>,
 }
-
-/// A column, over the files so far.
-#[derive(Debug)]
-struct ComparedColumn {
-    column: Column,
-    cosines: Vec<f64>,
-    unrelated: Vec<f64>,
-    max_difference: f64,
-}
-
-/// The places of a column of a file in the reference and in the agreement; none where it is not compared.
-pub(crate) type Pair = Option<(usize, usize)>;
 
 impl Agreement {
-    /// What the columns of a file are compared with, which has these of the reference.
-    pub(crate) fn pairs(&mut self, columns: &[Column], found: Vec<Option<usize>>) -> Vec<Pair> {
-        let columns = columns.iter().zip(found);
-        let pairs = columns.map(|(&column, reference)| {
-            if reference.is_none() {
-                self.add_not_compared(column.to_string());
-            }
-            reference.map(|reference| (reference, self.column(column)))
-        });
-        pairs.collect()
-    }
-
-    fn add_not_compared(&mut self, name: String) {
-        if !self.not_compared.contains(&name) {
-            self.not_compared.push(name);
+    fn add_column(&mut self, found: &ColumnAgreement) {
+        let mut known = self.columns.iter_mut();
+        match known.find(|known| known.column == found.column) {
+            Some(known) => known.add(found),
+            None => self.columns.push(found.clone()),
         }
     }
 
-    fn column(&mut self, column: Column) -> usize {
-        let mut known = self.columns.iter();
-        known
-            .position(|known| known.column == column)
-            .unwrap_or_else(|| {
-                self.columns.push(ComparedColumn {
-                    column,
-                    cosines: Vec::new(),
-                    unrelated: Vec::new(),
-                    max_difference: 0.0,
-                });
-                self.columns.len() - 1
-            })
-    }
-
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.found |= other.found;
-        for more in other.columns {
-            let place = self.column(more.column);
-            let known = &mut self.columns[place];
-            known.cosines.extend(more.cosines);
-            known.unrelated.extend(more.unrelated);
-            known.max_difference = known.max_difference.max(more.max_difference);
-        }
-        for name in other.not_compared {
-            self.add_not_compared(name);
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.found |= &other.found;
+        for column in &other.columns {
+            self.add_column(column);
         }
     }
 
-    /// Compares the vectors of one row, which must have this cosine at least.
+    /// Compares the vectors of one row, which must have this cosine at least. Each is of a column, and the reference has it at a place,
+    /// if at all.
     pub(crate) fn add(
         &mut self,
         (reference, min_cosine): &(Reference, f64),
         row: &RowKey,
-        pairs: &[Pair],
+        columns: &[(Column, Option<usize>)],
         vectors: &[&[f32]],
         tally: &mut Tally,
     ) {
-        let Some(place) = reference.find(row.id, row.start) else {
+        let Some((place, expected)) = reference.find(row.id, row.start) else {
             tally.count("not_in_reference", 1);
             return;
         };
-        self.found.insert(place as u32);
+        self.found.insert(*place);
         tally.count("compared", 1);
-        let other = (place + reference.rows() / 2) % reference.rows();
-        for (pair, found) in pairs.iter().zip(vectors) {
-            let Some((reference_column, column)) = *pair else {
+        for (&(column, at), found) in columns.iter().zip(vectors) {
+            let Some(expected) = at.map(|at| &expected[at]) else {
                 continue;
             };
-            let expected = reference.vector(place, reference_column);
-            let compared = &mut self.columns[column];
-            let name = compared.column;
             if found.len() != expected.len() {
                 let values = plural(expected.len(), "value");
                 let found = found.len();
-                let problem =
-                    format_args!("{name}: the reference has {values}, the embeddings have {found}");
+                let problem = format_args!(
+                    "{column}: the reference has {values}, the embeddings have {found}"
+                );
                 tally.add("other_dimension", row, problem);
                 continue;
             }
-            let unrelated = cosine(found, reference.vector(other, reference_column));
-            compared.unrelated.extend(unrelated);
-            let difference = distance(found, expected, 0.0) / norm(expected);
-            // A NaN is no maximum.
-            compared.max_difference = compared.max_difference.max(difference);
-            match cosine(found, expected) {
-                None => tally.add("undefined", row, format_args!("{name}: no cosine")),
-                Some(cosine) => {
-                    compared.cosines.push(cosine);
-                    if cosine < *min_cosine {
-                        let problem = format_args!(
-                            "{name}: cosine {cosine:.7}, expected at least {min_cosine}"
-                        );
-                        tally.add("below", row, problem);
-                    }
-                }
+            let Some(cosine) = cosine(found, expected) else {
+                tally.add("undefined", row, format_args!("{column}: no cosine"));
+                continue;
+            };
+            if cosine < *min_cosine {
+                let problem =
+                    format_args!("{column}: cosine {cosine:.7}, expected at least {min_cosine}");
+                tally.add("below", row, problem);
             }
+            let difference = distance(found, expected, 0.0) / norm(expected);
+            self.add_column(&ColumnAgreement {
+                column,
+                compared: 1,
+                min: Some(cosine),
+                // Of two zero vectors.
+                max_difference: Some(if difference.is_nan() { 0.0 } else { difference }),
+            });
         }
     }
 
@@ -155,7 +113,7 @@ impl Agreement {
         tally: &mut Tally,
     ) {
         let keys = reference.keys();
-        for (id, start, _) in keys.filter(|&(.., row)| !self.found.contains(row as u32)) {
+        for (id, start, _) in keys.filter(|&(.., row)| !self.found.contains(row)) {
             if is_rejected(id) {
                 tally.count("rejected", 1);
                 continue;
@@ -171,19 +129,6 @@ impl Agreement {
             let problem = "no row has an id of the reference";
             tally.add("nothing_compared", FILE, problem);
         }
-    }
-
-    /// How close each column is.
-    pub(crate) fn columns(&self) -> Vec<ColumnAgreement> {
-        let columns = self.columns.iter().map(|compared| ColumnAgreement {
-            column: compared.column.to_string(),
-            compared: compared.cosines.len() as u64,
-            min: compared.cosines.iter().copied().reduce(f64::min),
-            median: median(&mut compared.cosines.clone()),
-            unrelated_median: median(&mut compared.unrelated.clone()),
-            max_difference: (!compared.cosines.is_empty()).then_some(compared.max_difference),
-        });
-        columns.collect()
     }
 }
 
@@ -209,16 +154,13 @@ mod tests {
 
     /// Compares vectors with a reference of these ids, each with the vector (1, 0).
     fn judge(ids: &[&str], found: &[(&str, [f32; 2])]) -> (Check, ColumnAgreement) {
-        let mut reference = Reference::new(vec!["mean_6".to_owned()]);
+        let mut reference = Reference::new(String::new(), vec!["mean_6".to_owned()]);
         for id in ids {
-            reference
-                .push(id, 0, [&[1.0, 0.0][..]])
-                .expect("two values");
+            assert!(reference.push(id, 0, vec![vec![1.0, 0.0]]));
         }
         let columns = ["mean_6".parse().expect("a column")];
         let (mut agreement, mut tallies) = (Agreement::default(), Tallies::default());
-        let places = reference.pair(&columns).expect("one column");
-        let pairs = agreement.pairs(&columns, places);
+        let pairs = reference.pair(&columns);
         let reference = (reference, 0.999);
         for (ordinal, (id, vector)) in (0..).zip(found) {
             let tally = tallies.of("reference");
@@ -226,7 +168,14 @@ mod tests {
         }
         let is_rejected = |id: &str| id == "rejected";
         agreement.check(&reference.0, is_rejected, tallies.of("reference"));
-        (tallies.result("reference"), agreement.columns().remove(0))
+        let nothing = ColumnAgreement {
+            column: columns[0],
+            compared: 0,
+            min: None,
+            max_difference: None,
+        };
+        let column = agreement.columns.pop().unwrap_or(nothing);
+        (tallies.result("reference"), column)
     }
 
     #[test]
@@ -236,7 +185,7 @@ mod tests {
         assert_eq!(check.outcome, CheckOutcome::Pass);
         let counts = ["compared", "not_in_reference"].map(|name| check.counts[name]);
         assert_eq!(counts, [2, 1]);
-        assert_eq!((column.min, column.median), (Some(1.0), Some(1.0)));
+        assert_eq!((column.compared, column.min), (2, Some(1.0)));
         assert_eq!(column.max_difference, Some(1.0));
     }
 

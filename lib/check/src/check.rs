@@ -1,10 +1,9 @@
 //! One check of the files: what it counts and finds, and its result.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::checks::{CHECKS, Definition, entries, in_words};
 use crate::violation::{Place, Violation};
@@ -35,7 +34,7 @@ pub struct Check {
     /// The answer in one line.
     pub summary: String,
     /// What was counted, by name, and the violations of each kind. Empty when skipped.
-    pub counts: BTreeMap<Cow<'static, str>, u64>,
+    pub counts: BTreeMap<&'static str, u64>,
     /// The first ten violations of each kind.
     #[serde(rename = "offenders")]
     pub violations: Vec<Violation>,
@@ -75,14 +74,14 @@ impl fmt::Display for Check {
 }
 
 /// What a check has counted and found so far. Names are those of its [`Definition`].
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    counts: BTreeMap<Cow<'static, str>, u64>,
-    violations: BTreeMap<Cow<'static, str>, Violations>,
+    counts: BTreeMap<&'static str, u64>,
+    violations: BTreeMap<&'static str, Violations>,
 }
 
 /// The violations of one kind: their number, and the first of them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 struct Violations {
     count: u64,
     first: Vec<Violation>,
@@ -90,7 +89,7 @@ struct Violations {
 
 impl Tally {
     pub(crate) fn count(&mut self, name: &'static str, more: u64) {
-        *self.counts.entry(name.into()).or_default() += more;
+        *self.counts.entry(name).or_default() += more;
     }
 
     /// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
@@ -100,7 +99,7 @@ impl Tally {
         place: impl Into<Place<'a>>,
         problem: impl Display,
     ) {
-        let violations = self.violations.entry(kind.into()).or_default();
+        let violations = self.violations.entry(kind).or_default();
         violations.count += 1;
         if violations.first.len() < LISTED {
             let violation = Violation::new(place.into(), problem);
@@ -110,7 +109,7 @@ impl Tally {
 
     /// Counts violations that are not listed.
     pub(crate) fn add_unlisted(&mut self, kind: &'static str, more: u64) {
-        self.violations.entry(kind.into()).or_default().count += more;
+        self.violations.entry(kind).or_default().count += more;
     }
 
     /// The count of this name.
@@ -137,18 +136,18 @@ impl Tally {
     }
 
     /// The check: it fails when there is any violation of any kind.
-    pub(crate) fn finish(mut self, definition: &Definition) -> Check {
+    pub(crate) fn finish(mut self, definition: &'static Definition) -> Check {
         let mut counts = self.counts;
         let (mut listed, mut outcome) = (Vec::new(), CheckOutcome::Pass);
         for (name, _) in entries(definition.counts) {
-            counts.entry(name.to_owned().into()).or_default();
+            counts.entry(name).or_default();
         }
         for (kind, _) in entries(definition.kinds) {
             let found = self.violations.remove(kind).unwrap_or_default();
             if found.count > 0 {
                 outcome = CheckOutcome::Fail;
             }
-            counts.insert(kind.to_owned().into(), found.count);
+            counts.insert(kind, found.count);
             listed.extend(found.first);
         }
         debug_assert!(self.violations.is_empty(), "{:?}", self.violations);
@@ -167,13 +166,13 @@ impl Tally {
 }
 
 /// The tallies of all checks, by name.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Tallies(BTreeMap<Cow<'static, str>, Tally>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tallies(BTreeMap<&'static str, Tally>);
 
 impl Tallies {
     /// That of one check.
     pub(crate) fn of(&mut self, check: &'static str) -> &mut Tally {
-        self.0.entry(check.into()).or_default()
+        self.0.entry(check).or_default()
     }
 
     /// Adds those of other files, which follow.

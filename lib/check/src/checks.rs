@@ -1,6 +1,5 @@
 //! All checks of a verdict: what they ask, count and find.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What a check asks and counts.
@@ -19,7 +18,7 @@ pub struct Definition {
 }
 
 /// The checks, in the order of a verdict.
-pub static CHECKS: [Definition; 15] = [
+pub static CHECKS: [Definition; 14] = [
     Definition {
         name: "coverage",
         question: "Is each row of the shards there once?",
@@ -53,14 +52,14 @@ pub static CHECKS: [Definition; 15] = [
         question: "Were all files made by the same work, with the same columns?",
         remedy: "Embed the files that differ again, with the model and the options of the others.",
         counts: "embeddings=embeddings file(s); shards=shard(s)",
-        kinds: "different=file(s) of other work than the first; other_columns=file(s) with other columns than the first; other_options=option(s) that name other columns; other_batches=file(s) of batches of other shards; embedded_twice=file(s) of batches embedded twice; other_rejects=list(s) of other embeddings; unlike_known=file(s) unlike known datasets",
+        kinds: "different=file(s) of other work than the first; other_columns=file(s) with other columns than the first; other_batches=file(s) of batches of other shards; embedded_twice=file(s) of batches embedded twice; other_rejects=list(s) of other embeddings; unlike_known=file(s) unlike known datasets",
     },
     Definition {
-        name: "expectations",
-        question: "Are the files what was expected?",
-        remedy: "Embed again as expected, or expect something else with --expect.",
+        name: "rejected",
+        question: "Are there rows, and few enough rejected records?",
+        remedy: "Find out why records were rejected, or accept more with --max-rejected.",
         counts: "records=record(s); rejected=rejected",
-        kinds: "empty=set(s) without rows; too_many_rejected=share(s) of rejects too large; other_model=file(s) of another model; other_dtype=file(s) of another type; other_columns=file(s) with other columns",
+        kinds: "empty=set(s) without rows; too_many_rejected=share(s) of rejects too large",
     },
     Definition {
         name: "finite",
@@ -118,22 +117,17 @@ pub static CHECKS: [Definition; 15] = [
         counts: "rows=row(s) computed again",
         kinds: "different=different vector(s); different_files=different median(s) of files; not_computed=row(s) not computed again; not_compared=column(s) not computed again",
     },
-    Definition {
-        name: "parts",
-        question: "Are the files of the dataset the listed ones?",
-        remedy: "Restore the listed files under their names, and remove the others.",
-        counts: "found=part(s)",
-        kinds: "missing_parts=part(s) missing; unlisted_parts=part(s) not listed; altered_parts=part(s) with other rows; parts_out_of_order=part(s) out of order; failed_before=earlier verdict(s) that failed; strays=other file(s) among them",
-    },
 ];
 
 /// The names in a list of a definition, with their words.
-pub(crate) fn entries(list: &str) -> impl Iterator<Item = (&str, &str)> + Clone {
+pub(crate) fn entries(
+    list: &'static str,
+) -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     list.split("; ").filter_map(|entry| entry.split_once('='))
 }
 
 /// Those of a list that are not zero, in words; the first if all are.
-pub(crate) fn in_words(list: &str, counts: &BTreeMap<Cow<'static, str>, u64>) -> String {
+pub(crate) fn in_words(list: &'static str, counts: &BTreeMap<&'static str, u64>) -> String {
     let all = entries(list).map(|(name, words)| {
         let count = counts.get(name).copied().unwrap_or(0);
         let (es, s) = if count == 1 { ("", "") } else { ("es", "s") };
@@ -158,10 +152,7 @@ mod tests {
         let list = "found=row(s); aliases=alias(es); rejected=rejected";
         let said = |found, aliases| {
             let counts = [("found", found), ("aliases", aliases)];
-            in_words(
-                list,
-                &counts.map(|(name, count)| (name.into(), count)).into(),
-            )
+            in_words(list, &counts.into())
         };
         assert_eq!(said(1, 2), "1 row, 2 aliases");
         assert_eq!(said(0, 1), "1 alias");

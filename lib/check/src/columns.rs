@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use plmkit_contract::{AMINO_ACIDS, Column, Pooling, RowKey, SCORES_POSITIONS};
-use serde::{Deserialize, Serialize};
 
 use crate::check::{Tallies, Tally};
 use crate::difference::norm;
@@ -19,7 +18,7 @@ const MIN_VARYING: usize = 16;
 const MAX_ZEROS: usize = 16;
 
 /// One column, over the files so far.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct ColumnFindings {
     column: Column,
     sequences: Sequences,

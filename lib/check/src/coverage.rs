@@ -28,12 +28,6 @@ struct Expected {
 }
 
 impl Coverage {
-    /// The first record.
-    pub(crate) fn first(&self) -> Option<u64> {
-        let first = self.rows.first_key_value();
-        first.map(|((ordinal, _), _)| *ordinal)
-    }
-
     /// Expects a row.
     pub(crate) fn push(&mut self, row: &RowKey, tallies: &mut Tallies) {
         match self.rows.entry(row.sort_key()) {

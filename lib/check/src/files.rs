@@ -1,10 +1,9 @@
 //! The files of a set, as their metadata describe them.
 
 use plmkit_contract::{EmbeddingLayout, Provenance, RowDigest};
-use serde::{Deserialize, Serialize};
 
 /// An embeddings file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct EmbeddedFile {
     /// What reports call it.
     pub name: String,
@@ -16,12 +15,10 @@ pub struct EmbeddedFile {
     pub layout: EmbeddingLayout,
     /// The digest of its rows.
     pub rows: RowDigest,
-    /// The first ordinal of its shard, or of its rows; none where it is not known.
-    pub begins: Option<u64>,
 }
 
 /// A shard.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct ShardFile {
     /// What reports call it.
     pub name: String,
@@ -53,7 +50,6 @@ impl EmbeddedFile {
                 labels: plmkit_contract::Labels::default(),
             },
             rows: RowDigest::default(),
-            begins: None,
         }
     }
 }

@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::RejectsList;
+use plmkit_contract::{Column, RejectsList};
 use roaring::RoaringTreemap;
-use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
 use crate::check::Tallies;
 use crate::columns::ColumnFindings;
 use crate::files::{EmbeddedFile, ShardFile};
-use crate::recomputed::Differences;
-use crate::{CHECKS, Check, Criteria, Verdict, expectations, manifest, ordinals, origin};
+use crate::recomputed::RecomputedAgreement;
+use crate::{CHECKS, Check, Criteria, Verdict, manifest, ordinals, origin, rejected};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub struct Findings {
     pub(crate) rows: u64,
     pub(crate) truncated: u64,
@@ -28,9 +27,7 @@ pub struct Findings {
     /// Name and content of each list of rejects.
     pub(crate) rejects: Vec<(String, RejectsList)>,
     pub(crate) columns: Vec<ColumnFindings>,
-    pub(crate) recomputed: Vec<Differences>,
-    /// Not written: a reference is compared in one run.
-    #[serde(skip)]
+    pub(crate) recomputed: Vec<RecomputedAgreement>,
     pub(crate) agreement: Agreement,
 }
 
@@ -65,12 +62,7 @@ impl Findings {
         for column in other.recomputed {
             column.add_to(&mut self.recomputed);
         }
-        self.agreement.merge(other.agreement);
-    }
-
-    /// Whether shards say which rows are expected.
-    pub fn knows_shards(&self) -> bool {
-        self.knows_shards
+        self.agreement.merge(&other.agreement);
     }
 
     /// The embeddings files.
@@ -129,14 +121,14 @@ impl Findings {
         // Rows that were lost count, too.
         let in_shards = self.ordinals.len().max(self.rows);
         let all = in_shards + rejected.values().sum::<u64>();
-        expectations::check(
-            &criteria.expectations,
+        rejected::check(
+            criteria.max_rejected,
             embeddings,
             self.rows,
             &rejected,
             records.unwrap_or(all),
             manifest.is_some_and(|manifest| manifest.rows == 0),
-            tallies.of("expectations"),
+            tallies.of("rejected"),
         );
         if let Some((reference, _)) = &criteria.reference {
             let ids: HashSet<&str> = lines.map(|line| line.id.as_str()).collect();
@@ -144,10 +136,17 @@ impl Findings {
             let tally = tallies.of("reference");
             self.agreement.check(reference, is_rejected, tally);
         }
-        if let Some(parts) = &criteria.parts {
-            parts.check(embeddings, tallies.of("parts"));
+        let mut not_compared: Vec<Column> = Vec::new();
+        let all = criteria.reference.iter().flat_map(|(reference, _)| {
+            let columns = embeddings.iter().map(|file| &file.layout.columns);
+            let pairs = columns.flat_map(|columns| reference.pair(columns));
+            pairs.filter_map(|(column, place)| place.is_none().then_some(column))
+        });
+        for column in all {
+            if !not_compared.contains(&column) {
+                not_compared.push(column);
+            }
         }
-
         let not_recomputed = criteria.not_recomputed.unwrap_or("no model was given");
         let not_recomputed = format!("not recomputed: {not_recomputed}");
         let without = |name: &str, is_counted: bool| match name {
@@ -162,7 +161,6 @@ impl Findings {
             "spot-check" if criteria.recomputed.is_none() && !is_recomputed => {
                 Some(not_recomputed.as_str())
             }
-            "parts" if criteria.parts.is_none() => Some("no dataset was given"),
             _ => None,
         };
         let checks = CHECKS.iter().map(|definition| {
@@ -184,9 +182,9 @@ impl Findings {
                 .and_then(|manifest| manifest.changed.get("residues_truncated").copied()),
             checks: checks.collect(),
             rejected,
-            spot_check: self.recomputed.iter().map(Differences::agreement).collect(),
-            agreement: self.agreement.columns(),
-            not_compared: self.agreement.not_compared.clone(),
+            spot_check: self.recomputed.clone(),
+            agreement: self.agreement.columns.clone(),
+            not_compared,
         }
     }
 }
@@ -225,8 +223,7 @@ mod tests {
         let made = Provenance::new("gpu-embed", Vec::new()).with_rejects("the list".to_owned());
         let mut file = EmbeddedFile::of("a", made, columns);
         file.layout.dim = vectors[0].len();
-        let begun = validator.begin_file(file);
-        begun.expect("a column of the reference");
+        validator.begin_file(file);
         validator.add_row(&row(ordinal), vectors);
         validator.finish()
     }
@@ -244,19 +241,18 @@ mod tests {
         };
         assert_eq!(
             names(CheckOutcome::Pass),
-            "origin expectations finite zero sequences constant"
+            "origin rejected finite zero sequences constant"
         );
         assert_eq!(
             names(CheckOutcome::Skipped),
-            "coverage records ordinals manifest pooling contacts reference spot-check parts"
+            "coverage records ordinals manifest pooling contacts reference spot-check"
         );
     }
 
     #[test]
     fn columns_are_followed_by_name_from_file_to_file() {
-        let mut reference = Reference::new(vec!["max_6".to_owned()]);
-        let vector = [1.0, 0.0];
-        reference.push("P", 0, [&vector[..]]).expect("two values");
+        let mut reference = Reference::new(String::new(), vec!["max_6".to_owned()]);
+        reference.push("P", 0, vec![vec![1.0, 0.0]]);
         let criteria = Criteria {
             reference: Some((reference, 0.999)),
             ..Criteria::default()
@@ -281,7 +277,7 @@ mod tests {
     /// Records 1 and 2 are in the shards, and 1 is embedded.
     fn passes(rejects: &[(u64, Reason)]) -> bool {
         let mut criteria = Criteria {
-            expectations: "max-rejected=100%".parse().expect("a share"),
+            max_rejected: Some(1.0),
             ..Criteria::default()
         };
         let mut lists = Vec::new();

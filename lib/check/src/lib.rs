@@ -22,9 +22,8 @@
 //!     provenance: Provenance::new("gpu-embed", vec![]),
 //!     layout,
 //!     rows: RowDigest::default(),
-//!     begins: None,
 //! };
-//! validator.begin_file(file).unwrap();
+//! validator.begin_file(file);
 //! validator.add_row(&row(0, "P1"), &[&[0.6, 0.8]]);
 //!
 //! let verdict = validator.finish().verdict(&criteria);
@@ -42,17 +41,15 @@ mod columns;
 mod contacts;
 mod coverage;
 mod difference;
-mod error;
-mod expectations;
 mod files;
 mod findings;
 mod manifest;
 mod ordinals;
 mod origin;
-mod parts;
 mod pooling;
 mod recomputed;
 mod reference;
+mod rejected;
 mod sample;
 mod sequences;
 mod spot_check;
@@ -66,13 +63,11 @@ pub use agreement::ColumnAgreement;
 pub use aliases::AliasLists;
 pub use check::{Check, CheckOutcome};
 pub use checks::{CHECKS, Definition};
-pub use error::ReferenceError;
-pub use expectations::{Expectations, parse_share};
 pub use files::{EmbeddedFile, ShardFile};
 pub use findings::Findings;
-pub use parts::DatasetParts;
 pub use recomputed::{Recomputed, RecomputedAgreement};
 pub use reference::Reference;
+pub use rejected::parse_share;
 pub use sample::{Candidate, choose, quotas};
 pub use validator::{Criteria, Validator};
 pub use verdict::Verdict;

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{
     ByteDigest, COMBINED, EmbeddingLayout, EmbeddingWork, KnownSummary, Provenance, Quoted,
-    RejectsList, RowDigest, SOURCE, WINDOWS,
+    RejectsList, RowDigest, SOURCE,
 };
-use serde_json::json;
 
 use crate::check::Tally;
 use crate::files::{EmbeddedFile, ShardFile};
@@ -155,15 +154,9 @@ fn check_batches(embeddings: &[EmbeddedFile], shards: &[ShardFile], tally: &mut 
     }
 }
 
-/// Checks that all files have the same columns, and those that their options name.
+/// Checks that all files have the same columns.
 fn check_columns(embeddings: &[EmbeddedFile], tally: &mut Tally) {
-    for EmbeddedFile {
-        name,
-        provenance,
-        layout,
-        ..
-    } in embeddings
-    {
+    for EmbeddedFile { name, layout, .. } in embeddings {
         let EmbeddedFile {
             name: first,
             layout: expected,
@@ -173,24 +166,6 @@ fn check_columns(embeddings: &[EmbeddedFile], tally: &mut Tally) {
         if found != expected {
             let problem = format_args!("{name}: expected {expected} as in {first}, found {found}");
             tally.add("other_columns", FILE, problem);
-        }
-        let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
-        let dtype = layout.dtype.to_string();
-        for (what, found) in [("columns", json!(columns)), ("store_dtype", json!(dtype))] {
-            let option = provenance.options.get(what);
-            if let Some(option) = option.filter(|&option| *option != found) {
-                let problem =
-                    format_args!("{name}: the metadata say {what} {option}, the file has {found}");
-                tally.add("other_options", FILE, problem);
-            }
-        }
-        let windows = provenance.text_option(WINDOWS);
-        if layout.stitched != (windows == Some("stitch")) && !provenance.options.is_empty() {
-            let windows = Quoted(windows.unwrap_or("none"));
-            let problem = format_args!(
-                "{name}: the metadata say windows {windows}, which does not fit the columns"
-            );
-            tally.add("other_options", FILE, problem);
         }
     }
 }

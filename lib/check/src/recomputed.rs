@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use plmkit_contract::{Column, Provenance, RowKey};
-use serde::{Deserialize, Serialize};
-
-use crate::vector::median;
+use serde::Serialize;
 
 /// A sample of the rows, computed again.
 #[derive(Debug)]
@@ -45,52 +43,36 @@ impl Recomputed {
     }
 }
 
-/// How near the sampled vectors of a column are to the same computed again.
+/// How near the sampled vectors of a column are to the same computed again, over the files so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecomputedAgreement {
     /// The column.
     pub column: Column,
     /// Vectors that were compared.
     pub vectors: usize,
-    /// The median difference, as a share of the vector's size; null where no difference is a number.
+    /// The largest median difference of a file, as a share of the vector's size; null where no difference is a number.
     pub median_difference: Option<f64>,
-    /// The largest.
+    /// The largest difference.
     pub max_difference: Option<f64>,
     /// The largest difference that passes, by the dtype of the last file.
     pub tolerance: f64,
 }
 
-/// The differences of one column, over the files so far.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Differences {
-    pub(crate) column: Column,
-    pub(crate) tolerance: f64,
-    pub(crate) found: Vec<f64>,
-}
-
-impl Differences {
-    /// Adds the differences to those of the same column.
+impl RecomputedAgreement {
+    /// Adds that of other files to that of the same column.
     pub(crate) fn add_to(self, all: &mut Vec<Self>) {
-        if self.found.is_empty() {
+        if self.vectors == 0 {
             return;
         }
-        match all.iter_mut().find(|known| known.column == self.column) {
-            Some(known) => {
-                known.tolerance = self.tolerance;
-                known.found.extend(self.found);
-            }
-            None => all.push(self),
-        }
-    }
-
-    pub(crate) fn agreement(&self) -> RecomputedAgreement {
-        let finite = self.found.iter().copied().filter(|found| found.is_finite());
-        RecomputedAgreement {
-            column: self.column,
-            vectors: self.found.len(),
-            median_difference: median(&mut finite.clone().collect::<Vec<_>>()),
-            max_difference: finite.reduce(f64::max),
-            tolerance: self.tolerance,
-        }
+        let Some(known) = all.iter_mut().find(|known| known.column == self.column) else {
+            return all.push(self);
+        };
+        let largest = |one: Option<f64>, other| one.into_iter().chain(other).reduce(f64::max);
+        *known = Self {
+            vectors: known.vectors + self.vectors,
+            median_difference: largest(known.median_difference, self.median_difference),
+            max_difference: largest(known.max_difference, self.max_difference),
+            ..self
+        };
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{Column, Pooling, RowKey};
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::Tally;
@@ -24,7 +23,7 @@ const DIMENSIONS: usize = 8;
 const MAX_DIFFERENCE: f64 = 8.0;
 
 /// The sampled rows of one column.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Sequences {
     /// By the digest of the sequence.
     by_sequence: Smallest<Sampled>,
@@ -33,7 +32,7 @@ pub(crate) struct Sequences {
 }
 
 /// A row with a sequence that was not there before.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 struct Sampled {
     ordinal: u64,
     /// The vector in the sampled dimensions.
@@ -43,7 +42,7 @@ struct Sampled {
 }
 
 /// The values of the smallest hashes, [`KEPT`] at most.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 struct Smallest<T> {
     limit: u64,
     rows: BTreeMap<u64, T>,

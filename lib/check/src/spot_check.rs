@@ -8,7 +8,7 @@ use plmkit_contract::{Column, Pooling, RowKey, SCORES_POSITIONS};
 use crate::EmbeddedFile;
 use crate::check::Tally;
 use crate::difference::difference;
-use crate::recomputed::{Differences, Recomputed};
+use crate::recomputed::{Recomputed, RecomputedAgreement};
 use crate::tolerance::Tolerance;
 use crate::vector::median;
 use crate::violation::FILE;
@@ -33,7 +33,8 @@ struct ComparedColumn {
     place: Option<usize>,
     /// The place of the mean of its layer there.
     mean: Option<usize>,
-    differences: Differences,
+    column: Column,
+    differences: Vec<f64>,
 }
 
 impl<'a> SpotCheck<'a> {
@@ -54,11 +55,8 @@ impl<'a> SpotCheck<'a> {
             ComparedColumn {
                 place,
                 mean: column.layer().and_then(mean),
-                differences: Differences {
-                    column,
-                    tolerance: tolerance.of_each(column),
-                    found: Vec::new(),
-                },
+                column,
+                differences: Vec::new(),
             }
         });
         Self {
@@ -90,7 +88,7 @@ impl<'a> SpotCheck<'a> {
             let Some(expected) = compared.place.map(|place| again[place].as_slice()) else {
                 continue;
             };
-            let Differences { column, .. } = compared.differences;
+            let column = compared.column;
             if found.len() != expected.len() {
                 let (found, expected) = (found.len(), expected.len());
                 let problem =
@@ -104,22 +102,34 @@ impl<'a> SpotCheck<'a> {
             {
                 tally.add("different", row, problem);
             }
-            compared.differences.found.push(difference);
+            compared.differences.push(difference);
         }
     }
 
     /// Judges the file as a whole: single rows may be far, but not most.
-    pub(crate) fn finish(self, file: &str, all: &mut Vec<Differences>, tally: &mut Tally) {
-        for ComparedColumn { differences, .. } in self.columns {
-            let Differences { column, .. } = differences;
-            let median = median(&mut differences.found.clone());
-            let median = median.filter(|_| differences.found.len() >= MIN_ROWS);
+    pub(crate) fn finish(self, file: &str, all: &mut Vec<RecomputedAgreement>, tally: &mut Tally) {
+        for ComparedColumn {
+            column,
+            mut differences,
+            ..
+        } in self.columns
+        {
+            let judged = median(&mut differences).filter(|_| differences.len() >= MIN_ROWS);
             let most = self.tolerance.of_median(column);
-            if let Some(problem) = median.and_then(|median| beyond(file, column, median, most)) {
+            if let Some(problem) = judged.and_then(|median| beyond(file, column, median, most)) {
                 let problem = format_args!("{problem}, in the median");
                 tally.add("different_files", FILE, problem);
             }
-            differences.add_to(all);
+            let vectors = differences.len();
+            differences.retain(|difference| difference.is_finite());
+            let agreement = RecomputedAgreement {
+                column,
+                vectors,
+                median_difference: median(&mut differences),
+                max_difference: differences.into_iter().reduce(f64::max),
+                tolerance: self.tolerance.of_each(column),
+            };
+            agreement.add_to(all);
         }
     }
 }

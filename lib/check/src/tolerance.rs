@@ -1,11 +1,10 @@
 //! How far two computations of a vector may differ.
 
 use plmkit_contract::{Column, Pooling, Provenance};
-use serde::{Deserialize, Serialize};
 
 /// How far a vector may be from the same computed again in f32, as shares of its size: `docs/internals/parity.md` has what was
 /// measured.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tolerance {
     /// Of the norm of a mean-pooled vector, in which the errors of many residues cancel.
     mean: f64,

@@ -2,27 +2,21 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{Manifest, Reject, RowKey};
+use plmkit_contract::{Column, Manifest, Reject, RowKey};
 
-use crate::agreement::Pair;
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
 use crate::spot_check::SpotCheck;
-use crate::{
-    AliasLists, DatasetParts, EmbeddedFile, Expectations, Findings, Recomputed, Reference,
-    ReferenceError, ShardFile,
-};
+use crate::{AliasLists, EmbeddedFile, Findings, Recomputed, Reference, ShardFile};
 
 /// What embeddings are compared with, whatever file they are in.
 #[derive(Debug, Default)]
 pub struct Criteria {
-    /// What the user expects of every file.
-    pub expectations: Expectations,
+    /// The largest share of the records that may be rejected; 5 % by default.
+    pub max_rejected: Option<f64>,
     /// The manifest of the shards, with its name.
     pub manifest: Option<(String, Manifest)>,
-    /// The parts of the dataset, if the embeddings are one.
-    pub parts: Option<DatasetParts>,
     /// Vectors to compare with, and the smallest cosine with them that passes.
     pub reference: Option<(Reference, f64)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
@@ -62,10 +56,9 @@ struct OpenFile<'a> {
     file: EmbeddedFile,
     columns: Vec<FileColumn>,
     pooling: PoolingCheck,
-    pairs: Vec<Pair>,
+    /// The columns with their places in the reference.
+    pairs: Vec<(Column, Option<usize>)>,
     recomputed: Option<SpotCheck<'a>>,
-    /// The record of its first row.
-    first: Option<u64>,
 }
 
 impl<'a> Validator<'a> {
@@ -108,17 +101,12 @@ impl<'a> Validator<'a> {
     }
 
     /// Begins an embeddings file.
-    ///
-    /// # Errors
-    /// If there is a reference and it has none of these columns.
-    pub fn begin_file(&mut self, file: EmbeddedFile) -> Result<(), ReferenceError> {
+    pub fn begin_file(&mut self, file: EmbeddedFile) {
         self.end_file();
         let findings = &mut self.findings;
         let columns = &file.layout.columns;
-        let pairs = match &self.criteria.reference {
-            Some((reference, _)) => findings.agreement.pairs(columns, reference.pair(columns)?),
-            None => Vec::new(),
-        };
+        let reference = self.criteria.reference.as_ref();
+        let pairs = reference.map(|(reference, _)| reference.pair(columns));
         let tally = findings.tallies.of("spot-check");
         let recomputed = self.criteria.recomputed.as_ref();
         let recomputed = recomputed.map(|again| SpotCheck::new(&file, again, tally));
@@ -126,12 +114,10 @@ impl<'a> Validator<'a> {
         self.file = Some(OpenFile {
             columns: columns.collect(),
             pooling: PoolingCheck::new(&file.layout),
-            pairs,
+            pairs: pairs.unwrap_or_default(),
             recomputed,
-            first: None,
             file,
         });
-        Ok(())
     }
 
     /// Sees one row of the file, with one vector for each of its columns.
@@ -144,7 +130,6 @@ impl<'a> Validator<'a> {
         let tallies = &mut findings.tallies;
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
-        file.first.get_or_insert(row.ordinal);
         if let Some(expected) = &mut self.expected {
             expected.compare(row, tallies);
         }
@@ -181,16 +166,7 @@ impl<'a> Validator<'a> {
             let column = column.finish(name, tallies);
             column.add_to(&mut findings.columns, tallies.of("sequences"));
         }
-        // The first rows may be rejected, so that the shard says where its part begins.
-        let begins = match (&self.expected, findings.shards.len()) {
-            (Some(expected), 1) => expected.first(),
-            (_, 0) => None,
-            _ => file.first,
-        };
-        findings.embeddings.push(EmbeddedFile {
-            begins,
-            ..file.file
-        });
+        findings.embeddings.push(file.file);
     }
 
     /// What was found in all the files.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::Reason;
+use plmkit_contract::{Column, Reason};
 use serde::Serialize;
 
 use crate::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
@@ -32,7 +32,7 @@ pub struct Verdict {
     pub agreement: Vec<ColumnAgreement>,
     /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it
     /// does not have. Empty when there is none.
-    pub not_compared: Vec<String>,
+    pub not_compared: Vec<Column>,
 }
 
 impl Verdict {

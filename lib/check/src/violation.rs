@@ -3,12 +3,12 @@
 use std::fmt::{self, Display};
 
 use plmkit_contract::{Quoted, RowKey};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// One row, record or file that fails a check.
 ///
 /// As text: `ordinal 3 'P12345' from residue 511: missing`; a control character of an id is escaped, a long id cut.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// Position of the record in the whole input; null where the violation is a file or a reference row.
     pub ordinal: Option<u64>,

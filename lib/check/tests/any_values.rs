@@ -90,9 +90,8 @@ proptest! {
             provenance: made_by,
             layout,
             rows: RowDigest::default(),
-            begins: None,
         };
-        validator.begin_file(file).unwrap();
+        validator.begin_file(file);
         for (ordinal, (residues, vectors, _)) in (0..).zip(&proteins) {
             let row = RowKey {
                 ordinal,

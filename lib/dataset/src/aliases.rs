@@ -69,13 +69,11 @@ pub(crate) fn expand(
         None => (Kind::Aliases, None, own),
     };
     let mut reader = open_list(&list.path, kind, Some(&list.listed.digest))?;
-    let input = reader.digest().to_string();
     let mut expanded = Expanded::default();
     let mut records = Vec::new();
     let mut runs = Runs {
         parts,
         folder,
-        input,
         batches: Vec::new(),
         bytes: 0,
     };
@@ -136,7 +134,7 @@ fn add_rows(
     let mut ordinals: Vec<u64> = records.iter().map(|record| record.representative).collect();
     ordinals.dedup();
     let columns = 0..rows.layout.columns.len();
-    let mut merge = Merge::new(rows, columns, None, stop).of_ordinals(&ordinals);
+    let mut merge = Merge::new(rows, columns, stop).of_ordinals(&ordinals);
     let mut found = vec![false; ordinals.len()];
     while let Some(rows) = merge.next_rows()? {
         let mut copies = Vec::new();
@@ -217,8 +215,6 @@ fn copy(
 struct Runs<'a> {
     parts: &'a mut Parts,
     folder: &'a Path,
-    /// The digest of the list.
-    input: String,
     batches: Vec<RecordBatch>,
     bytes: usize,
 }
@@ -262,9 +258,7 @@ impl Runs<'_> {
             writer.write(&rows)?;
         }
         writer.finish(&self.parts.provenance())?;
-        let mut part = Part::open(&path)?.0;
-        part.input.clone_from(&self.input);
-        self.parts.parts.push(part);
+        self.parts.parts.push(Part::open(&path)?.0);
         Ok(())
     }
 }

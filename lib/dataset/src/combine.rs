@@ -1,23 +1,17 @@
 //! Combines the parts of a dataset into few large files.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::slice;
 use std::{fs, io};
 
 use plmkit_contract::{
     ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, Provenance,
     RowDigest, Sealed, Stop, path_text, plural,
 };
-use plmkit_store::{
-    EmbeddingsFile, EmbeddingsWriter, GroupSummary, ROW_GROUP_BYTES, ROW_GROUP_ROWS, StoreError,
-    write_report,
-};
+use plmkit_store::{EmbeddingsFile, EmbeddingsWriter, StoreError, write_report};
 use serde_json::json;
 
 use crate::listing::{check_own, combined_listing, read_dataset, read_lists};
-use crate::merge::Piece;
 use crate::output::NewFolder;
 use crate::rejects::Rejects;
 use crate::samples::Samples;
@@ -51,8 +45,6 @@ pub struct CombineOutcome {
     pub files: usize,
     /// Rows in them.
     pub rows: u64,
-    /// Row groups that were copied without decoding.
-    pub copied: usize,
     /// Records that have no row, because another record of the dataset has it.
     pub aliases_left_out: u64,
     /// Records that have no row, because an earlier dataset has it.
@@ -62,7 +54,7 @@ pub struct CombineOutcome {
 }
 
 /// Combines the parts of datasets, whose validation has passed: of one, or of several samples, one after the other. `advance` is told
-/// the rows as they are written, those of an interrupted run first, and the number of all rows.
+/// the rows as they are written, and the number of all rows.
 pub fn combine(
     config: &CombineConfig,
     datasets: Vec<OpenedDataset>,
@@ -108,7 +100,6 @@ pub fn combine(
         parts: parts.parts.len(),
         files: 0,
         rows: 0,
-        copied: 0,
         aliases_left_out: shared.left_out[0],
         known_left_out: shared.left_out[1],
         existing: true,
@@ -123,23 +114,14 @@ pub fn combine(
     let parts = &parts;
     let mut advance = |rows| advance(rows, parts.rows());
     let (rejects_digest, lists) = rejects.write(new.work())?;
-    let provenance = parts
+    let mut provenance = parts
         .provenance()
         .with(COMBINED, &work)
         .with_rejects(rejects_digest);
-    let mut combining = Combining {
-        folder: new.work(),
-        parts,
-        provenance,
-        rows_per_file: config.rows_per_file.get(),
-        files: Vec::new(),
-        copied: 0,
-    };
-    let after = combining.resume(stop, &mut advance)?;
-    combining.write(after, stop, &mut advance)?;
-    let (files, copied) = (combining.files, combining.copied);
-    let digest = |files: &[(ListedFile, RowDigest)]| files.iter().map(|file| file.1).sum();
-    let written: RowDigest = digest(&files);
+    provenance.inputs = vec![parts.digest().to_string()];
+    let options = (&provenance, config.rows_per_file.get());
+    let files = write(new.work(), parts, options, &mut advance, stop)?;
+    let written: RowDigest = files.iter().map(|(_, digest)| *digest).sum();
     let expected = parts.digest();
     // Rows with other ordinals have other digests.
     let is_same = parts.parts.iter().all(|part| part.offset == 0);
@@ -149,7 +131,7 @@ pub fn combine(
         return Err(DatasetError::content(&parts.parts[0].path, what));
     }
     outcome.existing = false;
-    (outcome.files, outcome.rows, outcome.copied) = (files.len(), written.rows(), copied);
+    (outcome.files, outcome.rows) = (files.len(), written.rows());
     let files = files.into_iter().map(|(file, _)| file).collect();
     let mut listed = combined_listing(listed, files, work, shared_before + shared.records());
     listed.rejects = lists;
@@ -192,7 +174,7 @@ fn work(config: &CombineConfig, parts: &Parts, rejects: &Rejects, shared: &Share
     let digests = parts.parts.iter().map(|part| part.digest.to_string());
     let work = json!([
         digests.collect::<Vec<_>>(),
-        rejects.digests(),
+        rejects.digests,
         shared.digests(),
         config.rows_per_file
     ]);
@@ -251,192 +233,30 @@ fn existing(
     Ok(Some((found.embeddings.len(), rows)))
 }
 
-/// Whether a row group is large enough to stay as it is.
-fn is_large(group: &GroupSummary) -> bool {
-    group.bytes >= ROW_GROUP_BYTES as u64 / 2 || group.rows >= ROW_GROUP_ROWS / 2
-}
-
-/// Files under construction.
-struct Combining<'a> {
-    folder: &'a Path,
-    parts: &'a Parts,
-    provenance: Provenance,
-    rows_per_file: u64,
-    /// The finished files, with the digests of their rows.
-    files: Vec<(ListedFile, RowDigest)>,
-    /// Row groups that were copied.
-    copied: usize,
-}
-
-impl Combining<'_> {
-    fn name(&self) -> String {
-        format!("embeddings/part-{:05}.parquet", self.files.len())
-    }
-
-    fn add(&mut self, digest: RowDigest) {
-        self.files.push((
-            ListedFile {
-                file: self.name(),
-                rows: digest.rows(),
-                digest: digest.to_string(),
-            },
-            digest,
-        ));
-    }
-
-    /// Keeps the files that an interrupted run finished, and removes others. Returns the last ordinal in them.
-    fn resume(
-        &mut self,
-        stop: &Stop,
-        advance: &mut impl FnMut(u64),
-    ) -> Result<Option<u64>, DatasetError> {
-        let mut after = None;
-        loop {
-            let path = self.folder.join(self.name());
-            let Ok(file) = EmbeddingsFile::open(&path) else {
-                break;
-            };
-            let is_same = file.provenance().options == self.provenance.options
-                && file.provenance().rejects == self.provenance.rejects;
-            match file.verify(stop) {
-                Ok(()) if is_same => {}
-                Err(StoreError::Stopped) => return Err(DatasetError::stopped()),
-                _ => break,
-            }
-            let groups = file.groups()?;
-            after = groups.last().map_or(after, |group| Some(group.ordinals.1));
-            advance(file.digest().rows());
-            self.add(file.digest());
-        }
-        let kept: BTreeSet<PathBuf> = self
-            .files
-            .iter()
-            .map(|(file, _)| self.folder.join(&file.file))
-            .collect();
-        let embeddings = self.folder.join("embeddings");
-        let failed = StoreError::cannot_write(&embeddings);
-        for entry in fs::read_dir(&embeddings).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if !kept.contains(&path) {
-                plmkit_store::remove_file(&path)?;
-            }
-        }
-        Ok(after)
-    }
-
-    /// Writes all rows after the ordinal `after`.
-    fn write(
-        &mut self,
-        after: Option<u64>,
-        stop: &Stop,
-        advance: &mut impl FnMut(u64),
-    ) -> Result<(), DatasetError> {
-        let columns = 0..self.parts.layout.columns.len();
-        let mut merge = Merge::new(self.parts, columns, after, stop);
-        // A dataset without rows has one file.
-        while !merge.is_done() || self.files.is_empty() {
-            let path = self.folder.join(self.name());
-            let mut writer = EmbeddingsWriter::create(&path, &self.parts.layout)?;
-            let mut rows = 0;
-            let mut sources = BTreeSet::new();
-            let mut copied = Copied::default();
-            while writer.row_groups() < MOST_GROUPS - 1 {
-                let room = self.rows_per_file.saturating_sub(rows);
-                // A small row group would be left before a copied one.
-                let may_copy = !(f64::MIN_POSITIVE..0.25).contains(&writer.fullness());
-                let piece = merge.next(room, |group| may_copy && is_large(group))?;
-                let count = match piece {
-                    None => break,
-                    Some(Piece::Group {
-                        part,
-                        group,
-                        file,
-                        summary,
-                    }) => {
-                        writer.copy(&file, group)?;
-                        copied.0.entry(part).or_default().push(group);
-                        sources.insert(part);
-                        summary.rows
-                    }
-                    Some(Piece::Rows { rows, parts }) => {
-                        writer.write(&rows)?;
-                        sources.extend(parts);
-                        rows.num_rows()
-                    }
-                };
-                rows += count as u64;
-                advance(count as u64);
-            }
-            self.copied += copied.0.values().map(Vec::len).sum::<usize>();
-            writer.add_digest(copied.digest(self.parts, stop)?);
-            let inputs = sources
-                .into_iter()
-                .map(|part| self.parts.parts[part].input.clone())
-                .collect::<BTreeSet<_>>();
-            let provenance = Provenance {
-                inputs: inputs.into_iter().collect(),
-                ..self.provenance.clone()
-            };
-            let summary = writer.finish(&provenance)?;
-            self.add(summary.digest);
-        }
-        Ok(())
-    }
-}
-
-/// The row groups of each part that were copied into a file.
-#[derive(Default)]
-struct Copied(BTreeMap<usize, Vec<usize>>);
-
-impl Copied {
-    /// The digest of their rows. Where a whole part was copied, its metadata have it.
-    fn digest(&self, parts: &Parts, stop: &Stop) -> Result<RowDigest, DatasetError> {
-        let mut digest = RowDigest::default();
-        for (&part, groups) in &self.0 {
-            let part = &parts.parts[part];
-            let mut rows = RowDigest::default();
-            if groups.len() == part.groups.len() {
-                rows = part.digest;
-            } else {
-                let file = part.reopen()?;
-                for &group in groups {
-                    add_rows(&mut rows, &file, group, part.groups[group], stop)?;
-                }
-            }
-            digest = [digest, rows].into_iter().sum();
-        }
-        Ok(digest)
-    }
-}
-
-/// Adds the rows of a row group to a digest.
-fn add_rows(
-    digest: &mut RowDigest,
-    file: &EmbeddingsFile,
-    group: usize,
-    summary: GroupSummary,
+/// Writes all rows to files in `folder`. Returns the files, with the digests of their rows.
+fn write(
+    folder: &Path,
+    parts: &Parts,
+    (provenance, rows_per_file): (&Provenance, u64),
+    mut advance: impl FnMut(u64),
     stop: &Stop,
-) -> Result<(), DatasetError> {
-    let most = (summary.rows / (summary.bytes >> 23).max(1) as usize).max(1);
-    let mut starts = file.page_starts(group)?;
-    starts.push(summary.rows);
-    let mut start = 0;
-    while start < summary.rows {
-        if stop.requested() {
-            return Err(DatasetError::stopped());
+) -> Result<Vec<(ListedFile, RowDigest)>, DatasetError> {
+    let mut merge = Merge::new(parts, 0..parts.layout.columns.len(), stop);
+    let mut files = Vec::new();
+    // A dataset without rows has one file.
+    while !merge.is_done() || files.is_empty() {
+        let name = format!("embeddings/part-{:05}.parquet", files.len());
+        let mut writer = EmbeddingsWriter::create(&folder.join(&name), &parts.layout)?;
+        let mut rows = 0;
+        while writer.row_groups() < MOST_GROUPS - 1
+            && let Some(batch) = merge.next(rows_per_file.saturating_sub(rows))?
+        {
+            writer.write(&batch)?;
+            rows += batch.num_rows() as u64;
+            advance(batch.num_rows() as u64);
         }
-        let page = starts[..starts.partition_point(|&page| page <= start + most)].last();
-        let end = page.copied().filter(|&page| page > start);
-        let end = end.unwrap_or(start + most).min(summary.rows);
-        let rows = file.read(
-            group,
-            slice::from_ref(&(start..end)),
-            0..file.schema().fields().len(),
-        )?;
-        digest
-            .update(&rows)
-            .map_err(|error| DatasetError::content(file.path(), error.to_string()))?;
-        start = end;
+        let digest = writer.finish(provenance)?.digest;
+        files.push((ListedFile::from_rows(&name, digest), digest));
     }
-    Ok(())
+    Ok(files)
 }

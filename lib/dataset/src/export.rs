@@ -15,7 +15,7 @@ use crate::{AskedIds, DatasetError, Merge, Parts};
 #[derive(Clone, Copy, Debug)]
 pub struct VectorsConfig<'a> {
     /// The format.
-    pub format: VectorFormat,
+    pub format: RowFormat,
     /// The column, if several have one vector for each protein.
     pub column: Option<&'a str>,
     /// The ids of the rows, and whether some may be missing; all rows by default.
@@ -26,13 +26,20 @@ pub struct VectorsConfig<'a> {
     pub force: bool,
 }
 
-/// How vectors are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VectorFormat {
-    /// A matrix `(rows, dim)`, and a text file with one id a line.
+/// How rows are written.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray, strum::EnumMessage,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum RowFormat {
+    /// All columns of embeddings
+    Parquet,
+    /// A matrix with the vectors of one column
     Npy,
-    /// A table with the key, the labels, and a column for each value.
-    Text(TableFormat),
+    /// A table with the key, the labels and a column for each value of the vectors of one column
+    Tsv,
+    /// The same, separated by commas
+    Csv,
 }
 
 /// Returns the file with the ids of the rows of the matrix `out`.
@@ -57,7 +64,7 @@ pub fn write_vectors(
         None => parts.rows(),
     };
     let mut writer = Writer::create(parts, (place, expected), config)?;
-    let mut merge = Merge::new(parts, [place], None, stop);
+    let mut merge = Merge::new(parts, [place], stop);
     if let Some((ids, _)) = config.ids {
         merge = merge.of_ids(ids);
     }
@@ -82,7 +89,7 @@ fn count(
     allow_missing: bool,
     stop: &Stop,
 ) -> Result<u64, DatasetError> {
-    let mut merge = Merge::new(parts, [], None, stop).of_ids(ids);
+    let mut merge = Merge::new(parts, [], stop).of_ids(ids);
     let mut missing = Missing::new(ids);
     let mut rows = 0;
     while let Some(batch) = merge.next_rows()? {
@@ -114,7 +121,13 @@ impl Writer {
             |path: &Path| Ok::<_, DatasetError>(AtomicFile::create(path)?.keeping(!config.force));
         let mut matrix = create(config.out)?;
         let layout = &parts.layout;
-        if let VectorFormat::Text(format) = config.format {
+        let table = match config.format {
+            RowFormat::Npy => None,
+            RowFormat::Parquet => Some(TableFormat::Parquet),
+            RowFormat::Tsv => Some(TableFormat::Tsv),
+            RowFormat::Csv => Some(TableFormat::Csv),
+        };
+        if let Some(format) = table {
             let columns: Vec<usize> = (0..layout.keys()).chain([layout.keys() + place]).collect();
             let schema = layout.schema().project(&columns);
             let schema =

@@ -25,7 +25,7 @@ mod vectors;
 
 pub use combine::{CombineConfig, CombineOutcome, combine};
 pub use error::DatasetError;
-pub use export::{VectorFormat, VectorsConfig, ids_beside, write_vectors};
+pub use export::{RowFormat, VectorsConfig, ids_beside, write_vectors};
 pub use folder::{DatasetFolder, EMBEDDINGS, OpenedDataset};
 pub use ids::AskedIds;
 pub use listing::{check_outside, read_dataset, read_lists};

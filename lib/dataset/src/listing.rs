@@ -102,27 +102,14 @@ pub(crate) fn read_manifest(
     let path = shards.join("manifest.json");
     let manifest: Manifest =
         read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?;
-    let known = manifest.known.as_ref();
-    let aliases = manifest.aliases.as_ref().map_or(0, |list| list.rows);
-    let entry = |name| listed.others.get(name).cloned().unwrap_or_default();
+    let inputs = listed.others.get("inputs").cloned();
     for (name, expected, found) in [
         (
             "shard_options",
             json!(listed.shard_options),
             json!(manifest.options),
         ),
-        ("inputs", entry("inputs"), json!(manifest.inputs)),
-        ("aliases", entry("aliases"), json!(aliases)),
-        (
-            "known",
-            entry("known"),
-            json!(known.map_or(0, |known| known.list.rows)),
-        ),
-        (
-            "known_datasets",
-            entry("known_datasets"),
-            json!(known.map_or(&[][..], |known| &known.datasets)),
-        ),
+        ("inputs", json!(inputs), json!(manifest.inputs)),
     ] {
         if !expected.is_null() && expected != found {
             let [expected, found] =

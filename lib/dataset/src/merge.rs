@@ -26,23 +26,6 @@ const OPEN_FILES: usize = 256;
 /// The rows that are returned at once, at most.
 pub(crate) const BATCH_ROWS: usize = 1024;
 
-/// What comes next in the order of the input. Parts are their places among all parts.
-#[derive(Debug)]
-pub(crate) enum Piece {
-    /// A whole row group of an opened part, not decoded, of which all rows come before all others.
-    Group {
-        part: usize,
-        group: usize,
-        file: Arc<EmbeddingsFile>,
-        summary: GroupSummary,
-    },
-    /// Rows, with the parts that they are from, in no order.
-    Rows {
-        rows: RecordBatch,
-        parts: Vec<usize>,
-    },
-}
-
 /// Reads the rows of all parts, sorted by ordinal and start.
 pub struct Merge<'a> {
     parts: &'a [Part],
@@ -53,8 +36,6 @@ pub struct Merge<'a> {
     runs: Vec<Run>,
     /// The key of the next row of each run, or a bound below it.
     heap: BinaryHeap<Reverse<(Key, usize)>>,
-    /// Rows of records up to this ordinal are left out.
-    after: Option<u64>,
     /// The last row that was returned, or the first of its record.
     last: Option<Key>,
     /// The most windows at the same time.
@@ -95,14 +76,9 @@ struct Window {
 }
 
 impl<'a> Merge<'a> {
-    /// Starts to read the rows of `parts` whose ordinal is above `after`. `columns` are the places of computed columns in
+    /// Starts to read the rows of `parts`. `columns` are the places of computed columns in
     /// [`EmbeddingLayout::columns`](plmkit_contract::EmbeddingLayout::columns).
-    pub fn new(
-        parts: &'a Parts,
-        columns: impl IntoIterator<Item = usize>,
-        after: Option<u64>,
-        stop: &'a Stop,
-    ) -> Self {
+    pub fn new(parts: &'a Parts, columns: impl IntoIterator<Item = usize>, stop: &'a Stop) -> Self {
         let keys = parts.layout.keys();
         let columns = (0..keys).chain(columns.into_iter().map(|column| keys + column));
         let mut merge = Self {
@@ -112,7 +88,6 @@ impl<'a> Merge<'a> {
             stop,
             runs: Vec::new(),
             heap: BinaryHeap::new(),
-            after,
             last: None,
             depth: 0,
             window_bytes: 0,
@@ -167,12 +142,7 @@ impl<'a> Merge<'a> {
 
     /// Returns the next rows; `None` after the last.
     pub fn next_rows(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
-        let piece = self.next(u64::MAX, |_| false)?;
-        Ok(piece.and_then(|piece| match piece {
-            Piece::Rows { rows, .. } => Some(rows),
-            // None may be copied.
-            Piece::Group { .. } => None,
-        }))
+        self.next(u64::MAX)
     }
 
     /// Whether all rows were returned.
@@ -180,31 +150,19 @@ impl<'a> Merge<'a> {
         self.heap.is_empty()
     }
 
-    /// Returns what comes next: at most `room` rows, and any further rows of the last record. `None` if there is no more, or no
-    /// room. A row group that `may_copy` accepts is returned whole if no row of another run is between its rows.
-    pub(crate) fn next(
-        &mut self,
-        room: u64,
-        may_copy: impl Fn(&GroupSummary) -> bool,
-    ) -> Result<Option<Piece>, DatasetError> {
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
+    /// Returns at most `room` rows, and any further rows of the last record. `None` if there is no more, or no room.
+    pub(crate) fn next(&mut self, room: u64) -> Result<Option<RecordBatch>, DatasetError> {
+        let room = usize::try_from(room).unwrap_or(usize::MAX).min(BATCH_ROWS);
         let mut taken = Taken::default();
         while let Some(&Reverse((key, run))) = self.heap.peek() {
             if self.stop.requested() {
                 return Err(DatasetError::stopped());
             }
             let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
-            if !of_last && taken.rows >= room.min(BATCH_ROWS) {
+            if !of_last && taken.rows >= room {
                 break;
             }
             self.heap.pop();
-            if let Some(piece) = self.whole_group(run, room, &may_copy) {
-                if taken.rows == 0 {
-                    return self.take_group(run, piece).map(Some);
-                }
-                self.heap.push(Reverse((key, run)));
-                break;
-            }
             if self.runs[run].window.is_some() || self.load(run)? {
                 self.take_rows(run, room, &mut taken)?;
             }
@@ -219,46 +177,6 @@ impl<'a> Merge<'a> {
             .map_or((u64::MAX, u32::MAX), |&Reverse((key, _))| key)
     }
 
-    /// The group that a run is about to enter, if it can be returned whole.
-    fn whole_group(
-        &self,
-        run: usize,
-        room: usize,
-        may_copy: &impl Fn(&GroupSummary) -> bool,
-    ) -> Option<usize> {
-        let Run {
-            part,
-            current: Some((group, todo)),
-            window: None,
-            ..
-        } = &self.runs[run]
-        else {
-            return None;
-        };
-        let summary = &self.parts[*part].groups[*group];
-        let is_whole = todo.front() == Some(&(0..summary.rows))
-            && self.parts[*part].offset == 0
-            && self.last.is_none_or(|(last, _)| last < summary.ordinals.0)
-            && self.after.is_none_or(|after| after < summary.ordinals.0)
-            && matches!(self.asked, Asked::All);
-        let precedes = summary.ordinals.1 < self.next_of_others().0;
-        (is_whole && precedes && summary.rows <= room && may_copy(summary)).then_some(*group)
-    }
-
-    fn take_group(&mut self, run: usize, group: usize) -> Result<Piece, DatasetError> {
-        let file = self.open(run)?;
-        let part = self.runs[run].part;
-        let summary = self.parts[part].groups[group];
-        self.last = Some((summary.ordinals.1, 0));
-        self.enter_group(run);
-        Ok(Piece::Group {
-            part,
-            group,
-            file,
-            summary,
-        })
-    }
-
     /// Moves rows of a window to `taken`, up to the next row of another run.
     fn take_rows(
         &mut self,
@@ -267,8 +185,8 @@ impl<'a> Merge<'a> {
         taken: &mut Taken,
     ) -> Result<(), DatasetError> {
         let others = self.next_of_others();
-        let part = self.runs[run].part;
-        let Some(window) = &mut self.runs[run].window else {
+        let Run { part, window, .. } = &mut self.runs[run];
+        let Some(window) = window else {
             return Ok(());
         };
         let keys = KeyColumns::new(&window.rows);
@@ -279,17 +197,17 @@ impl<'a> Merge<'a> {
             let row = keys.row(start + count);
             let key = row.sort_key();
             let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
-            if key > others || (!of_last && taken.rows + count >= room.min(BATCH_ROWS)) {
+            if key > others || (!of_last && taken.rows + count >= room) {
                 next = Some(key);
                 break;
             }
             if self.last.is_some_and(|last| key <= last) {
-                return Err(out_of_order(&self.parts[part], &row));
+                return Err(out_of_order(&self.parts[*part], &row));
             }
             self.last = Some(key);
             count += 1;
         }
-        taken.push((run, part), window, count);
+        taken.push(run, window, count);
         window.at += count;
         if let Some(key) = next {
             self.heap.push(Reverse((key, run)));
@@ -313,9 +231,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Lets a run begin its next group that has rows after the last one.
+    /// Lets a run begin its next group.
     fn enter_group(&mut self, run: usize) {
-        let after = self.after;
         let Run {
             part,
             groups,
@@ -325,7 +242,7 @@ impl<'a> Merge<'a> {
         } = &mut self.runs[run];
         for group in groups.by_ref() {
             let summary = &self.parts[*part].groups[group];
-            if summary.rows > 0 && after.is_none_or(|after| after < summary.ordinals.1) {
+            if summary.rows > 0 {
                 *current = Some((group, iter::once(0..summary.rows).collect()));
                 self.heap.push(Reverse(((summary.ordinals.0, 0), run)));
                 return;
@@ -361,15 +278,8 @@ impl<'a> Merge<'a> {
         }
         let rows = file.read(*group, &ranges, self.columns.iter().copied())?;
         let rows = self.parts[*part].own(rows)?;
-        let after = self.after;
-        let is_left_out = |&ordinal: &u64| after.is_some_and(|after| ordinal <= after);
-        let at = ordinals(&rows).partition_point(is_left_out);
-        if at == rows.num_rows() {
-            self.continue_run(run);
-            return Ok(false);
-        }
-        let key = KeyColumns::new(&rows).row(at).sort_key();
-        self.runs[run].window = Some(Window { rows, at });
+        let key = KeyColumns::new(&rows).row(0).sort_key();
+        self.runs[run].window = Some(Window { rows, at: 0 });
         if key > self.next_of_others() {
             self.heap.push(Reverse((key, run)));
             return Ok(false);
@@ -413,37 +323,37 @@ impl<'a> Merge<'a> {
 #[derive(Default)]
 struct Taken {
     rows: usize,
-    /// Windows, with their runs and parts.
-    windows: Vec<(usize, usize, RecordBatch)>,
+    /// Windows, with their runs.
+    windows: Vec<(usize, RecordBatch)>,
     /// Window, and rows of it.
     slices: Vec<(usize, Range<usize>)>,
 }
 
 impl Taken {
-    fn push(&mut self, (run, part): (usize, usize), window: &Window, count: usize) {
+    fn push(&mut self, run: usize, window: &Window, count: usize) {
         if count == 0 {
             return;
         }
         let rows = window.at..window.at + count;
         self.rows += count;
-        let is_same = |(of, _, batch): &(usize, usize, RecordBatch)| {
+        let is_same = |(of, batch): &(usize, RecordBatch)| {
             *of == run && Arc::ptr_eq(batch.column(0), window.rows.column(0))
         };
         let known = self.windows.iter().rposition(is_same);
         let place = known.unwrap_or_else(|| {
-            self.windows.push((run, part, window.rows.clone()));
+            self.windows.push((run, window.rows.clone()));
             self.windows.len() - 1
         });
         self.slices.push((place, rows));
     }
 
-    fn finish(self) -> Result<Option<Piece>, DatasetError> {
+    fn finish(self) -> Result<Option<RecordBatch>, DatasetError> {
         let rows = match self.slices.as_slice() {
             [] => return Ok(None),
-            [(window, rows)] => self.windows[*window].2.slice(rows.start, rows.len()),
+            [(window, rows)] => self.windows[*window].1.slice(rows.start, rows.len()),
             slices => {
                 let windows: Vec<&RecordBatch> =
-                    self.windows.iter().map(|(_, _, rows)| rows).collect();
+                    self.windows.iter().map(|(_, rows)| rows).collect();
                 let places = slices
                     .iter()
                     .flat_map(|(window, rows)| rows.clone().map(move |row| (*window, row)));
@@ -452,8 +362,7 @@ impl Taken {
                     .map_err(|error| DatasetError::content("rows".as_ref(), error.to_string()))?
             }
         };
-        let parts = self.windows.iter().map(|&(_, part, _)| part).collect();
-        Ok(Some(Piece::Rows { rows, parts }))
+        Ok(Some(rows))
     }
 }
 

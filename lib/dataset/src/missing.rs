@@ -2,16 +2,14 @@
 
 use std::collections::HashSet;
 
-use arrow_array::cast::AsArray;
-use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Quoted, Stop};
+use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Stop};
 
 use crate::aliases::open_list;
 use crate::listing::read_manifest;
-use crate::{DatasetError, Merge, OpenedDataset, Parts};
+use crate::{DatasetError, OpenedDataset};
 
 impl OpenedDataset {
-    /// Adds to an error of ids without rows how many of them are in the lists beside the shards, and what has the residues of the
-    /// first. Other errors are returned as they are; where a list cannot be read, that is the error.
+    /// Adds to an error of ids without rows how many of them are in the lists beside the shards. Other errors are returned as they are; where a list cannot be read, that is the error.
     pub fn explain(&self, mut error: DatasetError, stop: &Stop) -> DatasetError {
         if let DatasetError::Unknown { missing, why, .. } = &mut error {
             match self.why(missing, stop) {
@@ -45,42 +43,22 @@ impl OpenedDataset {
                 continue;
             }
             let mut reader = open_list(path, kind, list.map(|list| &*list.digest))?;
-            let (mut count, mut first) = (0_u64, None);
+            let mut count = 0_u64;
             while let Some(batch) = reader.next_batch()? {
                 if stop.requested() {
                     return Err(DatasetError::stopped());
                 }
                 let listed = AliasColumns::new(&batch);
-                for row in listed.rows().filter(|row| missing.contains(row.id)) {
-                    count += 1;
-                    first.get_or_insert_with(|| (row.id.to_owned(), row.representative));
-                }
+                count += listed.rows().filter(|row| missing.contains(row.id)).count() as u64;
             }
-            let Some((id, representative)) = first else {
-                continue;
-            };
-            let (other, option) = match kind {
-                Kind::Known => ("a record of an earlier dataset".to_owned(), " --known"),
-                _ => (name(representative, &self.parts, stop)?, ""),
-            };
-            let file = path.file_name().unwrap_or_default().display();
-            why.push(format!(
-                "; {count} of them in {file}, where {} has the residues of {other}: query-embeddings combine{option} gives them rows",
-                Quoted(&id)
-            ));
+            let option = if kind == Kind::Known { " --known" } else { "" };
+            if count > 0 {
+                let file = path.file_name().unwrap_or_default().display();
+                why.push(format!(
+                    "; {count} of them in {file}, because other records have their residues: query-embeddings combine{option} gives them rows"
+                ));
+            }
         }
         Ok(why.concat())
     }
-}
-
-/// The id of the row with this ordinal, or the ordinal of a row that was rejected.
-fn name(ordinal: u64, parts: &Parts, stop: &Stop) -> Result<String, DatasetError> {
-    let ordinals = [ordinal];
-    let mut merge = Merge::new(parts, [], None, stop).of_ordinals(&ordinals);
-    let rows = merge.next_rows()?;
-    let id = rows.as_ref().and_then(|rows| {
-        let mut ids = rows["id"].as_string::<i32>().iter().flatten();
-        ids.next()
-    });
-    Ok(id.map_or_else(|| format!("ordinal {ordinal}"), |id| Quoted(id).to_string()))
 }

@@ -14,7 +14,7 @@ const OLD: &str = ".plmkit-old";
 const RUNS: &str = "runs";
 const LOCK: &str = ".plmkit-lock";
 
-/// A folder under construction, beside its final path. It stays after an interruption, for the next run.
+/// A folder under construction, beside its final path.
 pub(crate) struct NewFolder {
     path: PathBuf,
     work: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct NewFolder {
 }
 
 impl NewFolder {
-    /// Locks the folder that will be at `path`, and creates or finds the one under construction.
+    /// Locks the folder that will be at `path`, and creates the one under construction. What a killed run left is removed.
     pub(crate) fn claim(path: &Path) -> Result<Self, StoreError> {
         let failed = StoreError::cannot_create(path);
         if path.file_name().is_none() {
@@ -36,15 +36,8 @@ impl NewFolder {
             old: hidden(path, OLD),
             _lock: lock,
         };
-        let embeddings = folder.work.join("embeddings");
-        fs::create_dir_all(&embeddings).map_err(failed)?;
-        // Embeddings say which work they are of. Lists do not: they may be those of a killed run of other work.
-        for entry in fs::read_dir(&folder.work).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.is_dir() && path != embeddings {
-                remove(&path).map_err(failed)?;
-            }
-        }
+        remove(&folder.work).map_err(failed)?;
+        fs::create_dir_all(folder.work.join("embeddings")).map_err(failed)?;
         Ok(folder)
     }
 
@@ -91,11 +84,7 @@ impl NewFolder {
 
 impl Drop for NewFolder {
     fn drop(&mut self) {
-        // Without a finished file there is nothing to continue.
-        let files = fs::read_dir(self.work.join("embeddings"));
-        if files.is_ok_and(|mut files| files.next().is_none()) {
-            let _ = fs::remove_dir_all(&self.work);
-        }
+        let _ = fs::remove_dir_all(&self.work);
     }
 }
 

@@ -26,8 +26,6 @@ pub struct Part {
     pub provenance: Provenance,
     /// Its row groups, in the order of the file.
     pub groups: Vec<GroupSummary>,
-    /// The digest of the file that its rows come from: its own, or that of a list of aliases.
-    pub(crate) input: String,
     /// What is added to the ordinals of the file.
     pub(crate) offset: u64,
 }
@@ -42,7 +40,6 @@ impl Part {
             digest: file.digest(),
             provenance: file.provenance().clone(),
             groups: file.groups()?,
-            input: file.digest().to_string(),
             offset: 0,
         };
         Ok((part, file.layout().clone()))
@@ -245,7 +242,7 @@ mod tests {
         part(&path, 1.0);
         let stop = Stop::default();
         let parts = Parts::open(std::slice::from_ref(&path), &stop).expect("a part");
-        let read = || Merge::new(&parts, [0], None, &stop).next_rows();
+        let read = || Merge::new(&parts, [0], &stop).next_rows();
         assert!(read().expect("as it was checked").is_some());
         part(&path, 2.0);
         let error = read().expect_err("another file");

@@ -64,7 +64,7 @@ pub fn write_peptides(
         let what = "expected a list of peptides: the shards were cut without --translate";
         return Err(DatasetError::missing(&list, what));
     };
-    let mut rows = Merge::new(&dataset.parts, [], None, stop);
+    let mut rows = Merge::new(&dataset.parts, [], stop);
     let mut records = vec![Records::new(move || rows.next_rows())];
     let known = manifest.known.as_ref().map(|known| &known.list);
     for (file, kind, listed) in [

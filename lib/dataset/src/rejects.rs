@@ -1,10 +1,10 @@
 //! The lists of rejects of a dataset.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use plmkit_contract::{ByteDigest, ListedDataset, ListedFile, Reject, RejectsList};
+use plmkit_contract::{ByteDigest, ListedDataset, ListedFile, Reject};
 use plmkit_store::{ListWriter, StoreError};
 use serde_json::{Value, json};
 
@@ -21,14 +21,14 @@ const FOLDER: &str = "rejects";
 /// The lists of rejects that a dataset has.
 #[derive(Debug, Default)]
 pub(crate) struct Rejects {
-    /// Of records; none if the dataset has no shards.
-    records: Option<RejectsList>,
-    /// Of rows, by their digests.
-    rows: BTreeMap<String, RejectsList>,
+    /// The digests of the lists.
+    pub(crate) digests: Vec<String>,
+    /// Records that are in no shard.
+    records: Vec<Reject>,
+    /// Rows that were not embedded.
+    rows: Vec<Reject>,
     /// Rows of records whose representatives were rejected.
     copies: Vec<Reject>,
-    /// Those of several samples: the digests of their lists, records, and rows.
-    joined: (Vec<String>, Vec<Reject>, Vec<Reject>),
 }
 
 impl Rejects {
@@ -39,18 +39,12 @@ impl Rejects {
         parts: &[Part],
     ) -> Result<Self, DatasetError> {
         let mut rejects = Self::default();
-        for list in read_lists(listed, folder)? {
-            if list.of_rows {
-                rejects.rows.insert(list.digest.clone(), list);
-            } else {
-                rejects.records = Some(list);
-            }
-        }
+        let lists = read_lists(listed, folder)?;
         let empty = empty();
         for part in parts {
             let digest = part.provenance.rejects.as_ref();
             if let Some(digest) = digest.filter(|digest| **digest != empty)
-                && !rejects.rows.contains_key(digest)
+                && lists.iter().all(|list| list.digest != *digest)
             {
                 let what = format!(
                     "rows were rejected, and expected their list {digest} among {}/*.csv",
@@ -59,12 +53,21 @@ impl Rejects {
                 return Err(DatasetError::missing(&part.path, what));
             }
         }
-        let known = |digest: &String| {
-            parts
-                .iter()
-                .any(|part| part.provenance.rejects.as_ref() == Some(digest))
-        };
-        rejects.rows.retain(|digest, _| known(digest));
+        let known: BTreeSet<_> = parts
+            .iter()
+            .map(|part| part.provenance.rejects.as_ref())
+            .collect();
+        for list in lists {
+            if !list.of_rows {
+                rejects.records.extend(list.lines);
+            } else if known.contains(&Some(&list.digest)) {
+                rejects.rows.extend(list.lines);
+            } else {
+                continue;
+            }
+            rejects.digests.push(list.digest);
+        }
+        rejects.digests.sort();
         Ok(rejects)
     }
 
@@ -72,7 +75,8 @@ impl Rejects {
     pub(crate) fn add_copy(&mut self, record: &Record) -> bool {
         let of = |line: &&Reject| line.ordinal == record.representative;
         let copies: Vec<Reject> = self
-            .lines()
+            .rows
+            .iter()
             .filter(of)
             .map(|line| Reject {
                 ordinal: record.ordinal,
@@ -98,34 +102,24 @@ impl Rejects {
     }
 
     /// Adds the lists of a further sample, to whose ordinals `offset` is added. Returns the last ordinal in them.
-    pub(crate) fn join(&mut self, other: &Self, offset: u64) -> Option<u64> {
-        let (digests, records, rows) = &mut self.joined;
-        digests.extend(other.digests().into_iter().cloned());
-        let shifted = |line: &Reject| Reject {
+    pub(crate) fn join(&mut self, other: Self, offset: u64) -> Option<u64> {
+        self.digests.extend(other.digests);
+        let shifted = |line: Reject| Reject {
             ordinal: line.ordinal + offset,
-            ..line.clone()
+            ..line
         };
-        let of_records = other.records.iter().flat_map(|list| &list.lines);
-        records.extend(of_records.map(shifted));
-        rows.extend(other.lines().map(shifted));
-        let lines = records.iter().chain(&*rows);
+        self.records.extend(other.records.into_iter().map(shifted));
+        self.rows.extend(other.rows.into_iter().map(shifted));
+        let lines = self.records.iter().chain(&self.rows);
         lines.map(|line| line.ordinal).max()
-    }
-
-    /// Returns the digests of all lists.
-    pub(crate) fn digests(&self) -> Vec<&String> {
-        let records = self.records.iter().map(|list| &list.digest);
-        let own = records.chain(self.rows.keys());
-        own.chain(&self.joined.0).collect()
     }
 
     /// Writes one list of rows, in the order of the input, and a copy of the list of records. No empty list is written. Returns the
     /// digest of the list of rows, and the written lists.
     pub(crate) fn write(&self, folder: &Path) -> Result<(String, Vec<ListedFile>), DatasetError> {
-        let mut rows: Vec<&Reject> = self.lines().chain(&self.copies).collect();
+        let mut rows: Vec<&Reject> = self.rows.iter().chain(&self.copies).collect();
         rows.sort_unstable_by_key(|line| (line.ordinal, line.start));
-        let records = self.records.iter().flat_map(|list| &list.lines);
-        let records = records.chain(&self.joined.1).collect();
+        let records = self.records.iter().collect();
         let mut digest = empty();
         let mut listed = Vec::new();
         for (name, lines) in [(RECORDS, records), (ROWS, rows)] {
@@ -155,11 +149,6 @@ impl Rejects {
             finished.publish()?;
         }
         Ok((digest, listed))
-    }
-
-    fn lines(&self) -> impl Iterator<Item = &Reject> {
-        let lists = self.rows.values();
-        lists.flat_map(|list| &list.lines).chain(&self.joined.2)
     }
 }
 

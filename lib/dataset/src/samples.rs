@@ -73,7 +73,7 @@ impl Samples {
             let all = joined
                 .as_mut()
                 .map_or(&mut rejects, |joined| &mut joined.rejects);
-            let rejected = all.join(&own, offset);
+            let rejected = all.join(own, offset);
             let groups = parts.parts.iter().flat_map(|part| &part.groups);
             let last = groups.map(|group| group.ordinals.1).max();
             next = last.max(rejected).map_or(next, |last| last + 1);

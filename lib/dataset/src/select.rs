@@ -38,7 +38,7 @@ pub fn select(
         });
     }
     let columns = 0..parts.layout.columns.len();
-    let mut merge = Merge::new(parts, columns, None, stop).of_ids(ids);
+    let mut merge = Merge::new(parts, columns, stop).of_ids(ids);
     let mut writer = EmbeddingsWriter::create(path, &parts.layout)?;
     let mut missing = Missing::new(ids);
     while let Some(rows) = merge.next_rows()? {

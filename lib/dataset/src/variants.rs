@@ -109,7 +109,7 @@ impl Sites {
         }
         self.read_residues(dataset, stop)?;
         let mut found = AskedIds::default();
-        let mut merge = Merge::new(&dataset.parts, places, None, stop).of_ids(&ids);
+        let mut merge = Merge::new(&dataset.parts, places, stop).of_ids(&ids);
         while let Some(rows) = merge.next_rows()? {
             self.add_rows(&rows, dataset.parts.layout.dtype, &mut found);
         }

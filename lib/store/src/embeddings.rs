@@ -9,18 +9,12 @@ use arrow_schema::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{
-    EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, StoreDtype, ordinals,
-};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, SequenceDigest, StoreDtype, ordinals};
 
-use crate::checksums::Checksums;
 use crate::parquet::{ParquetFile, ParquetReader, properties};
 use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroupEncoder};
-use crate::{EmbeddingsFile, FileSummary, StoreError};
-
-/// The bytes that are copied at once.
-const COPIED_BYTES: u64 = 1 << 20;
+use crate::{FileSummary, StoreError};
 
 /// The false positive rate of the bloom filters of ids, which take about a byte for each id.
 const ID_FALSE_POSITIVES: f64 = 0.02;
@@ -62,50 +56,9 @@ impl EmbeddingsWriter {
         Ok(())
     }
 
-    /// Returns how full the next row group is, from 0 to 1.
-    pub fn fullness(&self) -> f64 {
-        let [bytes, rows] = [(self.bytes, ROW_GROUP_BYTES), (self.count, ROW_GROUP_ROWS)]
-            .map(|(count, full)| count as f64 / full as f64);
-        bytes.max(rows)
-    }
-
     /// Returns the number of finished row groups.
     pub fn row_groups(&self) -> usize {
         self.writer.groups.0.len()
-    }
-
-    /// Adds a row group of another file with the same columns. Its bytes are verified and copied, not decoded, so its rows are missing in
-    /// the digest of the file: [`add_digest`](Self::add_digest) adds them.
-    pub fn copy(&mut self, from: &EmbeddingsFile, group: usize) -> Result<(), StoreError> {
-        self.end_row_groups()?;
-        let writer = &mut self.writer;
-        let mut placed = from.placed(group)?;
-        let end = placed.end();
-        let filters = placed.bloom_filters().unwrap_or(end);
-        let mut sums = Checksums::default();
-        for mut range in [placed.start..filters, filters..end] {
-            while !range.is_empty() {
-                let step = range.start..range.end.min(range.start + COPIED_BYTES);
-                let bytes = from.file.read(step.clone())?;
-                sums.update(&bytes);
-                writer.file.append(&bytes)?;
-                range.start = step.end;
-            }
-            sums.end_segment();
-        }
-        placed = placed
-            .with_offset(writer.groups.end())
-            .map_err(|error| writer.encoding(error))?;
-        placed.segments = sums.into_segments();
-        writer.groups.push(placed);
-        Ok(())
-    }
-
-    /// Adds the digest of rows that were copied.
-    pub fn add_digest(&mut self, rows: RowDigest) {
-        if let Some(group) = self.writer.groups.0.last_mut() {
-            group.rows = [group.rows, rows].into_iter().sum();
-        }
     }
 
     fn end_row_groups(&mut self) -> Result<(), StoreError> {

@@ -15,12 +15,11 @@ use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::Statistics;
-use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind, RowDigest};
+use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind};
 
 use crate::StoreError;
-use crate::checksums::Format;
 use crate::parquet::ParquetFile;
-use crate::row_group::{PlacedRowGroup, group_bytes, indexed_metadata, placed_group};
+use crate::row_group::indexed_metadata;
 
 /// The column of ids: the second of the key.
 const ID: usize = 1;
@@ -159,15 +158,6 @@ impl EmbeddingsFile {
             .enumerate()
             .filter(|(_, id)| id.is_some_and(&is_asked));
         Ok(found.map(|(row, _)| row).collect())
-    }
-
-    /// The bytes of a row group, and its metadata. Its [`rows`](PlacedRowGroup) have no digest.
-    pub(crate) fn placed(&self, group: usize) -> Result<PlacedRowGroup, StoreError> {
-        let metadata = self.indexed()?.metadata();
-        let before = metadata.row_groups()[..group].iter().map(group_bytes);
-        let start = Format::Parquet.magic().len() as u64 + before.sum::<u64>();
-        let placed = placed_group(&self.file, metadata, group, start, RowDigest::default());
-        placed.map_err(|error| self.file.decoding_error(&error))
     }
 
     /// The metadata with the page index.

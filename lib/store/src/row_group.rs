@@ -333,15 +333,6 @@ impl PlacedRowGroup {
         })
     }
 
-    /// Returns the offset of its bloom filters, which are its last bytes.
-    pub(crate) fn bloom_filters(&self) -> Option<u64> {
-        let columns = self.metadata.columns().iter();
-        columns
-            .filter_map(bloom_filter)
-            .map(|range| range.start)
-            .min()
-    }
-
     /// Returns the offset of the byte after it.
     pub(crate) fn end(&self) -> u64 {
         let bytes = self.segments.iter();

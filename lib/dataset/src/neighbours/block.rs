@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
 
     /// Reads the rows in the order of the input, with windows of `bytes` together.
     pub(super) fn read(self, bytes: u64, stop: &'a Stop) -> Merge<'a> {
-        Merge::new(self.parts, [self.place], None, stop).within(bytes)
+        Merge::new(self.parts, [self.place], stop).within(bytes)
     }
 
     /// Returns each part alone.
@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
     fn part_of(self, ordinal: u64, stop: &Stop) -> Result<Option<&'a Path>, DatasetError> {
         for (part, alone) in self.parts.parts.iter().zip(self.each_part()) {
             let ordinals = [ordinal];
-            let mut merge = Merge::new(&alone, [], None, stop).of_ordinals(&ordinals);
+            let mut merge = Merge::new(&alone, [], stop).of_ordinals(&ordinals);
             if merge.next_rows()?.is_some() {
                 return Ok(Some(&part.path));
             }

@@ -117,7 +117,7 @@ fn rows_of(
     let columns: Vec<usize> = columns.collect();
     let mut ordinals: Vec<u64> = keys.iter().map(|key| key.0).collect();
     ordinals.dedup();
-    let mut merge = Merge::new(source.parts, [], None, stop).of_ordinals(&ordinals);
+    let mut merge = Merge::new(source.parts, [], stop).of_ordinals(&ordinals);
     let mut found = Vec::new();
     while let Some(rows) = merge.next_rows()? {
         let here = KeyColumns::new(&rows);

@@ -63,7 +63,7 @@ impl Search<'_> {
         advance: &mut (dyn FnMut(u64) + Send),
     ) -> Result<(), DatasetError> {
         let parts: Vec<Parts> = self.targets.each_part().collect();
-        let merge = |parts| Merge::new(parts, [self.targets.place], None, self.stop);
+        let merge = |parts| Merge::new(parts, [self.targets.place], self.stop);
         let rest = Mutex::new(Rest {
             merges: parts
                 .iter()

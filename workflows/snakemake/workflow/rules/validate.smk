@@ -56,7 +56,7 @@ rule validate:
     params:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         recomputed=lambda wildcards, input: "--recomputed" if input.recomputed else "",
-        rejected="--expect max-rejected=100%" if config["allow_empty"] else "",
+        rejected="--max-rejected 100%" if config["allow_empty"] else "",
         options=OPTIONS["validate_embeddings"],
     # The folder of rejects is empty if nothing was rejected.
     shell:

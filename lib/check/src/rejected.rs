@@ -1,0 +1,87 @@
+//! Whether there are rows, and whether too many records were rejected.
+
+use std::collections::BTreeMap;
+
+use plmkit_contract::{Quoted, Reason};
+
+use crate::check::Tally;
+use crate::files::EmbeddedFile;
+use crate::violation::FILE;
+
+/// More rejected records than this are rarely meant.
+const MAX_REJECTED: f64 = 0.05;
+
+/// Parses a share: a number from 0 to 1, or a percentage such as `1%`.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let share = number.parse::<f64>().map(|number| number * unit);
+    share
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| {
+            format!(
+                "expected a share such as 1% or 0.01, found {}",
+                Quoted(text)
+            )
+        })
+}
+
+/// How many records were rejected for which reasons, and what the reason of most of them means.
+fn reasons(rejected: &BTreeMap<Reason, u64>, embeddings: &[EmbeddedFile]) -> String {
+    let counts = rejected.iter();
+    let counts = counts.map(|(reason, count)| format!("{count} {reason}"));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    let not_finite = rejected.get(&Reason::NotFinite).copied().unwrap_or(0);
+    let model = embeddings.iter().find_map(|file| {
+        let name = &file.provenance.model.as_ref()?.name;
+        Some(format!(" of {}", Quoted(name)))
+    });
+    let model = model.unwrap_or_default();
+    if 2 * not_finite > rejected.values().sum() {
+        format!(
+            "{counts}; probably weights{model} are NaN or infinite, or values too large for the type"
+        )
+    } else {
+        counts
+    }
+}
+
+/// The check `rejected`, of `embeddings` with `rows`, beside which these of `records` were rejected. `nothing_to_embed` is whether
+/// that there are no rows is no surprise.
+pub(crate) fn check(
+    most: Option<f64>,
+    embeddings: &[EmbeddedFile],
+    rows: u64,
+    by_reason: &BTreeMap<Reason, u64>,
+    records: u64,
+    nothing_to_embed: bool,
+    tally: &mut Tally,
+) {
+    let rejected: u64 = by_reason.values().sum();
+    tally.count("records", records);
+    tally.count("rejected", rejected);
+    let accepted = nothing_to_embed || most == Some(1.0);
+    if rows == 0 && rejected == 0 && !accepted {
+        tally.add("empty", FILE, "the embeddings have no rows");
+    }
+    // A list that was altered may have more lines than there are records.
+    let share = (rejected as f64 / records.max(1) as f64).min(1.0);
+    let most = most.unwrap_or(MAX_REJECTED);
+    if share > most {
+        let reasons = reasons(by_reason, embeddings);
+        let (share, most) = (100.0 * share, 100.0 * most);
+        let problem = if rejected >= records {
+            format!(
+                "every record was rejected, see rejects.csv: {reasons}; --max-rejected 100% accepts it"
+            )
+        } else {
+            format!(
+                "{rejected} of {records} records are rejected, {share:.3} %: expected at most {most:.3} %, or --max-rejected SHARE: {reasons}"
+            )
+        };
+        tally.add("too_many_rejected", FILE, problem);
+    }
+}
