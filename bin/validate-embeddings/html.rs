@@ -2,7 +2,7 @@
 
 use plmkit_check::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
 use plmkit_contract::plural;
-use plmkit_page::{Bars, Cell, Column, Figure, Page, Table, Tone};
+use plmkit_page::{Cell, Column, Page, Table, Tone};
 
 use crate::report::VerdictReport;
 
@@ -72,11 +72,6 @@ pub(crate) fn html(report: &VerdictReport) -> String {
             "How far vectors are from the same computed again, as a share of their size.",
         );
         page.table(&Table::of(&verdict.spot_check, SPOT_CHECK));
-        page.figures(
-            &differences(&verdict.spot_check)
-                .into_iter()
-                .collect::<Vec<_>>(),
-        );
     }
     if !verdict.agreement.is_empty() {
         page.heading("Cosines with the reference");
@@ -124,28 +119,4 @@ fn conclusion(report: &VerdictReport) -> String {
     let counts = counts.collect::<Vec<_>>().concat();
     let (rows, why) = (plural(verdict.rows, "row"), report.not_recomputed());
     format!("{outcome}; {rows}{counts}{why}.")
-}
-
-/// The largest difference of each column, beside what passes.
-fn differences(columns: &[RecomputedAgreement]) -> Option<Figure> {
-    let columns = || {
-        columns
-            .iter()
-            .zip(0_u32..)
-            .map(|(column, at)| (column, f64::from(at)))
-    };
-    let bars = columns().map(|(column, at)| {
-        let share = column.max_difference.unwrap_or(0.0) / column.tolerance;
-        (at, at + 0.9, 100.0 * share)
-    });
-    Figure::bars(&Bars {
-        caption: "Largest difference of each column, in percent of what passes: the line",
-        x_label: "column",
-        limit: Some(100.0),
-        bars: bars.collect(),
-        ticks: columns()
-            .map(|(column, at)| (at + 0.45, column.column.to_string()))
-            .collect(),
-        ..Bars::default()
-    })
 }
