@@ -21,7 +21,6 @@ macro_rules! samples {
         /// has the host only. Utilisations are percentages, 0 to 100, over the time since the previous sample, or over
         /// the driver's own interval.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-        #[expect(clippy::doc_markdown, reason = "Prometheus has these texts, too")]
         pub struct GpuSample {
             /// The time of day.
             pub timestamp: Timestamp,
