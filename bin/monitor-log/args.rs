@@ -44,10 +44,9 @@ pub(crate) enum Command {
     /// and the host.
     Top(TopArgs),
 
-    /// Export metrics of GPUs, host and runs to Prometheus, over HTTP or in a file
+    /// Export metrics of GPUs, host and runs to Prometheus, over HTTP
     ///
-    /// GET /metrics returns the latest values in the text format 0.0.4. GET /healthz returns 200 while they are at most 60 s
-    /// old, else 503. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
+    /// GET /metrics returns the latest values in the text format 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
     /// unknown value is left out, never 0.
     Export(ExportArgs),
 
@@ -230,15 +229,6 @@ pub(crate) struct ExportArgs {
     #[arg(value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// Write a file for `node_exporter`'s textfile collector instead, every --interval, and remove it at the end
-    #[arg(long, value_name = "FILE.prom", help_heading = "Output")]
-    #[arg(value_parser = file(), conflicts_with = "listen")]
-    pub(crate) textfile: Option<PathBuf>,
-
-    /// Write the file once and exit, leaving the file
-    #[arg(long, requires = "textfile", help_heading = "Output")]
-    pub(crate) once: bool,
-
     /// Run event logs, and folders: their *.jsonl, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
@@ -321,8 +311,8 @@ pub(crate) struct ReportArgs {
     /// that stops answering
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
-    /// Other findings are reported and do not count: temperature, device memory nearly full, power limits, foreign
-    /// processes, Xid errors, batches halved because memory ran out, sequences that could not be embedded.
+    /// Other findings are reported and do not count: temperature, device memory nearly full, power limits,
+    /// Xid errors, batches halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<Tier>,
 }

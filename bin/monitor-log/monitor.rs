@@ -7,7 +7,7 @@ use std::time::Duration;
 use plmkit_logs::event::RunStarted;
 use plmkit_logs::{GpuSample, Timestamp, boot_id, host_name};
 use plmkit_telemetry::live::{Follower, LiveRuns, ProcessReader, ProcessStatus, RunStatus};
-use plmkit_telemetry::{DRIVER_RETRY, DriverVersions, Sampler, Sources};
+use plmkit_telemetry::{DriverVersions, Sampler};
 use serde::Serialize;
 
 use crate::args::DriverArgs;
@@ -57,12 +57,7 @@ impl Monitor {
     /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders are skipped if they are
     /// older than `keep`.
     pub(crate) fn open(driver: &DriverArgs, events: &[PathBuf], keep: Duration) -> Self {
-        let mut sampler = Sampler::open(&Sources {
-            nvml: driver.nvml.clone(),
-            driver_retry: DRIVER_RETRY,
-            disk: Some(PathBuf::from(".")),
-            command: None,
-        });
+        let mut sampler = Sampler::open(driver.nvml.as_deref());
         sampler.sample();
         thread::sleep(FIRST_READING);
         Self {

@@ -4,16 +4,15 @@ use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{self, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{io_text, path_text};
 use plmkit_logs::LogError;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::StoreError;
+use plmkit_telemetry::Recorder;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
-use plmkit_telemetry::{DRIVER_RETRY, Recorder, Sources};
 
 use crate::args::RecordArgs;
 
@@ -53,7 +52,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let internal =
         |error: io::Error| Fault::of_system(Exit::Internal, "cannot handle signals", &error);
     let Some((program, arguments)) = args.command.split_first() else {
-        let recorder = start(log, args, None);
+        let recorder = start(log, args);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
         recorder.into_iter().for_each(Recorder::finish);
         return Ok(Exit::Done);
@@ -73,8 +72,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
             let what = format!("cannot run '{}'", path_text(program.as_ref()));
             Fault::of_system(Exit::Unavailable, what, &error)
         })?;
-    // This process stands for the command: it adopts what the command leaves in the background.
-    let recorder = start(log, args, Some(process::id()));
+    let recorder = start(log, args);
     let status = forwarder.wait(&child).map_err(internal)?;
     recorder.into_iter().for_each(Recorder::finish);
     *end = Some(end_of(status));
@@ -82,15 +80,8 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
 }
 
 /// Starts recording. A command goes on even if recording cannot start.
-fn start(log: Option<GpuCsvWriter>, args: &RecordArgs, command: Option<u32>) -> Option<Recorder> {
-    let folder = args.out.parent().filter(|folder| *folder != Path::new(""));
-    let sources = Sources {
-        nvml: args.driver.nvml.clone(),
-        driver_retry: DRIVER_RETRY,
-        disk: Some(folder.unwrap_or(Path::new(".")).to_owned()),
-        command,
-    };
-    Recorder::start(log?, args.interval, sources)
+fn start(log: Option<GpuCsvWriter>, args: &RecordArgs) -> Option<Recorder> {
+    Recorder::start(log?, args.interval, args.driver.nvml.clone())
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }

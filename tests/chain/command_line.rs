@@ -157,8 +157,7 @@ fn a_dash_is_refused_where_no_stream_is_possible() {
         "monitor-log estimate - --model m",
         "monitor-log estimate s --model m --measured -",
         "monitor-log top --once --events -",
-        "monitor-log export --once --textfile -",
-        "monitor-log export --once --textfile a.prom --events -",
+        "monitor-log export --events -",
     ] {
         let folder = tempfile::tempdir().expect("temp folder");
         let command = common::command(folder.path(), line);
@@ -268,7 +267,7 @@ fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_missing_page
         ".SH \"MONITOR-LOG RECORD\"",
         "--interval",
         "--peak-tflops",
-        "--textfile",
+        "--listen",
         "--once",
     ] {
         assert!(text.contains(part), "{part}: {text}");

@@ -147,7 +147,7 @@ def gpu_of(samples):
     """The mean of what monitor-log saw while the GPU was at work."""
     with samples.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if (row.get("gpu_util") or "0") != "0"]
-    columns = ["gpu_util", "power_w", "sm_clock_mhz", "temperature_c", "mem_used_mib", "sm_active", "tensor_active", "dram_active"]
+    columns = ["gpu_util", "power_w", "sm_clock_mhz", "temperature_c", "mem_used_mib"]
     found = {column: [float(row[column]) for row in rows if row.get(column)] for column in columns}
     return {column: statistics.fmean(values) for column, values in found.items() if values}
 

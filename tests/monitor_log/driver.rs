@@ -6,7 +6,8 @@ use std::process::{Child, Stdio};
 
 use plmkit_logs::GpuSample;
 
-use crate::case::{Case, assert_contains, kill, text, wait_until};
+use crate::case::{Case, assert_contains, kill, wait_until};
+use crate::export::Exporter;
 
 /// Starts `monitor-log record`, with the files `gone`, `hang` and `xid` of the fake driver.
 fn record(case: &Case) -> Child {
@@ -168,22 +169,17 @@ fn xid_errors_are_counted_by_gpu_and_the_last_one_is_named() {
 fn eight_gpus_are_read_and_a_driver_that_goes_is_not_up() {
     let case = Case::with_gpus();
     case.write("gone", "");
-    let export = |name: &str| {
-        let mut command = case.command(&format!("--quiet export --textfile {name} --once"));
-        command.env("FAKE_NVML_GPUS", "8");
-        command
+    let gone = case.path("gone");
+    let metrics = |name, value: &str| {
+        Exporter::with(&case, "", &[("FAKE_NVML_GPUS", "8"), (name, value)]).metrics()
     };
-    assert!(export("up.prom").status().unwrap().success());
-    let up = case.read("up.prom");
+    let up = metrics("FAKE_NVML_NOTHING", "");
     assert_contains(&up, "plmkit_exporter_driver_up 1\n");
     assert_eq!(
         up.matches("plmkit_gpu_utilization_ratio{").count(),
         6,
         "{up}"
     );
-    let output = export("down.prom")
-        .env("FAKE_NVML_GONE", case.path("gone"))
-        .output();
-    assert!(text(&output.unwrap().stderr).is_empty());
-    assert_contains(&case.read("down.prom"), "plmkit_exporter_driver_up 0\n");
+    let down = metrics("FAKE_NVML_GONE", gone.to_str().unwrap());
+    assert_contains(&down, "plmkit_exporter_driver_up 0\n");
 }

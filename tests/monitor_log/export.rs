@@ -1,4 +1,4 @@
-//! `export`: over HTTP and as a file.
+//! `export` over HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,19 +6,25 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, assert_contains, fixture, kill, text, wait_for};
+use crate::case::{Case, assert_contains, fixture, kill, wait_for};
 use crate::common::assert_failed;
 
 /// An exporter on a free port.
-struct Exporter {
+pub(crate) struct Exporter {
     child: Child,
     address: String,
 }
 
 impl Exporter {
     fn start(case: &Case, args: &str) -> Self {
+        Self::with(case, args, &[])
+    }
+
+    /// Starts it with environment variables.
+    pub(crate) fn with(case: &Case, args: &str, variables: &[(&str, &str)]) -> Self {
         let args = format!("export --listen 127.0.0.1:0 --interval 50ms{args}");
         let mut command = case.command(&args);
+        command.envs(variables.iter().copied());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.map_while(Result::ok).find_map(|line| {
@@ -45,7 +51,7 @@ impl Exporter {
         ))
     }
 
-    fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         self.ask("GET", "/metrics", "").1
     }
 
@@ -144,8 +150,6 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
     for (method, target, status, part) in [
         ("GET", "/", "404", "not found: see /metrics\n"),
         ("HEAD", "/metrics", "200", ""),
-        ("GET", "/healthz", "200", "ok\n"),
-        ("POST", "/healthz", "405", "only GET and HEAD\n"),
         ("GET", "/other", "404", "not found: see /metrics\n"),
         ("GET", "/metrics/", "404", "not found: see /metrics\n"),
         ("POST", "/metrics", "405", "only GET and HEAD\n"),
@@ -215,16 +219,9 @@ fn stalled_readers_starve_nobody() {
 #[test]
 fn an_instance_has_metrics_of_its_own() {
     let case = Case::with_gpus();
-    let mut command = case.command("--quiet export --textfile gpu.prom --once");
-    assert!(
-        command
-            .env("FAKE_NVML_MIG", "1")
-            .status()
-            .unwrap()
-            .success()
-    );
+    let exporter = Exporter::with(&case, "", &[("FAKE_NVML_MIG", "1")]);
     let instance = "plmkit_gpu_memory_used_bytes{uuid=\"MIG-2\",index=\"0\"} 3221225472";
-    assert_contains(&case.read("gpu.prom"), instance);
+    assert_contains(&exporter.metrics(), instance);
 }
 
 #[test]
@@ -257,77 +254,4 @@ fn it_serves_until_a_signal_and_dies_of_it() {
         kill(name, exporter.child.id());
         assert_eq!(exporter.child.wait().unwrap().signal(), Some(number));
     }
-}
-
-#[test]
-fn a_file_is_written_once_and_stays() {
-    let case = Case::with_gpus();
-    let output = case.run("--quiet export --textfile gpu.prom --once");
-    assert!(output.status.success() && output.stdout.is_empty());
-    let line = "plmkit_gpu_temperature_celsius{uuid=\"GPU-0\",index=\"0\"} 61\n";
-    assert_contains(&case.read("gpu.prom"), line);
-    assert!(case.read("gpu.prom").ends_with('\n'));
-}
-
-#[test]
-fn a_file_is_replaced_every_interval_and_removed_at_the_end() {
-    let case = Case::new();
-    let mut command = case.command("--quiet export --textfile node.prom --interval 20ms");
-    let mut child = command.spawn().unwrap();
-    let sampled = || {
-        let file = std::fs::read_to_string(case.path("node.prom")).unwrap_or_default();
-        let mut lines = file.lines().map(str::to_owned);
-        lines.find(|line| line.starts_with("plmkit_exporter_last_sample"))
-    };
-    let mut seen = Vec::new();
-    while seen.len() < 3 {
-        let line = wait_for(|| {
-            let line = sampled().filter(|line| !seen.contains(line));
-            line.ok_or(format!("{seen:?}"))
-        });
-        seen.push(line);
-    }
-    kill("TERM", child.id());
-    assert_eq!(child.wait().unwrap().signal(), Some(15));
-    assert_eq!(crate::common::all(&case.path("")), ["driver"]);
-}
-
-#[test]
-fn an_interval_that_makes_values_stale_is_warned_of() {
-    let case = Case::new();
-    for (interval, warnings) in [("30s", 0), ("31s", 1)] {
-        let args = format!("export --textfile {interval}.prom --interval {interval}");
-        let mut command = case.command(&args);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let file = case.path(&format!("{interval}.prom"));
-        wait_for(|| file.exists().then_some(()).ok_or("no file".to_owned()));
-        kill("TERM", child.id());
-        child.wait().unwrap();
-        let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-        let found = stderr.matches("more than 30s").count();
-        assert_eq!(found, warnings, "{stderr}");
-    }
-}
-
-#[test]
-fn a_file_that_the_collector_ignores_or_that_cannot_be_written_is_refused() {
-    let case = Case::new();
-    for (args, code, message) in [
-        (
-            "--textfile gpu.txt",
-            2,
-            "expected a name that ends in .prom",
-        ),
-        ("--textfile nowhere/gpu.prom", 73, "nowhere/gpu.prom"),
-        (
-            "--textfile a.prom --events a.prom",
-            2,
-            "--textfile and --events are the same file",
-        ),
-    ] {
-        let output = case.run(&format!("--quiet export --once {args}"));
-        assert_failed(&output, code, message);
-    }
-    let both = case.run("export --textfile a.prom --listen 127.0.0.1:0");
-    assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
 }

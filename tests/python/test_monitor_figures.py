@@ -17,12 +17,12 @@ from conftest import PROGRAMS, ROOT, run
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COLUMNS = (
     "timestamp,boot_id,boot_s,index,uuid,name,gpu_util,mem_used_mib,mem_total_mib,temperature_c,power_w,sm_clock_mhz,"
-    "throttle,foreign_processes,mem_clock_mhz,energy_j,sm_active,host_cpu_util,interval_s"
+    "throttle,mem_clock_mhz,energy_j,host_cpu_util,interval_s"
 ).split(",")
 # What tells that a GPU answered.
 ANSWERS = "gpu_util mem_used_mib temperature_c power_w power_limit_w sm_clock_mhz mem_clock_mhz energy_j throttle".split()
 # Columns whose values over time are in reports.
-VALUES = "gpu_util mem_used_mib temperature_c power_w sm_clock_mhz mem_clock_mhz sm_active tensor_active dram_active".split()
+VALUES = "gpu_util mem_used_mib temperature_c power_w sm_clock_mhz mem_clock_mhz".split()
 
 
 # --- the logs ---
@@ -79,8 +79,6 @@ class Logs:
                         "sm_clock_mhz": draw.randrange(210, 2000, 15),
                         "mem_clock_mhz": draw.choice([405, 2619]),
                         "throttle": draw.choice(["none", "none", "sw_power_cap", "hw_slowdown+sw_power_cap"]),
-                        "foreign_processes": draw.choice([0, 0, 0, 2]),
-                        "sm_active": f"{draw.uniform(0, 100):.2f}",
                     }
                     row |= {name: value for name, value in values.items() if draw.random() > 0.03}
                     row |= {"energy_j": f"{energy[gpu]:.3f}"} if gpu in energy else {}
@@ -279,7 +277,6 @@ def check(folder):
             "hot": ("above_limit_c", lambda text: int(text) > 0),
             "throttled": ("throttle", lambda text: text != "none"),
             "throttle_hw_slowdown": ("throttle", lambda text: "hw_slowdown" in text.split("+")),
-            "foreign": ("foreign_processes", lambda text: int(text) > 0),
         }
         for name, (column, condition) in conditions.items():
             if name in found["values"]:

@@ -21,37 +21,24 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 
-/// Older values are those of a sampler that hangs, as for the alert `PlmkitExporterStale`.
-pub(super) const STALE: Duration = Duration::from_mins(1);
-
-/// The text that scrapes get, and when it was made.
+/// The text that scrapes get.
 #[derive(Clone)]
-pub(super) struct ServedText(Arc<Mutex<(String, Instant)>>);
+pub(super) struct ServedText(Arc<Mutex<String>>);
 
 impl ServedText {
     /// Replaces the text for all later scrapes.
     pub(super) fn replace(&self, text: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (text, Instant::now());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
     /// Returns the status, the media type and the text of a path.
     fn answer(&self, path: &str) -> (&'static str, &'static str, String) {
-        let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (metrics, made) = &*served;
-        let age_s = made.elapsed().as_secs();
-        match path.split('?').next() {
-            Some("/metrics") => ("200 OK", CONTENT_TYPE, metrics.clone()),
-            Some("/healthz") if age_s <= STALE.as_secs() => ("200 OK", TEXT, "ok\n".to_owned()),
-            Some("/healthz") => {
-                let text = format!("the last sample is {age_s} s old\n");
-                ("503 Service Unavailable", TEXT, text)
-            }
-            _ => (
-                "404 Not Found",
-                TEXT,
-                "not found: see /metrics\n".to_owned(),
-            ),
+        if path.split('?').next() == Some("/metrics") {
+            let text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            return ("200 OK", CONTENT_TYPE, text.clone());
         }
+        let text = "not found: see /metrics\n".to_owned();
+        ("404 Not Found", TEXT, text)
     }
 }
 
@@ -68,7 +55,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {
 /// Serves `text`, and its replacements, until the process ends.
 pub(super) fn serve(listener: TcpListener, text: String) -> io::Result<ServedText> {
     let address = listener.local_addr()?;
-    let text = ServedText(Arc::new(Mutex::new((text, Instant::now()))));
+    let text = ServedText(Arc::new(Mutex::new(text)));
     let served = text.clone();
     thread::Builder::new()
         .name("http".to_owned())

@@ -1,7 +1,6 @@
 //! Past snapshots of the view.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 use plmkit_logs::GpuSample;
 
@@ -17,8 +16,6 @@ const MAX_SNAPSHOTS: usize = 512;
 #[derive(Default)]
 pub(super) struct History {
     pub(super) last: Option<Snapshot>,
-    /// How old the last snapshot is, if it is older than it should be.
-    pub(super) stale: Option<Duration>,
     /// By number and UUID: MIG instances have the number of their GPU.
     utilization: HashMap<Device, VecDeque<Option<u64>>>,
 }

@@ -75,7 +75,7 @@ fn lines(snapshot: &Snapshot, screen: Screen, width: usize, height: usize) -> Ve
     let wanted = [0, 1, 2, 3].map(|part| parts[part].len());
     let rows = rows(wanted, height.saturating_sub(1));
     let hidden = wanted.iter().sum::<usize>() - rows.iter().sum::<usize>();
-    let mut lines = vec![title(snapshot, screen, hidden, width)];
+    let mut lines = vec![title(snapshot, hidden, width)];
     for (place, (part, rows)) in parts.into_iter().zip(rows).enumerate() {
         // The chosen process is in sight, below its heading.
         let chosen = chosen.filter(|_| place == 2).unwrap_or(0);
@@ -102,7 +102,7 @@ fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
 }
 
 /// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
-fn title(snapshot: &Snapshot, screen: Screen, hidden: usize, width: usize) -> Line<'static> {
+fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
     let format = if width < WITH_DATE {
         "%T UTC"
     } else {
@@ -110,8 +110,6 @@ fn title(snapshot: &Snapshot, screen: Screen, hidden: usize, width: usize) -> Li
     };
     let time = snapshot.rows.first();
     let time = time.map(|row| row.timestamp.format(format));
-    let stale = screen.and_then(|(history, _)| history.stale);
-    let stale = stale.map(|age| duration(age.as_secs_f64()) + " old");
     let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
     let gpus = snapshot.gpus().filter(|row| !row.is_instance());
     let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
@@ -128,7 +126,6 @@ fn title(snapshot: &Snapshot, screen: Screen, hidden: usize, width: usize) -> Li
     let cells = [
         snapshot.host.clone().map(Stylize::bold),
         time.map(Stylize::bold),
-        stale.map(Stylize::red),
         hidden.map(Span::from),
         version("driver", &versions.driver_version).map(Span::from),
         version("CUDA", &versions.cuda_version).map(Span::from),
@@ -321,9 +318,6 @@ fn host(row: &GpuSample, width: usize) -> Line<'static> {
     let values = [
         ("host cpu", &["host_cpu_util"][..]),
         ("memory", &["host_mem_used_mib", "host_mem_total_mib"]),
-        ("disk free", &["host_disk_free_mib"]),
-        ("read", &["host_disk_read_mib_s"]),
-        ("written", &["host_disk_write_mib_s"]),
     ];
     let known = values.iter().filter(|(_, columns)| {
         let metric = Metric::of(columns[0]);

@@ -8,9 +8,7 @@ use plmkit_logs::event::{
     BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
     utilization,
 };
-use plmkit_logs::{
-    LogError, ProgressMessage, ProgressReporter, Timestamp, boot_id, boot_seconds, host_name,
-};
+use plmkit_logs::{LogError, ProgressReporter, Timestamp, boot_id, boot_seconds, host_name};
 
 use crate::batch::{Batch, BatchStats};
 
@@ -114,8 +112,10 @@ impl EventLog {
             device_memory_peak_mib: stats.memory_mib.map(|(_, peak)| peak),
             rejected,
         };
-        if let Some(progress) = &mut self.progress {
-            log(progress.add(&event));
+        let progress = self.progress.as_mut();
+        if let Some((line, warnings)) = progress.and_then(|progress| progress.add(&event)) {
+            tracing::info!("{line}");
+            warn_of(&warnings);
         }
         self.write(&Event::Batch(event));
     }
@@ -127,9 +127,7 @@ impl EventLog {
         let progress = progress.filter(|_| outcome != Outcome::Failed);
         let elapsed_s = self.elapsed().as_secs_f64();
         let (tiers, warnings) = progress.map_or_else(Default::default, |run| run.finish(elapsed_s));
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
+        warn_of(&warnings);
         let event = Event::Done(RunDone {
             run: self.run.clone(),
             time: Some(Timestamp::now()),
@@ -158,12 +156,9 @@ impl EventLog {
     }
 }
 
-fn log(messages: Vec<ProgressMessage>) {
-    for message in messages {
-        match message {
-            ProgressMessage::Line(line) => tracing::info!("{line}"),
-            ProgressMessage::Warning(warning) => tracing::warn!("{warning}"),
-        }
+fn warn_of(warnings: &[String]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
     }
 }
 

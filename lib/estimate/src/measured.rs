@@ -28,13 +28,8 @@ impl Measured {
         let named = |what: String| format!("run {}: {what}", setup.run);
         let flops = run.efficiency.flops;
         let flops = flops.ok_or_else(|| named("its operations are unknown".to_owned()))?;
-        // What exceeds the operations of the tokens is attention. A token attends to at least as many tokens as a sequence has on
-        // average, and to at most as many as the longest has.
-        let of_token = flops / run.tokens as f64 - shape.flops_per_token() as f64;
-        let attended = of_token / shape.flops_per_pair() as f64;
-        let mean = run.mean_length.unwrap_or(0.0);
-        let longest = run.longest.map_or(f64::MAX, |longest| longest as f64);
-        if !(0.999 * mean..=1.001 * longest).contains(&attended) {
+        let of_shape = (shape.flops_per_token(), shape.flops_per_pair());
+        if setup.flops_per_token.zip(setup.flops_per_pair) != Some(of_shape) {
             let model = setup.model.as_ref().unwrap_or(&unknown);
             let what = "its operations are not those of this model: measured was";
             return Err(named(format!("{what} {model}")));

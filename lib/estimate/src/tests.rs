@@ -144,13 +144,14 @@ fn bytes_are_those_of_values_and_keys() {
 /// A run of the first shard on two GPUs.
 fn run(change: impl FnOnce(&mut RunSummary)) -> RunSummary {
     let mut run = RunSummary::default();
-    let setup = &mut run.setup;
+    let (setup, shape) = (&mut run.setup, plan(1).shape);
+    setup.flops_per_token = Some(shape.flops_per_token());
+    setup.flops_per_pair = Some(shape.flops_per_pair());
     (setup.run, setup.model) = ("a".to_owned(), Some(MODEL.to_owned()));
     (setup.device, setup.dtype) = (Some("cuda".to_owned()), Some("f16".to_owned()));
     setup.gpu_names = Some(vec!["NVIDIA L4".to_owned(); 2]);
     (run.outcome, run.device_s) = (Some(Outcome::Done), Some(10.0));
     (run.sequences, run.tokens) = (2, 300);
-    (run.mean_length, run.longest) = (Some(150.0), Some(200));
     run.efficiency.flops = Some(flops()[0]);
     change(&mut run);
     run
@@ -205,10 +206,8 @@ fn a_run_that_ended_finished_the_shard_with_its_sums() {
 fn a_run_of_another_model_and_an_impossible_rate_are_refused() {
     let error = |change: fn(&mut RunSummary)| measured(&[run(change)], vec![]).unwrap_err();
     let other = format!("run a: its operations are not those of this model: measured was {MODEL}");
-    // A smaller model, a larger one, and no tokens.
-    assert_eq!(error(|run| run.efficiency.flops = Some(1e11)), other);
-    assert_eq!(error(|run| run.efficiency.flops = Some(1e13)), other);
-    assert_eq!(error(|run| run.tokens = 0), other);
+    assert_eq!(error(|run| run.setup.flops_per_token = Some(7)), other);
+    assert_eq!(error(|run| run.setup.flops_per_pair = None), other);
     assert_eq!(
         error(|run| run.efficiency.flops = None),
         "run a: its operations are unknown"

@@ -21,7 +21,6 @@ macro_rules! samples {
         /// has the host only. Utilisations are percentages, 0 to 100, over the time since the previous sample, or over
         /// the driver's own interval.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-        #[expect(clippy::doc_markdown, reason = "Prometheus has these texts, too")]
         pub struct GpuSample {
             /// The time of day.
             pub timestamp: Timestamp,
@@ -42,14 +41,12 @@ macro_rules! samples {
             pub throttle: Option<Throttle>,
             /// Processes that compute on the GPU.
             pub processes: Option<Processes>,
-            /// Processes that do not belong to the recorded command; `None` if no command is recorded.
-            pub foreign_processes: Option<u32>,
             $(#[doc = $help] pub $column: Option<$type>,)*
         }
 
         /// The columns in order: the fields of [`GpuSample`].
         pub const HEADER: &str = concat!(
-            "timestamp,boot_id,boot_s,interval_s,index,uuid,name,throttle,processes,foreign_processes",
+            "timestamp,boot_id,boot_s,interval_s,index,uuid,name,throttle,processes",
             $(",", stringify!($column)),*, "\n"
         );
 
@@ -79,13 +76,8 @@ samples! {
     sm_clock_mhz: u32, MEGAHERTZ, Gpu, "plmkit_gpu_sm_clock_hertz", true, "Clock of the streaming multiprocessors.";
     mem_clock_mhz: u32, MEGAHERTZ, Gpu, "plmkit_gpu_memory_clock_hertz", true, "Clock of the device memory.";
     energy_j: f64, JOULE, Gpu, "plmkit_gpu_energy_joules_total", false, "Energy that the GPU has used since the driver was loaded.";
-    pcie_rx_mib_s: f64, MIB_PER_SECOND, Gpu, "plmkit_gpu_pcie_received_bytes_per_second", false, "Read by the GPU over PCIe.";
-    pcie_tx_mib_s: f64, MIB_PER_SECOND, Gpu, "plmkit_gpu_pcie_sent_bytes_per_second", false, "Written by the GPU over PCIe.";
     ecc_corrected: u64, COUNT, Gpu, "plmkit_gpu_ecc_corrected_errors_total", false, "Corrected memory errors since the driver was loaded.";
     ecc_uncorrected: u64, COUNT, Gpu, "plmkit_gpu_ecc_uncorrected_errors_total", false, "Uncorrected memory errors since the driver was loaded.";
-    sm_active: f64, PERCENT, Gpu, "plmkit_gpu_sm_active_ratio", true, "Share of the time, over all streaming multiprocessors, in which one had work.";
-    tensor_active: f64, PERCENT, Gpu, "plmkit_gpu_tensor_active_ratio", true, "Share of the time in which the tensor cores computed.";
-    dram_active: f64, PERCENT, Gpu, "plmkit_gpu_dram_active_ratio", true, "Share of the time in which data went to or from device memory.";
     mem_temperature_c: u32, CELSIUS, Gpu, "plmkit_gpu_memory_temperature_celsius", false, "Temperature of the device memory.";
     temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
     mem_temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
@@ -94,9 +86,6 @@ samples! {
     host_cpu_util: f64, PERCENT, Host, "plmkit_host_cpu_utilization_ratio", true, "Share of all CPUs' time that was not idle.";
     host_mem_used_mib: u64, MIB, Host, "plmkit_host_memory_used_bytes", true, "Memory that is not available to new programs.";
     host_mem_total_mib: u64, MIB, Host, "plmkit_host_memory_size_bytes", false, "Memory.";
-    host_disk_read_mib_s: f64, MIB_PER_SECOND, Host, "plmkit_host_disk_read_bytes_per_second", false, "Read from all disks.";
-    host_disk_write_mib_s: f64, MIB_PER_SECOND, Host, "plmkit_host_disk_written_bytes_per_second", false, "Written to all disks.";
-    host_disk_free_mib: u64, MIB, Host, "plmkit_host_disk_free_bytes", false, "Free space for this user on the file system of the log.";
 }
 
 impl GpuSample {

@@ -24,6 +24,6 @@ pub use error::LogError;
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Processes, Throttle, is_instance};
 pub use mean::Mean;
 pub use metric::{Metric, Subject, Unit};
-pub use progress_reporter::{ProgressMessage, ProgressReporter};
+pub use progress_reporter::ProgressReporter;
 pub use reader::{LineParser, LogReader, SkippedLines};
 pub use tier::Tier;

@@ -17,7 +17,6 @@ impl Unit {
     /// Mebibytes.
     pub(crate) const MIB: Self = Self::new("MiB", [1_048_576.0, 1.0]);
     /// Mebibytes a second.
-    pub(crate) const MIB_PER_SECOND: Self = Self::new("MiB/s", [1_048_576.0, 1.0]);
     /// Degrees Celsius.
     pub(crate) const CELSIUS: Self = Self::new("°C", [1.0; 2]);
     /// Watts.

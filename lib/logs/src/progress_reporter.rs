@@ -16,7 +16,7 @@ const EVERY_S: f64 = 60.0;
 ///
 /// ```
 /// use plmkit_logs::event::BatchDone;
-/// use plmkit_logs::{ProgressReporter, ProgressMessage};
+/// use plmkit_logs::ProgressReporter;
 ///
 /// let mut reporter = ProgressReporter::new(1);
 /// let batch = |number: u64| BatchDone {
@@ -27,9 +27,9 @@ const EVERY_S: f64 = 60.0;
 ///     utilization: Some(0.98),
 ///     ..BatchDone::default()
 /// };
-/// let messages: Vec<ProgressMessage> = (0..100).flat_map(|number| reporter.add(&batch(number))).collect();
+/// let messages: Vec<_> = (0..100).filter_map(|number| reporter.add(&batch(number))).collect();
 /// let line = "100 batches: 160000 tokens/s, 98.0 % full (ok), waited 0.5 % of the time (ok)";
-/// assert_eq!(messages, [ProgressMessage::Line(line.to_owned())]);
+/// assert_eq!(messages, [(line.to_owned(), vec![])]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ProgressReporter {
@@ -53,15 +53,6 @@ struct Stretch {
     wait_ms: Mean,
 }
 
-/// A message about a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProgressMessage {
-    /// Progress.
-    Line(String),
-    /// A loss of throughput, and advice.
-    Warning(String),
-}
-
 impl ProgressReporter {
     /// Starts without batches. `workers` devices compute at once.
     pub fn new(workers: u64) -> Self {
@@ -73,15 +64,15 @@ impl ProgressReporter {
         }
     }
 
-    /// Adds a batch, in the order in which they end, and returns messages to log. Each warning comes once, and once more if
-    /// it gets worse.
-    pub fn add(&mut self, batch: &BatchDone) -> Vec<ProgressMessage> {
+    /// Adds a batch, in the order in which they end. Returns a line of progress, if it is time, and warnings of a loss of
+    /// throughput, with advice. Each warning comes once, and once more if it gets worse.
+    pub fn add(&mut self, batch: &BatchDone) -> Option<(String, Vec<String>)> {
         self.all.add(batch);
         self.recent.add(batch);
         let recent = self.recent;
         let seconds = recent.end_s - recent.start_s;
         if recent.batches < EVERY_BATCHES && seconds < EVERY_S {
-            return Vec::new();
+            return None;
         }
         self.recent = Stretch {
             start_s: recent.end_s,
@@ -97,11 +88,7 @@ impl ProgressReporter {
             figures if figures.is_empty() => batches,
             figures => format!("{batches}: {figures}"),
         };
-        let warnings = warnings.into_iter().map(ProgressMessage::Warning);
-        [ProgressMessage::Line(line)]
-            .into_iter()
-            .chain(warnings)
-            .collect()
+        Some((line, warnings))
     }
 
     /// Returns how full the batches of the whole run were and how long its devices waited, as far as it is known, and warnings
@@ -186,21 +173,18 @@ mod tests {
             let mut messages = Vec::new();
             for _ in 0..count {
                 self.elapsed_s += step_s;
-                messages.extend(self.reporter.add(&BatchDone {
+                let told = self.reporter.add(&BatchDone {
                     elapsed_s: Some(self.elapsed_s),
                     ..batch.clone()
-                }));
+                });
+                if let Some((line, warnings)) = told {
+                    messages.push(line);
+                    let warnings = warnings.iter();
+                    messages.extend(warnings.map(|text| format!("warning: {text}")));
+                }
             }
-            texts(messages)
+            messages
         }
-    }
-
-    fn texts(messages: Vec<ProgressMessage>) -> Vec<String> {
-        let texts = messages.into_iter().map(|message| match message {
-            ProgressMessage::Line(text) => text,
-            ProgressMessage::Warning(text) => format!("warning: {text}"),
-        });
-        texts.collect()
     }
 
     fn batch(utilization: f64, wait_ms: f64) -> BatchDone {

@@ -23,8 +23,9 @@ mod page;
 mod scale;
 mod table;
 
-pub use chart::{Bars, Figure};
+pub use chart::Figure;
 pub use escape::escape;
 pub use page::Page;
-pub use scale::{short, time_unit};
+pub use scale::short;
+use scale::time_unit;
 pub use table::{Cell, Column, Table, Tone, multiqc, words};

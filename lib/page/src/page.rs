@@ -92,7 +92,7 @@ impl Page {
     /// Adds charts, side by side if there is room.
     pub fn figures(&mut self, figures: &[Figure]) -> &mut Self {
         if !figures.is_empty() {
-            let html: String = figures.iter().map(Figure::html).collect();
+            let html: String = figures.iter().map(|figure| &*figure.0).collect();
             let _ = writeln!(self.body, "<div class=\"figures\">{html}</div>");
         }
         self

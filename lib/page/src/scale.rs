@@ -22,13 +22,7 @@ pub fn short(number: f64) -> String {
 }
 
 /// Returns a unit of time in which `longest_s` has few digits: its name, and its length in seconds.
-///
-/// ```
-/// use plmkit_page::time_unit;
-///
-/// assert_eq!([59.0, 1e4, 1e5].map(time_unit).map(|(name, _)| name), ["seconds", "minutes", "hours"]);
-/// ```
-pub fn time_unit(longest_s: f64) -> (&'static str, f64) {
+pub(crate) fn time_unit(longest_s: f64) -> (&'static str, f64) {
     match longest_s {
         _ if longest_s < 300.0 => ("seconds", 1.0),
         _ if longest_s < 3.0 * 3600.0 => ("minutes", 60.0),

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
 use procfs::process::Process;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::{SignalOnly, WithOrigin};
@@ -25,11 +25,8 @@ const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 pub struct Forwarder(SignalsInfo<WithOrigin>);
 
 impl Forwarder {
-    /// Catches signals from now on, for a command to come. Processes that the command leaves in the background become
-    /// children of this process, so that they can still be attributed to the command.
+    /// Catches signals from now on, for a command to come.
     pub fn install() -> io::Result<Self> {
-        // A kernel without this feature gives them to another process.
-        let _ = set_child_subreaper(Some(getpid()));
         SignalsInfo::new(not_ignored(&FORWARDED).chain([SIGCHLD])).map(Self)
     }
 
@@ -46,7 +43,8 @@ impl Forwarder {
                     let _ = kill_process(command, signal);
                 }
             }
-            // The child is reaped only here, so its process id cannot be reused while signals are sent.
+            // The child is reaped only here, so its process id cannot be reused while signals are sent. The first process of a
+            // container has other children, too.
             while let Some((child, status)) = wait(WaitOptions::NOHANG)? {
                 if child == command {
                     return Ok(ExitStatus::from_raw(status.as_raw()));

@@ -1,21 +1,15 @@
-//! The host's CPUs, memory and disks, from `/proc`.
-
-mod disk;
-
-use std::path::Path;
+//! The host's CPUs and memory, from `/proc`.
 
 use procfs::{CpuTime, Current, CurrentSI, KernelStats, Meminfo};
 
-use disk::Disks;
 use plmkit_logs::GpuSample;
 
 const MIB: u64 = 1 << 20;
 
 /// Reads the host. CPU utilisation is measured between two readings: the first has none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Host {
     previous: Option<Ticks>,
-    disks: Disks,
 }
 
 /// CPU time since boot, summed over all CPUs.
@@ -26,14 +20,6 @@ struct Ticks {
 }
 
 impl Host {
-    /// Free space is that of the file system of `disk_path`.
-    pub(crate) fn new(disk_path: Option<&Path>) -> Self {
-        Self {
-            previous: None,
-            disks: Disks::new(disk_path),
-        }
-    }
-
     /// Fills in the host's columns. A value that cannot be read stays empty.
     pub(crate) fn read(&mut self, sample: &mut GpuSample) {
         let stats = KernelStats::current().ok();
@@ -42,7 +28,6 @@ impl Host {
             .zip(self.previous)
             .and_then(|(now, before)| now.utilization_since(before));
         self.previous = ticks;
-        self.disks.read(sample);
         if let Ok(memory) = Meminfo::current() {
             sample.host_mem_total_mib = Some(memory.mem_total / MIB);
             // Page cache is available to new programs, so it does not count as used.
@@ -71,13 +56,9 @@ impl Ticks {
         let total = total.filter(|&total| total > 0)?;
         // The kernel may correct idle time downwards.
         let idle = self.idle.saturating_sub(before.idle).min(total);
-        Some(tenth((total - idle) as f64 / total as f64 * 100.0))
+        let percent = (total - idle) as f64 / total as f64 * 100.0;
+        Some((percent * 10.0).round() / 10.0)
     }
-}
-
-/// Rounds to a tenth.
-pub(crate) fn tenth(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! GPUs through NVML, NVIDIA's management library. NVML is loaded at run time: neither the build nor the start needs a
 //! driver.
 
-mod activity;
 mod gpu;
 mod health;
 mod processes;
@@ -32,8 +31,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the start waits for the driver, which takes seconds if nothing keeps the GPUs awake.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first pause before a driver that went away is opened again. Later pauses are twice as long each.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Time between two searches for a driver that is missing or went away: a service may start before the driver.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The versions of the driver that was opened last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,8 +64,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Loads NVML, from `library` if given. Logs why there is no GPU. A driver that is not there is looked for every `retry`.
-    pub(crate) fn open(library: Option<&Path>, retry: Duration) -> Self {
+    /// Loads NVML, from `library` if given. Logs why there is no GPU. A driver that is not there is looked for again.
+    pub(crate) fn open(library: Option<&Path>) -> Self {
         let (questions, asked) = mpsc::channel();
         let (sender, answers) = mpsc::channel();
         let library = library.map(Path::to_owned);
@@ -74,7 +73,7 @@ impl Driver {
         let dispatch = dispatcher::get_default(Dispatch::clone);
         let work = move || {
             dispatcher::with_default(&dispatch, || {
-                search(library.as_deref(), retry, &asked, &sender);
+                search(library.as_deref(), &asked, &sender);
             });
         };
         // Without a thread the sender is dropped, and the receiver says so.
@@ -131,33 +130,26 @@ impl Driver {
 }
 
 /// Opens the driver, at the start and then with questions, and answers them, until nobody asks any more.
-fn search(
-    library: Option<&Path>,
-    retry: Duration,
-    asked: &Receiver<GpuSample>,
-    answers: &Sender<Answer>,
-) {
+fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<Answer>) {
     let reported = Reported::default();
-    let (mut pause, mut searched, mut was_gone) = (retry, None::<Instant>, false);
+    let (mut searched, mut found) = (None::<Instant>, "NVIDIA driver found; GPU sampling started");
     loop {
-        if searched.is_none_or(|searched| searched.elapsed() >= pause) {
-            pause = retry.min(2 * pause);
+        if searched.is_none_or(|searched| searched.elapsed() >= RETRY) {
+            let is_first = searched.is_none();
+            searched = Some(Instant::now());
             match open(library) {
                 Ok(opened) => {
-                    if searched.is_some() && !was_gone {
-                        tracing::info!("NVIDIA driver found; GPU sampling started");
+                    let found_later = (!is_first).then_some(found);
+                    if serve(opened, &reported, found_later, asked, answers) {
+                        tracing::warn!("the driver has gone: opening it again");
+                        found = "the driver answers again";
                     }
-                    if serve(opened, &reported, was_gone, asked, answers) {
-                        pause = retry.min(FIRST_RETRY);
-                    }
-                    was_gone = true;
                 }
-                Err(reason) if searched.is_none() => {
+                Err(reason) if is_first => {
                     tracing::info!("no GPU found; recording the host only: {reason}");
                 }
                 Err(_) => {}
             }
-            searched = Some(Instant::now());
         }
         // Fails if nobody waits any more.
         let _ = answers.send(Answer::Read(Vec::new()));
@@ -167,12 +159,11 @@ fn search(
     }
 }
 
-/// Answers questions until nobody asks any more, the driver has gone, or all GPUs are lost: only NVML that was shut down sees a
-/// restarted driver. The last question has no answer then. Returns whether the driver gave values.
+/// Answers questions until the driver goes. Logs `found` with the first values. Returns whether it gave values and went.
 fn serve(
     (nvml, count, versions): (Nvml, u32, DriverVersions),
     reported: &Reported,
-    was_gone: bool,
+    mut found: Option<&str>,
     asked: &Receiver<GpuSample>,
     answers: &Sender<Answer>,
 ) -> bool {
@@ -186,18 +177,15 @@ fn serve(
         let rows: Vec<GpuSample> = rows.collect();
         let has_driver = gpus.iter().all(|gpu| gpu.has_driver);
         if !has_driver || !rows.iter().any(GpuSample::has_values) {
-            if gave_values || !was_gone {
-                tracing::warn!("the driver has gone: opening it again");
-            }
             return gave_values;
         }
-        if was_gone && !gave_values {
-            tracing::info!("the driver answers again");
-        }
         gave_values = true;
+        if let Some(found) = found.take() {
+            tracing::info!("{found}");
+        }
         let _ = answers.send(Answer::Read(rows));
     }
-    gave_values
+    false
 }
 
 /// Loads NVML, and counts the GPUs, at least one. The error is the reason in a few words.

@@ -1,26 +1,40 @@
 //! Records samples at an interval, in a thread that must not disturb the recorded command.
 
 use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::plural;
 
-use crate::background::Background;
-use crate::{Sampler, Sources};
+use crate::Sampler;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 
 /// There is no last sample if the previous one is more recent than this part of the interval.
 const LAST_SAMPLE_PART: u32 = 10;
 
+/// Limits how long a hanging driver or file system delays the exit.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Records samples until it is told to finish. Warns once of a log that cannot be written; tells lost rows and missed intervals
 /// at the end.
-pub struct Recorder(Background);
+pub struct Recorder {
+    stop: Sender<()>,
+    ended: Receiver<()>,
+}
 
 impl Recorder {
-    /// Starts in a new thread, which loads the driver's library. That may take seconds.
-    pub fn start(mut log: GpuCsvWriter, interval: Duration, sources: Sources) -> io::Result<Self> {
-        let thread = Background::start("recorder", move |stop| {
-            let mut sampler = Sampler::open(&sources);
+    /// Starts in a new thread, which loads the driver's library: that at a path, or the installed one. That may take seconds.
+    pub fn start(
+        mut log: GpuCsvWriter,
+        interval: Duration,
+        nvml: Option<PathBuf>,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let (sender, ended) = mpsc::channel();
+        let work = move || {
+            let mut sampler = Sampler::open(nvml.as_deref());
             let (mut lost, mut is_failing) = (0, false);
             let take = || {
                 let mut rows = sampler.sample();
@@ -42,19 +56,31 @@ impl Recorder {
                 lost += if is_failing { rows.len() } else { 0 };
                 log.is_open()
             };
-            record(interval, take, |pause| stop.pause(pause));
+            record(interval, take, |pause| {
+                stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
+            });
             if lost > 0 {
                 let rows = plural(lost as u64, "row");
                 tracing::warn!("the log could not be written all the time: {rows} were lost");
             }
-        })?;
-        Ok(Self(thread))
+            // Fails if the thread was abandoned.
+            let _ = sender.send(());
+        };
+        let thread = thread::Builder::new().name("recorder".to_owned());
+        thread.spawn(work)?;
+        Ok(Self { stop, ended })
     }
 
-    /// Takes a last sample and ends. Problems are only logged: the exit code is that of the command.
+    /// Takes a last sample and ends. Problems are only logged: the exit code is that of the command. A thread that hangs is
+    /// abandoned.
     pub fn finish(self) {
-        let hangs = "the driver or the log does not answer: ending without the last samples";
-        self.0.stop(hangs);
+        // Fails if the thread has ended already.
+        let _ = self.stop.send(());
+        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(
+                "the driver or the log does not answer: ending without the last samples"
+            );
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Duration;
 use std::{env, fs};
 
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
@@ -202,8 +201,7 @@ fn every_size_is_drawn() {
 /// `PLMKIT_BLESS=1 cargo test --bin monitor-log` writes the screens.
 #[test]
 fn screens_are_as_they_were() {
-    let mut history = history(8);
-    history.stale = Some(Duration::from_secs(12));
+    let history = history(8);
     for (width, height) in [(80, 24), (200, 50), (40, 12)] {
         let screen = text_of(&drawn(&history, width, height)).join("\n") + "\n";
         let name = format!("tests/fixtures/monitor_log/top-{width}x{height}.txt");

@@ -9,7 +9,6 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use plmkit_logs::{GpuSample, Throttle};
 
-use super::activity::Activity;
 use super::health::State;
 use super::processes::{Utilization, has_long_records, processes, read};
 use super::{MIB, with_names};
@@ -68,7 +67,6 @@ pub(super) struct Gpu<'n> {
     index: u32,
     /// Index, UUID and product name alone. They do not change, and are known even after the GPU is lost.
     pub(super) names: GpuSample,
-    activity: Option<Activity<'n>>,
     state: Option<State<'n>>,
     has_mig: bool,
     has_long_records: bool,
@@ -87,7 +85,6 @@ impl<'n> Gpu<'n> {
                 index: Some(index),
                 ..GpuSample::default()
             },
-            activity: None,
             state: None,
             has_mig: false,
             has_long_records: has_long_records(nvml),
@@ -98,7 +95,6 @@ impl<'n> Gpu<'n> {
         if let Some(device) = gpu.value("the GPU", nvml.device_by_index(index)) {
             gpu.names.uuid = gpu.value("uuid", device.uuid());
             gpu.names.name = gpu.value("name", device.name());
-            gpu.activity = Activity::open(nvml, &device);
             gpu.state = Some(State::open(nvml, &device));
             gpu.has_mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
         }
@@ -126,10 +122,6 @@ impl<'n> Gpu<'n> {
     fn read_device(&mut self, device: &Device<'n>, row: &mut GpuSample) {
         for (column, read) in READERS {
             self.value(column, read(device, row));
-        }
-        if let Some(activity) = &mut self.activity {
-            let read = activity.read(device, row);
-            self.value("sm_active", read);
         }
         if let Some(state) = &mut self.state {
             state.read(device, row);

@@ -54,8 +54,6 @@ pub enum FindingKind {
     Temperature,
     /// Device memory was nearly full.
     DeviceMemory,
-    /// Foreign processes computed on the GPU of a run.
-    ForeignProcesses,
     /// Batches were halved because memory ran out.
     OutOfMemory,
     /// Sequences could not be embedded.
@@ -85,7 +83,7 @@ type Found = Option<(Tier, String, Option<f64>)>;
 type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-const OF_GPU: [Rule<GpuSummary>; 10] = [
+const OF_GPU: [Rule<GpuSummary>; 9] = [
     (FindingKind::Bottleneck, utilization, ""),
     (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
@@ -95,7 +93,6 @@ const OF_GPU: [Rule<GpuSummary>; 10] = [
     (FindingKind::Temperature, |gpu| held(gpu, "hot_memory", "its memory was at its temperature limit"), ": look at cooling and at its neighbours"),
     (FindingKind::DeviceMemory, device_memory, ": pack with a smaller --max-batch-tokens before it runs out"),
     (FindingKind::XidErrors, xid_errors, ": NVIDIA's list of Xid errors says whether the program or the hardware is at fault"),
-    (FindingKind::ForeignProcesses, |gpu| held(gpu, "foreign", "others computed on it"), ": figures are of all together, ask for the GPU alone"),
 ];
 
 #[rustfmt::skip]
@@ -335,7 +332,7 @@ mod tests {
                 sample.temperature_c = Some(80);
                 (sample.mem_used_mib, sample.mem_total_mib) = (Some(900), Some(1000));
                 sample.throttle = Some(Throttle::default());
-                (sample.foreign_processes, sample.ecc_uncorrected) = (Some(0), Some(3));
+                sample.ecc_uncorrected = Some(3);
                 sample.xid_errors = Some(7);
                 change(second.saturating_sub(1), sample);
             })
@@ -355,7 +352,7 @@ mod tests {
     #[rustfmt::skip]
     fn each_problem_of_a_gpu_is_a_finding_with_its_tier_and_a_threshold_is_none() {
         use FindingKind::{
-            DeviceMemory, ForeignProcesses, GpuLost, MemoryErrors, PowerCap, Temperature, Throttling, XidErrors,
+            DeviceMemory, GpuLost, MemoryErrors, PowerCap, Temperature, Throttling, XidErrors,
         };
         use Tier::{Critical, Mild};
         assert_eq!(found(&|_, _| {}), []);
@@ -378,14 +375,13 @@ mod tests {
                 *sample = empty(sample);
             }
         };
-        let cases: [(Change, Tier, FindingKind, &str); 13] = [
+        let cases: [(Change, Tier, FindingKind, &str); 12] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "it was hot in 10.0 % of the time"),
             (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "it was hot in 10.0 % of the time"),
             // The driver was loaded again, and counts from 0.
             (&|i, s| s.ecc_uncorrected = Some(if i < 5 { 3 } else { 2 }), Critical, MemoryErrors, "2 memory errors"),
             (&|i, s| s.mem_used_mib = Some(900 + u64::from(i)), Mild, DeviceMemory, "90.9 % of its memory"),
             (&|_, s| s.mem_used_mib = Some(951), Critical, DeviceMemory, "95.1 %"),
-            (&|i, s| s.foreign_processes = Some(i % 2), Mild, ForeignProcesses, "50.0 % of the time"),
             (&|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)), Critical, MemoryErrors, "1 memory error that"),
             (&throttled(1, "hw_thermal_slowdown"), Mild, Throttling, "hw_thermal_slowdown in 10.0 %"),
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),

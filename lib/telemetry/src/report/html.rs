@@ -2,7 +2,7 @@
 
 use plmkit_contract::plural;
 use plmkit_logs::Timestamp;
-use plmkit_page::{Bars, Figure, Page, Table, Tone, time_unit};
+use plmkit_page::{Figure, Page, Table, Tone};
 
 use super::tables::{BASELINE, FINDINGS, GPUS, NAME, REPEATS, RUNS, tone};
 use super::text::{details, host};
@@ -114,7 +114,7 @@ fn charts_of_gpus(report: &Report) -> Vec<Figure> {
         ]
         .map(|(what, bins, most)| {
             let caption = format!("{}: {what}", gpu.label());
-            over_time(&caption, "recording", bins.means(), most, &shaded)
+            Figure::over_time(&caption, "recording", &bins.means(), most, &shaded)
         })
     });
     figures.flatten().collect()
@@ -123,33 +123,9 @@ fn charts_of_gpus(report: &Report) -> Vec<Figure> {
 /// Draws the throughput of a run.
 fn chart_of_run(run: &RunSummary) -> Vec<Figure> {
     let rate = run.rate.iter();
-    let figures = rate.filter_map(|rate| over_time("tokens/s", "run", rate.means(), None, &[]));
-    figures.collect()
-}
-
-/// Draws bars over a time in seconds, with an axis in a unit of few digits.
-fn over_time(
-    caption: &str,
-    of: &str,
-    mut bars: Vec<(f64, f64, f64)>,
-    most: Option<f64>,
-    shaded: &[([f64; 2], &str)],
-) -> Option<Figure> {
-    let end_s = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
-    let (unit, unit_s) = time_unit(end_s);
-    for bar in &mut bars {
-        (bar.0, bar.1) = (bar.0 / unit_s, bar.1 / unit_s);
-    }
-    let shaded = shaded.iter();
-    let shaded = shaded.map(|(span, name)| (span.map(|at_s| at_s / unit_s), (*name).to_owned()));
-    Figure::bars(&Bars {
-        caption,
-        x_label: &format!("{unit} of {of}"),
-        most,
-        bars,
-        shaded: shaded.collect(),
-        ..Bars::default()
-    })
+    let figure =
+        rate.filter_map(|rate| Figure::over_time("tokens/s", "run", &rate.means(), None, &[]));
+    figure.collect()
 }
 
 #[cfg(test)]

@@ -84,14 +84,13 @@ pub(super) fn tone(tier: Tier) -> Tone {
 }
 
 #[rustfmt::skip]
-pub(super) const GPUS: [Column<GpuSummary>; 12] = [
+pub(super) const GPUS: [Column<GpuSummary>; 11] = [
     Column::new("GPU", "", |gpu| Cell::count(gpu.index.map(u64::from))),
     Column::new("UUID", "", |gpu| Cell::text(short_uuid(&gpu.uuid))),
     Column::new("product", "", |gpu| Cell::known(gpu.name.as_ref())),
     Column::new("state", "", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::known(None::<String>) }),
     Column::new("covered", "%", |gpu| Cell::percent(gpu.figures.coverage)),
     Column::new("busy", "%", |gpu| Cell::percent(gpu.figures.share("gpu_util"))),
-    Column::new("tensor", "%", |gpu| Cell::percent(gpu.figures.share("tensor_active"))),
     Column::new("peak memory", "MiB", |gpu| whole(&gpu.figures, "mem_used_mib")),
     Column::new("memory", "MiB", |gpu| Cell::count(gpu.mem_total_mib)),
     Column::new("hottest", "°C", |gpu| whole(&gpu.figures, "temperature_c")),

@@ -26,10 +26,9 @@ type Condition = fn(&GpuSample) -> Option<bool>;
 
 /// Conditions of a GPU, as values of 0 and 1: their mean is the share of the time.
 #[rustfmt::skip]
-const CONDITIONS: [(&str, Condition); 6] = [
+const CONDITIONS: [(&str, Condition); 5] = [
     ("hot", |sample| Some(sample.temperature_c? > sample.hot_above_c())),
     ("hot_memory", |sample| Some(sample.mem_temperature_c? >= sample.mem_temperature_limit_c?)),
-    ("foreign", |sample| Some(sample.foreign_processes? > 0)),
     ("throttled", |sample| Some(sample.throttle.as_ref()?.active())),
     ("severe", |sample| Some(sample.throttle.as_ref()?.is_severe())),
     ("capped", |sample| sample.throttle.as_ref().map(|throttle| throttle.active() && !throttle.is_severe())),
@@ -96,7 +95,7 @@ pub struct Figures {
     /// Whether the coverage is too low for figures of the whole time: below 90 %.
     pub partial: bool,
     /// The values by the columns of the log, in their units. One that the driver never gave is not there. The mean of a condition is
-    /// the share of the time in which it held: `hot`, `hot_memory`, `foreign` (processes), `throttled`, `severe` (heat or the power
+    /// the share of the time in which it held: `hot`, `hot_memory`, `throttled`, `severe` (heat or the power
     /// supply held the clocks down), `capped` (nothing but a limit or a setting did), and `throttle_` with each reason.
     pub values: BTreeMap<String, ValueRange>,
 }
