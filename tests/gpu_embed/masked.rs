@@ -218,12 +218,8 @@ fn only_listed_positions_are_masked() {
     let mut embed = set.embed(9000, "some.parquet", &["--scores-positions", &table]);
     assert_fails(&mut embed, 73, "scores_positions");
     let none = set.positions("id,position\n");
-    let none = set.scores(9000, "none.parquet", &["--scores-positions", &none]);
-    assert!(none.values().all(|(found, likelihood)| likelihood.is_none()
-        && found.iter().flatten().all(|value| value.is_nan())));
-    run(validate_shard(&set.path("none.parquet"), &set.shard())
-        .arg("--model")
-        .arg(test_data("model-tiny")));
+    let mut embed = set.embed(9000, "none.parquet", &["--scores-positions", &none]);
+    assert_fails(&mut embed, 65, "expected a position, found none");
 }
 
 #[test]

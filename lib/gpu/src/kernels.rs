@@ -92,7 +92,7 @@ impl Kernels {
         unsafe { self.launch(stream, work.launch(self.element)?) }
     }
 
-    /// Multiplies values by SiLU of their gates.
+    /// Multiplies values by `SiLU` of their gates.
     ///
     /// # Safety
     /// As [`Kernels::rope`], with the shapes of [`SiluGate`].
