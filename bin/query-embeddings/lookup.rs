@@ -12,6 +12,7 @@ use plmkit_dataset::{DatasetError, DatasetFolder, Merge};
 use serde_json::json;
 
 use crate::ids::IdFiles;
+use crate::warn_unless_validated;
 
 /// Print the rows of some proteins as JSON lines: the key, and the vectors
 ///
@@ -44,6 +45,7 @@ impl LookupArgs {
         if let Err(failed) = opened.check_passed() {
             tracing::warn!("{failed}");
         }
+        warn_unless_validated(&opened);
         let columns = opened.parts.places(&self.column)?;
         let mut merge = Merge::new(&opened.parts, columns, stop).of_ids(&ids);
         while let Some(found) = merge.next_rows()? {

@@ -68,14 +68,18 @@ fn main() -> ExitCode {
 /// Opens a dataset whose validation has passed. If it has shards, but no validation yet, that is told: rows may be missing.
 fn open(dataset: &DatasetFolder, stop: &Stop) -> Result<OpenedDataset, Fault> {
     let opened = dataset.open_passed(stop)?;
-    if opened.listed.is_none() && dataset.has_shards() {
+    warn_unless_validated(&opened);
+    Ok(opened)
+}
+
+fn warn_unless_validated(opened: &OpenedDataset) {
+    if opened.listed.is_none() && opened.folder.has_shards() {
         tracing::warn!(
             "{}: not validated, so rows may be missing or wrong: found {}",
-            path_text(dataset.path()),
+            path_text(opened.folder.path()),
             plural(opened.parts.rows(), "row")
         );
     }
-    Ok(opened)
 }
 
 /// Returns the format of a file: the given one, or that which its extension names.

@@ -145,6 +145,12 @@ fn a_dataset_that_failed_is_not_passed_on() {
     let output = tool(&set, "lookup sample P20");
     assert!(succeeded(&output).contains(&format!("warning: {what}")));
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
+
+    // With shards and without a verdict, rows may be missing.
+    fs::remove_file(sample.join("dataset.json")).expect("remove");
+    fs::create_dir_all(sample.join("shards")).expect("folder");
+    let output = tool(&set, "lookup sample P20");
+    assert!(succeeded(&output).contains("sample: not validated, so rows may be missing"));
 }
 
 #[test]

@@ -18,6 +18,14 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 /// The first bytes of Parquet, Arrow and compressed files, and of FASTA.
 const DATA: [&[u8]; 5] = [b"PAR1", b"ARROW1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b">"];
 
+/// Files beside the data, which nothing else can write again.
+const NAMES_OF_DATA: [&str; 4] = [
+    "dataset.json",
+    "dataset.failed.json",
+    "manifest.json",
+    "rejects.csv",
+];
+
 /// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
 
@@ -215,7 +223,7 @@ pub fn keep_other_data(tables: &[NamedPath], magic: Option<&[u8]>) -> Result<(),
         let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
         let _ = opened.map(|file| file.take(6).read_to_end(&mut head));
         let mut others = DATA.iter().filter(|data| Some(**data) != magic);
-        if others.any(|data| head.starts_with(data)) {
+        if others.any(|data| head.starts_with(data)) || (is_file && has_name_of_data(path)) {
             let what = format!(
                 "{option} {}: exists, and is a file of other data, which nothing replaces",
                 path_text(path)
@@ -224,6 +232,12 @@ pub fn keep_other_data(tables: &[NamedPath], magic: Option<&[u8]>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
+fn has_name_of_data(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    NAMES_OF_DATA.contains(&&*name) || name.ends_with(".jsonl") || name.ends_with(".samples.csv")
 }
 
 /// Whether a path is a temporary file or in a folder of an unfinished run: `.NAME.plmkit-…`.
@@ -293,6 +307,18 @@ mod tests {
             );
             let kept = keep_other_data(&[("--out", &path)], Some(b"PAR1"));
             assert_eq!(kept.is_err(), is_data && text != b"PAR1");
+        }
+        for name in [
+            "dataset.json",
+            "rejects.csv",
+            "a.events.jsonl",
+            "a.samples.csv",
+        ] {
+            let path = folder.path().join(name);
+            assert!(keep_data(&[("--report", &path)]).is_ok(), "{name}");
+            fs::write(&path, "{}").expect("write");
+            let fault = keep_data(&[("--report", &path)]).expect_err(name);
+            assert_eq!(fault.exit(), Exit::CannotCreate);
         }
         assert!(
             keep_data(&[
