@@ -17,15 +17,9 @@ use crate::report::VerdictReport;
 /// What the user expects, and what does not matter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Judging {
-    /// Largest accepted share of rejected records, such as 1%; with 100%, a set without rows passes
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value = "5%",
-        help_heading = "Expectations"
-    )]
-    #[arg(value_parser = parse_share)]
-    pub(crate) max_rejected: f64,
+    /// Largest accepted share of rejected records, such as 1%; with 100%, a set without rows passes [default: 5%]
+    #[arg(long, value_name = "SHARE", help_heading = "Expectations", value_parser = parse_share)]
+    pub(crate) max_rejected: Option<f64>,
 
     /// Switch off a check of values
     #[arg(

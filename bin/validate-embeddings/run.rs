@@ -32,7 +32,7 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let dataset = args.dataset.as_ref();
 
     let mut criteria = Criteria::default();
-    criteria.max_rejected = Some(args.judging.max_rejected);
+    criteria.max_rejected = args.judging.max_rejected;
     let lists = args.rejects.iter();
     let lists = lists.map(|path| Ok((args.name(path), read_list(path)?)));
     let lists = lists.collect::<Result<Vec<_>, Fault>>()?;

@@ -18,8 +18,9 @@ HEADS_OF = {
     "heads-of-10": replace(BY_NAME["8M"], name="esm2_heads-of-10", width=320, heads=32, layers=LAYERS),
     "heads-of-128": replace(BY_NAME["8M"], name="esm2_heads-of-128", width=512, heads=4, layers=LAYERS),
 }
-# As published in width, two layers deep, and as deep as is said.
+# Relatives of ESM-2.
 FAMILY = ["C600M", "1b", "1v"]
+# As published in width, two layers deep, and as deep as is said.
 SMALL = {name: replace(BY_NAME[name], layers=LAYERS) for name in ("8M", "35M", "150M", "650M", "3B", *FAMILY)} | HEADS_OF
 DEEP = {
     "650M-33": replace(BY_NAME["650M"], layers=33),

@@ -21,7 +21,8 @@ for program in "${programs[@]}"; do
     strip -o "$to/target/release/$program" "target/release/$program"
 done
 cp -R --parents tests/gpu tests/parity/checkpoint.py tests/parity/configurations.py \
-    tests/parity/families.py test-data/proteins.fasta test-data/golden test-data/model-tiny test-data/model-tiny-esmc LICENSE-APACHE LICENSE-MIT "$to"
+    tests/parity/families.py test-data/proteins.fasta test-data/golden test-data/model-tiny test-data/model-tiny-esmc \
+    LICENSE-APACHE LICENSE-MIT "$to"
 rm -rf "$to/tests/gpu/results" "$to"/tests/*/__pycache__
 git describe --always --dirty >"$to/revision" 2>/dev/null || echo unknown >"$to/revision"
 tar -C "$folder" -cf - plmkit-gpu | gzip -9 >"$archive"

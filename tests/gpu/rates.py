@@ -58,12 +58,12 @@ class Rates:
             return torch.randn(tokens, inputs, **kinds), weight, torch.randn(outputs, **kinds)
 
         gated = config["hidden_act"] == "silu"
-        # With bias: addmm, which is cublasLt's. Before GELU, whose kernel adds the bias, without; so all of ESMC.
-        products_of = [layer(width, 3 * width), layer(width, width), layer(inner, width)]
+        # With bias: addmm, which is cublasLt's. Before GELU, whose kernel adds the bias, without. ESMC has no biases.
+        others = [layer(width, 3 * width), layer(width, width), layer(inner, width)]
         rows, up, _ = layer(width, 2 * inner if gated else inner)
 
         def products():
-            for x, weight, bias in products_of:
+            for x, weight, bias in others:
                 torch.nn.functional.linear(x, weight, None if gated else bias)
             torch.matmul(rows, up.t())
 

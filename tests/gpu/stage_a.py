@@ -237,7 +237,7 @@ def scores(bench):
     """Log-probabilities in one pass, and with each residue masked, against our CPU in f32."""
     proteins = [*models.proteins(300, seed=7, longest=60), ("odd", "MXBZUO")]
     batches = bench.programs.pack("few", proteins, 2048)
-    for name in [name for name in ("8M", *models.FAMILY) if name in small(bench)]:
+    for name in ("8M", *models.FAMILY):
         model, exact = models.folder(bench, name), bench.path("exact.parquet")
         for kind, options in {"wild-type": ["--scores"], "masked": ["--scores", "masked"]}.items():
             bench.programs.embed(batches, model, exact, "--dtype", "f32", *options, device="cpu")

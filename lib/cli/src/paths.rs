@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plmkit_contract::{Exit, is_stream, path_text};
+use plmkit_contract::{DATASET_FILE, Exit, FAILED_FILE, is_stream, path_text};
 
 use crate::Fault;
 
@@ -19,12 +19,7 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 const DATA: [&[u8]; 5] = [b"PAR1", b"ARROW1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b">"];
 
 /// Files beside the data, which nothing else can write again.
-const NAMES_OF_DATA: [&str; 4] = [
-    "dataset.json",
-    "dataset.failed.json",
-    "manifest.json",
-    "rejects.csv",
-];
+const NAMES_OF_DATA: [&str; 4] = [DATASET_FILE, FAILED_FILE, "manifest.json", "rejects.csv"];
 
 /// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
@@ -215,7 +210,7 @@ pub fn keep_data(reports: &[NamedPath]) -> Result<(), Fault> {
     keep_other_data(reports, None)
 }
 
-/// Checks that no table replaces a file of data that does not begin with its own `magic`.
+/// Checks that no table replaces a file of data that does not begin with its own `magic`, or that has the name of one.
 pub fn keep_other_data(tables: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
     for (option, path) in tables {
         let mut head = Vec::new();

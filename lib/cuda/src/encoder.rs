@@ -176,11 +176,13 @@ impl Encoder {
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.time(KernelKind::Gemm)?;
             let inv_freq = &layer.inv_freq;
+            let norm = layer.query_key_norm.as_ref();
             let qkv = if inv_freq.values.is_empty() {
+                norm.map_or(Ok(()), |norm| normalise_in_place(&qkv, norm))?;
                 pass.by_head(&qkv)? // (rows, 3, heads, head_dim)
             } else {
                 let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
-                pass.rotate(&qkv, turns, layer.query_key_norm.as_ref())?
+                pass.rotate(&qkv, turns, norm)?
             };
             batch.time(KernelKind::Rotary)?;
             collector.attention(&qkv)?;
@@ -267,7 +269,7 @@ fn normalise_in_place(qkv: &Tensor, norm: &LayerNorm) -> Result<(), CudaError> {
             eps: norm.eps,
         };
         let mut own = qkv.f_narrow(1, part * hidden, hidden)?;
-        own.f_copy_(&norm.forward(&own)?)?;
+        own.f_copy_(&norm.forward(&own.f_to_kind(Kind::Float)?)?)?;
     }
     Ok(())
 }

@@ -25,19 +25,30 @@ static __device__ __forceinline__ float row_sum(float value, float *of_warps, un
     return sum;
 }
 
+// The first channel of a packet of a thread, in a row of so many threads.
+static __device__ __forceinline__ unsigned channel_of(unsigned packet, unsigned threads) {
+    return (packet * threads + threadIdx.x % threads) * 4;
+}
+
 // Subtracts the mean of a row's `hidden` values from those that a thread holds, `width` of them in the row or none at all,
-// and returns the factor that gives it a variance of 1. `row` is that of the block, `sum` of the values of the thread.
-static __device__ __forceinline__ float centre(float (&held)[PACKETS][4], float sum, unsigned width, unsigned hidden,
-                                               unsigned row, unsigned warps, float eps) {
+// and returns the factor that gives it a variance of 1. What a thread holds beside them is 0. `row` is that of the block.
+static __device__ __forceinline__ float centre(float (&held)[PACKETS][4], unsigned width, unsigned hidden, unsigned row,
+                                               unsigned warps, float eps) {
     // One for each of the two sums: a warp may be at the second while others still read the first.
     __shared__ float of_warps[2][32];
     const unsigned threads = 32 * warps;
+
+    float sum = 0.0f;
+#pragma unroll
+    for (unsigned k = 0; k < PACKETS; ++k) {
+        sum += (held[k][0] + held[k][1]) + (held[k][2] + held[k][3]);
+    }
     const float mean = row_sum(sum, of_warps[0], row * warps, warps) / static_cast<float>(hidden);
 
     float squares = 0.0f;
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
-        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, width);
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
@@ -63,10 +74,9 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
     const unsigned long long offset = static_cast<unsigned long long>(token) * hidden;
 
     float held[PACKETS][4];
-    float sum = 0.0f;
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
-        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, width);
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
@@ -84,13 +94,12 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
                 store<4, WHOLE>(held[k], x + offset + channel, present);
             }
         }
-        sum += (held[k][0] + held[k][1]) + (held[k][2] + held[k][3]);
     }
-    const float scale = centre(held, sum, width, hidden, row, warps, eps);
+    const float scale = centre(held, width, hidden, row, warps, eps);
 
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
-        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, width);
         if (present > 0) {
             float weights[4];

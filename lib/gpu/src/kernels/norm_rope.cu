@@ -17,10 +17,9 @@ static __device__ __forceinline__ void normalise_and_rotate(ELEMENT *qkv, const 
     ELEMENT *at = qkv + (static_cast<unsigned long long>(token) * 3 + keys) * width;
 
     float held[PACKETS][4];
-    float sum = 0.0f;
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
-        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, here);
 #pragma unroll
         for (unsigned i = 0; i < 4; ++i) {
@@ -29,13 +28,12 @@ static __device__ __forceinline__ void normalise_and_rotate(ELEMENT *qkv, const 
         if (present > 0) {
             load<4, WHOLE>(held[k], at + channel, present);
         }
-        sum += (held[k][0] + held[k][1]) + (held[k][2] + held[k][3]);
     }
-    const float scale = centre(held, sum, here, width, row, warps, eps);
+    const float scale = centre(held, here, width, row, warps, eps);
 
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
-        const unsigned channel = (k * threads + threadIdx.x % threads) * 4;
+        const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, here);
         if (present > 0) {
             float weights[4];

@@ -71,7 +71,7 @@ def embed(
     options.pop("quiet", None)  # it is, unless progress is shown
     arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
     written = folder / "pipeline_info/sequences.fasta"
-    before = written.read_bytes() if written.exists() else None
+    before = written.read_bytes() if options.get("force") and written.exists() else None
     try:
         run("plmkit", *arguments, "--", *_files(sequences, written, bool(options.get("force"))), progress=progress)
     except PlmkitError as error:
