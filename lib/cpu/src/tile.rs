@@ -6,8 +6,8 @@ pub(crate) mod int8;
 
 use crate::simd::Simd;
 
-/// The products of a partial sum. Adding 1,280 products one after the other has three times the rounding error.
-pub(crate) const DEPTH: usize = 128;
+/// The products of a partial sum. Adding 1,280 products one after the other has four times the rounding error.
+pub(crate) const DEPTH: usize = 64;
 
 /// Adds `A·B` to `sums`: `A` is `(ROWS, depth)` with rows `a_stride` apart, `B` is `(depth, VECTORS·LANES)` with rows
 /// `b_stride` apart. The order of additions depends only on `depth`. `ROWS` is at most 12, `VECTORS` is 1 or 2.

@@ -1,7 +1,7 @@
 //! Scores and mixes in f32.
 
 use crate::simd::Simd;
-use crate::tile::{DEPTH, part};
+use crate::tile::part;
 use crate::{Rows, exp};
 
 /// A word is a value.
@@ -9,7 +9,7 @@ pub(super) struct Products;
 
 impl<S: Simd> super::Products<S> for Products {
     const VALUES: usize = 1;
-    const KEYS: usize = DEPTH;
+    const KEYS: usize = 128;
     const EXP2: &[f32] = exp::FINE;
 
     #[inline(always)]
