@@ -90,7 +90,6 @@ fn a_report_has_the_sums_of_the_events_and_no_figures_of_a_gpu() {
     let expected = tokens / done["elapsed_s"].as_f64().expect("seconds");
     let rate = reported["throughput"]["tokens_per_s"].as_f64();
     assert!((rate.expect("a rate") / expected - 1.0).abs() < 1e-9);
-    assert!(report["samples"]["hosts"][0]["samples"].as_u64() > Some(0));
     // Not 0: there is no GPU, and the peak of this CPU is unknown.
     for unknown in ["residues_per_joule", "energy_j", "mfu"] {
         assert_eq!(reported["efficiency"][unknown], Value::Null, "{unknown}");

@@ -10,7 +10,6 @@ mod bins;
 mod findings;
 mod gpu;
 mod groups;
-mod host;
 mod html;
 mod multiqc;
 mod pace;
@@ -28,18 +27,17 @@ use serde::Serialize;
 pub use batches::{Packing, Queue, QueueState, Stage, Stages, WaitBin};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
-pub use groups::{Comparison, Repeats, Spread, compare};
-pub use host::HostSummary;
+pub use groups::{Baseline, Speed, Spread};
 pub use html::html;
 pub use multiqc::multiqc;
 pub use run::{Efficiency, RunSummary, Throughput};
 pub use runs::{Runs, RunsSummary};
 pub use samples::{Samples, SamplesSummary};
 pub use text::sentences;
-pub use values::{Energy, Figures, ValueRange};
+pub use values::{Figures, ValueRange};
 
 /// The version of the report's schema.
-pub const REPORT_VERSION: u32 = 2;
+pub const REPORT_VERSION: u32 = 3;
 
 /// A report on run events and samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,10 +55,10 @@ pub struct Report {
     verdict_in_words: String,
     /// The runs; `None` if no event log was given.
     pub events: Option<RunsSummary>,
-    /// GPUs and host; `None` if no sample log was given.
+    /// The GPUs; `None` if no sample log was given.
     pub samples: Option<SamplesSummary>,
-    /// The speed over that of a baseline, if one was given.
-    pub baseline: Vec<Comparison>,
+    /// The speed of the runs, beside that of a baseline, if one was given.
+    pub speeds: Vec<Speed>,
     /// Malformed and torn lines that were left out, by log.
     pub skipped: Vec<SkippedLines>,
 }
@@ -74,7 +72,6 @@ impl Report {
         let samples = samples.map(|samples| samples.finish(runs));
         if let Some(events) = &mut events {
             events.sum = (events.runs.len() > 1).then(|| groups::sum(&events.runs));
-            events.repeats = groups::repeats(&events.runs);
         }
         let mut report = Self {
             report_version: REPORT_VERSION,
@@ -84,9 +81,10 @@ impl Report {
             verdict_in_words: String::new(),
             events,
             samples,
-            baseline: Vec::new(),
+            speeds: Vec::new(),
             skipped: Vec::new(),
         };
+        report.speeds = groups::speeds(report.runs());
         (report.findings, report.verdict_in_words) = findings::findings(&report);
         let counting = report.findings.iter().filter(|finding| finding.in_verdict);
         report.verdict = counting.map(|finding| finding.tier).max();
@@ -97,6 +95,13 @@ impl Report {
     fn runs(&self) -> &[RunSummary] {
         let events = self.events.as_ref();
         events.map_or(&[][..], |events| &events.runs)
+    }
+
+    /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.
+    fn told_speeds(&self) -> Vec<Speed> {
+        let all = self.speeds.iter();
+        let told = all.filter(|speed| speed.tokens_per_s.runs > 1 || speed.baseline.is_some());
+        told.cloned().collect()
     }
 
     /// Returns several runs together.

@@ -61,6 +61,5 @@ pub(crate) fn report(mut runs: Runs, samples: impl IntoIterator<Item = GpuSample
     let samples = samples.into_iter().inspect(|sample| joined.add(sample));
     let count = samples.count();
     runs.end_log();
-    joined.end_log();
     Report::new(Some(runs), Some(joined).filter(|_| count > 0))
 }

@@ -49,7 +49,6 @@ impl<'n> State<'n> {
             let celsius = field(device, field_id::NVML_FI_DEV_MEMORY_TEMP);
             self.has_mem_temperature = celsius.is_some();
             // A board without a sensor may say 0.
-            let celsius = celsius.and_then(|celsius| u32::try_from(celsius).ok());
             sample.mem_temperature_c = celsius.filter(|celsius| *celsius > 0);
         }
     }
@@ -71,12 +70,10 @@ impl<'n> State<'n> {
 }
 
 /// Reads a field. One that the GPU does not have is `None`.
-fn field(device: &Device, id: u32) -> Option<u64> {
+fn field(device: &Device, id: u32) -> Option<u32> {
     let values = device.field_values_for(&[FieldId(id)]).ok()?;
     match values.into_iter().next()?.ok()?.value.ok()? {
-        SampleValue::U32(value) => Some(u64::from(value)),
-        SampleValue::U64(value) => Some(value),
-        SampleValue::I64(value) => u64::try_from(value).ok(),
-        SampleValue::F64(_) => None,
+        SampleValue::U32(value) => Some(value),
+        _ => None,
     }
 }

@@ -6,12 +6,8 @@ use serde::Serialize;
 
 use plmkit_logs::event::Event;
 
-use super::groups::Repeats;
 use super::run::{RunCount, RunSummary};
 use super::times::WorkTimes;
-
-/// Runs with a chart, the first of a log. Charts take memory, and nobody looks at more.
-const MAX_CHARTS: usize = 20;
 
 /// The runs of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,8 +16,6 @@ pub struct RunsSummary {
     pub runs: Vec<RunSummary>,
     /// Two runs or more together.
     pub sum: Option<RunSummary>,
-    /// Repeated runs of the same work.
-    pub repeats: Vec<Repeats>,
 }
 
 /// Sums over the events of any number of runs, in any order.
@@ -92,8 +86,7 @@ impl Runs {
         let unfinished = last.filter(|&(job, count)| self.counts[count].is_unfinished(job));
         let unfinished = unfinished.map(|(_, count)| count);
         let position = unfinished.unwrap_or_else(|| {
-            let with_rate = self.counts.len() < MAX_CHARTS;
-            self.counts.push(RunCount::new(with_rate));
+            self.counts.push(RunCount::default());
             self.counts.len() - 1
         });
         (self.log, position, self.counts[position].begin_attempt(run))
@@ -116,7 +109,6 @@ impl Runs {
         RunsSummary {
             runs: runs.collect(),
             sum: None,
-            repeats: Vec::new(),
         }
     }
 }
@@ -210,7 +202,7 @@ mod tests {
         let (flops, outcome) = (Some(210.0 + 600.0), Some(Outcome::Done));
         assert_eq!((run.efficiency.flops, run.outcome), (flops, outcome));
         let notes = [
-            "it was interrupted and went on: figures are sums over 2 attempts, without 0.0 s between them",
+            "it was interrupted and went on: figures are sums over 2 attempts, without the time between them",
             "computed again after the interruption: 1 batch with 10 tokens; a shorter checkpoint interval loses less",
         ];
         assert_eq!(run.notes, notes);
