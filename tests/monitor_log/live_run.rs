@@ -81,7 +81,7 @@ fn a_report_has_the_sums_of_the_events_and_no_figures_of_a_gpu() {
     command.arg("--events").arg(&events);
     run(command.arg("--out").arg(&report));
     let report = read_json(&report);
-    let reported = &report["events"]["runs"][0];
+    let reported = &report["runs"][0];
     for count in ["sequences", "residues", "tokens"] {
         let expected = Some(sum(&batches, count));
         assert_eq!(reported[count].as_f64(), expected, "{count}");
@@ -112,7 +112,7 @@ fn a_run_that_is_stopped_and_resumed_is_one_run_of_the_report() {
         .arg(case.path("shards"));
     run(command.arg("--out").arg(&report));
     let report = read_json(&report);
-    let runs = report["events"]["runs"].as_array().expect("runs");
+    let runs = report["runs"].as_array().expect("runs");
     assert_eq!(runs.len(), 1, "{runs:?}");
     let run = &runs[0];
     assert_eq!(

@@ -54,7 +54,7 @@ fn case() -> Case {
 }
 
 fn run(case: &Case, args: &str) -> Value {
-    case.report(args)["events"]["runs"][0].take()
+    case.report(args)["runs"][0].take()
 }
 
 #[track_caller]
@@ -78,7 +78,7 @@ fn work_is_joined_with_the_power_of_its_gpus_for_any_wall_clock() {
     let (code, stderr) = case.code_and_stderr(args);
     assert_eq!(code, 0, "{stderr}");
     let report: Value = serde_json::from_str(&case.read("r.json")).unwrap();
-    let run = &report["events"]["runs"][0];
+    let run = &report["runs"][0];
     let mfu = 2e14 / (2.0 * 989.4e12);
     for (figure, expected) in [
         ("flops", 8e15),

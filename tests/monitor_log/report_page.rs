@@ -16,7 +16,6 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
         ">2,890</td>",
         "<figcaption>tokens/s, up to ",
         "utilization in %, up to 100, over ",
-        "memory in use in MiB, up to ",
         "<title>a</title>",
         "prefers-color-scheme: dark",
         "@media print",

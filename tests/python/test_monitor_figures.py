@@ -242,7 +242,7 @@ def check(folder):
         for uuid in set(gpus_of[job]) & at_work.keys():
             at_work[uuid].update(own)
 
-    for found in report["events"]["runs"]:
+    for found in report["runs"]:
         total = []
         for gpu in found["gpus"]:
             figures = Figures(gpus[gpu["uuid"]], moments[found["job"]], at_work[gpu["uuid"]])
@@ -265,7 +265,7 @@ def check(folder):
         near(found["efficiency"]["residues_per_joule"], known and found["residues"] / known)
 
     everything = sorted({ms for own in moments.values() for ms in own})
-    for found in report["samples"]["gpus"]:
+    for found in report["gpus"]:
         uuid = found["uuid"]
         figures = Figures(gpus[uuid], sorted(at_work[uuid]) or everything)
         near(found["coverage"], figures.coverage())
@@ -294,7 +294,7 @@ def logs(request, tmp_path):
 
 
 def gpu_of(report, place=0, run=0):
-    return report["events"]["runs"][run]["gpus"][place]
+    return report["runs"][run]["gpus"][place]
 
 
 def test_a_gpu_that_is_lost_has_no_figures_and_is_the_finding(logs):
@@ -323,7 +323,7 @@ def test_intervals_of_20_ms_and_of_1_s_in_one_log(logs, is_told):
 def test_two_workers_on_two_gpus_one_of_which_had_its_driver_reloaded(logs):
     logs.run("r", 3_210, 98_765, GPUS)
     logs.record(logs.steps(0, 100_000, 500), GPUS, interval=0.5, counter=["GPU-0"], reload_ms=40_000).write()
-    found = check(logs.folder)["events"]["runs"][0]
+    found = check(logs.folder)["runs"][0]
     assert found["efficiency"]["energy_j"] is not None
 
 
@@ -333,7 +333,7 @@ def test_a_folder_with_other_files(tmp_path):
     logs.write()
     (tmp_path / "other.jsonl").write_text("{}\n", encoding="utf-8")
     done = run("monitor-log", "report", "--events", tmp_path, "--out", tmp_path / "report.json")
-    runs = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["events"]["runs"]
+    runs = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["runs"]
     assert len(runs) == 1 and "left out: " in done.stderr and "other.jsonl" in done.stderr
 
 
@@ -349,7 +349,7 @@ def test_a_gpu_that_was_gone_for_half_of_a_run(logs):
     logs.record(logs.steps(0, 1_002_000, 1000), GPUS[:1], lost=[("GPU-0", 250_000, 749_000)]).write()
     report = check(logs.folder)
     assert gpu_of(report)["coverage"] == pytest.approx(0.5, abs=0.002)
-    assert gpu_of(report)["partial"] and not report["samples"]["gpus"][0]["lost"]
+    assert gpu_of(report)["partial"] and not report["gpus"][0]["lost"]
     assert any("came back" in finding["text"] for finding in report["findings"])
 
 
@@ -360,7 +360,7 @@ def test_two_runs_on_one_gpu_share_its_energy(logs):
     logs.record(logs.steps(0, 100_000, 1000), GPUS, interval=1, counter=["GPU-1"]).write()
     report = check(logs.folder)
     assert [gpu_of(report, run=run)["shared_s"] for run in range(3)] == [29.5, 29.5, 0]
-    assert any("equal part of its energy" in note for note in report["events"]["runs"][0]["notes"])
+    assert any("equal part of its energy" in note for note in report["runs"][0]["notes"])
 
 
 def test_a_run_that_was_interrupted_has_the_time_of_both_attempts(logs):

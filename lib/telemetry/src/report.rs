@@ -31,8 +31,8 @@ pub use groups::{Baseline, Speed, Spread};
 pub use html::html;
 pub use multiqc::multiqc;
 pub use run::{Efficiency, RunSummary, Throughput};
-pub use runs::{Runs, RunsSummary};
-pub use samples::{Samples, SamplesSummary};
+pub use runs::Runs;
+pub use samples::Samples;
 pub use text::sentences;
 pub use values::{Figures, ValueRange};
 
@@ -53,10 +53,12 @@ pub struct Report {
     /// How many runs and GPUs are how bad, and what the worst of each kind is.
     #[serde(skip)]
     verdict_in_words: String,
-    /// The runs; `None` if no event log was given.
-    pub events: Option<RunsSummary>,
+    /// The runs, in the order of their first events; `None` if no event log was given.
+    pub runs: Option<Vec<RunSummary>>,
+    /// Two runs or more together.
+    pub sum: Option<RunSummary>,
     /// The GPUs; `None` if no sample log was given.
-    pub samples: Option<SamplesSummary>,
+    pub gpus: Option<Vec<GpuSummary>>,
     /// The speed of the runs, beside that of a baseline, if one was given.
     pub speeds: Vec<Speed>,
     /// Malformed and torn lines that were left out, by log.
@@ -66,21 +68,19 @@ pub struct Report {
 impl Report {
     /// Joins runs and samples.
     pub fn new(runs: Option<Runs>, samples: Option<Samples>) -> Self {
-        let mut events = runs.map(Runs::finish);
-        let runs = events.as_mut();
-        let runs = runs.map_or(&mut [][..], |events| &mut events.runs);
-        let samples = samples.map(|samples| samples.finish(runs));
-        if let Some(events) = &mut events {
-            events.sum = (events.runs.len() > 1).then(|| groups::sum(&events.runs));
-        }
+        let mut runs = runs.map(Runs::finish);
+        let all = runs.as_deref_mut().unwrap_or_default();
+        let gpus = samples.map(|samples| samples.finish(all));
+        let sum = (all.len() > 1).then(|| groups::sum(all));
         let mut report = Self {
             report_version: REPORT_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             verdict: None,
             findings: Vec::new(),
             verdict_in_words: String::new(),
-            events,
-            samples,
+            runs,
+            sum,
+            gpus,
             speeds: Vec::new(),
             skipped: Vec::new(),
         };
@@ -91,10 +91,12 @@ impl Report {
         report
     }
 
-    /// Returns the runs of the event log.
     fn runs(&self) -> &[RunSummary] {
-        let events = self.events.as_ref();
-        events.map_or(&[][..], |events| &events.runs)
+        self.runs.as_deref().unwrap_or_default()
+    }
+
+    fn gpus(&self) -> &[GpuSummary] {
+        self.gpus.as_deref().unwrap_or_default()
     }
 
     /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.
@@ -102,17 +104,6 @@ impl Report {
         let all = self.speeds.iter();
         let told = all.filter(|speed| speed.tokens_per_s.runs > 1 || speed.baseline.is_some());
         told.cloned().collect()
-    }
-
-    /// Returns several runs together.
-    fn sum(&self) -> Option<&RunSummary> {
-        self.events.as_ref()?.sum.as_ref()
-    }
-
-    /// Returns the GPUs of the sample log.
-    fn gpus(&self) -> &[GpuSummary] {
-        let samples = self.samples.as_ref();
-        samples.map_or(&[][..], |samples| &samples.gpus)
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn runs(events: impl IntoIterator<Item = Event>) -> Runs {
 }
 
 pub(crate) fn summaries(events: impl IntoIterator<Item = Event>) -> Vec<RunSummary> {
-    runs(events).finish().runs
+    runs(events).finish()
 }
 
 /// The report on runs, and on samples if there are any.

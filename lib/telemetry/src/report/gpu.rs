@@ -54,17 +54,11 @@ pub struct GpuSummary {
     /// The tier of the mean utilisation; `None` for a GPU without a run, that was lost in one, with fewer than [`GPU_MIN_SAMPLES`]
     /// readings, or without a known mean.
     pub bottleneck: Option<Tier>,
-    /// Chart data: utilisation in percent and memory in MiB over the seconds of all its recordings in a row, and when runs
-    /// were at work on it, by their positions.
+    /// Chart data: utilisation in percent over the seconds of all its recordings in a row, and when runs were at work on it, by their
+    /// positions.
     #[serde(skip)]
-    pub(super) chart: Chart,
-}
-
-/// Chart data of a GPU.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Chart {
-    pub(super) utilization: Bins,
-    pub(super) memory: Bins,
+    pub(super) busy: Bins,
+    #[serde(skip)]
     pub(super) runs: BTreeMap<usize, [f64; 2]>,
 }
 
@@ -179,17 +173,15 @@ impl GpuRows {
         let values = gpu_values(sample, energy_w(sample, us, before_j));
         let parts = times.during(self.own.as_ref(), &time);
         self.readings.add(&values, &parts, self.own.is_some());
-        let (chart, at_s) = (&mut self.gpu.chart, seconds(self.recorded_us));
+        let at_s = seconds(self.recorded_us);
         let from_s = (at_s - seconds(us)).max(0.0);
         if let Some(percent) = sample.gpu_util {
-            chart.utilization.add(from_s, at_s, percent.into());
-        }
-        if let Some(mib) = sample.mem_used_mib {
-            chart.memory.add(from_s, at_s, mib as f64);
+            self.gpu.busy.add(from_s, at_s, percent.into());
         }
         let own = parts.iter().filter(|_| self.own.is_some());
         for &run in own.flat_map(|(_, runs)| *runs) {
-            chart.runs.entry(run).or_insert([from_s, at_s])[1] = at_s;
+            let span = self.gpu.runs.entry(run);
+            span.or_insert([from_s, at_s])[1] = at_s;
         }
     }
 

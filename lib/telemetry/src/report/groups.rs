@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_contract::plural;
 use plmkit_logs::event::RunStarted;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::batches::BatchSums;
 use super::run::{Efficiency, RunSummary};
@@ -25,17 +26,8 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     let mut all = RunSummary {
         setup: RunStarted {
             run: plural(runs.len() as u64, "run"),
-            sample: common(runs, |setup| &setup.sample),
-            model: common(runs, |setup| &setup.model),
-            host: common(runs, |setup| &setup.host),
-            device: common(runs, |setup| &setup.device),
-            dtype: common(runs, |setup| &setup.dtype),
-            token_budget: common(runs, |setup| &setup.token_budget),
-            kernel_set: common(runs, |setup| &setup.kernel_set),
-            driver_version: common(runs, |setup| &setup.driver_version),
-            cuda_version: common(runs, |setup| &setup.cuda_version),
             time: runs.iter().filter_map(|run| run.setup.time).min(),
-            ..RunStarted::default()
+            ..common(runs).unwrap_or_default()
         },
         attempts: count(|run| run.attempts),
         lost_batches: count(|run| run.lost_batches),
@@ -74,16 +66,17 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     all
 }
 
-/// Returns what all runs share.
-fn common<T: Clone + PartialEq>(
-    runs: &[RunSummary],
-    of: fn(&RunStarted) -> &Option<T>,
-) -> Option<T> {
-    let first = of(&runs.first()?.setup).clone();
-    first.filter(|first| {
-        let mut all = runs.iter();
-        all.all(|run| of(&run.setup).as_ref() == Some(first))
-    })
+/// Returns what the first events of all runs share; totals are those of one run each.
+fn common(runs: &[RunSummary]) -> Option<RunStarted> {
+    let setups = runs.iter().map(|run| serde_json::to_value(&run.setup).ok());
+    let setups: Vec<Value> = setups.collect::<Option<_>>()?;
+    let mut shared = setups.first()?.as_object()?.clone();
+    shared.retain(|name, value| {
+        let is_of_one = name.ends_with("_total") || name.ends_with("_saved");
+        !is_of_one && setups.iter().all(|setup| setup.get(name) == Some(value))
+    });
+    shared.insert("run".to_owned(), "".into());
+    serde_json::from_value(shared.into()).ok()
 }
 
 /// The speed of several runs, in tokens a second.

@@ -27,7 +27,7 @@ pub fn html(report: &Report) -> String {
         ),
         None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
     };
-    let (findings, runs, sum) = (&report.findings, report.runs(), report.sum());
+    let (findings, runs, sum) = (&report.findings, report.runs(), report.sum.as_ref());
     if let Some(all) = sum.or(runs.first()) {
         let setup = &all.setup;
         let facts = [
@@ -55,7 +55,7 @@ pub fn html(report: &Report) -> String {
             page.table(more, &FINDINGS);
         });
     }
-    if report.events.is_some() {
+    if report.runs.is_some() {
         let columns = [&[NAME], &RUNS[..]].concat();
         page.heading("Runs");
         page.fold(runs.len() > SHOWN, &plural(runs.len(), "run"), |page| {
@@ -70,11 +70,11 @@ pub fn html(report: &Report) -> String {
         page.heading("Speed");
         page.table(&speeds, &SPEEDS);
     }
-    if let Some(samples) = &report.samples {
+    if let Some(gpus) = &report.gpus {
         page.heading("GPUs");
-        page.table(&samples.gpus, &GPUS);
-        for gpu in samples.gpus.iter().take(MAX_CHARTS) {
-            add_charts(&mut page, gpu, runs);
+        page.table(gpus, &GPUS);
+        for gpu in gpus.iter().take(MAX_CHARTS) {
+            add_chart(&mut page, gpu, runs);
         }
     }
     let is_long = runs.len() > SHOWN_CHARTS;
@@ -98,57 +98,13 @@ fn dates(run: &RunSummary) -> Option<String> {
     Some(format!("{first} to {last} UTC"))
 }
 
-/// Draws utilization and memory of a GPU over the recording. Its runs are shaded.
-fn add_charts(page: &mut Page, gpu: &GpuSummary, runs: &[RunSummary]) {
-    let shaded = gpu.chart.runs.iter().map(|(&run, &span)| {
+/// Draws the utilization of a GPU over the recording. Its runs are shaded.
+fn add_chart(page: &mut Page, gpu: &GpuSummary, runs: &[RunSummary]) {
+    let shaded = gpu.runs.iter().map(|(&run, &span)| {
         let name = runs.get(run).map_or("", |run| &run.setup.run);
         (span, name)
     });
     let (shaded, label): (Vec<_>, _) = (shaded.collect(), gpu.label());
-    let memory = gpu.mem_total_mib.map(|mib| mib as f64);
-    for (what, bins, most) in [
-        ("utilization in %", &gpu.chart.utilization, Some(100.0)),
-        ("memory in use in MiB", &gpu.chart.memory, memory),
-    ] {
-        let caption = format!("{label}: {what}");
-        page.chart(&caption, &bins.means(), most, &shaded);
-    }
-}
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::{done, report, runs, started};
-
-    #[test]
-    fn the_header_names_what_all_runs_share_and_their_dates() {
-        let begun = [(9, "a"), (11, "a"), (12, "b")].into_iter().enumerate();
-        let begun = begun.flat_map(|(number, (hour, host))| {
-            let run = started(|run| {
-                (run.run, run.host) = (number.to_string(), Some(host.to_owned()));
-                run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
-                run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
-                (run.kernel_set, run.token_budget) = (Some("avx512".to_owned()), Some(16_384));
-                run.driver_version = Some("580.65.06".to_owned());
-                run.cuda_version = Some(format!("13.{number}"));
-            });
-            // In the next minute.
-            let end = done(|done| (done.run, done.elapsed_s) = (number.to_string(), 5.0));
-            [run, end]
-        });
-        let html = html(&report(runs(begun), []));
-        for (name, value) in [
-            ("model", "facebook/esm2_t33_650M_UR50D"),
-            ("date", "2026-01-31 09:30 to 2026-01-31 12:31 UTC"),
-            ("kernels", "avx512"),
-            ("batch size", "16384 tokens"),
-            ("driver", "580.65.06"),
-        ] {
-            let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
-            assert!(html.contains(&fact), "{fact}: {html}");
-        }
-        for other in ["host", "CUDA"] {
-            assert!(!html.contains(&format!("<dt>{other}</dt>")), "{other}");
-        }
-        assert!(html.contains("<span class=\"badge fair\">no verdict</span>"));
-    }
+    let caption = format!("{label}: utilization in %");
+    page.chart(&caption, &gpu.busy.means(), Some(100.0), &shaded);
 }

@@ -1,6 +1,6 @@
 //! One run.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
 use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
@@ -304,24 +304,20 @@ impl RunCount {
         let (Some(first), Some(last)) = (self.attempts.first(), self.attempts.last()) else {
             return RunStarted::default();
         };
-        let mut known = HashSet::new();
         let all = self.attempts.iter().flat_map(Attempt::gpus);
-        let all = all.filter(|(uuid, _)| uuid.is_some_and(|uuid| known.insert(uuid)));
-        let (uuids, names): (Vec<_>, Vec<_>) = all.unzip();
-        let uuids: Option<Vec<String>> = uuids.into_iter().map(Option::<&String>::cloned).collect();
-        let names = names.into_iter().map(Option::<&String>::cloned).collect();
-        let is_named = uuids.as_ref().is_some_and(|uuids| !uuids.is_empty());
+        let named: BTreeMap<&String, Option<&String>> =
+            all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
+        let names = named.values().map(|name| name.cloned()).collect();
         RunStarted {
             time: first.setup.time,
             batches_total: first.setup.batches_total,
             batches_saved: first.setup.batches_saved,
             workers: Some(last.workers()),
-            gpu_names: if is_named {
-                names
-            } else {
-                last.setup.gpu_names.clone()
+            gpu_names: match named.len() {
+                0 => last.setup.gpu_names.clone(),
+                _ => names,
             },
-            gpu_uuids: uuids.filter(|_| is_named),
+            gpu_uuids: (!named.is_empty()).then(|| named.keys().copied().cloned().collect()),
             ..last.setup.clone()
         }
     }

@@ -2,21 +2,10 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
 use plmkit_logs::event::Event;
 
 use super::run::{RunCount, RunSummary};
 use super::times::WorkTimes;
-
-/// The runs of a log.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunsSummary {
-    /// The runs, in the order of their first events.
-    pub runs: Vec<RunSummary>,
-    /// Two runs or more together.
-    pub sum: Option<RunSummary>,
-}
 
 /// Sums over the events of any number of runs, in any order.
 ///
@@ -28,9 +17,9 @@ pub struct RunsSummary {
 /// let run = || "r".to_owned();
 /// runs.add(&Event::Batch(BatchDone { run: run(), sequences: 2, tokens: 90, residues: 86, ..BatchDone::default() }));
 /// runs.add(&Event::Done(RunDone { run: run(), tokens: 90, elapsed_s: 1.5, ..RunDone::default() }));
-/// let summary = runs.finish();
-/// assert_eq!(summary.runs[0].throughput.tokens_per_s, Some(60.0));
-/// assert_eq!(summary.runs[0].stages["compute"], None);
+/// let run = &runs.finish()[0];
+/// assert_eq!(run.throughput.tokens_per_s, Some(60.0));
+/// assert_eq!(run.stages["compute"], None);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
@@ -102,14 +91,10 @@ impl Runs {
         WorkTimes::new(attempts, self.clocks_agree)
     }
 
-    /// Completes the summaries.
-    pub fn finish(self) -> RunsSummary {
+    /// Returns the runs, in the order of their first events.
+    pub fn finish(self) -> Vec<RunSummary> {
         let runs = self.counts.into_iter();
-        let runs = runs.map(|run| run.finish(self.peak_tflops));
-        RunsSummary {
-            runs: runs.collect(),
-            sum: None,
-        }
+        runs.map(|run| run.finish(self.peak_tflops)).collect()
     }
 }
 
@@ -248,7 +233,7 @@ mod tests {
                 log.iter().for_each(|event| runs.add(event));
                 runs.end_log();
             }
-            let runs = runs.finish().runs.into_iter();
+            let runs = runs.finish().into_iter();
             runs.map(|run| run.batches).collect::<Vec<_>>()
         };
         let one = [started("r", "one"), batch("r", 0, 1.0), batch("r", 1, 2.0)];

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use plmkit_logs::GpuSample;
-use serde::Serialize;
 
 use super::gpu::{GpuRows, GpuSummary, RunGpu};
 use super::run::RunSummary;
@@ -16,13 +15,6 @@ const APART: &str = "it is not joined with the samples: they are of another boot
 
 /// Why a run has no energy.
 const UNNAMED: &str = "its energy and its utilization are unknown: it does not name its GPUs, and the samples are of several";
-
-/// GPUs over the samples.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SamplesSummary {
-    /// The GPUs.
-    pub gpus: Vec<GpuSummary>,
-}
 
 /// Sums over samples, joined with runs.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +47,8 @@ impl Samples {
         gpus[gpu].add(sample, moment, times);
     }
 
-    /// Completes the summary, and gives each run its GPUs.
-    pub(super) fn finish(self, runs: &mut [RunSummary]) -> SamplesSummary {
+    /// Returns the GPUs, and gives each run its own.
+    pub(super) fn finish(self, runs: &mut [RunSummary]) -> Vec<GpuSummary> {
         let times = &self.times;
         for (position, run) in runs.iter_mut().enumerate() {
             let gpus = self.gpus_of(position, run);
@@ -73,9 +65,7 @@ impl Samples {
             }
             run.join_gpus(gpus);
         }
-        SamplesSummary {
-            gpus: self.gpus.iter().map(|rows| rows.finish(times)).collect(),
-        }
+        self.gpus.iter().map(|rows| rows.finish(times)).collect()
     }
 
     /// Returns the GPUs of the run at a position: those that it names, or else the only one of the log; none on a CPU. `None` if
@@ -125,8 +115,8 @@ mod tests {
         rows.collect()
     }
 
-    fn summary(runs: Runs, samples: Vec<GpuSample>) -> SamplesSummary {
-        report(runs, samples).samples.unwrap()
+    fn summary(runs: Runs, samples: Vec<GpuSample>) -> Vec<GpuSummary> {
+        report(runs, samples).gpus.unwrap()
     }
 
     fn run(device: &str, gpu_uuid: Option<&str>, first: u32, last: u32) -> Runs {
@@ -147,14 +137,14 @@ mod tests {
     fn samples_outside_the_run_do_not_count() {
         let busy = |second| vec![Some(if (11..21).contains(&second) { 90 } else { 0 })];
         let found = summary(run("cuda:0", None, 10, 20), samples(busy, 30));
-        let gpu = &found.gpus[0];
+        let gpu = &found[0];
         assert_eq!(gpu.figures.samples, 10);
         let busy = (gpu.figures.share("gpu_util"), gpu.bottleneck);
         assert_eq!(busy, (Some(0.9), Some(Tier::None)));
         assert_eq!(gpu.figures.coverage, Some(1.0));
 
         let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
-        let gpu = &elsewhere.gpus[0];
+        let gpu = &elsewhere[0];
         assert_eq!((gpu.bottleneck, gpu.figures.coverage), (None, Some(0.0)));
     }
 
@@ -219,7 +209,7 @@ mod tests {
     #[test]
     fn only_a_gpu_that_a_run_used_is_judged_with_enough_known_samples() {
         let tiers = |runs, utilization: [Option<u32>; 2], seconds| {
-            let gpus = summary(runs, samples(|_| utilization.to_vec(), seconds)).gpus;
+            let gpus = summary(runs, samples(|_| utilization.to_vec(), seconds));
             [gpus[0].bottleneck, gpus[1].bottleneck]
         };
         let (critical, mild) = (Some(Tier::Critical), Some(Tier::Mild));
@@ -262,7 +252,7 @@ mod tests {
             (sample.index, sample.uuid) = (None, None);
             sample.host_cpu_util = Some(10.0);
         }));
-        let gpus = summary(Runs::default(), rows).gpus;
+        let gpus = summary(Runs::default(), rows);
         // Two rows that stand for a second each; the last follows a gap of 8 s.
         let figures = &gpus[0].figures;
         assert_eq!((figures.samples, figures.coverage), (2, Some(0.2)));

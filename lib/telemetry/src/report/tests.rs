@@ -88,7 +88,7 @@ impl Machine {
 
 fn joined(events: &[Event], samples: &[GpuSample]) -> Vec<RunSummary> {
     let report = report(runs(events.iter().cloned()), samples.iter().cloned());
-    report.events.unwrap().runs
+    report.runs.unwrap()
 }
 
 /// Mean utilisation, residues per joule, and samples of a run.
@@ -207,10 +207,7 @@ fn sampled(run_s: u32, seconds: Range<u32>, is_lost: impl Fn(u32) -> bool) -> Re
 
 /// Coverage, energy and mean utilisation of the run's GPU.
 fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>) {
-    let gpu = &report.events.as_ref().unwrap().runs[0]
-        .gpus
-        .as_ref()
-        .unwrap()[0];
+    let gpu = &report.runs()[0].gpus.as_ref().unwrap()[0];
     (
         gpu.figures.coverage,
         gpu.energy_j,
@@ -222,7 +219,7 @@ fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>) {
 fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
     let report = sampled(213, 100..103, |_| false);
     assert_eq!(seen(&report), (Some(2.0 / 213.0), None, None));
-    let run = &report.events.unwrap().runs[0];
+    let run = &report.runs()[0];
     assert_eq!(run.efficiency.energy_j, None);
     let note =
         "gpu 0 (Fake, GPU-0): its samples cover 0.9 % of the run, too little to give figures";
@@ -233,7 +230,7 @@ fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
 fn a_gpu_that_is_lost_at_14_s_uses_no_energy_to_the_end_and_is_not_called_idle() {
     let report = sampled(213, 0..214, |second| second > 14);
     assert_eq!(seen(&report), (Some(14.0 / 213.0), None, None));
-    let gpu = &report.samples.as_ref().unwrap().gpus[0];
+    let gpu = &report.gpus()[0];
     assert_eq!(
         (gpu.lost, gpu.silent_s, gpu.bottleneck),
         (true, 199.0, None)
@@ -246,7 +243,7 @@ fn a_gpu_that_is_lost_at_14_s_uses_no_energy_to_the_end_and_is_not_called_idle()
 fn a_gpu_that_was_gone_for_500_of_1000_s_leaves_a_trace() {
     let report = sampled(1000, 0..1001, |second| (251..750).contains(&second));
     assert_eq!(seen(&report), (Some(0.5), Some(300_000.0), Some(0.5)));
-    let run = &report.events.as_ref().unwrap().runs[0];
+    let run = &report.runs()[0];
     let gpu = &run.gpus.as_ref().unwrap()[0];
     assert!(gpu.figures.partial);
     let note = "gpu 0 (Fake, GPU-0): its samples cover 50.0 % of the run, its figures are of that part, and its energy is scaled to \

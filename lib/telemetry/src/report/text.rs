@@ -9,23 +9,19 @@ use super::{Report, RunSummary};
 /// Returns the report in sentences, one a line: the work, the GPUs, and the findings.
 pub fn sentences(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(events) = &report.events {
-        if events.runs.is_empty() {
-            lines.push("the event log holds no run".to_owned());
-        }
-        for run in &events.runs {
-            lines.push(format!("run {}: {}", run.setup.run, sentence(run, &RUNS)));
-            lines.extend(details(run));
-        }
-        let sum = events.sum.iter();
-        lines.extend(sum.map(|sum| format!("{}: {}", sum.setup.run, sentence(sum, &RUNS))));
+    if report.runs.as_ref().is_some_and(Vec::is_empty) {
+        lines.push("the event log holds no run".to_owned());
     }
-    if let Some(samples) = &report.samples {
-        lines.extend(samples.gpus.iter().map(|gpu| {
-            let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
-            format!("{}: {figures}", gpu.label())
-        }));
+    for run in report.runs() {
+        lines.push(format!("run {}: {}", run.setup.run, sentence(run, &RUNS)));
+        lines.extend(details(run));
     }
+    let sum = report.sum.iter();
+    lines.extend(sum.map(|sum| format!("{}: {}", sum.setup.run, sentence(sum, &RUNS))));
+    lines.extend(report.gpus().iter().map(|gpu| {
+        let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
+        format!("{}: {figures}", gpu.label())
+    }));
     lines.extend(report.skipped.iter().map(ToString::to_string));
     lines.extend(report.findings.iter().map(ToString::to_string));
     let speeds = report.told_speeds();

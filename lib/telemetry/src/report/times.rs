@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use plmkit_logs::event::Event;
 use plmkit_logs::{GpuSample, Timestamp};
 
 use super::attempt::Attempt;
@@ -24,32 +23,13 @@ pub(super) fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// The time from the first to the last event of a process, by both clocks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TimeSpan {
-    boot_id: Option<String>,
-    /// In microseconds since boot.
-    boot_us: Option<Range<i64>>,
-    /// By the time of day, in microseconds since 1970.
-    time_us: Option<Range<i64>>,
-}
-
-impl TimeSpan {
-    /// Extends the span to an event.
-    pub(super) fn add(&mut self, event: &Event) {
-        if let Event::Run(started) = event {
-            self.boot_id.clone_from(&started.boot_id);
-        }
-        extend(&mut self.boot_us, event.boot_s().map(micros));
-        extend(&mut self.time_us, event.time().map(time_of_day_us));
-    }
-}
-
-fn time_of_day_us(time: Timestamp) -> i64 {
+/// Returns the time of day in microseconds since 1970.
+pub(super) fn time_of_day_us(time: Timestamp) -> i64 {
     time.unix_ms().clamp(0, MAX_UNIX_MS) * 1000
 }
 
-fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
+/// Extends a span to a time, if it is known.
+pub(super) fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
     let Some(time) = time else { return };
     let span = span.get_or_insert(time..time);
     *span = span.start.min(time)..span.end.max(time);
@@ -188,7 +168,7 @@ impl WorkTimes {
     }
 
     fn add(&mut self, run: usize, attempt: &Attempt) {
-        let (position, span, setup) = (self.work.len(), &attempt.span, &attempt.setup);
+        let (position, setup) = (self.work.len(), &attempt.setup);
         let uuids: BTreeSet<&String> = setup.gpu_uuids.iter().flatten().collect();
         // A run without a start is not known to have computed on a GPU.
         let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
@@ -199,10 +179,10 @@ impl WorkTimes {
             let named = self.named.entry(uuid.clone()).or_default();
             named.push(position);
         }
-        let by_boot = span.boot_id.as_deref().zip(span.boot_us.clone());
+        let by_boot = setup.boot_id.as_deref().zip(attempt.boot_us.clone());
         let (boot_id, time) = match by_boot.filter(|_| !self.clocks_agree) {
             Some((boot_id, time)) => (Some(boot_id), Some(time)),
-            None => (None, span.time_us.clone()),
+            None => (None, attempt.time_us.clone()),
         };
         let time = time.filter(|time| !time.is_empty());
         let time = time.map(|time| {
@@ -281,7 +261,7 @@ impl WorkTimes {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::event::{BatchDone, RunStarted};
+    use plmkit_logs::event::{BatchDone, Event, RunStarted};
 
     use super::*;
 

@@ -206,6 +206,6 @@ fn a_row_that_is_there_twice_counts_once_where_the_interval_changes() {
         let interval_s = Some(if second > 20 { 5.0 } else { 1.0 });
         rows.map(move |row| GpuSample { interval_s, ..row })
     });
-    let gpu = &report(Runs::default(), rows).samples.unwrap().gpus[0];
+    let gpu = &report(Runs::default(), rows).gpus.unwrap()[0];
     assert_eq!((gpu.figures.coverage, gpu.figures.samples), (Some(1.0), 40));
 }
