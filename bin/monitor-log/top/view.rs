@@ -24,9 +24,6 @@ pub(super) const WIDE: usize = 80;
 /// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
 const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
 
-/// A header narrower than this has no date.
-const WITH_DATE: usize = 100;
-
 /// What the screen has beside the last snapshot. Printed text has none of it.
 type Screen<'a> = Option<(&'a History, &'a Keys)>;
 
@@ -103,13 +100,8 @@ fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
 
 /// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
 fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
-    let format = if width < WITH_DATE {
-        "%T UTC"
-    } else {
-        "%F %T UTC"
-    };
     let time = snapshot.rows.first();
-    let time = time.map(|row| row.timestamp.format(format));
+    let time = time.map(|row| row.timestamp.format("%T UTC"));
     let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
     let gpus = snapshot.gpus().filter(|row| !row.is_instance());
     let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
@@ -134,7 +126,7 @@ fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
     fitting(cells.into_iter().flatten().collect(), width)
 }
 
-/// Returns a line for each GPU and instance: on a screen with its history and its runs, in print with its processes.
+/// Returns a line for each GPU and instance: on a screen with its history, in print with its processes.
 fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>> {
     let mut rows: Vec<Row> = Vec::new();
     for row in snapshot.gpus() {
@@ -142,20 +134,14 @@ fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>>
         let style = tier_style(tiers.max());
         let mut cells = gpu(row, style, width < WIDE);
         cells.resize(6, Span::default());
-        match screen {
-            _ if width < WIDE => {}
-            Some((history, _)) => {
-                let used = snapshot.runs.iter().filter(|run| run.uses(row));
-                let used: Vec<&str> = used.map(|run| &*run.summary.setup.run).collect();
-                let past = history.utilization(row, width / 4);
-                cells.extend([Span::styled(past, style), used.join(", ").into()]);
-            }
-            None => cells.extend([Span::default(), owners(row, &snapshot.processes).into()]),
-        }
+        cells.push(match screen {
+            _ if width < WIDE => Span::default(),
+            Some((history, _)) => Span::styled(history.utilization(row, width / 4), style),
+            None => owners(row, &snapshot.processes).into(),
+        });
         rows.push(cells);
     }
-    let names = if screen.is_some() { '^' } else { '~' };
-    table(&format!("<>>>><<{names}"), rows, width)
+    table("<>>>><~", rows, width)
 }
 
 /// Returns the processes of a GPU, `alice/4711/gpu-embed 5120 MiB`, those with the most memory first.

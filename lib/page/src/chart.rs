@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Page, escape, short, time_unit};
+use crate::{Page, duration, escape, short};
 
 /// The size of the drawing, which is stretched to the width of the page.
 const WIDTH: f64 = 1000.0;
@@ -26,12 +26,11 @@ impl Page {
         let most = most.unwrap_or(highest);
         let x = |at_s: f64| WIDTH * (at_s / end_s).min(1.0);
         let y = |height: f64| HEIGHT * (1.0 - (height / most).min(1.0));
-        let (unit, unit_s) = time_unit(end_s);
-        let (caption, height, time) = (escape(caption), short(most), short(end_s / unit_s));
+        let (caption, height, time) = (escape(caption), short(most), duration(end_s));
         // Writing to a string does not fail.
         let _ = write!(
             self.body,
-            "<figure><figcaption>{caption}, up to {height}, over {time} {unit}</figcaption>\
+            "<figure><figcaption>{caption}, up to {height}, over {time}</figcaption>\
              <svg role=\"img\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\">"
         );
         for ([from, to], name) in shaded {
@@ -73,7 +72,7 @@ mod tests {
     fn a_chart_escapes_its_text_and_tells_its_scale() {
         let html = two_bars(3700.0);
         for part in [
-            "&lt;caption&gt;, up to 3.7k, over 4 seconds</figcaption>",
+            "&lt;caption&gt;, up to 3.7k, over 4.0 s</figcaption>",
             "x=\"0.0\" width=\"500.0\" height=\"100\"><title>&lt;run&gt;</title>",
             // The whole and half of the height.
             "M0.0 100V0.0H250.0V100zM750.0 100V50.0H1000.0V100z",

@@ -24,6 +24,5 @@ mod table;
 
 pub use escape::escape;
 pub use page::Page;
-pub use scale::short;
-use scale::time_unit;
+pub use scale::{duration, short};
 pub use table::{Cell, Column, Tone, multiqc, words};
