@@ -305,19 +305,19 @@ impl RunCount {
             return RunStarted::default();
         };
         let all = self.attempts.iter().flat_map(Attempt::gpus);
-        let named: BTreeMap<&String, Option<&String>> =
+        let gpus: BTreeMap<&String, Option<&String>> =
             all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
-        let names = named.values().map(|name| name.cloned()).collect();
+        let names = gpus.values().map(|name| name.cloned()).collect();
         RunStarted {
             time: first.setup.time,
             batches_total: first.setup.batches_total,
             batches_saved: first.setup.batches_saved,
             workers: Some(last.workers()),
-            gpu_names: match named.len() {
+            gpu_names: match gpus.len() {
                 0 => last.setup.gpu_names.clone(),
                 _ => names,
             },
-            gpu_uuids: (!named.is_empty()).then(|| named.keys().copied().cloned().collect()),
+            gpu_uuids: (!gpus.is_empty()).then(|| gpus.keys().copied().cloned().collect()),
             ..last.setup.clone()
         }
     }
