@@ -257,8 +257,7 @@ pub(crate) struct ReportArgs {
 
     /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
     ///
-    /// The report sums up all runs, and compares repeated runs of one job. An interrupted job that went on in
-    /// another log is one run.
+    /// The report sums up all runs, and tells how their speeds spread. An interrupted job that went on in another log is one run.
     #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
@@ -311,8 +310,8 @@ pub(crate) struct ReportArgs {
     /// that stops answering
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
-    /// Other findings are reported and do not count: temperature, device memory nearly full, power limits,
-    /// Xid errors, batches halved because memory ran out, sequences that could not be embedded.
+    /// Other findings are reported and do not count: temperature, device memory nearly full, Xid errors, batches halved because
+    /// memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<Tier>,
 }

@@ -51,7 +51,7 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
         if let Some(lines) = skipped {
             warn!("{lines}");
         }
-        let runs = runs.finish().runs;
+        let runs = runs.finish();
         let wrong = |what: &str| StoreError::malformed(path, what);
         if runs.is_empty() {
             return Err(wrong("expected run events, found none").into());

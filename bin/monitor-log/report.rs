@@ -10,9 +10,7 @@ use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
 use plmkit_logs::{LineParser, LogError, LogReader, SkippedLines, Tier, Timestamp};
 use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
-use plmkit_telemetry::report::{
-    Comparison, Report, Runs, Samples, compare, html, multiqc, sentences,
-};
+use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
@@ -27,7 +25,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     check_paths(&events, &samples, args)?;
     let mut report = read(&events, &samples, args)?;
     if let Some(path) = &args.baseline {
-        report.baseline = comparison(&report, path)?;
+        compare(&mut report, path)?;
     }
     write_json(&args.out, &report)?;
     if let Some(mqc) = &args.mqc {
@@ -43,14 +41,13 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
 }
 
 /// Compares the speed with that of another report.
-fn comparison(report: &Report, path: &Path) -> Result<Vec<Comparison>, Fault> {
-    let wrong = |error: serde_json::Error| {
-        StoreError::malformed(path, format_args!("not a report of monitor-log: {error}"))
-    };
+fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
+    let wrong = |what: String| StoreError::malformed(path, what);
     let baseline = BufReader::new(open_input(path)?.take(REPORT_BYTES));
-    let baseline = serde_json::from_reader(baseline).map_err(wrong)?;
-    let report = serde_json::to_value(report).map_err(wrong)?;
-    Ok(compare(&report, &baseline).map_err(|what| StoreError::malformed(path, what))?)
+    let baseline = serde_json::from_reader(baseline);
+    let baseline =
+        baseline.map_err(|error| wrong(format!("not a report of monitor-log: {error}")))?;
+    Ok(report.compare(baseline).map_err(wrong)?)
 }
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
@@ -154,7 +151,6 @@ fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Re
     for path in samples {
         let read = read_log::<GpuCsvLines>(path, |sample| joined.add(&sample));
         skipped.extend(read.map_err(|error| explain(FileKind::Samples, path, error))?);
-        joined.end_log();
     }
     let runs = Some(runs).filter(|_| !events.is_empty());
     let joined = Some(joined).filter(|_| !samples.is_empty());

@@ -2,7 +2,7 @@
 
 use plmkit_check::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
 use plmkit_contract::plural;
-use plmkit_page::{Cell, Column, Page, Table, Tone};
+use plmkit_page::{Cell, Column, Page, Tone};
 
 use crate::report::VerdictReport;
 
@@ -67,11 +67,11 @@ pub(crate) fn html(report: &VerdictReport) -> String {
         page.paragraph(
             "How far vectors are from the same computed again, as a share of their size.",
         );
-        page.table(&Table::of(&verdict.spot_check, SPOT_CHECK));
+        page.table(&verdict.spot_check, SPOT_CHECK);
     }
     if !verdict.agreement.is_empty() {
         page.heading("Cosines with the reference");
-        page.table(&Table::of(&verdict.agreement, AGREEMENT));
+        page.table(&verdict.agreement, AGREEMENT);
     }
     page.heading("Model and files").facts(report.origin());
     for outcome in [CheckOutcome::Pass, CheckOutcome::Skipped] {
@@ -83,7 +83,7 @@ pub(crate) fn html(report: &VerdictReport) -> String {
         };
         if !checks.is_empty() {
             page.fold(true, &summary, |page| {
-                page.table(&Table::of(&checks, CHECK));
+                page.table(&checks, CHECK);
             });
         }
     }

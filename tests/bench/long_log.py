@@ -107,7 +107,7 @@ def main():
             write_samples(samples, int(args.events * BATCH_S) + 1)
         expected = json.loads(sums.read_text())
         measured = measure(folder, "report.json", ["--events", events, "--gpu", samples, "--html", "report.html"])
-        run = json.loads((folder / "report.json").read_text())["events"]["runs"][0]
+        run = json.loads((folder / "report.json").read_text())["runs"][0]
         found = {"batches": run["batches"], "tokens": run["tokens"], "tokens_per_s": run["throughput"]["tokens_per_s"]}
         if found != expected:
             sys.exit(f"expected {expected}, found {found}")

@@ -138,7 +138,7 @@ fn mig_instances_have_rows_with_memory_and_join_with_their_run() {
     );
     case.write("events.jsonl", &(started + &done));
     let report = case.report("--events events.jsonl --gpu gpu.csv");
-    let gpus = report["samples"]["gpus"].as_array().unwrap();
+    let gpus = report["gpus"].as_array().unwrap();
     let used = gpus.iter().filter(|gpu| gpu["in_run"] == true);
     let used: Vec<_> = used
         .map(|gpu| (&gpu["uuid"], &gpu["values"]["mem_used_mib"]["max"]))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plmkit_logs::GpuSample;
+use plmkit_logs::{GpuProcess, GpuSample, Processes};
 use plmkit_telemetry::Sampler;
 
 use crate::case::{Case, text};
@@ -44,7 +44,15 @@ fn each_field_of_each_gpu_is_read() {
         assert_eq!(*lost, expected);
 
         // The driver's buffer of samples by process is read once.
-        let processes = ["4711:5120:88;4712::", "4711:5120:;4712::"][usize::from(number > 0)];
+        let known = GpuProcess {
+            pid: 4711,
+            mem_used_mib: Some(5120),
+            gpu_util: (number == 0).then_some(88),
+        };
+        let unknown = GpuProcess {
+            pid: 4712,
+            ..GpuProcess::default()
+        };
         let expected = GpuSample {
             gpu_util: Some(97),
             mem_util: Some(40),
@@ -56,7 +64,7 @@ fn each_field_of_each_gpu_is_read() {
             sm_clock_mhz: Some(1980),
             mem_clock_mhz: Some(2619),
             throttle: Some("sw_power_cap+hw_slowdown".parse().unwrap()),
-            processes: Some(processes.parse().unwrap()),
+            processes: Some(Processes(vec![known, unknown])),
             energy_j: full.energy_j,
             ecc_corrected: Some(7),
             ecc_uncorrected: Some(1),
@@ -80,7 +88,7 @@ fn each_field_of_each_gpu_is_read() {
             (little.xid_errors, little.temperature_limit_c),
             (None, None)
         );
-        assert_eq!(little.processes.as_ref().unwrap().to_string(), "none");
+        assert_eq!(little.processes, Some(Processes::default()));
         assert_eq!(little.throttle.as_ref().unwrap().to_string(), "none");
 
         let step = number as u64 + 1;
@@ -147,10 +155,11 @@ fn many_processes_are_read_unless_the_driver_writes_beyond_their_records() {
         (first, text(&output.stderr))
     };
     let (many, stderr) = read("580.00", 300);
-    assert_eq!(many.split(';').count(), 300);
+    assert_eq!(many.matches("pid").count(), 300);
     assert!(!stderr.contains("gpu 0: processes"), "{stderr}");
     // Of short records in longer ones, the first is right.
-    assert_eq!(read("535.86", 2).0, "1:5120:");
+    let first = r#""[{""pid"":1,""mem_used_mib"":5120,""gpu_util"":null}]""#;
+    assert_eq!(read("535.86", 2).0, first);
     let (none, stderr) = read("535.86", 300);
     assert_eq!(none, "\"\"");
     assert_eq!(

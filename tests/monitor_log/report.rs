@@ -98,16 +98,16 @@ fn a_report_is_its_own_baseline_and_other_files_are_none() {
     case.write("base.json", &case.read("report.json"));
     let again = case.report("--events events.jsonl --baseline base.json");
     // The run that is done: 231.2 tokens/s.
-    let found = &again["baseline"][0];
+    let found = &again["speeds"][0];
     assert_eq!(
-        (&found["ratio"], &found["speed"]["runs"]),
+        (&found["ratio"], &found["baseline"]["runs"]),
         (&1.0.into(), &1.into())
     );
     for (name, text, expected) in [
         (
             "other.json",
             "{}",
-            "expected a report of monitor-log with run events",
+            "not a report of monitor-log: missing field `speeds`",
         ),
         ("cut.json", "{\"events\":", "not a report of monitor-log: "),
     ] {
@@ -127,8 +127,8 @@ fn without_known_figures_there_is_no_verdict_and_no_failure() {
     case.write("gpu.csv", HEADER);
     let report = case.report(&format!("{BOTH} --mqc r_mqc.json"));
     assert!(report["verdict"].is_null());
-    assert_eq!(report["events"]["runs"], Value::Array(Vec::new()));
-    assert!(report["samples"]["hosts"].as_array().unwrap().is_empty());
+    assert_eq!(report["runs"], Value::Array(Vec::new()));
+    assert!(report["gpus"].as_array().unwrap().is_empty());
     let args = format!("report {BOTH} --out r.json --fail-on mild");
     let (code, stderr) = case.code_and_stderr(&args);
     assert_eq!(code, 0);

@@ -8,7 +8,7 @@ use super::text::cut;
 /// A column that is cut keeps as much.
 const LEAST: usize = 5;
 
-pub(super) const GAP: &str = "  ";
+const GAP: &str = "  ";
 
 pub(super) type Row = Vec<Span<'static>>;
 

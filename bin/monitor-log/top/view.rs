@@ -14,8 +14,8 @@ use ratatui::widgets::Paragraph;
 
 use super::history::History;
 use super::keys::Keys;
-use super::table::{GAP, Row, fitting, table};
-use super::text::{cut, duration, or_dash, percent, short, state};
+use super::table::{Row, fitting, table};
+use super::text::{duration, or_dash, percent, short, state};
 use crate::monitor::Snapshot;
 
 /// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
@@ -23,9 +23,6 @@ pub(super) const WIDE: usize = 80;
 
 /// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
 const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
-
-/// A header narrower than this has no date.
-const WITH_DATE: usize = 100;
 
 /// What the screen has beside the last snapshot. Printed text has none of it.
 type Screen<'a> = Option<(&'a History, &'a Keys)>;
@@ -103,13 +100,8 @@ fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
 
 /// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
 fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
-    let format = if width < WITH_DATE {
-        "%T UTC"
-    } else {
-        "%F %T UTC"
-    };
     let time = snapshot.rows.first();
-    let time = time.map(|row| row.timestamp.format(format));
+    let time = time.map(|row| row.timestamp.format("%T UTC"));
     let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
     let gpus = snapshot.gpus().filter(|row| !row.is_instance());
     let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
@@ -134,7 +126,7 @@ fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
     fitting(cells.into_iter().flatten().collect(), width)
 }
 
-/// Returns a line for each GPU and instance: on a screen with its history and its runs, in print with its processes.
+/// Returns a line for each GPU and instance: on a screen with its history, in print with its processes.
 fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>> {
     let mut rows: Vec<Row> = Vec::new();
     for row in snapshot.gpus() {
@@ -142,34 +134,23 @@ fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>>
         let style = tier_style(tiers.max());
         let mut cells = gpu(row, style, width < WIDE);
         cells.resize(6, Span::default());
-        if let Some((history, _)) = screen.filter(|_| width >= WIDE) {
-            let used = snapshot.runs.iter().filter(|run| run.uses(row));
-            let used: Vec<&str> = used.map(|run| &*run.summary.setup.run).collect();
-            let past = history.utilization(row, width / 4);
-            cells.extend([Span::styled(past, style), used.join(", ").into()]);
-        }
+        cells.push(match screen {
+            _ if width < WIDE => Span::default(),
+            Some((history, _)) => Span::styled(history.utilization(row, width / 4), style),
+            None => owners(row, &snapshot.processes).into(),
+        });
         rows.push(cells);
     }
-    if screen.is_none() && width >= WIDE {
-        // Processes take what the other columns leave.
-        let taken = table("<>>>><", rows.clone(), width);
-        let taken = taken.first().map_or(0, Line::width) + GAP.len();
-        for (cells, row) in rows.iter_mut().zip(snapshot.gpus()) {
-            let processes = snapshot
-                .processes
-                .iter()
-                .filter(|process| (Some(process.gpu), &process.gpu_uuid) == (row.index, &row.uuid));
-            cells.push(owners(processes.collect(), width.saturating_sub(taken)).into());
-        }
-        return table("<>>>><<", rows, width);
-    }
-    table("<>>>><<^", rows, width)
+    table("<>>>><~", rows, width)
 }
 
-/// Returns a list of processes, `alice/4711/gpu-embed 5120 MiB`, those with the most memory first. Those without room are counted.
-fn owners(mut processes: Vec<&ProcessStatus>, room: usize) -> String {
+/// Returns the processes of a GPU, `alice/4711/gpu-embed 5120 MiB`, those with the most memory first.
+fn owners(row: &GpuSample, all: &[ProcessStatus]) -> String {
+    let is_own =
+        |process: &&ProcessStatus| (Some(process.gpu), &process.gpu_uuid) == (row.index, &row.uuid);
+    let mut processes: Vec<&ProcessStatus> = all.iter().filter(is_own).collect();
     processes.sort_by_key(|process| Reverse(process.mem_used_mib));
-    let owner = |process: &&ProcessStatus| {
+    let owner = |process: &ProcessStatus| {
         let pid = process.pid.to_string();
         let names = [
             process.user.as_deref(),
@@ -180,21 +161,10 @@ fn owners(mut processes: Vec<&ProcessStatus>, room: usize) -> String {
         let memory = process.mem_used_mib.map(|mib| format!(" {mib} MiB"));
         names.join("/") + &memory.unwrap_or_default()
     };
-    let all: Vec<String> = processes.iter().map(owner).collect();
-    let parts = |count: usize| {
-        let more = match all.len() - count {
-            0 => String::new(),
-            others => format!(" + {others}"),
-        };
-        (all[..count].join(", "), more)
-    };
-    let fits = |count: &usize| {
-        let (named, more) = parts(*count);
-        named.chars().count() + more.len() <= room
-    };
-    let most = (2..=all.len()).rev().find(fits);
-    let (named, more) = parts(most.unwrap_or(all.len().min(1)));
-    cut(&named, room.saturating_sub(more.len()), false) + &more
+    let owners: Vec<String> = processes.into_iter().map(owner).collect();
+    let count = Some(owners.len()).filter(|&count| count > 1);
+    let count = count.map_or_else(String::new, |count| format!("{count}: "));
+    count + &owners.join(", ")
 }
 
 /// Returns the columns of a GPU or an instance.

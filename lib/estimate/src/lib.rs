@@ -10,6 +10,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use plmkit_contract::{Column, ModelShape, StoreDtype};
+use plmkit_page::duration;
 use plmkit_telemetry::devices::{DEFAULT_DEVICES, peak_flops_per_s};
 use serde::Serialize;
 
@@ -141,6 +142,7 @@ impl fmt::Display for Estimate {
         let flops = self.linear_flops + self.attention_flops;
         let attention = 100.0 * self.attention_flops / flops.max(1.0);
         let times = self.times.iter().map(|time| {
+            let duration = |hours: f64| duration(hours * 3600.0);
             let on_one = format!("{} on {}", duration(time.device_hours), time.device);
             match plan.gpus.get() {
                 1 => on_one,
@@ -158,15 +160,6 @@ bytes  {bytes} of embeddings, before compression
 time   of {left} of {shards} shards at {rate}: {times}
 "
         )
-    }
-}
-
-/// Formats hours: `12 s`, `3.4 min`, `5.6 h`.
-fn duration(hours: f64) -> String {
-    match hours {
-        1.0.. => format!("{hours:.1} h"),
-        _ if hours * 60.0 >= 1.0 => format!("{:.1} min", hours * 60.0),
-        _ => format!("{:.1} s", hours * 3600.0),
     }
 }
 

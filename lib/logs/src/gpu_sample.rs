@@ -39,7 +39,7 @@ macro_rules! samples {
             pub name: Option<String>,
             /// What holds the clocks down.
             pub throttle: Option<Throttle>,
-            /// Processes that compute on the GPU.
+            /// Processes that compute on the GPU; in a log, a list of JSON.
             pub processes: Option<Processes>,
             $(#[doc = $help] pub $column: Option<$type>,)*
         }
@@ -83,8 +83,8 @@ samples! {
     mem_temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
     xid_errors: u64, COUNT, Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
     last_xid: u64, COUNT, Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
-    host_cpu_util: f64, PERCENT, Host, "plmkit_host_cpu_utilization_ratio", true, "Share of all CPUs' time that was not idle.";
-    host_mem_used_mib: u64, MIB, Host, "plmkit_host_memory_used_bytes", true, "Memory that is not available to new programs.";
+    host_cpu_util: f64, PERCENT, Host, "plmkit_host_cpu_utilization_ratio", false, "Share of all CPUs' time that was not idle.";
+    host_mem_used_mib: u64, MIB, Host, "plmkit_host_memory_used_bytes", false, "Memory that is not available to new programs.";
     host_mem_total_mib: u64, MIB, Host, "plmkit_host_memory_size_bytes", false, "Memory.";
 }
 
@@ -127,7 +127,7 @@ pub fn is_instance(uuid: &str) -> bool {
     uuid.starts_with("MIG-")
 }
 
-/// An empty list. An empty value is an unknown one.
+/// No reason. An empty value is an unknown one.
 const NOTHING: &str = "none";
 
 /// What holds the clocks down, by the driver's names: `sw_power_cap+hw_slowdown`, or `none`.
@@ -159,7 +159,10 @@ impl Throttle {
 
 impl fmt::Display for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_list(f, &self.0, "+")
+        match &self.0[..] {
+            [] => f.write_str(NOTHING),
+            reasons => f.write_str(&reasons.join("+")),
+        }
     }
 }
 
@@ -168,7 +171,10 @@ impl FromStr for Throttle {
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let mut reasons: Vec<String> = Vec::new();
-        for reason in items(text, '+').filter(|reason| !reason.is_empty()) {
+        for reason in text
+            .split('+')
+            .filter(|reason| !["", NOTHING].contains(reason))
+        {
             // Samples are counted by reason, so each reason must be there once.
             if !reasons.iter().any(|known| known == reason) {
                 reasons.push(reason.to_owned());
@@ -178,27 +184,27 @@ impl FromStr for Throttle {
     }
 }
 
-/// Processes that compute on a GPU, as `PID:MIB:PERCENT`: `4711:5120:97;4712::`, or `none`.
+/// Processes that compute on a GPU, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Processes(pub Vec<GpuProcess>);
 
 impl fmt::Display for Processes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_list(f, &self.0, ";")
+        let json = serde_json::to_string(&self.0).map_err(|_| fmt::Error)?;
+        f.write_str(&json)
     }
 }
 
 impl FromStr for Processes {
-    type Err = String;
+    type Err = serde_json::Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let processes = items(text, ';').map(str::parse);
-        processes.collect::<Result<_, _>>().map(Self)
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
     }
 }
 
 /// A process that computes on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuProcess {
     /// The process id that the driver reports. In a container it may be that of the host.
     pub pid: u32,
@@ -208,62 +214,12 @@ pub struct GpuProcess {
     pub gpu_util: Option<u32>,
 }
 
-impl fmt::Display for GpuProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
-        let (memory, percent) = (text(self.mem_used_mib), text(self.gpu_util.map(u64::from)));
-        write!(f, "{}:{memory}:{percent}", self.pid)
-    }
-}
-
-impl FromStr for GpuProcess {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = || {
-            let mut fields = text.split(':');
-            let process = Self {
-                pid: fields.next()?.parse().ok()?,
-                mem_used_mib: optional(fields.next()?).ok()?,
-                // Older logs end here.
-                gpu_util: optional(fields.next().unwrap_or_default()).ok()?,
-            };
-            fields.next().is_none().then_some(process)
-        };
-        parsed().ok_or_else(|| format!("expected PID:MIB:PERCENT, found '{}'", text.escape_debug()))
-    }
-}
-
-fn optional<T: FromStr>(text: &str) -> Result<Option<T>, T::Err> {
-    let known = Some(text).filter(|text| !text.is_empty());
-    known.map(str::parse).transpose()
-}
-
-fn write_list<T: ToString>(f: &mut fmt::Formatter<'_>, list: &[T], separator: &str) -> fmt::Result {
-    if list.is_empty() {
-        return f.write_str(NOTHING);
-    }
-    let items: Vec<String> = list.iter().map(ToString::to_string).collect();
-    f.write_str(&items.join(separator))
-}
-
-fn items(text: &str, separator: char) -> impl Iterator<Item = &str> {
-    text.split(separator).filter(move |_| text != NOTHING)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_back_as_they_were_written() {
-        for text in ["none", "1:0:0", "4711:5120:97;4712::"] {
-            let list: Processes = text.parse().unwrap();
-            assert_eq!(list.to_string(), text);
-        }
-        for text in ["", "4711", "x:1", "1:x", "1:2;"] {
-            assert!(text.parse::<Processes>().is_err(), "{text}");
-        }
+    fn reasons_are_read_back_as_they_were_written() {
         for (text, written) in [
             ("none", "none"),
             ("sw_power_cap+sync_boost", "sw_power_cap+sync_boost"),

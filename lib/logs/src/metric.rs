@@ -16,7 +16,6 @@ impl Unit {
     pub(crate) const PERCENT: Self = Self::new("%", [1.0, 100.0]);
     /// Mebibytes.
     pub(crate) const MIB: Self = Self::new("MiB", [1_048_576.0, 1.0]);
-    /// Mebibytes a second.
     /// Degrees Celsius.
     pub(crate) const CELSIUS: Self = Self::new("°C", [1.0; 2]);
     /// Watts.

@@ -3,15 +3,14 @@
 //! All text is escaped: ids, names and messages cannot add markup. Pages have a light, a dark and a print style.
 //!
 //! ```
-//! use plmkit_page::{Cell, Column, Page, Table, Tone};
+//! use plmkit_page::{Cell, Column, Page, Tone};
 //!
 //! let columns = [
 //!     Column::new("run", "", |run: &&str| Cell::badge(Tone::Bad, *run)),
 //!     Column::new("letters", "", |run: &&str| Cell::count(run.len() as u64)),
 //! ];
-//! let table = Table::of(&["<b>a</b>"], &columns);
 //! let mut page = Page::new("Two runs");
-//! page.heading("Runs").table(&table);
+//! page.heading("Runs").table(&["<b>a</b>"], &columns);
 //! let html = page.finish();
 //! assert!(html.starts_with("<!DOCTYPE html>"));
 //! assert!(html.contains("&lt;b&gt;a&lt;/b&gt;") && !html.contains("<b>"));
@@ -23,9 +22,7 @@ mod page;
 mod scale;
 mod table;
 
-pub use chart::Figure;
 pub use escape::escape;
 pub use page::Page;
-pub use scale::short;
-use scale::time_unit;
-pub use table::{Cell, Column, Table, Tone, multiqc, words};
+pub use scale::{duration, short};
+pub use table::{Cell, Column, Tone, multiqc, words};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Cell, Figure, Table, Tone, escape};
+use crate::{Cell, Tone, escape};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -10,7 +10,7 @@ const STYLE: &str = include_str!("style.css");
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Page {
@@ -80,21 +80,6 @@ impl Page {
             let _ = write!(self.body, "<li>{}</li>", escape(item.as_ref()));
         }
         self.body.push_str("</ul>\n");
-        self
-    }
-
-    /// Adds a table.
-    pub fn table(&mut self, table: &Table) -> &mut Self {
-        self.body.push_str(&table.html);
-        self
-    }
-
-    /// Adds charts, side by side if there is room.
-    pub fn figures(&mut self, figures: &[Figure]) -> &mut Self {
-        if !figures.is_empty() {
-            let html: String = figures.iter().map(|figure| &*figure.0).collect();
-            let _ = writeln!(self.body, "<div class=\"figures\">{html}</div>");
-        }
         self
     }
 

@@ -1,4 +1,4 @@
-//! Numbers and units on axes.
+//! Numbers and durations in few characters.
 
 /// Returns a number in few characters.
 ///
@@ -21,12 +21,18 @@ pub fn short(number: f64) -> String {
     format!("{text}{suffix}")
 }
 
-/// Returns a unit of time in which `longest_s` has few digits: its name, and its length in seconds.
-pub(crate) fn time_unit(longest_s: f64) -> (&'static str, f64) {
-    match longest_s {
-        _ if longest_s < 300.0 => ("seconds", 1.0),
-        _ if longest_s < 3.0 * 3600.0 => ("minutes", 60.0),
-        _ if longest_s < 4.0 * 86400.0 => ("hours", 3600.0),
-        _ => ("days", 86400.0),
+/// Returns a duration in few characters.
+///
+/// ```
+/// use plmkit_page::duration;
+///
+/// let shown = [0.25, 41.6, 187.0, 8100.0].map(duration);
+/// assert_eq!(shown, ["0.2 s", "41.6 s", "3.1 min", "2.2 h"]);
+/// ```
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        3600.0.. => format!("{:.1} h", seconds / 3600.0),
+        60.0.. => format!("{:.1} min", seconds / 60.0),
+        _ => format!("{seconds:.1} s"),
     }
 }

@@ -4,13 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::escape;
-
-/// A table: a row of headings, and rows of cells. A column without any known cell is left out.
-#[derive(Clone, Debug)]
-pub struct Table {
-    pub(crate) html: String,
-}
+use crate::{Page, escape};
 
 /// A column: what it has of each row.
 #[derive(Clone, Copy, Debug)]
@@ -212,15 +206,16 @@ impl Cell {
     }
 }
 
-impl Table {
-    /// Returns a table with a row for each of `rows`.
-    pub fn of<T>(rows: &[T], columns: &[Column<T>]) -> Self {
+impl Page {
+    /// Adds a table with a row for each of `rows`. A column without any known cell is left out.
+    pub fn table<T>(&mut self, rows: &[T], columns: &[Column<T>]) -> &mut Self {
         let is_known = |column: &&Column<T>| {
             let mut cells = rows.iter().map(|row| (column.cell)(row));
             rows.is_empty() || cells.any(|cell| cell.text.is_some())
         };
         let columns: Vec<&Column<T>> = columns.iter().filter(is_known).collect();
-        let mut html = "<div class=\"wide\"><table><thead><tr>".to_owned();
+        let html = &mut self.body;
+        html.push_str("<div class=\"wide\"><table><thead><tr>");
         for column in &columns {
             // The heading of a column of numbers is right-aligned as well.
             let first = rows.first().map(|row| (column.cell)(row));
@@ -236,7 +231,7 @@ impl Table {
             html.push_str("</tr>");
         }
         html.push_str("</tbody></table></div>\n");
-        Self { html }
+        self
     }
 }
 
@@ -263,12 +258,13 @@ mod tests {
             Column::new("a<", "", |count| Cell::count(*count)),
             Column::new("b", "s", |_| Cell::known(None::<String>)),
         ];
-        let html = Table::of(&[1, 2], &COLUMNS).html;
+        let table = |rows: &[u64]| Page::new("").table(rows, &COLUMNS).body.clone();
+        let html = table(&[1, 2]);
         assert!(
             html.contains(">a&lt;</th>") && !html.contains("b, s"),
             "{html}"
         );
-        assert_eq!(Table::of(&[], &COLUMNS).html.matches("<th ").count(), 2);
+        assert_eq!(table(&[]).matches("<th ").count(), 2);
     }
 
     #[test]

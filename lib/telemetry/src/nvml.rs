@@ -2,8 +2,8 @@
 //! driver.
 
 mod gpu;
-mod health;
 mod processes;
+mod xid;
 
 use std::ffi::OsStr;
 use std::mem::ManuallyDrop;

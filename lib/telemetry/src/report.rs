@@ -10,7 +10,6 @@ mod bins;
 mod findings;
 mod gpu;
 mod groups;
-mod host;
 mod html;
 mod multiqc;
 mod pace;
@@ -28,18 +27,17 @@ use serde::Serialize;
 pub use batches::{Packing, Queue, QueueState, Stage, Stages, WaitBin};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
-pub use groups::{Comparison, Repeats, Spread, compare};
-pub use host::HostSummary;
+pub use groups::{Baseline, Speed, Spread};
 pub use html::html;
 pub use multiqc::multiqc;
 pub use run::{Efficiency, RunSummary, Throughput};
-pub use runs::{Runs, RunsSummary};
-pub use samples::{Samples, SamplesSummary};
+pub use runs::Runs;
+pub use samples::Samples;
 pub use text::sentences;
-pub use values::{Energy, Figures, ValueRange};
+pub use values::{Figures, ValueRange};
 
 /// The version of the report's schema.
-pub const REPORT_VERSION: u32 = 2;
+pub const REPORT_VERSION: u32 = 3;
 
 /// A report on run events and samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,12 +53,14 @@ pub struct Report {
     /// How many runs and GPUs are how bad, and what the worst of each kind is.
     #[serde(skip)]
     verdict_in_words: String,
-    /// The runs; `None` if no event log was given.
-    pub events: Option<RunsSummary>,
-    /// GPUs and host; `None` if no sample log was given.
-    pub samples: Option<SamplesSummary>,
-    /// The speed over that of a baseline, if one was given.
-    pub baseline: Vec<Comparison>,
+    /// The runs, in the order of their first events; `None` if no event log was given.
+    pub runs: Option<Vec<RunSummary>>,
+    /// Two runs or more together.
+    pub sum: Option<RunSummary>,
+    /// The GPUs; `None` if no sample log was given.
+    pub gpus: Option<Vec<GpuSummary>>,
+    /// The speed of the runs, beside that of a baseline, if one was given.
+    pub speeds: Vec<Speed>,
     /// Malformed and torn lines that were left out, by log.
     pub skipped: Vec<SkippedLines>,
 }
@@ -68,46 +68,42 @@ pub struct Report {
 impl Report {
     /// Joins runs and samples.
     pub fn new(runs: Option<Runs>, samples: Option<Samples>) -> Self {
-        let mut events = runs.map(Runs::finish);
-        let runs = events.as_mut();
-        let runs = runs.map_or(&mut [][..], |events| &mut events.runs);
-        let samples = samples.map(|samples| samples.finish(runs));
-        if let Some(events) = &mut events {
-            events.sum = (events.runs.len() > 1).then(|| groups::sum(&events.runs));
-            events.repeats = groups::repeats(&events.runs);
-        }
+        let mut runs = runs.map(Runs::finish);
+        let all = runs.as_deref_mut().unwrap_or_default();
+        let gpus = samples.map(|samples| samples.finish(all));
+        let sum = (all.len() > 1).then(|| groups::sum(all));
         let mut report = Self {
             report_version: REPORT_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             verdict: None,
             findings: Vec::new(),
             verdict_in_words: String::new(),
-            events,
-            samples,
-            baseline: Vec::new(),
+            runs,
+            sum,
+            gpus,
+            speeds: Vec::new(),
             skipped: Vec::new(),
         };
+        report.speeds = groups::speeds(report.runs());
         (report.findings, report.verdict_in_words) = findings::findings(&report);
         let counting = report.findings.iter().filter(|finding| finding.in_verdict);
         report.verdict = counting.map(|finding| finding.tier).max();
         report
     }
 
-    /// Returns the runs of the event log.
     fn runs(&self) -> &[RunSummary] {
-        let events = self.events.as_ref();
-        events.map_or(&[][..], |events| &events.runs)
+        self.runs.as_deref().unwrap_or_default()
     }
 
-    /// Returns several runs together.
-    fn sum(&self) -> Option<&RunSummary> {
-        self.events.as_ref()?.sum.as_ref()
-    }
-
-    /// Returns the GPUs of the sample log.
     fn gpus(&self) -> &[GpuSummary] {
-        let samples = self.samples.as_ref();
-        samples.map_or(&[][..], |samples| &samples.gpus)
+        self.gpus.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.
+    fn told_speeds(&self) -> Vec<Speed> {
+        let all = self.speeds.iter();
+        let told = all.filter(|speed| speed.tokens_per_s.runs > 1 || speed.baseline.is_some());
+        told.cloned().collect()
     }
 }
 

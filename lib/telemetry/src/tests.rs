@@ -52,7 +52,7 @@ pub(crate) fn runs(events: impl IntoIterator<Item = Event>) -> Runs {
 }
 
 pub(crate) fn summaries(events: impl IntoIterator<Item = Event>) -> Vec<RunSummary> {
-    runs(events).finish().runs
+    runs(events).finish()
 }
 
 /// The report on runs, and on samples if there are any.
@@ -61,6 +61,5 @@ pub(crate) fn report(mut runs: Runs, samples: impl IntoIterator<Item = GpuSample
     let samples = samples.into_iter().inspect(|sample| joined.add(sample));
     let count = samples.count();
     runs.end_log();
-    joined.end_log();
     Report::new(Some(runs), Some(joined).filter(|_| count > 0))
 }

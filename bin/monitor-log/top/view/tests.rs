@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted};
-use plmkit_logs::{GpuSample, Timestamp};
+use plmkit_logs::{GpuProcess, GpuSample, Processes, Timestamp};
 use plmkit_telemetry::live::LiveRuns;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -36,10 +36,10 @@ fn gpu_row(index: u32, second: u32) -> GpuSample {
     } else {
         "none"
     };
-    let (percent, gib, celsius, watts, processes) = match index {
-        0 => (97, 60, 61, 612.4, "4711:5120:88"),
-        1 => (60, 79, 83, 380.0, "4712:5120:88"),
-        2 => (12, 20, 45, 120.0, "none"),
+    let (percent, gib, celsius, watts, pid) = match index {
+        0 => (97, 60, 61, 612.4, 4711),
+        1 => (60, 79, 83, 380.0, 4712),
+        2 => (12, 20, 45, 120.0, 0),
         // It is lost.
         _ => return row,
     };
@@ -50,7 +50,12 @@ fn gpu_row(index: u32, second: u32) -> GpuSample {
     (row.power_w, row.power_limit_w) = (Some(watts), Some(700.0));
     row.sm_clock_mhz = Some(1980);
     row.throttle = reasons.parse().ok();
-    row.processes = processes.parse().ok();
+    let process = GpuProcess {
+        pid,
+        mem_used_mib: Some(5120),
+        gpu_util: Some(88),
+    };
+    row.processes = Some(Processes(Vec::from_iter(Some(process).filter(|_| pid > 0))));
     row
 }
 
@@ -271,7 +276,7 @@ fn red_is_a_gpu_that_its_run_leaves_idle_and_other_gpus_are_not_judged() {
 }
 
 #[test]
-fn as_many_owners_are_named_as_there_is_room_for() {
+fn owners_are_those_of_the_gpu_with_the_most_memory_first() {
     let owner = |pid, user: Option<&str>, mem_used_mib| ProcessStatus {
         pid,
         user: user.map(str::to_owned),
@@ -283,19 +288,21 @@ fn as_many_owners_are_named_as_there_is_room_for() {
         owner(7, None, None),
         owner(12, Some("bob"), Some(300)),
         owner(4711, Some("alice"), Some(5120)),
+        ProcessStatus {
+            gpu: 1,
+            ..owner(8, None, None)
+        },
     ];
-    for (room, expected) in [
-        (
-            58,
-            "alice/4711/gpu-embed 5120 MiB, bob/12/gpu-embed 300 MiB, 7",
-        ),
-        (57, "alice/4711/gpu-embed 5120 MiB + 2"),
-        (33, "alice/4711/gpu-embed 5120 MiB + 2"),
-        (20, "alice/4711/gpu-… + 2"),
-    ] {
-        assert_eq!(owners(all.iter().collect(), room), expected);
-    }
-    assert_eq!(owners(Vec::new(), 40), "");
+    let row = |index| GpuSample {
+        index: Some(index),
+        ..GpuSample::default()
+    };
+    let expected = [
+        "3: alice/4711/gpu-embed 5120 MiB, bob/12/gpu-embed 300 MiB, 7",
+        "8",
+        "",
+    ];
+    assert_eq!([0, 1, 2].map(|gpu| owners(&row(gpu), &all)), expected);
 }
 
 #[test]

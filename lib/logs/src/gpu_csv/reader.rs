@@ -189,7 +189,7 @@ mod tests {
             ),
             (
                 format!("{time},1,,x"),
-                "expected PID:MIB:PERCENT, found 'x'".to_owned(),
+                "expected value at line 1 column 1".to_owned(),
             ),
             (
                 time.to_owned(),

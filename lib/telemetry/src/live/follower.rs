@@ -53,17 +53,13 @@ impl Follower {
     /// Reads new events into `runs`. Returns messages for people, one for each path. A path that cannot be read is tried again at
     /// the next read.
     pub fn read_new(&mut self, runs: &mut LiveRuns) -> Vec<String> {
-        let (mut notes, mut found) = (Vec::new(), HashSet::new());
+        let (mut told, mut found) = (Vec::new(), HashSet::new());
         for given in self.paths.clone() {
-            let paths = self.logs_of(&given);
-            let mut told: Vec<(PathBuf, String)> = Vec::new();
-            told.extend(
-                paths
-                    .as_ref()
-                    .err()
-                    .map(|error| (given.clone(), error.to_string())),
-            );
-            for path in paths.into_iter().flatten() {
+            let paths = self.logs_of(&given).unwrap_or_else(|error| {
+                told.push((given.clone(), error.to_string()));
+                Vec::new()
+            });
+            for path in paths {
                 let log = self.logs.entry(path.clone()).or_default();
                 let note = match log.read(&path, runs) {
                     // A folder may have other files.
@@ -74,12 +70,12 @@ impl Follower {
                 told.extend(note.map(|note| (path.clone(), note)));
                 found.insert(path);
             }
-            let new = told.into_iter();
-            let new = new.filter_map(|(path, note)| self.noted.insert(path).then_some(note));
-            notes.extend(new);
         }
         self.logs.retain(|path, _| found.contains(path));
-        notes
+        let new = told
+            .into_iter()
+            .filter(|(path, _)| self.noted.insert(path.clone()));
+        new.map(|(_, note)| note).collect()
     }
 
     /// Returns the logs that a given path stands for: the file itself, or the recent logs of the folder.

@@ -147,13 +147,19 @@ fn find(pid: u32) -> Option<(Process, Stat)> {
 mod tests {
     use std::process::{Command, id};
 
+    use plmkit_logs::{GpuProcess, Processes};
+
     use super::*;
 
-    fn sample(uuid: &str, processes: &str) -> GpuSample {
+    fn sample(uuid: &str, pids: &[u32]) -> GpuSample {
+        let processes = pids.iter().map(|&pid| GpuProcess {
+            pid,
+            ..GpuProcess::default()
+        });
         GpuSample {
             index: Some(0),
             uuid: Some(uuid.to_owned()),
-            processes: processes.parse().ok(),
+            processes: Some(Processes(processes.collect())),
             ..GpuSample::default()
         }
     }
@@ -161,7 +167,9 @@ mod tests {
     #[test]
     fn a_process_has_a_user_a_command_and_times_and_a_hidden_one_its_id_only() {
         let mut reader = ProcessReader::default();
-        let samples = [sample("GPU-0", &format!("{}:7:88;4194304::", id()))];
+        let mut samples = [sample("GPU-0", &[id(), 4_194_304])];
+        let own = &mut samples[0].processes.as_mut().unwrap().0[0];
+        (own.mem_used_mib, own.gpu_util) = (Some(7), Some(88));
         let [own, hidden] = &reader.read(&samples)[..] else {
             panic!("two processes")
         };
@@ -196,8 +204,8 @@ mod tests {
     #[test]
     fn a_process_on_an_instance_is_not_on_its_gpu_as_well() {
         let samples = [
-            sample("GPU-0", "4194301::;4194302::"),
-            sample("MIG-1", "4194302:5:"),
+            sample("GPU-0", &[4_194_301, 4_194_302]),
+            sample("MIG-1", &[4_194_302]),
         ];
         let found = ProcessReader::default().read(&samples);
         let found: Vec<_> = found
@@ -210,7 +218,7 @@ mod tests {
     #[test]
     fn a_process_of_this_user_is_ended_and_a_later_one_with_its_id_is_not() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let samples = [sample("GPU-0", &format!("{}::", child.id()))];
+        let samples = [sample("GPU-0", &[child.id()])];
         let status = ProcessReader::default().read(&samples).remove(0);
         let earlier = ProcessStatus {
             started: Some(1),

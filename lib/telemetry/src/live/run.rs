@@ -67,7 +67,7 @@ impl LiveRun {
         now: Timestamp,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Option<RunStatus> {
-        let summary = self.count.clone().finish().runs.pop()?;
+        let summary = self.count.clone().finish().pop()?;
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         // The start is the best guess until there is a second batch.

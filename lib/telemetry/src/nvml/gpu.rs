@@ -4,13 +4,18 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{
+    Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold,
+};
+use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::sys_exports::field_id;
 use nvml_wrapper::{Device, Nvml};
 use plmkit_logs::{GpuSample, Throttle};
 
-use super::health::State;
 use super::processes::{Utilization, has_long_records, processes, read};
+use super::xid::XidEvents;
 use super::{MIB, with_names};
 
 /// Values that were reported as not available, by the index of the GPU: each is reported once, over restarts of the driver.
@@ -22,12 +27,16 @@ type Reader = fn(&Device, &mut GpuSample) -> Result<(), NvmlError>;
 /// The readers, each with the column that it is reported by. NVML gives milliwatts and millijoules. Some drivers report slightly
 /// more than 100 %, which readers of the log refuse. Lifetime counters of memory errors say nothing about a run.
 #[rustfmt::skip]
-const READERS: [(&str, Reader); 11] = [
+const READERS: [(&str, Reader); 12] = [
     ("gpu_util", |device, row| device.utilization_rates().map(|rates| {
         (row.gpu_util, row.mem_util) = (Some(rates.gpu.min(100)), Some(rates.memory.min(100)));
     })),
     MEMORY,
     ("temperature_c", |device, row| set(&mut row.temperature_c, device.temperature(TemperatureSensor::Gpu))),
+    ("memory temperature and limits", |device, row| {
+        read_temperatures(device, row);
+        Ok(())
+    }),
     ("power_w", |device, row| set(&mut row.power_w, device.power_usage().map(thousandth))),
     ("power_limit_w", |device, row| set(&mut row.power_limit_w, device.enforced_power_limit().map(thousandth))),
     ("energy_j", |device, row| set(&mut row.energy_j, device.total_energy_consumption().map(|joules| joules as f64 / 1000.0))),
@@ -51,6 +60,21 @@ fn set<T>(column: &mut Option<T>, value: Result<T, NvmlError>) -> Result<(), Nvm
     Ok(())
 }
 
+/// Reads what many boards lack: no message tells of it.
+fn read_temperatures(device: &Device, row: &mut GpuSample) {
+    let limit = |kind| device.temperature_threshold(kind).ok();
+    let limits = [TemperatureThreshold::GpuMax, TemperatureThreshold::Slowdown].map(limit);
+    row.temperature_limit_c = limits.into_iter().flatten().min();
+    row.mem_temperature_limit_c = limit(TemperatureThreshold::MemoryMax);
+    let fields = device.field_values_for(&[FieldId(field_id::NVML_FI_DEV_MEMORY_TEMP)]);
+    let field = fields.into_iter().flatten().next().and_then(Result::ok);
+    // A board without a sensor may say 0.
+    row.mem_temperature_c = match field.map(|field| field.value) {
+        Some(Ok(SampleValue::U32(celsius @ 1..))) => Some(celsius),
+        _ => None,
+    };
+}
+
 fn thousandth(value: u32) -> f64 {
     f64::from(value) / 1000.0
 }
@@ -67,7 +91,7 @@ pub(super) struct Gpu<'n> {
     index: u32,
     /// Index, UUID and product name alone. They do not change, and are known even after the GPU is lost.
     pub(super) names: GpuSample,
-    state: Option<State<'n>>,
+    xid_events: Option<XidEvents<'n>>,
     has_mig: bool,
     has_long_records: bool,
     utilization: Utilization,
@@ -85,7 +109,7 @@ impl<'n> Gpu<'n> {
                 index: Some(index),
                 ..GpuSample::default()
             },
-            state: None,
+            xid_events: None,
             has_mig: false,
             has_long_records: has_long_records(nvml),
             utilization: Utilization::default(),
@@ -95,7 +119,7 @@ impl<'n> Gpu<'n> {
         if let Some(device) = gpu.value("the GPU", nvml.device_by_index(index)) {
             gpu.names.uuid = gpu.value("uuid", device.uuid());
             gpu.names.name = gpu.value("name", device.name());
-            gpu.state = Some(State::open(nvml, &device));
+            gpu.xid_events = XidEvents::open(nvml, &device);
             gpu.has_mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
         }
         gpu
@@ -105,8 +129,8 @@ impl<'n> Gpu<'n> {
     pub(super) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
         self.has_driver = true;
         let mut rows = vec![with_names(moment, &self.names)];
-        if let Some(state) = &mut self.state {
-            state.read_events(&mut rows[0]);
+        if let Some(events) = &mut self.xid_events {
+            events.read(&mut rows[0]);
         }
         // A GPU that comes back after a reset has another handle.
         let device = self.nvml.device_by_index(self.index);
@@ -122,9 +146,6 @@ impl<'n> Gpu<'n> {
     fn read_device(&mut self, device: &Device<'n>, row: &mut GpuSample) {
         for (column, read) in READERS {
             self.value(column, read(device, row));
-        }
-        if let Some(state) = &mut self.state {
-            state.read(device, row);
         }
         let busy = self.utilization.read(device);
         let busy = self.value("utilization by process", busy);

@@ -109,18 +109,29 @@ mod tests {
         let used = |mib: u64| UsedGpuMemory::Used(mib * MIB);
         let found = |info| {
             let (found, wrong) = processes(&[info], &HashMap::from([(7, 88)]), Some(80));
-            (found.to_string(), wrong.is_some())
+            let found = found.0.first().copied();
+            let found = found.map(|found| (found.pid, found.mem_used_mib, found.gpu_util));
+            (found, wrong.is_some())
         };
         for (info, expected) in [
-            (info(7, used(80)), ("7:80:88", false)),
-            (info(7, used(81)), ("7::88", true)),
-            (info(7, UsedGpuMemory::Used(u64::MAX)), ("7::88", true)),
-            (info(7, UsedGpuMemory::Unavailable), ("7::88", true)),
-            (info(MAX_PID, used(0)), ("4194304:0:", false)),
-            (info(MAX_PID + 1, used(0)), ("none", true)),
-            (info(0, used(5)), ("none", true)),
+            (info(7, used(80)), (Some((7, Some(80), Some(88))), false)),
+            (info(7, used(81)), (Some((7, None, Some(88))), true)),
+            (
+                info(7, UsedGpuMemory::Used(u64::MAX)),
+                (Some((7, None, Some(88))), true),
+            ),
+            (
+                info(7, UsedGpuMemory::Unavailable),
+                (Some((7, None, Some(88))), true),
+            ),
+            (
+                info(MAX_PID, used(0)),
+                (Some((MAX_PID, Some(0), None)), false),
+            ),
+            (info(MAX_PID + 1, used(0)), (None, true)),
+            (info(0, used(5)), (None, true)),
         ] {
-            assert_eq!(found(info), (expected.0.to_owned(), expected.1));
+            assert_eq!(found(info), expected);
         }
     }
 

@@ -8,7 +8,7 @@ use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, RunDone, RunStarted};
 use rangemap::RangeSet;
 
-use super::times::TimeSpan;
+use super::times::{extend, micros, time_of_day_us};
 use crate::devices;
 
 /// Returns the range of a number. Batches come nearly in order, so that a set of ranges has few.
@@ -28,7 +28,9 @@ pub(super) struct Attempt {
     pub(super) elapsed_s: Option<f64>,
     /// Seconds of the attempts before.
     pub(super) before_s: f64,
-    pub(super) span: TimeSpan,
+    /// The time from its first to its last event, in microseconds since boot, and by the time of day.
+    pub(super) boot_us: Option<Range<i64>>,
+    pub(super) time_us: Option<Range<i64>>,
     numbers: RangeSet<i128>,
     workers: BTreeSet<u64>,
     /// Tokens, and pairs of tokens of one sequence, without those that were computed again. Pairs are unknown if a batch does not
@@ -51,7 +53,8 @@ impl Attempt {
 
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
-        self.span.add(event);
+        extend(&mut self.boot_us, event.boot_s().map(micros));
+        extend(&mut self.time_us, event.time().map(time_of_day_us));
         match event {
             Event::Run(started) => {
                 self.setup = started.clone();

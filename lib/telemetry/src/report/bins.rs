@@ -3,7 +3,7 @@
 /// The most bins: more than a printed chart can show.
 const MAX_BINS: usize = 256;
 
-/// Means of a value over an axis that starts at 0, in bins of equal width. When the bins run out, pairs are merged.
+/// Means of a value over seconds, in bins of equal width: half a second at first. When the bins run out, pairs are merged.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bins {
     width: f64,
@@ -11,15 +11,16 @@ pub(super) struct Bins {
     bins: Vec<[f64; 2]>,
 }
 
-impl Bins {
-    /// Bins of this width, until they run out.
-    pub(super) fn new(width: f64) -> Self {
+impl Default for Bins {
+    fn default() -> Self {
         Self {
-            width,
+            width: 0.5,
             bins: Vec::new(),
         }
     }
+}
 
+impl Bins {
     /// Adds the value between two positions, which are finite and not negative.
     pub(super) fn add(&mut self, from: f64, to: f64, value: f64) {
         while to / self.width >= MAX_BINS as f64 {
@@ -62,10 +63,10 @@ mod tests {
 
     #[test]
     fn a_long_axis_keeps_its_means_and_its_gaps() {
-        let mut bins = Bins::new(1.0);
-        bins.add(0.0, 1.5, 2.0);
-        bins.add(1.5, 2.0, 4.0);
-        assert_eq!(bins.means(), [(0.0, 1.0, 2.0), (1.0, 2.0, 3.0)]);
+        let mut bins = Bins::default();
+        bins.add(0.0, 0.75, 2.0);
+        bins.add(0.75, 1.0, 4.0);
+        assert_eq!(bins.means(), [(0.0, 0.5, 2.0), (0.5, 1.0, 3.0)]);
         bins.add(1000.0, 1000.0, 7.0);
         bins.add(1000.0, 1001.0, 7.0);
         assert_eq!(bins.means(), [(0.0, 4.0, 2.5), (1000.0, 1004.0, 7.0)]);

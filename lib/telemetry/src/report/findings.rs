@@ -48,8 +48,6 @@ pub enum FindingKind {
     MemoryErrors,
     /// The values of a GPU ended while the recording went on, or never came.
     GpuLost,
-    /// A power limit or a setting held the clocks of a GPU down.
-    PowerCap,
     /// A GPU was hot.
     Temperature,
     /// Device memory was nearly full.
@@ -83,12 +81,11 @@ type Found = Option<(Tier, String, Option<f64>)>;
 type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-const OF_GPU: [Rule<GpuSummary>; 9] = [
+const OF_GPU: [Rule<GpuSummary>; 8] = [
     (FindingKind::Bottleneck, utilization, ""),
     (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
     (FindingKind::Throttling, throttling, ": look at cooling and power cables"),
-    (FindingKind::PowerCap, power_cap, ": a higher limit, if there is one, makes it faster"),
     (FindingKind::Temperature, |gpu| held(gpu, "hot", "it was hot"), ": look at cooling and at its neighbours"),
     (FindingKind::Temperature, |gpu| held(gpu, "hot_memory", "its memory was at its temperature limit"), ": look at cooling and at its neighbours"),
     (FindingKind::DeviceMemory, device_memory, ": pack with a smaller --max-batch-tokens before it runs out"),
@@ -226,26 +223,13 @@ fn held(gpu: &GpuSummary, condition: &str, what: &str) -> Found {
 /// At full load a power limit nearly always holds the clocks down, which costs little; heat should not.
 fn throttling(gpu: &GpuSummary) -> Found {
     let share = gpu.figures.mean("severe").filter(|&share| share > 0.0)?;
-    let reasons = reasons(gpu, true);
-    let found = format!("heat or its supply of power held the clocks down ({reasons})");
-    Some((critical_if(share > THROTTLED_OFTEN_ABOVE), found, None))
-}
-
-fn power_cap(gpu: &GpuSummary) -> Found {
-    let share = gpu.figures.mean("capped")?;
-    let reasons = reasons(gpu, false);
-    let found = format!("a power limit or a setting held the clocks down ({reasons})");
-    (share > THROTTLED_OFTEN_ABOVE).then_some((Tier::Mild, found, None))
-}
-
-fn reasons(gpu: &GpuSummary, severe: bool) -> String {
-    let named = gpu.figures.values.iter().filter_map(|(name, value)| {
-        let reason = name.strip_prefix(REASON)?;
-        let is_asked = Throttle::SEVERE.contains(&reason) == severe;
-        let share = value.mean.filter(|_| is_asked)?;
+    let reasons = Throttle::SEVERE.iter().filter_map(|reason| {
+        let share = gpu.figures.mean(&format!("{REASON}{reason}"))?;
         Some(format!("{reason} in {} of the time", percent(share)))
     });
-    named.collect::<Vec<_>>().join(", ")
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    let found = format!("heat or its supply of power held the clocks down ({reasons})");
+    Some((critical_if(share > THROTTLED_OFTEN_ABOVE), found, None))
 }
 
 fn device_memory(gpu: &GpuSummary) -> Found {
@@ -351,12 +335,11 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn each_problem_of_a_gpu_is_a_finding_with_its_tier_and_a_threshold_is_none() {
-        use FindingKind::{
-            DeviceMemory, GpuLost, MemoryErrors, PowerCap, Temperature, Throttling, XidErrors,
-        };
+        use FindingKind::{DeviceMemory, GpuLost, MemoryErrors, Temperature, Throttling, XidErrors};
         use Tier::{Critical, Mild};
         assert_eq!(found(&|_, _| {}), []);
-        assert_eq!(found(&throttled(1, "sw_power_cap")), []);
+        // A power limit holds the clocks of every busy GPU down.
+        assert_eq!(found(&throttled(10, "sw_power_cap")), []);
         let empty = |sample: &GpuSample| GpuSample {
             index: Some(0),
             uuid: sample.uuid.clone(),
@@ -375,7 +358,7 @@ mod tests {
                 *sample = empty(sample);
             }
         };
-        let cases: [(Change, Tier, FindingKind, &str); 12] = [
+        let cases: [(Change, Tier, FindingKind, &str); 11] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "it was hot in 10.0 % of the time"),
             (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "it was hot in 10.0 % of the time"),
             // The driver was loaded again, and counts from 0.
@@ -385,7 +368,6 @@ mod tests {
             (&|i, s| s.ecc_uncorrected = Some(3 + u64::from(i > 4)), Critical, MemoryErrors, "1 memory error that"),
             (&throttled(1, "hw_thermal_slowdown"), Mild, Throttling, "hw_thermal_slowdown in 10.0 %"),
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
-            (&throttled(10, "sw_power_cap"), Mild, PowerCap, "sw_power_cap in 100.0 %"),
             (&|i, s| (s.xid_errors, s.last_xid) = (Some(7 + u64::from(i > 4)), Some(31)), Mild, XidErrors, "1 Xid error occurred, the last with number 31: "),
             (&|i, s| (s.mem_temperature_c, s.mem_temperature_limit_c) = (Some(94 + i / 9), Some(95)), Mild, Temperature, "its memory was at its temperature limit in 10.0 %"),
             (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:04.000Z while"),

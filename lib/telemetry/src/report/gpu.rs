@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::ops::Range;
 
 use plmkit_contract::plural;
 use plmkit_logs::thresholds::{GPU_LOST_AFTER_S, GPU_LOST_MOMENTS, GPU_MIN_SAMPLES};
@@ -9,13 +10,14 @@ use plmkit_logs::{GpuSample, Tier, Timestamp, is_instance};
 use serde::Serialize;
 
 use super::bins::Bins;
-use super::pace::{Pace, length, since};
+use super::pace::Pace;
 use super::percent;
-use super::times::{Moment, Schedule, WorkTimes, seconds};
-use super::values::{Energy, Figures, Readings, energy_w, gpu_values, is_enough};
+use super::times::{Moment, Schedule, WorkTimes, length, micros, seconds};
+use super::values::{Figures, Readings, energy_w, gpu_values, is_enough};
 
-/// The finest resolution of a GPU over time, in seconds.
-const RESOLUTION_S: f64 = 0.5;
+/// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
+/// of charts has no time between recordings.
+const MAX_GAP_S: f64 = 600.0;
 
 /// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
 /// recording.
@@ -52,29 +54,12 @@ pub struct GpuSummary {
     /// The tier of the mean utilisation; `None` for a GPU without a run, that was lost in one, with fewer than [`GPU_MIN_SAMPLES`]
     /// readings, or without a known mean.
     pub bottleneck: Option<Tier>,
-    /// Chart data: utilisation in percent and memory in MiB over the seconds of all recordings of its machine in a row, and when runs
-    /// were at work on it, by their positions.
+    /// Chart data: utilisation in percent over the seconds of all its recordings in a row, and when runs were at work on it, by their
+    /// positions.
     #[serde(skip)]
-    pub(super) chart: Option<Chart>,
-}
-
-/// Chart data of a GPU.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Chart {
-    pub(super) utilization: Bins,
-    pub(super) memory: Bins,
+    pub(super) busy: Bins,
+    #[serde(skip)]
     pub(super) runs: BTreeMap<usize, [f64; 2]>,
-}
-
-impl Default for Chart {
-    fn default() -> Self {
-        let [utilization, memory] = [0, 1].map(|_| Bins::new(RESOLUTION_S));
-        Self {
-            utilization,
-            memory,
-            runs: BTreeMap::new(),
-        }
-    }
 }
 
 impl GpuSummary {
@@ -102,8 +87,9 @@ pub struct RunGpu {
     /// Its figures over the run; of a run with fewer than three readings, only their number and their coverage.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Its energy over the run.
-    pub energy: Energy,
+    /// Its energy over the run in joules: what was seen, scaled to the run's time. Where several runs computed on the GPU at one
+    /// time, each has an equal part. `None` if less than half was seen.
+    pub energy_j: Option<f64>,
     /// Seconds of the readings in which other runs were at work on it, too.
     pub shared_s: f64,
     /// Remarks for people: why figures are unknown, or of a part of the run.
@@ -115,21 +101,24 @@ pub struct RunGpu {
 /// A reloaded driver counts from 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
-    last: Option<(u64, Moment)>,
+    last: Option<u64>,
+    /// For how long runs used the GPU since then.
+    used_us: i64,
     /// What was counted meanwhile.
     new: Option<u64>,
 }
 
 impl Counter {
-    /// Adds what was counted until `moment`. `used_us` tells for how long runs used the GPU since an earlier moment.
-    fn add(&mut self, count: Option<u64>, moment: Moment, used_us: impl Fn(Moment) -> i64) {
+    /// Adds the count of a row, if it has one. Runs used the GPU for `used_us` since the row before.
+    fn add(&mut self, count: Option<u64>, used_us: i64) {
+        self.used_us = self.used_us.saturating_add(used_us);
         let Some(count) = count else { return };
-        let last = self.last.replace((count, moment));
-        let (before, since) = last.unwrap_or((count, moment));
+        let before = self.last.replace(count).unwrap_or(count);
         let more = count.checked_sub(before).unwrap_or(count);
-        let is_new = more > 0 && used_us(since) > 0;
-        let known = self.new.unwrap_or(0);
-        self.new = Some(known.saturating_add(if is_new { more } else { 0 }));
+        let new = self.new.get_or_insert(0);
+        if mem::take(&mut self.used_us) > 0 {
+            *new = new.saturating_add(more);
+        }
     }
 }
 
@@ -143,11 +132,13 @@ pub(super) struct GpuRows {
     ecc_uncorrected: Counter,
     xid_errors: Counter,
     last_row: Option<Moment>,
-    /// The last row with values, or else the first row.
-    quiet_since: Option<Moment>,
-    /// Rows without values since the last one with values.
+    /// How long was recorded in all: the end of the time axis of charts.
+    recorded_us: i64,
+    /// Rows without values since the last one with values, the time since that one, and for how long of it runs used the GPU.
     empty_rows: u64,
-    /// Time of runs on this GPU in which its rows had no values.
+    empty_us: i64,
+    empty_used_us: i64,
+    /// Time of runs on this GPU in which its rows had no values before.
     silent_us: i64,
     pace: Pace,
     readings: Readings,
@@ -156,12 +147,10 @@ pub(super) struct GpuRows {
 }
 
 impl GpuRows {
-    /// `with_chart` asks for chart data.
-    pub(super) fn new(uuid: &str, times: &WorkTimes, with_chart: bool) -> Self {
+    pub(super) fn new(uuid: &str, times: &WorkTimes) -> Self {
         Self {
             gpu: GpuSummary {
                 uuid: uuid.to_owned(),
-                chart: with_chart.then(Chart::default),
                 ..GpuSummary::default()
             },
             own: times.on_gpu(uuid),
@@ -169,11 +158,11 @@ impl GpuRows {
         }
     }
 
-    /// Adds a sample, which is at `at_s` on the axis of charts.
-    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, at_s: f64, times: &WorkTimes) {
+    /// Adds a sample.
+    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
         let last = self.last_row.filter(|last| last.clock == moment.clock);
-        if last.is_none_or(|last| last.at_us < moment.at_us) {
-            self.check(sample, moment, times);
+        if last.is_none_or(|last| last < moment) {
+            self.check(sample, last.unwrap_or(moment)..moment, times);
         }
         let placed = self
             .pace
@@ -182,28 +171,22 @@ impl GpuRows {
         let us = length(&time);
         let before_j = mem::replace(&mut self.last_energy_j, sample.energy_j);
         let values = gpu_values(sample, energy_w(sample, us, before_j));
-        let parts = times.during(self.own.as_ref(), moment.clock, &time);
+        let parts = times.during(self.own.as_ref(), &time);
         self.readings.add(&values, &parts, self.own.is_some());
-        if let Some(chart) = &mut self.gpu.chart {
-            let from_s = (at_s - seconds(us)).max(0.0);
-            let known = [
-                (&mut chart.utilization, sample.gpu_util.map(f64::from)),
-                (&mut chart.memory, sample.mem_used_mib.map(|mib| mib as f64)),
-            ];
-            for (bins, value) in known {
-                if let Some(value) = value {
-                    bins.add(from_s, at_s, value);
-                }
-            }
-            let own = parts.iter().filter(|_| self.own.is_some());
-            for &run in own.flat_map(|(_, runs)| *runs) {
-                chart.runs.entry(run).or_insert([from_s, at_s])[1] = at_s;
-            }
+        let at_s = seconds(self.recorded_us);
+        let from_s = (at_s - seconds(us)).max(0.0);
+        if let Some(percent) = sample.gpu_util {
+            self.gpu.busy.add(from_s, at_s, percent.into());
+        }
+        let own = parts.iter().filter(|_| self.own.is_some());
+        for &run in own.flat_map(|(_, runs)| *runs) {
+            let span = self.gpu.runs.entry(run);
+            span.or_insert([from_s, at_s])[1] = at_s;
         }
     }
 
-    /// Notes what a new row tells of the names and of the health of the GPU.
-    fn check(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
+    /// Notes what a new row tells of the names and of the health of the GPU, after the time since the row before.
+    fn check(&mut self, sample: &GpuSample, passed: Range<Moment>, times: &WorkTimes) {
         let gpu = &mut self.gpu;
         gpu.index = gpu.index.or(sample.index);
         if gpu.name.is_none() {
@@ -214,48 +197,55 @@ impl GpuRows {
             gpu.hot_above_c = Some(sample.hot_above_c());
         }
         gpu.last_xid = sample.last_xid.or(gpu.last_xid);
-        let used_us = |from| times.used_us(self.own.as_ref(), Some(from), moment);
-        self.ecc_uncorrected
-            .add(sample.ecc_uncorrected, moment, used_us);
-        self.xid_errors.add(sample.xid_errors, moment, used_us);
-        self.last_row = Some(moment);
+        let parts = times.during(self.own.as_ref(), &passed);
+        let used_us = parts.iter().map(|(us, _)| us).sum();
+        self.ecc_uncorrected.add(sample.ecc_uncorrected, used_us);
+        self.xid_errors.add(sample.xid_errors, used_us);
+        let passed_us = length(&passed);
+        let max_gap_s = MAX_GAP_S.max(2.5 * sample.interval_s.unwrap_or(0.0));
+        if passed_us < micros(max_gap_s) {
+            self.recorded_us = self.recorded_us.saturating_add(passed_us);
+        }
+        if !sample.has_values() || self.empty_rows > 0 {
+            self.empty_us = self.empty_us.saturating_add(passed_us);
+            self.empty_used_us = self.empty_used_us.saturating_add(used_us);
+        }
         if sample.has_values() {
-            self.silent_us = self.silent_us(times);
-            self.empty_rows = 0;
-            (self.quiet_since, self.gpu.last_seen) = (Some(moment), Some(sample.timestamp));
+            self.silent_us = self.silent_us();
+            (self.empty_rows, self.empty_us, self.empty_used_us) = (0, 0, 0);
+            self.gpu.last_seen = Some(sample.timestamp);
         } else {
             self.empty_rows += 1;
-            self.quiet_since = self.quiet_since.or(Some(moment));
         }
+        self.last_row = Some(passed.end);
     }
 
     /// Whether the values ended while the recording went on, or never came.
     fn is_quiet(&self) -> bool {
-        let quiet = self.last_row.and_then(|last| since(self.quiet_since, last));
-        let quiet_s = quiet.map_or(0.0, |time| seconds(length(&time)));
-        self.empty_rows >= GPU_LOST_MOMENTS && quiet_s >= GPU_LOST_AFTER_S
+        self.empty_rows >= GPU_LOST_MOMENTS && self.empty_us >= micros(GPU_LOST_AFTER_S)
     }
 
     /// Returns for how long of its runs, or of the recording without runs, the GPU gave no values while rows came.
-    fn silent_us(&self, times: &WorkTimes) -> i64 {
-        let last = self.last_row.filter(|_| self.is_quiet());
-        let open_us = last.map_or(0, |last| {
-            times.used_us(self.own.as_ref(), self.quiet_since, last)
-        });
+    fn silent_us(&self) -> i64 {
+        let open_us = if self.is_quiet() {
+            self.empty_used_us
+        } else {
+            0
+        };
         self.silent_us.saturating_add(open_us)
     }
 
-    /// Completes the summary. `recorded_us` is the time of the recording.
-    pub(super) fn finish(&self, recorded_us: i64, times: &WorkTimes) -> GpuSummary {
+    /// Completes the summary.
+    pub(super) fn finish(&self, times: &WorkTimes) -> GpuSummary {
         let all = &self.readings.all;
         let time_us = match &self.own {
             Some(own) => own.us,
-            None if times.is_empty() => recorded_us.max(all.us),
+            None if times.is_empty() => self.recorded_us.max(all.us),
             None => times.us(),
         };
         let figures = all.figures(time_us);
         let in_run = times.is_empty() || self.own.is_some();
-        let (lost, silent_us) = (self.is_quiet(), self.silent_us(times));
+        let (lost, silent_us) = (self.is_quiet(), self.silent_us());
         let readings = all.readings.min(all.of("gpu_util").count());
         let judged = in_run && !(lost && silent_us > 0) && readings >= GPU_MIN_SAMPLES;
         let mean = figures.share("gpu_util").filter(|_| judged);
@@ -308,7 +298,7 @@ impl GpuRows {
             uuid: gpu.uuid.clone(),
             notes: notes.map(|note| format!("{label}: {note}")).collect(),
             figures,
-            energy: values.energy(time_us),
+            energy_j: values.energy_j(time_us),
             shared_s,
         }
     }

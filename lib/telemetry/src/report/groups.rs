@@ -1,16 +1,15 @@
-//! Runs together: their sums, repeats of one job, and those of a baseline.
+//! Runs together: their sums, and their speeds beside those of a baseline.
 
 use std::collections::BTreeMap;
 
 use plmkit_contract::plural;
-use plmkit_logs::Mean;
 use plmkit_logs::event::RunStarted;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::batches::BatchSums;
 use super::run::{Efficiency, RunSummary};
-use super::share;
+use super::{Report, share};
 
 /// Returns runs together: those of a sample, one for each of its shards, and more where work was repeated. A figure that one of
 /// them lacks is unknown.
@@ -27,17 +26,8 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     let mut all = RunSummary {
         setup: RunStarted {
             run: plural(runs.len() as u64, "run"),
-            sample: common(runs, |setup| &setup.sample),
-            model: common(runs, |setup| &setup.model),
-            host: common(runs, |setup| &setup.host),
-            device: common(runs, |setup| &setup.device),
-            dtype: common(runs, |setup| &setup.dtype),
-            token_budget: common(runs, |setup| &setup.token_budget),
-            kernel_set: common(runs, |setup| &setup.kernel_set),
-            driver_version: common(runs, |setup| &setup.driver_version),
-            cuda_version: common(runs, |setup| &setup.cuda_version),
             time: runs.iter().filter_map(|run| run.setup.time).min(),
-            ..RunStarted::default()
+            ..common(runs).unwrap_or_default()
         },
         attempts: count(|run| run.attempts),
         lost_batches: count(|run| run.lost_batches),
@@ -76,20 +66,21 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
     all
 }
 
-/// Returns what all runs share.
-fn common<T: Clone + PartialEq>(
-    runs: &[RunSummary],
-    of: fn(&RunStarted) -> &Option<T>,
-) -> Option<T> {
-    let first = of(&runs.first()?.setup).clone();
-    first.filter(|first| {
-        let mut all = runs.iter();
-        all.all(|run| of(&run.setup).as_ref() == Some(first))
-    })
+/// Returns what the first events of all runs share; totals are those of one run each.
+fn common(runs: &[RunSummary]) -> Option<RunStarted> {
+    let setups = runs.iter().map(|run| serde_json::to_value(&run.setup).ok());
+    let setups: Vec<Value> = setups.collect::<Option<_>>()?;
+    let mut shared = setups.first()?.as_object()?.clone();
+    shared.retain(|name, value| {
+        let is_of_one = name.ends_with("_total") || name.ends_with("_saved");
+        !is_of_one && setups.iter().all(|setup| setup.get(name) == Some(value))
+    });
+    shared.insert("run".to_owned(), "".into());
+    serde_json::from_value(shared.into()).ok()
 }
 
-/// A figure over several runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The speed of several runs, in tokens a second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Runs.
     pub runs: usize,
@@ -99,137 +90,96 @@ pub struct Spread {
     pub stddev: Option<f64>,
     /// The coefficient of variation: the standard deviation over the mean.
     pub cv: Option<f64>,
-    /// The least value.
-    pub min: f64,
-    /// The greatest value.
-    pub max: f64,
 }
 
 impl Spread {
-    /// Returns `None` without values.
-    fn new(values: &[f64]) -> Option<Self> {
-        let mut all = Mean::default();
-        all.extend(values.iter().copied());
-        let mean = all.mean()?;
+    fn new(values: &[f64]) -> Self {
+        let runs = values.len();
+        let mean = values.iter().sum::<f64>() / runs as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let stddev = share(squares, (values.len() - 1) as f64).map(f64::sqrt);
-        Some(Self {
-            runs: values.len(),
+        let stddev = share(squares, runs as f64 - 1.0).map(f64::sqrt);
+        Self {
+            runs,
             mean,
             stddev,
             cv: share(stddev, mean),
-            min: all.min()?,
-            max: all.max()?,
-        })
-    }
-}
-
-/// Runs of the same job on the same kind of machine. A job is a digest of the inputs and of the options that decide the
-/// content of the output. Device, GPU names, number type, workers, threads and the program's version are the same, too. Only
-/// runs that one process did from the beginning to the end are compared.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Repeats {
-    /// The job.
-    pub job: String,
-    /// The sample.
-    pub sample: Option<String>,
-    /// The names of the runs, two or more.
-    pub runs: Vec<String>,
-    /// Tokens a second.
-    pub tokens_per_s: Spread,
-}
-
-/// Returns the groups of two runs and more.
-pub(super) fn repeats(runs: &[RunSummary]) -> Vec<Repeats> {
-    let mut groups: BTreeMap<_, Vec<&RunSummary>> = BTreeMap::new();
-    for run in runs {
-        let of = &run.setup;
-        let device = (&of.device, &of.gpu_names, of.workers, of.threads);
-        if run.is_done() && run.attempts == 1 && of.batches_saved.is_none() {
-            let group = groups.entry((&of.job, &of.version, &of.dtype, device));
-            group.or_default().push(run);
         }
     }
-    let groups = groups.into_values().filter(|group| group.len() > 1);
-    let groups = groups.filter_map(|group| {
-        let rates = group.iter().map(|run| run.throughput.tokens_per_s);
-        Some(Repeats {
-            job: group[0].setup.job.clone()?,
-            sample: group[0].setup.sample.clone(),
-            runs: group.iter().map(|run| run.setup.run.clone()).collect(),
-            tokens_per_s: Spread::new(&rates.collect::<Option<Vec<f64>>>()?)?,
-        })
-    });
-    groups.collect()
 }
 
-/// Tokens a second of runs of one model on one kind of device, of this report and of its baseline. Only runs that are done
+/// The speed of runs of one model on one kind of device, and that of a baseline, if it has such runs. Only runs that are done
 /// count.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
     /// Model, device and number type.
     pub of: String,
-    /// The speed of the runs of this report.
-    pub speed: Spread,
-    /// The speed of those of the baseline.
-    pub baseline: Spread,
+    /// The speed of the runs.
+    pub tokens_per_s: Spread,
+    /// The speed of the runs of the baseline.
+    pub baseline: Option<Spread>,
     /// The mean speed over that of the baseline.
-    pub ratio: f64,
+    pub ratio: Option<f64>,
 }
 
-/// Compares a report with its baseline, both as JSON. The error says what the baseline lacks.
-pub fn compare(report: &Value, baseline: &Value) -> Result<Vec<Comparison>, String> {
-    let before = speeds(baseline).ok_or("expected a report of monitor-log with run events")?;
-    let now = speeds(report).unwrap_or_default();
-    let both = now.iter().filter_map(|(of, rates)| {
-        let (speed, baseline) = (Spread::new(rates)?, Spread::new(before.get(of)?)?);
-        Some(Comparison {
-            of: of.clone(),
-            ratio: share(speed.mean, baseline.mean)?,
-            speed,
-            baseline,
-        })
+/// Returns the speeds of all kinds of runs.
+pub(super) fn speeds(runs: &[RunSummary]) -> Vec<Speed> {
+    let mut rates: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.is_done()) {
+        let setup = &run.setup;
+        let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+        let device = match setup.gpu_names.as_deref() {
+            Some([first, others @ ..]) => format!("{} x {first}", others.len() + 1),
+            _ => known(&setup.device),
+        };
+        let model = setup.model.clone();
+        let model = model.unwrap_or_else(|| known(&setup.model_digest));
+        let of = format!("{model} on {device} in {}", known(&setup.dtype));
+        let rate = run.throughput.tokens_per_s.filter(|&rate| rate > 0.0);
+        rates.entry(of).or_default().extend(rate);
+    }
+    let known = rates.into_iter().filter(|(_, rates)| !rates.is_empty());
+    let speeds = known.map(|(of, rates)| Speed {
+        of,
+        tokens_per_s: Spread::new(&rates),
+        baseline: None,
+        ratio: None,
     });
-    let both: Vec<Comparison> = both.collect();
-    if both.is_empty() {
-        let names = before.into_keys().collect::<Vec<_>>().join("; ");
-        return Err(format!(
-            "expected runs of a model and device of this report, found {names}"
-        ));
-    }
-    Ok(both)
+    speeds.collect()
 }
 
-/// Returns the tokens a second of the runs that are done, by model, device and number type.
-fn speeds(report: &Value) -> Option<BTreeMap<String, Vec<f64>>> {
-    let mut speeds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for run in report["events"]["runs"].as_array()? {
-        let text = |key: &str| run[key].as_str().unwrap_or("?");
-        let rate = run["throughput"]["tokens_per_s"].as_f64();
-        let (Some(rate), "done") = (rate.filter(|&rate| rate > 0.0), text("outcome")) else {
-            continue;
-        };
-        let gpus = run["gpu_names"].as_array();
-        let device = match gpus.map_or(&[][..], Vec::as_slice) {
-            [] => text("device").to_owned(),
-            names => format!("{} x {}", names.len(), names[0].as_str().unwrap_or("?")),
-        };
-        let model = run["model"]
-            .as_str()
-            .unwrap_or_else(|| text("model_digest"));
-        let of = format!("{model} on {device} in {}", text("dtype"));
-        speeds.entry(of).or_default().push(rate);
+/// What is read of the report that another one is compared with.
+#[derive(Debug, Deserialize)]
+pub struct Baseline {
+    speeds: Vec<Speed>,
+}
+
+impl Report {
+    /// Compares the speed with that of a baseline. The error says what the baseline lacks.
+    pub fn compare(&mut self, baseline: Baseline) -> Result<(), String> {
+        let names: Vec<&str> = baseline.speeds.iter().map(|speed| &*speed.of).collect();
+        let names = names.join("; ");
+        for before in baseline.speeds {
+            let mut now = self.speeds.iter_mut();
+            if let Some(now) = now.find(|now| now.of == before.of) {
+                now.ratio = share(now.tokens_per_s.mean, before.tokens_per_s.mean);
+                now.baseline = Some(before.tokens_per_s);
+            }
+        }
+        if self.speeds.iter().all(|speed| speed.ratio.is_none()) {
+            return Err(format!(
+                "expected runs of a model and device of this report, found {names}"
+            ));
+        }
+        Ok(())
     }
-    Some(speeds)
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::event::Event;
-    use serde_json::json;
+    use plmkit_logs::event::{Event, Outcome};
 
     use super::*;
-    use crate::tests::{batch, done, started, summaries};
+    use crate::tests::{batch, done, report, started, summaries};
 
     /// A run of ten batches: the time of each, its parts, and how full it is.
     fn run(name: &str, step_s: f64, compute_ms: Option<f64>, filled: f64) -> Vec<Event> {
@@ -273,37 +223,54 @@ mod tests {
         assert_eq!(all.stage_share("wait"), Some(0.02));
     }
 
-    fn report(rates: &[f64], outcome: &str) -> Value {
-        let runs = rates.iter().map(|rate| {
-            json!({
-                "model": "m", "device": "cpu", "dtype": "f32", "outcome": outcome,
-                "throughput": { "tokens_per_s": rate },
-            })
+    /// A report on runs with these tokens a second.
+    fn report_of(rates: &[f64], outcome: Outcome) -> Report {
+        let runs = rates.iter().zip(0..).flat_map(|(&rate, number)| {
+            let name = format!("r{number}");
+            let started = started(|run| {
+                name.clone_into(&mut run.run);
+                (run.model, run.device) = (Some("m".to_owned()), Some("cpu".to_owned()));
+                run.dtype = Some("f32".to_owned());
+            });
+            let batch = batch(0, |batch| {
+                (batch.run, batch.tokens) = (name.clone(), rate as u64);
+            });
+            let done = done(|done| {
+                (done.run, done.elapsed_s, done.outcome) = (name.clone(), 1.0, outcome);
+            });
+            [started, batch, done]
         });
-        json!({ "events": { "runs": runs.collect::<Vec<_>>() } })
+        report(crate::tests::runs(runs), [])
+    }
+
+    fn compared(report: &mut Report, baseline: &Report) -> Result<(), String> {
+        let json = serde_json::to_string(baseline).unwrap();
+        report.compare(serde_json::from_str(&json).unwrap())
     }
 
     #[test]
     fn a_ratio_is_that_of_the_means_and_both_spreads_are_told() {
-        let found = compare(&report(&[30.0, 50.0], "done"), &report(&[20.0], "done")).unwrap();
-        let [found] = &found[..] else {
+        let mut report = report_of(&[30.0, 50.0], Outcome::Done);
+        compared(&mut report, &report_of(&[20.0], Outcome::Done)).unwrap();
+        let [found] = &report.speeds[..] else {
             panic!("one kind of device")
         };
         let spread = |spread: &Spread| (spread.runs, spread.mean, spread.stddev, spread.cv);
-        assert_eq!((&*found.of, found.ratio), ("m on cpu in f32", 2.0));
+        assert_eq!((&*found.of, found.ratio), ("m on cpu in f32", Some(2.0)));
         let stddev = 200_f64.sqrt();
         assert_eq!(
-            spread(&found.speed),
+            spread(&found.tokens_per_s),
             (2, 40.0, Some(stddev), Some(stddev / 40.0))
         );
-        assert_eq!(spread(&found.baseline), (1, 20.0, None, None));
+        let before = found.baseline.as_ref().unwrap();
+        assert_eq!(spread(before), (1, 20.0, None, None));
     }
 
     #[test]
     fn a_baseline_without_runs_of_the_kind_is_refused() {
-        let own = report(&[30.0], "done");
-        let refused = |baseline: &Value| compare(&own, baseline).is_err();
-        assert!(refused(&json!({})) && refused(&report(&[20.0], "stopped")));
-        assert!(refused(&report(&[], "done")) && !refused(&own));
+        let own = report_of(&[30.0], Outcome::Done);
+        let refused = |baseline: &Report| compared(&mut own.clone(), baseline).is_err();
+        assert!(refused(&report_of(&[20.0], Outcome::Stopped)));
+        assert!(refused(&report_of(&[], Outcome::Done)) && !refused(&own));
     }
 }

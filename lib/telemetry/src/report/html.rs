@@ -2,15 +2,17 @@
 
 use plmkit_contract::plural;
 use plmkit_logs::Timestamp;
-use plmkit_page::{Figure, Page, Table, Tone};
+use plmkit_page::{Page, Tone};
 
-use super::tables::{BASELINE, FINDINGS, GPUS, NAME, REPEATS, RUNS, tone};
-use super::text::{details, host};
-use super::{Report, RunSummary};
+use super::tables::{FINDINGS, GPUS, NAME, RUNS, SPEEDS, tone};
+use super::text::details;
+use super::{GpuSummary, Report, RunSummary};
 
 /// Longer tables of runs and findings, and notes and charts of more runs, are folded.
 const SHOWN: usize = 12;
 const SHOWN_CHARTS: usize = 3;
+/// Nobody looks at more charts of GPUs, nor of runs.
+const MAX_CHARTS: usize = 20;
 
 const NO_VERDICT: &str = "neither packing nor enough GPU utilization is known";
 
@@ -25,7 +27,7 @@ pub fn html(report: &Report) -> String {
         ),
         None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
     };
-    let (findings, runs, sum) = (&report.findings, report.runs(), report.sum());
+    let (findings, runs, sum) = (&report.findings, report.runs(), report.sum.as_ref());
     if let Some(all) = sum.or(runs.first()) {
         let setup = &all.setup;
         let facts = [
@@ -47,41 +49,42 @@ pub fn html(report: &Report) -> String {
     }
     page.heading("Findings");
     let (first, more) = findings.split_at(findings.len().min(SHOWN));
-    page.table(&Table::of(first, &FINDINGS));
+    page.table(first, &FINDINGS);
     if !more.is_empty() {
         page.fold(true, &plural(more.len(), "finding"), |page| {
-            page.table(&Table::of(more, &FINDINGS));
+            page.table(more, &FINDINGS);
         });
     }
-    if let Some(events) = &report.events {
+    if report.runs.is_some() {
         let columns = [&[NAME], &RUNS[..]].concat();
         page.heading("Runs");
         page.fold(runs.len() > SHOWN, &plural(runs.len(), "run"), |page| {
-            page.table(&Table::of(runs, &columns));
+            page.table(runs, &columns);
         });
         if let Some(sum) = sum {
-            page.table(&Table::of(std::slice::from_ref(sum), &columns));
-        }
-        if !events.repeats.is_empty() {
-            page.table(&Table::of(&events.repeats, &REPEATS));
+            page.table(std::slice::from_ref(sum), &columns);
         }
     }
-    if !report.baseline.is_empty() {
-        page.heading("Speed over the baseline");
-        page.table(&Table::of(&report.baseline, &BASELINE));
+    let speeds = report.told_speeds();
+    if !speeds.is_empty() {
+        page.heading("Speed");
+        page.table(&speeds, &SPEEDS);
     }
-    if let Some(samples) = &report.samples {
-        page.heading("GPUs and host");
-        page.table(&Table::of(&samples.gpus, &GPUS));
-        page.list(samples.hosts.iter().map(host));
-        page.figures(&charts_of_gpus(report));
+    if let Some(gpus) = &report.gpus {
+        page.heading("GPUs");
+        page.table(gpus, &GPUS);
+        for gpu in gpus.iter().take(MAX_CHARTS) {
+            add_chart(&mut page, gpu, runs);
+        }
     }
     let is_long = runs.len() > SHOWN_CHARTS;
     page.fold(is_long, "Notes and charts of each run", |page| {
-        for run in runs {
+        for (place, run) in runs.iter().enumerate() {
             page.subheading(&format!("Run {}", run.setup.run));
             page.list(details(run));
-            page.figures(&chart_of_run(run));
+            if place < MAX_CHARTS {
+                page.chart("tokens/s", &run.rate.means(), None, &[]);
+            }
         }
     });
     page.list(report.skipped.iter().map(ToString::to_string));
@@ -95,74 +98,13 @@ fn dates(run: &RunSummary) -> Option<String> {
     Some(format!("{first} to {last} UTC"))
 }
 
-/// Draws utilization and memory of each GPU over the recording. Its runs are shaded.
-fn charts_of_gpus(report: &Report) -> Vec<Figure> {
-    let charts = report
-        .gpus()
-        .iter()
-        .filter_map(|gpu| Some((gpu, gpu.chart.as_ref()?)));
-    let figures = charts.flat_map(|(gpu, chart)| {
-        let memory = gpu.mem_total_mib.map(|mib| mib as f64);
-        let shaded = chart.runs.iter().map(|(&run, &span)| {
-            let name = report.runs().get(run).map_or("", |run| &run.setup.run);
-            (span, name)
-        });
-        let shaded: Vec<_> = shaded.collect();
-        [
-            ("utilization, %", &chart.utilization, Some(100.0)),
-            ("memory in use, MiB", &chart.memory, memory),
-        ]
-        .map(|(what, bins, most)| {
-            let caption = format!("{}: {what}", gpu.label());
-            Figure::over_time(&caption, "recording", &bins.means(), most, &shaded)
-        })
+/// Draws the utilization of a GPU over the recording. Its runs are shaded.
+fn add_chart(page: &mut Page, gpu: &GpuSummary, runs: &[RunSummary]) {
+    let shaded = gpu.runs.iter().map(|(&run, &span)| {
+        let name = runs.get(run).map_or("", |run| &run.setup.run);
+        (span, name)
     });
-    figures.flatten().collect()
-}
-
-/// Draws the throughput of a run.
-fn chart_of_run(run: &RunSummary) -> Vec<Figure> {
-    let rate = run.rate.iter();
-    let figure =
-        rate.filter_map(|rate| Figure::over_time("tokens/s", "run", &rate.means(), None, &[]));
-    figure.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::{done, report, runs, started};
-
-    #[test]
-    fn the_header_names_what_all_runs_share_and_their_dates() {
-        let begun = [(9, "a"), (11, "a"), (12, "b")].into_iter().enumerate();
-        let begun = begun.flat_map(|(number, (hour, host))| {
-            let run = started(|run| {
-                (run.run, run.host) = (number.to_string(), Some(host.to_owned()));
-                run.time = format!("2026-01-31T{hour:02}:30:59Z").parse().ok();
-                run.model = Some("facebook/esm2_t33_650M_UR50D".to_owned());
-                (run.kernel_set, run.token_budget) = (Some("avx512".to_owned()), Some(16_384));
-                run.driver_version = Some("580.65.06".to_owned());
-                run.cuda_version = Some(format!("13.{number}"));
-            });
-            // In the next minute.
-            let end = done(|done| (done.run, done.elapsed_s) = (number.to_string(), 5.0));
-            [run, end]
-        });
-        let html = html(&report(runs(begun), []));
-        for (name, value) in [
-            ("model", "facebook/esm2_t33_650M_UR50D"),
-            ("date", "2026-01-31 09:30 to 2026-01-31 12:31 UTC"),
-            ("kernels", "avx512"),
-            ("batch size", "16384 tokens"),
-            ("driver", "580.65.06"),
-        ] {
-            let fact = format!("<div><dt>{name}</dt><dd>{value}</dd></div>");
-            assert!(html.contains(&fact), "{fact}: {html}");
-        }
-        for other in ["host", "CUDA"] {
-            assert!(!html.contains(&format!("<dt>{other}</dt>")), "{other}");
-        }
-        assert!(html.contains("<span class=\"badge fair\">no verdict</span>"));
-    }
+    let (shaded, label): (Vec<_>, _) = (shaded.collect(), gpu.label());
+    let caption = format!("{label}: utilization in %");
+    page.chart(&caption, &gpu.busy.means(), Some(100.0), &shaded);
 }

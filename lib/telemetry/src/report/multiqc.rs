@@ -12,7 +12,7 @@ use super::{Report, RunSummary};
 /// several runs of one sample are one row. Unknown values are left out.
 pub fn multiqc(report: &Report, sample: &str) -> Value {
     let runs = report.runs();
-    let rows: Vec<(String, RunSummary)> = match (runs, report.sum()) {
+    let rows: Vec<(String, RunSummary)> = match (runs, &report.sum) {
         ([run], _) => vec![(sample.to_owned(), run.clone())],
         (_, Some(sum)) if sum.setup.sample.is_some() => vec![(sample.to_owned(), sum.clone())],
         _ => {

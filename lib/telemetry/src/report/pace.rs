@@ -33,7 +33,7 @@ impl Pace {
         moment: Moment,
         interval_s: Option<f64>,
         is_reading: bool,
-    ) -> Option<Range<i64>> {
+    ) -> Option<Range<Moment>> {
         let at_us = moment.at_us;
         let last = self.0.entry(moment.clock).or_insert(Last {
             row: at_us,
@@ -55,19 +55,9 @@ impl Pace {
         }
         let from_us = last.reading.replace(at_us).unwrap_or(at_us);
         let is_gap = 2 * (at_us - from_us) > 5 * nominal_us;
-        Some(if is_gap { at_us } else { from_us }..at_us)
+        let at_us = if is_gap { at_us } else { from_us };
+        Some(Moment { at_us, ..moment }..moment)
     }
-}
-
-/// Returns the length of a time, in microseconds.
-pub(super) fn length(time: &Range<i64>) -> i64 {
-    time.end - time.start
-}
-
-/// Returns the time between two moments of one clock, the first before the second.
-pub(super) fn since(first: Option<Moment>, second: Moment) -> Option<Range<i64>> {
-    let first = first.filter(|first| first.clock == second.clock)?;
-    Some(first.at_us..second.at_us).filter(|time| !time.is_empty())
 }
 
 #[cfg(test)]
@@ -84,7 +74,7 @@ mod tests {
             };
             let placed = pace.place(moment, interval_s, *at >= 0);
             let time = placed.filter(|time| !time.is_empty());
-            time.map_or(-1, |time| time.start)
+            time.map_or(-1, |time| time.start.at_us)
         });
         rows.collect()
     }

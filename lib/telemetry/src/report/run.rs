@@ -1,6 +1,6 @@
 //! One run.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
 use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
@@ -18,9 +18,6 @@ use super::share;
 /// Batches at the start of a run that warm up caches and clocks, and of how many batches in all they are told apart.
 const WARM_UP: u64 = 5;
 const WITH_WARM_UP: u64 = 20;
-
-/// The finest resolution of a run over time, in seconds.
-const RESOLUTION_S: f64 = 0.1;
 
 /// One run with all its attempts, or several runs together. Counts are sums over its batch events. A batch with several events
 /// counts once.
@@ -94,7 +91,7 @@ pub struct RunSummary {
     pub(super) is_on_cpu: bool,
     /// Tokens a second over the seconds of the run.
     #[serde(skip)]
-    pub(super) rate: Option<Bins>,
+    pub(super) rate: Bins,
     /// Sums over its batches, and the seconds of all its workers.
     #[serde(skip)]
     pub(super) sums: BatchSums,
@@ -122,7 +119,7 @@ pub struct Efficiency {
     pub possible_flops: Option<f64>,
     /// Model FLOPs utilisation, 0 to 1: operations over the possible ones (`PaLM`, arXiv 2204.02311, appendix B).
     pub mfu: Option<f64>,
-    /// Energy of all GPUs over the run's time, in joules: see [`Energy`](super::Energy).
+    /// Energy of all GPUs over the run's time, in joules.
     pub energy_j: Option<f64>,
     /// The energy over the elapsed time: the mean power of all GPUs of the run together, in watts.
     pub mean_power_w: Option<f64>,
@@ -167,7 +164,7 @@ impl RunSummary {
 
     /// Adds the GPUs and their energy.
     pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>) {
-        let joules = |gpus: &Vec<RunGpu>| gpus.iter().map(|gpu| gpu.energy.total_j).sum();
+        let joules = |gpus: &Vec<RunGpu>| gpus.iter().map(|gpu| gpu.energy_j).sum();
         let known = gpus.as_ref();
         let known = known.filter(|gpus| !self.is_on_cpu && !gpus.is_empty());
         self.efficiency.energy_j = known.and_then(joules);
@@ -195,13 +192,6 @@ pub(super) struct RunCount {
 }
 
 impl RunCount {
-    /// `with_rate` asks for the data of a chart.
-    pub(super) fn new(with_rate: bool) -> Self {
-        let mut run = Self::default();
-        run.summary.rate = with_rate.then(|| Bins::new(RESOLUTION_S));
-        run
-    }
-
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
         let last = self.attempts.last();
@@ -251,13 +241,14 @@ impl RunCount {
         run.longest = run.longest.max(batch.longest);
         self.attempts[attempt].add_new(batch);
         run.sums.add_fill(batch);
-        if let (Some(rate), Some(elapsed_s)) = (&mut run.rate, batch.elapsed_s) {
+        if let Some(elapsed_s) = batch.elapsed_s {
             let (from_s, tokens) = &mut self.last_batch;
             let at_s = self.attempts[attempt].before_s + elapsed_s;
             *tokens += batch.tokens;
             // The tokens were computed since the previous batch.
             if at_s > *from_s {
-                rate.add(*from_s, at_s, *tokens as f64 / (at_s - *from_s));
+                let rate = *tokens as f64 / (at_s - *from_s);
+                run.rate.add(*from_s, at_s, rate);
                 (*from_s, *tokens) = (at_s, 0);
             }
         }
@@ -313,24 +304,20 @@ impl RunCount {
         let (Some(first), Some(last)) = (self.attempts.first(), self.attempts.last()) else {
             return RunStarted::default();
         };
-        let mut known = HashSet::new();
         let all = self.attempts.iter().flat_map(Attempt::gpus);
-        let all = all.filter(|(uuid, _)| uuid.is_some_and(|uuid| known.insert(uuid)));
-        let (uuids, names): (Vec<_>, Vec<_>) = all.unzip();
-        let uuids: Option<Vec<String>> = uuids.into_iter().map(Option::<&String>::cloned).collect();
-        let names = names.into_iter().map(Option::<&String>::cloned).collect();
-        let is_named = uuids.as_ref().is_some_and(|uuids| !uuids.is_empty());
+        let gpus: BTreeMap<&String, Option<&String>> =
+            all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
+        let names = gpus.values().map(|name| name.cloned()).collect();
         RunStarted {
             time: first.setup.time,
             batches_total: first.setup.batches_total,
             batches_saved: first.setup.batches_saved,
             workers: Some(last.workers()),
-            gpu_names: if is_named {
-                names
-            } else {
-                last.setup.gpu_names.clone()
+            gpu_names: match gpus.len() {
+                0 => last.setup.gpu_names.clone(),
+                _ => names,
             },
-            gpu_uuids: uuids.filter(|_| is_named),
+            gpu_uuids: (!gpus.is_empty()).then(|| gpus.keys().copied().cloned().collect()),
             ..last.setup.clone()
         }
     }
@@ -342,13 +329,8 @@ impl RunCount {
         let saved = saved.filter(|&saved| saved > 0);
         let saved = saved.map(|saved| plural(saved, "batch") + " taken over from an earlier run");
         let resumed = (attempts > 1).then(|| {
-            let pairs = self.attempts.windows(2);
-            let gap_s: Option<f64> = pairs.map(|pair| pair[0].span.gap_to(&pair[1].span)).sum();
-            let gap = gap_s.map_or_else(String::new, |gap_s| {
-                format!(", without {gap_s:.1} s between them")
-            });
             format!(
-                "it was interrupted and went on: figures are sums over {attempts} attempts{gap}"
+                "it was interrupted and went on: figures are sums over {attempts} attempts, without the time between them"
             )
         });
         let lost = (run.lost_batches > 0).then(|| {

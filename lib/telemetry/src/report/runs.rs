@@ -2,27 +2,10 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
 use plmkit_logs::event::Event;
 
-use super::groups::Repeats;
 use super::run::{RunCount, RunSummary};
 use super::times::WorkTimes;
-
-/// Runs with a chart, the first of a log. Charts take memory, and nobody looks at more.
-const MAX_CHARTS: usize = 20;
-
-/// The runs of a log.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RunsSummary {
-    /// The runs, in the order of their first events.
-    pub runs: Vec<RunSummary>,
-    /// Two runs or more together.
-    pub sum: Option<RunSummary>,
-    /// Repeated runs of the same work.
-    pub repeats: Vec<Repeats>,
-}
 
 /// Sums over the events of any number of runs, in any order.
 ///
@@ -34,9 +17,9 @@ pub struct RunsSummary {
 /// let run = || "r".to_owned();
 /// runs.add(&Event::Batch(BatchDone { run: run(), sequences: 2, tokens: 90, residues: 86, ..BatchDone::default() }));
 /// runs.add(&Event::Done(RunDone { run: run(), tokens: 90, elapsed_s: 1.5, ..RunDone::default() }));
-/// let summary = runs.finish();
-/// assert_eq!(summary.runs[0].throughput.tokens_per_s, Some(60.0));
-/// assert_eq!(summary.runs[0].stages["compute"], None);
+/// let run = &runs.finish()[0];
+/// assert_eq!(run.throughput.tokens_per_s, Some(60.0));
+/// assert_eq!(run.stages["compute"], None);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
@@ -92,8 +75,7 @@ impl Runs {
         let unfinished = last.filter(|&(job, count)| self.counts[count].is_unfinished(job));
         let unfinished = unfinished.map(|(_, count)| count);
         let position = unfinished.unwrap_or_else(|| {
-            let with_rate = self.counts.len() < MAX_CHARTS;
-            self.counts.push(RunCount::new(with_rate));
+            self.counts.push(RunCount::default());
             self.counts.len() - 1
         });
         (self.log, position, self.counts[position].begin_attempt(run))
@@ -109,15 +91,10 @@ impl Runs {
         WorkTimes::new(attempts, self.clocks_agree)
     }
 
-    /// Completes the summaries.
-    pub fn finish(self) -> RunsSummary {
+    /// Returns the runs, in the order of their first events.
+    pub fn finish(self) -> Vec<RunSummary> {
         let runs = self.counts.into_iter();
-        let runs = runs.map(|run| run.finish(self.peak_tflops));
-        RunsSummary {
-            runs: runs.collect(),
-            sum: None,
-            repeats: Vec::new(),
-        }
+        runs.map(|run| run.finish(self.peak_tflops)).collect()
     }
 }
 
@@ -210,7 +187,7 @@ mod tests {
         let (flops, outcome) = (Some(210.0 + 600.0), Some(Outcome::Done));
         assert_eq!((run.efficiency.flops, run.outcome), (flops, outcome));
         let notes = [
-            "it was interrupted and went on: figures are sums over 2 attempts, without 0.0 s between them",
+            "it was interrupted and went on: figures are sums over 2 attempts, without the time between them",
             "computed again after the interruption: 1 batch with 10 tokens; a shorter checkpoint interval loses less",
         ];
         assert_eq!(run.notes, notes);
@@ -256,7 +233,7 @@ mod tests {
                 log.iter().for_each(|event| runs.add(event));
                 runs.end_log();
             }
-            let runs = runs.finish().runs.into_iter();
+            let runs = runs.finish().into_iter();
             runs.map(|run| run.batches).collect::<Vec<_>>()
         };
         let one = [started("r", "one"), batch("r", 0, 1.0), batch("r", 1, 2.0)];

@@ -1,18 +1,13 @@
-//! The GPUs and the host of a sample log.
+//! The GPUs of a sample log.
 
 use std::collections::HashMap;
 
 use plmkit_logs::GpuSample;
-use serde::Serialize;
 
 use super::gpu::{GpuRows, GpuSummary, RunGpu};
-use super::host::{HostRows, HostSummary};
 use super::run::RunSummary;
 use super::runs::Runs;
 use super::times::WorkTimes;
-
-/// GPUs with a chart, the first of a log. Charts take memory.
-const MAX_CHARTS: usize = 16;
 
 /// Why a run has no figures from samples.
 const APART: &str = "it is not joined with the samples: they are of another boot or machine, whose clock may differ, or \
@@ -21,27 +16,13 @@ const APART: &str = "it is not joined with the samples: they are of another boot
 /// Why a run has no energy.
 const UNNAMED: &str = "its energy and its utilization are unknown: it does not name its GPUs, and the samples are of several";
 
-/// GPUs and host over the samples.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SamplesSummary {
-    /// The GPUs.
-    pub gpus: Vec<GpuSummary>,
-    /// The hosts.
-    pub hosts: Vec<HostSummary>,
-}
-
 /// Sums over samples, joined with runs.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     times: WorkTimes,
-    /// The GPUs, each with the position of its host, and their positions by UUID.
-    gpus: Vec<(GpuRows, usize)>,
+    /// The GPUs, and their positions by UUID.
+    gpus: Vec<GpuRows>,
     by_uuid: HashMap<String, usize>,
-    hosts: Vec<HostRows>,
-    /// The positions of the hosts by boot id, or else by log.
-    by_boot: HashMap<String, usize>,
-    /// The number of the log.
-    log: usize,
 }
 
 impl Samples {
@@ -53,36 +34,21 @@ impl Samples {
         }
     }
 
-    /// Ends a log.
-    pub fn end_log(&mut self) {
-        self.log += 1;
-    }
-
-    /// Adds a sample. One without a UUID is of the host alone.
+    /// Adds a sample. One without a UUID is of the host alone, and counts for nothing.
     pub fn add(&mut self, sample: &GpuSample) {
         let moment = self.times.place(sample);
-        let times = &self.times;
-        let log = || format!("log {}", self.log);
-        let boot_id = sample.boot_id.clone().unwrap_or_else(log);
-        let hosts = &mut self.hosts;
-        let host = *self.by_boot.entry(boot_id).or_insert_with_key(|boot_id| {
-            hosts.push(HostRows::new(boot_id, times));
-            hosts.len() - 1
-        });
-        hosts[host].add(sample, moment, times);
         let Some(uuid) = &sample.uuid else { return };
-        let gpus = &mut self.gpus;
+        let (times, gpus) = (&self.times, &mut self.gpus);
         let gpu = self.by_uuid.get(uuid).copied().unwrap_or_else(|| {
-            let with_chart = gpus.len() < MAX_CHARTS;
-            gpus.push((GpuRows::new(uuid, times, with_chart), host));
+            gpus.push(GpuRows::new(uuid, times));
             self.by_uuid.insert(uuid.clone(), gpus.len() - 1);
             gpus.len() - 1
         });
-        gpus[gpu].0.add(sample, moment, hosts[host].at_s(), times);
+        gpus[gpu].add(sample, moment, times);
     }
 
-    /// Completes the summary, and gives each run its GPUs.
-    pub(super) fn finish(self, runs: &mut [RunSummary]) -> SamplesSummary {
+    /// Returns the GPUs, and gives each run its own.
+    pub(super) fn finish(self, runs: &mut [RunSummary]) -> Vec<GpuSummary> {
         let times = &self.times;
         for (position, run) in runs.iter_mut().enumerate() {
             let gpus = self.gpus_of(position, run);
@@ -99,12 +65,7 @@ impl Samples {
             }
             run.join_gpus(gpus);
         }
-        let gpus = self.gpus.iter();
-        let gpus = gpus.map(|(rows, host)| rows.finish(self.hosts[*host].recorded_us, times));
-        SamplesSummary {
-            gpus: gpus.collect(),
-            hosts: self.hosts.iter().map(|host| host.finish(times)).collect(),
-        }
+        self.gpus.iter().map(|rows| rows.finish(times)).collect()
     }
 
     /// Returns the GPUs of the run at a position: those that it names, or else the only one of the log; none on a CPU. `None` if
@@ -114,7 +75,7 @@ impl Samples {
             uuids.sort_unstable();
             let gpu = |uuid: String| {
                 if let Some(&place) = self.by_uuid.get(&uuid) {
-                    return self.gpus[place].0.of_run(position);
+                    return self.gpus[place].of_run(position);
                 }
                 let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
                 let note = Some(note).filter(|_| !self.gpus.is_empty());
@@ -128,7 +89,7 @@ impl Samples {
         }
         match (run.setup.device.as_deref()?, &self.gpus[..]) {
             ("cpu", _) => Some(Vec::new()),
-            (_, [(only, _)]) => Some(vec![only.of_run(position)]),
+            (_, [only]) => Some(vec![only.of_run(position)]),
             _ => None,
         }
     }
@@ -148,16 +109,14 @@ mod tests {
                 sample(second, |sample| {
                     (sample.index, sample.gpu_util) = (Some(gpu as u32), percent);
                     sample.uuid = Some(format!("GPU-{gpu}"));
-                    sample.host_cpu_util = Some(f64::from(second));
-                    sample.host_mem_used_mib = Some(1000 + u64::from(second));
                 })
             })
         });
         rows.collect()
     }
 
-    fn summary(runs: Runs, samples: Vec<GpuSample>) -> SamplesSummary {
-        report(runs, samples).samples.unwrap()
+    fn summary(runs: Runs, samples: Vec<GpuSample>) -> Vec<GpuSummary> {
+        report(runs, samples).gpus.unwrap()
     }
 
     fn run(device: &str, gpu_uuid: Option<&str>, first: u32, last: u32) -> Runs {
@@ -178,20 +137,14 @@ mod tests {
     fn samples_outside_the_run_do_not_count() {
         let busy = |second| vec![Some(if (11..21).contains(&second) { 90 } else { 0 })];
         let found = summary(run("cuda:0", None, 10, 20), samples(busy, 30));
-        let gpu = &found.gpus[0];
+        let gpu = &found[0];
         assert_eq!(gpu.figures.samples, 10);
         let busy = (gpu.figures.share("gpu_util"), gpu.bottleneck);
         assert_eq!(busy, (Some(0.9), Some(Tier::None)));
-        let host = &found.hosts[0].figures;
-        let used = host.max("host_mem_used_mib");
-        assert_eq!((host.samples, used), (10, Some(1020.0)));
-        assert_eq!(
-            (host.coverage, gpu.figures.coverage),
-            (Some(1.0), Some(1.0))
-        );
+        assert_eq!(gpu.figures.coverage, Some(1.0));
 
         let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
-        let gpu = &elsewhere.gpus[0];
+        let gpu = &elsewhere[0];
         assert_eq!((gpu.bottleneck, gpu.figures.coverage), (None, Some(0.0)));
     }
 
@@ -224,15 +177,15 @@ mod tests {
                 .any(|note| note.contains("too few for its figures"));
             (
                 gpu.figures.mean("power_w"),
-                gpu.energy.measured_j,
-                gpu.energy.total_j,
+                gpu.figures.coverage,
+                gpu.energy_j,
                 is_told,
             )
         };
-        // The reading of 20 s stands for 10 to 20 s; 3 s of 100 W are in the run.
-        assert_eq!(joined(10), (None, Some(300.0), None, true));
+        // The reading of 20 s stands for 10 to 20 s, and for the 3 s of the run.
+        assert_eq!(joined(10), (None, Some(1.0), None, true));
         // The last reading stands for 12 to 15 s; 2 s of it are in the run.
-        assert_eq!(joined(3).1, Some(200.0));
+        assert_eq!(joined(3).1, Some(2.0 / 3.0));
     }
 
     #[test]
@@ -256,7 +209,7 @@ mod tests {
     #[test]
     fn only_a_gpu_that_a_run_used_is_judged_with_enough_known_samples() {
         let tiers = |runs, utilization: [Option<u32>; 2], seconds| {
-            let gpus = summary(runs, samples(|_| utilization.to_vec(), seconds)).gpus;
+            let gpus = summary(runs, samples(|_| utilization.to_vec(), seconds));
             [gpus[0].bottleneck, gpus[1].bottleneck]
         };
         let (critical, mild) = (Some(Tier::Critical), Some(Tier::Mild));
@@ -292,17 +245,17 @@ mod tests {
     }
 
     #[test]
-    fn the_host_counts_once_a_moment_and_is_no_gpu() {
-        let mut rows = samples(|_| vec![None, None], 3);
+    fn a_row_of_the_host_is_no_gpu_and_a_gap_is_not_covered() {
+        let mut rows = samples(|_| vec![Some(1), None], 3);
+        rows.extend(samples(|_| vec![Some(1), None], 11).split_off(20));
         rows.push(sample(10, |sample| {
             (sample.index, sample.uuid) = (None, None);
             sample.host_cpu_util = Some(10.0);
         }));
-        let summary = summary(Runs::default(), rows);
-        let host = &summary.hosts[0].figures;
-        // 1 % and 2 % for a second each; the last row follows a gap of 8 s.
-        assert_eq!((host.samples, host.coverage), (2, Some(0.2)));
-        assert_eq!((host.partial, host.mean("host_cpu_util")), (true, None));
-        assert_eq!(summary.gpus.len(), 2);
+        let gpus = summary(Runs::default(), rows);
+        // Two rows that stand for a second each; the last follows a gap of 8 s.
+        let figures = &gpus[0].figures;
+        assert_eq!((figures.samples, figures.coverage), (2, Some(0.2)));
+        assert_eq!((gpus.len(), figures.partial), (2, true));
     }
 }

@@ -4,9 +4,7 @@ use plmkit_logs::event::Outcome;
 use plmkit_page::{Cell, Column, Tone};
 
 use super::gpu::short_uuid;
-use super::{
-    Comparison, Figures, Finding, GpuSummary, HostSummary, Repeats, RunSummary, Spread, Tier,
-};
+use super::{Figures, Finding, GpuSummary, RunSummary, Speed, Tier};
 
 /// Amounts that are neither good nor bad, and scales of the others.
 const AMOUNT: &str = "Blues";
@@ -105,36 +103,15 @@ fn whole(figures: &Figures, name: &str) -> Cell {
 /// The columns of [`GPUS`] that its label tells in text.
 pub(super) const LABEL_OF_GPU: usize = 3;
 
+/// Speed, and that of a baseline.
 #[rustfmt::skip]
-pub(super) const HOSTS: [Column<HostSummary>; 4] = [
-    Column::new("covered", "%", |host| Cell::percent(host.figures.coverage)),
-    Column::new("CPU busy", "%", |host| Cell::percent(host.figures.share("host_cpu_util"))),
-    Column::new("peak memory", "MiB", |host| whole(&host.figures, "host_mem_used_mib")),
-    Column::new("memory", "MiB", |host| Cell::count(host.mem_total_mib)),
+pub(super) const SPEEDS: [Column<Speed>; 8] = [
+    Column::new("speed", "", |found| Cell::text(found.of.as_str())),
+    Column::new("runs", "", |found| Cell::count(found.tokens_per_s.runs as u64)),
+    Column::new("tokens/s", "", |found| Cell::decimals(Some(found.tokens_per_s.mean), 0)),
+    Column::new("variation", "%", |found| Cell::percent(found.tokens_per_s.cv)),
+    Column::new("times as fast", "", |found| Cell::decimals(found.ratio, 2)),
+    Column::new("runs before", "", |found| Cell::count(found.baseline.as_ref().map(|before| before.runs as u64))),
+    Column::new("tokens/s before", "", |found| Cell::decimals(found.baseline.as_ref().map(|before| before.mean), 0)),
+    Column::new("variation before", "%", |found| Cell::percent(found.baseline.as_ref().and_then(|before| before.cv))),
 ];
-
-#[rustfmt::skip]
-pub(super) const REPEATS: [Column<Repeats>; 5] = [
-    Column::new("work", "", |of| Cell::text(of.sample.as_ref().unwrap_or(&of.job))),
-    Column::new("runs", "", |of| Cell::count(of.runs.len() as u64)),
-    Column::new("last", "", |of| Cell::known(of.runs.last())),
-    Column::new("tokens/s", "", |of| rate(&of.tokens_per_s)),
-    Column::new("variation", "%", |of| Cell::percent(of.tokens_per_s.cv)),
-];
-
-/// Speed beside that of a baseline.
-#[rustfmt::skip]
-pub(super) const BASELINE: [Column<Comparison>; 8] = [
-    Column::new("baseline", "", |found| Cell::text(found.of.as_str())),
-    Column::new("times as fast", "", |found| Cell::decimals(Some(found.ratio), 2)),
-    Column::new("runs", "", |found| Cell::count(found.speed.runs as u64)),
-    Column::new("tokens/s", "", |found| rate(&found.speed)),
-    Column::new("variation", "%", |found| Cell::percent(found.speed.cv)),
-    Column::new("runs before", "", |found| Cell::count(found.baseline.runs as u64)),
-    Column::new("tokens/s before", "", |found| rate(&found.baseline)),
-    Column::new("variation before", "%", |found| Cell::percent(found.baseline.cv)),
-];
-
-fn rate(spread: &Spread) -> Cell {
-    Cell::decimals(Some(spread.mean), 0)
-}

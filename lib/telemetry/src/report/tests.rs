@@ -88,7 +88,7 @@ impl Machine {
 
 fn joined(events: &[Event], samples: &[GpuSample]) -> Vec<RunSummary> {
     let report = report(runs(events.iter().cloned()), samples.iter().cloned());
-    report.events.unwrap().runs
+    report.runs.unwrap()
 }
 
 /// Mean utilisation, residues per joule, and samples of a run.
@@ -205,17 +205,12 @@ fn sampled(run_s: u32, seconds: Range<u32>, is_lost: impl Fn(u32) -> bool) -> Re
     report(runs(events), rows)
 }
 
-/// Coverage, measured and total energy, and mean utilisation of the run's GPU.
-fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>, Option<f64>) {
-    let gpu = &report.events.as_ref().unwrap().runs[0]
-        .gpus
-        .as_ref()
-        .unwrap()[0];
-    let energy = &gpu.energy;
+/// Coverage, energy and mean utilisation of the run's GPU.
+fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>) {
+    let gpu = &report.runs()[0].gpus.as_ref().unwrap()[0];
     (
         gpu.figures.coverage,
-        energy.measured_j,
-        energy.total_j,
+        gpu.energy_j,
         gpu.figures.share("gpu_util"),
     )
 }
@@ -223,8 +218,8 @@ fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>, Option<f64>)
 #[test]
 fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
     let report = sampled(213, 100..103, |_| false);
-    assert_eq!(seen(&report), (Some(2.0 / 213.0), Some(600.0), None, None));
-    let run = &report.events.unwrap().runs[0];
+    assert_eq!(seen(&report), (Some(2.0 / 213.0), None, None));
+    let run = &report.runs()[0];
     assert_eq!(run.efficiency.energy_j, None);
     let note =
         "gpu 0 (Fake, GPU-0): its samples cover 0.9 % of the run, too little to give figures";
@@ -234,11 +229,8 @@ fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
 #[test]
 fn a_gpu_that_is_lost_at_14_s_uses_no_energy_to_the_end_and_is_not_called_idle() {
     let report = sampled(213, 0..214, |second| second > 14);
-    assert_eq!(
-        seen(&report),
-        (Some(14.0 / 213.0), Some(4200.0), None, None)
-    );
-    let gpu = &report.samples.as_ref().unwrap().gpus[0];
+    assert_eq!(seen(&report), (Some(14.0 / 213.0), None, None));
+    let gpu = &report.gpus()[0];
     assert_eq!(
         (gpu.lost, gpu.silent_s, gpu.bottleneck),
         (true, 199.0, None)
@@ -250,11 +242,8 @@ fn a_gpu_that_is_lost_at_14_s_uses_no_energy_to_the_end_and_is_not_called_idle()
 #[test]
 fn a_gpu_that_was_gone_for_500_of_1000_s_leaves_a_trace() {
     let report = sampled(1000, 0..1001, |second| (251..750).contains(&second));
-    assert_eq!(
-        seen(&report),
-        (Some(0.5), Some(150_000.0), Some(300_000.0), Some(0.5))
-    );
-    let run = &report.events.as_ref().unwrap().runs[0];
+    assert_eq!(seen(&report), (Some(0.5), Some(300_000.0), Some(0.5)));
+    let run = &report.runs()[0];
     let gpu = &run.gpus.as_ref().unwrap()[0];
     assert!(gpu.figures.partial);
     let note = "gpu 0 (Fake, GPU-0): its samples cover 50.0 % of the run, its figures are of that part, and its energy is scaled to \

@@ -3,36 +3,29 @@
 use plmkit_contract::{LIST_SHOWN, one_line};
 use plmkit_page::{Column, words};
 
-use super::tables::{BASELINE, GPUS, HOSTS, LABEL_OF_GPU, REPEATS, RUNS};
-use super::{HostSummary, Report, RunSummary};
+use super::tables::{GPUS, LABEL_OF_GPU, RUNS, SPEEDS};
+use super::{Report, RunSummary};
 
-/// Returns the report in sentences, one a line: the work, the GPUs and the host, and the findings.
+/// Returns the report in sentences, one a line: the work, the GPUs, and the findings.
 pub fn sentences(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(events) = &report.events {
-        if events.runs.is_empty() {
-            lines.push("the event log holds no run".to_owned());
-        }
-        for run in &events.runs {
-            lines.push(format!("run {}: {}", run.setup.run, sentence(run, &RUNS)));
-            lines.extend(details(run));
-        }
-        let sum = events.sum.iter();
-        lines.extend(sum.map(|sum| format!("{}: {}", sum.setup.run, sentence(sum, &RUNS))));
-        let repeats = events.repeats.iter();
-        lines.extend(repeats.map(|of| format!("repeated {}", sentence(of, &REPEATS))));
+    if report.runs.as_ref().is_some_and(Vec::is_empty) {
+        lines.push("the event log holds no run".to_owned());
     }
-    if let Some(samples) = &report.samples {
-        lines.extend(samples.gpus.iter().map(|gpu| {
-            let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
-            format!("{}: {figures}", gpu.label())
-        }));
-        lines.extend(samples.hosts.iter().map(host));
+    for run in report.runs() {
+        lines.push(format!("run {}: {}", run.setup.run, sentence(run, &RUNS)));
+        lines.extend(details(run));
     }
+    let sum = report.sum.iter();
+    lines.extend(sum.map(|sum| format!("{}: {}", sum.setup.run, sentence(sum, &RUNS))));
+    lines.extend(report.gpus().iter().map(|gpu| {
+        let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
+        format!("{}: {figures}", gpu.label())
+    }));
     lines.extend(report.skipped.iter().map(ToString::to_string));
     lines.extend(report.findings.iter().map(ToString::to_string));
-    let baseline = report.baseline.iter();
-    lines.extend(baseline.map(|found| sentence(found, &BASELINE)));
+    let speeds = report.told_speeds();
+    lines.extend(speeds.iter().map(|speed| sentence(speed, &SPEEDS)));
     if let Some(verdict) = report.verdict {
         lines.push(format!("verdict: {verdict}: {}", report.verdict_in_words));
     }
@@ -44,12 +37,6 @@ pub fn sentences(report: &Report) -> Vec<String> {
 /// Returns the known figures of a row in a sentence: `tokens 2,890, time 12.50 s`.
 fn sentence<T>(row: &T, columns: &[Column<T>]) -> String {
     words(row, columns).join(", ")
-}
-
-/// Returns a host and its figures in a sentence.
-pub(super) fn host(host: &HostSummary) -> String {
-    let name = host.host.as_deref().unwrap_or("unknown");
-    format!("host {name}: {}", sentence(host, &HOSTS))
 }
 
 /// Returns what no table has: waits, lengths, the rate without the start, memory, and the notes.

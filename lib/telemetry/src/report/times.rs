@@ -3,11 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use plmkit_logs::event::Event;
 use plmkit_logs::{GpuSample, Timestamp};
 
 use super::attempt::Attempt;
-use super::pace::{length, since};
 
 /// No clock of a machine counts further: about 30 years.
 const MAX_S: f64 = 1e9;
@@ -25,45 +23,28 @@ pub(super) fn seconds(micros: i64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// The time from the first to the last event of a process, by both clocks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TimeSpan {
-    boot_id: Option<String>,
-    /// In microseconds since boot.
-    boot_us: Option<Range<i64>>,
-    /// By the time of day, in microseconds since 1970.
-    time_us: Option<Range<i64>>,
-}
-
-impl TimeSpan {
-    /// Extends the span to an event.
-    pub(super) fn add(&mut self, event: &Event) {
-        if let Event::Run(started) = event {
-            self.boot_id.clone_from(&started.boot_id);
-        }
-        extend(&mut self.boot_us, event.boot_s().map(micros));
-        extend(&mut self.time_us, event.time().map(time_of_day_us));
-    }
-
-    /// Returns the seconds from the end of this span to the start of a later one: since boot if both have the same boot, else
-    /// by the time of day.
-    pub(super) fn gap_to(&self, later: &Self) -> Option<f64> {
-        let same_boot = self.boot_id.is_some() && self.boot_id == later.boot_id;
-        let boot_us = self.boot_us.as_ref().zip(later.boot_us.as_ref());
-        let times_us = self.time_us.as_ref().zip(later.time_us.as_ref());
-        let (before, after) = boot_us.filter(|_| same_boot).or(times_us)?;
-        Some(seconds(after.start - before.end)).filter(|&gap_s| gap_s >= 0.0)
-    }
-}
-
-fn time_of_day_us(time: Timestamp) -> i64 {
+/// Returns the time of day in microseconds since 1970.
+pub(super) fn time_of_day_us(time: Timestamp) -> i64 {
     time.unix_ms().clamp(0, MAX_UNIX_MS) * 1000
 }
 
-fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
+/// Extends a span to a time, if it is known.
+pub(super) fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
     let Some(time) = time else { return };
     let span = span.get_or_insert(time..time);
     *span = span.start.min(time)..span.end.max(time);
+}
+
+/// A moment by one of the clocks of [`WorkTimes`], in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment {
+    pub(super) clock: usize,
+    pub(super) at_us: i64,
+}
+
+/// Returns the length of a time by one clock, in microseconds.
+pub(super) fn length(time: &Range<Moment>) -> i64 {
+    time.end.at_us - time.start.at_us
 }
 
 /// A process at work: an attempt at a run.
@@ -71,27 +52,18 @@ fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
 struct Work {
     /// The position of its run.
     run: usize,
-    /// The position of its clock, and when it was at work; `None` if that is unknown, or no time.
-    time: Option<(usize, Range<i64>)>,
-}
-
-/// A moment by one of the clocks of [`WorkTimes`], in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
-    pub(super) clock: usize,
-    pub(super) at_us: i64,
+    /// When it was at work; `None` if that is unknown, or no time.
+    time: Option<Range<Moment>>,
 }
 
 /// Runs in all pieces of a schedule: memory is in proportion to the log.
 const MAX_RUNS: usize = 1 << 24;
 
-/// A time, and the runs that were at work.
-type Piece = (Range<i64>, BTreeSet<usize>);
-
-/// When runs were at work, on one GPU or on any: disjoint times by each clock, each with its runs.
+/// When runs were at work, on one GPU or on any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
-    pieces: HashMap<usize, Vec<Piece>>,
+    /// Disjoint times in their order, each with the runs that were at work.
+    pieces: Vec<(Range<Moment>, BTreeSet<usize>)>,
     /// How long each run was at work, and any of them.
     runs_us: HashMap<usize, i64>,
     pub(super) us: i64,
@@ -100,45 +72,38 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Cuts the time of the work wherever work begins or ends.
     fn new<'a>(work: impl Iterator<Item = &'a Work>) -> Self {
-        let spans = work.filter_map(|work| Some((work.run, work.time.as_ref()?)));
-        let edges = spans
-            .enumerate()
-            .flat_map(|(number, (run, (clock, time)))| {
-                let process = (number, run);
-                [
-                    (*clock, time.start, true, process),
-                    (*clock, time.end, false, process),
-                ]
-            });
+        let times = work.filter_map(|work| Some((work.run, work.time.as_ref()?)));
+        let edges = times.enumerate().flat_map(|(number, (run, time))| {
+            let process = (number, run);
+            [(time.start, true, process), (time.end, false, process)]
+        });
         let mut edges: Vec<_> = edges.collect();
         edges.sort_unstable();
         let mut schedule = Self::default();
-        let (mut active, mut from_us, mut left) = (BTreeSet::new(), i64::MIN, MAX_RUNS);
-        for (clock, at_us, begins, process) in edges {
-            if (1..=left).contains(&active.len()) && from_us < at_us {
+        let (mut active, mut left) = (BTreeSet::new(), MAX_RUNS);
+        for (place, (at, begins, process)) in edges.iter().enumerate() {
+            if (1..=left).contains(&active.len()) && edges[place - 1].0 < *at {
                 left -= active.len();
                 let runs = active.iter().map(|(_, run)| *run).collect();
-                schedule.push(clock, from_us..at_us, runs);
+                schedule.push(edges[place - 1].0..*at, runs);
             }
-            from_us = at_us;
-            if begins {
-                active.insert(process);
+            if *begins {
+                active.insert(*process);
             } else {
-                active.remove(&process);
+                active.remove(process);
             }
         }
         schedule
     }
 
-    fn push(&mut self, clock: usize, time: Range<i64>, runs: BTreeSet<usize>) {
+    fn push(&mut self, time: Range<Moment>, runs: BTreeSet<usize>) {
         let us = length(&time);
         self.us = self.us.saturating_add(us);
         for &run in &runs {
             let of_run = self.runs_us.entry(run).or_default();
             *of_run = of_run.saturating_add(us);
         }
-        let pieces = self.pieces.entry(clock).or_default();
-        pieces.push((time, runs));
+        self.pieces.push((time, runs));
     }
 
     /// Returns how long a run was at work.
@@ -146,15 +111,16 @@ impl Schedule {
         self.runs_us.get(&run).copied().unwrap_or(0)
     }
 
-    /// Returns the parts of a time in which runs were at work: the length of each in microseconds, and its runs.
-    fn during(&self, clock: usize, time: &Range<i64>) -> Vec<Part<'_>> {
-        let pieces = self.pieces.get(&clock).map_or(&[][..], Vec::as_slice);
-        let first = pieces.partition_point(|(piece, _)| piece.end <= time.start);
-        let inside = pieces[first..].iter();
+    /// Returns the parts of a time in which runs were at work.
+    fn during(&self, time: &Range<Moment>) -> Vec<Part<'_>> {
+        let first = self
+            .pieces
+            .partition_point(|(piece, _)| piece.end <= time.start);
+        let inside = self.pieces[first..].iter();
         let inside = inside.take_while(|(piece, _)| piece.start < time.end);
         let parts = inside.map(|(piece, runs)| {
-            let us = piece.end.min(time.end) - piece.start.max(time.start);
-            (us, runs)
+            let part = piece.start.max(time.start)..piece.end.min(time.end);
+            (length(&part), runs)
         });
         parts.filter(|(us, _)| *us > 0).collect()
     }
@@ -179,8 +145,6 @@ pub(super) struct WorkTimes {
     by_boot: HashMap<Option<String>, usize>,
     /// Whether the times of day of all machines agree: they are the only clock then.
     clocks_agree: bool,
-    /// The names of machines by their boots.
-    hosts: HashMap<String, String>,
     /// The positions of the work that names each GPU, and of the work that may have used any. There may be many of both.
     named: HashMap<String, Vec<usize>>,
     on_any: Vec<usize>,
@@ -204,7 +168,7 @@ impl WorkTimes {
     }
 
     fn add(&mut self, run: usize, attempt: &Attempt) {
-        let (position, span, setup) = (self.work.len(), &attempt.span, &attempt.setup);
+        let (position, setup) = (self.work.len(), &attempt.setup);
         let uuids: BTreeSet<&String> = setup.gpu_uuids.iter().flatten().collect();
         // A run without a start is not known to have computed on a GPU.
         let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
@@ -215,15 +179,17 @@ impl WorkTimes {
             let named = self.named.entry(uuid.clone()).or_default();
             named.push(position);
         }
-        self.hosts
-            .extend(span.boot_id.clone().zip(setup.host.clone()));
-        let by_boot = span.boot_id.as_deref().zip(span.boot_us.clone());
+        let by_boot = setup.boot_id.as_deref().zip(attempt.boot_us.clone());
         let (boot_id, time) = match by_boot.filter(|_| !self.clocks_agree) {
             Some((boot_id, time)) => (Some(boot_id), Some(time)),
-            None => (None, span.time_us.clone()),
+            None => (None, attempt.time_us.clone()),
         };
         let time = time.filter(|time| !time.is_empty());
-        let time = time.map(|time| (self.clock(boot_id), time));
+        let time = time.map(|time| {
+            let clock = self.clock(boot_id);
+            let [start, end] = [time.start, time.end].map(|at_us| Moment { clock, at_us });
+            start..end
+        });
         self.work.push(Work { run, time });
     }
 
@@ -256,18 +222,12 @@ impl WorkTimes {
 
     /// Whether there are samples, and none has a clock of a run.
     pub(super) fn is_apart(&self, run: usize) -> bool {
-        let mut clocks = self
-            .work_of(run)
-            .iter()
-            .filter_map(|work| work.time.as_ref());
-        let is_timed = clocks.clone().next().is_some();
-        let is_seen = clocks.any(|(clock, _)| self.is_seen[*clock]);
-        is_timed && !is_seen && self.is_seen.contains(&true)
-    }
-
-    fn work_of(&self, run: usize) -> &[Work] {
         let first = self.work.partition_point(|work| work.run < run);
-        &self.work[first..self.work.partition_point(|work| work.run <= run)]
+        let of_run = self.work[first..].iter().take_while(|work| work.run == run);
+        let mut times = of_run.filter_map(|work| work.time.as_ref()).peekable();
+        let is_timed = times.peek().is_some();
+        let is_seen = times.any(|time| self.is_seen[time.start.clock]);
+        is_timed && !is_seen && self.is_seen.contains(&true)
     }
 
     /// Returns when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`
@@ -279,47 +239,29 @@ impl WorkTimes {
         Some(Schedule::new(positions.map(|&place| &self.work[place])))
     }
 
-    /// Returns how long any of the chosen runs was at work.
-    pub(super) fn us_of_any(&self, runs: impl Iterator<Item = usize>) -> i64 {
-        Schedule::new(runs.flat_map(|run| self.work_of(run))).us
-    }
-
     /// Returns the parts of a time in which runs were at work, on a GPU if it has a schedule of its own. Without any runs, all of the
     /// time counts.
     pub(super) fn during<'a>(
         &'a self,
         own: Option<&'a Schedule>,
-        clock: usize,
-        time: &Range<i64>,
+        time: &Range<Moment>,
     ) -> Vec<Part<'a>> {
         if self.is_empty() {
             let all = Some((length(time), &NOBODY));
             return all.into_iter().filter(|(us, _)| *us > 0).collect();
         }
-        own.unwrap_or(&self.all).during(clock, time)
-    }
-
-    /// Returns for how long runs were at work between two moments.
-    pub(super) fn used_us(&self, own: Option<&Schedule>, from: Option<Moment>, to: Moment) -> i64 {
-        let time = since(from, to);
-        let parts = time.map(|time| self.during(own, to.clock, &time));
-        parts.into_iter().flatten().map(|(us, _)| us).sum()
+        own.unwrap_or(&self.all).during(time)
     }
 
     /// Returns how long any run was at work.
     pub(super) fn us(&self) -> i64 {
         self.all.us
     }
-
-    /// Returns the name of the machine with a boot, if a run tells it.
-    pub(super) fn host_of(&self, boot_id: &str) -> Option<&String> {
-        self.hosts.get(boot_id)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::event::{BatchDone, RunStarted};
+    use plmkit_logs::event::{BatchDone, Event, RunStarted};
 
     use super::*;
 
@@ -347,6 +289,11 @@ mod tests {
             boot_s: boot_time.map(|(_, second)| second),
             ..GpuSample::at(time.into())
         }
+    }
+
+    fn second_before(end: Moment) -> Range<Moment> {
+        let at_us = end.at_us - 1_000_000;
+        Moment { at_us, ..end }..end
     }
 
     #[test]
@@ -379,20 +326,18 @@ mod tests {
             (None, 40_500, &[]),
             (None, 55_250, &[(750_000, vec![3])]),
         ] {
-            let Moment { clock, at_us } = times.place(&at(boot_time, time_ms));
-            let time = at_us - 1_000_000..at_us;
-            let parts = times.during(None, clock, &time).into_iter();
+            let time = second_before(times.place(&at(boot_time, time_ms)));
+            let parts = times.during(None, &time).into_iter();
             let parts = parts.map(|(us, runs)| (us, runs.iter().copied().collect()));
             let found: Vec<(i64, Vec<usize>)> = parts.collect();
             assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
-        let length_us = |run| times.us_of_any([run].into_iter());
+        let length_us = |run| times.all.us_of(run);
         assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
         // The clocks are said to agree.
         let mut times = WorkTimes::new(attempts(), true);
-        let Moment { clock, at_us } = times.place(&at(Some(("other", 18.0)), 10_250));
-        let time = at_us - 1_000_000..at_us;
-        let parts = times.during(None, clock, &time);
+        let time = second_before(times.place(&at(Some(("other", 18.0)), 10_250)));
+        let parts = times.during(None, &time);
         assert_eq!(parts, [(250_000, &BTreeSet::from([0]))]);
     }
 

@@ -1,4 +1,4 @@
-//! Values of a GPU or a host over time.
+//! Values of a GPU over time.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plmkit_logs::thresholds::{
     COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POWER_POSSIBLE_UP_TO_W, RUN_MIN_READINGS,
 };
-use plmkit_logs::{GpuSample, METRICS, Mean, Subject};
+use plmkit_logs::{GpuSample, METRICS, Mean};
 use serde::Serialize;
 
 use super::times::{Part, seconds};
@@ -14,8 +14,7 @@ use super::times::{Part, seconds};
 /// Names that are counted over one time: columns, conditions, and the driver's ten reasons for throttling. A log may hold more.
 const MAX_NAMES: usize = 64;
 
-/// Power by the energy counter, or else by the reading, and the part of it that is a run's own.
-const ENERGY_W: &str = "energy_w";
+/// Power by the energy counter, or else by the reading, of which several runs have equal parts.
 const OWN_W: &str = "own_w";
 
 /// The start of the name of a reason that holds the clocks down.
@@ -26,12 +25,11 @@ type Condition = fn(&GpuSample) -> Option<bool>;
 
 /// Conditions of a GPU, as values of 0 and 1: their mean is the share of the time.
 #[rustfmt::skip]
-const CONDITIONS: [(&str, Condition); 5] = [
+const CONDITIONS: [(&str, Condition); 4] = [
     ("hot", |sample| Some(sample.temperature_c? > sample.hot_above_c())),
     ("hot_memory", |sample| Some(sample.mem_temperature_c? >= sample.mem_temperature_limit_c?)),
     ("throttled", |sample| Some(sample.throttle.as_ref()?.active())),
     ("severe", |sample| Some(sample.throttle.as_ref()?.is_severe())),
-    ("capped", |sample| sample.throttle.as_ref().map(|throttle| throttle.active() && !throttle.is_severe())),
 ];
 
 /// The known values of a row, by their names.
@@ -41,25 +39,15 @@ pub(super) type RowValues = Vec<(Cow<'static, str>, f64)>;
 pub(super) fn gpu_values(sample: &GpuSample, energy_w: Option<f64>) -> RowValues {
     let conditions = CONDITIONS.iter();
     let conditions = conditions.filter_map(|(name, of)| Some((*name, f64::from(of(sample)?))));
-    let energy = energy_w.map(|watts| (ENERGY_W, watts));
+    let energy = energy_w.map(|watts| (OWN_W, watts));
     let reasons = sample.throttle.iter().flat_map(|throttle| &throttle.0);
     let reasons = reasons.map(|reason| (Cow::from(format!("{REASON}{reason}")), 1.0));
     let named = conditions.chain(energy);
     let named = named.map(|(name, value)| (name.into(), value));
-    named
-        .chain(metrics(sample, Subject::Gpu))
-        .chain(reasons)
-        .collect()
-}
-
-/// Returns the values that a row has of its GPU or of its host.
-pub(super) fn metrics(
-    sample: &GpuSample,
-    of: Subject,
-) -> impl Iterator<Item = (Cow<'static, str>, f64)> {
-    let metrics = METRICS.iter();
-    let metrics = metrics.filter(move |metric| metric.subject == of && metric.in_reports);
-    metrics.filter_map(|metric| Some((metric.column.into(), (metric.value)(sample)?)))
+    let metrics = METRICS.iter().filter(|metric| metric.in_reports);
+    let metrics =
+        metrics.filter_map(|metric| Some((metric.column.into(), (metric.value)(sample)?)));
+    named.chain(metrics).chain(reasons).collect()
 }
 
 /// Returns the share of `time_us` that `covered_us` is; `None` if the time is unknown.
@@ -85,7 +73,7 @@ pub struct ValueRange {
     pub max: Option<f64>,
 }
 
-/// Figures of a GPU or a host over a time.
+/// Figures of a GPU over a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Readings that stand for a part of the time.
@@ -96,7 +84,7 @@ pub struct Figures {
     pub partial: bool,
     /// The values by the columns of the log, in their units. One that the driver never gave is not there. The mean of a condition is
     /// the share of the time in which it held: `hot`, `hot_memory`, `throttled`, `severe` (heat or the power
-    /// supply held the clocks down), `capped` (nothing but a limit or a setting did), and `throttle_` with each reason.
+    /// supply held the clocks down), and `throttle_` with each reason.
     pub values: BTreeMap<String, ValueRange>,
 }
 
@@ -117,18 +105,7 @@ impl Figures {
     }
 }
 
-/// The energy of a GPU over a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Energy {
-    /// The share of the run's time whose energy was seen.
-    pub coverage: Option<f64>,
-    /// Joules that were seen. Where several runs computed on the GPU at one time, each has an equal part.
-    pub measured_j: Option<f64>,
-    /// `measured_j` over its coverage: scaled to the run's time. `None` below half coverage.
-    pub total_j: Option<f64>,
-}
-
-/// All values of a GPU or a host over one time.
+/// All values of a GPU over one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     pub(super) readings: u64,
@@ -146,13 +123,10 @@ impl Values {
         let shared_us = if runs > 1 { us } else { 0 };
         self.shared_us = self.shared_us.saturating_add(shared_us);
         for (name, value) in values {
-            let (name, value) = match &**name {
-                ENERGY_W => (OWN_W.into(), value / runs.max(1) as f64),
-                _ => (name.clone(), *value),
-            };
-            if self.named.len() < MAX_NAMES || self.named.contains_key(&name) {
-                let known = self.named.entry(name).or_default();
-                known.add_weighted(value, us);
+            let parts = if name == OWN_W { runs.max(1) } else { 1 };
+            if self.named.len() < MAX_NAMES || self.named.contains_key(name) {
+                let known = self.named.entry(name.clone()).or_default();
+                known.add_weighted(value / parts as f64, us);
             }
         }
     }
@@ -200,22 +174,17 @@ impl Values {
         self.readings >= RUN_MIN_READINGS
     }
 
-    /// Returns the energy of a run over its time.
-    pub(super) fn energy(&self, time_us: i64) -> Energy {
+    /// Returns the energy of a run over its time in joules: what was seen, scaled to the time. `None` below half coverage.
+    pub(super) fn energy_j(&self, time_us: i64) -> Option<f64> {
         let own = self.of(OWN_W);
         let coverage = coverage(own.weight(), time_us);
-        let measured_j = (own.count() > 0).then(|| own.sum() / 1e6);
         let is_told = is_enough(coverage) && self.is_enough();
-        let total_j = measured_j.zip(coverage).filter(|_| is_told);
-        Energy {
-            coverage,
-            measured_j,
-            total_j: total_j.map(|(joules, part)| joules / part),
-        }
+        let part = coverage.filter(|_| is_told)?;
+        Some(own.sum() / 1e6 / part)
     }
 }
 
-/// The values of a GPU or a host over several times.
+/// The values of a GPU over several times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readings {
     /// Over the runs that used the GPU, or over all runs if none did; without runs, over the recording.

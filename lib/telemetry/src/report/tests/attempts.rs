@@ -85,7 +85,7 @@ fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
         (
             gpu.figures.coverage,
             watts,
-            gpu.energy.total_j,
+            gpu.energy_j,
             gpu.figures.samples,
         )
     });
@@ -195,9 +195,7 @@ fn power_is_integrated_where_the_counter_is_missing() {
     }
     // One interval of three has a counter at both ends: 500 W, and 250 W by the readings.
     let run = &joined(&STEADY.run("r", "GPU-0", 100), &samples)[0];
-    let energy = &run.gpus.as_ref().unwrap()[0].energy;
-    assert_eq!(energy.coverage, Some(1.0));
-    near(energy.total_j, 20.0 * 500.0 + 40.0 * 250.0);
+    near(run.efficiency.energy_j, 20.0 * 500.0 + 40.0 * 250.0);
 }
 
 #[test]
@@ -208,6 +206,6 @@ fn a_row_that_is_there_twice_counts_once_where_the_interval_changes() {
         let interval_s = Some(if second > 20 { 5.0 } else { 1.0 });
         rows.map(move |row| GpuSample { interval_s, ..row })
     });
-    let gpu = &report(Runs::default(), rows).samples.unwrap().gpus[0];
+    let gpu = &report(Runs::default(), rows).gpus.unwrap()[0];
     assert_eq!((gpu.figures.coverage, gpu.figures.samples), (Some(1.0), 40));
 }

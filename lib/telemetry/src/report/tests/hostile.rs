@@ -114,7 +114,6 @@ proptest! {
             let read = GpuCsvReader::new(log.as_bytes(), "gpu.csv");
             read.filter_map(Result::ok).for_each(|sample| samples.add(&sample));
         }
-        samples.end_log();
         let report = Report::new(Some(runs), Some(samples));
         let debug = format!("{report:?}");
         prop_assert!(!debug.contains("NaN"), "{debug}");
