@@ -11,7 +11,7 @@ use crate::DatasetError;
 use crate::merge::BATCH_ROWS;
 
 /// The memory of the program itself, of metadata, and of what the allocator keeps.
-const BASE_BYTES: u64 = 64 << 20;
+const BASE_BYTES: u64 = 80 << 20;
 /// The most bytes that a key, with its id and labels, is expected to take.
 const KEY_BYTES: u64 = 160;
 
