@@ -1,18 +1,18 @@
 //! From files to a verdict.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{Provenance, Quoted, RejectsList, SOURCE, path_text};
+use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, RejectsList, SOURCE, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, RecomputeArgs};
 use crate::dataset::{check_folder, check_shards};
-use crate::groups::{Reading, open_all};
+use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{Recompute, Sample, read, same_heads};
+use crate::recompute::{Recompute, Sample, open, read, same_heads};
 use crate::reference::read_reference;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
@@ -162,6 +162,7 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let files = open_all(&embeddings, path_text)?;
     let mut criteria = Criteria::default();
     read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
+    check_set(&files, &shards, criteria.manifest.as_ref())?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
     let sample = Sample::new(args.sampling, &shards, manifest, stitched)?;
@@ -180,6 +181,39 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
     Ok(Exit::Done)
+}
+
+/// That the embeddings were made from these shards, which are shards of the manifest. Of combined parts, only the parts know theirs.
+fn check_set(
+    files: &[EmbeddedFile],
+    shards: &[PathBuf],
+    manifest: Option<&(String, Manifest)>,
+) -> Result<(), Fault> {
+    let names: Vec<&str> = files.iter().map(|file| &*file.name).collect();
+    let works = files.iter().map(|file| &file.provenance);
+    let is_combined = works
+        .clone()
+        .any(|work| work.options.contains_key(COMBINED));
+    for path in shards {
+        let shard = open(path)?;
+        let (rows, batches) = (
+            shard.digest,
+            batches_digest(&shard, files[0].layout.labels)?,
+        );
+        let (rows, batches) = (rows.to_string(), batches.to_string());
+        let other = manifest.filter(|(_, of)| of.shards.iter().all(|shard| shard.digest != rows));
+        let what = if let Some((name, _)) = other {
+            format!("not a shard of {name}, which does not list its rows {rows}")
+        } else if !is_combined && works.clone().all(|work| !work.inputs.contains(&batches)) {
+            let names = names.join(", ");
+            format!("not a shard of {names}: not made from its batches {batches}")
+        } else {
+            continue;
+        };
+        let what = format!("{}: {what}", path_text(path));
+        return Err(Fault::new(Exit::Data, what));
+    }
+    Ok(())
 }
 
 /// That an output that exists is what this work made before: rows that were computed again from the same source.

@@ -310,6 +310,45 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
         assert_fails(command, 73, "exists and is no sample of these shards");
         assert!(fs::read(&other).expect("a file") == before);
     }
+    let other = embedded.path("other");
+    fs::write(embedded.path("other.fasta"), ">A\nMKVLA\n").expect("write");
+    crate::common::shard(&embedded.path("other.fasta"), &other, &[]);
+    let of_first = embeddings.join(format!("{}.parquet", NAMES[0]));
+    for (shards, manifest, what) in [
+        (
+            "shards/shard-00001.parquet",
+            "shards",
+            "f32/shard-00000.parquet: not made from its batches",
+        ),
+        (
+            "other/shard-00000.parquet",
+            "other",
+            "f32/shard-00000.parquet: not made from its batches",
+        ),
+        (
+            "shards/shard-00000.parquet",
+            "other",
+            "other/manifest.json, which does not list its rows",
+        ),
+    ] {
+        let mut command = bin("validate-embeddings");
+        command
+            .arg("recompute")
+            .arg(&of_first)
+            .arg("--model")
+            .arg(&model);
+        command
+            .arg("--out")
+            .arg(&out)
+            .arg("--shards")
+            .arg(embedded.path(shards));
+        command
+            .arg("--manifest")
+            .arg(embedded.path(manifest).join("manifest.json"));
+        assert_fails(&mut command, 65, &format!("{shards}: not a shard of "));
+        assert_fails(command, 65, what);
+        assert!(fs::read(&out).expect("a sample") == before);
+    }
     let mut itself = bin("validate-embeddings");
     itself
         .arg(&embeddings)
