@@ -370,5 +370,13 @@ fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
     let text = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().last().unwrap_or("it said nothing");
     let last = last.strip_prefix(&format!("{program}: ")).unwrap_or(last);
+    // The options are those of the embeddings: a layer that the model lacks is no error of the command line.
+    let exit = exit.map(|exit| {
+        if exit == Exit::Usage {
+            Exit::Data
+        } else {
+            exit
+        }
+    });
     Err(failed(exit.unwrap_or(Exit::Unavailable), last))
 }

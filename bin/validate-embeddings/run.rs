@@ -1,11 +1,12 @@
 //! From files to a verdict.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, RejectsList, SOURCE, path_text};
+use plmkit_contract::{COMBINED, Manifest, Quoted, RejectsList, RowKey, SOURCE, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, RecomputeArgs};
@@ -14,6 +15,7 @@ use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
 use crate::recompute::{Recompute, Sample, open, read, same_heads};
 use crate::reference::read_reference;
+use crate::rows::each_row;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -162,12 +164,12 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let files = open_all(&embeddings, path_text)?;
     let mut criteria = Criteria::default();
     read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
-    check_set(&files, &shards, criteria.manifest.as_ref())?;
+    let ordinals = check_set(&files, &shards, criteria.manifest.as_ref())?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
     let sample = Sample::new(args.sampling, &shards, manifest, stitched)?;
     let source = sample.source()?;
-    keep_others(&args.out, &source)?;
+    keep_others(&args.out, &source, &ordinals)?;
     let recompute = Recompute {
         model: &args.model,
         sample: &sample,
@@ -184,11 +186,13 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
 }
 
 /// That the embeddings were made from these shards, which are shards of the manifest. Of combined parts, only the parts know theirs.
+/// Returns the ordinals in the shards.
 fn check_set(
     files: &[EmbeddedFile],
     shards: &[PathBuf],
     manifest: Option<&(String, Manifest)>,
-) -> Result<(), Fault> {
+) -> Result<HashSet<u64>, Fault> {
+    let mut ordinals = HashSet::new();
     let names: Vec<&str> = files.iter().map(|file| &*file.name).collect();
     let works = files.iter().map(|file| &file.provenance);
     let is_combined = works
@@ -208,19 +212,25 @@ fn check_set(
             let names = names.join(", ");
             format!("not a shard of {names}: not made from its batches {batches}")
         } else {
+            ordinals.extend(shard.rows().iter().map(|row| row.key.ordinal));
             continue;
         };
         let what = format!("{}: {what}", path_text(path));
         return Err(Fault::new(Exit::Data, what));
     }
-    Ok(())
+    Ok(ordinals)
 }
 
-/// That an output that exists is what this work made before: rows that were computed again from the same source.
-fn keep_others(out: &Path, source: &str) -> Result<(), Fault> {
-    let is_other = |made_by: &Provenance| made_by.text_option(SOURCE) != Some(source);
-    let opened = EmbeddingsReader::open(out);
-    if out.exists() && opened.map_or(true, |opened| is_other(opened.provenance())) {
+/// That an output that exists is what this work made before: rows of these shards, computed again from the same source.
+fn keep_others(out: &Path, source: &str, ordinals: &HashSet<u64>) -> Result<(), Fault> {
+    let is_own = || {
+        let mut reader = EmbeddingsReader::open(out)?;
+        let mut is_own = reader.provenance().text_option(SOURCE) == Some(source);
+        let see = |row: &RowKey, _: &[&[f32]]| is_own &= ordinals.contains(&row.ordinal);
+        each_row(&mut reader, || Ok(()), see)?;
+        Ok::<_, Fault>(is_own)
+    };
+    if out.exists() && !is_own().unwrap_or(false) {
         let what = "exists and is no sample of these shards: choose another path or remove it";
         return Err(Fault::new(
             Exit::CannotCreate,

@@ -303,7 +303,14 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     let command = recompute(NAMES[0], &test_data("model-tiny-bin"), "0");
     assert_fails(command, 65, "expected that of the embeddings");
     assert!(fs::read(&out).expect("a sample") == before);
-    for other in ["batches/shard-00000.arrow", "f32/shard-00001.parquet"] {
+    let shallow = recompute(NAMES[0], &test_data("model-tiny-esmc"), "0");
+    let what = "spot check: gpu-embed: layer 4 does not exist; expected 0 to 2";
+    assert_fails(shallow, 65, what);
+    for other in [
+        "batches/shard-00000.arrow",
+        "f32/shard-00001.parquet",
+        "again/shard-00001.parquet",
+    ] {
         let other = embedded.path(other);
         let before = fs::read(&other).expect("a file");
         let command = recompute_to(NAMES[0], &model, "0", &other);
