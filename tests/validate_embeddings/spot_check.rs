@@ -413,6 +413,38 @@ fn a_shard_without_rows_has_a_sample_without_rows() {
     validate.arg(path("e.parquet")).arg("--shards").arg(&shard);
     validate.arg("--recomputed").arg(path("again.parquet"));
     run(validate.args(["--max-rejected", "100%"]));
+    // That every record was rejected, the manifest says as well.
+    let mut rejected = bin("validate-embeddings");
+    rejected.arg(path("e.parquet")).arg("--shards").arg(&shard);
+    rejected.arg("--manifest").arg(path("shards/manifest.json"));
+    let output = rejected.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let what = "every record was rejected, see rejects.csv: 1 too_long";
+    assert!(said.contains(what), "{said}");
+    run(rejected.args(["--max-rejected", "100%"]));
+}
+
+#[test]
+fn a_set_without_records_passes_only_where_that_is_expected() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    fs::write(folder.path().join("none.fasta"), "").expect("write");
+    let run_of = |line: &str| crate::common::command(folder.path(), line);
+    let shards = "fasta-shard none.fasta --out set/shards --shards 1 --allow-empty";
+    run(&mut run_of(shards));
+    let shard = "set/shards/shard-00000.parquet";
+    run(&mut run_of(&format!(
+        "pack-batches {shard} --out none.arrow"
+    )));
+    fs::create_dir(folder.path().join("set/embeddings")).expect("folder");
+    let mut embed = run_of("gpu-embed none.arrow --out set/embeddings/none.parquet --device cpu");
+    run(embed.arg("--model").arg(test_data("model-tiny")));
+    let validate = "validate-embeddings --dataset set";
+    let output = run_of(validate).output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the embeddings have no rows"), "{said}");
+    run(&mut run_of(&format!("{validate} --max-rejected 100%")));
 }
 
 /// Rounding changes a value by a share of itself, and logits are far from zero.
