@@ -317,6 +317,16 @@ fn positions_to_mask_are_of_any_shard() {
 }
 
 #[test]
+fn a_link_to_nothing_is_no_folder_of_results() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 2);
+    std::os::unix::fs::symlink("nowhere", folder.join("results")).expect("link");
+    let refused = plmkit(folder, "a.fasta --out results --quiet");
+    common::assert_fails(refused, 73, "results: cannot create: file exists");
+}
+
+#[test]
 fn a_program_that_is_missing_is_named() {
     let folder = tempfile::tempdir().expect("temp folder");
     let lonely = folder.path().join("plmkit");
