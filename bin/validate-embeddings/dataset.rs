@@ -8,10 +8,8 @@ use std::time::SystemTime;
 
 use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault, Stop, files_in, files_of};
-use plmkit_contract::{
-    DATASET_FILE, FAILED_FILE, ListedFile, Manifest, Reason, io_text, path_text, seal,
-};
-use plmkit_dataset::{DatasetFolder, read_dataset, read_lists};
+use plmkit_contract::{DATASET_FILE, FAILED_FILE, Manifest, Reason, io_text, path_text, seal};
+use plmkit_dataset::{DatasetFolder, read_dataset};
 use plmkit_store::write_report;
 
 use crate::args::Args;
@@ -87,15 +85,12 @@ pub(crate) fn check_folder(
         return Ok(None);
     }
     let opened = dataset.open_passed(&Stop::default())?;
-    let mut listed = opened.listed.ok_or_else(|| {
+    let listed = opened.listed.ok_or_else(|| {
         let what = format!(
             "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
         );
         fault(dataset.path(), Exit::NoInput, &what)
     })?;
-    let is_of_shards = |list: &ListedFile| Path::new(&list.file).starts_with("shards");
-    listed.rejects.retain(|list| !is_of_shards(list));
-    read_lists(&listed, dataset.path())?;
     listed.rejected().map(Some).ok_or_else(|| {
         let what = format!("expected counts of records and rejects in {DATASET_FILE}");
         fault(dataset.path(), Exit::Data, &what)

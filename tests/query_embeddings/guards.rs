@@ -120,6 +120,14 @@ fn parts_must_be_those_of_the_list() {
     refused("shard-00001.parquet: expected rows xxh3-128-sum:");
     // Without a list, parts are compared with each other.
     fs::remove_file(sample.join("dataset.json")).expect("remove");
+    fs::remove_dir_all(&sample).expect("remove");
+    let sample = dataset(&set, 3, interleaved);
+    let list = json!({ "file": "rejects/a.csv", "rows": 1, "digest": "xxh3-128:00" });
+    relist(&sample, json!({ "rejects": [list] }));
+    for line in lines {
+        let what = "sample/rejects/a.csv: cannot open: no such file";
+        assert_failed(&tool(&set, line), 66, what);
+    }
     set.embeddings(part, &other, StoreDtype::F16);
     refused("shard-00001.parquet: expected the columns of ");
     let missing = tool(&set, "combine nowhere --format npy --out m.npy");
