@@ -110,8 +110,9 @@ pub(crate) struct Args {
 
     /// Positions to mask, with `--scores masked`: CSV or TSV with the columns `id` and `position`, from 1 [default: all]
     ///
-    /// Other residues have NaN in `log_probs`, and `log_likelihood` is null unless all residues of the twenty are masked. An id or a
-    /// position that the batches do not have is refused (65).
+    /// Other residues have NaN in `log_probs`, and `log_likelihood` is null unless all residues of the twenty are masked. A
+    /// position that a protein does not have is refused (65). Ids of other shards are left to these, with a warning; plmkit, which knows
+    /// all shards, refuses an id that none has.
     #[arg(long, value_name = "FILE", value_parser = file(), requires = "scores", help_heading = "Vectors")]
     scores_positions: Option<PathBuf>,
 

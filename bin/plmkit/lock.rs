@@ -42,7 +42,7 @@ impl RunLock {
             fs::create_dir_all(parent).map_err(failed)?;
         }
         match fs::create_dir(&self.folder) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && self.folder.is_dir() => {
                 Err(StoreError::busy(&self.folder).into())
             }
             created => {

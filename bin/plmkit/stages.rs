@@ -1,9 +1,11 @@
 //! The stages of a run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
 use plmkit_contract::{ShardSummary, path_text};
+use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
 use crate::lock::RunLock;
@@ -90,7 +92,29 @@ impl Run {
                 cut.push(sample);
             }
         }
+        if cut.len() == self.samples.len() {
+            self.check_positions(&cut)?;
+        }
         Ok(cut)
+    }
+
+    /// Refuses positions of an id that no shard has. gpu-embed sees a shard at a time, and takes such an id for one of another shard.
+    fn check_positions(&self, samples: &[&Sample]) -> Result<(), Fault> {
+        let path = self.options.gpu_embed.values("--scores-positions").last();
+        let Some(path) = path.map(Path::new) else {
+            return Ok(());
+        };
+        let mut unknown = read_id_values(path, "position")?;
+        for (sample, shard) in self.shards(samples)? {
+            let shards = SampleFolder::new(self, sample).path.join("shards");
+            let shard = read_shard(&shards.join(&shard.file))?;
+            let ids: HashSet<&str> = shard.rows().iter().map(|row| row.key.id).collect();
+            unknown.retain(|line| !ids.contains(&*line.id));
+        }
+        unknown.first().map_or(Ok(()), |line| {
+            let what = "expected an id of the shards, found none such";
+            Err(line.error(path, what).into())
+        })
     }
 
     /// Names the samples that could not be cut, at the end of a stage that does nothing else.

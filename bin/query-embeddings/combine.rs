@@ -73,7 +73,7 @@ const ROWS_PER_FILE: NonZero<u64> = NonZero::new(1_000_000).unwrap();
 
 impl CombineArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
-        let format = format_of(self.format, &self.out, RowFormat::Parquet);
+        let format = format_of(self.format, &self.out).unwrap_or(RowFormat::Parquet);
         check_column(format, self.column.as_deref())?;
         match format {
             RowFormat::Parquet => self.combine(quiet, stop),

@@ -82,12 +82,27 @@ fn warn_unless_validated(opened: &OpenedDataset) {
     }
 }
 
-/// Returns the format of a file: the given one, or that which its extension names.
-fn format_of<T: Copy + Display + VariantArray>(given: Option<T>, file: &Path, default: T) -> T {
+/// Returns the format of a file: the given one, or that which its extension names, if it names one.
+fn format_of<T: Copy + Display + VariantArray>(given: Option<T>, file: &Path) -> Option<T> {
     let extension = file.extension().unwrap_or_default();
     let mut formats = T::VARIANTS.iter();
     let named = formats.find(|format| extension == format.to_string().as_str());
-    given.or(named.copied()).unwrap_or(default)
+    given.or(named.copied())
+}
+
+/// Returns the format of a table. Without an extension, it is the `default`.
+fn format_of_table<T: Copy + Display + VariantArray>(
+    given: Option<T>,
+    file: &Path,
+    default: T,
+) -> Result<T, Fault> {
+    let default = file.extension().is_none().then_some(default);
+    format_of(given, file).or(default).ok_or_else(|| {
+        let names: Vec<String> = T::VARIANTS.iter().map(T::to_string).collect();
+        let (file, names) = (path_text(file), names.join(", ."));
+        let what = format!("--out {file}: expected a name that ends with .{names}, or --format");
+        Fault::usage(what)
+    })
 }
 
 /// Checks that a table in this format replaces a table at most, and no other data.

@@ -12,7 +12,7 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Parts, Plan, neighbours};
 use plmkit_store::TableFormat;
 
-use crate::{format_of, keep_dataset, keep_tables, open};
+use crate::{format_of_table, keep_dataset, keep_tables, open};
 
 /// Find the nearest proteins of each protein, exactly
 ///
@@ -49,7 +49,7 @@ pub(crate) struct NeighboursArgs {
     #[arg(long, value_name = "FILE", value_parser = file())]
     out: PathBuf,
 
-    /// Format of the table [default: by the name of the file, or parquet]
+    /// Format of the table [default: by the extension of the file; without one, parquet]
     #[arg(long, value_name = "FORMAT", value_parser = variant::<TableFormat>())]
     format: Option<TableFormat>,
 
@@ -88,7 +88,7 @@ impl NeighboursArgs {
             let what = "--min-score: expected --metric cosine or dot with it; a distance is smaller the nearer a hit is";
             return Err(Fault::usage(what));
         }
-        let format = format_of(self.format, &self.out, TableFormat::Parquet);
+        let format = format_of_table(self.format, &self.out, TableFormat::Parquet)?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
         keep_tables(&outputs, format)?;

@@ -46,7 +46,7 @@ impl PeptidesArgs {
         let opened = open(&self.dataset, stop)?;
         keep_dataset(&opened, &files, &outputs)?;
         let config = PeptidesConfig {
-            format: format_of(self.format, &self.out, PlaceFormat::Gff),
+            format: format_of(self.format, &self.out).unwrap_or(PlaceFormat::Gff),
             ids: (!ids.in_order().is_empty()).then_some((&ids, self.asked.allow_missing)),
             out: &self.out,
             force: self.force,

@@ -10,7 +10,7 @@ use plmkit_store::TableFormat;
 
 use crate::ids::AskedArgs;
 use crate::vectors::{self, check_column};
-use crate::{format_of, keep_dataset, keep_tables, open};
+use crate::{format_of_table, keep_dataset, keep_tables, open};
 
 /// Write the rows of some proteins to one file, in the order of the input
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) struct SelectArgs {
     #[command(flatten)]
     asked: AskedArgs,
 
-    /// What to write [default: by the name at --out, or parquet]
+    /// What to write [default: by the extension of --out; without one, parquet]
     #[arg(long, value_name = "FORMAT", value_parser = variant::<RowFormat>())]
     format: Option<RowFormat>,
 
@@ -42,7 +42,7 @@ pub(crate) struct SelectArgs {
 
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        let format = format_of(self.format, &self.out, RowFormat::Parquet);
+        let format = format_of_table(self.format, &self.out, RowFormat::Parquet)?;
         check_column(format, self.column.as_deref())?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;

@@ -1,5 +1,6 @@
 //! A dataset that is validated: what is in its folder, and the verdict that is written there.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -7,8 +8,8 @@ use std::time::SystemTime;
 
 use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault, Stop, files_in, files_of};
-use plmkit_contract::{DATASET_FILE, FAILED_FILE, ListedFile, Manifest, io_text, path_text, seal};
-use plmkit_dataset::{DatasetFolder, read_dataset, read_lists};
+use plmkit_contract::{DATASET_FILE, FAILED_FILE, Manifest, Reason, io_text, path_text, seal};
+use plmkit_dataset::{DatasetFolder, read_dataset};
 use plmkit_store::write_report;
 
 use crate::args::Args;
@@ -71,26 +72,29 @@ pub(crate) fn write_verdict(dataset: &DatasetFolder, report: &VerdictReport) -> 
     }
 }
 
-/// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed.
-pub(crate) fn check_folder(dataset: &DatasetFolder) -> Result<(), Fault> {
+/// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose
+/// records and rejected records are returned.
+pub(crate) fn check_folder(
+    dataset: &DatasetFolder,
+) -> Result<Option<(u64, BTreeMap<Reason, u64>)>, Fault> {
     if let Some(stray) = dataset.strays()?.first() {
         let what = "among the embeddings, and no Parquet file: expected another place";
         return Err(fault(stray, Exit::Data, what));
     }
     if dataset.has_shards() {
-        return Ok(());
+        return Ok(None);
     }
     let opened = dataset.open_passed(&Stop::default())?;
-    let mut listed = opened.listed.ok_or_else(|| {
+    let listed = opened.listed.ok_or_else(|| {
         let what = format!(
             "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
         );
         fault(dataset.path(), Exit::NoInput, &what)
     })?;
-    let is_of_shards = |list: &ListedFile| Path::new(&list.file).starts_with("shards");
-    listed.rejects.retain(|list| !is_of_shards(list));
-    read_lists(&listed, dataset.path())?;
-    Ok(())
+    listed.rejected().map(Some).ok_or_else(|| {
+        let what = format!("expected counts of records and rejects in {DATASET_FILE}");
+        fault(dataset.path(), Exit::Data, &what)
+    })
 }
 
 fn fault(path: &Path, exit: Exit, what: &str) -> Fault {

@@ -202,7 +202,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not
 /// depend on how rows are packed.
-fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
+pub(crate) fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
     let rows = shard.rows();
     let mut digest = RowDigest::default();
     let mut next = 0;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,16 +68,15 @@ impl<'a> Sample<'a> {
         };
         let quotas = if let Some(manifest) = manifest {
             let rows: Vec<u64> = manifest.shards.iter().map(|shard| shard.rows).collect();
-            let names = manifest.shards.iter().map(|shard| OsStr::new(&shard.file));
-            let quotas: HashMap<_, _> = names.zip(quotas(sampling.sample, &rows)).collect();
+            let digests = manifest.shards.iter().map(|shard| shard.digest.clone());
+            let quotas: HashMap<_, _> = digests.zip(quotas(sampling.sample, &rows)).collect();
+            // A shard that is not listed fails elsewhere.
             let quota_of = |path: &PathBuf| {
-                let quota = path.file_name().and_then(|name| quotas.get(name));
-                quota.copied().ok_or_else(|| {
-                    let what = format!("{}: expected a shard of the manifest", path_text(path));
-                    Fault::new(Exit::Data, what)
-                })
+                let digest = open_footer(path)?.digest().to_string();
+                Ok(quotas.get(&digest).copied().unwrap_or(0))
             };
-            shards.iter().map(quota_of).collect::<Result<_, _>>()?
+            let quotas = shards.iter().map(quota_of);
+            quotas.collect::<Result<_, Fault>>()?
         } else {
             let rows = shards.iter().map(rows_of);
             quotas(sampling.sample, &rows.collect::<Result<Vec<_>, Fault>>()?)
@@ -96,8 +95,8 @@ impl<'a> Sample<'a> {
         let Some(path) = self.shards.first() else {
             return Ok(Provenance::new("fasta-shard", Vec::new()));
         };
-        let shard = ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?;
-        Ok(shard.provenance().clone().with("sample", "computed again"))
+        let made_by = open_footer(path)?.provenance().clone();
+        Ok(made_by.with("sample", "computed again"))
     }
 
     /// The source of rows that were computed again from these shards.
@@ -300,6 +299,10 @@ pub(crate) fn open(path: &Path) -> Result<Shard, Fault> {
     Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
 }
 
+fn open_footer(path: &Path) -> Result<ShardReader, Fault> {
+    Ok(ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?)
+}
+
 /// Reads rows that were computed again, from this source and of one model. All are held in memory.
 pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault> {
     let mut all: Option<Recomputed> = None;
@@ -367,5 +370,13 @@ fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
     let text = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().last().unwrap_or("it said nothing");
     let last = last.strip_prefix(&format!("{program}: ")).unwrap_or(last);
+    // The options are those of the embeddings: a layer that the model lacks is no error of the command line.
+    let exit = exit.map(|exit| {
+        if exit == Exit::Usage {
+            Exit::Data
+        } else {
+            exit
+        }
+    });
     Err(failed(exit.unwrap_or(Exit::Unavailable), last))
 }

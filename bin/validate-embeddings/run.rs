@@ -1,19 +1,21 @@
 //! From files to a verdict.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{Provenance, Quoted, RejectsList, SOURCE, path_text};
+use plmkit_contract::{COMBINED, Manifest, Quoted, RejectsList, RowKey, SOURCE, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, RecomputeArgs};
 use crate::dataset::{check_folder, check_shards};
-use crate::groups::{Reading, open_all};
+use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{Recompute, Sample, read, same_heads};
+use crate::recompute::{Recompute, Sample, open, read, same_heads};
 use crate::reference::read_reference;
+use crate::rows::each_row;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -24,14 +26,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
+    let mut criteria = Criteria::default();
     // What is missing or foreign should show before hours of reading.
-    args.dataset.as_ref().map_or(Ok(()), check_folder)?;
+    criteria.earlier = args.dataset.as_ref().map_or(Ok(None), check_folder)?;
     let embeddings = open_all(&args.embeddings, |path| args.name(path))?;
     let stitched = embeddings.iter().any(|file| file.layout.stitched);
     let labels = embeddings.last().map(|file| file.layout.labels);
     let dataset = args.dataset.as_ref();
 
-    let mut criteria = Criteria::default();
     criteria.max_rejected = args.judging.max_rejected;
     let lists = args.rejects.iter();
     let lists = lists.map(|path| Ok((args.name(path), read_list(path)?)));
@@ -162,11 +164,12 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let files = open_all(&embeddings, path_text)?;
     let mut criteria = Criteria::default();
     read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
+    let ordinals = check_set(&files, &shards, criteria.manifest.as_ref())?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
     let sample = Sample::new(args.sampling, &shards, manifest, stitched)?;
     let source = sample.source()?;
-    keep_others(&args.out, &source)?;
+    keep_others(&args.out, &source, &ordinals)?;
     let recompute = Recompute {
         model: &args.model,
         sample: &sample,
@@ -182,11 +185,52 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     Ok(Exit::Done)
 }
 
-/// That an output that exists is what this work made before: rows that were computed again from the same source.
-fn keep_others(out: &Path, source: &str) -> Result<(), Fault> {
-    let is_other = |made_by: &Provenance| made_by.text_option(SOURCE) != Some(source);
-    let opened = EmbeddingsReader::open(out);
-    if out.exists() && opened.map_or(true, |opened| is_other(opened.provenance())) {
+/// That the embeddings were made from these shards, which are shards of the manifest. Of combined parts, only the parts know theirs.
+/// Returns the ordinals in the shards.
+fn check_set(
+    files: &[EmbeddedFile],
+    shards: &[PathBuf],
+    manifest: Option<&(String, Manifest)>,
+) -> Result<HashSet<u64>, Fault> {
+    let mut ordinals = HashSet::new();
+    let names: Vec<&str> = files.iter().map(|file| &*file.name).collect();
+    let works = files.iter().map(|file| &file.provenance);
+    let is_combined = works
+        .clone()
+        .any(|work| work.options.contains_key(COMBINED));
+    for path in shards {
+        let shard = open(path)?;
+        let (rows, batches) = (
+            shard.digest,
+            batches_digest(&shard, files[0].layout.labels)?,
+        );
+        let (rows, batches) = (rows.to_string(), batches.to_string());
+        let other = manifest.filter(|(_, of)| of.shards.iter().all(|shard| shard.digest != rows));
+        let what = if let Some((name, _)) = other {
+            format!("not a shard of {name}, which does not list its rows {rows}")
+        } else if !is_combined && works.clone().all(|work| !work.inputs.contains(&batches)) {
+            let names = names.join(", ");
+            format!("not a shard of {names}: not made from its batches {batches}")
+        } else {
+            ordinals.extend(shard.rows().iter().map(|row| row.key.ordinal));
+            continue;
+        };
+        let what = format!("{}: {what}", path_text(path));
+        return Err(Fault::new(Exit::Data, what));
+    }
+    Ok(ordinals)
+}
+
+/// That an output that exists is what this work made before: rows of these shards, computed again from the same source.
+fn keep_others(out: &Path, source: &str, ordinals: &HashSet<u64>) -> Result<(), Fault> {
+    let is_own = || {
+        let mut reader = EmbeddingsReader::open(out)?;
+        let mut is_own = reader.provenance().text_option(SOURCE) == Some(source);
+        let see = |row: &RowKey, _: &[&[f32]]| is_own &= ordinals.contains(&row.ordinal);
+        each_row(&mut reader, || Ok(()), see)?;
+        Ok::<_, Fault>(is_own)
+    };
+    if out.exists() && !is_own().unwrap_or(false) {
         let what = "exists and is no sample of these shards: choose another path or remove it";
         return Err(Fault::new(
             Exit::CannotCreate,

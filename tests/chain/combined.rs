@@ -140,6 +140,17 @@ fn a_combined_dataset_is_like_that_of_a_run_without_duplicates() {
             assert_eq!(found["rejected"]["not_finite"], 2);
             let of_shards = json(&folder.join("new/dataset.json"));
             assert!(found["truncated"].as_u64() > of_shards["truncated"].as_u64());
+            // It is judged by what was rejected of its parts.
+            validate(folder, "all");
+            let judged = command(folder, "validate-embeddings --dataset all").output();
+            let judged = judged.expect("run");
+            let said = String::from_utf8_lossy(&judged.stderr);
+            assert_eq!(judged.status.code(), Some(1), "{said}");
+            assert!(
+                said.contains("rejected: 1 share of rejects too large"),
+                "{said}"
+            );
+            assert!(said.contains("2 of 25 records are rejected"), "{said}");
             fs::remove_dir_all(folder.join("all")).expect("remove");
         }
         // Which rows of a combined dataset are copies, it does not say.

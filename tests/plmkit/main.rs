@@ -297,6 +297,36 @@ fn relatives_of_esm_2_go_the_same_way() {
 }
 
 #[test]
+fn positions_to_mask_are_of_any_shard() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    fs::write(folder.join("a.fasta"), ">A\nMKVLAMKVLA\n>B\nACDEFGHIKL\n").expect("write");
+    let embed = |positions: &str| {
+        fs::write(folder.join("positions.csv"), positions).expect("write");
+        let options = "--out results a.fasta --max-shard-tokens 12";
+        let mut plmkit = plmkit(folder, options);
+        plmkit.arg("--gpu-embed=--scores masked --scores-positions positions.csv");
+        plmkit
+    };
+    let unknown = "id,position\nB,3\nC,1\nA,2\n";
+    let what = "positions.csv: line 3 'C' '1': expected an id of the shards, found none such";
+    common::assert_fails(embed(unknown).arg("--quiet"), 65, what);
+    let said = run(&mut embed("id,position\nB,3\nA,2\n"));
+    assert!(said.contains("a: shard-00001, 2 of 2 shards"), "{said}");
+    assert!(said.contains("2 rows, 0 rejected"), "{said}");
+}
+
+#[test]
+fn a_link_to_nothing_is_no_folder_of_results() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 2);
+    std::os::unix::fs::symlink("nowhere", folder.join("results")).expect("link");
+    let refused = plmkit(folder, "a.fasta --out results --quiet");
+    common::assert_fails(refused, 73, "results: cannot create: file exists");
+}
+
+#[test]
 fn a_program_that_is_missing_is_named() {
     let folder = tempfile::tempdir().expect("temp folder");
     let lonely = folder.path().join("plmkit");

@@ -35,7 +35,9 @@ pub(crate) fn dataset(set: &Set, parts: usize, part: impl Fn(&Row) -> usize) -> 
 }
 
 fn list(folder: &Path, outcome: &str, files: &[Value]) {
-    let text = seal(&json!({ "contract": "1", "outcome": outcome, "embeddings": files }));
+    let text = seal(&json!({
+        "contract": "1", "outcome": outcome, "embeddings": files, "records": 30, "rejected": {}
+    }));
     fs::write(folder.join("dataset.json"), text).expect("write");
 }
 

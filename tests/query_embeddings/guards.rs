@@ -58,13 +58,15 @@ fn no_output_is_an_input() {
     ];
     let mut lines = vec![
         "combine one.ids.txt --format npy --out one.npy --force".to_owned(),
-        "select one.ids.txt --id P20 --out one.ids.txt --force".to_owned(),
+        "select one.ids.txt --id P20 --out one.ids.txt --format parquet --force".to_owned(),
         "select sample --ids ids --out ids --force".to_owned(),
         "select sample --fasta fasta --out fasta --force".to_owned(),
     ];
     for file in files {
         lines.push(format!("combine sample --format npy --out {file} --force"));
-        lines.push(format!("select sample --id P20 --out {file} --force"));
+        lines.push(format!(
+            "select sample --id P20 --format parquet --out {file} --force"
+        ));
     }
     let read = || {
         let files = files.iter().chain(&["one.ids.txt", "ids", "fasta"]);
@@ -118,12 +120,39 @@ fn parts_must_be_those_of_the_list() {
     let other: Vec<_> = rows().into_iter().filter(|row| row.ordinal == 20).collect();
     set.embeddings(part, &other, StoreDtype::F32);
     refused("shard-00001.parquet: expected rows xxh3-128-sum:");
+    fs::remove_dir_all(&sample).expect("remove");
+    let sample = dataset(&set, 3, interleaved);
+    let list = json!({ "file": "rejects/a.csv", "rows": 1, "digest": "xxh3-128:00" });
+    relist(&sample, json!({ "rejects": [list] }));
+    for line in lines {
+        let what = "sample/rejects/a.csv: cannot open: no such file";
+        assert_failed(&tool(&set, line), 66, what);
+    }
     // Without a list, parts are compared with each other.
     fs::remove_file(sample.join("dataset.json")).expect("remove");
     set.embeddings(part, &other, StoreDtype::F16);
     refused("shard-00001.parquet: expected the columns of ");
     let missing = tool(&set, "combine nowhere --format npy --out m.npy");
     assert_failed(&missing, 66, "nowhere: no such file or folder");
+}
+
+#[test]
+fn a_file_has_the_format_that_its_name_says() {
+    let set = Set::new();
+    dataset(&set, 3, interleaved);
+    for (line, out, names) in [
+        ("neighbours sample sample", "n.npy", ".parquet, .tsv, .csv"),
+        (
+            "select sample --id P20",
+            "s.xlsx",
+            ".parquet, .npy, .tsv, .csv",
+        ),
+    ] {
+        let what = format!("--out {out}: expected a name that ends with {names}, or --format");
+        assert_failed(&tool(&set, &format!("{line} --out {out}")), 2, &what);
+        assert!(!set.path(out).exists());
+        succeeded(&tool(&set, &format!("{line} --out {out} --format csv")));
+    }
 }
 
 #[test]

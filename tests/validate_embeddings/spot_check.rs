@@ -303,12 +303,58 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     let command = recompute(NAMES[0], &test_data("model-tiny-bin"), "0");
     assert_fails(command, 65, "expected that of the embeddings");
     assert!(fs::read(&out).expect("a sample") == before);
-    for other in ["batches/shard-00000.arrow", "f32/shard-00001.parquet"] {
+    let shallow = recompute(NAMES[0], &test_data("model-tiny-esmc"), "0");
+    let what = "spot check: gpu-embed: layer 4 does not exist; expected 0 to 2";
+    assert_fails(shallow, 65, what);
+    for other in [
+        "batches/shard-00000.arrow",
+        "f32/shard-00001.parquet",
+        "again/shard-00001.parquet",
+    ] {
         let other = embedded.path(other);
         let before = fs::read(&other).expect("a file");
         let command = recompute_to(NAMES[0], &model, "0", &other);
         assert_fails(command, 73, "exists and is no sample of these shards");
         assert!(fs::read(&other).expect("a file") == before);
+    }
+    let other = embedded.path("other");
+    fs::write(embedded.path("other.fasta"), ">A\nMKVLA\n").expect("write");
+    crate::common::shard(&embedded.path("other.fasta"), &other, &[]);
+    let of_first = embeddings.join(format!("{}.parquet", NAMES[0]));
+    for (shards, manifest, what) in [
+        (
+            "shards/shard-00001.parquet",
+            "shards",
+            "f32/shard-00000.parquet: not made from its batches",
+        ),
+        (
+            "other/shard-00000.parquet",
+            "other",
+            "f32/shard-00000.parquet: not made from its batches",
+        ),
+        (
+            "shards/shard-00000.parquet",
+            "other",
+            "other/manifest.json, which does not list its rows",
+        ),
+    ] {
+        let mut command = bin("validate-embeddings");
+        command
+            .arg("recompute")
+            .arg(&of_first)
+            .arg("--model")
+            .arg(&model);
+        command
+            .arg("--out")
+            .arg(&out)
+            .arg("--shards")
+            .arg(embedded.path(shards));
+        command
+            .arg("--manifest")
+            .arg(embedded.path(manifest).join("manifest.json"));
+        assert_fails(&mut command, 65, &format!("{shards}: not a shard of "));
+        assert_fails(command, 65, what);
+        assert!(fs::read(&out).expect("a sample") == before);
     }
     let mut itself = bin("validate-embeddings");
     itself
@@ -367,6 +413,38 @@ fn a_shard_without_rows_has_a_sample_without_rows() {
     validate.arg(path("e.parquet")).arg("--shards").arg(&shard);
     validate.arg("--recomputed").arg(path("again.parquet"));
     run(validate.args(["--max-rejected", "100%"]));
+    // That every record was rejected, the manifest says as well.
+    let mut rejected = bin("validate-embeddings");
+    rejected.arg(path("e.parquet")).arg("--shards").arg(&shard);
+    rejected.arg("--manifest").arg(path("shards/manifest.json"));
+    let output = rejected.output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let what = "every record was rejected, see rejects.csv: 1 too_long";
+    assert!(said.contains(what), "{said}");
+    run(rejected.args(["--max-rejected", "100%"]));
+}
+
+#[test]
+fn a_set_without_records_passes_only_where_that_is_expected() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    fs::write(folder.path().join("none.fasta"), "").expect("write");
+    let run_of = |line: &str| crate::common::command(folder.path(), line);
+    let shards = "fasta-shard none.fasta --out set/shards --shards 1 --allow-empty";
+    run(&mut run_of(shards));
+    let shard = "set/shards/shard-00000.parquet";
+    run(&mut run_of(&format!(
+        "pack-batches {shard} --out none.arrow"
+    )));
+    fs::create_dir(folder.path().join("set/embeddings")).expect("folder");
+    let mut embed = run_of("gpu-embed none.arrow --out set/embeddings/none.parquet --device cpu");
+    run(embed.arg("--model").arg(test_data("model-tiny")));
+    let validate = "validate-embeddings --dataset set";
+    let output = run_of(validate).output().expect("run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the embeddings have no rows"), "{said}");
+    run(&mut run_of(&format!("{validate} --max-rejected 100%")));
 }
 
 /// Rounding changes a value by a share of itself, and logits are far from zero.

@@ -91,7 +91,10 @@ impl Findings {
         let Criteria { aliases, .. } = criteria;
         let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
         let known = manifest.and_then(|manifest| manifest.known.as_ref());
-        let records = manifest.map(|manifest| manifest.records);
+        let counted = manifest.map(|manifest| (manifest.records, &manifest.rejected));
+        let earlier = criteria.earlier.as_ref();
+        let counted = counted.or(earlier.map(|(records, rejected)| (*records, rejected)));
+        let records = counted.map(|(records, _)| records);
         let (shards, embeddings) = (&self.shards, &self.embeddings);
         let lists = self.rejects.iter();
         let (of_rows, of_records): (Vec<_>, Vec<_>) = lists.partition(|(_, list)| list.of_rows);
@@ -99,6 +102,9 @@ impl Findings {
         let mut rejected = BTreeMap::new();
         for line in lines.clone() {
             *rejected.entry(line.reason).or_default() += 1;
+        }
+        if let Some((_, counted)) = counted.filter(|_| of_records.is_empty()) {
+            rejected.extend(counted.iter().filter(|(_, count)| **count > 0));
         }
 
         let mut tallies = self.tallies.clone();
@@ -114,8 +120,7 @@ impl Findings {
         ordinals::check(&self.ordinals, without, aliases, records, tally);
         if let Some(manifest) = manifest {
             let tally = tallies.of("manifest");
-            let by_reason = (!self.rejects.is_empty()).then_some(&rejected);
-            manifest::check(manifest, shards, &of_records, by_reason, tally);
+            manifest::check(manifest, shards, &of_records, &rejected, tally);
         }
         origin::check(embeddings, shards, &of_rows, known, tallies.of("origin"));
         // Rows that were lost count, too.
@@ -127,7 +132,7 @@ impl Findings {
             self.rows,
             &rejected,
             records.unwrap_or(all),
-            manifest.is_some_and(|manifest| manifest.rows == 0),
+            records > Some(0) && manifest.map_or(earlier.is_some(), |manifest| manifest.rows == 0),
             tallies.of("rejected"),
         );
         if let Some((reference, _)) = &criteria.reference {

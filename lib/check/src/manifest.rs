@@ -8,12 +8,12 @@ use crate::check::Tally;
 use crate::files::ShardFile;
 use crate::violation::FILE;
 
-/// The check `manifest`, of `shards` and of the lists of records that were `rejected`; all lists by reason, if any were given.
+/// The check `manifest`, of `shards` and of the lists of records that were `rejected`; all by reason.
 pub(crate) fn check(
     manifest: &Manifest,
     shards: &[ShardFile],
     rejected: &[&(String, RejectsList)],
-    by_reason: Option<&BTreeMap<Reason, u64>>,
+    by_reason: &BTreeMap<Reason, u64>,
     tally: &mut Tally,
 ) {
     tally.count("records", manifest.records);
@@ -34,7 +34,6 @@ pub(crate) fn check(
         let problem = format_args!("{file} of the manifest: not among the shards");
         tally.add("not_given", FILE, problem);
     }
-    let by_reason = by_reason.unwrap_or(&manifest.rejected);
     for reason in Reason::SHARDING {
         let [expected, found] =
             [&manifest.rejected, by_reason].map(|counts| counts.get(&reason).copied().unwrap_or(0));

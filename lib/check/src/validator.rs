@@ -1,8 +1,8 @@
 //! All checks of some of the files, fed row by row.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Column, Manifest, Reject, RowKey};
+use plmkit_contract::{Column, Manifest, Reason, Reject, RowKey};
 
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
@@ -17,6 +17,8 @@ pub struct Criteria {
     pub max_rejected: Option<f64>,
     /// The manifest of the shards, with its name.
     pub manifest: Option<(String, Manifest)>,
+    /// Without a manifest: the records, and the rejected ones by reason, as an earlier verdict on the same set counted them.
+    pub earlier: Option<(u64, BTreeMap<Reason, u64>)>,
     /// Vectors to compare with, and the smallest cosine with them that passes.
     pub reference: Option<(Reference, f64)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.

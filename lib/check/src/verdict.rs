@@ -10,7 +10,7 @@ use crate::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
 /// All checks with what they counted, and how near vectors are to others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Records of the input, as the manifest says; null when none was given.
+    /// Records of the input, as the manifest says, or an earlier verdict; null when neither was given.
     pub records: Option<u64>,
     /// Rows of all embeddings files.
     pub rows: u64,
@@ -22,7 +22,7 @@ pub struct Verdict {
     pub known: Option<u64>,
     /// Residues that were cut off, as the manifest says; null when none was given.
     pub residues_truncated: Option<u64>,
-    /// Records that are in no shard, and rows that were not embedded, by reason, as far as lists of them were given.
+    /// Records that are in no shard, and rows that were not embedded, by reason, as lists, the manifest or an earlier verdict say.
     pub rejected: BTreeMap<Reason, u64>,
     /// The checks, always all of them, in the order of [`CHECKS`](crate::CHECKS).
     pub checks: Vec<Check>,

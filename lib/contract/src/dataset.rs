@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    COMBINED, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, RowDigest, SAMPLE, SOURCE, Sealed,
+    COMBINED, DESCRIPTION, KERNELS, KNOWN, PACKING, Provenance, Reason, RowDigest, SAMPLE, SOURCE,
+    Sealed,
 };
 
 /// The name of the file that describes a dataset, in its folder.
@@ -134,6 +135,13 @@ impl ListedDataset {
         options.insert("columns".to_owned(), json!(columns));
         options.insert("model".to_owned(), json!(self.model_digest));
         EmbeddingWork::new(&options)
+    }
+
+    /// Returns the number of records, and of the rejected ones by reason, if it has both.
+    pub fn rejected(&self) -> Option<(u64, BTreeMap<Reason, u64>)> {
+        let records = self.others.get("records")?.as_u64()?;
+        let rejected = BTreeMap::deserialize(self.others.get("rejected")?);
+        Some((records, rejected.ok()?))
     }
 
     /// Returns the number of records that have no row, because other records or datasets have their residues.

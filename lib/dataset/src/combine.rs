@@ -219,7 +219,7 @@ fn existing(
         let difference = "the parts or the options are not the same";
         return Err(StoreError::exists(out, difference).into());
     }
-    read_lists(&found, out)?;
+    read_lists(&found.rejects, out)?;
     for file in &found.embeddings {
         let path = out.join(&file.file);
         let opened = EmbeddingsFile::open(&path).map_err(StoreError::of_existing)?;

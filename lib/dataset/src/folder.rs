@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{DATASET_FILE, ListedDataset, SHARD_PREFIX, Stop};
+use plmkit_contract::{DATASET_FILE, ListedDataset, ListedFile, SHARD_PREFIX, Stop};
 use plmkit_store::StoreError;
 
-use crate::listing::{check_parts, check_passed, read_dataset};
+use crate::listing::{check_parts, check_passed, read_dataset, read_lists};
 use crate::{DatasetError, Parts};
 
 /// The folder of the parts.
@@ -93,7 +93,7 @@ impl DatasetFolder {
         Ok(files)
     }
 
-    /// Opens the parts. Where `dataset.json` lists them, they must be these.
+    /// Opens the parts. Where `dataset.json` lists them and lists of rejects, they must be these; those of shards, if there are any.
     pub fn open(&self, stop: &Stop) -> Result<OpenedDataset, DatasetError> {
         self.open_if(|_| Ok(()), stop)
     }
@@ -117,6 +117,9 @@ impl DatasetFolder {
         let parts = Parts::open(&paths, stop)?;
         if let Some(listed) = &listed {
             check_parts(listed, &self.0, &parts.parts)?;
+            let is_kept =
+                |list: &&ListedFile| self.has_shards() || !list.file.starts_with("shards/");
+            read_lists(listed.rejects.iter().filter(is_kept), &self.0)?;
         }
         Ok(OpenedDataset {
             folder: self.clone(),

@@ -28,7 +28,7 @@ pub use error::DatasetError;
 pub use export::{RowFormat, VectorsConfig, ids_beside, write_vectors};
 pub use folder::{DatasetFolder, EMBEDDINGS, OpenedDataset};
 pub use ids::AskedIds;
-pub use listing::{check_outside, read_dataset, read_lists};
+pub use listing::{check_outside, read_dataset};
 pub use merge::Merge;
 pub use neighbours::{Metric, NeighboursConfig, Plan, neighbours};
 pub use parts::{Part, Parts};

@@ -72,11 +72,14 @@ pub(crate) fn check_parts(
     Ok(())
 }
 
-/// Reads the lists of rejects in `folder` that `listed` lists: each must be as it was when the dataset was validated. One without
-/// lines need not be kept.
-pub fn read_lists(listed: &ListedDataset, folder: &Path) -> Result<Vec<RejectsList>, DatasetError> {
+/// Reads these lists of rejects in `folder`: each must be as it was when the dataset was validated. One without lines need not be
+/// kept.
+pub(crate) fn read_lists<'a>(
+    listed: impl IntoIterator<Item = &'a ListedFile>,
+    folder: &Path,
+) -> Result<Vec<RejectsList>, DatasetError> {
     let mut lists = Vec::new();
-    for ListedFile { file, rows, digest } in &listed.rejects {
+    for ListedFile { file, rows, digest } in listed {
         let path = folder.join(file);
         if *rows == 0 && !path.exists() {
             continue;

@@ -39,7 +39,7 @@ impl Rejects {
         parts: &[Part],
     ) -> Result<Self, DatasetError> {
         let mut rejects = Self::default();
-        let lists = read_lists(listed, folder)?;
+        let lists = read_lists(&listed.rejects, folder)?;
         let empty = empty();
         for part in parts {
             let digest = part.provenance.rejects.as_ref();
