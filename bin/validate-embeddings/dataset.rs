@@ -1,6 +1,5 @@
 //! A dataset that is validated: what is in its folder, and the verdict that is written there.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -8,7 +7,9 @@ use std::time::SystemTime;
 
 use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault, Stop, files_in, files_of};
-use plmkit_contract::{DATASET_FILE, FAILED_FILE, Manifest, Reason, io_text, path_text, seal};
+use plmkit_contract::{
+    DATASET_FILE, FAILED_FILE, Manifest, RecordCounts, io_text, path_text, seal,
+};
 use plmkit_dataset::{DatasetFolder, read_dataset};
 use plmkit_store::write_report;
 
@@ -74,9 +75,7 @@ pub(crate) fn write_verdict(dataset: &DatasetFolder, report: &VerdictReport) -> 
 
 /// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose
 /// records and rejected records are returned.
-pub(crate) fn check_folder(
-    dataset: &DatasetFolder,
-) -> Result<Option<(u64, BTreeMap<Reason, u64>)>, Fault> {
+pub(crate) fn check_folder(dataset: &DatasetFolder) -> Result<Option<RecordCounts>, Fault> {
     if let Some(stray) = dataset.strays()?.first() {
         let what = "among the embeddings, and no Parquet file: expected another place";
         return Err(fault(stray, Exit::Data, what));
@@ -91,7 +90,7 @@ pub(crate) fn check_folder(
         );
         fault(dataset.path(), Exit::NoInput, &what)
     })?;
-    listed.rejected().map(Some).ok_or_else(|| {
+    listed.counts().map(Some).ok_or_else(|| {
         let what = format!("expected counts of records and rejects in {DATASET_FILE}");
         fault(dataset.path(), Exit::Data, &what)
     })

@@ -91,9 +91,7 @@ impl Findings {
         let Criteria { aliases, .. } = criteria;
         let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
         let known = manifest.and_then(|manifest| manifest.known.as_ref());
-        let counted = manifest.map(|manifest| (manifest.records, &manifest.rejected));
-        let earlier = criteria.earlier.as_ref();
-        let counted = counted.or(earlier.map(|(records, rejected)| (*records, rejected)));
+        let counted = criteria.counted();
         let records = counted.map(|(records, _)| records);
         let (shards, embeddings) = (&self.shards, &self.embeddings);
         let lists = self.rejects.iter();
@@ -132,7 +130,7 @@ impl Findings {
             self.rows,
             &rejected,
             records.unwrap_or(all),
-            records > Some(0) && manifest.map_or(earlier.is_some(), |manifest| manifest.rows == 0),
+            records > Some(0) && manifest.is_none_or(|manifest| manifest.rows == 0),
             tallies.of("rejected"),
         );
         if let Some((reference, _)) = &criteria.reference {

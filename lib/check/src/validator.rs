@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Column, Manifest, Reason, Reject, RowKey};
+use plmkit_contract::{Column, Manifest, Reason, RecordCounts, Reject, RowKey};
 
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
@@ -18,7 +18,7 @@ pub struct Criteria {
     /// The manifest of the shards, with its name.
     pub manifest: Option<(String, Manifest)>,
     /// Without a manifest: the records, and the rejected ones by reason, as an earlier verdict on the same set counted them.
-    pub earlier: Option<(u64, BTreeMap<Reason, u64>)>,
+    pub earlier: Option<RecordCounts>,
     /// Vectors to compare with, and the smallest cosine with them that passes.
     pub reference: Option<(Reference, f64)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
@@ -32,6 +32,14 @@ pub struct Criteria {
 }
 
 impl Criteria {
+    /// The records, and the rejected ones by reason, as the manifest or an earlier verdict counted them.
+    pub(crate) fn counted(&self) -> Option<(u64, &BTreeMap<Reason, u64>)> {
+        let manifest = self.manifest.as_ref();
+        let earlier = self.earlier.as_ref();
+        let counted = manifest.map(|(_, manifest)| (manifest.records, &manifest.rejected));
+        counted.or(earlier.map(|(records, rejected)| (*records, rejected)))
+    }
+
     /// Lets these rows, which could not be embedded, be missing.
     pub fn add_not_embedded(&mut self, rows: &[Reject]) {
         self.not_embedded.extend_from_slice(rows);

@@ -55,6 +55,9 @@ pub struct ListedDataset {
     pub others: Map<String, Value>,
 }
 
+/// The number of records, and of the rejected ones by reason.
+pub type RecordCounts = (u64, BTreeMap<Reason, u64>);
+
 /// A vector column of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedColumn {
@@ -137,8 +140,8 @@ impl ListedDataset {
         EmbeddingWork::new(&options)
     }
 
-    /// Returns the number of records, and of the rejected ones by reason, if it has both.
-    pub fn rejected(&self) -> Option<(u64, BTreeMap<Reason, u64>)> {
+    /// Returns its counts, if it has them.
+    pub fn counts(&self) -> Option<RecordCounts> {
         let records = self.others.get("records")?.as_u64()?;
         let rejected = BTreeMap::deserialize(self.others.get("rejected")?);
         Some((records, rejected.ok()?))

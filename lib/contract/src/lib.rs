@@ -45,7 +45,8 @@ pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};
 pub use column::{Column, VOCABULARY, Widths};
 pub use dataset::{
-    CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset, ListedFile,
+    CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset,
+    ListedFile, RecordCounts,
 };
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use dtype::{Dtype, StoreDtype};
