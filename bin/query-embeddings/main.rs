@@ -96,13 +96,13 @@ fn format_of_table<T: Copy + Display + VariantArray>(
     file: &Path,
     default: T,
 ) -> Result<T, Fault> {
-    let default = file.extension().is_none().then_some(default);
-    format_of(given, file).or(default).ok_or_else(|| {
-        let names: Vec<String> = T::VARIANTS.iter().map(T::to_string).collect();
-        let (file, names) = (path_text(file), names.join(", ."));
-        let what = format!("--out {file}: expected a name that ends with .{names}, or --format");
-        Fault::usage(what)
-    })
+    match format_of(given, file) {
+        None if file.extension().is_some() => {
+            let what = "its name ends with no known format: expected another name, or --format";
+            Err(Fault::usage(format!("--out {}: {what}", path_text(file))))
+        }
+        format => Ok(format.unwrap_or(default)),
+    }
 }
 
 /// Checks that a table in this format replaces a table at most, and no other data.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{COMBINED, Manifest, Quoted, RejectsList, RowKey, SOURCE, path_text};
+use plmkit_contract::{
+    COMBINED, Manifest, Provenance, Quoted, RejectsList, RowKey, SOURCE, path_text,
+};
 use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, RecomputeArgs};
@@ -193,29 +195,22 @@ fn check_set(
     manifest: Option<&(String, Manifest)>,
 ) -> Result<HashSet<u64>, Fault> {
     let mut ordinals = HashSet::new();
-    let names: Vec<&str> = files.iter().map(|file| &*file.name).collect();
-    let works = files.iter().map(|file| &file.provenance);
-    let is_combined = works
-        .clone()
-        .any(|work| work.options.contains_key(COMBINED));
     for path in shards {
         let shard = open(path)?;
-        let (rows, batches) = (
-            shard.digest,
-            batches_digest(&shard, files[0].layout.labels)?,
-        );
-        let (rows, batches) = (rows.to_string(), batches.to_string());
-        let other = manifest.filter(|(_, of)| of.shards.iter().all(|shard| shard.digest != rows));
-        let what = if let Some((name, _)) = other {
-            format!("not a shard of {name}, which does not list its rows {rows}")
-        } else if !is_combined && works.clone().all(|work| !work.inputs.contains(&batches)) {
-            let names = names.join(", ");
-            format!("not a shard of {names}: not made from its batches {batches}")
-        } else {
-            ordinals.extend(shard.rows().iter().map(|row| row.key.ordinal));
-            continue;
+        let rows = shard.digest.to_string();
+        let batches = batches_digest(&shard, files[0].layout.labels)?.to_string();
+        let is_of = |work: &Provenance| {
+            work.inputs.contains(&batches) || work.options.contains_key(COMBINED)
         };
-        let what = format!("{}: {what}", path_text(path));
+        let other = match manifest {
+            Some((name, listed)) if listed.shards.iter().all(|shard| shard.digest != rows) => name,
+            _ if files.iter().any(|file| is_of(&file.provenance)) => {
+                ordinals.extend(shard.rows().iter().map(|row| row.key.ordinal));
+                continue;
+            }
+            _ => &files[0].name,
+        };
+        let what = format!("{}: not a shard of {other}", path_text(path));
         return Err(Fault::new(Exit::Data, what));
     }
     Ok(ordinals)

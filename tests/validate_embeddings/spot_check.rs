@@ -338,18 +338,14 @@ fn embeddings_of_other_shards_or_another_manifest_are_not_computed_again() {
         (
             "shards/shard-00001.parquet",
             "shards",
-            "f32/shard-00000.parquet: not made from its batches",
+            "f32/shard-00000.parquet",
         ),
         (
             "other/shard-00000.parquet",
             "other",
-            "f32/shard-00000.parquet: not made from its batches",
+            "f32/shard-00000.parquet",
         ),
-        (
-            "shards/shard-00000.parquet",
-            "other",
-            "other/manifest.json, which does not list its rows",
-        ),
+        ("shards/shard-00000.parquet", "other", "other/manifest.json"),
     ] {
         let mut command = bin("validate-embeddings");
         command
