@@ -106,6 +106,9 @@ impl Run {
         };
         let mut unknown = read_id_values(path, "position")?;
         for (sample, shard) in self.shards(samples)? {
+            if unknown.is_empty() {
+                break;
+            }
             let shards = SampleFolder::new(self, sample).path.join("shards");
             let shard = read_shard(&shards.join(&shard.file))?;
             let ids: HashSet<&str> = shard.rows().iter().map(|row| row.key.id).collect();
