@@ -330,7 +330,10 @@ fn a_link_to_nothing_is_no_folder_of_results() {
 fn a_program_that_is_missing_is_named() {
     let folder = tempfile::tempdir().expect("temp folder");
     let lonely = folder.path().join("plmkit");
-    fs::copy(bin("plmkit").get_program(), &lonely).expect("copy");
+    // By another process: a program that is started by another test meanwhile would keep a copy of ours open for writing, and what
+    // is open for writing does not run.
+    let mut copy = Command::new("cp");
+    run(copy.arg(bin("plmkit").get_program()).arg(&lonely));
     let mut command = Command::new(lonely);
     command.args(["a.fasta", "--out", "results", "--model", "m"]);
     command.env("PATH", "").current_dir(folder.path());
