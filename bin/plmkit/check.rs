@@ -1,19 +1,22 @@
 //! All that can be refused, before anything is written.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{path_text, plural};
+use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, path_text, plural};
+use plmkit_store::read_sealed;
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
 use crate::model::Model;
-use crate::options::AllOptions;
+use crate::options::{AllOptions, ProgramOptions};
 use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
 use crate::plan::{Sample, samples};
 use crate::programs::Programs;
-use crate::run::Run;
-use crate::versions::Versions;
+use crate::run::{BATCH_SIZE_FILE, Run};
+use crate::summary::{SUMMARY_FILE, SUMMARY_HEADER};
+use crate::versions::{VERSIONS_FILE, Versions};
 
 impl Run {
     /// Checks all that can be refused, and tells all errors at once.
@@ -31,9 +34,14 @@ impl Run {
         let model = unless_wrong(model, &mut errors);
         let versions = Versions::ask(&programs)?;
         check_options(&programs, &options, (&args, &samples), &mut errors);
+        refuse_foreign_files(&args.out, &samples, &mut errors);
+        refuse_contacts_of_windows(&options, &mut errors);
+        if let Some(model) = &model {
+            unless_wrong(check_known(&options, model, stop), &mut errors);
+        }
         let force = args.force || options.gpu_embed.has("--force");
         let embedded = embeddings(&args.out).collect();
-        let compare = |model| Params::compare(&args.out, &options, model, force);
+        let compare = |model| Params::compare(&args.out, &options, model, (force, stop));
         let existing = model.as_ref().map(compare);
         let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
         if existing == Some(Existing::Replaced) {
@@ -72,6 +80,78 @@ fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>
         );
         errors.push(Fault::new(Exit::CannotCreate, what));
     }
+}
+
+/// Refuses a folder with files of somebody else at the places of results.
+fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>) {
+    let has = |name: &str, text: &str| {
+        let path = out.join(name);
+        let found = fs::read(&path).map(|found| String::from_utf8_lossy(&found).contains(text));
+        (path, found.unwrap_or(true))
+    };
+    let size = out.join(BATCH_SIZE_FILE);
+    let is_size = !size.exists() || read_sealed::<BatchSize>(&size).is_ok();
+    let of_results = [
+        has(SUMMARY_FILE, SUMMARY_HEADER),
+        has(VERSIONS_FILE, "plmkit"),
+        (size, is_size),
+    ];
+    let of_samples = samples.iter().map(|sample| {
+        let path = out.join(&sample.name).join(DATASET_FILE);
+        let is_own = !path.exists() || read_sealed::<ListedDataset>(&path).is_ok();
+        (path, is_own)
+    });
+    for (path, is_own) in of_results.into_iter().chain(of_samples) {
+        if !is_own {
+            let what = "not a file of plmkit, which would replace it: expected another folder";
+            let what = format!("{}: {what}", path_text(&path));
+            errors.push(Fault::new(Exit::CannotCreate, what));
+        }
+    }
+}
+
+/// Refuses contacts of proteins that are stitched, which gpu-embed refuses when it sees the first.
+fn refuse_contacts_of_windows(options: &AllOptions, errors: &mut Vec<Fault>) {
+    let last = |options: &ProgramOptions, name| options.values(name).last().map(str::to_owned);
+    let are_cut = last(&options.fasta_shard, "--long-policy").as_deref() == Some("window");
+    let are_separate = last(&options.gpu_embed, "--windows").as_deref() == Some("separate");
+    if are_cut && !are_separate && options.gpu_embed.has("--contacts") {
+        errors.push(Fault::usage(
+            "--contacts: the windows of a protein have no contacts in common; expected --gpu-embed \"--windows separate\" with --windows",
+        ));
+    }
+}
+
+/// Refuses known datasets of another model.
+fn check_known(options: &AllOptions, model: &Model, stop: &Stop) -> Result<(), Fault> {
+    let known: Vec<&str> = options.fasta_shard.values("--known").collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let digests = model.digests(stop)?;
+    let Some(own) = digests.as_ref().and_then(|digests| digests.get("model")) else {
+        return Ok(());
+    };
+    for path in known {
+        let path = Path::new(path);
+        let is_file = path.file_name().is_some_and(|name| name == DATASET_FILE);
+        let file = if is_file {
+            path.to_owned()
+        } else {
+            path.join(DATASET_FILE)
+        };
+        // What else is wrong with it, fasta-shard tells.
+        let Ok(found) = read_sealed::<ListedDataset>(&file) else {
+            continue;
+        };
+        if let Some(other) = found.model_digest.filter(|found| found != own) {
+            let file = path_text(&file);
+            let what =
+                format!("{file}: --known: expected embeddings of this model, {own}, found {other}");
+            return Err(Fault::new(Exit::Data, what));
+        }
+    }
+    Ok(())
 }
 
 /// Asks each program whether it takes its options; of fasta-shard also whether a sample was cut with others.

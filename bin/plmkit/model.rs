@@ -1,13 +1,15 @@
 //! The model, before anything is computed with it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{io_text, path_text};
-use plmkit_esm2::{EsmError, check_checkpoint};
+use plmkit_esm2::{EsmError, Head, check_checkpoint, read_checkpoint};
 use plmkit_hub::{ModelId, Settings, model_name, resolve};
+use plmkit_store::EmbeddingsReader;
 
 /// What is known of the model.
 pub(crate) struct Model {
@@ -41,6 +43,33 @@ impl Model {
         ModelId::parse(&self.name).filter(|_| !path.exists())?;
         let snapshot = resolve(path, &Settings::from_env(), None, stop).ok()?;
         model_name(&snapshot).revision
+    }
+
+    /// The digests of the weights and of the heads, by their options in embeddings; `None` for a model that is still to be fetched.
+    /// Hashes the model, which takes a second for a GB or two.
+    pub(crate) fn digests(&self, stop: &Stop) -> Result<Option<BTreeMap<&str, String>>, Fault> {
+        let Ok(found) = resolve(Path::new(&self.name), &Settings::from_env(), None, stop) else {
+            return Ok(None);
+        };
+        let (info, ()) = read_checkpoint(&found, stop, |_| Ok::<_, EsmError>(()))?;
+        let heads = info.heads.into_iter();
+        let heads = heads.filter_map(|(head, digest)| Some((head.name(), digest.ok()?)));
+        Ok(Some(heads.chain([("model", info.digest)]).collect()))
+    }
+
+    /// Whether these embeddings were computed with these weights.
+    pub(crate) fn made(&self, embeddings: &Path, stop: &Stop) -> Result<bool, Fault> {
+        let (Some(own), Ok(found)) = (self.digests(stop)?, EmbeddingsReader::open(embeddings))
+        else {
+            return Ok(false);
+        };
+        let of = &found.provenance().options;
+        let mut names = ["model", Head::LanguageModel.name(), Head::Contact.name()].into_iter();
+        let is_same = |name| {
+            let digest = own.get(name).map(String::as_str);
+            of.get(name).is_none_or(|found| found.as_str() == digest)
+        };
+        Ok(of.contains_key("model") && names.all(is_same))
     }
 
     /// Whether another name is that of this model: paths are compared by the file they lead to.

@@ -5,7 +5,8 @@ use plmkit_cli::Fault;
 use crate::args::Args;
 
 /// Options that change no value of an embedding.
-const NEUTRAL: [&str; 8] = [
+const NEUTRAL: [&str; 9] = [
+    "--prefetch",
     "--force",
     "--quiet",
     "--wait-for-lock",
@@ -14,6 +15,16 @@ const NEUTRAL: [&str; 8] = [
     "--progress",
     "--checkpoint-interval",
     "--checkpoint-dir",
+];
+
+/// Options that say what holds without them.
+const DEFAULTS: [(&str, &str); 6] = [
+    ("--device", "auto"),
+    ("--dtype", "auto"),
+    ("--layers", "last"),
+    ("--pool", "mean"),
+    ("--store-dtype", "f32"),
+    ("--windows", "stitch"),
 ];
 
 /// The options of one program.
@@ -117,7 +128,7 @@ impl ProgramOptions {
     pub(crate) fn canonical(&self) -> Vec<(&str, &str)> {
         let options = self.options();
         let mut options: Vec<_> = options
-            .filter(|(name, _)| !NEUTRAL.contains(name))
+            .filter(|option| !NEUTRAL.contains(&option.0) && !DEFAULTS.contains(option))
             .collect();
         options.sort_unstable();
         options

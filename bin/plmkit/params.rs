@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, files_in};
+use plmkit_cli::{Exit, Fault, Stop, files_in};
 use plmkit_contract::path_text;
 use plmkit_store::{StoreError, remove_published, write_json};
 use serde::{Deserialize, Serialize};
@@ -75,17 +75,22 @@ impl Params {
         outdir: &Path,
         options: &AllOptions,
         model: &Model,
-        force: bool,
+        (force, stop): (bool, &Stop),
     ) -> Result<Existing, Fault> {
-        if embeddings(outdir).next().is_none() {
+        let Some(first) = embeddings(outdir).next() else {
             return Ok(Existing::Same);
-        }
+        };
         let Some(earlier) = Self::read(outdir)? else {
             return Ok(Existing::Unknown);
         };
-        let Some(other) = earlier.difference(options, model) else {
+        let other = earlier.other_options(options);
+        let Some(other) = other.or_else(|| earlier.other_model(model)) else {
             return Ok(Existing::Same);
         };
+        // The same weights may have another path, or be a copy.
+        if earlier.other_options(options).is_none() && model.made(&first, stop)? {
+            return Ok(Existing::Same);
+        }
         if force {
             return Ok(Existing::Replaced);
         }
@@ -98,8 +103,8 @@ impl Params {
         ))
     }
 
-    /// What decides the values of embeddings and differs, if anything.
-    fn difference(&self, options: &AllOptions, model: &Model) -> Option<String> {
+    /// The options that decide the values of embeddings and differ, if any do.
+    fn other_options(&self, options: &AllOptions) -> Option<String> {
         for (name, was, now) in [
             ("gpu-embed", &self.gpu_embed, &options.gpu_embed),
             ("pack-batches", &self.pack_batches, &options.pack_batches),
@@ -110,6 +115,11 @@ impl Params {
                 return Some(format!("{name} '{was}', which is now '{now}'"));
             }
         }
+        None
+    }
+
+    /// The model, if it seems to be another: by its name, or by its files.
+    fn other_model(&self, model: &Model) -> Option<String> {
         if !model.is(&self.model) {
             let (was, now) = (&self.model, &model.name);
             return Some(format!("model '{was}', which is now '{now}'"));

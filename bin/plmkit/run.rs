@@ -17,6 +17,9 @@ use crate::plan::Sample;
 use crate::programs::{Arguments, Programs};
 use crate::versions::{VERSIONS_FILE, Versions};
 
+/// The name of the file with the measured size of a batch, in a folder of results.
+pub(crate) const BATCH_SIZE_FILE: &str = "batch-size.json";
+
 /// All that a run is asked for, checked.
 pub(crate) struct Run {
     pub(crate) args: Args,
@@ -59,7 +62,7 @@ impl Run {
 
     /// The file with the measured size of a batch.
     pub(crate) fn batch_size_file(&self) -> PathBuf {
-        self.args.out.join("batch-size.json")
+        self.args.out.join(BATCH_SIZE_FILE)
     }
 
     /// Whether this machine, which does the whole run, measured no GPU.

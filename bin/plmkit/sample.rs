@@ -86,7 +86,7 @@ impl<'r> SampleFolder<'r> {
     }
 
     /// The files in a folder of the sample; none if it does not exist.
-    fn files(&self, folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
+    pub(crate) fn files(&self, folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
         files_in(&self.path.join(folder), extensions).unwrap_or_default()
     }
 
@@ -101,10 +101,9 @@ impl<'r> SampleFolder<'r> {
         let was_compared = self.run.args.stage.is_some() || self.run.embedded.contains(&path);
         // The parameters name a file of positions, and gpu-embed knows what was in it.
         let was_compared = was_compared && !self.run.options.gpu_embed.has("--scores-positions");
-        self.run.existing == Existing::Same
-            && !self.run.options.gpu_embed.has("--force")
-            && was_compared
-            && path.exists()
+        // With --force, damaged ones are replaced.
+        let force = self.run.args.force || self.run.options.gpu_embed.has("--force");
+        self.run.existing == Existing::Same && !force && was_compared && path.exists()
     }
 
     /// Names files of shards that the manifest does not list: the folder is to be read as one table.

@@ -70,7 +70,12 @@ impl SampleFolder<'_> {
         // finishes them meanwhile.
         let exists = self.embeddings(name).exists();
         let mut exit = self.compute(name, &batches, false)?;
-        if exit == Exit::CannotCreate && (!exists || self.run.args.force) {
+        let is_refused = match exit {
+            Exit::CannotCreate => !exists || self.run.args.force,
+            Exit::Data => exists && self.run.args.force,
+            _ => false,
+        };
+        if is_refused {
             exit = self.compute(name, &batches, true)?;
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
@@ -146,11 +151,13 @@ impl SampleFolder<'_> {
         self.run.programs.run("monitor-log", arguments)
     }
 
-    /// Validates the sample, with a report on the runs of all its shards.
-    pub(crate) fn validate(&self) -> Result<Exit, Fault> {
+    /// Reports on the runs of all shards. Logs that were removed or damaged cost the report alone.
+    fn report(&self) -> Result<Exit, Fault> {
         let name = &self.sample.name;
-        // An empty folder: nothing was rejected.
-        let _ = fs::remove_dir(self.path.join("rejects"));
+        if self.files("logs", &["jsonl"]).is_empty() {
+            tracing::warn!("{name}: no run events in its folder logs, so no report on its runs");
+            return Ok(Exit::Done);
+        }
         let mut report = Arguments::default();
         report.add("report");
         report.flag("--quiet", true);
@@ -162,7 +169,19 @@ impl SampleFolder<'_> {
             self.path.join(format!("reports/{name}_run_mqc.json")),
         );
         report.value("--html", self.path.join("reports/run.html"));
-        let reported = self.run.programs.run("monitor-log", report)?;
+        let exit = self.run.programs.run("monitor-log", report)?;
+        Ok(match exit {
+            Exit::Data => Exit::Done,
+            exit => exit,
+        })
+    }
+
+    /// Validates the sample, with a report on its runs.
+    pub(crate) fn validate(&self) -> Result<Exit, Fault> {
+        let name = &self.sample.name;
+        // An empty folder: nothing was rejected.
+        let _ = fs::remove_dir(self.path.join("rejects"));
+        let reported = self.report()?;
         self.tell_surplus()?;
         let options = &self.run.options.validate_embeddings;
         let mut arguments = Arguments::default();

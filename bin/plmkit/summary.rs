@@ -10,7 +10,11 @@ use plmkit_contract::{DATASET_FILE, FAILED_FILE, ListedDataset, Manifest, path_t
 use plmkit_store::{read_sealed, write_report};
 use serde_json::Value;
 
-const HEADER: &str =
+/// The name of the table, in a folder of results.
+pub(crate) const SUMMARY_FILE: &str = "summary.tsv";
+
+/// Its first line.
+pub(crate) const SUMMARY_HEADER: &str =
     "sample\trecords\trows\trejected\taliases\tknown\ttruncated\tverdict\tmodel\tmodel_digest\n";
 
 /// The samples of a run, as they are added.
@@ -80,11 +84,11 @@ impl Summary {
 
     /// Writes the table, and logs the totals and what is wrong. Returns whether nothing is.
     pub(crate) fn finish(self) -> Result<bool, Fault> {
-        let mut table = HEADER.to_owned();
+        let mut table = SUMMARY_HEADER.to_owned();
         for line in &self.lines {
             line.write(&mut table);
         }
-        write_report(&self.outdir.join("summary.tsv"), &table)?;
+        write_report(&self.outdir.join(SUMMARY_FILE), &table)?;
         tracing::info!("{}", self.totals());
         let named = |of: &dyn Fn(&&SummaryLine) -> bool,
                      name: fn(&Self, &SummaryLine) -> String| {

@@ -5,19 +5,22 @@ use std::path::{Component, Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord};
 use plmkit_cli::Fault;
-use plmkit_contract::is_sample_name;
+use plmkit_contract::{DATASET_FILE, is_sample_name};
 use plmkit_store::CsvLines;
 
 use crate::fasta::sample_name;
+use crate::run::BATCH_SIZE_FILE;
+use crate::summary::SUMMARY_FILE;
+use crate::versions::VERSIONS_FILE;
 
 /// Names in a folder of results that no sample can have.
 const TAKEN: [&str; 6] = [
     "multiqc",
-    "versions.yml",
-    "batch-size.json",
-    "dataset.json",
+    VERSIONS_FILE,
+    BATCH_SIZE_FILE,
+    DATASET_FILE,
     "pipeline_info",
-    "summary.tsv",
+    SUMMARY_FILE,
 ];
 
 /// A line of the table.

@@ -1,6 +1,7 @@
 //! The whole job: the same files as by hand, all errors before the start, and resuming.
 #[path = "../common/mod.rs"]
 mod common;
+mod existing;
 
 use std::fs;
 use std::os::unix::process::CommandExt;

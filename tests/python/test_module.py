@@ -1,6 +1,7 @@
 """The module of the wheel: the table of what it is given, errors with their code, resuming."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ def test_files_are_samples_in_their_order(tmp_path):
         (tmp_path / f"{name}.fasta").write_text(f">{id}\n{residues}\n", encoding="utf-8")
     files = [tmp_path / "b.fasta", str(tmp_path / "a.fasta")]
     assert embed(files, out=tmp_path / "out")["id"].to_pylist() == ["P1", "P2"]
+    assert plmkit.read(tmp_path / "out")["id"].to_pylist() == ["P1", "P2"]
     assert embed(files[1:], out=tmp_path / "out")["id"].to_pylist() == ["P2"]
     assert plmkit.read(tmp_path / "out")["id"].to_pylist() == ["P2", "P1"]
 
@@ -107,6 +109,20 @@ def test_warnings_of_the_programs_are_pythons(tmp_path):
     (tmp_path / "sequences/dataset.json").unlink()
     with pytest.warns(UserWarning, match="not validated, so rows may be missing"):
         plmkit.read(tmp_path)
+
+
+def test_an_error_comes_from_another_process_as_it_is():
+    error = pickle.loads(pickle.dumps(plmkit.PlmkitError(65, "bad residue")))
+    assert (type(error), error.code, str(error)) == (plmkit.PlmkitError, 65, "bad residue")
+
+
+def test_a_damaged_file_is_an_error_of_plmkit(tmp_path):
+    embed({"P1": TWO["P1"]}, out=tmp_path)
+    assert plmkit.read(tmp_path, columns=["mean_4"]).num_columns == 1
+    (tmp_path / "sequences/embeddings/shard-00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(plmkit.PlmkitError, match="sequences/embeddings") as raised:
+        plmkit.read(tmp_path)
+    assert raised.value.code == 65
 
 
 def test_a_folder_without_embeddings_is_no_table(tmp_path):

@@ -11,6 +11,7 @@ The functions return tables of pyarrow, which has to be installed (pip install p
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, Union
 
 if TYPE_CHECKING:
     import pyarrow
+
+OF_SAMPLE = "embeddings/[!.]*.parquet"
 
 __all__ = ["PlmkitError", "Sequences", "embed", "read", "run"]
 
@@ -41,6 +44,9 @@ class PlmkitError(RuntimeError):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+    def __reduce__(self) -> tuple[type, tuple[int, str]]:
+        return type(self), (self.code, str(self))
 
 
 def embed(
@@ -79,13 +85,11 @@ def embed(
             written.write_bytes(before)
         raise
     # The folder may have other samples, of other calls.
-    lines = (folder / "summary.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    samples = [folder / line.split("\t")[0] / "embeddings" for line in lines]
-    return _table(path for sample in samples for path in _parquet(sample, "*.parquet"))
+    return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])
 
 
 def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> pyarrow.Table:
-    """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the inputs.
+    """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the last run.
 
     `columns` names those to read; all by default. Warns of samples that were not validated, which may lack rows.
 
@@ -93,25 +97,33 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> p
     `query-embeddings combine` gives the latter a row again.
     """
     folder = Path(results)
-    patterns = ("embeddings/*.parquet", "*/embeddings/*.parquet", "*.parquet")
-    files = next(filter(None, (_parquet(folder, pattern) for pattern in patterns)), None)
+    patterns = (OF_SAMPLE, f"*/{OF_SAMPLE}", "[!.]*.parquet")
+    files = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), None)
     if files is None:
         raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
     for sample in sorted({file.parent.parent for file in files if file.parent.name == "embeddings"}):
         if (sample / "shards").exists() and not (sample / "dataset.json").exists():
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
+    of_run = dict(zip(_samples(folder), itertools.count()))
+    files.sort(key=lambda file: of_run.get(file.parent.parent.name, len(of_run)))
     return _table(files, columns)
 
 
-def _parquet(folder: Path, pattern: str) -> list[Path]:
-    return [path for path in sorted(folder.glob(pattern)) if not path.name.startswith(".")]
+def _samples(folder: Path) -> list[str]:
+    """The samples of the last run in a folder of results, in its order."""
+    summary = folder / "summary.tsv"
+    lines = summary.read_text(encoding="utf-8").splitlines()[1:] if summary.exists() else []
+    return [line.split("\t")[0] for line in lines]
 
 
-def _table(files: Iterable[Path], columns: list[str] | None = None) -> pyarrow.Table:
+def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table:
     import pyarrow
     import pyarrow.parquet
 
-    return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
+    try:
+        return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise PlmkitError(65, f"{files[0].parent}: {error}") from error
 
 
 def run(program: str, *arguments: str, progress: bool = False) -> None:
@@ -170,31 +182,26 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
-    """The files that hold the sequences. Those that are in memory are written to `path` as FASTA."""
+    """The files that hold the sequences. Those in memory are written to `path`; what an earlier call wrote stays, but for `force`."""
     if isinstance(sequences, (str, os.PathLike)):
         return [os.fspath(sequences)]
     given = list(sequences.items() if hasattr(sequences, "items") else sequences)  # a pandas.Series has them, too
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
         return [os.fspath(file) for file in given]
-    _write_fasta(given, path, force)
-    return [os.fspath(path)]
-
-
-def _write_fasta(pairs: Iterable[tuple[object, str]], path: Path, force: bool) -> None:
-    """Writes sequences as FASTA. Those of an earlier call stay, so that it resumes; `force` replaces them by others."""
     records = []
-    for given, residues in pairs:
-        name = str(given)
+    for one, residues in given:
+        name = str(one)
         if name.split() != [name] or not isinstance(residues, str) or ">" in residues or "\n" in residues:
-            raise PlmkitError(65, f"{given!r}: expected an id without blanks, and residues as text")
+            raise PlmkitError(65, f"{one!r}: expected an id without blanks, and residues as text")
         records.append(f">{name}\n{residues}\n")
     text = "".join(records)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.read_text(encoding="utf-8") == text:
-            return
+            return [os.fspath(path)]
         if path.exists() and not force:
             raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise PlmkitError(73, f"{path}: {error.strerror}") from error
+    return [os.fspath(path)]

@@ -1,0 +1,128 @@
+//! What an earlier run, or somebody else, left in the folder of results.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{assert_failed, assert_fails, run, test_data, tree};
+use crate::{data, plmkit, proteins, with_model};
+
+#[test]
+fn files_of_somebody_else_are_not_replaced() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    for name in [
+        "summary.tsv",
+        "versions.yml",
+        "batch-size.json",
+        "a/dataset.json",
+    ] {
+        let file = folder.join("results").join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("folder");
+        fs::write(&file, "{\"reads\": 7}\n").expect("write");
+        let before = tree(folder);
+        let what = format!(
+            "results/{name}: not a file of plmkit, which would replace it: expected another folder"
+        );
+        assert_fails(plmkit(folder, "a.fasta --out results --quiet"), 73, &what);
+        assert!(tree(folder) == before, "{name}");
+        fs::remove_file(file).expect("remove");
+    }
+    run(&mut plmkit(folder, "a.fasta --out results"));
+}
+
+#[test]
+fn the_same_weights_are_known_whatever_their_path_and_age() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = data(&folder.join("results"));
+    let copy = folder.join("copy");
+    fs::create_dir(&copy).expect("folder");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(test_data("model-tiny").join(name), copy.join(name)).expect("copy");
+    }
+    let defaults = "--pool mean --layers last --dtype auto --gpu-embed=--prefetch=2";
+    for model in [
+        &copy,
+        Path::new("copy"),
+        Path::new("copy/model.safetensors"),
+    ] {
+        let again = format!("a.fasta --out results {defaults}");
+        let said = run(&mut with_model(folder, model, &again));
+        assert!(!said.contains("gpu-embed: results"), "{said}");
+        assert!(
+            data(&folder.join("results")) == before,
+            "{}",
+            model.display()
+        );
+    }
+    let other = with_model(
+        folder,
+        &test_data("model-tiny-bin"),
+        "a.fasta --out results --quiet",
+    );
+    assert_fails(other, 73, "results: has embeddings of model");
+}
+
+#[test]
+fn logs_that_are_gone_cost_the_report_alone() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let events = folder.join("results/a/logs/shard-00000.events.jsonl");
+    fs::write(&events, "no events\n").expect("write");
+    let said = run(&mut plmkit(folder, "a.fasta --out results"));
+    assert!(said.contains("monitor-log: "), "{said}");
+    assert!(said.contains("1 sample: 3 rows"), "{said}");
+    fs::remove_dir_all(folder.join("results/a/logs")).expect("remove");
+    let said = run(&mut plmkit(folder, "a.fasta --out results"));
+    assert!(said.contains("no run events"), "{said}");
+    assert!(said.contains("1 sample: 3 rows"), "{said}");
+}
+
+#[test]
+fn damaged_embeddings_are_named_and_replaced_by_force() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 5);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = data(&folder.join("results"));
+    let path = folder.join("results/a/embeddings/shard-00000.parquet");
+    let whole = fs::read(&path).expect("read");
+    let mut flipped = whole.clone();
+    flipped[100] ^= 1;
+    for damaged in [&flipped[..], &whole[..whole.len() / 2], &[]] {
+        fs::write(&path, damaged).expect("write");
+        let refused = plmkit(folder, "a.fasta --out results --quiet").output();
+        assert_eq!(refused.expect("the program starts").status.code(), Some(65));
+        run(&mut plmkit(folder, "a.fasta --out results --force"));
+        assert!(data(&folder.join("results")) == before);
+    }
+}
+
+#[test]
+fn known_datasets_of_another_model_are_refused_before_the_start() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let other = test_data("model-tiny-bin");
+    run(&mut with_model(folder, &other, "a.fasta --out earlier"));
+    let known = "a.fasta --out results --known earlier/a --quiet";
+    let output = plmkit(folder, known).output().expect("the program starts");
+    assert_failed(
+        &output,
+        65,
+        "earlier/a/dataset.json: --known: expected embeddings of this model",
+    );
+    assert!(!folder.join("results").exists());
+    run(&mut with_model(folder, &other, known));
+    let contacts = "a.fasta --out results --windows --gpu-embed=--contacts --quiet --force";
+    assert_fails(
+        plmkit(folder, contacts),
+        2,
+        "--contacts: the windows of a protein",
+    );
+}
