@@ -62,7 +62,7 @@ class Tree:
         return subprocess.run(["git", "apply", "-C1", patch], cwd=self.tree, env=apart, check=False).returncode == 0
 
     def build(self, packages):
-        environment = os.environ | {"CARGO_TARGET_DIR": str(self.target), "CARGO_PROFILE_RELEASE_DEBUG": "false"}
+        environment = os.environ | {"CARGO_TARGET_DIR": str(self.target)}
         environment.setdefault("LIBTORCH", str(ROOT / ".libtorch/torch"))
         command = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "gpu-embed", *packages]
         done = subprocess.run(command, cwd=self.tree, env=environment, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ set -euo pipefail
 
 # Without a home folder; and not .cargo, where the project's own settings are.
 export CARGO_HOME=${CARGO_HOME:-$PWD/.cargo-home}
-export CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=symbols
+export CARGO_PROFILE_RELEASE_STRIP=symbols
 # conda-forge's Rust sets CARGO_BUILD_TARGET.
 built=target/${CARGO_BUILD_TARGET:-}/release
 
