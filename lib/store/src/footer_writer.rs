@@ -52,12 +52,12 @@ impl RowGroups {
     }
 
     fn encode(&self, encoder: &RowGroupEncoder, provenance: &Provenance) -> ParquetResult<Vec<u8>> {
-        let schema = encoder.schema();
+        let schema = &encoder.schema;
         let arrow = (
             ARROW_SCHEMA_META_KEY.to_owned(),
             encode_arrow_schema(schema),
         );
-        let entries = provenance.entries(encoder.kind(), self.rows());
+        let entries = provenance.entries(encoder.kind, self.rows());
         let entries = iter::once(arrow).chain(entries);
         let entries = entries.map(|(key, value)| KeyValue::new(key, value));
         let columns = schema.fields().len();
@@ -76,13 +76,13 @@ impl RowGroups {
             let numbered = group.metadata.clone().into_builder();
             groups.push(numbered.set_ordinal(ordinal).build()?);
         }
-        let properties = encoder.properties();
+        let properties = &encoder.properties;
         let file_metadata = FileMetaData::new(
             properties.writer_version().as_num(),
             self.rows().rows().cast_signed(),
             Some(properties.created_by().to_owned()),
             Some(entries.collect()),
-            Arc::clone(encoder.descriptor()),
+            Arc::clone(&encoder.descriptor),
             None,
         );
         let metadata = ParquetMetaData::new(file_metadata, groups);
