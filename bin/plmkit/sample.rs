@@ -6,13 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, files_in};
-use plmkit_contract::{Manifest, ShardSummary, path_text};
+use plmkit_contract::{DATASET_FILE, Manifest, ShardSummary, path_text};
 use plmkit_store::{StoreError, read_sealed, remove_file};
 
 use crate::params::Existing;
 use crate::plan::Sample;
 use crate::run::Run;
-use crate::summary::verdict_of;
 
 /// Folders of a sample with files of single shards, and the extensions of these files.
 const OF_SHARDS: [(&str, &[&str]); 4] = [
@@ -65,7 +64,7 @@ impl<'r> SampleFolder<'r> {
             return Ok(false);
         }
         remove_file(&before)?;
-        Ok(verdict_of(&self.path).exists())
+        Ok(self.path.join(DATASET_FILE).exists())
     }
 
     pub(crate) fn has_lost_shards(&self) -> bool {

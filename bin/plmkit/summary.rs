@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{DATASET_FILE, FAILED_FILE, ListedDataset, Manifest, path_text, plural};
+use plmkit_contract::{DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_store::{read_sealed, write_report};
 use serde_json::Value;
 
@@ -76,7 +76,7 @@ impl Summary {
             line.truncated = truncated.copied().unwrap_or_default();
         }
         if is_judged {
-            line.read_verdict(&read_sealed(&verdict_of(&folder))?, self.allow_empty);
+            line.read_verdict(&read_sealed(&folder.join(DATASET_FILE))?, self.allow_empty);
         }
         self.lines.push(line);
         Ok(())
@@ -90,12 +90,12 @@ impl Summary {
         }
         write_report(&self.outdir.join(SUMMARY_FILE), &table)?;
         tracing::info!("{}", self.totals());
-        let named = |of: &dyn Fn(&&SummaryLine) -> bool,
-                     name: fn(&Self, &SummaryLine) -> String| {
-            let names = self.lines.iter().filter(of).map(|line| name(&self, line));
+        let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: fn(&SummaryLine) -> String| {
+            let names = self.lines.iter().filter(of).map(name);
             names.collect::<Vec<_>>().join(" ")
         };
-        let sample = |_: &Self, line: &SummaryLine| line.sample.clone();
+        let sample = |line: &SummaryLine| line.sample.clone();
+        let verdict = |line: &SummaryLine| format!("{}/{DATASET_FILE}", line.sample);
         let (others, other_models) = self.others();
         if !others.is_empty() {
             let others = others.join(" ");
@@ -114,7 +114,7 @@ impl Summary {
             ),
             (
                 "the validation failed, see",
-                named(&|line| line.verdict == Verdict::Fail, Self::verdict_file),
+                named(&|line| line.verdict == Verdict::Fail, verdict),
             ),
         ] {
             if !names.is_empty() {
@@ -170,12 +170,6 @@ impl Summary {
             sum(|line| line.truncated),
             path_text(&self.outdir)
         )
-    }
-
-    /// The file with the verdict on a sample, from the folder of results on.
-    fn verdict_file(&self, line: &SummaryLine) -> String {
-        let file = verdict_of(&self.outdir.join(&line.sample));
-        path_text(file.strip_prefix(&self.outdir).unwrap_or(&file))
     }
 
     /// Other samples in the folder of results, and the digests of their models.
@@ -267,15 +261,5 @@ impl SummaryLine {
             table,
             "{sample}\t{records}\t{rows}\t{rejected}\t{aliases}\t{known}\t{truncated}\t{verdict}\t{model}\t{model_digest}"
         );
-    }
-}
-
-/// The file with the last verdict on the sample in `folder`.
-pub(crate) fn verdict_of(folder: &Path) -> PathBuf {
-    let failed = folder.join(FAILED_FILE);
-    if failed.exists() {
-        failed
-    } else {
-        folder.join(DATASET_FILE)
     }
 }

@@ -18,7 +18,6 @@ use clap::{Parser, Subcommand};
 use plmkit_cli::{Common, Fault, NamedPath, Program, Stop, keep_apart, keep_other_data};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, OpenedDataset, check_outside};
-use plmkit_store::TableFormat;
 use strum::VariantArray;
 
 /// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, scores variants, and writes
@@ -105,17 +104,13 @@ fn format_of_table<T: Copy + Display + VariantArray>(
     }
 }
 
-/// Checks that a table in this format replaces a table at most, and no other data.
-fn keep_tables(outputs: &[NamedPath], format: TableFormat) -> Result<(), Fault> {
-    let magic = (format == TableFormat::Parquet).then_some(&b"PAR1"[..]);
-    keep_other_data(outputs, magic)
-}
-
-/// Checks that no output is a file of the dataset, among its files, or one of `others`.
+/// Checks that no output is a file of the dataset, among its files, or one of `others`, and that it replaces no data but those of
+/// another file in Parquet, if it `is_parquet`.
 fn keep_dataset(
     dataset: &OpenedDataset,
     others: &[NamedPath],
     outputs: &[NamedPath],
+    is_parquet: bool,
 ) -> Result<(), Fault> {
     let files = dataset.files();
     let files = files.iter().map(|file| ("the dataset", file.as_path()));
@@ -124,5 +119,5 @@ fn keep_dataset(
     for (_, output) in outputs {
         check_outside(output, dataset.folder.path())?;
     }
-    Ok(())
+    keep_other_data(outputs, is_parquet.then_some(&b"PAR1"[..]))
 }

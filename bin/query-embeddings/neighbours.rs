@@ -12,7 +12,7 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Parts, Plan, neighbours};
 use plmkit_store::TableFormat;
 
-use crate::{format_of_table, keep_dataset, keep_tables, open};
+use crate::{format_of_table, keep_dataset, open};
 
 /// Find the nearest proteins of each protein, exactly
 ///
@@ -91,10 +91,9 @@ impl NeighboursArgs {
         let format = format_of_table(self.format, &self.out, TableFormat::Parquet)?;
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
-        keep_tables(&outputs, format)?;
         let [queries, targets] = [open(&self.queries, stop)?, open(&self.targets, stop)?];
         for opened in [&queries, &targets] {
-            keep_dataset(opened, &[], &outputs)?;
+            keep_dataset(opened, &[], &outputs, format == TableFormat::Parquet)?;
         }
         let cpus = || available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let config = NeighboursConfig {

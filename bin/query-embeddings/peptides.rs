@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_data, keep_renameable, variant};
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, PeptidesConfig, PlaceFormat, write_peptides};
 
@@ -40,11 +40,10 @@ impl PeptidesArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let outputs: [NamedPath; 1] = [("--out", &self.out)];
         keep_renameable(&outputs)?;
-        keep_data(&outputs)?;
         let files = self.asked.files.paths();
         let ids = self.asked.read(stop)?;
         let opened = open(&self.dataset, stop)?;
-        keep_dataset(&opened, &files, &outputs)?;
+        keep_dataset(&opened, &files, &outputs, false)?;
         let config = PeptidesConfig {
             format: format_of(self.format, &self.out).unwrap_or(PlaceFormat::Gff),
             ids: (!ids.in_order().is_empty()).then_some((&ids, self.asked.allow_missing)),

@@ -6,11 +6,10 @@ use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{DatasetFolder, RowFormat, VectorsConfig, select};
-use plmkit_store::TableFormat;
 
 use crate::ids::AskedArgs;
 use crate::vectors::{self, check_column};
-use crate::{format_of_table, keep_dataset, keep_tables, open};
+use crate::{format_of_table, keep_dataset, open};
 
 /// Write the rows of some proteins to one file, in the order of the input
 #[derive(Debug, clap::Args)]
@@ -59,8 +58,7 @@ impl SelectArgs {
             vectors::write(&config, &opened, &self.asked.files.paths(), |_| (), stop)?;
             return Ok(Exit::Done);
         }
-        keep_dataset(&opened, &self.asked.files.paths(), &outputs)?;
-        keep_tables(&outputs, TableFormat::Parquet)?;
+        keep_dataset(&opened, &self.asked.files.paths(), &outputs, true)?;
         let options = (self.asked.allow_missing, self.force);
         let selected = select(&opened.parts, &ids, &self.out, options, stop);
         let selected = selected.map_err(|error| opened.explain(error, stop))?;

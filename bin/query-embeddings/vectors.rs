@@ -1,6 +1,6 @@
 //! The vectors of one column, in formats of other programs.
 
-use plmkit_cli::{Fault, NamedPath, Stop, keep_data};
+use plmkit_cli::{Fault, NamedPath, Stop};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{OpenedDataset, RowFormat, VectorsConfig, ids_beside, write_vectors};
 
@@ -28,8 +28,7 @@ pub(crate) fn write(
     let is_matrix = config.format == RowFormat::Npy;
     let outputs = [("--out", out), ("--out", &*ids)];
     let outputs = &outputs[..if is_matrix { 2 } else { 1 }];
-    keep_dataset(opened, others, outputs)?;
-    keep_data(outputs)?;
+    keep_dataset(opened, others, outputs, false)?;
     // Two matrices would have one file of ids.
     if is_matrix && out.extension().is_none_or(|found| found != "npy") {
         let out = path_text(out);

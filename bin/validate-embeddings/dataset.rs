@@ -1,21 +1,19 @@
 //! A dataset that is validated: what is in its folder, and the verdict that is written there.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault, Stop, files_in, files_of};
 use plmkit_contract::{
-    DATASET_FILE, FAILED_FILE, Manifest, RecordCounts, io_text, path_text, seal,
+    DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RecordCounts, Sealed,
+    io_text, path_text,
 };
-use plmkit_dataset::{DatasetFolder, read_dataset};
+use plmkit_dataset::DatasetFolder;
 use plmkit_store::write_report;
 
 use crate::args::Args;
 use crate::lists::without_lists;
-use crate::report::VerdictReport;
 
 /// Adds what is in the folder to what is to be checked.
 pub(crate) fn add_files(dataset: &DatasetFolder, args: &mut Args) -> Result<(), Fault> {
@@ -25,8 +23,9 @@ pub(crate) fn add_files(dataset: &DatasetFolder, args: &mut Args) -> Result<(), 
         return Ok(());
     }
     args.shards = without_lists(all("shards", "parquet")?);
-    args.manifest = Some(dataset.path().join("shards/manifest.json"));
-    args.rejects = vec![dataset.path().join("shards/rejects.csv")];
+    let shards = dataset.path().join("shards");
+    args.manifest = Some(shards.join(MANIFEST_FILE));
+    args.rejects = vec![shards.join(REJECTS_FILE)];
     // No list is written, or kept, of shards that were embedded as a whole.
     let lists = dataset.path().join("rejects");
     if lists.is_dir() {
@@ -51,26 +50,14 @@ pub(crate) fn check_shards(dataset: &DatasetFolder, manifest: &Manifest) -> Resu
 }
 
 /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when
-/// it was last found right. A verdict that failed is written beside one that passed.
-pub(crate) fn write_verdict(dataset: &DatasetFolder, report: &VerdictReport) -> Result<(), Fault> {
-    let failed = dataset.path().join(FAILED_FILE);
-    let passed = report.outcome == CheckOutcome::Pass;
-    let known = || read_dataset(dataset.path()).ok().flatten();
-    if !passed && known().is_some_and(|listed| listed.passed()) {
-        return Ok(write_report(&failed, &seal(report))?);
-    }
-    let (path, text) = (dataset.path().join(DATASET_FILE), seal(report));
+/// it was last found right.
+pub(crate) fn write_verdict(dataset: &DatasetFolder, listed: &ListedDataset) -> Result<(), Fault> {
+    let (path, text) = (dataset.path().join(DATASET_FILE), listed.to_json());
     if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-    } else {
-        write_report(&path, &text)?;
+        return Ok(());
     }
-    match fs::remove_file(&failed) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(fault(&failed, Exit::CannotCreate, &io_text(&error)))
-        }
-        _ => Ok(()),
-    }
+    Ok(write_report(&path, &text)?)
 }
 
 /// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose

@@ -10,14 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plmkit_check::{Criteria, EmbeddedFile, Findings, ShardFile, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Labels, RowDigest};
-use plmkit_store::{EmbeddingsReader, FileKind, Shard, StoreError};
+use plmkit_contract::{Labels, RowDigest, ShardRow};
+use plmkit_store::{EmbeddingsReader, Shard, StoreError, read_shard};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::args::Args;
 use crate::proteins::each_protein;
-use crate::recompute::{Sample, open};
+use crate::recompute::Sample;
 use crate::rows::each_row;
 
 /// How files are read.
@@ -39,8 +39,7 @@ pub(crate) fn open_all(
     name: impl Fn(&Path) -> String,
 ) -> Result<Vec<EmbeddedFile>, Fault> {
     let open = |(position, path): (usize, &PathBuf)| {
-        let opened = EmbeddingsReader::open(path);
-        let opened = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+        let opened = EmbeddingsReader::open(path)?;
         Ok(EmbeddedFile {
             name: name(path),
             position,
@@ -129,7 +128,7 @@ impl Reading<'_> {
     fn shard(&self, position: usize) -> Result<(ShardFile, Shard), Fault> {
         self.check_stop()?;
         let path = &self.args.shards[position];
-        let shard = open(path)?;
+        let shard = read_shard(path)?;
         let file = ShardFile {
             name: self.args.name(path),
             position,
@@ -163,7 +162,7 @@ impl Reading<'_> {
                 each_protein(shard, |protein| validator.add_protein(protein));
             }
             if let Some(all) = self.sample {
-                sample.extend(all.chosen(file.position, shard, aliases));
+                sample.extend(all.chosen(file.position, shard));
             }
         }
         validator.set_sample(sample);
@@ -203,15 +202,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not
 /// depend on how rows are packed.
 pub(crate) fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest, Fault> {
-    let rows = shard.rows();
     let mut digest = RowDigest::default();
-    let mut next = 0;
-    for batch in &shard.batches {
-        let end = next + batch.num_rows();
-        let batch = shard.pack((next..end).map(|row| rows.get(row)), labels)?;
+    let rows: Vec<ShardRow> = shard.rows().iter().collect();
+    for rows in rows.chunks(1024) {
+        let batch = shard.pack(rows.iter().copied(), labels)?;
         let digested = digest.update(&batch);
         digested.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
-        next = end;
     }
     Ok(digest)
 }

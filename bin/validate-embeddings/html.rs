@@ -1,10 +1,10 @@
 //! What `--html` writes: the verdict as a page for people.
 
-use plmkit_check::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
+use plmkit_check::{Check, CheckOutcome, ColumnAgreement};
 use plmkit_contract::plural;
 use plmkit_page::{Cell, Column, Page, Tone};
 
-use crate::report::VerdictReport;
+use crate::report::Report;
 
 const CHECK: &[Column<Check>] = &[
     Column::new("check", "", |check| Cell::text(check.name)),
@@ -14,20 +14,22 @@ const CHECK: &[Column<Check>] = &[
     Column::new("answer", "", |check| Cell::text(&check.summary)),
 ];
 
-const SPOT_CHECK: &[Column<RecomputedAgreement>] = &[
+const SPOT_CHECK: &[Column<ColumnAgreement>] = &[
     Column::new("column", "", |column| Cell::text(column.column.to_string())),
-    Column::new("vectors", "", |column| Cell::count(column.vectors as u64)),
+    Column::new("vectors", "", |column| Cell::count(column.vectors)),
     Column::new("largest median of a file", "", |column| {
         share(column.median_difference)
     }),
     Column::new("largest", "", |column| share(column.max_difference)),
-    Column::new("limit", "", |column| share(Some(column.tolerance))),
+    Column::new("limit", "", |column| share(column.tolerance)),
 ];
 
 const AGREEMENT: &[Column<ColumnAgreement>] = &[
     Column::new("column", "", |column| Cell::text(column.column.to_string())),
-    Column::new("vectors", "", |column| Cell::count(column.compared)),
-    Column::new("least cosine", "", |column| Cell::decimals(column.min, 6)),
+    Column::new("vectors", "", |column| Cell::count(column.vectors)),
+    Column::new("least cosine", "", |column| {
+        Cell::decimals(column.min_cosine, 6)
+    }),
     Column::new("largest difference", "", |column| {
         share(column.max_difference)
     }),
@@ -41,17 +43,18 @@ fn share(value: Option<f64>) -> Cell {
 }
 
 /// The page: the verdict, what failed with its cause and remedy, what was computed again or compared, and the rest folded.
-pub(crate) fn html(report: &VerdictReport) -> String {
-    let verdict = report.verdict;
-    let mut page = Page::new(&match report.sample {
+pub(crate) fn html(report: &Report) -> String {
+    let (listed, verdict) = (&report.listed, &report.verdict);
+    let mut page = Page::new(&match &listed.sample {
         Some(sample) => format!("Embeddings of {sample}"),
         None => "Embeddings".to_owned(),
     });
-    let tone = match report.outcome {
-        CheckOutcome::Fail => Tone::Bad,
-        _ => Tone::Good,
+    let tone = if verdict.passed() {
+        Tone::Good
+    } else {
+        Tone::Bad
     };
-    page.verdict(tone, &report.outcome.to_string(), &conclusion(report));
+    page.verdict(tone, &listed.outcome, &conclusion(report));
     for check in verdict.of(CheckOutcome::Fail) {
         let definition = check.definition();
         page.heading(check.name);
@@ -73,7 +76,7 @@ pub(crate) fn html(report: &VerdictReport) -> String {
         page.heading("Cosines with the reference");
         page.table(&verdict.agreement, AGREEMENT);
     }
-    page.heading("Model and files").facts(report.origin());
+    page.heading("Model and files").facts(origin(report));
     for outcome in [CheckOutcome::Pass, CheckOutcome::Skipped] {
         let checks: Vec<Check> = verdict.of(outcome).cloned().collect();
         let count = plural(checks.len(), "check");
@@ -90,9 +93,37 @@ pub(crate) fn html(report: &VerdictReport) -> String {
     page.finish()
 }
 
+/// What the embeddings are and where they come from: name and value.
+fn origin(report: &Report) -> Vec<(&str, String)> {
+    let listed = &report.listed;
+    let columns = listed.columns.iter().map(|column| {
+        let [of, dimension, dtype] = ["of", "dimension", "type"].map(|name| &column.others[name]);
+        let of = of.as_str().unwrap_or_default();
+        let dtype = dtype.as_str().unwrap_or_default();
+        format!(
+            "{} ({dimension} values of {dtype} for each {of})",
+            column.name
+        )
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let known = [
+        ("sample", listed.sample.as_deref()),
+        ("model", report.text("model")),
+        ("revision of the model", report.text("model_revision")),
+        ("digest of the model", listed.model_digest.as_deref()),
+        ("embedded by", report.text("embedded_by")),
+        ("columns", Some(&columns)),
+        ("reference", report.text("reference")),
+    ];
+    let known = known.into_iter();
+    known
+        .filter_map(|(name, value)| Some((name, value?.to_owned())))
+        .collect()
+}
+
 /// What failed, how much was checked, and whether anything was computed again.
-fn conclusion(report: &VerdictReport) -> String {
-    let verdict = report.verdict;
+fn conclusion(report: &Report) -> String {
+    let verdict = &report.verdict;
     let outcome = match report.failed() {
         failed if failed.is_empty() => report.passed(),
         failed => format!("Failed: {failed}"),

@@ -4,11 +4,11 @@ use plmkit_check::CheckOutcome;
 use plmkit_contract::plural;
 use tracing::{error, info, warn};
 
-use crate::report::VerdictReport;
+use crate::report::Report;
 
 /// Logs one line for each check that failed, and a summary.
-pub(crate) fn log_verdict(report: &VerdictReport) {
-    let verdict = report.verdict;
+pub(crate) fn log_verdict(report: &Report) {
+    let verdict = &report.verdict;
     for check in verdict.of(CheckOutcome::Fail) {
         error!("{check}");
     }

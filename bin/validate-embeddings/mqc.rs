@@ -5,7 +5,7 @@ use std::path::Path;
 use plmkit_check::CheckOutcome;
 use serde_json::{Map, Value, json};
 
-use crate::report::VerdictReport;
+use crate::report::Report;
 
 /// The table without its row: the settings of the table and of its columns. Columns without a placement would be in
 /// alphabetical order.
@@ -31,13 +31,16 @@ const COUNTS: [(&str, &str); 12] = [
 ///
 /// # Panics
 /// Never: the template is JSON.
-pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
-    let verdict = report.verdict;
+pub(crate) fn table(path: &Path, report: &Report) -> Value {
+    let verdict = &report.verdict;
     let counts = COUNTS.map(|(column, check)| {
         let count = verdict.check(check).counts.get(column);
         (column, count.map(|&count| count.into()))
     });
-    let cosines = verdict.agreement.iter().filter_map(|column| column.min);
+    let cosines = verdict
+        .agreement
+        .iter()
+        .filter_map(|column| column.min_cosine);
     let spot_check = verdict.check("spot-check").outcome;
     let spot_check = (spot_check != CheckOutcome::Skipped).then(|| spot_check.to_string().into());
     let failed: Vec<&str> = verdict
@@ -46,11 +49,11 @@ pub(crate) fn table(path: &Path, report: &VerdictReport) -> Value {
         .collect();
     let truncated = verdict.residues_truncated;
     let others = [
-        ("outcome", Some(report.outcome.to_string().into())),
+        ("outcome", Some(report.listed.outcome.clone().into())),
         ("rows", Some(verdict.rows.into())),
         ("truncated", Some(verdict.truncated.into())),
         ("residues_truncated", truncated.map(Value::from)),
-        ("model", report.model.map(Value::from)),
+        ("model", report.text("model").map(Value::from)),
         ("min_cosine", cosines.reduce(f64::min).map(Value::from)),
         ("failed", Some(failed.join(", ").into())),
         ("spot_check", spot_check),

@@ -12,7 +12,7 @@ use crate::dataset::write_verdict;
 use crate::html::html;
 use crate::log::log_verdict;
 use crate::mqc::table;
-use crate::report::VerdictReport;
+use crate::report::Report;
 
 /// What the user expects, and what does not matter.
 #[derive(Debug, clap::Args)]
@@ -95,9 +95,9 @@ impl Outputs {
         for check in skipped {
             verdict.skip(check.get_name(), "switched off by --skip");
         }
-        let report = &VerdictReport::new(findings, criteria, &verdict);
+        let report = &Report::new(findings, criteria, verdict);
         if let Some(path) = &self.report {
-            write_json(path, report)?;
+            write_json(path, &report.listed)?;
         }
         if let Some(path) = &self.mqc {
             write_json(path, &table(path, report))?;
@@ -109,9 +109,9 @@ impl Outputs {
         log_verdict(report);
         // Without shards there is less to say than what it says already.
         if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
-            write_verdict(dataset, report)?;
+            write_verdict(dataset, &report.listed)?;
         }
-        Ok(if verdict.passed() {
+        Ok(if report.verdict.passed() {
             Exit::Done
         } else {
             Exit::Negative

@@ -8,23 +8,24 @@ use plmkit_store::Shard;
 ///
 /// Windows that are missing leave gaps, which show in the digest and in the number of windows.
 pub(crate) fn each_protein(shard: &Shard, mut see: impl FnMut(&RowKey)) {
-    let mut open: Option<Protein> = None;
-    for row in shard.rows().iter() {
-        match &mut open {
-            Some(protein) if protein.first.ordinal == row.key.ordinal => {
-                protein.add(&row);
-                continue;
-            }
-            Some(protein) => see(&protein.row()),
-            None => {}
+    let rows: Vec<ShardRow> = shard.rows().iter().collect();
+    for rows in rows.chunk_by(|one, next| one.key.ordinal == next.key.ordinal) {
+        let first = &rows[0];
+        if !span(first).is_window() {
+            rows.iter().map(|row| &row.key).for_each(&mut see);
+            continue;
         }
-        open = span(&row).is_window().then(|| Protein::new(&row));
-        if open.is_none() {
-            see(&row.key);
+        let mut residues = String::new();
+        for row in rows {
+            let known = residues.len().saturating_sub(row.key.start as usize);
+            residues += row.sequence.get(known..).unwrap_or_default();
         }
-    }
-    if let Some(protein) = open {
-        see(&protein.row());
+        see(&RowKey {
+            start: 0,
+            digest: SequenceDigest::new(residues.as_bytes()),
+            n_windows: rows.len() as u32,
+            ..first.key
+        });
     }
 }
 
@@ -35,37 +36,5 @@ fn span(row: &ShardRow) -> RowSpan {
         residues: row.sequence.len(),
         length: row.key.length,
         truncated: row.key.truncated,
-    }
-}
-
-/// The windows of a protein so far.
-struct Protein<'a> {
-    first: RowKey<'a>,
-    n_windows: u32,
-    residues: String,
-}
-
-impl<'a> Protein<'a> {
-    fn new(first: &ShardRow<'a>) -> Self {
-        Self {
-            first: first.key,
-            n_windows: 1,
-            residues: first.sequence.to_owned(),
-        }
-    }
-
-    fn add(&mut self, row: &ShardRow) {
-        self.n_windows += 1;
-        let known = self.residues.len().saturating_sub(row.key.start as usize);
-        self.residues += row.sequence.get(known..).unwrap_or_default();
-    }
-
-    fn row(&self) -> RowKey<'a> {
-        RowKey {
-            start: 0,
-            digest: SequenceDigest::new(self.residues.as_bytes()),
-            n_windows: self.n_windows,
-            ..self.first
-        }
     }
 }

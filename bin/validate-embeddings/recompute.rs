@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
-    AMINO_ACIDS, Column, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores, ShardRow,
-    WINDOWS, path_text,
+    AMINO_ACIDS, Column, Kind, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores,
+    ShardRow, WINDOWS, path_text,
 };
-use plmkit_store::{EmbeddingsReader, FileKind, Shard, ShardReader, ShardWriter, read_shard};
+use plmkit_store::{EmbeddingsReader, Shard, ShardReader, SmallShardWriter, read_shard};
 
 use tempfile::TempDir;
 
@@ -45,11 +45,15 @@ pub(crate) struct Sampling {
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     shards: &'a [PathBuf],
+    aliases: &'a AliasLists,
     /// How many rows of each shard are in it.
     quotas: Vec<u64>,
     seed: u64,
     /// Whether the windows of a protein are one row.
     stitched: bool,
+    /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
+    /// source, and no others.
+    made_by: Provenance,
 }
 
 impl<'a> Sample<'a> {
@@ -58,59 +62,57 @@ impl<'a> Sample<'a> {
         sampling: Sampling,
         shards: &'a [PathBuf],
         manifest: Option<&Manifest>,
+        aliases: &'a AliasLists,
         stitched: bool,
     ) -> Result<Self, Fault> {
-        let rows_of = |path: &PathBuf| {
-            let shard = open(path)?;
-            let rows = shard.rows();
-            let keys: HashSet<_> = rows.iter().map(|row| key_of(&row, stitched)).collect();
-            Ok(keys.len() as u64)
+        let mut made_by = None;
+        let mut own = Vec::new();
+        for path in shards {
+            let mut opened = ShardReader::open(path)?;
+            made_by.get_or_insert_with(|| opened.provenance().clone());
+            let digest = opened.digest();
+            let mut rows = digest.rows();
+            if stitched && manifest.is_none() {
+                let mut proteins = HashSet::new();
+                opened.lengths(|row| _ = proteins.insert(row.ordinal))?;
+                rows = proteins.len() as u64;
+            }
+            own.push((digest.to_string(), rows));
+        }
+        let made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
+        let all = match manifest {
+            Some(Manifest { shards, .. }) => {
+                let shards = shards.iter();
+                shards
+                    .map(|shard| (shard.digest.clone(), shard.rows))
+                    .collect()
+            }
+            None => own.clone(),
         };
-        let quotas = if let Some(manifest) = manifest {
-            let rows: Vec<u64> = manifest.shards.iter().map(|shard| shard.rows).collect();
-            let digests = manifest.shards.iter().map(|shard| shard.digest.clone());
-            let quotas: HashMap<_, _> = digests.zip(quotas(sampling.sample, &rows)).collect();
-            // A shard that is not listed fails elsewhere.
-            let quota_of = |path: &PathBuf| {
-                let digest = open_footer(path)?.digest().to_string();
-                Ok(quotas.get(&digest).copied().unwrap_or(0))
-            };
-            let quotas = shards.iter().map(quota_of);
-            quotas.collect::<Result<_, Fault>>()?
-        } else {
-            let rows = shards.iter().map(rows_of);
-            quotas(sampling.sample, &rows.collect::<Result<Vec<_>, Fault>>()?)
-        };
+        let (digests, rows): (Vec<String>, Vec<u64>) = all.into_iter().unzip();
+        let quotas = digests.iter().zip(quotas(sampling.sample, &rows));
+        let quotas: HashMap<_, _> = quotas.collect();
+        // A shard that is not listed fails elsewhere.
+        let quotas = own
+            .iter()
+            .map(|(digest, _)| quotas.get(digest).copied().unwrap_or(0));
         Ok(Self {
             shards,
-            quotas,
+            aliases,
+            quotas: quotas.collect(),
             seed: sampling.seed,
             stitched,
+            made_by: made_by.with("sample", "computed again"),
         })
     }
 
-    /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
-    /// source, and no others.
-    fn made_by(&self) -> Result<Provenance, Fault> {
-        let Some(path) = self.shards.first() else {
-            return Ok(Provenance::new("fasta-shard", Vec::new()));
-        };
-        let made_by = open_footer(path)?.provenance().clone();
-        Ok(made_by.with("sample", "computed again"))
-    }
-
     /// The source of rows that were computed again from these shards.
-    pub(crate) fn source(&self) -> Result<String, Fault> {
-        Ok(self.made_by()?.source())
+    pub(crate) fn source(&self) -> String {
+        self.made_by.source()
     }
 
     /// The rows of the shard at a position: ordinal and start, the latter 0 where windows are stitched.
-    pub(crate) fn chosen(
-        &self,
-        position: usize,
-        shard: &Shard,
-        aliases: &AliasLists,
-    ) -> HashSet<(u64, u32)> {
+    pub(crate) fn chosen(&self, position: usize, shard: &Shard) -> HashSet<(u64, u32)> {
         let mut candidates: Vec<Candidate> = Vec::new();
         for row in shard.rows().iter() {
             let key = key_of(&row, self.stitched);
@@ -127,49 +129,23 @@ impl<'a> Sample<'a> {
                 },
                 truncated: row.key.truncated,
                 windowed: residues < row.key.length && !row.key.truncated,
-                aliased: aliases.has(row.key.ordinal),
+                aliased: self.aliases.has(row.key.ordinal),
             });
         }
         choose(&candidates, self.quotas[position], self.seed)
     }
-}
 
-/// The key of the embedding that a row of a shard becomes, or a part of.
-fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
-    (row.key.ordinal, if stitched { 0 } else { row.key.start })
-}
-
-/// What is computed again, and how.
-pub(crate) struct Recompute<'a> {
-    pub(crate) model: &'a Path,
-    pub(crate) sample: &'a Sample<'a>,
-    pub(crate) threads: Option<NonZero<usize>>,
-    pub(crate) aliases: &'a AliasLists,
-    /// The embeddings, and their paths.
-    pub(crate) files: &'a [EmbeddedFile],
-    pub(crate) paths: &'a [PathBuf],
-}
-
-/// Residues of a row that are masked again, if scores are of masked residues: each needs a pass.
-const MASKED_AGAIN: usize = 3;
-
-impl Recompute<'_> {
-    /// Computes the sample again, in a folder of `TMPDIR`, which goes with the result: the second is the file.
-    pub(crate) fn run(&self, source: &str) -> Result<(Recomputed, TempDir, PathBuf), Fault> {
+    /// Computes the sample of these embeddings, which are at these paths, again, in a folder of `TMPDIR`, which goes with the result:
+    /// the third is the file.
+    pub(crate) fn recompute(
+        &self,
+        model: &Path,
+        threads: Option<NonZero<usize>>,
+        (files, paths): (&[EmbeddedFile], &[PathBuf]),
+    ) -> Result<(Recomputed, TempDir, PathBuf), Fault> {
         let failed = |what: String| Fault::new(Exit::CannotCreate, format!("spot check: {what}"));
         let folder = tempfile::tempdir();
         let folder = folder.map_err(|error| failed(format!("cannot make a folder: {error}")))?;
-        let of_model = if self.model.is_dir() {
-            Some(self.model)
-        } else {
-            self.model.parent()
-        };
-        let of_model = of_model.and_then(|of_model| of_model.canonicalize().ok());
-        let own = folder.path().canonicalize().unwrap_or_default();
-        if self.model.exists() && of_model.is_some_and(|of_model| own.starts_with(of_model)) {
-            let what = "TMPDIR: expected a folder that is not that of the model, nor in it";
-            return Err(failed(what.to_owned()));
-        }
         let [shard, batches, positions, out] = [
             "shard.parquet",
             "batches.arrow",
@@ -182,17 +158,17 @@ impl Recompute<'_> {
         let [packed, embedded] = [&batches, &out].map(|path| ["--out".into(), path.into()]);
         run("pack-batches", &[&[shard.into()], &packed[..]].concat())?;
         let mut options = words(&["--device", "cpu", "--dtype", "f32", "--progress", "none"]);
-        options.extend([batches.into(), "--model".into(), self.model.into()]);
+        options.extend([batches.into(), "--model".into(), model.into()]);
         options.extend(embedded);
         options.push("--force".into());
-        options.extend(self.columns_options().into_iter().map(OsString::from));
-        let first = self.files.first().map(|file| &file.provenance);
+        options.extend(columns_options(files).into_iter().map(OsString::from));
+        let first = files.first().map(|file| &file.provenance);
         let scores = first.and_then(|first| first.text_option(SCORES));
         if let Some(scores) = scores {
             options.extend(words(&["--scores", scores]));
         }
         if scores == Some(Scores::Masked.to_string().as_str()) {
-            let text = self.positions(&chosen)?;
+            let text = positions_again((files, paths), &chosen)?;
             let written = std::fs::write(&positions, text);
             written.map_err(|error| failed(format!("cannot write positions: {error}")))?;
             options.extend(["--scores-positions".into(), positions.into()]);
@@ -200,26 +176,26 @@ impl Recompute<'_> {
         if let Some(windows) = first.and_then(|first| first.text_option(WINDOWS)) {
             options.extend(words(&["--windows", windows]));
         }
-        if let Some(threads) = self.threads {
+        if let Some(threads) = threads {
             options.extend(words(&["--threads", &threads.to_string()]));
         }
         run("gpu-embed", &options)?;
-        let again = read(std::slice::from_ref(&out), source)?;
+        let again = read(std::slice::from_ref(&out), &self.source())?;
         Ok((again, folder, out))
     }
 
     /// Writes the chosen rows of all shards as one shard. Returns their keys.
     fn write_sample(&self, path: &Path) -> Result<HashSet<(u64, u32)>, Fault> {
-        let mut writer = ShardWriter::create(path, 1 << 24)?;
+        let mut writer = SmallShardWriter::create(path, Kind::Shard)?;
         let mut all = HashSet::new();
-        for (position, source) in self.sample.shards.iter().enumerate() {
-            if self.sample.quotas[position] == 0 {
+        for (position, source) in self.shards.iter().enumerate() {
+            if self.quotas[position] == 0 {
                 continue;
             }
-            let shard = open(source)?;
-            let chosen = self.sample.chosen(position, &shard, self.aliases);
+            let shard = read_shard(source)?;
+            let chosen = self.chosen(position, &shard);
             for row in shard.rows().iter() {
-                if chosen.contains(&key_of(&row, self.sample.stitched)) {
+                if chosen.contains(&key_of(&row, self.stitched)) {
                     writer.push(&ShardRow {
                         description: None,
                         ..row
@@ -228,94 +204,100 @@ impl Recompute<'_> {
             }
             all.extend(chosen);
         }
-        writer.finish(&self.sample.made_by()?)?.publish()?;
+        writer.finish(&self.made_by)?.publish()?;
         Ok(all)
     }
+}
 
-    /// The table of the residues of the chosen rows that are masked again: a few of those with scores.
-    fn positions(&self, chosen: &HashSet<(u64, u32)>) -> Result<Vec<u8>, Fault> {
-        let mut lines = vec![["id".to_owned(), "position".to_owned()]];
-        for (file, path) in self.files.iter().zip(self.paths) {
-            let mut columns = file.layout.columns.iter();
-            let Some(place) = columns.position(|column| *column == Column::LogProbs) else {
-                continue;
-            };
-            let add = |row: &RowKey, vectors: &[&[f32]]| {
-                if !chosen.contains(&row.sort_key()) {
-                    return;
-                }
-                let residues = vectors[place].chunks_exact(AMINO_ACIDS.len());
-                let scored = (row.start + 1..).zip(residues);
-                let scored = scored.filter(|(_, own)| !own[0].is_nan());
-                let scored: Vec<u32> = scored.map(|(position, _)| position).collect();
-                let count = scored.len().min(MASKED_AGAIN);
-                lines.extend((0..count).map(|nth| {
-                    // Others in each protein, from all over it.
-                    let at = nth * scored.len() / count + row.ordinal as usize;
-                    [row.id.to_owned(), scored[at % scored.len()].to_string()]
-                }));
-            };
-            each_row(&mut EmbeddingsReader::open(path)?, || Ok(()), add)?;
-        }
-        let mut table = csv::Writer::from_writer(Vec::new());
-        let written = lines.iter().try_for_each(|line| table.write_record(line));
-        written.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
-        let table = table.into_inner();
-        table.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
-    }
+/// The key of the embedding that a row of a shard becomes, or a part of.
+fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
+    (row.key.ordinal, if stitched { 0 } else { row.key.start })
+}
 
-    /// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
-    fn columns_options(&self) -> Vec<String> {
-        let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
-        let (mut options, mut layers) = (BTreeSet::new(), BTreeSet::new());
-        for column in self.files.iter().flat_map(|file| &file.layout.columns) {
-            match column {
-                Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
-                Column::Residues(_) => _ = options.insert("--residues"),
-                Column::Logits => _ = options.insert("--logits"),
-                // By the way that made them.
-                Column::LogProbs | Column::LogLikelihood => {}
-                Column::Contacts => _ = options.insert("--contacts"),
+/// Residues of a row that are masked again, if scores are of masked residues: each needs a pass.
+const MASKED_AGAIN: usize = 3;
+
+/// The table of the residues of the chosen rows that are masked again: a few of those with scores.
+fn positions_again(
+    (files, paths): (&[EmbeddedFile], &[PathBuf]),
+    chosen: &HashSet<(u64, u32)>,
+) -> Result<Vec<u8>, Fault> {
+    let mut lines = vec![["id".to_owned(), "position".to_owned()]];
+    for (file, path) in files.iter().zip(paths) {
+        let mut columns = file.layout.columns.iter();
+        let Some(place) = columns.position(|column| *column == Column::LogProbs) else {
+            continue;
+        };
+        let add = |row: &RowKey, vectors: &[&[f32]]| {
+            if !chosen.contains(&row.sort_key()) {
+                return;
             }
-            layers.extend(column.layer());
-        }
-        let layers = layers.iter().map(u32::to_string).collect();
-        let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
-        for (name, values) in [
-            ("--pool", pools.into_iter().collect()),
-            ("--layers", layers),
-        ] {
-            let values: Vec<String> = values;
-            if !values.is_empty() {
-                options.extend([name.to_owned(), values.join(",")]);
-            }
-        }
-        options
+            let residues = vectors[place].chunks_exact(AMINO_ACIDS.len());
+            let scored = (row.start + 1..).zip(residues);
+            let scored = scored.filter(|(_, own)| !own[0].is_nan());
+            let scored: Vec<u32> = scored.map(|(position, _)| position).collect();
+            let count = scored.len().min(MASKED_AGAIN);
+            lines.extend((0..count).map(|nth| {
+                // Others in each protein, from all over it.
+                let at = nth * scored.len() / count + row.ordinal as usize;
+                [row.id.to_owned(), scored[at % scored.len()].to_string()]
+            }));
+        };
+        each_row(&mut EmbeddingsReader::open(path)?, || Ok(()), add)?;
     }
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let written = lines.iter().try_for_each(|line| table.write_record(line));
+    written.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+    let table = table.into_inner();
+    table.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
 }
 
-/// Reads a shard.
-pub(crate) fn open(path: &Path) -> Result<Shard, Fault> {
-    Ok(read_shard(path).map_err(|error| error.of_input(FileKind::Shard))?)
+/// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
+fn columns_options(files: &[EmbeddedFile]) -> Vec<String> {
+    let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
+    let (mut options, mut layers) = (BTreeSet::new(), BTreeSet::new());
+    for column in files.iter().flat_map(|file| &file.layout.columns) {
+        match column {
+            Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
+            Column::Residues(_) => _ = options.insert("--residues"),
+            Column::Logits => _ = options.insert("--logits"),
+            // By the way that made them.
+            Column::LogProbs | Column::LogLikelihood => {}
+            Column::Contacts => _ = options.insert("--contacts"),
+        }
+        layers.extend(column.layer());
+    }
+    let layers = layers.iter().map(u32::to_string).collect();
+    let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+    for (name, values) in [
+        ("--pool", pools.into_iter().collect()),
+        ("--layers", layers),
+    ] {
+        let values: Vec<String> = values;
+        if !values.is_empty() {
+            options.extend([name.to_owned(), values.join(",")]);
+        }
+    }
+    options
 }
 
-fn open_footer(path: &Path) -> Result<ShardReader, Fault> {
-    Ok(ShardReader::open(path).map_err(|error| error.of_input(FileKind::Shard))?)
-}
-
-/// Reads rows that were computed again, from this source and of one model. All are held in memory.
+/// Reads rows that were computed again, from this source and of one model, of at least one file. All are held in memory.
 pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault> {
     let mut all: Option<Recomputed> = None;
     for path in paths {
-        let opened = EmbeddingsReader::open(path);
-        let mut reader = opened.map_err(|error| error.of_input(FileKind::Embeddings))?;
+        let mut reader = EmbeddingsReader::open(path)?;
         let broken = |what: &str| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
         let (made_by, columns) = (reader.provenance(), &reader.layout().columns);
         if made_by.text_option(SOURCE) != Some(source) {
             let what = "expected rows that validate-embeddings recompute has made of these shards";
             return Err(broken(what));
         }
-        let known = all.get_or_insert_with(|| Recomputed::new(made_by.clone(), columns.clone()));
+        let first = || Recomputed {
+            made_by: made_by.clone(),
+            columns: columns.clone(),
+            rows: HashMap::new(),
+        };
+        let known = all.get_or_insert_with(first);
         let model = |made_by: &Provenance| made_by.text_option("model").map(str::to_owned);
         if model(&known.made_by) != model(made_by)
             || known.columns != *columns
@@ -327,12 +309,11 @@ pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault>
         }
         let add = |row: &RowKey, vectors: &[&[f32]]| {
             let vectors = vectors.iter().map(|vector| vector.to_vec());
-            known.push(row.sort_key(), vectors.collect());
+            known.rows.insert(row.sort_key(), vectors.collect());
         };
         each_row(&mut reader, || Ok(()), add)?;
     }
-    let nothing = || Recomputed::new(Provenance::new("gpu-embed", Vec::new()), Vec::new());
-    Ok(all.unwrap_or_else(nothing))
+    Ok(all.expect("at least one file"))
 }
 
 /// Whether both were computed with the same heads, as far as both have them.

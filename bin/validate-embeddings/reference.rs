@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, UInt32Type};
+use arrow_array::types::UInt32Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use plmkit_check::{EmbeddedFile, Reference};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Column, LIST_SHOWN, Quoted, catch_decoder_panic, one_line, path_text};
+use plmkit_dataset::Vectors;
 use plmkit_store::{EmbeddingsReader, ExternalParquet, FileKind, StoreError};
 
 /// Reads the columns `id`, `start` if there is one, and those that are lists of floating-point numbers, for a comparison with
@@ -99,13 +100,10 @@ fn add(reference: &mut Reference, batch: &RecordBatch) -> Result<(), String> {
     let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float32, true)));
     let names = reference.columns.iter();
     let lists = names
-        .map(|name| whole(batch, name, &list))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|name| Ok(Vectors::new(&whole(batch, name, &list)?)))
+        .collect::<Result<Vec<_>, String>>()?;
     for row in 0..batch.num_rows() {
-        let vectors = lists.iter().map(|list| {
-            let vector = list.as_list::<i32>().value(row);
-            vector.as_primitive::<Float32Type>().values().to_vec()
-        });
+        let vectors = lists.iter().map(|list| list.row(row).to_vec());
         let id = ids.as_string::<i32>().value(row);
         let start = starts
             .as_ref()

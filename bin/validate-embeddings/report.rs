@@ -1,138 +1,83 @@
 //! What `--report` writes, and what `dataset.json` is.
 
-use std::collections::BTreeMap;
-
-use plmkit_check::{CheckOutcome, Criteria, Findings, Verdict};
+use plmkit_check::{CheckOutcome, Criteria, Findings, ShardFile, Verdict};
 use plmkit_contract::{
-    AMINO_ACIDS, COMBINED, CONTRACT_VERSION, Column as Computed, EmbeddingLayout, InputSummary,
-    KnownDataset, ListedFile, PACKING, SAMPLE, SOURCE, plural,
+    AMINO_ACIDS, COMBINED, CONTRACT_VERSION, Column, EmbeddingLayout, ListedColumn, ListedDataset,
+    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, Sealed, plural,
 };
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
 
-/// The whole of the report: what the embeddings are, what was checked, then the fields of [`Verdict`].
-#[derive(Serialize)]
-pub(crate) struct VerdictReport<'a> {
-    /// The file contract's version.
-    contract: &'static str,
-    /// The program that wrote it.
-    tool: &'static str,
-    /// Its version.
-    version: &'static str,
-    /// `fail` if any check failed, else `pass`.
-    pub(crate) outcome: CheckOutcome,
-    /// The sample, where it has a name: by the manifest, or by the first of the embeddings, as is what follows.
-    pub(crate) sample: Option<&'a str>,
-    /// What the model is called.
-    pub(crate) model: Option<&'a str>,
-    /// Its commit of the Hugging Face Hub, where it is known.
-    model_revision: Option<&'a str>,
-    /// Its digest.
-    model_digest: Option<&'a str>,
-    /// The version of gpu-embed.
-    embedded_by: Option<String>,
-    /// What the vectors depend on beside the model.
-    options: BTreeMap<&'a str, &'a Value>,
-    /// The vector columns.
-    columns: Vec<Column>,
-    /// The FASTA inputs; null when no manifest was given.
-    inputs: Option<&'a [InputSummary]>,
-    /// The earlier datasets whose sequences the shards lack; empty when there are none or no manifest was given.
-    known_datasets: &'a [KnownDataset],
-    /// How the shards were made from them; null when no manifest was given.
-    shard_options: Option<&'a BTreeMap<String, Value>>,
-    /// The embeddings files, in the order given.
-    embeddings: Vec<ListedFile>,
-    /// The shards, in the order given.
-    shards: Vec<ListedFile>,
-    /// The lists of rejects, in the order given; `rows` are their lines.
-    rejects: Vec<ListedFile>,
-    /// The manifest; null when none was given.
-    manifest: Option<&'a str>,
-    /// The reference; null when there is none.
-    reference: Option<&'a str>,
-    /// The smallest cosine with the reference that passes; null when there is no reference.
-    min_cosine: Option<f64>,
-    #[serde(flatten)]
-    pub(crate) verdict: &'a Verdict,
+/// A verdict, and what it is about.
+pub(crate) struct Report {
+    /// What the embeddings are, with the fields of the verdict. What is not known is null.
+    pub(crate) listed: ListedDataset,
+    pub(crate) verdict: Verdict,
 }
 
-/// A vector column.
-#[derive(Serialize)]
-struct Column {
-    name: String,
-    /// What has a vector of its own.
-    of: &'static str,
-    /// Values in a vector.
-    dimension: usize,
-    r#type: String,
-}
-
-impl<'a> VerdictReport<'a> {
+impl Report {
     /// On what was found by these criteria.
-    pub(crate) fn new(
-        findings: &'a Findings,
-        criteria: &'a Criteria,
-        verdict: &'a Verdict,
-    ) -> Self {
+    pub(crate) fn new(findings: &Findings, criteria: &Criteria, verdict: Verdict) -> Self {
         let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
-        let first = findings.embeddings().first();
+        let known = manifest.and_then(|manifest| manifest.known.as_ref());
+        let reference = criteria.reference.as_ref();
+        // What all embeddings have is that of the first.
+        let first = findings.embeddings.first();
         let work = first.map(|file| &file.provenance);
         let model = work.and_then(|work| work.model.as_ref());
-        let option = |name| work.and_then(|work| work.text_option(name));
+        let option = |name| Some(work?.text_option(name)?.to_owned());
+        let named = |manifest: &Manifest| {
+            let sample = manifest.options.get(SAMPLE)?.as_str();
+            sample.map(str::to_owned)
+        };
         // These have entries of their own, or are about files and not about vectors.
         let elsewhere = ["columns", "model", COMBINED, PACKING, SAMPLE, SOURCE];
-        let options = work.into_iter().flat_map(|work| &work.options);
-        let options = options.filter(|(name, _)| !elsewhere.contains(&name.as_str()));
-        let embeddings = findings.embeddings().iter();
-        let shards = findings.shards().iter();
-        let rejects = findings.rejects().iter().map(|(name, list)| {
-            let lines = list.lines.len() as u64;
-            ListedFile::new(name, lines, &list.digest)
-        });
-        let reference = criteria.reference.as_ref();
-        Self {
-            contract: CONTRACT_VERSION,
-            tool: "validate-embeddings",
-            version: env!("CARGO_PKG_VERSION"),
-            outcome: if verdict.passed() {
-                CheckOutcome::Pass
-            } else {
-                CheckOutcome::Fail
-            },
-            sample: match manifest {
-                Some(manifest) => manifest.options.get(SAMPLE).and_then(Value::as_str),
-                None => option(SAMPLE),
-            },
-            model: model.map(|model| model.name.as_str()),
-            model_revision: model.and_then(|model| model.revision.as_deref()),
+        let mut options = work.map(|work| work.options.clone()).unwrap_or_default();
+        options.retain(|name, _| !elsewhere.contains(&name.as_str()));
+        let embeddings = findings.embeddings.iter();
+        let rejects = criteria.rejects.iter();
+        let shards = findings.shards.iter();
+        let shards = shards.map(|ShardFile { name, rows, .. }| ListedFile::from_rows(name, *rows));
+        let mut others = object(json!(verdict));
+        others.extend(object(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": model.map(|model| &model.name),
+            "model_revision": model.and_then(|model| model.revision.as_ref()),
+            "embedded_by": work.map(|work| format!("{} {}", work.tool, work.version)),
+            "inputs": manifest.map(|manifest| &manifest.inputs),
+            "known_datasets": known.map_or(&[][..], |known| &known.datasets[..]),
+            "shards": shards.collect::<Vec<_>>(),
+            "manifest": criteria.manifest.as_ref().map(|(name, _)| name),
+            "reference": reference.map(|(reference, _)| &reference.name),
+            "min_cosine": reference.map(|(_, min_cosine)| min_cosine),
+        })));
+        let outcome = if verdict.passed() {
+            CheckOutcome::Pass
+        } else {
+            CheckOutcome::Fail
+        };
+        let listed = ListedDataset {
+            contract: CONTRACT_VERSION.to_owned(),
+            tool: ListedDataset::TOOL.to_owned(),
+            outcome: outcome.to_string(),
+            sample: manifest.map_or_else(|| option(SAMPLE), named),
             model_digest: option("model"),
-            embedded_by: work.map(|work| format!("{} {}", work.tool, work.version)),
-            options: options
-                .map(|(name, value)| (name.as_str(), value))
-                .collect(),
+            options,
             columns: first.map(|file| columns(&file.layout)).unwrap_or_default(),
-            inputs: manifest.map(|manifest| manifest.inputs.as_slice()),
-            known_datasets: manifest
-                .and_then(|manifest| manifest.known.as_ref())
-                .map_or(&[], |known| &known.datasets),
-            shard_options: manifest.map(|manifest| &manifest.options),
+            shard_options: manifest.map(|manifest| manifest.options.clone()),
             embeddings: embeddings
                 .map(|file| ListedFile::from_rows(&file.name, file.rows))
                 .collect(),
-            shards: shards
-                .map(|file| ListedFile::from_rows(&file.name, file.rows))
+            rejects: rejects
+                .map(|(name, list)| ListedFile::new(name, list.lines.len() as u64, &list.digest))
                 .collect(),
-            rejects: rejects.collect(),
-            manifest: criteria.manifest.as_ref().map(|(name, _)| name.as_str()),
-            reference: reference.map(|(reference, _)| &*reference.name),
-            min_cosine: reference.map(|(_, min_cosine)| *min_cosine),
-            verdict,
-        }
+            combined: None,
+            seal: IgnoredAny,
+            others,
+        };
+        Self { listed, verdict }
     }
-}
 
-impl VerdictReport<'_> {
     /// The checks that failed, with what is wrong; empty where none did.
     pub(crate) fn failed(&self) -> String {
         let failed = self.verdict.of(CheckOutcome::Fail);
@@ -155,49 +100,34 @@ impl VerdictReport<'_> {
         }
     }
 
-    /// What the embeddings are and where they come from: name and value.
-    pub(crate) fn origin(&self) -> Vec<(&str, String)> {
-        let columns = self.columns.iter().map(|column| {
-            let Column {
-                name,
-                of,
-                dimension,
-                r#type: dtype,
-            } = column;
-            format!("{name} ({dimension} values of {dtype} for each {of})")
-        });
-        let columns = columns.collect::<Vec<_>>().join(", ");
-        let known = [
-            ("sample", self.sample),
-            ("model", self.model),
-            ("revision of the model", self.model_revision),
-            ("digest of the model", self.model_digest),
-            ("embedded by", self.embedded_by.as_deref()),
-            ("columns", Some(&columns)),
-            ("reference", self.reference),
-        ];
-        let known = known.into_iter();
-        known
-            .filter_map(|(name, value)| Some((name, value?.to_owned())))
-            .collect()
+    /// The text of an entry that has one.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.listed.others.get(name)?.as_str()
     }
 }
 
-fn columns(layout: &EmbeddingLayout) -> Vec<Column> {
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(entries) => entries,
+        _ => Map::new(),
+    }
+}
+
+/// The vector columns, each with what has a vector of its own, the values in one, and their type.
+fn columns(layout: &EmbeddingLayout) -> Vec<ListedColumn> {
     let columns = layout.columns.iter().map(|&column| {
         let (of, dimension) = match column {
-            Computed::Pooled { .. } => ("protein", layout.dim),
-            Computed::Residues(_) => ("residue", layout.dim),
-            Computed::Logits => ("residue", layout.logits),
-            Computed::Contacts => ("pair of residues", 1),
-            Computed::LogProbs => ("residue", AMINO_ACIDS.len()),
-            Computed::LogLikelihood => ("protein", 1),
+            Column::Pooled { .. } => ("protein", layout.dim),
+            Column::Residues(_) => ("residue", layout.dim),
+            Column::Logits => ("residue", layout.logits),
+            Column::Contacts => ("pair of residues", 1),
+            Column::LogProbs => ("residue", AMINO_ACIDS.len()),
+            Column::LogLikelihood => ("protein", 1),
         };
-        Column {
+        let dtype = layout.dtype.to_string();
+        ListedColumn {
             name: column.to_string(),
-            of,
-            dimension,
-            r#type: layout.dtype.to_string(),
+            others: object(json!({ "of": of, "dimension": dimension, "type": dtype })),
         }
     });
     columns.collect()

@@ -4,18 +4,18 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use plmkit_check::{AliasLists, Criteria, EmbeddedFile, Recomputed};
+use plmkit_check::{Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
-use plmkit_contract::{
-    COMBINED, Manifest, Provenance, Quoted, RejectsList, RowKey, SOURCE, path_text,
+use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, RowKey, SOURCE, path_text};
+use plmkit_store::{
+    AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
 };
-use plmkit_store::{AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed};
 
 use crate::args::{Args, Command, RecomputeArgs};
 use crate::dataset::{check_folder, check_shards};
 use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{Recompute, Sample, open, read, same_heads};
+use crate::recompute::{Sample, read, same_heads};
 use crate::reference::read_reference;
 use crate::rows::each_row;
 
@@ -37,11 +37,9 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let dataset = args.dataset.as_ref();
 
     criteria.max_rejected = args.judging.max_rejected;
-    let lists = args.rejects.iter();
-    let lists = lists.map(|path| Ok((args.name(path), read_list(path)?)));
-    let lists = lists.collect::<Result<Vec<_>, Fault>>()?;
-    for (_, list) in lists.iter().filter(|(_, list)| list.of_rows) {
-        criteria.add_not_embedded(&list.lines);
+    for path in &args.rejects {
+        let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
+        criteria.add_rejects(args.name(path), list);
     }
     let name = |path: &Path| args.name(path);
     read_manifest(args.manifest.as_deref(), name, &mut criteria)?;
@@ -62,8 +60,15 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         _ => None,
     };
     if is_recomputed && has_rows && args.sampling.sample > 0 {
-        let chosen = Sample::new(args.sampling, &args.shards, manifest, stitched)?;
-        let again = again(args, &chosen, &criteria.aliases, &embeddings)?;
+        let aliases = &criteria.aliases;
+        let chosen = Sample::new(args.sampling, &args.shards, manifest, aliases, stitched)?;
+        let again = match &args.model {
+            None => read(&args.recomputed, &chosen.source())?,
+            Some(model) => {
+                let of = (&*embeddings, &*args.embeddings);
+                chosen.recompute(model, args.threads, of)?.0
+            }
+        };
         check_model(&again, &embeddings)?;
         criteria.recomputed = Some(again);
         sample = Some(chosen);
@@ -76,17 +81,9 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         stitched,
         sample: sample.as_ref(),
     };
-    let mut findings = reading.read(embeddings)?;
-    for (name, list) in lists {
-        findings.add_rejects(name, list);
-    }
+    let findings = reading.read(embeddings)?;
     args.outputs
         .conclude(&findings, &criteria, &args.judging, dataset)
-}
-
-/// Reads a list of rejects.
-fn read_list(path: &Path) -> Result<RejectsList, Fault> {
-    Ok(read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?)
 }
 
 /// Reads the manifest, which reports call so, and the lists beside it: they are criteria.
@@ -101,28 +98,6 @@ fn read_manifest(
         criteria.manifest = Some((name(path), manifest));
     }
     Ok(())
-}
-
-/// The sample, as `--model` or `--recomputed` has it.
-fn again(
-    args: &Args,
-    sample: &Sample<'_>,
-    aliases: &AliasLists,
-    files: &[EmbeddedFile],
-) -> Result<Recomputed, Fault> {
-    let source = sample.source()?;
-    let Some(model) = &args.model else {
-        return read(&args.recomputed, &source);
-    };
-    let recompute = Recompute {
-        model,
-        sample,
-        threads: args.threads,
-        aliases,
-        files,
-        paths: &args.embeddings,
-    };
-    Ok(recompute.run(&source)?.0)
 }
 
 /// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
@@ -169,18 +144,11 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let ordinals = check_set(&files, &shards, criteria.manifest.as_ref())?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
-    let sample = Sample::new(args.sampling, &shards, manifest, stitched)?;
-    let source = sample.source()?;
-    keep_others(&args.out, &source, &ordinals)?;
-    let recompute = Recompute {
-        model: &args.model,
-        sample: &sample,
-        threads: args.threads,
-        aliases: &criteria.aliases,
-        files: &files,
-        paths: &embeddings,
-    };
-    let (again, _folder, file) = recompute.run(&source)?;
+    let aliases = &criteria.aliases;
+    let sample = Sample::new(args.sampling, &shards, manifest, aliases, stitched)?;
+    keep_others(&args.out, &sample.source(), &ordinals)?;
+    let of = (&*files, &*embeddings);
+    let (again, _folder, file) = sample.recompute(&args.model, args.threads, of)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
@@ -196,7 +164,7 @@ fn check_set(
 ) -> Result<HashSet<u64>, Fault> {
     let mut ordinals = HashSet::new();
     for path in shards {
-        let shard = open(path)?;
+        let shard = read_shard(path)?;
         let rows = shard.digest.to_string();
         let batches = batches_digest(&shard, files[0].layout.labels)?.to_string();
         let is_of = |work: &Provenance| {

@@ -13,7 +13,7 @@ use plmkit_contract::{
     RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, seal,
 };
 use plmkit_store::{
-    AliasesWriter, BatchesWriter, EmbeddingsWriter, ListWriter, Shard, ShardWriter, read_shard,
+    AliasesWriter, BatchesWriter, EmbeddingsWriter, ListWriter, Shard, SmallShardWriter, read_shard,
 };
 use serde_json::{Map, Value, json};
 
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 /// Writes a shard and reads it.
 fn shard(folder: &Path) -> Result<Shard> {
     let path = folder.join("shard.parquet");
-    let mut writer = ShardWriter::create(&path, 1 << 16)?;
+    let mut writer = SmallShardWriter::create(&path, Kind::Shard)?;
     for (ordinal, (id, sequence)) in (0..).zip(PROTEINS) {
         let key = RowKey {
             ordinal,

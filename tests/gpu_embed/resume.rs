@@ -228,14 +228,14 @@ fn an_interrupted_replacement_survives_a_rerun_of_the_old_work() {
 fn finished_work_is_saved_if_the_output_cannot_be_published() {
     let case = Case::new();
     let expected = case.undisturbed();
-    // The whole run is one part, which is saved at the end.
+    // The whole run is one block, which is saved at the end.
     let mut embed = case.embed_saving("e.parquet", "60m");
     let mut child = embed.stderr(Stdio::null()).spawn().expect("spawn");
     wait_until(&mut child, || case.path(".e.parquet.plmkit-tmp").exists());
     sleep(Duration::from_millis(20));
     fs::write(case.path("e.parquet"), "in the way").expect("write");
     assert_eq!(child.wait().expect("wait").code(), Some(73));
-    assert_eq!(case.parts("e.parquet").len(), 1);
+    assert_eq!(case.parts("e.parquet").len(), 2, "the block and its record");
     fs::remove_file(case.path("e.parquet")).expect("remove");
     assert_has(&run(&mut case.embed("e.parquet")), ", 0 tokens in");
     case.assert_complete("e.parquet", &expected);

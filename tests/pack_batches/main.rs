@@ -16,10 +16,10 @@ use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, assert_fails, bin, command, run, test_data, tree, visible};
 use plmkit_contract::{
-    KeyColumns, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
+    KeyColumns, Kind, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
     ordinals,
 };
-use plmkit_store::{BatchesFile, ShardWriter};
+use plmkit_store::{BatchesFile, SmallShardWriter};
 use serde_json::Value;
 
 /// ESM-2's vocabulary from token 4 on, as fair-esm lists it.
@@ -35,7 +35,7 @@ fn sequences(count: usize) -> Vec<String> {
 }
 
 fn write_shard(path: &Path, sequences: &[String]) {
-    let mut writer = ShardWriter::create(path, 1 << 20).expect("create");
+    let mut writer = SmallShardWriter::create(path, Kind::Shard).expect("create");
     for (ordinal, sequence) in (0..).zip(sequences) {
         let key = RowKey {
             ordinal: 3 * ordinal,

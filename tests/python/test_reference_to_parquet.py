@@ -46,7 +46,7 @@ def compare(chain, reference):
     validate = [chain.embeddings, "--reference", reference, "--min-cosine", 0.99999, "--report", "-"]
     report = json.loads(run("validate-embeddings", *validate).stdout)
     agreement = {column["column"]: column for column in report["agreement"]}
-    assert {column["compared"] for column in agreement.values()} == {report["rows"]}
+    assert {column["vectors"] for column in agreement.values()} == {report["rows"]}
     return agreement
 
 

@@ -9,10 +9,10 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, ListArray, 
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    EmbeddingLayout, KeyColumnsBuilder, Labels, ModelName, Provenance, RESIDUES, RowDigest, RowKey,
-    SequenceDigest, ShardRow, StoreDtype,
+    EmbeddingLayout, KeyColumnsBuilder, Kind, Labels, ModelName, Provenance, RESIDUES, RowDigest,
+    RowKey, SequenceDigest, ShardRow, StoreDtype,
 };
-use plmkit_store::{EmbeddingsWriter, ShardWriter, read_shard};
+use plmkit_store::{EmbeddingsWriter, SmallShardWriter, read_shard};
 
 use crate::common::bin;
 
@@ -146,7 +146,7 @@ impl Plausible {
         let mut digests = Vec::new();
         for file in 0..FILES {
             let path = folder.path().join(format!("shards/{file}.parquet"));
-            let mut writer = ShardWriter::create(&path, 1 << 20).expect("create");
+            let mut writer = SmallShardWriter::create(&path, Kind::Shard).expect("create");
             for protein in proteins(file, 1) {
                 let row = ShardRow {
                     key: protein.key(),

@@ -85,9 +85,9 @@ fn a_reference_may_come_from_anywhere() {
                 (&counts["compared"], &counts["not_in_reference"]),
                 (&10.into(), &20.into())
             );
-            assert_eq!(report["agreement"][0]["compared"], 10);
+            assert_eq!(report["agreement"][0]["vectors"], 10);
             assert!(
-                report["agreement"][0]["min"]
+                report["agreement"][0]["min_cosine"]
                     .as_f64()
                     .is_some_and(|min| min > 0.999_999)
             );
@@ -284,7 +284,7 @@ fn every_vector_agrees_with_itself_exactly() {
     let mut command = bin("validate-embeddings");
     command.arg(&embeddings).arg("--reference").arg(&embeddings);
     let (report, _) = set.report(command.args(["--min-cosine", "1"]), 0);
-    assert_eq!(report["agreement"][0]["min"], 1.0);
+    assert_eq!(report["agreement"][0]["min_cosine"], 1.0);
 }
 
 /// A flipped bit of embeddings that serve as a reference is either found, or where no value comes from.
@@ -340,7 +340,7 @@ fn vectors_of_another_program_are_a_reference() {
     let agreement = report["agreement"].as_array().expect("columns");
     assert_eq!(agreement.len(), 8);
     for column in agreement {
-        assert_eq!(column["compared"], 6, "{column}");
+        assert_eq!(column["vectors"], 6, "{column}");
         let difference = column["max_difference"].as_f64();
         assert!(difference.expect("a number") < 2e-6, "{column}");
     }

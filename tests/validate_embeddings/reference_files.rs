@@ -57,7 +57,7 @@ fn ids_are_text_or_integers_of_any_type() {
         let vectors = vectors(&rows, &DataType::Float64);
         let reference = set.reference(&[("id", id), ("any", vectors)]);
         let (report, _) = set.report(&mut compare(&embeddings, &reference, &[]), 0);
-        assert_eq!(report["agreement"][0]["compared"], 5);
+        assert_eq!(report["agreement"][0]["vectors"], 5);
     }
 }
 

@@ -13,10 +13,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Pooling, Provenance, RESIDUES, RowKey,
-    SequenceDigest, ShardRow, StoreDtype,
+    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Kind, Pooling, Provenance, RESIDUES,
+    RowKey, SequenceDigest, ShardRow, StoreDtype,
 };
-use plmkit_store::{EmbeddingsWriter, ShardWriter};
+use plmkit_store::{EmbeddingsWriter, SmallShardWriter};
 use serde_json::Value;
 
 use crate::common::bin;
@@ -106,7 +106,7 @@ impl Set {
     }
 
     pub(crate) fn shard(&self, name: &str, rows: &[Row]) {
-        let mut writer = ShardWriter::create(&self.path(name), 1 << 20).expect("create");
+        let mut writer = SmallShardWriter::create(&self.path(name), Kind::Shard).expect("create");
         for row in rows {
             let row = ShardRow {
                 key: row.key(),

@@ -1,7 +1,8 @@
 //! How close embeddings are to a reference.
 
+use std::collections::BTreeSet;
+
 use plmkit_contract::{Column, RowKey, plural};
-use roaring::RoaringBitmap;
 use serde::Serialize;
 
 use crate::check::Tally;
@@ -10,49 +11,59 @@ use crate::reference::Reference;
 use crate::vector::cosine;
 use crate::violation::{FILE, Place};
 
-/// How close one column is to the reference, over the files so far.
+/// How close the vectors of a column are to others of the same rows, over the files so far. What was not measured is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColumnAgreement {
     /// The column.
     pub column: Column,
-    /// Vectors with a cosine.
-    pub compared: u64,
-    /// The smallest cosine; null, as what follows, when nothing was compared.
-    pub min: Option<f64>,
-    /// The largest norm of a difference, as a share of the norm of the reference's vector: cosines do not see a wrong scale.
+    /// Vectors that were compared.
+    pub vectors: u64,
+    /// The smallest cosine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_cosine: Option<f64>,
+    /// The largest median difference of a file, as a share of the size of the other vector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_difference: Option<f64>,
+    /// The largest difference: cosines do not see a wrong scale.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_difference: Option<f64>,
+    /// The largest difference that passes, by the dtype of the last file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
 }
 
 impl ColumnAgreement {
-    fn add(&mut self, other: &Self) {
-        self.compared += other.compared;
-        self.min = self.min.into_iter().chain(other.min).reduce(f64::min);
-        let differences = self.max_difference.into_iter().chain(other.max_difference);
-        self.max_difference = differences.reduce(f64::max);
+    /// Adds that of other files to that of the same column.
+    pub(crate) fn add_to(self, all: &mut Vec<Self>) {
+        let Some(known) = all.iter_mut().find(|known| known.column == self.column) else {
+            return all.push(self);
+        };
+        let of_both = |one: Option<f64>, other: Option<f64>, worse: fn(f64, f64) -> f64| {
+            one.into_iter().chain(other).reduce(worse)
+        };
+        *known = Self {
+            vectors: known.vectors + self.vectors,
+            min_cosine: of_both(known.min_cosine, self.min_cosine, f64::min),
+            median_difference: of_both(known.median_difference, self.median_difference, f64::max),
+            max_difference: of_both(known.max_difference, self.max_difference, f64::max),
+            ..self
+        };
     }
 }
 
 /// How the rows so far compare with a reference.
 #[derive(Debug, Default)]
 pub(crate) struct Agreement {
-    /// Rows of the reference.
-    found: RoaringBitmap,
+    /// The rows of the reference that were found, by id and start.
+    found: BTreeSet<(String, u32)>,
     pub(crate) columns: Vec<ColumnAgreement>,
 }
 
 impl Agreement {
-    fn add_column(&mut self, found: &ColumnAgreement) {
-        let mut known = self.columns.iter_mut();
-        match known.find(|known| known.column == found.column) {
-            Some(known) => known.add(found),
-            None => self.columns.push(found.clone()),
-        }
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.found |= &other.found;
-        for column in &other.columns {
-            self.add_column(column);
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.found.extend(other.found);
+        for column in other.columns {
+            column.add_to(&mut self.columns);
         }
     }
 
@@ -66,11 +77,12 @@ impl Agreement {
         vectors: &[&[f32]],
         tally: &mut Tally,
     ) {
-        let Some((place, expected)) = reference.find(row.id, row.start) else {
+        let key = (row.id.to_owned(), row.start);
+        let Some(expected) = reference.rows.get(&key) else {
             tally.count("not_in_reference", 1);
             return;
         };
-        self.found.insert(*place);
+        self.found.insert(key);
         tally.count("compared", 1);
         for (&(column, at), found) in columns.iter().zip(vectors) {
             let Some(expected) = at.map(|at| &expected[at]) else {
@@ -95,13 +107,16 @@ impl Agreement {
                 tally.add("below", row, problem);
             }
             let difference = distance(found, expected, 0.0) / norm(expected);
-            self.add_column(&ColumnAgreement {
+            let agreement = ColumnAgreement {
                 column,
-                compared: 1,
-                min: Some(cosine),
+                vectors: 1,
+                min_cosine: Some(cosine),
+                median_difference: None,
                 // Of two zero vectors.
                 max_difference: Some(if difference.is_nan() { 0.0 } else { difference }),
-            });
+                tolerance: None,
+            };
+            agreement.add_to(&mut self.columns);
         }
     }
 
@@ -112,14 +127,14 @@ impl Agreement {
         is_rejected: impl Fn(&str) -> bool,
         tally: &mut Tally,
     ) {
-        let keys = reference.keys();
-        for (id, start, _) in keys.filter(|&(.., row)| !self.found.contains(row)) {
+        let keys = reference.rows.keys();
+        for (id, start) in keys.filter(|key| !self.found.contains(*key)) {
             if is_rejected(id) {
                 tally.count("rejected", 1);
                 continue;
             }
             let place = Place {
-                start: Some(start),
+                start: Some(*start),
                 id: Some(id),
                 ..FILE
             };
@@ -170,9 +185,11 @@ mod tests {
         agreement.check(&reference.0, is_rejected, tallies.of("reference"));
         let nothing = ColumnAgreement {
             column: columns[0],
-            compared: 0,
-            min: None,
+            vectors: 0,
+            min_cosine: None,
+            median_difference: None,
             max_difference: None,
+            tolerance: None,
         };
         let column = agreement.columns.pop().unwrap_or(nothing);
         (tallies.result("reference"), column)
@@ -185,7 +202,7 @@ mod tests {
         assert_eq!(check.outcome, CheckOutcome::Pass);
         let counts = ["compared", "not_in_reference"].map(|name| check.counts[name]);
         assert_eq!(counts, [2, 1]);
-        assert_eq!((column.compared, column.min), (2, Some(1.0)));
+        assert_eq!((column.vectors, column.min_cosine), (2, Some(1.0)));
         assert_eq!(column.max_difference, Some(1.0));
     }
 
@@ -202,7 +219,7 @@ mod tests {
                 "ordinal 2 'c': mean_6: no cosine"
             ]
         );
-        assert_eq!((column.compared, column.min), (2, Some(0.0)));
+        assert_eq!((column.vectors, column.min_cosine), (2, Some(0.0)));
     }
 
     #[test]
@@ -217,6 +234,6 @@ mod tests {
         );
         let (check, column) = judge(&["rejected"], &found);
         assert_eq!(check.counts["nothing_compared"], 1);
-        assert_eq!((column.compared, column.min), (0, None));
+        assert_eq!((column.vectors, column.min_cosine), (0, None));
     }
 }

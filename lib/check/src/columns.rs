@@ -17,17 +17,11 @@ const MIN_VARYING: usize = 16;
 /// One in so many values may be exactly zero in a vector that is not zero.
 const MAX_ZEROS: usize = 16;
 
-/// One column, over the files so far.
-#[derive(Debug)]
-pub(crate) struct ColumnFindings {
-    column: Column,
-    sequences: Sequences,
-}
-
 /// One column of the file that is being read.
 #[derive(Debug)]
 pub(crate) struct FileColumn {
-    findings: ColumnFindings,
+    pub(crate) column: Column,
+    sequences: Sequences,
     vectors: u64,
     tolerance: Tolerance,
     /// Whether only some residues have scores.
@@ -63,10 +57,8 @@ impl FileColumn {
             _ => (false, None),
         };
         Self {
-            findings: ColumnFindings {
-                column,
-                sequences: Sequences::default(),
-            },
+            column,
+            sequences: Sequences::default(),
             vectors: 0,
             tolerance: Tolerance::of(&file.provenance),
             is_limited: file.provenance.options.contains_key(SCORES_POSITIONS),
@@ -83,7 +75,7 @@ impl FileColumn {
         all: &[&[f32]],
         tallies: &mut Tallies,
     ) -> bool {
-        let column = self.findings.column;
+        let column = self.column;
         if column == Column::Contacts {
             contacts::check(row, vector, tallies.of("contacts"));
         }
@@ -129,26 +121,21 @@ impl FileColumn {
             }
             let size = self.mean.map_or(size, |mean| size.hypot(norm(all[mean])));
             let tally = tallies.of("sequences");
-            let sequences = &mut self.findings.sequences;
-            sequences.add(column, row, vector, size, self.tolerance, tally);
+            self.sequences
+                .add(column, row, vector, size, self.tolerance, tally);
         }
         true
     }
 
-    /// What the file, which has this name, has of the column.
-    pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> ColumnFindings {
+    /// What was sampled of the file, which has this name.
+    pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> Sequences {
         tallies.of("finite").count("vectors", self.vectors);
         tallies.of("zero").count("vectors", self.vectors);
         if let Some(changes) = self.changes {
-            let column = self.findings.column;
-            changes.list_constant(
-                column,
-                file,
-                self.tolerance.is_exact,
-                tallies.of("constant"),
-            );
+            let (exact, tally) = (self.tolerance.is_exact, tallies.of("constant"));
+            changes.list_constant(self.column, file, exact, tally);
         }
-        self.findings
+        self.sequences
     }
 }
 
@@ -187,17 +174,6 @@ impl Changes {
                 "{file}: {column} is {value} in dimension {d} of all {vectors} vectors"
             );
             tally.add("constant", FILE, problem);
-        }
-    }
-}
-
-impl ColumnFindings {
-    /// Adds those of another file to those of the same column.
-    pub(crate) fn add_to(self, all: &mut Vec<Self>, sequences: &mut Tally) {
-        let Self { column, .. } = self;
-        match all.iter_mut().find(|known| known.column == column) {
-            Some(known) => known.sequences.merge(column, self.sequences, sequences),
-            None => all.push(self),
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Column, RejectsList};
+use plmkit_contract::Column;
 use roaring::RoaringTreemap;
 
-use crate::agreement::Agreement;
+use crate::agreement::{Agreement, ColumnAgreement};
 use crate::check::Tallies;
-use crate::columns::ColumnFindings;
 use crate::files::{EmbeddedFile, ShardFile};
-use crate::recomputed::RecomputedAgreement;
+use crate::sequences::Sequences;
 use crate::{CHECKS, Check, Criteria, Verdict, manifest, ordinals, origin, rejected};
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
@@ -22,23 +21,17 @@ pub struct Findings {
     pub(crate) tallies: Tallies,
     /// The records in the shards.
     pub(crate) ordinals: RoaringTreemap,
-    pub(crate) shards: Vec<ShardFile>,
-    pub(crate) embeddings: Vec<EmbeddedFile>,
-    /// Name and content of each list of rejects.
-    pub(crate) rejects: Vec<(String, RejectsList)>,
-    pub(crate) columns: Vec<ColumnFindings>,
-    pub(crate) recomputed: Vec<RecomputedAgreement>,
+    /// The shards.
+    pub shards: Vec<ShardFile>,
+    /// The embeddings files.
+    pub embeddings: Vec<EmbeddedFile>,
+    /// What was sampled of each column.
+    pub(crate) columns: Vec<(Column, Sequences)>,
+    pub(crate) recomputed: Vec<ColumnAgreement>,
     pub(crate) agreement: Agreement,
 }
 
 impl Findings {
-    /// Adds a list of rejects, which reports call `name`. One that is there already is not added again.
-    pub fn add_rejects(&mut self, name: String, list: RejectsList) {
-        if self.rejects.iter().all(|(_, known)| *known != list) {
-            self.rejects.push((name, list));
-        }
-    }
-
     /// Adds what was found in other files, which follow these.
     pub fn merge(&mut self, other: Self) {
         self.rows += other.rows;
@@ -53,31 +46,13 @@ impl Findings {
         self.ordinals |= other.ordinals;
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
-        for (name, list) in other.rejects {
-            self.add_rejects(name, list);
-        }
-        for column in other.columns {
-            column.add_to(&mut self.columns, self.tallies.of("sequences"));
+        for (column, sequences) in other.columns {
+            sequences.add_to(&mut self.columns, column, self.tallies.of("sequences"));
         }
         for column in other.recomputed {
             column.add_to(&mut self.recomputed);
         }
-        self.agreement.merge(&other.agreement);
-    }
-
-    /// The embeddings files.
-    pub fn embeddings(&self) -> &[EmbeddedFile] {
-        &self.embeddings
-    }
-
-    /// The shards.
-    pub fn shards(&self) -> &[ShardFile] {
-        &self.shards
-    }
-
-    /// Name and content of each list of rejects.
-    pub fn rejects(&self) -> &[(String, RejectsList)] {
-        &self.rejects
+        self.agreement.merge(other.agreement);
     }
 
     /// Puts the files of one run in the order given.
@@ -88,15 +63,17 @@ impl Findings {
 
     /// The verdict on all files.
     pub fn verdict(&self, criteria: &Criteria) -> Verdict {
-        let Criteria { aliases, .. } = criteria;
+        let Criteria {
+            aliases, rejects, ..
+        } = criteria;
         let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
         let known = manifest.and_then(|manifest| manifest.known.as_ref());
         let counted = criteria.counted();
         let records = counted.map(|(records, _)| records);
         let (shards, embeddings) = (&self.shards, &self.embeddings);
-        let lists = self.rejects.iter();
+        let lists = rejects.iter();
         let (of_rows, of_records): (Vec<_>, Vec<_>) = lists.partition(|(_, list)| list.of_rows);
-        let lines = self.rejects.iter().flat_map(|(_, list)| &list.lines);
+        let lines = rejects.iter().flat_map(|(_, list)| &list.lines);
         let mut rejected = BTreeMap::new();
         for line in lines.clone() {
             *rejected.entry(line.reason).or_default() += 1;
@@ -106,7 +83,6 @@ impl Findings {
         }
 
         let mut tallies = self.tallies.clone();
-        let is_recomputed = tallies.of("spot-check").counted("rows") > 0;
         tallies.merge(aliases.wrong.clone());
         let coverage = tallies.of("coverage");
         if coverage.violations("missing") > 0 {
@@ -156,14 +132,12 @@ impl Findings {
             "coverage" | "records" | "ordinals" if !self.knows_shards => {
                 Some("no shards were given")
             }
-            "ordinals" if self.rejects.is_empty() => Some("no rejects were given"),
+            "ordinals" if rejects.is_empty() => Some("no rejects were given"),
             "manifest" if manifest.is_none() => Some("no manifest was given"),
             "pooling" if !is_counted => Some("no layer has several columns to compare"),
             "contacts" if !is_counted => Some("there are no contacts"),
             "reference" if criteria.reference.is_none() => Some("no reference was given"),
-            "spot-check" if criteria.recomputed.is_none() && !is_recomputed => {
-                Some(not_recomputed.as_str())
-            }
+            "spot-check" if criteria.recomputed.is_none() => Some(not_recomputed.as_str()),
             _ => None,
         };
         let checks = CHECKS.iter().map(|definition| {
@@ -274,7 +248,7 @@ mod tests {
         assert_eq!(failed.collect::<Vec<_>>(), ["origin", "zero"]);
         assert_eq!(verdict.check("zero").counts["zero"], 2);
         assert_eq!(verdict.agreement.len(), 1);
-        assert_eq!(verdict.agreement[0].compared, 2);
+        assert_eq!(verdict.agreement[0].vectors, 2);
     }
 
     /// Records 1 and 2 are in the shards, and 1 is embedded.
@@ -283,7 +257,6 @@ mod tests {
             max_rejected: Some(1.0),
             ..Criteria::default()
         };
-        let mut lists = Vec::new();
         for of_rows in [false, true] {
             let lines = rejects.iter().map(|&(ordinal, reason)| Reject {
                 ordinal,
@@ -298,15 +271,9 @@ mod tests {
                 of_rows,
                 digest: "the list".to_owned(),
             };
-            if of_rows {
-                criteria.add_not_embedded(&list.lines);
-            }
-            lists.push(list);
+            criteria.add_rejects("rejects.csv".to_owned(), list);
         }
-        let mut findings = file(&criteria, Some(&[1, 2]), &["mean_6"], 1, &[&[1.0]]);
-        for list in lists {
-            findings.add_rejects("rejects.csv".to_owned(), list);
-        }
+        let findings = file(&criteria, Some(&[1, 2]), &["mean_6"], 1, &[&[1.0]]);
         findings.verdict(&criteria).passed()
     }
 

@@ -65,7 +65,7 @@ pub use check::{Check, CheckOutcome};
 pub use checks::{CHECKS, Definition};
 pub use files::{EmbeddedFile, ShardFile};
 pub use findings::Findings;
-pub use recomputed::{Recomputed, RecomputedAgreement};
+pub use recomputed::Recomputed;
 pub use reference::Reference;
 pub use rejected::parse_share;
 pub use sample::{Candidate, choose, quotas};

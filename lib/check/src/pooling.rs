@@ -1,23 +1,16 @@
 //! Whether the columns of a row agree with each other: each pooling of a layer bounds the others.
 
+use std::collections::BTreeMap;
+
 use plmkit_contract::{Column, EmbeddingLayout, Pooling, RowKey, StoreDtype};
 
 use crate::check::Tally;
 
-/// The columns of one layer, by their place in the file.
-#[derive(Debug, Default)]
-struct LayerColumns {
-    layer: u32,
-    mean: Option<usize>,
-    max: Option<usize>,
-    std: Option<usize>,
-    residues: Option<usize>,
-}
-
 /// The check `pooling` of one file: the columns that can be compared.
 #[derive(Debug, Default)]
 pub(crate) struct PoolingCheck {
-    layers: Vec<LayerColumns>,
+    /// The places of the mean, the maximum, the deviation and the residues of each layer.
+    layers: BTreeMap<u32, [Option<usize>; 4]>,
     dim: usize,
     /// What rounding may change, as a share of the largest value involved.
     tolerance: f32,
@@ -27,37 +20,23 @@ pub(crate) struct PoolingCheck {
 
 impl PoolingCheck {
     pub(crate) fn new(layout: &EmbeddingLayout) -> Self {
-        let mut layers: Vec<LayerColumns> = Vec::new();
+        let mut layers: BTreeMap<u32, [Option<usize>; 4]> = BTreeMap::new();
         for (place, column) in layout.columns.iter().enumerate() {
-            let Some(layer) = column.layer() else {
-                continue;
-            };
-            let known = layers.iter().position(|known| known.layer == layer);
-            let known = known.unwrap_or_else(|| {
-                layers.push(LayerColumns {
-                    layer,
-                    ..LayerColumns::default()
-                });
-                layers.len() - 1
-            });
-            let columns = &mut layers[known];
-            let slot = match column {
-                Column::Residues(_) => &mut columns.residues,
-                Column::Pooled { pool, .. } => match pool {
-                    Pooling::Mean => &mut columns.mean,
-                    Pooling::Max => &mut columns.max,
-                    Pooling::Std => &mut columns.std,
+            let (layer, slot) = match *column {
+                Column::Pooled { pool, layer } => match pool {
+                    Pooling::Mean => (layer, 0),
+                    Pooling::Max => (layer, 1),
+                    Pooling::Std => (layer, 2),
                     Pooling::Bos => continue,
                 },
-                // They have no layer.
+                Column::Residues(layer) => (layer, 3),
                 _ => continue,
             };
-            *slot = Some(place);
+            layers.entry(layer).or_default()[slot] = Some(place);
         }
         // A deviation is checked by itself; other columns need another one.
-        layers.retain(|layer| {
-            let others = [layer.mean, layer.max, layer.residues];
-            layer.std.is_some() || others.iter().flatten().count() > 1
+        layers.retain(|_, [mean, max, std, residues]| {
+            std.is_some() || [mean, max, residues].into_iter().flatten().count() > 1
         });
         Self {
             layers,
@@ -73,10 +52,9 @@ impl PoolingCheck {
     /// Compares the columns of a row, all of whose values are finite.
     pub(crate) fn add(&mut self, row: &RowKey, vectors: &[&[f32]], tally: &mut Tally) {
         self.compared += self.layers.len() as u64;
-        for columns in &self.layers {
-            let vector = |place: Option<usize>| place.map(|place| vectors[place]);
-            let [mean, max, std] = [columns.mean, columns.max, columns.std].map(vector);
-            let (layer, tolerance) = (columns.layer, self.tolerance);
+        for (&layer, places) in &self.layers {
+            let [mean, max, std, residues] = places.map(|place| place.map(|place| vectors[place]));
+            let tolerance = self.tolerance;
             if let (Some(mean), Some(max)) = (mean, max)
                 && let Some(d) =
                     self.first(|d| mean[d] > max[d] + tolerance * mean[d].abs().max(max[d].abs()))
@@ -108,7 +86,7 @@ impl PoolingCheck {
                 );
                 tally.add("std_too_small", row, problem);
             }
-            if let Some(residues) = vector(columns.residues) {
+            if let Some(residues) = residues {
                 self.compare_residues(row, layer, residues, [mean, max, std], tally);
             }
         }

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::Column;
 
-/// The number of a row, and a vector for each column.
-type Row = (u32, Vec<Vec<f32>>);
-
 /// Vectors by id and start: what embeddings are compared with. It is held in memory.
 #[derive(Debug, Default)]
 pub struct Reference {
@@ -14,9 +11,8 @@ pub struct Reference {
     pub name: String,
     /// The names of its vector columns.
     pub columns: Vec<String>,
-    /// By id and start.
-    rows: BTreeMap<String, BTreeMap<u32, Row>>,
-    count: u32,
+    /// By id and start: a vector for each column.
+    pub(crate) rows: BTreeMap<(String, u32), Vec<Vec<f32>>>,
 }
 
 impl Reference {
@@ -31,21 +27,7 @@ impl Reference {
 
     /// Adds a row with a vector for each column. Returns false if a row has this id and start.
     pub fn push(&mut self, id: &str, start: u32, vectors: Vec<Vec<f32>>) -> bool {
-        let starts = self.rows.entry(id.to_owned()).or_default();
-        let is_new = starts.insert(start, (self.count, vectors)).is_none();
-        self.count += 1;
-        is_new
-    }
-
-    /// Id, start and number of each row, by id.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (&str, u32, u32)> {
-        let rows = self.rows.iter();
-        rows.flat_map(|(id, starts)| starts.iter().map(|(&start, row)| (&**id, start, row.0)))
-    }
-
-    /// The number and the vectors of the row with this id and start.
-    pub(crate) fn find(&self, id: &str, start: u32) -> Option<&Row> {
-        self.rows.get(id)?.get(&start)
+        self.rows.insert((id.to_owned(), start), vectors).is_none()
     }
 
     /// Each of `columns` with the place of that of the same name, if there is one; where both sides have a single column of one vector
@@ -92,8 +74,8 @@ mod tests {
         for (id, start) in [("b", 7), ("b", 0), ("a", 0)] {
             assert!(reference.push(id, start, vec![vec![1.0]]));
         }
-        let number = |id, start| reference.find(id, start).map(|row| row.0);
-        assert_eq!((number("b", 0), number("a", 7)), (Some(1), None));
+        let has = |id: &str, start| reference.rows.contains_key(&(id.to_owned(), start));
+        assert_eq!((has("b", 0), has("a", 7)), (true, false));
         assert!(!reference.push("b", 7, vec![vec![1.0]]));
     }
 }

@@ -150,14 +150,17 @@ impl Sequences {
         }
     }
 
-    /// Adds the rows of another file, and compares them.
-    pub(crate) fn merge(&mut self, column: Column, other: Self, tally: &mut Tally) {
-        for (sequence, sampled) in other.by_sequence.rows {
+    /// Adds the rows of another file to those of the same column, and compares them.
+    pub(crate) fn add_to(self, all: &mut Vec<(Column, Self)>, column: Column, tally: &mut Tally) {
+        let Some((_, known)) = all.iter_mut().find(|(known, _)| *known == column) else {
+            return all.push((column, self));
+        };
+        for (sequence, sampled) in self.by_sequence.rows {
             let place = sampled.ordinal.into();
-            self.add_sequence(column, sequence, sampled, place, tally);
+            known.add_sequence(column, sequence, sampled, place, tally);
         }
-        for (hash, value) in other.by_vector.rows {
-            self.add_vector(column, hash, value, value.1.into(), tally);
+        for (hash, value) in self.by_vector.rows {
+            known.add_vector(column, hash, value, value.1.into(), tally);
         }
     }
 }

@@ -6,9 +6,10 @@ use std::collections::HashSet;
 use plmkit_contract::{Column, Pooling, RowKey, SCORES_POSITIONS};
 
 use crate::EmbeddedFile;
+use crate::agreement::ColumnAgreement;
 use crate::check::Tally;
 use crate::difference::difference;
-use crate::recomputed::{Recomputed, RecomputedAgreement};
+use crate::recomputed::Recomputed;
 use crate::tolerance::Tolerance;
 use crate::vector::median;
 use crate::violation::FILE;
@@ -76,7 +77,7 @@ impl<'a> SpotCheck<'a> {
         vectors: &[&[f32]],
         tally: &mut Tally,
     ) {
-        let Some(again) = self.again.get(row) else {
+        let Some(again) = self.again.rows.get(&row.sort_key()) else {
             if sample.contains(&row.sort_key()) {
                 let problem = format_args!("{file}: not among the rows that were computed again");
                 tally.add("not_computed", row, problem);
@@ -107,7 +108,7 @@ impl<'a> SpotCheck<'a> {
     }
 
     /// Judges the file as a whole: single rows may be far, but not most.
-    pub(crate) fn finish(self, file: &str, all: &mut Vec<RecomputedAgreement>, tally: &mut Tally) {
+    pub(crate) fn finish(self, file: &str, all: &mut Vec<ColumnAgreement>, tally: &mut Tally) {
         for ComparedColumn {
             column,
             mut differences,
@@ -120,16 +121,19 @@ impl<'a> SpotCheck<'a> {
                 let problem = format_args!("{problem}, in the median");
                 tally.add("different_files", FILE, problem);
             }
-            let vectors = differences.len();
+            let vectors = differences.len() as u64;
             differences.retain(|difference| difference.is_finite());
-            let agreement = RecomputedAgreement {
+            let agreement = ColumnAgreement {
                 column,
                 vectors,
+                min_cosine: None,
                 median_difference: median(&mut differences),
                 max_difference: differences.into_iter().reduce(f64::max),
-                tolerance: self.tolerance.of_each(column),
+                tolerance: Some(self.tolerance.of_each(column)),
             };
-            agreement.add_to(all);
+            if vectors > 0 {
+                agreement.add_to(all);
+            }
         }
     }
 }

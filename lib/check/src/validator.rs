@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Column, Manifest, Reason, RecordCounts, Reject, RowKey};
+use plmkit_contract::{Column, Manifest, Reason, RecordCounts, Reject, RejectsList, RowKey};
 
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
@@ -21,6 +21,8 @@ pub struct Criteria {
     pub earlier: Option<RecordCounts>,
     /// Vectors to compare with, and the smallest cosine with them that passes.
     pub reference: Option<(Reference, f64)>,
+    /// Name and content of each list of rejects.
+    pub rejects: Vec<(String, RejectsList)>,
     /// The rows of all shards that could not be embedded, sorted by ordinal and start.
     pub(crate) not_embedded: Vec<Reject>,
     /// Records that are in no shard, because another row holds their vectors.
@@ -40,10 +42,16 @@ impl Criteria {
         counted.or(earlier.map(|(records, rejected)| (*records, rejected)))
     }
 
-    /// Lets these rows, which could not be embedded, be missing.
-    pub fn add_not_embedded(&mut self, rows: &[Reject]) {
-        self.not_embedded.extend_from_slice(rows);
-        self.not_embedded.sort_by_key(reject_key);
+    /// Adds a list of rejects, which reports call `name`. One that is there already is not added again.
+    pub fn add_rejects(&mut self, name: String, list: RejectsList) {
+        if self.rejects.iter().any(|(_, known)| *known == list) {
+            return;
+        }
+        if list.of_rows {
+            self.not_embedded.extend_from_slice(&list.lines);
+            self.not_embedded.sort_by_key(reject_key);
+        }
+        self.rejects.push((name, list));
     }
 }
 
@@ -173,8 +181,9 @@ impl<'a> Validator<'a> {
             .of("pooling")
             .count("compared", file.pooling.compared);
         for column in file.columns {
-            let column = column.finish(name, tallies);
-            column.add_to(&mut findings.columns, tallies.of("sequences"));
+            let (all, of) = (&mut findings.columns, column.column);
+            let sequences = column.finish(name, tallies);
+            sequences.add_to(all, of, tallies.of("sequences"));
         }
         findings.embeddings.push(file.file);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plmkit_contract::{Column, Reason};
 use serde::Serialize;
 
-use crate::{Check, CheckOutcome, ColumnAgreement, RecomputedAgreement};
+use crate::{Check, CheckOutcome, ColumnAgreement};
 
 /// All checks with what they counted, and how near vectors are to others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,7 +27,7 @@ pub struct Verdict {
     /// The checks, always all of them, in the order of [`CHECKS`](crate::CHECKS).
     pub checks: Vec<Check>,
     /// How near the sampled vectors of each column are to the same computed again; empty where none were.
-    pub spot_check: Vec<RecomputedAgreement>,
+    pub spot_check: Vec<ColumnAgreement>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
     /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it

@@ -77,12 +77,14 @@ proptest! {
         let made_by = Provenance::new("gpu-embed", vec![])
             .with("model", "m")
             .with("dtype", dtype);
-        let mut recomputed = Recomputed::new(made_by.clone(), columns);
-        for (ordinal, (.., again)) in (0..).zip(&proteins) {
-            recomputed.push((ordinal, 0), again.clone());
-        }
+        let rows = (0..).zip(&proteins);
+        let rows = rows.map(|(ordinal, (.., again))| ((ordinal, 0), again.clone()));
         let mut criteria = Criteria::default();
-        criteria.recomputed = Some(recomputed);
+        criteria.recomputed = Some(Recomputed {
+            made_by: made_by.clone(),
+            columns,
+            rows: rows.collect(),
+        });
         let mut validator = Validator::new(&criteria, false);
         let file = EmbeddedFile {
             name: "e.parquet".to_owned(),

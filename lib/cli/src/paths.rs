@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plmkit_contract::{DATASET_FILE, Exit, FAILED_FILE, is_stream, path_text};
+use plmkit_contract::{DATASET_FILE, Exit, MANIFEST_FILE, REJECTS_FILE, is_stream, path_text};
 
 use crate::Fault;
 
@@ -19,7 +19,7 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 const DATA: [&[u8]; 5] = [b"PAR1", b"ARROW1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b">"];
 
 /// Files beside the data, which nothing else can write again.
-const NAMES_OF_DATA: [&str; 4] = [DATASET_FILE, FAILED_FILE, "manifest.json", "rejects.csv"];
+const NAMES_OF_DATA: [&str; 3] = [DATASET_FILE, MANIFEST_FILE, REJECTS_FILE];
 
 /// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;

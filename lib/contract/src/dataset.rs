@@ -14,9 +14,6 @@ use crate::{
 /// The name of the file that describes a dataset, in its folder.
 pub const DATASET_FILE: &str = "dataset.json";
 
-/// The name of the file with a verdict that failed, beside a `dataset.json` whose verdict passed.
-pub const FAILED_FILE: &str = "dataset.failed.json";
-
 /// The content of `dataset.json`: the parts of a dataset, and all that a validation found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListedDataset {
@@ -49,7 +46,7 @@ pub struct ListedDataset {
     pub combined: Option<CombinedFrom>,
     /// It is verified when the file is read, and made anew when one is written.
     #[serde(default, skip_serializing)]
-    seal: IgnoredAny,
+    pub seal: IgnoredAny,
     /// What only people read.
     #[serde(flatten)]
     pub others: Map<String, Value>,
@@ -116,19 +113,6 @@ impl ListedDataset {
     /// Whether the validation passed.
     pub fn passed(&self) -> bool {
         self.outcome == "pass"
-    }
-
-    /// The check at which a later validation of the same parts failed: `failed` is that of [`FAILED_FILE`]. What a user asked for in
-    /// vain says nothing about the parts.
-    pub fn failed_since(&self, failed: &Self) -> Option<String> {
-        let checks = failed.others.get("checks").and_then(Value::as_array);
-        let checks = checks.filter(|_| failed.embeddings == self.embeddings)?;
-        let mut names = checks
-            .iter()
-            .filter(|check| check["outcome"] == "fail")
-            .filter_map(|check| check["name"].as_str());
-        let name = names.find(|name| !["rejected", "reference"].contains(name))?;
-        Some(name.to_owned())
     }
 
     /// Returns what made the vectors.

@@ -45,8 +45,8 @@ pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
 pub use byte_digest::{ByteDigest, PackingDigest};
 pub use column::{Column, VOCABULARY, Widths};
 pub use dataset::{
-    CombinedFrom, DATASET_FILE, EmbeddingWork, FAILED_FILE, ListedColumn, ListedDataset,
-    ListedFile, RecordCounts,
+    CombinedFrom, DATASET_FILE, EmbeddingWork, ListedColumn, ListedDataset, ListedFile,
+    RecordCounts,
 };
 pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
 pub use dtype::{Dtype, StoreDtype};
@@ -57,7 +57,8 @@ pub use labels::{DESCRIPTION, Labels, SAMPLE, is_sample_name};
 pub use layout::EmbeddingLayout;
 pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
-    Manifest, SHARD_PREFIX, ShardSummary, TranslationSummary, length_bin_edges,
+    MANIFEST_FILE, Manifest, REJECTS_FILE, SHARD_PREFIX, ShardSummary, TranslationSummary,
+    length_bin_edges,
 };
 pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs, Scores};

@@ -5,7 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{EmbeddingWork, ListedFile, Reason, Sealed};
+use crate::{
+    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, ListedFile, PEPTIDES_FILE, Reason, Sealed,
+};
+
+/// The name of the manifest, beside the shards.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// The name of the list of rejected records, beside the shards.
+pub const REJECTS_FILE: &str = "rejects.csv";
 
 /// The content of `manifest.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +63,18 @@ pub struct Manifest {
     pub lengths: LengthSummary,
     /// The shards, in order.
     pub shards: Vec<ShardSummary>,
+}
+
+impl Manifest {
+    /// Returns name and kind of the lists of records that may be beside the shards, and the entries of those that are.
+    pub fn lists(&self) -> [(&'static str, Kind, Option<&ListedFile>); 3] {
+        let known = self.known.as_ref().map(|known| &known.list);
+        [
+            (ALIASES_FILE, Kind::Aliases, self.aliases.as_ref()),
+            (KNOWN_FILE, Kind::Known, known),
+            (PEPTIDES_FILE, Kind::Peptides, self.peptides.as_ref()),
+        ]
+    }
 }
 
 impl Sealed for Manifest {

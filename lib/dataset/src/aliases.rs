@@ -1,6 +1,7 @@
 //! Rows of records that are in no shard, because another row has their residues: copies of that row, with keys of their own.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,8 +13,9 @@ use plmkit_contract::{
     AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, ListedFile,
     Quoted, RowKey, SAMPLE, Stop,
 };
-use plmkit_store::{EmbeddingsWriter, FileKind, RecordListReader};
+use plmkit_store::{EmbeddingsWriter, RecordListReader};
 
+use crate::rejects::Rejects;
 use crate::{DatasetError, Merge, Part, Parts};
 
 /// The records of a list that are read at once. Their rows are found in one pass over the dataset.
@@ -44,129 +46,19 @@ pub(crate) struct Record {
     pub(crate) truncated: bool,
 }
 
-/// What became of the records of a list.
-#[derive(Debug, Default)]
-pub(crate) struct Expanded {
-    /// The records whose representative has no row.
-    pub(crate) missing: Vec<Record>,
-    /// The rows of which residues were cut off.
-    pub(crate) truncated: u64,
-    /// The lengths of their proteins together, in residues.
-    pub(crate) truncated_length: u64,
-}
-
-/// Writes the rows of the records in `list` to files in `folder`, sorted, as further parts of `parts`. Rows of aliases are among those
-/// of `own`.
-pub(crate) fn expand(
-    list: &List<'_>,
-    own: &Parts,
-    parts: &mut Parts,
-    folder: &Path,
-    stop: &Stop,
-) -> Result<Expanded, DatasetError> {
-    let (kind, dataset, rows_of) = match list.known_in {
-        Some((number, parts)) => (Kind::Known, Some(number), parts),
-        None => (Kind::Aliases, None, own),
-    };
-    let mut reader = open_list(&list.path, kind, Some(&list.listed.digest))?;
-    let mut expanded = Expanded::default();
-    let mut records = Vec::new();
-    let mut runs = Runs {
-        parts,
-        folder,
-        batches: Vec::new(),
-        bytes: 0,
-    };
-    loop {
-        let batch = reader.next_batch()?;
-        if let Some(batch) = &batch {
-            let rows = AliasColumns::new(batch);
-            let rows = rows.rows().filter(|row| row.dataset == dataset);
-            records.extend(rows.map(|row| Record {
-                representative: row.representative,
-                ordinal: row.ordinal,
-                id: row.id.to_owned(),
-                description: row.description.map(str::to_owned),
-                length: row.length,
-                truncated: row.truncated,
-            }));
-        }
-        if records.len() >= RECORDS || (batch.is_none() && !records.is_empty()) {
-            let chunk = std::mem::take(&mut records);
-            add_rows(rows_of, chunk, &mut runs, &mut expanded, stop)?;
-        }
-        if batch.is_none() {
-            runs.end()?;
-            return Ok(expanded);
-        }
-    }
-}
-
 /// Opens a list whose rows have this digest, if that is known.
 pub(crate) fn open_list(
     path: &Path,
     kind: Kind,
     digest: Option<&str>,
 ) -> Result<RecordListReader, DatasetError> {
-    let of = match kind {
-        Kind::Known => FileKind::Known,
-        Kind::Peptides => FileKind::Peptides,
-        _ => FileKind::Aliases,
-    };
-    let reader = RecordListReader::open(path, kind).map_err(|error| error.of_input(of))?;
+    let reader = RecordListReader::open(path, kind)?;
     let found = reader.digest().to_string();
     if let Some(digest) = digest.filter(|digest| **digest != found) {
         let what = format!("expected rows {digest}, as manifest.json says, found {found}");
         return Err(DatasetError::content(path, what));
     }
     Ok(reader)
-}
-
-/// Adds the rows of some records.
-fn add_rows(
-    rows: &Parts,
-    mut records: Vec<Record>,
-    runs: &mut Runs<'_>,
-    expanded: &mut Expanded,
-    stop: &Stop,
-) -> Result<(), DatasetError> {
-    records.sort_unstable_by_key(|record| (record.representative, record.ordinal));
-    let mut ordinals: Vec<u64> = records.iter().map(|record| record.representative).collect();
-    ordinals.dedup();
-    let columns = 0..rows.layout.columns.len();
-    let mut merge = Merge::new(rows, columns, stop).of_ordinals(&ordinals);
-    let mut found = vec![false; ordinals.len()];
-    while let Some(rows) = merge.next_rows()? {
-        let mut copies = Vec::new();
-        for (place, key) in KeyColumns::new(&rows).rows().enumerate() {
-            if let Ok(place) = ordinals.binary_search(&key.ordinal) {
-                found[place] = true;
-            }
-            let of = |record: &Record| record.representative.cmp(&key.ordinal);
-            let start = records.partition_point(|record| of(record) == Ordering::Less);
-            let same = records[start..].iter();
-            let same = same.take_while(|record| of(record) == Ordering::Equal);
-            copies.extend(same.map(|record| (place as u32, record)));
-        }
-        for (_, record) in copies.iter().filter(|(_, record)| record.truncated) {
-            expanded.truncated += 1;
-            expanded.truncated_length += u64::from(record.length);
-        }
-        // Many records may have one representative.
-        for copies in copies.chunks(BATCH_ROWS) {
-            let batch = copy(&rows, copies, runs.parts);
-            let batch =
-                batch.map_err(|error| DatasetError::content(runs.folder, error.to_string()))?;
-            runs.push(batch)?;
-        }
-    }
-    let is_missing = |record: &Record| {
-        let place = ordinals.binary_search(&record.representative);
-        place.is_ok_and(|place| !found[place])
-    };
-    let missing = records.into_iter().filter(is_missing);
-    expanded.missing.extend(missing);
-    Ok(())
 }
 
 /// Copies rows, each for a record.
@@ -211,15 +103,100 @@ fn copy(
     RecordBatch::try_new(schema, columns)
 }
 
-/// Sorted runs of rows: further parts.
-struct Runs<'a> {
-    parts: &'a mut Parts,
-    folder: &'a Path,
-    batches: Vec<RecordBatch>,
-    bytes: usize,
+/// The rows of records that are in no shard, in sorted runs: further parts.
+pub(crate) struct Runs<'a> {
+    pub(crate) parts: &'a mut Parts,
+    /// Of the dataset, to which the records are added whose representative was rejected.
+    pub(crate) rejects: &'a mut Rejects,
+    pub(crate) folder: &'a Path,
+    pub(crate) batches: Vec<RecordBatch>,
+    pub(crate) bytes: usize,
+    /// The rows of which residues were cut off, and the lengths of their proteins together.
+    pub(crate) truncated: [u64; 2],
 }
 
 impl Runs<'_> {
+    /// Adds the rows of the records in `list`. Those of aliases are among the rows of `own`.
+    pub(crate) fn add_list(
+        &mut self,
+        list: &List<'_>,
+        own: &Parts,
+        stop: &Stop,
+    ) -> Result<(), DatasetError> {
+        let (kind, dataset, rows_of) = match list.known_in {
+            Some((number, parts)) => (Kind::Known, Some(number), parts),
+            None => (Kind::Aliases, None, own),
+        };
+        let mut reader = open_list(&list.path, kind, Some(&list.listed.digest))?;
+        let mut records = Vec::new();
+        loop {
+            let batch = reader.next_batch()?;
+            if let Some(batch) = &batch {
+                let rows = AliasColumns::new(batch);
+                let rows = rows.rows().filter(|row| row.dataset == dataset);
+                records.extend(rows.map(|row| Record {
+                    representative: row.representative,
+                    ordinal: row.ordinal,
+                    id: row.id.to_owned(),
+                    description: row.description.map(str::to_owned),
+                    length: row.length,
+                    truncated: row.truncated,
+                }));
+            }
+            if records.len() >= RECORDS || (batch.is_none() && !records.is_empty()) {
+                let chunk = std::mem::take(&mut records);
+                self.add_rows(list, rows_of, chunk, stop)?;
+            }
+            if batch.is_none() {
+                return self.end();
+            }
+        }
+    }
+
+    /// Adds the rows of some records of `list`, which are among `rows` or were rejected.
+    fn add_rows(
+        &mut self,
+        list: &List<'_>,
+        rows: &Parts,
+        mut records: Vec<Record>,
+        stop: &Stop,
+    ) -> Result<(), DatasetError> {
+        records.sort_unstable_by_key(|record| (record.representative, record.ordinal));
+        let mut ordinals: Vec<u64> = records.iter().map(|record| record.representative).collect();
+        ordinals.dedup();
+        let columns = 0..rows.layout.columns.len();
+        let mut merge = Merge::new(rows, columns, stop).of_ordinals(&ordinals);
+        let mut found = HashSet::new();
+        while let Some(rows) = merge.next_rows()? {
+            let mut copies = Vec::new();
+            for (place, key) in KeyColumns::new(&rows).rows().enumerate() {
+                found.insert(key.ordinal);
+                let of = |record: &Record| record.representative.cmp(&key.ordinal);
+                let start = records.partition_point(|record| of(record) == Ordering::Less);
+                let same = records[start..].iter();
+                let same = same.take_while(|record| of(record) == Ordering::Equal);
+                copies.extend(same.map(|record| (place as u32, record)));
+            }
+            for (_, record) in copies.iter().filter(|(_, record)| record.truncated) {
+                self.truncated[0] += 1;
+                self.truncated[1] += u64::from(record.length);
+            }
+            // Many records may have one representative.
+            for copies in copies.chunks(BATCH_ROWS) {
+                let batch = copy(&rows, copies, self.parts);
+                let batch = batch.map_err(|error| DatasetError::content(self.folder, error))?;
+                self.push(batch)?;
+            }
+        }
+        let is_missing = |record: &&Record| !found.contains(&record.representative);
+        for record in records.iter().filter(is_missing) {
+            if list.known_in.is_some() || !self.rejects.add_copy(record) {
+                return Err(record.without_row(&list.path));
+            }
+        }
+        Ok(())
+    }
+
     fn push(&mut self, batch: RecordBatch) -> Result<(), DatasetError> {
         self.bytes += batch.get_array_memory_size();
         self.batches.push(batch);
@@ -254,7 +231,7 @@ impl Runs<'_> {
         for places in places.chunks(BATCH_ROWS) {
             let places: Vec<(usize, usize)> = places.iter().map(|&(_, place)| place).collect();
             let rows = interleave_record_batch(&batches, &places);
-            let rows = rows.map_err(|error| DatasetError::content(&path, error.to_string()))?;
+            let rows = rows.map_err(|error| DatasetError::content(&path, error))?;
             writer.write(&rows)?;
         }
         writer.finish(&self.parts.provenance())?;

@@ -1,5 +1,6 @@
 //! Errors of datasets.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Exit, Failure, Quoted, path_text};
@@ -17,14 +18,6 @@ pub enum DatasetError {
     /// A file cannot be read, written or verified.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file of the dataset does not belong to it.
-    #[error("{}: {what}", path_text(path))]
-    Content {
-        /// The file or the folder.
-        path: PathBuf,
-        /// What is wrong, and what was expected.
-        what: String,
-    },
     /// A file of the dataset is missing.
     #[error("{}: {what}", path_text(path))]
     Missing {
@@ -52,9 +45,9 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
-    pub(crate) fn content(path: &Path, what: impl Into<String>) -> Self {
-        let (path, what) = (path.to_owned(), what.into());
-        Self::Content { path, what }
+    /// The error of a file or a folder that does not belong to the dataset.
+    pub(crate) fn content(path: &Path, what: impl Display) -> Self {
+        Self::Store(StoreError::malformed(path, what))
     }
 
     pub(crate) fn missing(path: &Path, what: impl Into<String>) -> Self {
@@ -87,7 +80,6 @@ impl Failure for DatasetError {
     fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => error.exit(),
-            Self::Content { .. } => Exit::Data,
             Self::Missing { .. } => Exit::NoInput,
             Self::Usage(_) => Exit::Usage,
             Self::Memory(_) => Exit::Transient,

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type};
+use arrow_array::{ArrayRef, RecordBatch};
 use plmkit_contract::{Stop, StoreDtype};
-use plmkit_store::{AtomicFile, TableFormat, TableWriter, remove_published};
+use plmkit_store::{AtomicFile, StoreError, TableFormat, TableWriter, remove_published};
 
 use crate::select::Missing;
-use crate::vectors::{bytes, place_of};
+use crate::vectors::place_of;
 use crate::{AskedIds, DatasetError, Merge, Parts};
 
 /// Which vectors are written, and how.
@@ -63,23 +64,58 @@ pub fn write_vectors(
         Some((ids, allow_missing)) => count(parts, ids, allow_missing, stop)?,
         None => parts.rows(),
     };
-    let mut writer = Writer::create(parts, (place, expected), config)?;
     let mut merge = Merge::new(parts, [place], stop);
     if let Some((ids, _)) = config.ids {
         merge = merge.of_ids(ids);
     }
     let mut rows = 0;
-    while let Some(batch) = merge.next_rows()? {
-        writer.write(&batch)?;
-        rows += batch.num_rows() as u64;
-        advance(batch.num_rows() as u64);
-    }
-    if rows != expected {
+    let mut each = |write: &mut dyn FnMut(&RecordBatch) -> Result<(), StoreError>| {
+        while let Some(batch) = merge.next_rows()? {
+            write(&batch)?;
+            rows += batch.num_rows() as u64;
+            advance(batch.num_rows() as u64);
+        }
+        if rows == expected {
+            return Ok(());
+        }
         let what = format!("expected {expected} rows, as the metadata say, found {rows}");
-        return Err(DatasetError::content(&parts.parts[0].path, what));
+        Err(DatasetError::content(&parts.parts[0].path, what))
+    };
+    let create =
+        |path: &Path| Ok::<_, StoreError>(AtomicFile::create(path)?.keeping(!config.force));
+    let file = create(config.out)?;
+    let layout = &parts.layout;
+    let format = match config.format {
+        RowFormat::Npy => None,
+        RowFormat::Parquet => Some(TableFormat::Parquet),
+        RowFormat::Tsv => Some(TableFormat::Tsv),
+        RowFormat::Csv => Some(TableFormat::Csv),
+    };
+    if let Some(format) = format {
+        let columns: Vec<usize> = (0..layout.keys()).chain([layout.keys() + place]).collect();
+        let schema = layout.schema().project(&columns);
+        let schema = schema.map_err(|error| DatasetError::content(config.out, error))?;
+        let mut table = TableWriter::create(file, &schema.into(), format, [])?;
+        each(&mut |batch| table.write(batch))?;
+        table.finish()?;
+        return Ok(expected);
     }
-    writer.finish(config)?;
-    Ok(rows)
+    let (mut matrix, mut ids) = (file, create(&ids_beside(config.out))?);
+    matrix.append(&header(parts, expected))?;
+    let column = layout.columns[place].to_string();
+    each(&mut |batch| {
+        matrix.append(bytes(&batch[&*column], layout.dtype))?;
+        ids.append(lines(batch).as_bytes())
+    })?;
+    // The ids first: a run that is killed then leaves ids without a matrix, and no matrix is ever beside other ids.
+    matrix.sync()?;
+    ids.sync()?;
+    if config.force {
+        remove_published(config.out)?;
+    }
+    ids.finish()?;
+    matrix.finish()?;
+    Ok(expected)
 }
 
 /// Counts the rows of some ids.
@@ -100,89 +136,12 @@ fn count(
     Ok(rows)
 }
 
-/// Files under construction.
-enum Writer {
-    Matrix {
-        matrix: AtomicFile,
-        ids: AtomicFile,
-        column: String,
-        dtype: StoreDtype,
-    },
-    Table(TableWriter),
-}
-
-impl Writer {
-    fn create(
-        parts: &Parts,
-        (place, rows): (usize, u64),
-        config: &VectorsConfig<'_>,
-    ) -> Result<Self, DatasetError> {
-        let create =
-            |path: &Path| Ok::<_, DatasetError>(AtomicFile::create(path)?.keeping(!config.force));
-        let mut matrix = create(config.out)?;
-        let layout = &parts.layout;
-        let table = match config.format {
-            RowFormat::Npy => None,
-            RowFormat::Parquet => Some(TableFormat::Parquet),
-            RowFormat::Tsv => Some(TableFormat::Tsv),
-            RowFormat::Csv => Some(TableFormat::Csv),
-        };
-        if let Some(format) = table {
-            let columns: Vec<usize> = (0..layout.keys()).chain([layout.keys() + place]).collect();
-            let schema = layout.schema().project(&columns);
-            let schema =
-                schema.map_err(|error| DatasetError::content(config.out, error.to_string()))?;
-            return Ok(Self::Table(TableWriter::create(
-                matrix,
-                &schema.into(),
-                format,
-                [],
-            )?));
-        }
-        matrix.append(&header(parts, rows))?;
-        Ok(Self::Matrix {
-            matrix,
-            ids: create(&ids_beside(config.out))?,
-            column: layout.columns[place].to_string(),
-            dtype: layout.dtype,
-        })
-    }
-
-    fn write(&mut self, rows: &RecordBatch) -> Result<(), DatasetError> {
-        match self {
-            Self::Matrix {
-                matrix,
-                ids,
-                column,
-                dtype,
-            } => {
-                matrix.append(bytes(&rows[&**column], *dtype))?;
-                ids.append(lines(rows).as_bytes())?;
-            }
-            Self::Table(table) => table.write(rows)?,
-        }
-        Ok(())
-    }
-
-    /// Publishes the files, the ids first. A run that is killed then leaves ids without a matrix: no matrix is ever beside other ids.
-    fn finish(self, config: &VectorsConfig<'_>) -> Result<(), DatasetError> {
-        match self {
-            Self::Matrix {
-                mut matrix,
-                mut ids,
-                ..
-            } => {
-                matrix.sync()?;
-                ids.sync()?;
-                if config.force {
-                    remove_published(config.out)?;
-                }
-                ids.finish()?;
-                matrix.finish()?;
-            }
-            Self::Table(table) => table.finish()?,
-        }
-        Ok(())
+/// Returns the stored values of vectors.
+fn bytes(vectors: &ArrayRef, dtype: StoreDtype) -> &[u8] {
+    let values = vectors.as_fixed_size_list().values();
+    match dtype {
+        StoreDtype::F16 => values.as_primitive::<Float16Type>().values().inner(),
+        StoreDtype::F32 => values.as_primitive::<Float32Type>().values().inner(),
     }
 }
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use plmkit_contract::{DATASET_FILE, ListedDataset, ListedFile, SHARD_PREFIX, Stop};
 use plmkit_store::StoreError;
 
-use crate::listing::{check_parts, check_passed, read_dataset, read_lists};
+use crate::listing::{check_parts, read_dataset, read_lists};
 use crate::{DatasetError, Parts};
 
 /// The folder of the parts.
-pub const EMBEDDINGS: &str = "embeddings";
+const EMBEDDINGS: &str = "embeddings";
 
 /// Where a dataset is: its folder, or a single embeddings file.
 #[derive(Clone, Debug)]
@@ -95,25 +95,23 @@ impl DatasetFolder {
 
     /// Opens the parts. Where `dataset.json` lists them and lists of rejects, they must be these; those of shards, if there are any.
     pub fn open(&self, stop: &Stop) -> Result<OpenedDataset, DatasetError> {
-        self.open_if(|_| Ok(()), stop)
+        self.open_if(false, stop)
     }
 
     /// Opens the parts of a dataset whose validation has passed, if there was one.
     pub fn open_passed(&self, stop: &Stop) -> Result<OpenedDataset, DatasetError> {
-        self.open_if(|listed| check_passed(listed, &self.0), stop)
+        self.open_if(true, stop)
     }
 
-    fn open_if(
-        &self,
-        check: impl Fn(&ListedDataset) -> Result<(), DatasetError>,
-        stop: &Stop,
-    ) -> Result<OpenedDataset, DatasetError> {
+    fn open_if(&self, passed: bool, stop: &Stop) -> Result<OpenedDataset, DatasetError> {
         let (paths, listed) = if self.0.is_file() {
             (vec![self.0.clone()], None)
         } else {
             (self.embeddings()?, read_dataset(&self.0)?)
         };
-        listed.as_ref().map_or(Ok(()), check)?;
+        if passed {
+            self.check_passed(listed.as_ref())?;
+        }
         let parts = Parts::open(&paths, stop)?;
         if let Some(listed) = &listed {
             check_parts(listed, &self.0, &parts.parts)?;
@@ -126,6 +124,14 @@ impl DatasetFolder {
             parts,
             listed,
         })
+    }
+
+    fn check_passed(&self, listed: Option<&ListedDataset>) -> Result<(), DatasetError> {
+        if listed.is_none_or(ListedDataset::passed) {
+            return Ok(());
+        }
+        let what = "expected a dataset whose validation passed, found one that failed";
+        Err(DatasetError::content(&self.0.join(DATASET_FILE), what))
     }
 }
 
@@ -143,8 +149,7 @@ pub struct OpenedDataset {
 impl OpenedDataset {
     /// Checks that the validation, if there was one, has passed.
     pub fn check_passed(&self) -> Result<(), DatasetError> {
-        let listed = self.listed.as_ref();
-        listed.map_or(Ok(()), |listed| check_passed(listed, &self.folder.0))
+        self.folder.check_passed(self.listed.as_ref())
     }
 
     /// All files that belong to it.

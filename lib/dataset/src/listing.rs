@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    CombinedFrom, DATASET_FILE, FAILED_FILE, LIST_SHOWN, ListedDataset, ListedFile, Manifest,
+    CombinedFrom, DATASET_FILE, LIST_SHOWN, ListedDataset, ListedFile, MANIFEST_FILE, Manifest,
     RejectsList, check_contract, one_line, path_text,
 };
-use plmkit_store::{FileKind, StoreError, later_failure, read_rejects, read_sealed};
+use plmkit_store::{FileKind, StoreError, read_rejects, read_sealed};
 use serde_json::{Map, Value, json};
 
 use crate::{DatasetError, Part};
@@ -18,7 +18,7 @@ use crate::{DatasetError, Part};
 const OWN_FOLDERS: [&str; 3] = ["embeddings", "rejects", "shards"];
 
 /// Reads the `dataset.json` of the dataset in `folder`; `None` if there is none.
-pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
+pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
     let path = folder.join(DATASET_FILE);
     if let Ok(false) = path.try_exists() {
         return Ok(None);
@@ -26,21 +26,6 @@ pub fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError
     let listed: ListedDataset = read_sealed(&path)?;
     check_contract(&listed.contract).map_err(|what| DatasetError::content(&path, what))?;
     Ok(Some(listed))
-}
-
-/// Checks that the dataset in `folder` passed the validation that wrote `listed`, and has not failed another one since.
-pub(crate) fn check_passed(listed: &ListedDataset, folder: &Path) -> Result<(), DatasetError> {
-    if !listed.passed() {
-        let what = "expected a dataset whose validation passed, found one that failed";
-        return Err(DatasetError::content(&folder.join(DATASET_FILE), what));
-    }
-    let Some(check) = later_failure(listed, folder)? else {
-        return Ok(());
-    };
-    let what = format!(
-        "a later validation of these parts failed, at {check}: expected one that passed, which removes this file"
-    );
-    Err(DatasetError::content(&folder.join(FAILED_FILE), what))
 }
 
 /// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.
@@ -100,11 +85,14 @@ pub(crate) fn read_lists<'a>(
 /// Reads the manifest in the folder `shards`: it must be that of the dataset, as far as `listed` repeats it.
 pub(crate) fn read_manifest(
     shards: &Path,
-    listed: &ListedDataset,
+    listed: Option<&ListedDataset>,
 ) -> Result<Manifest, DatasetError> {
-    let path = shards.join("manifest.json");
+    let path = shards.join(MANIFEST_FILE);
     let manifest: Manifest =
         read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?;
+    let Some(listed) = listed else {
+        return Ok(manifest);
+    };
     let inputs = listed.others.get("inputs").cloned();
     for (name, expected, found) in [
         (

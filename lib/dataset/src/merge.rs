@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_select::interleave::interleave_record_batch;
+use arrow_select::concat::concat_batches;
 use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals};
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 
@@ -64,15 +64,9 @@ struct Run {
     groups: Range<usize>,
     /// The current group, with its rows that are not read yet.
     current: Option<(usize, VecDeque<Range<usize>>)>,
-    window: Option<Window>,
+    /// Decoded rows that were not returned yet.
+    window: Option<RecordBatch>,
     file: Option<Arc<EmbeddingsFile>>,
-}
-
-#[derive(Debug)]
-struct Window {
-    rows: RecordBatch,
-    /// The next row.
-    at: usize,
 }
 
 impl<'a> Merge<'a> {
@@ -153,21 +147,30 @@ impl<'a> Merge<'a> {
     /// Returns at most `room` rows, and any further rows of the last record. `None` if there is no more, or no room.
     pub(crate) fn next(&mut self, room: u64) -> Result<Option<RecordBatch>, DatasetError> {
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(BATCH_ROWS);
-        let mut taken = Taken::default();
+        let (mut taken, mut count) = (Vec::new(), 0);
         while let Some(&Reverse((key, run))) = self.heap.peek() {
             if self.stop.requested() {
                 return Err(DatasetError::stopped());
             }
             let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
-            if !of_last && taken.rows >= room {
+            if !of_last && count >= room {
                 break;
             }
             self.heap.pop();
             if self.runs[run].window.is_some() || self.load(run)? {
-                self.take_rows(run, room, &mut taken)?;
+                let rows = self.take_rows(run, room.saturating_sub(count))?;
+                count += rows.num_rows();
+                taken.push(rows);
             }
         }
-        taken.finish()
+        taken.retain(|rows| rows.num_rows() > 0);
+        let rows = match taken.as_slice() {
+            [] => return Ok(None),
+            [rows] => Ok(rows.clone()),
+            [first, ..] => concat_batches(first.schema_ref(), &taken),
+        };
+        let rows = rows.map_err(|error| DatasetError::content("rows".as_ref(), error));
+        rows.map(Some)
     }
 
     /// The smallest key of the other runs.
@@ -177,27 +180,17 @@ impl<'a> Merge<'a> {
             .map_or((u64::MAX, u32::MAX), |&Reverse((key, _))| key)
     }
 
-    /// Moves rows of a window to `taken`, up to the next row of another run.
-    fn take_rows(
-        &mut self,
-        run: usize,
-        room: usize,
-        taken: &mut Taken,
-    ) -> Result<(), DatasetError> {
+    /// Takes at most `room` rows of the window of a run, and any further rows of the last record, up to the next row of another run.
+    fn take_rows(&mut self, run: usize, room: usize) -> Result<RecordBatch, DatasetError> {
         let others = self.next_of_others();
         let Run { part, window, .. } = &mut self.runs[run];
-        let Some(window) = window else {
-            return Ok(());
-        };
-        let keys = KeyColumns::new(&window.rows);
-        let start = window.at;
+        let rows = window.take().expect("a run with a window");
         let mut count = 0;
         let mut next = None;
-        while start + count < window.rows.num_rows() {
-            let row = keys.row(start + count);
+        for row in KeyColumns::new(&rows).rows() {
             let key = row.sort_key();
             let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
-            if key > others || (!of_last && taken.rows + count >= room) {
+            if key > others || (!of_last && count >= room) {
                 next = Some(key);
                 break;
             }
@@ -207,15 +200,13 @@ impl<'a> Merge<'a> {
             self.last = Some(key);
             count += 1;
         }
-        taken.push(run, window, count);
-        window.at += count;
         if let Some(key) = next {
+            *window = Some(rows.slice(count, rows.num_rows() - count));
             self.heap.push(Reverse((key, run)));
         } else {
-            self.runs[run].window = None;
             self.continue_run(run);
         }
-        Ok(())
+        Ok(rows.slice(0, count))
     }
 
     /// Puts a run without a window back to the others, with a bound of its next row.
@@ -279,7 +270,7 @@ impl<'a> Merge<'a> {
         let rows = file.read(*group, &ranges, self.columns.iter().copied())?;
         let rows = self.parts[*part].own(rows)?;
         let key = KeyColumns::new(&rows).row(0).sort_key();
-        self.runs[run].window = Some(Window { rows, at: 0 });
+        self.runs[run].window = Some(rows);
         if key > self.next_of_others() {
             self.heap.push(Reverse((key, run)));
             return Ok(false);
@@ -316,53 +307,6 @@ impl<'a> Merge<'a> {
             most = depth.max(most);
         }
         most
-    }
-}
-
-/// Rows that were taken from windows.
-#[derive(Default)]
-struct Taken {
-    rows: usize,
-    /// Windows, with their runs.
-    windows: Vec<(usize, RecordBatch)>,
-    /// Window, and rows of it.
-    slices: Vec<(usize, Range<usize>)>,
-}
-
-impl Taken {
-    fn push(&mut self, run: usize, window: &Window, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let rows = window.at..window.at + count;
-        self.rows += count;
-        let is_same = |(of, batch): &(usize, RecordBatch)| {
-            *of == run && Arc::ptr_eq(batch.column(0), window.rows.column(0))
-        };
-        let known = self.windows.iter().rposition(is_same);
-        let place = known.unwrap_or_else(|| {
-            self.windows.push((run, window.rows.clone()));
-            self.windows.len() - 1
-        });
-        self.slices.push((place, rows));
-    }
-
-    fn finish(self) -> Result<Option<RecordBatch>, DatasetError> {
-        let rows = match self.slices.as_slice() {
-            [] => return Ok(None),
-            [(window, rows)] => self.windows[*window].1.slice(rows.start, rows.len()),
-            slices => {
-                let windows: Vec<&RecordBatch> =
-                    self.windows.iter().map(|(_, rows)| rows).collect();
-                let places = slices
-                    .iter()
-                    .flat_map(|(window, rows)| rows.clone().map(move |row| (*window, row)));
-                let places: Vec<(usize, usize)> = places.collect();
-                interleave_record_batch(&windows, &places)
-                    .map_err(|error| DatasetError::content("rows".as_ref(), error.to_string()))?
-            }
-        };
-        Ok(Some(rows))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{ALIASES_FILE, AliasColumns, KNOWN_FILE, Kind, Stop};
+use plmkit_contract::{AliasColumns, Kind, MANIFEST_FILE, Stop};
 
 use crate::aliases::open_list;
 use crate::listing::read_manifest;
@@ -22,27 +22,19 @@ impl OpenedDataset {
 
     fn why(&self, missing: &[String], stop: &Stop) -> Result<String, DatasetError> {
         let shards = &self.folder.path().join("shards");
-        let lists = [ALIASES_FILE, KNOWN_FILE].map(|name| shards.join(name));
-        if !lists.iter().any(|list| list.exists()) {
-            return Ok(String::new());
-        }
         // Only a hint is taken from the lists: a manifest that is not there leaves them as they are.
         let listed = self.listed.as_ref();
-        let listed = listed.filter(|_| shards.join("manifest.json").exists());
-        let manifest = listed.map(|listed| read_manifest(shards, listed));
-        let manifest = manifest.transpose()?;
-        let known = manifest.as_ref().and_then(|found| found.known.as_ref());
-        let aliases = manifest.as_ref().and_then(|found| found.aliases.as_ref());
+        let listed = listed.filter(|_| shards.join(MANIFEST_FILE).exists());
+        let manifest = listed.map(|listed| read_manifest(shards, Some(listed)));
+        let manifest = manifest.transpose()?.unwrap_or_default();
         let missing: HashSet<&str> = missing.iter().map(String::as_str).collect();
         let mut why = Vec::new();
-        for (path, kind, list) in [
-            (&lists[0], Kind::Aliases, aliases),
-            (&lists[1], Kind::Known, known.map(|known| &known.list)),
-        ] {
-            if !path.exists() {
+        for (file, kind, list) in manifest.lists() {
+            let path = shards.join(file);
+            if kind == Kind::Peptides || !path.exists() {
                 continue;
             }
-            let mut reader = open_list(path, kind, list.map(|list| &*list.digest))?;
+            let mut reader = open_list(&path, kind, list.map(|list| &*list.digest))?;
             let mut count = 0_u64;
             while let Some(batch) = reader.next_batch()? {
                 if stop.requested() {
@@ -53,7 +45,6 @@ impl OpenedDataset {
             }
             let option = if kind == Kind::Known { " --known" } else { "" };
             if count > 0 {
-                let file = path.file_name().unwrap_or_default().display();
                 why.push(format!(
                     "; {count} of them in {file}, because other records have their residues: query-embeddings combine{option} gives them rows"
                 ));

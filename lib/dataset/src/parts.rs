@@ -10,7 +10,7 @@ use plmkit_contract::{
     EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop,
     ordinals, path_text,
 };
-use plmkit_store::{EmbeddingsFile, FileKind, GroupSummary, StoreError};
+use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 use serde_json::Value;
 
 use crate::DatasetError;
@@ -33,8 +33,7 @@ pub struct Part {
 impl Part {
     /// Reads the end of a file.
     pub(crate) fn open(path: &Path) -> Result<(Self, EmbeddingLayout), StoreError> {
-        let file =
-            EmbeddingsFile::open(path).map_err(|error| error.of_input(FileKind::Embeddings))?;
+        let file = EmbeddingsFile::open(path)?;
         let part = Self {
             path: path.to_owned(),
             digest: file.digest(),
@@ -76,7 +75,7 @@ impl Part {
         let others = rows.columns().iter().skip(1).cloned();
         let columns = iter::once(ordinals).chain(others).collect();
         let rows = RecordBatch::try_new(rows.schema(), columns);
-        rows.map_err(|error| DatasetError::content(&self.path, error.to_string()))
+        rows.map_err(|error| DatasetError::content(&self.path, error))
     }
 }
 
@@ -90,7 +89,7 @@ fn shifted(mut groups: Vec<GroupSummary>, offset: u64) -> Vec<GroupSummary> {
 }
 
 /// All embeddings files of a dataset: of one work, with the same columns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Parts {
     /// The parts, in the order given.
     pub parts: Vec<Part>,

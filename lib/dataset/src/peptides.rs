@@ -5,11 +5,8 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, Kind, Manifest, PEPTIDES_FILE, PeptideColumns, PeptideRow, Stop,
-    ordinals,
-};
-use plmkit_store::{AtomicFile, FileKind, StoreError, read_sealed};
+use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideColumns, PeptideRow, Stop, ordinals};
+use plmkit_store::{AtomicFile, StoreError};
 
 use crate::aliases::open_list;
 use crate::listing::read_manifest;
@@ -53,25 +50,17 @@ pub fn write_peptides(
 ) -> Result<u64, DatasetError> {
     let shards = dataset.folder.path().join("shards");
     let list = shards.join(PEPTIDES_FILE);
-    let manifest: Manifest = match &dataset.listed {
-        Some(listed) if shards.is_dir() => read_manifest(&shards, listed)?,
-        _ => {
-            let path = shards.join("manifest.json");
-            read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?
-        }
-    };
+    let manifest = read_manifest(&shards, dataset.listed.as_ref())?;
     let Some(listed) = &manifest.peptides else {
         let what = "expected a list of peptides: the shards were cut without --translate";
         return Err(DatasetError::missing(&list, what));
     };
     let mut rows = Merge::new(&dataset.parts, [], stop);
     let mut records = vec![Records::new(move || rows.next_rows())];
-    let known = manifest.known.as_ref().map(|known| &known.list);
-    for (file, kind, listed) in [
-        (ALIASES_FILE, Kind::Aliases, manifest.aliases.as_ref()),
-        (KNOWN_FILE, Kind::Known, known),
-    ] {
-        if let Some(listed) = listed {
+    for (file, kind, listed) in manifest.lists() {
+        if kind != Kind::Peptides
+            && let Some(listed) = listed
+        {
             let mut list = open_list(&shards.join(file), kind, Some(&listed.digest))?;
             records.push(Records::new(move || Ok(list.next_batch()?)));
         }

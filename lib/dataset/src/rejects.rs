@@ -101,17 +101,21 @@ impl Rejects {
         }
     }
 
-    /// Adds the lists of a further sample, to whose ordinals `offset` is added. Returns the last ordinal in them.
-    pub(crate) fn join(&mut self, other: Self, offset: u64) -> Option<u64> {
+    /// Adds to all ordinals. Returns the last of them.
+    pub(crate) fn shift(&mut self, offset: u64) -> Option<u64> {
+        let lines = self.records.iter_mut().chain(&mut self.rows);
+        let ordinals = lines.map(|line| {
+            line.ordinal += offset;
+            line.ordinal
+        });
+        ordinals.max()
+    }
+
+    /// Adds the lists of a further sample.
+    pub(crate) fn extend(&mut self, other: Self) {
         self.digests.extend(other.digests);
-        let shifted = |line: Reject| Reject {
-            ordinal: line.ordinal + offset,
-            ..line
-        };
-        self.records.extend(other.records.into_iter().map(shifted));
-        self.rows.extend(other.rows.into_iter().map(shifted));
-        let lines = self.records.iter().chain(&self.rows);
-        lines.map(|line| line.ordinal).max()
+        self.records.extend(other.records);
+        self.rows.extend(other.rows);
     }
 
     /// Writes one list of rows, in the order of the input, and a copy of the list of records. No empty list is written. Returns the

@@ -38,14 +38,11 @@ impl Samples {
         distinct: bool,
     ) -> Result<Self, DatasetError> {
         let mut joined: Option<Self> = None;
-        let (mut next, mut shared) = (0, 0);
-        for (
-            OpenedDataset {
+        let mut next = 0;
+        for (dataset, mut listed) in datasets {
+            let OpenedDataset {
                 folder, mut parts, ..
-            },
-            mut listed,
-        ) in datasets
-        {
+            } = dataset;
             check(&parts, joined.as_ref())?;
             let left_out = listed.without_row();
             if left_out > 0 && !distinct {
@@ -56,11 +53,12 @@ impl Samples {
                 );
                 return Err(DatasetError::Usage(what));
             }
-            let own = Rejects::read(&listed, folder.path(), &parts.parts)?;
-            let offset = next;
-            parts.parts.iter_mut().for_each(|part| part.shift(offset));
+            let mut rejects = Rejects::read(&listed, folder.path(), &parts.parts)?;
+            let rejected = rejects.shift(next);
+            parts.parts.iter_mut().for_each(|part| part.shift(next));
+            let mut shared = 0;
             if let Some(from) = listed.combined.take() {
-                shared += from.shared;
+                shared = from.shared;
                 listed.embeddings = from.parts;
             }
             let sample = parts.parts[0].provenance.text_option(SAMPLE);
@@ -69,11 +67,6 @@ impl Samples {
                 file.file = format!("{sample}/{}", file.file);
             }
             listed.sample = Some(sample);
-            let mut rejects = Rejects::default();
-            let all = joined
-                .as_mut()
-                .map_or(&mut rejects, |joined| &mut joined.rejects);
-            let rejected = all.join(own, offset);
             let groups = parts.parts.iter().flat_map(|part| &part.groups);
             let last = groups.map(|group| group.ordinals.1).max();
             next = last.max(rejected).map_or(next, |last| last + 1);
@@ -88,7 +81,8 @@ impl Samples {
                 }
                 Some(joined) => {
                     joined.parts.parts.extend(parts.parts);
-                    joined.shared = shared;
+                    joined.rejects.extend(rejects);
+                    joined.shared += shared;
                     add(&mut joined.listed, listed);
                 }
             }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::slice;
 
 use plmkit_contract::{
-    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, KnownDataset, ListedDataset, RowDigest, Stop, plural,
+    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, KnownDataset, ListedDataset, MANIFEST_FILE, Manifest,
+    RowDigest, Stop, plural,
 };
 use serde_json::{Value, json};
 
-use crate::aliases::{List, expand};
+use crate::aliases::{List, Runs};
 use crate::listing::{add_to, read_manifest};
 use crate::rejects::Rejects;
 use crate::{CombineConfig, DatasetError, OpenedDataset, Parts};
@@ -74,11 +75,9 @@ impl<'a> Shared<'a> {
                 *left_out += records;
             }
         }
-        let path = shards.join("manifest.json");
         let has_manifest = shards.is_dir() && listed.combined.is_none();
-        let manifest = has_manifest.then(|| read_manifest(&shards, listed));
-        let manifest = manifest.transpose()?;
-        let (aliases, known) = manifest.map_or((None, None), |found| (found.aliases, found.known));
+        let manifest = has_manifest.then(|| read_manifest(&shards, Some(listed)));
+        let Manifest { aliases, known, .. } = manifest.transpose()?.unwrap_or_default();
         if let Some(list) = aliases {
             if config.distinct {
                 shared.left_out[0] += list.rows;
@@ -120,7 +119,7 @@ impl<'a> Shared<'a> {
             let found = found.map(|found| &found.parts).ok_or_else(|| {
                 let expected = described(slice::from_ref(expected));
                 let what = format!("expected --known with the dataset {expected}, too");
-                DatasetError::missing(&path, what)
+                DatasetError::missing(&shards.join(MANIFEST_FILE), what)
             })?;
             let works =
                 [parts, found].map(|parts| EmbeddingWork::new(&parts.parts[0].provenance.options));
@@ -185,21 +184,18 @@ impl<'a> Shared<'a> {
         stop: &Stop,
     ) -> Result<[u64; 2], DatasetError> {
         // The runs of one list are no rows of the other.
-        let own = Parts {
-            parts: parts.parts.clone(),
-            layout: parts.layout.clone(),
+        let own = parts.clone();
+        let mut runs = Runs {
+            parts,
+            rejects,
+            folder,
+            batches: Vec::new(),
+            bytes: 0,
+            truncated: [0; 2],
         };
-        let mut truncated = [0; 2];
         for list in &self.lists {
-            let expanded = expand(list, &own, parts, folder, stop)?;
-            truncated[0] += expanded.truncated;
-            truncated[1] += expanded.truncated_length;
-            for record in &expanded.missing {
-                if list.known_in.is_some() || !rejects.add_copy(record) {
-                    return Err(record.without_row(&list.path));
-                }
-            }
+            runs.add_list(list, &own, stop)?;
         }
-        Ok(truncated)
+        Ok(runs.truncated)
     }
 }

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Quoted, SOURCE, Stop, StoreDtype};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Quoted, SOURCE, Stop};
 use plmkit_store::read_shard;
 
-use crate::vectors::in_f32;
-use crate::{AskedIds, DatasetError, Merge, OpenedDataset};
+use crate::{AskedIds, DatasetError, Merge, OpenedDataset, Vectors};
 
 /// One residue in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +109,7 @@ impl Sites {
         let mut found = AskedIds::default();
         let mut merge = Merge::new(&dataset.parts, places, stop).of_ids(&ids);
         while let Some(rows) = merge.next_rows()? {
-            self.add_rows(&rows, dataset.parts.layout.dtype, &mut found);
+            self.add_rows(&rows, &mut found);
         }
         let is_missing = |id: &str| !found.has(id);
         if ids.in_order().iter().any(|id| is_missing(id)) {
@@ -154,15 +152,14 @@ impl Sites {
         Ok(())
     }
 
-    fn add_rows(&mut self, rows: &RecordBatch, dtype: StoreDtype, found: &mut AskedIds) {
-        let lists = rows[Column::LogProbs.to_string().as_str()].as_list::<i32>();
+    fn add_rows(&mut self, rows: &RecordBatch, found: &mut AskedIds) {
+        let lists = Vectors::new(&rows[Column::LogProbs.to_string().as_str()]);
         for (place, key) in KeyColumns::new(rows).rows().enumerate() {
             let Some(Protein { sites, .. }) = self.proteins.get_mut(key.id) else {
                 continue;
             };
             found.add(key.id);
-            let values = in_f32(&lists.value(place), dtype);
-            let (residues, _) = values.as_chunks();
+            let (residues, _) = lists.row(place).as_chunks();
             let (first, count) = (key.start + 1, residues.len() as u32);
             for (position, site) in sites.range_mut(first..first + count) {
                 let at = position - first;

@@ -1,10 +1,10 @@
-//! A column with one vector for each row.
+//! Columns of vectors.
 
-use arrow_array::ArrayRef;
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type};
-use arrow_buffer::ScalarBuffer;
-use plmkit_contract::{Column, Dtype, StoreDtype};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use plmkit_contract::{Column, Dtype};
 use plmkit_cpu::widen;
 
 use crate::{DatasetError, Parts};
@@ -30,25 +30,46 @@ pub(crate) fn place_of(parts: &Parts, column: Option<&str>) -> Result<usize, Dat
     }
 }
 
-/// Returns the stored values of vectors.
-pub(crate) fn bytes(vectors: &ArrayRef, dtype: StoreDtype) -> &[u8] {
-    let values = vectors.as_fixed_size_list().values();
-    match dtype {
-        StoreDtype::F16 => values.as_primitive::<Float16Type>().values().inner(),
-        StoreDtype::F32 => values.as_primitive::<Float32Type>().values().inner(),
-    }
-    .as_slice()
+/// The values of a column of a verified embeddings file in f32, which is exact.
+#[derive(Debug)]
+pub struct Vectors {
+    pub(crate) values: ScalarBuffer<f32>,
+    /// The values of a vector.
+    width: usize,
+    /// Of lists, where the vectors of each row begin, and where the last one ends. Without lists, each row has one.
+    offsets: Option<OffsetBuffer<i32>>,
 }
 
-/// Returns the values of vectors in f32, which is exact.
-pub(crate) fn in_f32(vectors: &ArrayRef, dtype: StoreDtype) -> ScalarBuffer<f32> {
-    let values = vectors.as_fixed_size_list().values();
-    match dtype {
-        StoreDtype::F32 => values.as_primitive::<Float32Type>().values().clone(),
-        StoreDtype::F16 => {
-            let mut wide = vec![0.0; values.len()];
-            widen(Dtype::F16, bytes(vectors, dtype), &mut wide);
-            wide.into()
+impl Vectors {
+    /// Takes a column of a batch: values or vectors, or lists of them.
+    pub fn new(column: &dyn Array) -> Self {
+        let list = column.as_list_opt::<i32>();
+        let items = list.map_or(column, |list| &**list.values());
+        let (values, width) = match items.as_fixed_size_list_opt() {
+            Some(vectors) => (&**vectors.values(), vectors.value_length() as usize),
+            None => (items, 1),
+        };
+        let values = match values.as_primitive_opt::<Float16Type>() {
+            None => values.as_primitive::<Float32Type>().values().clone(),
+            Some(halves) => {
+                let mut wide = vec![0.0; halves.len()];
+                widen(Dtype::F16, halves.values().inner(), &mut wide);
+                wide.into()
+            }
+        };
+        Self {
+            values,
+            width,
+            offsets: list.map(|list| list.offsets().clone()),
         }
+    }
+
+    /// Returns the values of a row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        let [start, end] = match &self.offsets {
+            Some(offsets) => [offsets[row], offsets[row + 1]].map(|offset| offset as usize),
+            None => [row, row + 1],
+        };
+        &self.values[start * self.width..end * self.width]
     }
 }

@@ -179,8 +179,8 @@ impl Drop for OutputFolder {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::Provenance;
-    use plmkit_store::{ListWriter, ShardWriter};
+    use plmkit_contract::{Kind, Provenance};
+    use plmkit_store::{ListWriter, SmallShardWriter};
 
     use super::*;
     use crate::assignment::ShardKey;
@@ -190,7 +190,8 @@ mod tests {
         let provenance = Provenance::new("fasta-shard", Vec::new());
         let shard = |index| {
             let name = ShardKey { long: false, index }.file_name();
-            let writer = ShardWriter::create(&folder.file(&name), 1 << 16).expect("create");
+            let writer =
+                SmallShardWriter::create(&folder.file(&name), Kind::Shard).expect("create");
             let (_, file) = writer.finish(&provenance).expect("finish").split();
             (name, file)
         };

@@ -7,7 +7,7 @@ use plmkit_contract::{
     DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
     SequenceDigest, Stop, check_contract, path_text,
 };
-use plmkit_store::{EmbeddingsReader, StoreError, later_failure, read_sealed};
+use plmkit_store::{EmbeddingsReader, StoreError, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
@@ -44,11 +44,6 @@ impl KnownDatasets {
             let dataset: ListedDataset = read_sealed(&file)?;
             let refused = |what: String| ShardError::Known(file.clone(), what);
             let summary = check(&dataset, options).map_err(refused)?;
-            let folder = file.parent().unwrap_or(Path::new(""));
-            if let Some(check) = later_failure(&dataset, folder)? {
-                let what = format!("a later validation of its parts failed, at {check}");
-                return Err(refused(what));
-            }
             let work = dataset.work();
             let known = known.get_or_insert_with(|| Self {
                 datasets: Vec::new(),

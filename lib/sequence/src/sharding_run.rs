@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, ListedFile, PEPTIDES_FILE, Stop};
+use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, PEPTIDES_FILE, Stop};
 use plmkit_store::{FileSummary, Finished, ListWriter, PeptidesWriter};
 
 use self::add::RecordPlace;
@@ -63,7 +63,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             shards.open(ShardKey { long: false, index })?;
         }
         let peptides = (options.translation)
-            .map(|_| PeptidesWriter::create(&folder.file(PEPTIDES_FILE)))
+            .map(|_| PeptidesWriter::create(&folder.file(PEPTIDES_FILE), Kind::Peptides))
             .transpose()?;
         Ok(Self {
             config,

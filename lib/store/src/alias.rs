@@ -1,65 +1,29 @@
 //! Lists of records that are in no shard because another row holds their vectors: `aliases.parquet` and `known.parquet`.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{Int64Builder, StringBuilder, UInt32Builder};
-use parquet::basic::Encoding;
-use plmkit_contract::{
-    AliasRow, DATASET, DESCRIPTION, KeyColumnsBuilder, Kind, Provenance, REPRESENTATIVE, RowKey,
-    aliases_schema, known_schema,
-};
+use plmkit_contract::{AliasRow, KeyColumnsBuilder, Kind, RowKey};
 
-use crate::parquet::properties;
 use crate::record_list::{ListRows, RecordListWriter};
-use crate::{FileSummary, Finished, StoreError};
 
-/// Writes a list of [`Kind::Aliases`] or [`Kind::Known`]. Its bytes depend only on its rows.
-pub struct AliasesWriter(RecordListWriter<AliasRows>);
+/// Writes a list of [`Kind::Aliases`] or [`Kind::Known`].
+pub type AliasesWriter = RecordListWriter<AliasRows>;
 
-impl AliasesWriter {
-    /// Starts a list that will be at `path`, of known records if `kind` is [`Kind::Known`], or of aliases.
-    pub fn create(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        let schema = match kind {
-            Kind::Known => known_schema(),
-            _ => aliases_schema(),
-        };
-        let encodings = [
-            ("ordinal", Encoding::DELTA_BINARY_PACKED),
-            ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-            (DESCRIPTION, Encoding::DELTA_LENGTH_BYTE_ARRAY),
-            ("length", Encoding::DELTA_BINARY_PACKED),
-            (DATASET, Encoding::DELTA_BINARY_PACKED),
-            (REPRESENTATIVE, Encoding::DELTA_BINARY_PACKED),
-        ];
-        let properties = properties(&encodings, &[DESCRIPTION, "sequence_digest"]).build();
-        RecordListWriter::create(path, kind, schema, properties).map(Self)
-    }
-
-    /// Adds a row.
-    pub fn push(&mut self, row: &AliasRow<'_>) -> Result<(), StoreError> {
-        self.0.push(|rows| rows.push(row))
-    }
-
-    /// Writes the remaining rows and the footer.
-    pub fn finish(self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
-        self.0.finish(provenance)
-    }
-}
-
+/// The rows of a list of aliases or known records.
 #[derive(Default)]
-struct AliasRows {
+pub struct AliasRows {
     keys: KeyColumnsBuilder,
     descriptions: StringBuilder,
     datasets: UInt32Builder,
     representatives: Int64Builder,
-    len: usize,
-    text_bytes: usize,
 }
 
-impl AliasRows {
-    fn push(&mut self, row: &AliasRow<'_>) {
+impl ListRows for AliasRows {
+    type Row<'a> = &'a AliasRow<'a>;
+
+    fn push(&mut self, row: &AliasRow<'_>) -> usize {
         self.keys.push(&RowKey {
             ordinal: row.ordinal,
             id: row.id,
@@ -73,14 +37,7 @@ impl AliasRows {
         self.datasets.append_option(row.dataset);
         let representative = row.representative.cast_signed();
         self.representatives.append_value(representative);
-        self.len += 1;
-        self.text_bytes += row.id.len() + row.description.map_or(0, str::len);
-    }
-}
-
-impl ListRows for AliasRows {
-    fn size(&self) -> (usize, usize) {
-        (self.len, self.text_bytes)
+        row.id.len() + row.description.map_or(0, str::len)
     }
 
     fn columns(mut self, kind: Kind) -> Vec<ArrayRef> {
@@ -98,15 +55,15 @@ impl ListRows for AliasRows {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use arrow_array::RecordBatch;
     use parquet::file::metadata::ParquetMetaDataReader;
-    use plmkit_contract::{AliasColumns, Exit, Failure, RowDigest, SequenceDigest};
+    use plmkit_contract::{AliasColumns, Exit, Failure, Provenance, RowDigest, SequenceDigest};
 
     use super::*;
-    use crate::RecordListReader;
     use crate::record_list::ROWS;
+    use crate::{FileSummary, RecordListReader, StoreError};
 
     fn rows<'a>(count: u64, dataset: Option<u32>) -> Vec<AliasRow<'a>> {
         let row = |ordinal| AliasRow {
@@ -190,6 +147,9 @@ mod tests {
         }
         fs::write(&path, &whole).expect("write");
         let error = read(&path, Kind::Aliases).expect_err("another kind");
-        assert!(error.to_string().contains("found kind 'known'"), "{error}");
+        assert!(
+            error.to_string().contains("found a list of known records"),
+            "{error}"
+        );
     }
 }

@@ -33,7 +33,8 @@ use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
-    temporary: Temporary,
+    /// Empty once the file is renamed: the name may then be another writer's.
+    temporary: PathBuf,
     /// Whether a file was at the path at the start.
     replaces: bool,
     /// `None` while suspended.
@@ -70,10 +71,6 @@ impl AtomicFile {
                 temporary.as_mut_os_string().push(unique_suffix());
                 File::create_new(&temporary).map_err(failed)?
             }
-        };
-        let temporary = Temporary {
-            path: temporary,
-            renamed: false,
         };
         Ok(Self {
             replaces: target.exists(),
@@ -121,7 +118,7 @@ impl AtomicFile {
     fn resumed(&mut self) -> io::Result<&mut BufWriter<File>> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => buffered(OpenOptions::new().append(true).open(&self.temporary.path)?),
+            None => buffered(OpenOptions::new().append(true).open(&self.temporary)?),
         };
         Ok(self.writer.insert(writer))
     }
@@ -129,9 +126,9 @@ impl AtomicFile {
     /// Publishes the file: syncs its bytes, renames it, then syncs the folder.
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.sync()?;
-        let temporary = self.temporary.path.clone();
+        let temporary = self.temporary.clone();
         self.rename(&temporary)?;
-        self.temporary.renamed = true;
+        self.temporary = PathBuf::new();
         self.sync_folder()
     }
 
@@ -144,8 +141,7 @@ impl AtomicFile {
             });
             synced.map_err(|source| self.failed(source))?;
             if self.keeps && self.path.exists() {
-                let [there, new] =
-                    [&self.path, &self.temporary.path].map(|path| read_byte_digest(path));
+                let [there, new] = [&self.path, &self.temporary].map(|path| read_byte_digest(path));
                 if there? != new? {
                     return Err(StoreError::exists(&self.path, "it has other content"));
                 }
@@ -175,7 +171,7 @@ impl AtomicFile {
 
     /// Renames the file at `from` to the final path.
     fn rename(&mut self, from: &Path) -> Result<(), StoreError> {
-        let temporary = self.temporary.path.clone();
+        let temporary = self.temporary.clone();
         let own = self
             .resumed()
             .and_then(|writer| is_at(writer.get_ref(), &temporary));
@@ -234,19 +230,11 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes the file at `path` on drop, unless it was renamed: the name may then be another writer's.
-#[derive(Debug)]
-struct Temporary {
-    path: PathBuf,
-    renamed: bool,
-}
-
-impl Drop for Temporary {
+/// Removes the temporary file.
+impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if !self.renamed {
-            // A rerun replaces a file that stays.
-            let _ = fs::remove_file(&self.path);
-        }
+        // A rerun replaces a file that stays.
+        let _ = fs::remove_file(&self.temporary);
     }
 }
 

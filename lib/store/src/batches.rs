@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -16,14 +16,16 @@ use plmkit_contract::{
     Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
 };
 
-use crate::checksums::{ChecksumWriter, Format};
+use crate::checksums::{Checksums, Format};
 use crate::verified::VerifiedFile;
 use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
 
 /// A batches file under construction.
 pub struct BatchesWriter {
-    writer: FileWriter<ChecksumWriter<AtomicFile>>,
-    path: PathBuf,
+    /// Encodes the bytes that are not in the file yet.
+    writer: FileWriter<Vec<u8>>,
+    file: AtomicFile,
+    sums: Checksums,
     digest: RowDigest,
 }
 
@@ -41,40 +43,45 @@ impl BatchesWriter {
             .filter(|(name, _)| name != key::ROWS);
         let schema = Schema::clone(&batches_schema(labels))
             .with_metadata(entries.collect::<BTreeMap<_, _>>());
-        let file = ChecksumWriter::new(AtomicFile::create(path)?);
-        let writer = FileWriter::try_new(file, &schema);
-        Ok(Self {
+        let writer = FileWriter::try_new(Vec::new(), &schema);
+        let mut created = Self {
             writer: writer.map_err(|error| StoreError::encoding_arrow(path, error))?,
-            path: path.to_owned(),
+            file: AtomicFile::create(path)?,
+            sums: Checksums::default(),
             digest: RowDigest::default(),
-        })
+        };
+        created.append()?;
+        Ok(created)
+    }
+
+    /// Moves the encoded bytes to the file, in segments of their own.
+    fn append(&mut self) -> Result<(), StoreError> {
+        let bytes = std::mem::take(self.writer.get_mut());
+        self.sums.update(&bytes);
+        self.sums.end_segment();
+        self.file.append(&bytes)
     }
 
     /// Adds a batch with the columns of [`batches_schema`].
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), StoreError> {
         self.digest
             .update(batch)
-            .map_err(|error| StoreError::malformed(&self.path, error))?;
-        // Each batch has segments of its own, so that it can be read alone.
-        self.writer.get_mut().end_segment();
-        self.writer
-            .write(batch)
-            .map_err(|error| StoreError::encoding_arrow(&self.path, error))
+            .map_err(|error| StoreError::malformed(self.file.path(), error))?;
+        let written = self.writer.write(batch);
+        written.map_err(|error| StoreError::encoding_arrow(self.file.path(), error))?;
+        // Each batch can be read alone.
+        self.append()
     }
 
     /// Writes the footer and publishes the file.
     pub fn finish(mut self) -> Result<FileSummary, StoreError> {
         self.writer
             .write_metadata(key::ROWS, self.digest.to_string());
-        self.writer.get_mut().end_segment();
-        self.writer.get_mut().begin_end();
-        let file = self
-            .writer
-            .into_inner()
-            .and_then(|file| Ok(file.finish(Format::ArrowIpc)?))
-            .map_err(|error| StoreError::encoding_arrow(&self.path, error))?;
-        let bytes = file.written();
-        file.finish()?;
+        let end = self.writer.into_inner();
+        let end = end.map_err(|error| StoreError::encoding_arrow(self.file.path(), error))?;
+        self.file.append(&self.sums.seal(Format::ArrowIpc, &end))?;
+        let bytes = self.file.written();
+        self.file.finish()?;
         Ok(FileSummary {
             digest: self.digest,
             bytes,

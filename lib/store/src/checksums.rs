@@ -9,8 +9,6 @@
 //!        │ XXH3-128 of the block so far and of all that follows the block │ "plmkit-x"
 //! ```
 
-use std::io::{self, Write};
-
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// The most bytes of a segment. A reader reads and verifies a whole segment at once; it fits into the cache of a core.
@@ -214,56 +212,6 @@ fn digest(parts: &[&[u8]]) -> u128 {
         digest.update(part);
     }
     digest.digest128()
-}
-
-/// A writer that adds the checksums of the written bytes to the file. It keeps the end of the file in memory, to insert the
-/// block there.
-pub(crate) struct ChecksumWriter<W> {
-    inner: W,
-    sums: Checksums,
-    end: Option<Vec<u8>>,
-}
-
-impl<W: Write> ChecksumWriter<W> {
-    pub(crate) fn new(inner: W) -> Self {
-        Self {
-            inner,
-            sums: Checksums::default(),
-            end: None,
-        }
-    }
-
-    /// Starts a new segment with the next byte.
-    pub(crate) fn end_segment(&mut self) {
-        self.sums.end_segment();
-    }
-
-    /// Starts the end of the file, which must hold at least the footer, with the next byte.
-    pub(crate) fn begin_end(&mut self) {
-        self.end = Some(Vec::new());
-    }
-
-    /// Writes the end of the file, with the checksums.
-    pub(crate) fn finish(mut self, format: Format) -> io::Result<W> {
-        let end = self.sums.seal(format, &self.end.unwrap_or_default());
-        self.inner.write_all(&end)?;
-        Ok(self.inner)
-    }
-}
-
-impl<W: Write> Write for ChecksumWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(end) = &mut self.end {
-            return end.write(bytes);
-        }
-        let count = self.inner.write(bytes)?;
-        self.sums.update(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }
 
 #[cfg(test)]

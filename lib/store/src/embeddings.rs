@@ -11,10 +11,10 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, SequenceDigest, StoreDtype, ordinals};
 
-use crate::parquet::{ParquetFile, ParquetReader, properties};
+use crate::parquet::{ParquetReader, properties};
 use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroupEncoder};
-use crate::{FileSummary, StoreError};
+use crate::{EmbeddingsFile, FileSummary, StoreError};
 
 /// The false positive rate of the bloom filters of ids, which take about a byte for each id.
 const ID_FALSE_POSITIVES: f64 = 0.02;
@@ -42,7 +42,7 @@ impl EmbeddingsWriter {
 
     /// Returns the columns that [`write`](Self::write) takes.
     pub fn schema(&self) -> &SchemaRef {
-        self.writer.encoder.schema()
+        &self.writer.encoder.schema
     }
 
     /// Adds rows.
@@ -118,14 +118,13 @@ pub type EmbeddingsReader = ParquetReader<EmbeddingLayout>;
 impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let opened = ParquetFile::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
-        Self::new(opened, None)
+        Self::new(EmbeddingsFile::open(path)?, None)
     }
 
     /// [Opens](Self::open) a file to read the [keys](Self::next_keys) of its rows. Other bytes are neither read nor verified.
     pub fn open_keys(path: &Path) -> Result<Self, StoreError> {
-        let opened = ParquetFile::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?;
-        Self::new(opened, Some(&["ordinal", "sequence_digest"]))
+        let keys: &[&str] = &["ordinal", "sequence_digest"];
+        Self::new(EmbeddingsFile::open(path)?, Some(keys))
     }
 
     /// Reads the ordinals and digests of the next rows. Returns `None` after the last.

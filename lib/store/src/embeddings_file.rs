@@ -1,9 +1,9 @@
 //! Random access to an embeddings file: by row group, by row and by id.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::Path;
 use std::slice;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -27,20 +27,7 @@ const ID: usize = 1;
 /// An embeddings file whose rows are read in any order. Only the bytes of the asked rows are read, and each is verified.
 ///
 /// Row groups are found by their range of ordinals and by the bloom filter of their ids, rows in them by the page index.
-#[derive(Debug)]
-pub struct EmbeddingsFile {
-    opened: ParquetFile<EmbeddingLayout>,
-    /// The metadata with the page index, once it was needed.
-    indexed: OnceLock<ArrowReaderMetadata>,
-}
-
-impl Deref for EmbeddingsFile {
-    type Target = ParquetFile<EmbeddingLayout>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.opened
-    }
-}
+pub type EmbeddingsFile = ParquetFile<EmbeddingLayout>;
 
 /// What the footer says of a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +43,8 @@ pub struct GroupSummary {
 impl EmbeddingsFile {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self {
-            opened: ParquetFile::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema)?,
-            indexed: OnceLock::new(),
-        })
+        let opened = Self::parse(path, Kind::Embeddings, EmbeddingLayout::from_schema);
+        opened.map_err(|error| error.of_input(Kind::Embeddings))
     }
 
     /// Summarises the row groups, in the order of the file.

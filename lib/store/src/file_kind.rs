@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use plmkit_contract::Kind;
 use strum::EnumProperty;
 
 use crate::StoreError;
@@ -14,7 +15,9 @@ use crate::input::open_input;
 const SAMPLE_BYTES: u64 = 1 << 16;
 
 /// A kind of file that a program reads. It displays as in a message. Its maker is the end of a message that it is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumProperty)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::EnumProperty,
+)]
 pub enum FileKind {
     /// Proteins as text.
     #[strum(to_string = "a FASTA file")]
@@ -23,7 +26,7 @@ pub enum FileKind {
     #[strum(to_string = "a compressed file")]
     Compressed,
     /// A shard of `fasta-shard`.
-    #[strum(to_string = "a shard")]
+    #[strum(serialize = "shard", to_string = "a shard")]
     #[strum(props(maker = "; fasta-shard makes shards from FASTA files"))]
     Shard,
     /// The manifest that `fasta-shard` writes beside its shards.
@@ -35,23 +38,23 @@ pub enum FileKind {
     #[strum(props(maker = "; fasta-shard and gpu-embed write such lists"))]
     Rejects,
     /// A batches file of `pack-batches`.
-    #[strum(to_string = "a batches file")]
+    #[strum(serialize = "batches", to_string = "a batches file")]
     #[strum(props(maker = "; pack-batches makes batches files from shards"))]
     Batches,
     /// An embeddings file of `gpu-embed`.
-    #[strum(to_string = "an embeddings file")]
+    #[strum(serialize = "embeddings", to_string = "an embeddings file")]
     #[strum(props(maker = "; gpu-embed makes embeddings files from batches files"))]
     Embeddings,
     /// A list of aliases of `fasta-shard --dedup`.
-    #[strum(to_string = "a list of aliases")]
+    #[strum(serialize = "aliases", to_string = "a list of aliases")]
     #[strum(props(maker = "; fasta-shard --dedup writes aliases.parquet beside its shards"))]
     Aliases,
     /// A list of known records of `fasta-shard --known`.
-    #[strum(to_string = "a list of known records")]
+    #[strum(serialize = "known", to_string = "a list of known records")]
     #[strum(props(maker = "; fasta-shard --known writes known.parquet beside its shards"))]
     Known,
     /// A list of peptides of `fasta-shard --translate`.
-    #[strum(to_string = "a list of peptides")]
+    #[strum(serialize = "peptides", to_string = "a list of peptides")]
     #[strum(props(maker = "; fasta-shard --translate writes peptides.parquet beside its shards"))]
     Peptides,
     /// The log of `gpu-embed --events`.
@@ -64,6 +67,15 @@ pub enum FileKind {
     Samples,
 }
 
+impl From<Kind> for FileKind {
+    /// # Panics
+    /// Never: each kind of data file is one of these, by its name.
+    fn from(kind: Kind) -> Self {
+        let name = kind.to_string();
+        name.parse().expect("the name of a kind")
+    }
+}
+
 impl FileKind {
     /// Guesses the kind of a file from its first bytes, or from the metadata of a Parquet file. Does not verify the file.
     pub fn detect(path: &Path) -> Option<Self> {
@@ -72,17 +84,7 @@ impl FileKind {
         let start = read_sample(&file, 0, length).ok()?;
         if start.starts_with(b"PAR1") {
             let end = read_sample(&file, length.saturating_sub(SAMPLE_BYTES), length).ok()?;
-            let kinds = [
-                (Self::Shard, "shard"),
-                (Self::Embeddings, "embeddings"),
-                (Self::Aliases, "aliases"),
-                (Self::Known, "known"),
-                (Self::Peptides, "peptides"),
-            ];
-            return kinds
-                .into_iter()
-                .find(|(_, name)| names_kind(&end, name))
-                .map(|(kind, _)| kind);
+            return kind_in(&end)?.parse().ok();
         }
         let text = start.trim_ascii_start();
         let beginnings: [(&[u8], Self); 7] = [
@@ -115,9 +117,11 @@ impl FileKind {
 impl StoreError {
     /// Replaces the error of an input that should be `expected`, if the file has another known kind.
     #[must_use]
-    pub fn of_input(self, expected: FileKind) -> Self {
+    pub fn of_input(self, expected: impl Into<FileKind>) -> Self {
         let mistaken = match &self {
-            Self::Malformed { path, .. } | Self::Foreign { path, .. } => expected.mistaken(path),
+            Self::Malformed { path, .. } | Self::Foreign { path, .. } => {
+                expected.into().mistaken(path)
+            }
             _ => None,
         };
         mistaken.unwrap_or(self)
@@ -131,14 +135,14 @@ fn read_sample(file: &File, start: u64, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the end of a Parquet file has the metadata entry of `kind`: the key, a byte for the type, a byte for the length, the
+/// Returns the metadata entry of the kind in the end of a Parquet file: the key, a byte for the type, a byte for the length, the
 /// value.
-fn names_kind(end: &[u8], kind: &str) -> bool {
+fn kind_in(end: &[u8]) -> Option<&str> {
     let key = plmkit_contract::key::KIND.as_bytes();
-    find(end, key).is_some_and(|at| {
-        let value = end.get(at + key.len() + 2..).unwrap_or_default();
-        value.starts_with(kind.as_bytes())
-    })
+    let [_, length, rest @ ..] = &end[find(end, key)? + key.len()..] else {
+        return None;
+    };
+    str::from_utf8(rest.get(..usize::from(*length))?).ok()
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

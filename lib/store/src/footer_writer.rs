@@ -52,12 +52,12 @@ impl RowGroups {
     }
 
     fn encode(&self, encoder: &RowGroupEncoder, provenance: &Provenance) -> ParquetResult<Vec<u8>> {
-        let schema = encoder.schema();
+        let schema = &encoder.schema;
         let arrow = (
             ARROW_SCHEMA_META_KEY.to_owned(),
             encode_arrow_schema(schema),
         );
-        let entries = provenance.entries(encoder.kind(), self.rows());
+        let entries = provenance.entries(encoder.kind, self.rows());
         let entries = iter::once(arrow).chain(entries);
         let entries = entries.map(|(key, value)| KeyValue::new(key, value));
         let columns = schema.fields().len();
@@ -76,24 +76,25 @@ impl RowGroups {
             let numbered = group.metadata.clone().into_builder();
             groups.push(numbered.set_ordinal(ordinal).build()?);
         }
-        let properties = encoder.properties();
+        let properties = &encoder.properties;
         let file_metadata = FileMetaData::new(
             properties.writer_version().as_num(),
             self.rows().rows().cast_signed(),
             Some(properties.created_by().to_owned()),
             Some(entries.collect()),
-            Arc::clone(encoder.descriptor()),
+            Arc::clone(&encoder.descriptor),
             None,
         );
         let metadata = ParquetMetaData::new(file_metadata, groups);
         let index = Arc::new(index.build());
         let metadata = metadata.into_builder().set_page_index(Some(index)).build();
         let mut bytes = Vec::new();
-        let mut tracked = TrackedWrite::new(SkipStart {
-            left: self.end(),
-            bytes: &mut bytes,
-        });
+        // Offsets in the footer count from the start of the file.
+        let mut tracked: TrackedWrite<Box<dyn Write + '_>> =
+            TrackedWrite::new(Box::new(io::sink()));
         write_zeros(&mut tracked, self.end())?;
+        tracked.flush()?;
+        *tracked.inner_mut() = Box::new(&mut bytes);
         let writer = ParquetMetaDataWriter::new_with_tracked(tracked, &metadata);
         writer.with_preserve_page_index_locations(false).finish()?;
         let mut sums = Checksums::default();
@@ -102,25 +103,6 @@ impl RowGroups {
             sums.extend(&group.segments);
         }
         Ok(sums.seal(Format::Parquet, &bytes))
-    }
-}
-
-/// Discards the first `left` bytes and keeps the rest: offsets in the footer count from the start of the file.
-struct SkipStart<'a> {
-    left: u64,
-    bytes: &'a mut Vec<u8>,
-}
-
-impl Write for SkipStart<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let skipped = self.left.min(bytes.len() as u64);
-        self.left -= skipped;
-        self.bytes.extend_from_slice(&bytes[skipped as usize..]);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use plmkit_contract::{FAILED_FILE, ListedDataset, Sealed, is_stream};
+use plmkit_contract::{Sealed, is_stream};
 use serde::Serialize;
 
 use crate::input::open_input;
@@ -67,15 +67,6 @@ pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
         return Err(StoreError::malformed(path, what));
     }
     T::from_json(&text).map_err(|error| StoreError::content(path, error))
-}
-
-/// Returns the check at which a validation of the dataset in `folder` failed after `listed` had passed, if one did.
-pub fn later_failure(listed: &ListedDataset, folder: &Path) -> Result<Option<String>, StoreError> {
-    let path = folder.join(FAILED_FILE);
-    if !path.exists() {
-        return Ok(None);
-    }
-    Ok(listed.failed_since(&read_sealed(&path)?))
 }
 
 #[cfg(test)]

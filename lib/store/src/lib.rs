@@ -48,7 +48,7 @@ pub use file_kind::FileKind;
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
 pub use id_values::{IdValue, read_id_values};
 pub use input::{Lines, open_input, read_byte_digest, remove_file};
-pub use json::{later_failure, read_sealed, write_json, write_report, write_sealed};
+pub use json::{read_sealed, write_json, write_report, write_sealed};
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
 pub use parquet::{ParquetFile, ParquetReader};
@@ -57,8 +57,8 @@ pub use record_list::RecordListReader;
 pub use rejects::{ListWriter, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
 pub use shard::{
-    RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
-    shard_encoder,
+    RowLength, Shard, ShardReader, ShardRows, ShardWriter, SmallShardWriter, encode_rows,
+    read_shard, row_bytes, shard_encoder,
 };
 pub use table::{TableFormat, TableWriter};
 pub use unfinished::{Sink, UnfinishedEmbeddings};

@@ -29,7 +29,7 @@ impl Lock {
 
     /// Locks `output` with the lock file `path`. [`StoreError::Busy`] if another process holds it.
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
-        let file = match claim(path).map_err(StoreError::cannot_create(output))? {
+        let file = match claim_new(path).map_err(StoreError::cannot_create(output))? {
             Claim::Held(file) => Some(file),
             Claim::Busy => return Err(StoreError::busy(output)),
             Claim::Unsupported => {
@@ -56,7 +56,7 @@ impl Drop for Lock {
 
 /// The result of an attempt to lock the file at a path.
 pub(crate) enum Claim {
-    /// The locked file, open for reading and writing, with its old content.
+    /// The locked file, open for reading and writing.
     Held(File),
     /// Another process holds the lock.
     Busy,
@@ -75,16 +75,6 @@ pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
     match path.canonicalize() {
         Ok(path) => is_at(file, &path).map_err(failed),
         Err(_) => Ok(false),
-    }
-}
-
-/// Opens or creates the file at `path`, and locks it.
-fn claim(path: &Path) -> io::Result<Claim> {
-    loop {
-        let file = read_write().create(true).truncate(false).open(path)?;
-        if let Some(claim) = lock(file, path)? {
-            return Ok(claim);
-        }
     }
 }
 

@@ -37,7 +37,7 @@ impl PackedGroups {
     /// Adds a row group that starts at [`end`](Self::end).
     pub(crate) fn push(&mut self, group: PlacedRowGroup, encoder: &RowGroupEncoder) -> Result<()> {
         self.end = Some(group.end());
-        let descriptor = Arc::clone(encoder.descriptor());
+        let descriptor = Arc::clone(&encoder.descriptor);
         let about = FileMetaData::new(1, 0, None, None, descriptor, None);
         let metadata = ParquetMetaData::new(about, vec![group.metadata]);
         let mut footer = Vec::new();
@@ -55,7 +55,7 @@ impl PackedGroups {
     /// Returns the row groups.
     pub(crate) fn unpack(self, encoder: &RowGroupEncoder) -> Result<RowGroups> {
         let options = ParquetMetaDataOptions::new()
-            .with_schema(Arc::clone(encoder.descriptor()))
+            .with_schema(Arc::clone(&encoder.descriptor))
             .with_encoding_stats_as_mask(false);
         let groups = self.groups.into_iter().map(|group| {
             let read = ParquetMetaDataReader::decode_metadata_with_options;

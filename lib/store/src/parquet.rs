@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
@@ -17,7 +17,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{Kind, Provenance, RowDigest, Stop};
+use plmkit_contract::{DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, RowDigest, Stop};
 
 use crate::StoreError;
 use crate::checksums::Format;
@@ -51,12 +51,32 @@ pub(crate) fn properties(
     properties
 }
 
+/// Returns the properties of shards and of lists of records, whatever columns they have.
+pub(crate) fn properties_of_records() -> WriterPropertiesBuilder {
+    let encodings = [
+        ("ordinal", Encoding::DELTA_BINARY_PACKED),
+        ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        (DESCRIPTION, Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        ("sequence", Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        ("length", Encoding::DELTA_BINARY_PACKED),
+        (DATASET, Encoding::DELTA_BINARY_PACKED),
+        (REPRESENTATIVE, Encoding::DELTA_BINARY_PACKED),
+        ("contig", Encoding::DELTA_BYTE_ARRAY),
+        ("start", Encoding::DELTA_BINARY_PACKED),
+        ("end", Encoding::DELTA_BINARY_PACKED),
+        ("frame", Encoding::DELTA_BINARY_PACKED),
+    ];
+    properties(&encodings, &[DESCRIPTION, "sequence", "sequence_digest"])
+}
+
 /// A Parquet file of plmkit whose metadata were parsed.
 #[derive(Debug)]
 pub struct ParquetFile<T> {
     pub(crate) file: VerifiedFile,
     /// Without the page index.
     pub(crate) metadata: ArrowReaderMetadata,
+    /// The metadata with the page index, once it was needed.
+    pub(crate) indexed: OnceLock<ArrowReaderMetadata>,
     provenance: Provenance,
     digest: RowDigest,
     layout: T,
@@ -91,6 +111,7 @@ impl<T> ParquetFile<T> {
         Ok(Self {
             file,
             metadata,
+            indexed: OnceLock::new(),
             provenance,
             digest,
             layout,

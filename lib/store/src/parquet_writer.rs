@@ -48,7 +48,7 @@ impl ParquetWriter {
     ) -> Result<PlacedRowGroup, StoreError> {
         let placed = group.placed(start);
         let placed = placed.map_err(|error| self.encoding(error))?;
-        for bytes in group.pieces() {
+        for bytes in &group.pieces {
             self.file.append(bytes)?;
         }
         Ok(placed)

@@ -1,73 +1,38 @@
 //! `peptides.parquet`: where the peptides of translated contigs lie.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{Int8Builder, Int64Builder, StringBuilder};
-use parquet::basic::Encoding;
-use plmkit_contract::{Kind, PeptideRow, Provenance, peptides_schema};
+use plmkit_contract::{Kind, PeptideRow};
 
-use crate::parquet::properties;
 use crate::record_list::{ListRows, RecordListWriter};
-use crate::{FileSummary, Finished, StoreError};
 
-/// Writes a list of [`Kind::Peptides`]. Its bytes depend only on its rows.
-pub struct PeptidesWriter(RecordListWriter<PeptideRows>);
+/// Writes a list of [`Kind::Peptides`].
+pub type PeptidesWriter = RecordListWriter<PeptideRows>;
 
-impl PeptidesWriter {
-    /// Starts a list that will be at `path`.
-    pub fn create(path: &Path) -> Result<Self, StoreError> {
-        let encodings = [
-            ("ordinal", Encoding::DELTA_BINARY_PACKED),
-            ("contig", Encoding::DELTA_BYTE_ARRAY),
-            ("start", Encoding::DELTA_BINARY_PACKED),
-            ("end", Encoding::DELTA_BINARY_PACKED),
-            ("frame", Encoding::DELTA_BINARY_PACKED),
-        ];
-        let properties = properties(&encodings, &[]).build();
-        RecordListWriter::create(path, Kind::Peptides, peptides_schema(), properties).map(Self)
-    }
-
-    /// Adds a row.
-    pub fn push(&mut self, row: PeptideRow<'_>) -> Result<(), StoreError> {
-        self.0.push(|rows| rows.push(row))
-    }
-
-    /// Writes the remaining rows and the footer.
-    pub fn finish(self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
-        self.0.finish(provenance)
-    }
-}
-
+/// The rows of a list of peptides.
 #[derive(Default)]
-struct PeptideRows {
+pub struct PeptideRows {
     ordinals: Int64Builder,
     contigs: StringBuilder,
     starts: Int64Builder,
     ends: Int64Builder,
     strands: StringBuilder,
     frames: Int8Builder,
-    len: usize,
-    text_bytes: usize,
 }
 
-impl PeptideRows {
-    fn push(&mut self, row: PeptideRow<'_>) {
+impl ListRows for PeptideRows {
+    type Row<'a> = PeptideRow<'a>;
+
+    fn push(&mut self, row: PeptideRow<'_>) -> usize {
         self.ordinals.append_value(row.ordinal.cast_signed());
         self.contigs.append_value(row.contig);
         self.starts.append_value(row.start.into());
         self.ends.append_value(row.end.into());
         self.strands.append_value(row.strand());
         self.frames.append_value(row.frame);
-        self.len += 1;
-        self.text_bytes += row.contig.len();
-    }
-}
-
-impl ListRows for PeptideRows {
-    fn size(&self) -> (usize, usize) {
-        (self.len, self.text_bytes)
+        row.contig.len()
     }
 
     fn columns(mut self, _: Kind) -> Vec<ArrayRef> {
@@ -84,7 +49,7 @@ impl ListRows for PeptideRows {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::PeptideColumns;
+    use plmkit_contract::{PeptideColumns, Provenance};
 
     use super::*;
     use crate::RecordListReader;
@@ -102,7 +67,7 @@ mod tests {
                 frame: [1, 2, 3, -1, -2, -3][at as usize % 6],
             })
             .collect();
-        let mut writer = PeptidesWriter::create(&path).expect("create");
+        let mut writer = PeptidesWriter::create(&path, Kind::Peptides).expect("create");
         for row in &rows {
             writer.push(*row).expect("push");
         }

@@ -1,18 +1,16 @@
-//! Lists of records in Parquet beside shards: `aliases.parquet`, `known.parquet`, `peptides.parquet`.
+//! Lists of records in Parquet: shards, and `aliases.parquet`, `known.parquet`, `peptides.parquet` beside them.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::SchemaRef;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use plmkit_contract::{Kind, Provenance};
+use plmkit_contract::{Kind, Provenance, aliases_schema, known_schema, peptides_schema};
 
-use crate::parquet::{ParquetFile, ParquetReader};
+use crate::parquet::{ParquetFile, ParquetReader, properties_of_records};
 use crate::parquet_writer::ParquetWriter;
 use crate::row_group::RowGroupEncoder;
-use crate::{FileSummary, Finished, StoreError};
+use crate::{FileSummary, Finished, StoreError, shard_encoder};
 
 /// The most rows of a row group.
 pub(crate) const ROWS: usize = 1 << 16;
@@ -20,61 +18,70 @@ pub(crate) const ROWS: usize = 1 << 16;
 const TEXT_BYTES: usize = 1 << 26;
 
 /// The rows of a row group while they are gathered.
-pub(crate) trait ListRows: Default {
-    /// Returns the number of rows, and the bytes of their texts.
-    fn size(&self) -> (usize, usize);
+pub trait ListRows: Default {
+    /// A row.
+    type Row<'a>;
+
+    /// Adds a row. Returns the bytes of its texts.
+    fn push(&mut self, row: Self::Row<'_>) -> usize;
 
     /// Returns the columns of a list of this kind.
     fn columns(self, kind: Kind) -> Vec<ArrayRef>;
 }
 
 /// Writes a list. Its bytes depend only on its rows.
-pub(crate) struct RecordListWriter<R> {
+pub struct RecordListWriter<R> {
     writer: ParquetWriter,
     rows: R,
+    count: usize,
+    text_bytes: usize,
 }
 
 impl<R: ListRows> RecordListWriter<R> {
-    pub(crate) fn create(
-        path: &Path,
-        kind: Kind,
-        schema: SchemaRef,
-        properties: WriterProperties,
-    ) -> Result<Self, StoreError> {
-        let encoder = RowGroupEncoder::new(path, kind, schema, properties)?;
+    /// Starts a list of this kind that will be at `path`.
+    pub fn create(path: &Path, kind: Kind) -> Result<Self, StoreError> {
+        let encoder = |schema| {
+            let properties = properties_of_records().build();
+            RowGroupEncoder::new(path, kind, schema, properties)
+        };
+        let encoder = match kind {
+            Kind::Shard => shard_encoder(path)?,
+            Kind::Peptides => encoder(peptides_schema())?,
+            Kind::Known => encoder(known_schema())?,
+            _ => encoder(aliases_schema())?,
+        };
         Ok(Self {
             writer: ParquetWriter::create(path, Arc::new(encoder))?,
             rows: R::default(),
+            count: 0,
+            text_bytes: 0,
         })
     }
 
-    /// Adds a row: `push` gathers it.
-    pub(crate) fn push(&mut self, push: impl FnOnce(&mut R)) -> Result<(), StoreError> {
-        push(&mut self.rows);
-        let (rows, text) = self.rows.size();
-        if rows == ROWS || text >= TEXT_BYTES {
+    /// Adds a row.
+    pub fn push(&mut self, row: R::Row<'_>) -> Result<(), StoreError> {
+        self.text_bytes += self.rows.push(row);
+        self.count += 1;
+        if self.count == ROWS || self.text_bytes >= TEXT_BYTES {
             self.end_row_group()?;
         }
         Ok(())
     }
 
     fn end_row_group(&mut self) -> Result<(), StoreError> {
-        let rows = std::mem::take(&mut self.rows);
-        if rows.size().0 == 0 {
+        if self.count == 0 {
             return Ok(());
         }
+        (self.count, self.text_bytes) = (0, 0);
         let encoder = &self.writer.encoder;
-        let columns = rows.columns(encoder.kind());
-        let batch = RecordBatch::try_new(Arc::clone(encoder.schema()), columns);
+        let columns = std::mem::take(&mut self.rows).columns(encoder.kind);
+        let batch = RecordBatch::try_new(Arc::clone(&encoder.schema), columns);
         let batch = batch.map_err(|error| self.writer.encoding(ParquetError::from(error)))?;
         self.writer.push(&[batch])
     }
 
     /// Writes the remaining rows and the footer.
-    pub(crate) fn finish(
-        mut self,
-        provenance: &Provenance,
-    ) -> Result<Finished<FileSummary>, StoreError> {
+    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
         self.end_row_group()?;
         self.writer.finish(provenance)
     }
@@ -87,6 +94,7 @@ pub type RecordListReader = ParquetReader<()>;
 impl RecordListReader {
     /// Opens a list of this kind, and checks its columns and its provenance.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        Self::new(ParquetFile::of_kind(path, kind)?, None)
+        let opened = ParquetFile::of_kind(path, kind);
+        Self::new(opened.map_err(|error| error.of_input(kind))?, None)
     }
 }

@@ -37,7 +37,7 @@ pub const ROW_GROUP_ROWS: usize = 1 << 14;
 
 /// An encoded row group. Values of lists are not copied: the row group keeps their arrays alive.
 pub struct RowGroup {
-    pieces: Vec<Bytes>,
+    pub(crate) pieces: Vec<Bytes>,
     /// Its metadata at the start of a file.
     metadata: PlacedRowGroup,
 }
@@ -56,10 +56,10 @@ pub struct PlacedRowGroup {
 /// Encodes row groups of one kind of file and one layout.
 #[derive(Clone)]
 pub struct RowGroupEncoder {
-    kind: Kind,
-    schema: SchemaRef,
-    descriptor: SchemaDescPtr,
-    properties: WriterProperties,
+    pub(crate) kind: Kind,
+    pub(crate) schema: SchemaRef,
+    pub(crate) descriptor: SchemaDescPtr,
+    pub(crate) properties: WriterProperties,
     /// The columns that are not lists. The Parquet library encodes them.
     flat: Vec<usize>,
 }
@@ -83,23 +83,6 @@ impl RowGroupEncoder {
             properties,
             schema,
         })
-    }
-
-    /// Returns the columns of the rows.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub(crate) fn descriptor(&self) -> &SchemaDescPtr {
-        &self.descriptor
-    }
-
-    pub(crate) fn properties(&self) -> &WriterProperties {
-        &self.properties
     }
 
     /// Divides rows into row groups of about the same size, each of at least [`ROW_GROUP_BYTES`] if there are so many.
@@ -302,11 +285,6 @@ impl RowGroup {
     /// Returns its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(|bytes| bytes.len() as u64).sum()
-    }
-
-    /// Returns its bytes, in pieces.
-    pub(crate) fn pieces(&self) -> &[Bytes] {
-        &self.pieces
     }
 
     /// Returns its metadata for a file in which it starts at `start`.

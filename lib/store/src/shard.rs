@@ -12,17 +12,16 @@ use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StringArray, UInt8Arr
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::ArrowError;
 use arrow_schema::{DataType, Field};
-use parquet::basic::Encoding;
-use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::EnabledStatistics;
 use plmkit_contract::{
     DESCRIPTION, KeyColumns, KeyColumnsBuilder, Kind, Labels, Provenance, Quoted, RowDigest,
     SAMPLE, ShardRow, batches_schema, shard_schema, tokenize,
 };
 
 use crate::packed_groups::PackedGroups;
-use crate::parquet::{ParquetFile, ParquetReader, properties};
+use crate::parquet::{ParquetFile, ParquetReader, properties_of_records};
 use crate::parquet_writer::ParquetWriter;
+use crate::record_list::{ListRows, RecordListWriter};
 use crate::row_group::{RowGroup, RowGroupEncoder};
 use crate::{FileSummary, Finished, StoreError};
 
@@ -35,53 +34,26 @@ const BATCH_ROWS: usize = 1 << 10;
 /// The most bytes of ids and descriptions that are packed together. The offsets of their columns are i32.
 const MOST_HEADER_BYTES: usize = 1 << 30;
 
-/// Writes a shard.
+/// Writes a shard row by row.
+pub type SmallShardWriter = RecordListWriter<ShardColumns>;
+
+/// Writes a shard that is one of many: the rows of a row group wait elsewhere.
 ///
 /// Its bytes depend only on the rows of its row groups.
 pub struct ShardWriter {
     writer: ParquetWriter,
     groups: PackedGroups,
-    rows: RowsBuilder,
-    row_group_bytes: usize,
 }
 
 impl ShardWriter {
-    /// Starts a shard that will be at `path`. [`push`](Self::push) makes row groups of `row_group_bytes`.
-    pub fn create(path: &Path, row_group_bytes: usize) -> Result<Self, StoreError> {
-        let mut writer = Self::with_encoder(path, Arc::new(shard_encoder(path)?))?;
-        writer.row_group_bytes = row_group_bytes;
-        Ok(writer)
-    }
-
     /// Starts a shard that will be at `path`. Its row groups come from [`encode_rows`] with this `encoder`.
     pub fn with_encoder(path: &Path, encoder: Arc<RowGroupEncoder>) -> Result<Self, StoreError> {
         let mut writer = Self {
             writer: ParquetWriter::create(path, encoder)?,
             groups: PackedGroups::default(),
-            rows: RowsBuilder::default(),
-            row_group_bytes: usize::MAX,
         };
         writer.close()?;
         Ok(writer)
-    }
-
-    /// Adds a row.
-    pub fn push(&mut self, row: &ShardRow<'_>) -> Result<(), StoreError> {
-        self.rows.push(row);
-        if self.rows.bytes >= self.row_group_bytes {
-            self.end_row_group()?;
-        }
-        Ok(())
-    }
-
-    fn end_row_group(&mut self) -> Result<(), StoreError> {
-        let rows = std::mem::take(&mut self.rows);
-        if rows.bytes == 0 {
-            return Ok(());
-        }
-        let batch = rows.batch();
-        let group = batch.and_then(|batch| self.writer.encoder.encode(&[batch]));
-        self.append(&group.map_err(|error| self.writer.encoding(error))?)
     }
 
     /// Adds a row group. The file descriptor is closed until the next one: there may be thousands of shards.
@@ -97,9 +69,8 @@ impl ShardWriter {
         closed.map_err(StoreError::cannot_write(self.writer.file.path()))
     }
 
-    /// Writes the remaining rows and the footer.
+    /// Writes the footer.
     pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
-        self.end_row_group()?;
         let groups = self.groups.unpack(&self.writer.encoder);
         self.writer.groups = groups.map_err(|error| self.writer.encoding(error))?;
         self.writer.finish(provenance)
@@ -108,7 +79,13 @@ impl ShardWriter {
 
 /// Makes an encoder for shards. Errors name `path`.
 pub fn shard_encoder(path: &Path) -> Result<RowGroupEncoder, StoreError> {
-    RowGroupEncoder::new(path, Kind::Shard, shard_schema(), shard_properties())
+    // Row groups are read whole, so that an index of their pages would only make a set of many shards larger.
+    // A row group ends with a protein, whatever the number of its windows.
+    let properties = properties_of_records()
+        .set_max_row_group_row_count(None)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
+    RowGroupEncoder::new(path, Kind::Shard, shard_schema(), properties.build())
 }
 
 /// Encodes rows as a row group of the shard at `path`.
@@ -118,11 +95,12 @@ pub fn encode_rows(
     encoder: &RowGroupEncoder,
 ) -> Result<RowGroup, StoreError> {
     let batches = rows.chunks(BATCH_ROWS).map(|rows| {
-        let mut builder = RowsBuilder::for_rows(rows);
+        let mut columns = ShardColumns::for_rows(rows);
         for row in rows {
-            builder.push(row);
+            columns.push(row);
         }
-        builder.batch()
+        let columns = columns.columns(Kind::Shard);
+        Ok(RecordBatch::try_new(Arc::clone(&encoder.schema), columns)?)
     });
     let group = encoder.encode_each(batches);
     group.map_err(|error| StoreError::encoding_parquet(path, error))
@@ -137,14 +115,13 @@ pub fn row_bytes(id: &str, description: Option<&str>, residues: usize) -> usize 
 
 /// The columns of the rows of a row group.
 #[derive(Default)]
-struct RowsBuilder {
+pub struct ShardColumns {
     keys: KeyColumnsBuilder,
     descriptions: StringBuilder,
     sequences: StringBuilder,
-    bytes: usize,
 }
 
-impl RowsBuilder {
+impl ShardColumns {
     /// Starts with room for these rows.
     fn for_rows(rows: &[ShardRow<'_>]) -> Self {
         let bytes = |of: fn(&ShardRow<'_>) -> usize| rows.iter().map(of).sum();
@@ -154,22 +131,25 @@ impl RowsBuilder {
             keys: KeyColumnsBuilder::with_capacity(rows.len(), bytes(|row| row.key.id.len())),
             descriptions: StringBuilder::with_capacity(rows.len(), descriptions),
             sequences: StringBuilder::with_capacity(rows.len(), sequences),
-            bytes: 0,
         }
     }
+}
 
-    fn push(&mut self, row: &ShardRow<'_>) {
+impl ListRows for ShardColumns {
+    type Row<'a> = &'a ShardRow<'a>;
+
+    fn push(&mut self, row: &ShardRow<'_>) -> usize {
         self.keys.push(&row.key);
         self.descriptions.append_option(row.description);
         self.sequences.append_value(row.sequence);
-        self.bytes += row_bytes(row.key.id, row.description, row.sequence.len());
+        row_bytes(row.key.id, row.description, row.sequence.len())
     }
 
-    fn batch(mut self) -> Result<RecordBatch, ParquetError> {
+    fn columns(mut self, _: Kind) -> Vec<ArrayRef> {
         let [ordinal, id, start, length, truncated, digest] = self.keys.finish();
         let description = Arc::new(self.descriptions.finish());
         let sequence = Arc::new(self.sequences.finish());
-        let columns = vec![
+        vec![
             ordinal,
             id,
             description,
@@ -178,27 +158,8 @@ impl RowsBuilder {
             start,
             truncated,
             digest,
-        ];
-        Ok(RecordBatch::try_new(shard_schema(), columns)?)
+        ]
     }
-}
-
-fn shard_properties() -> WriterProperties {
-    let encodings = [
-        ("ordinal", Encoding::DELTA_BINARY_PACKED),
-        ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        ("description", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        ("sequence", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        ("length", Encoding::DELTA_BINARY_PACKED),
-        ("start", Encoding::DELTA_BINARY_PACKED),
-    ];
-    // Row groups are read whole, so that an index of their pages would only make a set of many shards larger.
-    // A row group ends with a protein, whatever the number of its windows.
-    properties(&encodings, &["description", "sequence", "sequence_digest"])
-        .set_max_row_group_row_count(None)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true)
-        .build()
 }
 
 /// A verified shard in memory.
@@ -229,7 +190,8 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
 }
 
 fn open(path: &Path) -> Result<ParquetReader<()>, StoreError> {
-    ParquetReader::new(ParquetFile::of_kind(path, Kind::Shard)?, None)
+    let opened = ParquetFile::of_kind(path, Kind::Shard);
+    ParquetReader::new(opened.map_err(|error| error.of_input(Kind::Shard))?, None)
 }
 
 impl Shard {

@@ -35,7 +35,6 @@ pub enum TableFormat {
 /// one column for each value, `NAME_0`, `NAME_1` and so on.
 pub struct TableWriter {
     path: PathBuf,
-    schema: SchemaRef,
     writer: Writer,
 }
 
@@ -76,17 +75,7 @@ impl TableWriter {
                 Writer::Text(Box::new(writer))
             }
         };
-        let schema = schema.clone();
-        Ok(Self {
-            path,
-            schema,
-            writer,
-        })
-    }
-
-    /// Returns the columns.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        Ok(Self { path, writer })
     }
 
     /// Adds rows.

@@ -1,8 +1,8 @@
 //! An embeddings file that grows by row groups, and that a later run can continue.
 //!
-//! The end of the file, its *record*, lists the row groups that are on disk. It changes with every row group. While the file
-//! grows, the record is in a file beside it, which is replaced as a whole. A closed file has its record at the end, and is a
-//! valid Parquet file of its rows. A killed writer loses only the row groups after the last record.
+//! The end of the file, its *record*, lists the row groups that are on disk. It changes with every row group: until the file is
+//! complete, the record is in a file beside it, which is replaced as a whole. A killed writer loses only the row groups after the
+//! last record.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ impl Sink {
     /// Writes a row group at the offset `start`.
     pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut offset = start;
-        for bytes in group.pieces() {
+        for bytes in &group.pieces {
             self.write_bytes(offset, bytes)?;
             offset += bytes.len() as u64;
         }
@@ -107,16 +107,13 @@ impl UnfinishedEmbeddings {
         let failed = StoreError::cannot_read(path);
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(failed)?;
-        let verified = match fs::read(Self::record_of(path)) {
-            Ok(record) => {
-                let data = file.try_clone().map_err(failed)?;
-                VerifiedFile::with_end(path, data, record, Format::Parquet)
-                    .ok_or_else(|| StoreError::malformed(path, "its record is damaged"))?
-            }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            Err(_) if !is_closed(&file).map_err(failed)? => return Ok(None),
-            Err(_) => VerifiedFile::open(path, Format::Parquet)?,
+        let record = match fs::read(Self::record_of(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            record => record.map_err(failed)?,
         };
+        let data = file.try_clone().map_err(failed)?;
+        let verified = VerifiedFile::with_end(path, data, record, Format::Parquet)
+            .ok_or_else(|| StoreError::malformed(path, "its record is damaged"))?;
         let (groups, provenance) = read_record(&verified)?;
         if groups.end() > file.metadata().map_err(failed)?.len() {
             return Err(StoreError::malformed(path, "it is cut"));
@@ -233,7 +230,10 @@ impl UnfinishedEmbeddings {
 
     /// Saves all row groups for a later run: syncs their bytes, and writes a record.
     pub fn record(&self, provenance: &Provenance) -> Result<(), StoreError> {
-        let record = self.record_bytes(provenance)?;
+        let groups = self.groups.0.iter();
+        let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
+        let provenance = provenance.clone().with(ROW_GROUPS, rows);
+        let record = self.groups.footer(&self.encoder, &provenance, &self.path)?;
         let synced = self.sink.file.sync_data();
         synced.map_err(|source| self.sink.failed(source))?;
         let mut file = AtomicFile::create(&Self::record_of(&self.path))?;
@@ -244,21 +244,17 @@ impl UnfinishedEmbeddings {
     /// Removes all but the first `count` row groups.
     pub fn truncate(&mut self, count: usize, provenance: &Provenance) -> Result<(), StoreError> {
         self.groups.0.truncate(count);
-        // Truncating also removes a record at the end of the file, so a new one is written first.
         self.record(provenance)?;
         self.sink.set_len(self.end())
     }
 
-    /// Saves all row groups for a later run, with the record at the end, so that one file is left. Does nothing if the file was
-    /// published.
+    /// Saves all row groups for a later run, unless the file was published.
     pub fn close(&self, provenance: &Provenance) -> Result<(), StoreError> {
-        let failed = |source| self.sink.failed(source);
-        if !is_at(&self.sink.file, &self.path).map_err(failed)? {
-            return Ok(());
+        match is_at(&self.sink.file, &self.path) {
+            Ok(true) => self.record(provenance),
+            Ok(false) => Ok(()),
+            Err(source) => Err(self.sink.failed(source)),
         }
-        self.write_end(&self.record_bytes(provenance)?)?;
-        self.sink.file.sync_all().map_err(failed)?;
-        remove_file(&Self::record_of(&self.path))
     }
 
     /// Copies some row groups into a new embeddings file, byte by byte.
@@ -289,39 +285,14 @@ impl UnfinishedEmbeddings {
     ) -> Result<FileSummary, StoreError> {
         let named = &self.sink.named;
         let footer = self.groups.footer(&self.encoder, provenance, named)?;
-        self.write_end(&footer)?;
+        self.sink.set_len(self.end())?;
+        self.sink.write_bytes(self.end(), &footer)?;
         claim.finish_as(&self.sink.file, &self.path)?;
         Ok(FileSummary {
             digest: self.rows(),
             bytes: self.end() + footer.len() as u64,
         })
     }
-
-    /// Replaces the bytes after the row groups.
-    fn write_end(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.sink.set_len(self.end())?;
-        self.sink.write_bytes(self.end(), bytes)
-    }
-
-    fn record_bytes(&self, provenance: &Provenance) -> Result<Vec<u8>, StoreError> {
-        let groups = self.groups.0.iter();
-        let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
-        let provenance = provenance.clone().with(ROW_GROUPS, rows);
-        self.groups.footer(&self.encoder, &provenance, &self.path)
-    }
-}
-
-/// Whether a record is at the end of the file.
-fn is_closed(file: &File) -> io::Result<bool> {
-    let magic = Format::Parquet.magic();
-    let mut end = vec![0; magic.len()];
-    let start = file.metadata()?.len().checked_sub(magic.len() as u64);
-    // A new file has only the magic string of its start.
-    let Some(start) = start.filter(|&start| start > 0) else {
-        return Ok(false);
-    };
-    file.read_exact_at(&mut end, start)?;
-    Ok(end == magic)
 }
 
 /// Reads the row groups and the provenance of a record.

@@ -33,7 +33,11 @@ pub(crate) struct VerifiedFile(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    source: FileBytes,
+    file: File,
+    /// Total number of bytes.
+    len: u64,
+    /// The last bytes of the file, if they are not in `file`.
+    tail: Bytes,
     segments: Vec<Segment>,
     /// The start of each segment, and the end of the last one.
     starts: Vec<u64>,
@@ -44,29 +48,6 @@ struct Inner {
     footer: Bytes,
     /// The last error that a decoder received. The decoder returns only its text.
     failure: Mutex<Option<StoreError>>,
-}
-
-/// The bytes of a file: all in `file`, or the last ones in `end`.
-#[derive(Debug)]
-struct FileBytes {
-    file: File,
-    /// Total number of bytes.
-    len: u64,
-    end: Bytes,
-}
-
-impl FileBytes {
-    /// Appends the bytes in `range` to `bytes`.
-    fn append(&self, range: Range<u64>, bytes: &mut Vec<u8>) -> io::Result<()> {
-        match range.start.checked_sub(self.len - self.end.len() as u64) {
-            Some(at) => {
-                let length = (range.end - range.start) as usize;
-                bytes.extend_from_slice(&self.end[at as usize..][..length]);
-                Ok(())
-            }
-            None => append(&self.file, range, bytes),
-        }
-    }
 }
 
 impl VerifiedFile {
@@ -91,12 +72,7 @@ impl VerifiedFile {
             }
         };
         let footer = bytes.split_off(end.block);
-        let source = FileBytes {
-            file,
-            len,
-            end: Bytes::new(),
-        };
-        Self::new(path, source, end, footer.into())
+        Self::new(path, file, (len, Bytes::new()), end, footer.into())
             .ok_or_else(|| unreadable(path, format, "it is cut"))
     }
 
@@ -108,25 +84,29 @@ impl VerifiedFile {
             .segments
             .iter()
             .map(|segment| u64::from(segment.bytes));
-        let source = FileBytes {
-            len: data.sum::<u64>() + (found.block + found.footer) as u64,
-            file,
-            end: bytes.clone(),
-        };
+        let len = data.sum::<u64>() + (found.block + found.footer) as u64;
         let footer = bytes.slice(bytes.len() - found.footer..);
-        Self::new(path, source, found, footer)
+        Self::new(path, file, (len, bytes), found, footer)
     }
 
-    fn new(path: &Path, source: FileBytes, end: End, footer: Bytes) -> Option<Self> {
+    fn new(
+        path: &Path,
+        file: File,
+        (len, tail): (u64, Bytes),
+        end: End,
+        footer: Bytes,
+    ) -> Option<Self> {
         let mut starts = vec![0_u64];
         for segment in &end.segments {
             starts.push(starts.last()? + u64::from(segment.bytes));
         }
         let end_bytes = (end.block + end.footer) as u64;
-        (*starts.last()? + end_bytes == source.len).then(|| {
+        (*starts.last()? + end_bytes == len).then(|| {
             Self(Arc::new(Inner {
                 path: path.to_owned(),
-                source,
+                file,
+                len,
+                tail,
                 starts,
                 is_verified: end.segments.iter().map(|_| AtomicBool::default()).collect(),
                 segments: end.segments,
@@ -156,9 +136,9 @@ impl VerifiedFile {
     /// Reads and verifies the bytes in `range`.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
         let inner = &*self.0;
-        let footer = inner.source.len - inner.footer.len() as u64;
+        let footer = inner.len - inner.footer.len() as u64;
         if let Some(start) = range.start.checked_sub(footer) {
-            let end = range.end.min(inner.source.len) - footer;
+            let end = range.end.min(inner.len) - footer;
             return Ok(inner.footer.slice(start as usize..end as usize));
         }
         let after = |at| inner.starts.partition_point(|&start| start <= at);
@@ -205,7 +185,14 @@ impl VerifiedFile {
         };
         let mut start = bytes.len();
         let range = inner.starts[segments.start]..inner.starts[segments.end];
-        let read = inner.source.append(range, bytes);
+        let read = match range.start.checked_sub(inner.len - inner.tail.len() as u64) {
+            None => append(&inner.file, range, bytes),
+            Some(at) => {
+                let length = (range.end - range.start) as usize;
+                bytes.extend_from_slice(&inner.tail[at as usize..][..length]);
+                Ok(())
+            }
+        };
         read.map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => damaged(segments.start, segments.end),
             _ => StoreError::cannot_read(&inner.path)(source),
@@ -282,7 +269,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Length for VerifiedFile {
     fn len(&self) -> u64 {
-        self.0.source.len
+        self.0.len
     }
 }
 

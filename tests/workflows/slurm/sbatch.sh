@@ -69,7 +69,7 @@ rm results/long/embeddings/shard-00000.parquet
 validation=$(sbatch --wait --parsable --gres=none "$workflow/embed.sbatch" samples.csv --out "$work/results" --model "$model" --device cpu \
     --max-shard-tokens 200000 "${repeated[@]}" "${batches[@]}") || true
 check "missing embeddings fail the validation" is FAILED "$validation"
-check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.failed.json
+check "its report is there" grep -q '"outcome": "fail"' results/long/dataset.json
 
 printf '>x\nACD\n>x\nACD\n' >twice.fasta
 printf 'sample,fasta\nbad,twice.fasta\na,%s\n' "$proteins" >cohort.csv

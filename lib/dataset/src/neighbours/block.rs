@@ -11,8 +11,8 @@ use plmkit_cpu::{Isa, Weights};
 use super::metric::{Metric, Vector, dot};
 use super::nearest::Nearest;
 use crate::merge::BATCH_ROWS;
-use crate::vectors::{in_f32, place_of};
-use crate::{DatasetError, Merge, Part, Parts};
+use crate::vectors::place_of;
+use crate::{DatasetError, Merge, Part, Parts, Vectors};
 
 /// The queries of one product, `(QUERIES, targets)`. Their vectors stay in a core's cache.
 pub(super) const QUERIES: usize = 84;
@@ -59,9 +59,8 @@ impl<'a> Source<'a> {
         metric: Metric,
         stop: &Stop,
     ) -> Result<(ScalarBuffer<f32>, Vec<f64>), DatasetError> {
-        let layout = &self.parts.layout;
-        let values = in_f32(&rows[&*self.column()], layout.dtype);
-        let vectors = values.chunks_exact(layout.dim);
+        let values = Vectors::new(&rows[&*self.column()]).values;
+        let vectors = values.chunks_exact(self.parts.layout.dim);
         let squares: Vec<f64> = vectors.map(|vector| dot(vector, vector)).collect();
         let is_bad =
             |square: &f64| !square.is_finite() || (*square == 0.0 && metric == Metric::Cosine);
@@ -131,9 +130,9 @@ impl Queries {
             let keys = KeyColumns::new(&rows);
             queries.keys.extend(keys.rows().map(|key| key.sort_key()));
             let keys = rows.project(&key_columns);
-            queries.rows.push(
-                keys.map_err(|error| DatasetError::content(source.path(), error.to_string()))?,
-            );
+            queries
+                .rows
+                .push(keys.map_err(|error| DatasetError::content(source.path(), error))?);
         }
         let chunks = queries.keys.chunks(QUERIES);
         let empty = chunks.map(|some| some.iter().map(|_| Nearest::default()).collect());

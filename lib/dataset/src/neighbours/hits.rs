@@ -50,7 +50,7 @@ pub(super) fn each_batch(
     mut write: impl FnMut(&RecordBatch) -> Result<(), DatasetError>,
     stop: &Stop,
 ) -> Result<u64, DatasetError> {
-    let failed = |error: ArrowError| DatasetError::content(targets.path(), error.to_string());
+    let failed = |error: ArrowError| DatasetError::content(targets.path(), error);
     let (query_rows, nearest) = queries.into_nearest();
     let Some(first) = query_rows.first() else {
         return Ok(0);
@@ -111,7 +111,7 @@ fn rows_of(
     keys: &[(u64, u32)],
     stop: &Stop,
 ) -> Result<RecordBatch, DatasetError> {
-    let failed = |error: ArrowError| DatasetError::content(source.path(), error.to_string());
+    let failed = |error: ArrowError| DatasetError::content(source.path(), error);
     let schema = source.parts.layout.schema();
     let columns = KEYS.iter().filter_map(|(key, _)| schema.index_of(key).ok());
     let columns: Vec<usize> = columns.collect();

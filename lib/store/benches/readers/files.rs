@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow_array::{FixedSizeListArray, Float32Array, RecordBatch};
 use arrow_schema::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    EmbeddingLayout, KeyColumnsBuilder, Labels, Provenance, RowKey, SequenceDigest, ShardRow,
+    EmbeddingLayout, KeyColumnsBuilder, Kind, Labels, Provenance, RowKey, SequenceDigest, ShardRow,
     StoreDtype,
 };
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, Shard, ShardWriter, read_shard};
+use plmkit_store::{BatchesWriter, EmbeddingsWriter, Shard, SmallShardWriter, read_shard};
 
 const PROTEINS: usize = 10_000;
 /// Tokens of a batch.
@@ -87,7 +87,7 @@ impl Protein {
 
 /// Writes a shard and reads it back.
 pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) -> Shard {
-    let mut writer = ShardWriter::create(path, 64 << 20).expect("a file");
+    let mut writer = SmallShardWriter::create(path, Kind::Shard).expect("a file");
     for protein in proteins {
         let row = ShardRow {
             key: protein.key(),

@@ -4,27 +4,33 @@ use plmkit_contract::{Exit, Failure, RowKey, SequenceDigest};
 
 use super::*;
 
+/// Writes a shard with a row group for each 100 rows.
 fn write(path: &Path, rows: usize) -> FileSummary {
-    let mut writer = ShardWriter::create(path, 1 << 14).expect("create");
+    let encoder = Arc::new(shard_encoder(path).expect("columns"));
+    let mut writer = ShardWriter::with_encoder(path, Arc::clone(&encoder)).expect("create");
     let sequence = "MKVLA".repeat(40);
-    for ordinal in 0..rows {
-        let id = format!("p{ordinal}");
+    let ids: Vec<String> = (0..rows).map(|ordinal| format!("p{ordinal}")).collect();
+    let rows = ids.iter().enumerate().map(|(ordinal, id)| {
         let sequence = &sequence[..=ordinal % 150];
         let key = RowKey {
             ordinal: ordinal as u64,
-            id: &id,
+            id,
             start: 0,
             length: sequence.len() as u32,
             truncated: false,
             digest: SequenceDigest::new(sequence.as_bytes()),
             n_windows: 1,
         };
-        let row = ShardRow {
+        ShardRow {
             key,
             description: (ordinal % 3 == 0).then_some("a protein"),
             sequence,
-        };
-        writer.push(&row).expect("push");
+        }
+    });
+    let rows: Vec<ShardRow> = rows.collect();
+    for rows in rows.chunks(100) {
+        let group = encode_rows(path, rows, &encoder).expect("encode");
+        writer.append(&group).expect("append");
     }
     let provenance = Provenance::new("fasta-shard", vec![]).with("max_residues", 1022);
     let finished = writer.finish(&provenance).expect("finish");

@@ -60,10 +60,8 @@ def verdict_of(sample):
     """The last verdict on a sample, if it is about the files that are there."""
     folder = Path(OUTDIR, sample)
     manifest = folder / "shards/manifest.json"
-    # One that failed is the last.
-    verdicts = [folder / "dataset.failed.json", folder / "dataset.json"]
-    verdict = next((path for path in verdicts if path.exists()), None)
-    if verdict is None or not manifest.exists():
+    verdict = folder / "dataset.json"
+    if not verdict.exists() or not manifest.exists():
         return []
     shards = json.loads(manifest.read_text())["shards"]
     judged = [manifest, *(folder / "embeddings" / shard["file"] for shard in shards)]

@@ -24,7 +24,7 @@ checkpoint shard:
     shell:
         "fasta-shard --sample {wildcards.sample:q} --max-shard-tokens {params.tokens} --threads {threads} {params.options}"
         " --force --out {params.folder:q} -- {input.fasta:q} 2> {log:q}"
-        " && rm -rf {params.folder:q}/../dataset.json {params.folder:q}/../dataset.failed.json {params.folder:q}/../logs"
+        " && rm -rf {params.folder:q}/../dataset.json {params.folder:q}/../logs"
 
 
 # What it will cost to embed the samples, told before the first one is embedded. No estimate is no failure.
