@@ -201,8 +201,10 @@ impl SampleFolder<'_> {
         arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);
         let validated = self.run.programs.run("validate-embeddings", arguments)?;
-        if validated == Exit::Done {
-            remove_folder(&self.path.join("batches"))?;
+        match validated {
+            Exit::Done => remove_folder(&self.path.join("batches"))?,
+            Exit::Data => tracing::error!("{name}: what is damaged --force makes again"),
+            _ => {}
         }
         Ok(if validated == Exit::Done {
             reported
