@@ -243,6 +243,11 @@ def truths(configuration):
     return (EsmcTruth, None) if configuration.family == "esmc" else (Truth, SecondTruth)
 
 
-def plain(configuration):
-    """The implementations to compare with."""
-    return [Esmc] if configuration.family == "esmc" else [HuggingFace, FairEsm]
+def plain(configuration, dtype):
+    """The implementations to compare with in a type."""
+    if configuration.family == "esmc":
+        return [Esmc]
+    # fair-esm's ESM-1 scales the embeddings in float32, and its norms in a half type refuse them.
+    if configuration.family in ("esm1b", "esm1v") and dtype in ("bf16", "f16"):
+        return [HuggingFace]
+    return [HuggingFace, FairEsm]

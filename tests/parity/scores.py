@@ -126,7 +126,7 @@ def compare(options, configuration, way):
     assert len(chosen) == count
     if way == "masked":
         chosen = [proteins.Protein(protein.accession, protein.sequence[:residues]) for protein in chosen]
-    reference = references.plain(configuration)[0](model, "f32").model
+    reference = references.plain(configuration, "f32")[0](model, "f32").model
     found = []
     for budget, threads in product(BUDGETS, THREADS):
         found.append(embedded(options, packed(options, chosen, budget), model, way, threads))

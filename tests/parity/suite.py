@@ -119,12 +119,12 @@ class Suite:
     def run(self, dtype):
         chosen = affordable.choose(self.proteins, self.configuration, dtype)
         by_protein, contacts = {}, {}
-        for reference in references.plain(self.configuration):
+        for reference in references.plain(self.configuration, dtype):
             with self.timed(f"{reference.name} {dtype}"):
                 by_protein[reference.name], contacts[reference.name] = self.plain(reference, dtype, chosen)
                 gc.collect()
         with self.timed(f"plmkit {dtype}"):
-            by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts.get("fair-esm", {}))
+            by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts.get("fair-esm", contacts.get("transformers", {})))
         worst = {name: compare.worst_of(figures) for name, figures in by_protein.items()}
         limits = {name: compare.limits(dtype, plain) for name, plain in worst["transformers"].items()}
         if dtype == "f32":
@@ -143,18 +143,18 @@ class Suite:
             by_protein=by_protein["plmkit"],
         )
 
-    def embed(self, dtype, chosen, fair_esm_contacts):
-        """Accession -> output -> figures of gpu-embed; accession -> largest difference of contacts from fair-esm's."""
+    def embed(self, dtype, chosen, peers):
+        """Accession -> output -> figures of gpu-embed; accession -> largest difference of contacts from those of a peer."""
         embedder = Embedder(self.options, self.options.work / self.configuration.name)
         known = {protein.accession: protein for protein in chosen}
         figures, apart = {}, {}
-        wanted = [group for group in self.options.outputs if group != "contacts" or fair_esm_contacts]
+        wanted = [group for group in self.options.outputs if group != "contacts" or peers]
         found = embedder.embed(chosen, self.checkpoint, self.configuration.layers, dtype, wanted)
         for accession, named in found:
             truth = {name: values for name, values in self.truth(known[accession]).items() if self.wanted(name)}
             figures[accession] = compare.all_figures(named, truth, self.scale)
-            if "contacts" in named and np.shape(named["contacts"]) == fair_esm_contacts[accession].shape:
-                apart[accession] = float(np.abs(named["contacts"] - fair_esm_contacts[accession]).max())
+            if "contacts" in named and np.shape(named["contacts"]) == peers[accession].shape:
+                apart[accession] = float(np.abs(named["contacts"] - peers[accession]).max())
         assert figures.keys() == known.keys(), "gpu-embed left proteins out"
         return figures, apart
 

@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde_json::Value;
 
 use common::{Tree, assert_failed, bin, command, run, test_data, tree};
@@ -193,6 +193,11 @@ fn a_run_that_is_killed_anywhere_resumes_to_the_same_bytes() {
         // It may have ended.
         let _ = kill_process_group(group, Signal::KILL);
         child.wait().expect("wait");
+        // The programs that it ran hold their locks until they are gone.
+        let gone = Instant::now() + Duration::from_secs(10);
+        while test_kill_process_group(group).is_ok() && Instant::now() < gone {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
     run(&mut plmkit(folder, &resumed));
     assert!(data(&folder.join("whole")) == data(&folder.join("resumed")));

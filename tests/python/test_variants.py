@@ -171,3 +171,15 @@ def test_other_positions_in_the_file_are_other_work(tmp_path):
     positions.write_text("id,position\na,2\n", encoding="utf-8")
     done = plmkit(tmp_path, *options)
     assert done.returncode == 73 and "scores_positions was" in done.stderr, done.stderr
+
+
+def test_a_record_with_the_residues_of_another_has_its_scores(tmp_path):
+    done = plmkit(tmp_path, "a", ">rep\nMKVLA\n>copy\nMKVLA\n>other\nMKV\n", "--dedup", "--scores")
+    assert done.returncode == 0, done.stderr
+    sample = tmp_path / "results-a/a"
+    asked = ["copy,K2A", "rep,V3G", "copy,V3G", "other,M1V"]
+    scores = dict(zip(asked, (line.split(",")[2] for line in variants(sample, asked).stdout.splitlines()[1:]), strict=True))
+    assert scores["copy,V3G"] == scores["rep,V3G"] != ""
+    assert variants(sample, ["copy,K2A"]).stdout.splitlines()[1] == f"copy,K2A,{scores['copy,K2A']}"
+    assert "'copy' 'G2A': expected G at position 2, found K" in variants(sample, ["copy,G2A"]).stderr
+    assert variants(sample, ["nobody,K2A"]).returncode == 1

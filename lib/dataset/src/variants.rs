@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Quoted, SOURCE, Stop};
+use plmkit_contract::{
+    ALIASES_FILE, AMINO_ACIDS, AliasColumns, Column, KeyColumns, Kind, Quoted, SOURCE, Stop,
+};
 use plmkit_store::read_shard;
 
+use crate::aliases::open_list;
 use crate::{AskedIds, DatasetError, Merge, OpenedDataset, Vectors};
 
 /// One residue in place of another.
@@ -63,6 +66,8 @@ fn parse(text: &str) -> Option<Substitution> {
 #[derive(Debug, Default)]
 pub struct Sites {
     proteins: HashMap<String, Protein>,
+    /// The ids of proteins that have the residues of other records, by the ids of these.
+    representatives: HashMap<String, String>,
 }
 
 /// The positions of a protein.
@@ -101,11 +106,11 @@ impl Sites {
     pub fn read(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
         let column = Column::LogProbs.to_string();
         let places = dataset.parts.places(std::slice::from_ref(&column))?;
+        self.read_residues(dataset, stop)?;
         let mut ids = AskedIds::default();
         for id in self.proteins.keys() {
             ids.add(id);
         }
-        self.read_residues(dataset, stop)?;
         let mut found = AskedIds::default();
         let mut merge = Merge::new(&dataset.parts, places, stop).of_ids(&ids);
         while let Some(rows) = merge.next_rows()? {
@@ -118,7 +123,44 @@ impl Sites {
         Ok(())
     }
 
+    /// Finds the asked records that fasta-shard left out because another record has their residues, by the ordinal of that one.
+    fn copies(
+        &self,
+        dataset: &OpenedDataset,
+        stop: &Stop,
+    ) -> Result<HashMap<u64, Vec<String>>, DatasetError> {
+        let mut copies: HashMap<u64, Vec<String>> = HashMap::new();
+        let path = dataset.folder.path().join("shards").join(ALIASES_FILE);
+        if !path.exists() {
+            return Ok(copies);
+        }
+        let mut list = open_list(&path, Kind::Aliases, None)?;
+        while let Some(batch) = list.next_batch()? {
+            if stop.requested() {
+                return Err(DatasetError::stopped());
+            }
+            for row in AliasColumns::new(&batch).rows() {
+                if self.proteins.contains_key(row.id) {
+                    let copies = copies.entry(row.representative).or_default();
+                    copies.push(row.id.to_owned());
+                }
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Asks for the positions of records in the protein that has their residues.
+    fn ask_representative(&mut self, id: &str, copies: Vec<String>) {
+        for copy in copies {
+            let asked = self.proteins.remove(&copy).unwrap_or_default();
+            let protein = self.proteins.entry(id.to_owned()).or_default();
+            protein.sites.extend(asked.sites);
+            self.representatives.insert(copy, id.to_owned());
+        }
+    }
+
     fn read_residues(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
+        let mut copies = self.copies(dataset, stop)?;
         let shards = dataset.folder.shards()?;
         let made_of = dataset.parts.parts[0].provenance.text_option(SOURCE);
         for path in shards {
@@ -132,6 +174,9 @@ impl Sites {
                 return Err(DatasetError::content(&path, what));
             }
             for row in shard.rows().iter() {
+                if let Some(copies) = copies.remove(&row.key.ordinal) {
+                    self.ask_representative(row.key.id, copies);
+                }
                 let Some(protein) = self.proteins.get_mut(row.key.id) else {
                     continue;
                 };
@@ -178,6 +223,7 @@ impl Sites {
     /// Returns the score of a variant; `None` if a residue of it was not scored, or is none of the twenty. The error says what
     /// the protein has at its position.
     pub fn score(&self, id: &str, variant: &Variant) -> Result<Option<f64>, String> {
+        let id = self.representatives.get(id).map_or(id, String::as_str);
         let Protein { sites, length, .. } = &self.proteins[id];
         let mut sum = Some(0.0);
         for substitution in &variant.0 {
