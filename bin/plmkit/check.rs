@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, path_text, plural};
+use plmkit_dataset::DatasetFolder;
 use plmkit_store::read_sealed;
 
 use crate::args::{Args, Stage};
@@ -133,13 +134,7 @@ fn check_known(options: &AllOptions, model: &Model, stop: &Stop) -> Result<(), F
         return Ok(());
     };
     for path in known {
-        let path = Path::new(path);
-        let is_file = path.file_name().is_some_and(|name| name == DATASET_FILE);
-        let file = if is_file {
-            path.to_owned()
-        } else {
-            path.join(DATASET_FILE)
-        };
+        let file = DatasetFolder::new(path.into()).path().join(DATASET_FILE);
         // What else is wrong with it, fasta-shard tells.
         let Ok(found) = read_sealed::<ListedDataset>(&file) else {
             continue;

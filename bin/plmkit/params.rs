@@ -83,14 +83,12 @@ impl Params {
         let Some(earlier) = Self::read(outdir)? else {
             return Ok(Existing::Unknown);
         };
-        let other = earlier.other_options(options);
-        let Some(other) = other.or_else(|| earlier.other_model(model)) else {
-            return Ok(Existing::Same);
+        let other = match (earlier.other_options(options), earlier.other_model(model)) {
+            (Some(other), _) => other,
+            // The same weights may have another path, or be a copy.
+            (None, Some(other)) if !model.made(&first, stop)? => other,
+            (None, _) => return Ok(Existing::Same),
         };
-        // The same weights may have another path, or be a copy.
-        if earlier.other_options(options).is_none() && model.made(&first, stop)? {
-            return Ok(Existing::Same);
-        }
         if force {
             return Ok(Existing::Replaced);
         }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{assert_failed, assert_fails, run, test_data, tree};
-use crate::{data, plmkit, proteins, with_model};
+use crate::common::{assert_fails, run, test_data, tree};
+use crate::{copy_model, data, plmkit, proteins, with_model};
 
 #[test]
 fn files_of_somebody_else_are_not_replaced() {
@@ -39,10 +39,7 @@ fn the_same_weights_are_known_whatever_their_path_and_age() {
     run(&mut plmkit(folder, "a.fasta --out results"));
     let before = data(&folder.join("results"));
     let copy = folder.join("copy");
-    fs::create_dir(&copy).expect("folder");
-    for name in ["config.json", "model.safetensors"] {
-        fs::copy(test_data("model-tiny").join(name), copy.join(name)).expect("copy");
-    }
+    copy_model("model-tiny", &copy);
     let defaults = "--pool mean --layers last --dtype auto --gpu-embed=--prefetch=2";
     for model in [
         &copy,
@@ -111,9 +108,8 @@ fn known_datasets_of_another_model_are_refused_before_the_start() {
     let other = test_data("model-tiny-bin");
     run(&mut with_model(folder, &other, "a.fasta --out earlier"));
     let known = "a.fasta --out results --known earlier/a --quiet";
-    let output = plmkit(folder, known).output().expect("the program starts");
-    assert_failed(
-        &output,
+    assert_fails(
+        plmkit(folder, known),
         65,
         "earlier/a/dataset.json: --known: expected embeddings of this model",
     );

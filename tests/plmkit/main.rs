@@ -36,6 +36,14 @@ fn with_model(folder: &Path, model: &Path, arguments: &str) -> Command {
     command
 }
 
+/// Copies a model of the test data into a new folder.
+fn copy_model(model: &str, to: &Path) {
+    fs::create_dir(to).expect("folder");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(test_data(model).join(name), to.join(name)).expect("copy");
+    }
+}
+
 fn proteins(folder: &Path, name: &str, records: usize) {
     let text = fs::read_to_string(test_data("proteins.fasta")).expect("read");
     let records: String = text
@@ -259,10 +267,7 @@ fn relatives_of_esm_2_go_the_same_way() {
         ),
     ] {
         let changed = folder.join(model);
-        fs::create_dir(&changed).expect("folder");
-        for name in ["config.json", "model.safetensors"] {
-            fs::copy(test_data(model).join(name), changed.join(name)).expect("copy");
-        }
+        copy_model(model, &changed);
         let out = format!("a.fasta --out {model}-results --gpu-embed=--logits");
         run(&mut with_model(folder, &changed, &out));
         let sample = folder.join(format!("{model}-results/a"));
