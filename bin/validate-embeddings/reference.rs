@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt32Type;
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_cast::cast;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{
+    Array, ArrayRef, ListArray, RecordBatch, StringArray, UInt32Array, downcast_integer_array,
+};
 use arrow_schema::{DataType, Field, Schema};
 use plmkit_check::{EmbeddedFile, Reference};
 use plmkit_cli::{Exit, Fault, Stop};
@@ -92,22 +93,24 @@ fn vector_columns(schema: &Schema) -> Result<Vec<String>, String> {
 
 /// Adds the rows of a batch.
 fn add(reference: &mut Reference, batch: &RecordBatch) -> Result<(), String> {
-    let ids = whole(batch, "id", &DataType::Utf8)?;
-    let starts = batch.column_by_name("start");
-    let starts = starts
-        .map(|_| whole(batch, "start", &DataType::UInt32))
-        .transpose()?;
-    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float32, true)));
+    let ids = texts(&batch["id"])?;
+    check_whole("id", &ids)?;
+    let starts = batch.column_by_name("start").map(positions).transpose()?;
+    if let Some(starts) = &starts {
+        check_whole("start", starts)?;
+    }
     let names = reference.columns.iter();
-    let lists = names
-        .map(|name| Ok(Vectors::new(&whole(batch, name, &list)?)))
-        .collect::<Result<Vec<_>, String>>()?;
+    let lists = names.map(|name| {
+        let list = batch[name].as_list::<i32>();
+        check_whole(name, list)?;
+        check_whole(name, list.values())?;
+        Ok(Vectors::new(&narrowed(list)))
+    });
+    let lists = lists.collect::<Result<Vec<_>, String>>()?;
     for row in 0..batch.num_rows() {
         let vectors = lists.iter().map(|list| list.row(row).to_vec());
-        let id = ids.as_string::<i32>().value(row);
-        let start = starts
-            .as_ref()
-            .map_or(0, |starts| starts.as_primitive::<UInt32Type>().value(row));
+        let id = ids.value(row);
+        let start = starts.as_ref().map_or(0, |starts| starts.value(row));
         if !reference.push(id, start, vectors.collect()) {
             return Err(format!(
                 "{} from residue {start} is in the reference more than once",
@@ -118,17 +121,46 @@ fn add(reference: &mut Reference, batch: &RecordBatch) -> Result<(), String> {
     Ok(())
 }
 
-/// A column as `expected`, if that is possible and no value is missing.
-fn whole(batch: &RecordBatch, name: &str, expected: &DataType) -> Result<ArrayRef, String> {
-    let column = &batch[name];
-    let values = cast(column, expected).map_err(|error| format!("column '{name}': {error}"))?;
-    let inner = values
-        .as_list_opt::<i32>()
-        .map_or(0, |list| list.values().null_count());
-    match values.null_count() + inner {
-        0 => Ok(values),
+/// Ids as text. What is no text is missing.
+fn texts(ids: &ArrayRef) -> Result<StringArray, String> {
+    let text =
+        |bytes: Option<&[u8]>| bytes.and_then(|id| str::from_utf8(id).ok().map(str::to_owned));
+    Ok(
+        downcast_integer_array!(ids => ids.iter().map(|id| id.map(|id| id.to_string())).collect(),
+            DataType::Utf8 => ids.as_string().clone(),
+            DataType::Binary => ids.as_binary::<i32>().iter().map(text).collect(),
+            DataType::FixedSizeBinary(_) => ids.as_fixed_size_binary().iter().map(text).collect(),
+            other => return Err(format!("column 'id': expected text or integers, found {other}")),
+        ),
+    )
+}
+
+/// Positions of any type of integers. What is no position is missing.
+fn positions(starts: &ArrayRef) -> Result<UInt32Array, String> {
+    Ok(downcast_integer_array!(
+        starts => starts.iter().map(|start| start.and_then(|start| u32::try_from(start).ok())).collect(),
+        other => return Err(format!("column 'start': expected integers, found {other}")),
+    ))
+}
+
+/// The lists, with numbers of 64 bits as such of 32.
+fn narrowed(lists: &ListArray) -> ListArray {
+    let (field, offsets, values, nulls) = lists.clone().into_parts();
+    let Some(wide) = values.as_primitive_opt::<Float64Type>() else {
+        return lists.clone();
+    };
+    let values = wide.unary::<_, Float32Type>(|value| value as f32);
+    let field = Field::clone(&field).with_data_type(DataType::Float32);
+    ListArray::new(Arc::new(field), offsets, Arc::new(values), nulls)
+}
+
+/// Checks that no value is missing.
+fn check_whole(name: &str, values: &dyn Array) -> Result<(), String> {
+    match values.null_count() {
+        0 => Ok(()),
         _ => Err(format!(
-            "column '{name}' has a value that is missing or not of type {expected}"
+            "column '{name}' has a value that is missing or not of type {}",
+            values.data_type()
         )),
     }
 }

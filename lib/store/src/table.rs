@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, RecordBatch, downcast_integer_array};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
@@ -123,7 +123,6 @@ fn write_text(
     rows: &RecordBatch,
     path: &Path,
 ) -> Result<(), StoreError> {
-    let options = FormatOptions::default();
     let columns = rows.columns().iter().map(|column| {
         let (values, width): (&dyn Array, _) = match column.data_type() {
             DataType::FixedSizeList(_, width) => {
@@ -131,17 +130,16 @@ fn write_text(
             }
             _ => (column, 1),
         };
-        Ok((ArrayFormatter::try_new(values, &options)?, width))
+        Ok((shown(values)?, width))
     });
-    let columns: Result<Vec<_>, ArrowError> = columns.collect();
-    let columns = columns.map_err(|error| StoreError::encoding_arrow(path, error))?;
+    let columns: Result<Vec<_>, String> = columns.collect();
+    let columns = columns.map_err(|what| StoreError::malformed(path, what))?;
     let mut text = String::new();
     for row in 0..rows.num_rows() {
         for (values, width) in &columns {
             for at in row * width..(row + 1) * width {
                 text.clear();
-                // Writing to a string fails only where a value cannot be shown, which no type here has.
-                let _ = write!(text, "{}", values.value(at));
+                values(at, &mut text);
                 let written = writer.write_field(&text);
                 written.map_err(|error| text_error(path, error))?;
             }
@@ -150,6 +148,39 @@ fn write_text(
         ended.map_err(|error| text_error(path, error))?;
     }
     Ok(())
+}
+
+/// How a value of a column is appended to a text: text as it is, floats in the least digits that tell them apart, nothing where no
+/// value is.
+fn shown(values: &dyn Array) -> Result<Box<dyn Fn(usize, &mut String) + '_>, String> {
+    // Writing to a string does not fail.
+    macro_rules! by {
+        ($values:expr) => {{
+            let values = $values;
+            Box::new(move |at, text: &mut String| {
+                if values.is_valid(at) {
+                    let _ = write!(text, "{}", values.value(at));
+                }
+            })
+        }};
+    }
+    macro_rules! by_ryu {
+        ($type:ty) => {{
+            let values = values.as_primitive::<$type>();
+            Box::new(move |at, text: &mut String| {
+                if values.is_valid(at) {
+                    text.push_str(ryu::Buffer::new().format(values.value(at)));
+                }
+            })
+        }};
+    }
+    Ok(downcast_integer_array!(values => by!(values),
+        DataType::Utf8 => by!(values.as_string::<i32>()),
+        DataType::Float16 => by!(values.as_primitive::<Float16Type>()),
+        DataType::Float32 => by_ryu!(Float32Type),
+        DataType::Float64 => by_ryu!(Float64Type),
+        other => return Err(format!("no column of a table of text is of type {other}")),
+    ))
 }
 
 fn text_error(path: &Path, error: csv::Error) -> StoreError {
