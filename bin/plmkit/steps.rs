@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, LogFormat};
-use plmkit_contract::ShardSummary;
+use plmkit_contract::{ShardSummary, path_text};
 use plmkit_store::{StoreError, remove_file};
 
 use crate::programs::Arguments;
@@ -76,6 +76,10 @@ impl SampleFolder<'_> {
             _ => false,
         };
         if is_refused {
+            if exists {
+                let path = path_text(&self.embeddings(name));
+                tracing::info!("{path}: made again, since --force says so");
+            }
             exit = self.compute(name, &batches, true)?;
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.

@@ -131,7 +131,8 @@ def test_a_folder_without_embeddings_is_no_table(tmp_path):
     assert raised.value.code == 66
 
 
-def test_an_interrupt_ends_the_program_and_the_same_call_resumes(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupt_ends_the_program_and_the_same_call_resumes(how, tmp_path):
     many = tmp_path / "many.fasta"
     many.write_text(PROTEINS.read_text(encoding="utf-8") * 5, encoding="utf-8")
     call = f"plmkit.embed({str(many)!r}, {str(MODEL)!r}, out={str(tmp_path / 'out')!r}, device='cpu', threads=1, fasta_shard='--duplicate-ids suffix')"
@@ -139,8 +140,10 @@ def test_an_interrupt_ends_the_program_and_the_same_call_resumes(tmp_path):
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("out/many/embeddings/.*")) and time.monotonic() < deadline:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
-    assert not list(tmp_path.glob("out/many/embeddings/*.parquet"))
+    process.send_signal(how)
+    said = process.communicate(timeout=60)[1]
+    if how == signal.SIGINT:
+        assert "KeyboardInterrupt" in said
+        assert not list(tmp_path.glob("out/many/embeddings/*.parquet"))
     table = embed(many, out=tmp_path / "out", threads=1, fasta_shard="--duplicate-ids suffix")
     assert table.num_rows == 500

@@ -104,8 +104,11 @@ impl Sites {
     /// # Errors
     /// If the dataset has no scores or no shards, or if an id is not in it.
     pub fn read(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
-        let column = Column::LogProbs.to_string();
-        let places = dataset.parts.places(std::slice::from_ref(&column))?;
+        if !dataset.parts.layout.columns.contains(&Column::LogProbs) {
+            let what = "has no column log_probs: expected embeddings of gpu-embed --scores";
+            return Err(DatasetError::content(&dataset.parts.parts[0].path, what));
+        }
+        let places = dataset.parts.places(&[Column::LogProbs.to_string()])?;
         self.read_residues(dataset, stop)?;
         let mut ids = AskedIds::default();
         for id in self.proteins.keys() {

@@ -176,6 +176,7 @@ fn shown(values: &dyn Array) -> Result<Box<dyn Fn(usize, &mut String) + '_>, Str
     }
     Ok(downcast_integer_array!(values => by!(values),
         DataType::Utf8 => by!(values.as_string::<i32>()),
+        DataType::Boolean => by!(values.as_boolean()),
         DataType::Float16 => by!(values.as_primitive::<Float16Type>()),
         DataType::Float32 => by_ryu!(Float32Type),
         DataType::Float64 => by_ryu!(Float64Type),

@@ -136,6 +136,7 @@ def run(program: str, *arguments: str, progress: bool = False) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        env={**os.environ, "PLMKIT_PARENT": str(os.getpid())},  # it ends with this process, however that ends
         start_new_session=True,
         encoding="utf-8",
         errors="replace",
