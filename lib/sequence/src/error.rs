@@ -19,7 +19,9 @@ pub enum ShardError {
     #[error("{0}: cannot read: {text}", text = io_text(.1))]
     Read(Input, #[source] io::Error),
     /// The compressed stream is truncated, or followed by too few bytes for another.
-    #[error("{0}: the {1} stream is cut, or other bytes follow it: expected its end, found the end of the file")]
+    #[error(
+        "{0}: the {1} stream is cut, or other bytes follow it: expected its end, found the end of the file"
+    )]
     Truncated(Input, Compression),
     /// The compressed stream is damaged; with the decoder's message.
     #[error("{0}: the {1} stream is damaged: {2}")]
