@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, Parser};
 use plmkit_contract::{Exit, Stop, is_catching_panic};
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, test_kill_process};
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level;
 use tracing::Level;
@@ -253,13 +254,17 @@ pub const PARENT_VARIABLE: &str = "PLMKIT_PARENT";
 
 /// Has the kernel end this process when its parent ends, however that happens, if the parent asked for it.
 fn end_with_parent() {
-    let Some(parent) = env::var_os(PARENT_VARIABLE) else {
+    let named = env::var(PARENT_VARIABLE).ok();
+    let Some(parent) = named.and_then(|pid| Pid::from_raw(pid.parse().ok()?)) else {
         return;
     };
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let is_parent = |pid: Pid| pid.as_raw_nonzero().to_string().as_str() == parent;
-    // It may have ended before.
-    if !getppid().is_some_and(is_parent) {
+    if getppid() == Some(parent) {
+        return;
+    }
+    // It ended before, or it is an ancestor, and its child passed the variable on.
+    if test_kill_process(parent) == Err(Errno::SRCH) {
         std::process::exit(Exit::Transient as i32);
     }
+    let _ = set_parent_process_death_signal(None);
 }
