@@ -151,43 +151,34 @@ pub(crate) struct DriverArgs {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) driver: DriverArgs,
 
     /// Print one moment and exit
-    #[arg(long, conflicts_with = "watch", help_heading = "Output")]
+    #[arg(long, conflicts_with = "watch")]
     pub(crate) once: bool,
 
     /// Print every TIME until interrupted: 1, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Output")]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) watch: Option<Duration>,
 
     /// Print JSON, an object on one line for each moment
-    #[arg(long, conflicts_with = "query", help_heading = "Output")]
+    #[arg(long, conflicts_with = "query")]
     pub(crate) json: bool,
 
     /// Print these columns as CSV, a row for each GPU and MIG instance
-    #[arg(
-        long,
-        value_name = "COLUMN,…",
-        value_delimiter = ',',
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(query::columns()), hide_possible_values = true)]
     pub(crate) query: Vec<String>,
 
     /// Print lines of 40 columns, without processes and limits
-    #[arg(long, conflicts_with_all = ["json", "query"], help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["json", "query"])]
     pub(crate) compact: bool,
 
     /// Color the printed lines; auto does on a terminal, unless `NO_COLOR` is set
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
 
     /// Run event logs, and folders: their *.jsonl of the last day, and later ones
@@ -213,6 +204,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) driver: DriverArgs,
@@ -220,12 +212,7 @@ pub(crate) struct ExportArgs {
     /// Address and port to serve HTTP on; port 0 takes a free port and prints it on stderr
     ///
     /// There is no password and no encryption: everyone who can reach the address can read all metrics.
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:9401",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9401")]
     #[arg(value_parser = address)]
     pub(crate) listen: SocketAddr,
 
@@ -245,27 +232,28 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
+#[command(next_help_heading = "Input")]
 pub(crate) struct ReportArgs {
     /// GPU samples of monitor-log record: logs, or folders with subfolders of *.csv
     ///
     /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
     /// since boot, logs without one by the time of day, and logs of different boots only with --clocks-agree. If no sample was
     /// taken during a run, the samples count for no verdict.
-    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
     pub(crate) gpu: Vec<PathBuf>,
 
     /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
     ///
     /// The report sums up all runs, and tells how their speeds spread. An interrupted job that went on in another log is one run.
-    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
     /// Join runs and samples of different boots or machines by the time of day: their clocks agree
     ///
     /// Without it, a run is joined with samples of its own boot, and with those that do not name their boot.
-    #[arg(long, requires = "gpu", requires = "events", help_heading = "Input")]
+    #[arg(long, requires = "gpu", requires = "events")]
     pub(crate) clocks_agree: bool,
 
     /// Report to write, as JSON; `-` is standard output. An unknown value is null
@@ -291,12 +279,7 @@ pub(crate) struct ReportArgs {
     /// Compare the speed with that of another report, written by --out
     ///
     /// Runs that are done count, by model, device and number type: the ratio of the mean tokens a second, and how both spread.
-    #[arg(
-        long,
-        value_name = "FILE.json",
-        requires = "events",
-        help_heading = "Input"
-    )]
+    #[arg(long, value_name = "FILE.json", requires = "events")]
     #[arg(value_parser = file())]
     pub(crate) baseline: Option<PathBuf>,
 

@@ -8,7 +8,6 @@
 
 mod append;
 mod clock;
-mod error;
 pub mod event;
 pub mod gpu_csv;
 mod gpu_sample;
@@ -20,10 +19,9 @@ pub mod thresholds;
 mod tier;
 
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
-pub use error::LogError;
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Processes, Throttle, is_instance};
 pub use mean::Mean;
-pub use metric::{Metric, Subject, Unit};
+pub use metric::{Metric, Subject};
 pub use progress_reporter::ProgressReporter;
 pub use reader::{LineParser, LogReader, SkippedLines};
 pub use tier::Tier;
