@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Export metrics of GPUs, host and runs to Prometheus, over HTTP
     ///
     /// GET /metrics returns the latest values in the text format 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
-    /// unknown value is left out, never 0.
+    /// unknown value is left out, never 0. The alerts need an --interval of at most 30s: values older than 60s count as stale.
     Export(ExportArgs),
 
     /// Report on runs from event logs, from GPU samples, or from both joined
@@ -130,23 +130,24 @@ pub(crate) struct RecordArgs {
     #[arg(value_parser = file())]
     pub(crate) out: PathBuf,
 
-    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
-    pub(crate) interval: Duration,
-
     #[command(flatten)]
-    pub(crate) driver: DriverArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Command to run, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Where the driver is.
+/// When samples are taken, and where the driver is.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct DriverArgs {
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingArgs {
+    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+
     /// Path of NVML, the driver's management library, if it is not found by itself
-    #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
+    #[arg(long, value_name = "libnvidia-ml.so.1")]
     pub(crate) nvml: Option<PathBuf>,
 }
 
@@ -154,7 +155,7 @@ pub(crate) struct DriverArgs {
 #[command(next_help_heading = "Output")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) driver: DriverArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Print one moment and exit
     #[arg(long, conflicts_with = "watch")]
@@ -185,10 +186,6 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
-
-    /// Time between updates: 500ms, 1s, 2m; 10ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
-    pub(crate) interval: Duration,
 }
 
 /// Reads an interval, in seconds if it has no unit.
@@ -207,7 +204,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 #[command(next_help_heading = "Output")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    pub(crate) driver: DriverArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Address and port to serve HTTP on; port 0 takes a free port and prints it on stderr
     ///
@@ -224,10 +221,6 @@ pub(crate) struct ExportArgs {
     /// Drop a run, ended or not, after this long without news: 30m, 1h; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
     pub(crate) drop_after: Duration,
-
-    /// Time between samples: 500ms, 1s, 10s; 10ms to 24h. For the alerts at most 30s: values older than 60s count as stale
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
-    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, clap::Args)]

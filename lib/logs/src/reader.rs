@@ -44,8 +44,7 @@ pub struct LogReader<R, P> {
     items: u64,
     /// Whether the file is known to be a log: it has a sound line.
     is_log: bool,
-    malformed: u64,
-    first_malformed: Option<(u64, String)>,
+    skipped: Option<SkippedLines>,
 }
 
 impl<R: BufRead, P: LineParser> LogReader<R, P> {
@@ -59,8 +58,7 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
             number: 0,
             items: 0,
             is_log: false,
-            malformed: 0,
-            first_malformed: None,
+            skipped: None,
         }
     }
 
@@ -71,13 +69,10 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
 
     /// Returns the malformed lines so far.
     pub fn malformed(&self) -> Option<SkippedLines> {
-        let (first_line, reason) = self.first_malformed.clone()?;
+        let skipped = self.skipped.clone()?;
         Some(SkippedLines {
-            path: path_text(&self.path),
-            lines: self.malformed,
-            of: self.items + self.malformed,
-            first_line,
-            reason,
+            of: self.items + skipped.lines,
+            ..skipped
         })
     }
 
@@ -124,8 +119,14 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
     }
 
     fn leave_out(&mut self, reason: String) {
-        self.malformed += 1;
-        self.first_malformed.get_or_insert((self.number, reason));
+        let skipped = self.skipped.get_or_insert_with(|| SkippedLines {
+            path: path_text(&self.path),
+            lines: 0,
+            of: 0,
+            first_line: self.number,
+            reason,
+        });
+        skipped.lines += 1;
     }
 
     /// Reads the next line, including its newline. Returns false at the end.

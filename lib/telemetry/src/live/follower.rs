@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
 use plmkit_logs::SkippedLines;
 use plmkit_logs::event::{Event, EventReader};
@@ -123,6 +124,7 @@ impl Log {
             return Ok(None);
         };
         let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
+        let written = DateTime::<Utc>::from(written);
         let mut add = |event: Event| runs.add(&event, written.into());
         let mut source = File::open(path).map_err(StoreError::cannot_open(path))?;
         let failed = StoreError::cannot_read(path);

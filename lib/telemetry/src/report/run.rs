@@ -307,19 +307,19 @@ impl RunCount {
         let all = self.attempts.iter().flat_map(Attempt::gpus);
         let gpus: BTreeMap<&String, Option<&String>> =
             all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
-        let names = gpus.values().map(|name| name.cloned()).collect();
-        RunStarted {
+        let mut setup = RunStarted {
             time: first.setup.time,
             batches_total: first.setup.batches_total,
             batches_saved: first.setup.batches_saved,
             workers: Some(last.workers()),
-            gpu_names: match gpus.len() {
-                0 => last.setup.gpu_names.clone(),
-                _ => names,
-            },
-            gpu_uuids: (!gpus.is_empty()).then(|| gpus.keys().copied().cloned().collect()),
+            gpu_uuids: None,
             ..last.setup.clone()
+        };
+        if !gpus.is_empty() {
+            setup.gpu_names = gpus.values().map(|name| name.cloned()).collect();
+            setup.gpu_uuids = Some(gpus.into_keys().cloned().collect());
         }
+        setup
     }
 
     fn notes(&self) -> Vec<String> {

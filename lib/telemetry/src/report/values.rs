@@ -139,7 +139,7 @@ impl Values {
 
     /// Returns how many readings have a value.
     pub(super) fn count(&self, name: &str) -> u64 {
-        self.named.get(name).map_or(0, Mean::count)
+        self.named.get(name).map_or(0, |value| value.count)
     }
 
     /// Returns the figures over a time; of one with too few readings, only their number and their coverage.
@@ -147,19 +147,19 @@ impl Values {
         let covered = coverage(self.us, time_us);
         let named = self.named.iter().filter(|_| self.is_enough());
         let named =
-            named.filter(|(name, value)| value.max() > Some(0.0) || !name.starts_with(REASON));
+            named.filter(|(name, value)| value.max > Some(0.0) || !name.starts_with(REASON));
         let values = named.map(|(&name, value)| {
-            let coverage = coverage(value.weight(), time_us);
+            let coverage = coverage(value.weight, time_us);
             // A quotient of sums is exact for conditions.
-            let mean = match value.max() {
-                Some(1.0) => Some(value.sum() / value.weight() as f64),
+            let mean = match value.max {
+                Some(1.0) => Some(value.sum / value.weight as f64),
                 _ => value.mean(),
             };
             let range = ValueRange {
                 coverage,
-                min: value.min(),
+                min: value.min,
                 mean: mean.filter(|_| is_enough(coverage)),
-                max: value.max(),
+                max: value.max,
             };
             (name, range)
         });
@@ -178,10 +178,10 @@ impl Values {
 
     /// Returns the energy of a run over its time in joules: what was seen, scaled to the time. `None` below half coverage.
     pub(super) fn energy_j(&self, time_us: i64) -> Option<f64> {
-        let coverage = coverage(self.own_w.weight(), time_us);
+        let coverage = coverage(self.own_w.weight, time_us);
         let is_told = is_enough(coverage) && self.is_enough();
         let part = coverage.filter(|_| is_told)?;
-        Some(self.own_w.sum() / 1e6 / part)
+        Some(self.own_w.sum / 1e6 / part)
     }
 }
 
