@@ -110,11 +110,11 @@ pub(crate) struct EstimateArgs {
     /// Stored type of vectors
     #[arg(
         long,
-        value_parser = variant::<StoreDtype>(),
         value_name = "TYPE",
         default_value = "f32",
         help_heading = "Vectors"
     )]
+    #[arg(value_parser = variant::<StoreDtype>())]
     pub(crate) store_dtype: StoreDtype,
 }
 
@@ -140,14 +140,13 @@ pub(crate) struct RecordArgs {
 
 /// When samples are taken, and where the driver is.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
     /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
     pub(crate) interval: Duration,
 
     /// Path of NVML, the driver's management library, if it is not found by itself
-    #[arg(long, value_name = "libnvidia-ml.so.1")]
+    #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
     pub(crate) nvml: Option<PathBuf>,
 }
 

@@ -136,12 +136,25 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
         ("a list of files", &lists),
         ("--baseline", args.baseline.as_slice()),
     ];
+    let outputs = [
+        ("--out", Some(&args.out)),
+        ("--mqc", args.mqc.as_ref()),
+        ("--html", args.html.as_ref()),
+    ];
+    check(&inputs, &outputs)
+}
+
+/// Checks that no output replaces an input or data.
+pub(crate) fn check(
+    inputs: &[(&'static str, &[PathBuf])],
+    outputs: &[(&'static str, Option<&PathBuf>)],
+) -> Result<(), Fault> {
     let inputs = inputs.iter();
     let inputs = inputs.flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
-    let inputs: Vec<NamedPath> = inputs.collect();
-    let mut outputs = vec![("--out", args.out.as_path())];
-    outputs.extend(args.mqc.as_deref().map(|path| ("--mqc", path)));
-    outputs.extend(args.html.as_deref().map(|path| ("--html", path)));
+    let inputs: Vec<NamedPath> = inputs.filter(|(_, path)| !path.is_dir()).collect();
+    let outputs = outputs.iter();
+    let outputs = outputs.filter_map(|(name, path)| Some((*name, path.as_ref()?.as_path())));
+    let outputs: Vec<NamedPath> = outputs.collect();
     keep_apart(&inputs, &outputs)?;
     keep_data(&outputs)
 }

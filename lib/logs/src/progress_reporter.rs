@@ -61,7 +61,7 @@ impl ProgressReporter {
         if recent.batches < EVERY_BATCHES && recent.end_s - recent.start_s < EVERY_S {
             return None;
         }
-        self.recent = Stretch::from(recent.end_s);
+        self.recent = Stretch::starting_at(recent.end_s);
         let rate = recent.tokens_per_s();
         let mut figures = Vec::from_iter(rate.map(|rate| format!("{rate:.0} tokens/s")));
         let (tiers, warnings) = self.judge(&recent);

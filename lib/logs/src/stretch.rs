@@ -21,7 +21,7 @@ pub struct Stretch {
 
 impl Stretch {
     /// Returns a stretch without batches that begins at some elapsed seconds of the run.
-    pub fn from(start_s: f64) -> Self {
+    pub fn starting_at(start_s: f64) -> Self {
         Self {
             start_s,
             end_s: start_s,

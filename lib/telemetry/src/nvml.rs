@@ -140,8 +140,7 @@ fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<
     let (mut searched, mut found) = (None::<Instant>, "NVIDIA driver found; GPU sampling started");
     loop {
         if searched.is_none_or(|searched| searched.elapsed() >= RETRY) {
-            let is_first = searched.is_none();
-            searched = Some(Instant::now());
+            let is_first = searched.replace(Instant::now()).is_none();
             match open(library) {
                 Ok(nvml) => {
                     let found_later = (!is_first).then_some(found);

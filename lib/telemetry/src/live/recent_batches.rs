@@ -42,7 +42,7 @@ impl RecentBatches {
     pub(super) fn recent(&self, workers: u64) -> Recent {
         let mut batches = self.0.iter();
         let first = batches.next().and_then(|first| first.elapsed_s);
-        let mut stretch = Stretch::from(first.unwrap_or_default());
+        let mut stretch = Stretch::starting_at(first.unwrap_or_default());
         batches.for_each(|batch| stretch.add(batch));
         let wait_share = stretch.wait_share(workers);
         Recent {

@@ -6,10 +6,10 @@ use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
 use plmkit_logs::thresholds::IDLE_JUDGED_FROM_S;
 use plmkit_logs::{Tier, Timestamp};
-use rangemap::RangeSet;
+use roaring::RoaringTreemap;
 use serde::Serialize;
 
-use super::attempt::{Attempt, one};
+use super::attempt::Attempt;
 use super::batches::{BatchSums, Packing, Queue, Stages};
 use super::bins::Bins;
 use super::gpu::RunGpu;
@@ -182,7 +182,9 @@ impl RunSummary {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
     pub(super) attempts: Vec<Attempt>,
-    batch_numbers: RangeSet<i128>,
+    batch_numbers: RoaringTreemap,
+    /// Floating-point operations of the batches, without those that were computed again; `None` if some are unknown.
+    flops: Option<f64>,
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
     /// When the last batch was done, and the tokens of batches since then.
@@ -192,6 +194,13 @@ pub(super) struct RunCount {
 }
 
 impl RunCount {
+    pub(super) fn new() -> Self {
+        Self {
+            flops: Some(0.0),
+            ..Self::default()
+        }
+    }
+
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
         let last = self.attempts.last();
@@ -222,12 +231,11 @@ impl RunCount {
         let run = &mut self.summary;
         run.sums.add(batch);
         run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
-        if self.batch_numbers.contains(&batch.batch.into()) {
+        if !self.batch_numbers.insert(batch.batch) {
             run.lost_batches += 1;
             run.lost_tokens += batch.tokens;
             return;
         }
-        self.batch_numbers.insert(one(batch.batch));
         run.batches += 1;
         run.sequences += batch.sequences;
         run.residues += batch.residues;
@@ -239,7 +247,8 @@ impl RunCount {
         run.recomputed += batch.recomputed;
         run.rejected += batch.rejected;
         run.longest = run.longest.max(batch.longest);
-        self.attempts[attempt].add_new(batch);
+        let flops = self.flops.zip(self.attempts[attempt].flops(batch));
+        self.flops = flops.map(|(sum, flops)| sum + flops);
         run.sums.add_fill(batch);
         if let Some(elapsed_s) = batch.elapsed_s {
             let (from_s, tokens) = &mut self.last_batch;
@@ -263,9 +272,8 @@ impl RunCount {
         };
         let elapsed_s = sum_of_known(|attempt| attempt.elapsed_s);
         let is_only = self.attempts.len() == 1;
-        let new = all().filter(|attempt| is_only || attempt.has_new());
         let efficiency = Efficiency {
-            flops: new.map(Attempt::flops).sum(),
+            flops: self.flops,
             possible_flops: all()
                 .map(|attempt| attempt.possible_flops(peak_tflops))
                 .sum(),
