@@ -113,13 +113,8 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
             Subject::Gpu | Subject::Driver => &gpus,
         };
         let value = |row: &GpuSample| one((metric.value)(row).map(|value| metric.in_base(value)));
-        let kind = metric.kind();
-        write(
-            &mut text,
-            (kind, metric.prometheus, metric.help),
-            rows,
-            value,
-        );
+        let named = (metric.kind(), metric.prometheus, metric.help);
+        write(&mut text, named, rows, value);
     }
     let runs = runs.iter();
     let runs: Vec<_> = runs
