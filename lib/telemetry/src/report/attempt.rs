@@ -30,16 +30,6 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt at a run that took `before_s` before.
-    pub(super) fn new(name: &str, before_s: f64) -> Self {
-        let mut attempt = Self {
-            before_s,
-            ..Self::default()
-        };
-        name.clone_into(&mut attempt.setup.run);
-        attempt
-    }
-
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
         extend(&mut self.boot_us, event.boot_s().map(micros));

@@ -183,8 +183,8 @@ impl RunSummary {
 pub(super) struct RunCount {
     pub(super) attempts: Vec<Attempt>,
     batch_numbers: RoaringTreemap,
-    /// Floating-point operations of the batches, without those that were computed again; `None` if some are unknown.
-    flops: Option<f64>,
+    /// Floating-point operations of the batches, without those that were computed again, and whether some are unknown.
+    flops: (f64, bool),
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
     /// When the last batch was done, and the tokens of batches since then.
@@ -194,18 +194,14 @@ pub(super) struct RunCount {
 }
 
 impl RunCount {
-    pub(super) fn new() -> Self {
-        Self {
-            flops: Some(0.0),
-            ..Self::default()
-        }
-    }
-
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
         let last = self.attempts.last();
         let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s.unwrap_or(0.0));
-        self.attempts.push(Attempt::new(name, before_s));
+        let mut attempt = Attempt::default();
+        attempt.before_s = before_s;
+        name.clone_into(&mut attempt.setup.run);
+        self.attempts.push(attempt);
         self.attempts.len() - 1
     }
 
@@ -247,8 +243,9 @@ impl RunCount {
         run.recomputed += batch.recomputed;
         run.rejected += batch.rejected;
         run.longest = run.longest.max(batch.longest);
-        let flops = self.flops.zip(self.attempts[attempt].flops(batch));
-        self.flops = flops.map(|(sum, flops)| sum + flops);
+        let flops = self.attempts[attempt].flops(batch);
+        self.flops.0 += flops.unwrap_or(0.0);
+        self.flops.1 |= flops.is_none();
         run.sums.add_fill(batch);
         if let Some(elapsed_s) = batch.elapsed_s {
             let (from_s, tokens) = &mut self.last_batch;
@@ -273,7 +270,7 @@ impl RunCount {
         let elapsed_s = sum_of_known(|attempt| attempt.elapsed_s);
         let is_only = self.attempts.len() == 1;
         let efficiency = Efficiency {
-            flops: self.flops,
+            flops: Some(self.flops.0).filter(|_| !self.flops.1),
             possible_flops: all()
                 .map(|attempt| attempt.possible_flops(peak_tflops))
                 .sum(),

@@ -65,7 +65,7 @@ impl Runs {
         let unfinished = last.filter(|&(job, count)| self.counts[count].is_unfinished(job));
         let unfinished = unfinished.map(|(_, count)| count);
         let position = unfinished.unwrap_or_else(|| {
-            self.counts.push(RunCount::new());
+            self.counts.push(RunCount::default());
             self.counts.len() - 1
         });
         (position, self.counts[position].begin_attempt(run))
