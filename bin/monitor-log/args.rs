@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Export metrics of GPUs, host and runs to Prometheus, over HTTP
     ///
     /// GET /metrics returns the latest values in the text format 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
-    /// unknown value is left out, never 0.
+    /// unknown value is left out, never 0. The alerts need an --interval of at most 30s: values older than 60s count as stale.
     Export(ExportArgs),
 
     /// Report on runs from event logs, from GPU samples, or from both joined
@@ -110,11 +110,11 @@ pub(crate) struct EstimateArgs {
     /// Stored type of vectors
     #[arg(
         long,
-        value_parser = variant::<StoreDtype>(),
         value_name = "TYPE",
         default_value = "f32",
         help_heading = "Vectors"
     )]
+    #[arg(value_parser = variant::<StoreDtype>())]
     pub(crate) store_dtype: StoreDtype,
 }
 
@@ -130,74 +130,61 @@ pub(crate) struct RecordArgs {
     #[arg(value_parser = file())]
     pub(crate) out: PathBuf,
 
-    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
-    pub(crate) interval: Duration,
-
     #[command(flatten)]
-    pub(crate) driver: DriverArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Command to run, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Where the driver is.
+/// When samples are taken, and where the driver is.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct DriverArgs {
+pub(crate) struct SamplingArgs {
+    /// Time between samples: 500ms, 1s, 2m; 10ms to 24h
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
+    pub(crate) interval: Duration,
+
     /// Path of NVML, the driver's management library, if it is not found by itself
     #[arg(long, value_name = "libnvidia-ml.so.1", help_heading = "Sampling")]
     pub(crate) nvml: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) driver: DriverArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Print one moment and exit
-    #[arg(long, conflicts_with = "watch", help_heading = "Output")]
+    #[arg(long, conflicts_with = "watch")]
     pub(crate) once: bool,
 
     /// Print every TIME until interrupted: 1, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = seconds, help_heading = "Output")]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) watch: Option<Duration>,
 
     /// Print JSON, an object on one line for each moment
-    #[arg(long, conflicts_with = "query", help_heading = "Output")]
+    #[arg(long, conflicts_with = "query")]
     pub(crate) json: bool,
 
     /// Print these columns as CSV, a row for each GPU and MIG instance
-    #[arg(
-        long,
-        value_name = "COLUMN,…",
-        value_delimiter = ',',
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(query::columns()), hide_possible_values = true)]
     pub(crate) query: Vec<String>,
 
     /// Print lines of 40 columns, without processes and limits
-    #[arg(long, conflicts_with_all = ["json", "query"], help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["json", "query"])]
     pub(crate) compact: bool,
 
     /// Color the printed lines; auto does on a terminal, unless `NO_COLOR` is set
-    #[arg(
-        long,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
 
     /// Run event logs, and folders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
-
-    /// Time between updates: 500ms, 1s, 2m; 10ms to 24h
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
-    pub(crate) interval: Duration,
 }
 
 /// Reads an interval, in seconds if it has no unit.
@@ -213,19 +200,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
-    pub(crate) driver: DriverArgs,
+    pub(crate) sampling: SamplingArgs,
 
     /// Address and port to serve HTTP on; port 0 takes a free port and prints it on stderr
     ///
     /// There is no password and no encryption: everyone who can reach the address can read all metrics.
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:9401",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9401")]
     #[arg(value_parser = address)]
     pub(crate) listen: SocketAddr,
 
@@ -237,35 +220,32 @@ pub(crate) struct ExportArgs {
     /// Drop a run, ended or not, after this long without news: 30m, 1h; 10ms to 24h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = interval, help_heading = "Input")]
     pub(crate) drop_after: Duration,
-
-    /// Time between samples: 500ms, 1s, 10s; 10ms to 24h. For the alerts at most 30s: values older than 60s count as stale
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval, help_heading = "Sampling")]
-    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
+#[command(next_help_heading = "Input")]
 pub(crate) struct ReportArgs {
     /// GPU samples of monitor-log record: logs, or folders with subfolders of *.csv
     ///
     /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
     /// since boot, logs without one by the time of day, and logs of different boots only with --clocks-agree. If no sample was
     /// taken during a run, the samples count for no verdict.
-    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
     pub(crate) gpu: Vec<PathBuf>,
 
     /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
     ///
     /// The report sums up all runs, and tells how their speeds spread. An interrupted job that went on in another log is one run.
-    #[arg(long, value_name = "PATH", num_args = 1.., help_heading = "Input")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
 
     /// Join runs and samples of different boots or machines by the time of day: their clocks agree
     ///
     /// Without it, a run is joined with samples of its own boot, and with those that do not name their boot.
-    #[arg(long, requires = "gpu", requires = "events", help_heading = "Input")]
+    #[arg(long, requires = "gpu", requires = "events")]
     pub(crate) clocks_agree: bool,
 
     /// Report to write, as JSON; `-` is standard output. An unknown value is null
@@ -291,12 +271,7 @@ pub(crate) struct ReportArgs {
     /// Compare the speed with that of another report, written by --out
     ///
     /// Runs that are done count, by model, device and number type: the ratio of the mean tokens a second, and how both spread.
-    #[arg(
-        long,
-        value_name = "FILE.json",
-        requires = "events",
-        help_heading = "Input"
-    )]
+    #[arg(long, value_name = "FILE.json", requires = "events")]
     #[arg(value_parser = file())]
     pub(crate) baseline: Option<PathBuf>,
 

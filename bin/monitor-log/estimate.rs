@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data, print};
+use plmkit_cli::{Exit, Fault, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_esm2::read_config;
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks};
@@ -11,7 +11,7 @@ use plmkit_telemetry::report::Runs;
 use tracing::warn;
 
 use crate::args::EstimateArgs;
-use crate::report::read_events;
+use crate::report::{check, read_events};
 
 /// The share of a GPU's peak that is assumed if no rate was measured or given.
 ///
@@ -98,19 +98,10 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
 fn check_paths(args: &EstimateArgs) -> Result<(), Fault> {
     let manifests = args.shards.iter();
     let manifests = manifests.map(|path| in_folder_of(path, "manifest.json"));
-    let config = in_folder_of(&args.model, "config.json");
-    let read: Vec<PathBuf> = manifests.chain([config]).collect();
-    let given = args
-        .shards
-        .iter()
-        .chain([&args.model])
-        .chain(&args.measured);
-    let inputs = given.chain(&read).filter(|path| !path.is_dir());
-    let inputs: Vec<NamedPath> = inputs.map(|path| ("an input", &**path)).collect();
-    let report = args.report.iter().map(|path| ("--report", &**path));
-    let report: Vec<NamedPath> = report.collect();
-    keep_apart(&inputs, &report)?;
-    keep_data(&report)
+    let model = [args.model.clone(), in_folder_of(&args.model, "config.json")];
+    let read: Vec<PathBuf> = manifests.chain(model).collect();
+    let inputs = [&args.shards, &args.measured, &read].map(|paths| ("an input", &paths[..]));
+    check(&inputs, &[("--report", args.report.as_ref())])
 }
 
 /// Returns the path of a file in this folder, or beside this file.

@@ -3,6 +3,7 @@
 mod http;
 
 use std::io;
+use std::sync::PoisonError;
 use std::thread;
 
 use plmkit_cli::{Exit, Fault};
@@ -18,15 +19,16 @@ use crate::monitor::{Monitor, Snapshot};
 pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
     // A port that cannot be used is reported before the driver is loaded, which may take seconds.
     let listener = http::listen(args.listen)?;
-    let interval = args.interval;
-    let mut monitor = Monitor::open(&args.driver, &args.events, args.drop_after);
-    monitor.forget = Some(args.drop_after);
-    let served = http::serve(listener, metrics(&monitor.take_snapshot()));
-    let served = served.map_err(|error| internal(&error))?;
+    let interval = args.sampling.interval;
+    let keep = args.drop_after;
+    let mut monitor = Monitor::open(&args.sampling, &args.events, keep, keep);
+    let served = http::ServedText::new(metrics(&monitor.take_snapshot()).into());
+    http::serve(listener, served.clone()).map_err(|error| internal(&error))?;
     let sample = move || {
         loop {
             thread::sleep(interval);
-            served.replace(metrics(&monitor.take_snapshot()));
+            let text = metrics(&monitor.take_snapshot());
+            *served.lock().unwrap_or_else(PoisonError::into_inner) = text;
         }
     };
     let sampler = thread::Builder::new().name("sampler".to_owned());

@@ -10,7 +10,7 @@ use plmkit_telemetry::live::{Follower, LiveRuns, ProcessReader, ProcessStatus, R
 use plmkit_telemetry::{DriverVersions, Sampler};
 use serde::Serialize;
 
-use crate::args::DriverArgs;
+use crate::args::SamplingArgs;
 
 /// CPU utilisation is measured between two readings, so the first snapshot waits for a second reading.
 const FIRST_READING: Duration = Duration::from_millis(250);
@@ -21,9 +21,9 @@ pub(crate) struct Monitor {
     runs: LiveRuns,
     /// The boot and the name of this machine.
     here: (Option<String>, Option<String>),
-    /// Drops runs without news for this long, wherever their logs are.
-    pub(crate) forget: Option<Duration>,
-    /// Reads what is known of the processes on GPUs.
+    /// Leaves out runs without news for this long, wherever their logs are.
+    forget: Duration,
+    /// Reads what is known of the processes on GPUs, which may ask a server for the names of users.
     pub(crate) processes: Option<ProcessReader>,
 }
 
@@ -55,9 +55,14 @@ impl Snapshot {
 
 impl Monitor {
     /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders are skipped if they are
-    /// older than `keep`.
-    pub(crate) fn open(driver: &DriverArgs, events: &[PathBuf], keep: Duration) -> Self {
-        let mut sampler = Sampler::open(driver.nvml.as_deref());
+    /// older than `keep`, and runs without news for longer than `forget` are left out.
+    pub(crate) fn open(
+        sampling: &SamplingArgs,
+        events: &[PathBuf],
+        keep: Duration,
+        forget: Duration,
+    ) -> Self {
+        let mut sampler = Sampler::open(sampling.nvml.as_deref());
         sampler.sample();
         thread::sleep(FIRST_READING);
         Self {
@@ -65,7 +70,7 @@ impl Monitor {
             follower: Follower::new(events.to_vec(), keep),
             runs: LiveRuns::default(),
             here: (boot_id(), host_name()),
-            forget: None,
+            forget,
             processes: None,
         }
     }
@@ -74,30 +79,26 @@ impl Monitor {
     pub(crate) fn take_snapshot(&mut self) -> Snapshot {
         let notes = self.follower.read_new(&mut self.runs);
         let now = Timestamp::now();
-        if let Some(keep) = self.forget {
-            self.runs.forget(now, keep);
-        }
-        let keep = self.forget.unwrap_or(Duration::MAX);
         let rows = self.sampler.sample();
         let processes = self.processes.as_mut().map(|reader| reader.read(&rows));
+        let here = &self.here;
+        let runs = self
+            .runs
+            .status_of_recent(now, self.forget, |run| is_gone(run, here));
         Snapshot {
             host: self.here.1.clone(),
-            versions: self.sampler.versions().clone(),
+            versions: self.sampler.versions.clone(),
             rows,
             processes: processes.unwrap_or_default(),
-            runs: self
-                .runs
-                .status_of_recent(now, keep, |run| self.is_gone(run)),
+            runs,
             notes,
         }
     }
+}
 
-    /// Whether the process of a run on this machine is gone. A container with process ids of its own has a name of its own.
-    fn is_gone(&self, run: &RunStarted) -> bool {
-        let is_here = run.boot_id.is_some() && self.here == (run.boot_id.clone(), run.host.clone());
-        is_here
-            && run
-                .pid
-                .is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-    }
+/// Whether the process of a run on this machine is gone. A container with process ids of its own has a name of its own.
+fn is_gone(run: &RunStarted, (boot_id, host): &(Option<String>, Option<String>)) -> bool {
+    let is_here = run.boot_id.is_some() && (&run.boot_id, &run.host) == (boot_id, host);
+    let has_process = |pid| Path::new(&format!("/proc/{pid}")).exists();
+    is_here && run.pid.is_some_and(|pid| !has_process(pid))
 }

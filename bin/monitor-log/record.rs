@@ -8,7 +8,6 @@ use std::process::{Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{io_text, path_text};
-use plmkit_logs::LogError;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::StoreError;
 use plmkit_telemetry::Recorder;
@@ -43,7 +42,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let existed = path.exists();
     let log = match GpuCsvWriter::append(path) {
         // A workflow engine may restart a task while its predecessor still runs. The command must not suffer from that.
-        Err(error @ LogError::Store(StoreError::Busy { .. })) if !args.command.is_empty() => {
+        Err(error @ StoreError::Busy { .. }) if !args.command.is_empty() => {
             tracing::warn!("{error}; going on without a record");
             None
         }
@@ -81,7 +80,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
 
 /// Starts recording. A command goes on even if recording cannot start.
 fn start(log: Option<GpuCsvWriter>, args: &RecordArgs) -> Option<Recorder> {
-    Recorder::start(log?, args.interval, args.driver.nvml.clone())
+    Recorder::start(log?, args.sampling.interval, args.sampling.nvml.clone())
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }

@@ -8,7 +8,7 @@ use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_d
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
-use plmkit_logs::{LineParser, LogError, LogReader, SkippedLines, Tier, Timestamp};
+use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp};
 use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
@@ -37,7 +37,14 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     for line in sentences(&report) {
         info!("{line}");
     }
-    Ok(judge(&report, args.fail_on))
+    // Without a verdict there is no failure.
+    match report.verdict.filter(|_| args.fail_on.is_some()) {
+        Some(verdict) if report.verdict >= args.fail_on => {
+            warn!("the verdict is {verdict}");
+            Ok(Exit::Negative)
+        }
+        _ => Ok(Exit::Done),
+    }
 }
 
 /// Compares the speed with that of another report.
@@ -99,12 +106,12 @@ fn logs_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 type Log<P> = LogReader<BufReader<File>, P>;
 
-fn open<P: LineParser>(path: &Path) -> Result<Log<P>, LogError> {
+fn open<P: LineParser>(path: &Path) -> Result<Log<P>, StoreError> {
     Ok(Log::new(BufReader::new(open_input(path)?), path))
 }
 
 /// Returns the time of the first item of a log; `None` for an empty log, and if it is unknown.
-fn first_time<P: LineParser>(path: &Path) -> Result<Option<Timestamp>, LogError> {
+fn first_time<P: LineParser>(path: &Path) -> Result<Option<Timestamp>, StoreError> {
     let first = open::<P>(path)?.next().transpose()?;
     Ok(first.and_then(|first| P::time(&first)))
 }
@@ -113,7 +120,7 @@ fn first_time<P: LineParser>(path: &Path) -> Result<Option<Timestamp>, LogError>
 fn read_log<P: LineParser>(
     path: &Path,
     mut add: impl FnMut(P::Item),
-) -> Result<Option<SkippedLines>, LogError> {
+) -> Result<Option<SkippedLines>, StoreError> {
     let mut log = open::<P>(path)?;
     for item in log.by_ref() {
         add(item?);
@@ -129,12 +136,25 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
         ("a list of files", &lists),
         ("--baseline", args.baseline.as_slice()),
     ];
+    let outputs = [
+        ("--out", Some(&args.out)),
+        ("--mqc", args.mqc.as_ref()),
+        ("--html", args.html.as_ref()),
+    ];
+    check(&inputs, &outputs)
+}
+
+/// Checks that no output replaces an input or data.
+pub(crate) fn check(
+    inputs: &[(&'static str, &[PathBuf])],
+    outputs: &[(&'static str, Option<&PathBuf>)],
+) -> Result<(), Fault> {
     let inputs = inputs.iter();
     let inputs = inputs.flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
-    let inputs: Vec<NamedPath> = inputs.collect();
-    let mut outputs = vec![("--out", args.out.as_path())];
-    outputs.extend(args.mqc.as_deref().map(|path| ("--mqc", path)));
-    outputs.extend(args.html.as_deref().map(|path| ("--html", path)));
+    let inputs: Vec<NamedPath> = inputs.filter(|(_, path)| !path.is_dir()).collect();
+    let outputs = outputs.iter();
+    let outputs = outputs.filter_map(|(name, path)| Some((*name, path.as_ref()?.as_path())));
+    let outputs: Vec<NamedPath> = outputs.collect();
     keep_apart(&inputs, &outputs)?;
     keep_data(&outputs)
 }
@@ -159,14 +179,15 @@ fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Re
     Ok(report)
 }
 
-pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<Option<SkippedLines>, LogError> {
-    let skipped = read_log::<EventLines>(path, |event| runs.add(&event));
-    runs.end_log();
-    skipped
+pub(crate) fn read_events(
+    path: &Path,
+    runs: &mut Runs,
+) -> Result<Option<SkippedLines>, StoreError> {
+    read_log::<EventLines>(path, |event| runs.add(&event))
 }
 
 /// Explains why a log cannot be read: it may be a file of another kind.
-fn explain(expected: FileKind, path: &Path, error: LogError) -> Fault {
+fn explain(expected: FileKind, path: &Path, error: StoreError) -> Fault {
     let mistaken = expected.mistaken(path);
     mistaken.map_or_else(|| error.into(), Fault::from)
 }
@@ -175,23 +196,4 @@ fn explain(expected: FileKind, path: &Path, error: LogError) -> Fault {
 fn sample_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.strip_suffix("_mqc").unwrap_or(&stem).to_owned()
-}
-
-fn judge(report: &Report, fail_on: Option<Tier>) -> Exit {
-    let Some(fail_on) = fail_on else {
-        return Exit::Done;
-    };
-    match report.verdict {
-        None => {
-            info!(
-                "no verdict: neither packing, nor the idle time of a run of 10 s, nor enough GPU utilization is known"
-            );
-            Exit::Done
-        }
-        Some(verdict) if verdict >= fail_on => {
-            warn!("the verdict is {verdict}");
-            Exit::Negative
-        }
-        Some(_) => Exit::Done,
-    }
 }

@@ -5,7 +5,6 @@ mod keys;
 pub(crate) mod query;
 mod screen;
 mod table;
-mod text;
 mod view;
 
 use std::env;
@@ -53,7 +52,7 @@ pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> 
 }
 
 fn open(args: &TopArgs) -> Monitor {
-    let mut monitor = Monitor::open(&args.driver, &args.events, KEEP);
+    let mut monitor = Monitor::open(&args.sampling, &args.events, KEEP, Duration::MAX);
     monitor.processes = Some(ProcessReader::default());
     monitor
 }

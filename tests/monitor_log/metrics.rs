@@ -10,7 +10,7 @@ use plmkit_logs::METRICS;
 fn the_documents_list_every_metric() {
     let mut table = "column,unit,meaning,prometheus,in_reports\n".to_owned();
     for metric in METRICS {
-        let (column, unit) = (metric.column, metric.unit.symbol);
+        let (column, unit) = (metric.column, metric.unit);
         let help = metric.help.trim_end_matches('.');
         let (name, in_reports) = (metric.prometheus, metric.in_reports);
         writeln!(table, "{column},{unit},\"{help}\",{name},{in_reports}").expect("memory");

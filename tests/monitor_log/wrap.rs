@@ -168,7 +168,7 @@ fn a_log_that_cannot_be_opened_is_an_error_before_the_command_starts() {
         ),
         (
             "proteins.fasta",
-            "proteins.fasta: exists and is not a GPU sample log",
+            "proteins.fasta: cannot create: exists and is not a GPU sample log",
         ),
     ] {
         let output = case.run(&format!("record --out {out} -- touch ran"));

@@ -1,8 +1,9 @@
 //! Columns of samples as CSV.
 
-use csv::{ReaderBuilder, Writer};
-use plmkit_logs::gpu_csv::{HEADER, rows};
+use csv::Writer;
+use plmkit_logs::gpu_csv::HEADER;
 use plmkit_logs::{GpuSample, Metric};
+use serde_json::Value;
 
 /// Returns the names of all columns.
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
@@ -15,7 +16,7 @@ pub(super) fn csv(asked: &[String], samples: &[GpuSample], with_header: bool) ->
     let mut csv = Writer::from_writer(Vec::new());
     if with_header {
         let header = asked.iter().map(|column| {
-            let unit = Metric::of(column).map_or("", |metric| metric.unit.symbol);
+            let unit = Metric::of(column).map_or("", |metric| metric.unit);
             match unit {
                 "" => column.clone(),
                 unit => format!("{column} [{unit}]"),
@@ -23,15 +24,13 @@ pub(super) fn csv(asked: &[String], samples: &[GpuSample], with_header: bool) ->
         });
         csv.write_record(header).expect(IN_MEMORY);
     }
-    let places = asked
-        .iter()
-        .filter_map(|asked| columns().position(|column| column == asked));
-    let places: Vec<usize> = places.collect();
-    let all = rows(samples);
-    let mut all = ReaderBuilder::new().has_headers(false).from_reader(&*all);
-    for row in all.records() {
-        let row = row.expect(IN_MEMORY);
-        let chosen = places.iter().map(|&place| &row[place]);
+    for sample in samples {
+        let row = serde_json::to_value(sample).expect("numbers and texts");
+        let chosen = asked.iter().map(|column| match &row[column] {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            number => number.to_string(),
+        });
         csv.write_record(chosen).expect(IN_MEMORY);
     }
     csv.into_inner().expect(IN_MEMORY)

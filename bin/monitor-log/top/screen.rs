@@ -127,7 +127,7 @@ fn take_snapshots(args: &TopArgs) -> io::Result<Receiver<Snapshot>> {
         with_default(NoSubscriber::default(), || {
             let mut monitor = super::open(&args);
             while sender.send(monitor.take_snapshot()).is_ok() {
-                thread::sleep(args.interval);
+                thread::sleep(args.sampling.interval);
             }
         });
     })?;

@@ -3,8 +3,6 @@
 use plmkit_contract::one_line;
 use ratatui::text::{Line, Span};
 
-use super::text::cut;
-
 /// A column that is cut keeps as much.
 const LEAST: usize = 5;
 
@@ -62,6 +60,16 @@ pub(super) fn table(layout: &str, mut rows: Vec<Row>, width: usize) -> Vec<Line<
     rows.into_iter().map(line).collect()
 }
 
+/// Cuts a text to `width`, to its end or to its start.
+fn cut(text: &str, width: usize, keeps_end: bool) -> String {
+    match text.chars().count().saturating_sub(width) {
+        0 => text.to_owned(),
+        _ if width == 0 => String::new(),
+        more if keeps_end => format!("…{}", text.chars().skip(more + 1).collect::<String>()),
+        _ => text.chars().take(width - 1).chain(['…']).collect(),
+    }
+}
+
 /// Joins cells, as many as fit.
 pub(super) fn fitting(cells: Row, width: usize) -> Line<'static> {
     let layout = "<".repeat(cells.len());
@@ -71,6 +79,13 @@ pub(super) fn fitting(cells: Row, width: usize) -> Line<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_keeps_its_end_or_its_start() {
+        let cuts = |end| [0, 1, 3, 5, 9].map(|width| cut("a-471", width, end));
+        assert_eq!(cuts(true), ["", "…", "…71", "a-471", "a-471"]);
+        assert_eq!(cuts(false), ["", "…", "a-…", "a-471", "a-471"]);
+    }
 
     #[test]
     fn columns_are_aligned_and_the_flexible_one_is_cut_before_others_go() {

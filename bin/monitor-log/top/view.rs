@@ -2,9 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric, Tier};
+use plmkit_page::short;
 use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
 use ratatui::Frame;
 use ratatui::backend::IntoCrossterm;
@@ -15,7 +17,6 @@ use ratatui::widgets::Paragraph;
 use super::history::History;
 use super::keys::Keys;
 use super::table::{Row, fitting, table};
-use super::text::{duration, or_dash, percent, short, state};
 use crate::monitor::Snapshot;
 
 /// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
@@ -151,20 +152,17 @@ fn owners(row: &GpuSample, all: &[ProcessStatus]) -> String {
     let mut processes: Vec<&ProcessStatus> = all.iter().filter(is_own).collect();
     processes.sort_by_key(|process| Reverse(process.mem_used_mib));
     let owner = |process: &ProcessStatus| {
-        let pid = process.pid.to_string();
-        let names = [
-            process.user.as_deref(),
-            Some(&*pid),
-            process.program.as_deref(),
-        ];
-        let names: Vec<&str> = names.into_iter().flatten().collect();
+        let pid = Some(process.pid.to_string());
+        let names = [process.user.clone(), pid, process.program.clone()];
+        let names: Vec<String> = names.into_iter().flatten().collect();
         let memory = process.mem_used_mib.map(|mib| format!(" {mib} MiB"));
         names.join("/") + &memory.unwrap_or_default()
     };
     let owners: Vec<String> = processes.into_iter().map(owner).collect();
-    let count = Some(owners.len()).filter(|&count| count > 1);
-    let count = count.map_or_else(String::new, |count| format!("{count}: "));
-    count + &owners.join(", ")
+    match &owners[..] {
+        [] | [_] => owners.concat(),
+        several => format!("{}: {}", several.len(), several.join(", ")),
+    }
 }
 
 /// Returns the columns of a GPU or an instance.
@@ -202,11 +200,32 @@ fn tier_style(tier: Option<Tier>) -> Style {
     }
 }
 
+/// Returns a value, or a dash if it is unknown.
+fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Returns a share from 0 to 1 as a percentage.
+fn percent(share: Option<f64>) -> String {
+    or_dash(share.map(|share| format!("{:.0} %", share * 100.0)))
+}
+
+/// Returns a duration: `42 s`, `3:07`, `2:15:00`.
+fn duration(seconds: f64) -> String {
+    let total = seconds.round() as u64;
+    let (hours, minutes, rest) = (total / 3600, total / 60 % 60, total % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest} s"),
+        (0, _) => format!("{minutes}:{rest:02}"),
+        _ => format!("{hours}:{minutes:02}:{rest:02}"),
+    }
+}
+
 /// Returns values of a sample with their unit: `251/300 W`.
 fn value(row: &GpuSample, columns: &[&str]) -> String {
     let metrics = || columns.iter().filter_map(|column| Metric::of(column));
     let numbers = metrics().map(|metric| or_dash((metric.value)(row).map(f64::round)));
-    let unit = metrics().next().map_or("", |metric| metric.unit.symbol);
+    let unit = metrics().next().map_or("", |metric| metric.unit);
     let space = if unit.starts_with('°') { "" } else { " " };
     numbers.collect::<Vec<_>>().join("/") + space + unit
 }
@@ -285,16 +304,10 @@ fn process(process: &ProcessStatus) -> Row {
 }
 
 fn host(row: &GpuSample, width: usize) -> Line<'static> {
-    let values = [
-        ("host cpu", &["host_cpu_util"][..]),
-        ("memory", &["host_mem_used_mib", "host_mem_total_mib"]),
-    ];
-    let known = values.iter().filter(|(_, columns)| {
-        let metric = Metric::of(columns[0]);
-        metric.is_some_and(|metric| (metric.value)(row).is_some())
-    });
-    let cells = known.map(|(name, columns)| format!("{name} {}", value(row, columns)).into());
-    fitting(cells.collect(), width)
+    let cpu = value(row, &["host_cpu_util"]);
+    let memory = value(row, &["host_mem_used_mib", "host_mem_total_mib"]);
+    let cells = [format!("host cpu {cpu}"), format!("memory {memory}")];
+    fitting(cells.map(Span::from).to_vec(), width)
 }
 
 /// Returns a heading, and a line or two for each run; nothing without runs.
@@ -312,12 +325,16 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
         let tier = run.idle_tier();
         let told = tier.filter(|tier| *tier > Tier::None && width >= WIDE);
         let told = told.map_or_else(String::new, |tier| format!(" {tier}"));
+        let state = match run.state {
+            RunState::Silent => format!("no news for {}", duration(run.silence_s)),
+            state => <&str>::from(state).to_owned(),
+        };
         let recent = run.recent.tokens_per_s;
         vec![
             run.summary.setup.run.clone().into(),
-            state(run).fg(color),
+            state.fg(color),
             percent(run.progress.share).into(),
-            short(recent.or(run.summary.throughput.tokens_per_s)).into(),
+            or_dash(recent.or(run.summary.throughput.tokens_per_s).map(short)).into(),
             Span::styled(percent(run.idle()) + &told, tier_style(tier)),
             place(run, rows).into(),
             or_dash(run.progress.eta_s.map(duration)).into(),
@@ -335,45 +352,42 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
 
 /// Returns how well the batches of a run are filled, their waits and lengths, and what became of some.
 fn details(run: &RunStatus) -> Row {
-    let (summary, progress) = (&run.summary, &run.progress);
-    let packing = &summary.packing;
+    let (summary, packing) = (&run.summary, &run.summary.packing);
+    let (done, all) = (run.progress.batches, or_dash(run.progress.batches_total));
+    let (mean, least) = (percent(packing.mean_fill), percent(packing.min_fill));
     let filled = format!(
-        "fill {}, least {}, {} below 85 %",
-        percent(packing.mean_fill),
-        percent(packing.min_fill),
+        "fill {mean}, least {least}, {} below 85 %",
         packing.below_85
     );
     let style = tier_style(packing.tier.filter(|tier| *tier > Tier::None));
-    let (done, all) = (progress.batches, or_dash(progress.batches_total));
-    let stage = |name| summary.stages.get(name)?.as_ref();
-    let wait = stage("wait").map(|wait| {
-        let (mean, most) = (short(Some(wait.mean_ms)), short(Some(wait.max_ms)));
-        format!("wait {mean} ms, most {most}")
+    let wait = summary.stages.get("wait").and_then(Option::as_ref);
+    let wait = wait.map(|wait| {
+        format!(
+            "wait {} ms, most {}",
+            short(wait.mean_ms),
+            short(wait.max_ms)
+        )
     });
-    let mean = summary.tokens as f64 / summary.batches.max(1) as f64;
+    let mean = short(summary.tokens as f64 / summary.batches.max(1) as f64);
     let longest = summary
         .longest
         .map(|longest| format!(", longest {longest}"));
-    let tokens = format!(
-        "tokens {}{}",
-        short(Some(mean)),
-        longest.unwrap_or_default()
-    );
     let queue = run.recent.queue.or(summary.queue.state);
-    let queue = queue.map(|queue| format!("queue {}", <&str>::from(queue)));
+    let queue = queue.map(<&str>::from);
     let count = |count: u64, what| (count > 0).then(|| format!("{count} {what}"));
     let more = [
         wait,
-        Some(tokens),
-        queue,
+        Some(format!("tokens {mean}{}", longest.unwrap_or_default())),
+        queue.map(|queue| format!("queue {queue}")),
         count(summary.oom_splits, "halved"),
         count(summary.rejected, "rejected"),
     ];
-    let batch = format!("  batch {done}/{all}");
-    let cells = [batch.into(), Span::styled(filled, style)].into_iter();
+    let mut cells = vec![
+        format!("  batch {done}/{all}").into(),
+        Span::styled(filled, style),
+    ];
+    cells.extend(more.into_iter().flatten().map(Span::from));
     cells
-        .chain(more.into_iter().flatten().map(Span::from))
-        .collect()
 }
 
 /// Returns the numbers of the GPUs of a run, `gpu 0,1`, or else its device.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use arrow_schema::ArrowError;
 use plmkit_contract::{Exit, Failure, io_text, path_text};
 use plmkit_esm2::EsmError;
-use plmkit_logs::LogError;
 use plmkit_store::StoreError;
 
 use crate::parity::Parity;
@@ -20,9 +19,6 @@ pub enum EngineError {
     /// The model could not be loaded or could not compute.
     #[error(transparent)]
     Model(#[from] EsmError),
-    /// The event log cannot be opened.
-    #[error(transparent)]
-    Events(#[from] LogError),
     /// A batches file holds rows that the run cannot embed: an unknown token, a row that another file has too, windows out of
     /// order, or rows of another set of shards.
     #[error("{}: {what}", path_text(.path))]
@@ -76,7 +72,6 @@ impl Failure for EngineError {
         match self {
             Self::Store(error) => error.exit(),
             Self::Model(error) => error.exit(),
-            Self::Events(error) => error.exit(),
             Self::Batches { .. } | Self::Parity { .. } => Exit::Data,
             Self::Worker { exit, .. } => *exit,
             Self::Contacts => Exit::Usage,

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use plmkit_esm2::KernelKind;
 use plmkit_logs::event::{
-    BatchDone, Event, EventWriter, KernelTimes, Outcome, RunDone, RunStarted, milliseconds, run_id,
-    utilization,
+    BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id, utilization,
 };
-use plmkit_logs::{LogError, ProgressReporter, Timestamp, boot_id, boot_seconds, host_name};
+use plmkit_logs::{ProgressReporter, Timestamp, boot_id, boot_seconds, host_name};
+use plmkit_store::StoreError;
 
 use crate::batch::{Batch, BatchStats};
 
@@ -23,6 +23,18 @@ pub(crate) struct EventLog {
     pub(crate) done: Totals,
 }
 
+/// The fields of `kernels` of an event.
+const KERNELS: [(&str, KernelKind); 8] = [
+    ("gemm_ms", KernelKind::Gemm),
+    ("attention_ms", KernelKind::Attention),
+    ("embedding_ms", KernelKind::Embedding),
+    ("layer_norm_ms", KernelKind::LayerNorm),
+    ("rotary_ms", KernelKind::Rotary),
+    ("gelu_ms", KernelKind::Gelu),
+    ("pooling_ms", KernelKind::Pooling),
+    ("collect_ms", KernelKind::Collect),
+];
+
 /// Sums over batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
@@ -34,7 +46,7 @@ pub(crate) struct Totals {
 
 impl EventLog {
     /// Opens the log at `path`, if there is one, and writes the first event with a new run id.
-    pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, LogError> {
+    pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, StoreError> {
         let mut log = Self {
             run: run_id(),
             start: Instant::now(),
@@ -80,19 +92,11 @@ impl EventLog {
             h2d_ms: stats.device.map(|times| milliseconds(times.h2d)),
             compute_ms: Some(milliseconds(stats.compute)),
             d2h_ms: stats.device.map(|times| milliseconds(times.d2h)),
-            kernels: stats
-                .device
-                .and_then(|times| times.kernels)
-                .map(|kernels| KernelTimes {
-                    gemm_ms: milliseconds(kernels[KernelKind::Gemm]),
-                    attention_ms: milliseconds(kernels[KernelKind::Attention]),
-                    embedding_ms: milliseconds(kernels[KernelKind::Embedding]),
-                    layer_norm_ms: milliseconds(kernels[KernelKind::LayerNorm]),
-                    rotary_ms: milliseconds(kernels[KernelKind::Rotary]),
-                    gelu_ms: milliseconds(kernels[KernelKind::Gelu]),
-                    pooling_ms: milliseconds(kernels[KernelKind::Pooling]),
-                    collect_ms: milliseconds(kernels[KernelKind::Collect]),
-                }),
+            kernels: stats.device.and_then(|times| times.kernels).map(|kernels| {
+                KERNELS
+                    .map(|(name, kind)| (name.to_owned(), milliseconds(kernels[kind])))
+                    .into()
+            }),
             write_ms: Some(milliseconds(write)),
             queue_depth: Some(stats.queue_depth),
             worker: stats.worker,

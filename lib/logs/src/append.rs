@@ -2,67 +2,56 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::mem;
 use std::path::{Path, PathBuf};
 
 use plmkit_store::{StoreError, lock_open};
 
-use crate::LogError;
-
 /// A torn line is at most this long.
 const MAX_TAIL: u64 = 1 << 20;
-
-/// A kind of log, recognised by its first bytes.
-pub(crate) struct LogKind {
-    /// "a … log", for messages.
-    pub(crate) name: &'static str,
-    /// The first bytes of such a log.
-    pub(crate) magic: &'static [u8],
-    /// Whether only one process may write at a time. Rows of two writers could not be told apart.
-    pub(crate) one_writer: bool,
-}
 
 /// A log that is open for appending. An error closes it, and later lines are dropped. A regular file of one writer stays
 /// open, without the lines that were not written: a full disk may have space again.
 pub(crate) struct AppendLog {
     path: PathBuf,
     file: Option<File>,
-    empty: bool,
-    /// The length of the complete lines, if only this process writes them.
-    length: Option<u64>,
-    pending: Vec<u8>,
+    /// The length of the complete lines, as far as they are known here.
+    length: u64,
+    /// Whether only this process writes it.
+    is_own: bool,
 }
 
 impl AppendLog {
-    /// Opens or creates the log at `path`, and cuts off a torn last line. A log of one writer that another process writes is
+    /// Opens or creates the log at `path`, and cuts off a torn last line. Another kind of file does not begin with `magic`; `name` is "a …
+    /// log", for messages. With `one_writer`, rows of two writers could not be told apart: a log that another process writes is
     /// [busy](plmkit_store::StoreError::Busy).
-    pub(crate) fn open(path: &Path, kind: &LogKind) -> Result<Self, LogError> {
-        let failed = |source| LogError::Create {
-            path: path.to_owned(),
-            source,
-        };
+    pub(crate) fn open(
+        path: &Path,
+        name: &str,
+        magic: &[u8],
+        one_writer: bool,
+    ) -> Result<Self, StoreError> {
+        let failed = StoreError::cannot_create(path);
         let mut file = open_file(path).map_err(failed)?;
-        let is_own = kind.one_writer && is_regular(&file).map_err(failed)?;
+        let is_own = one_writer && is_regular(&file).map_err(failed)?;
         while is_own && !lock_open(&file, path)? {
             file = open_file(path).map_err(failed)?;
         }
-        let complete = cut_torn_line(file, kind.magic).map_err(failed)?;
-        let (file, length) = complete.ok_or_else(|| LogError::Foreign {
-            path: path.to_owned(),
-            expected: kind.name,
+        let complete = cut_torn_line(file, magic).map_err(failed)?;
+        let (file, length) = complete.ok_or_else(|| {
+            let what = format!("exists and is not {name}: choose another path or remove it");
+            failed(io::Error::other(what))
         })?;
         Ok(Self {
             path: path.to_owned(),
             file: Some(file),
-            empty: length == 0,
-            length: is_own.then_some(length),
-            pending: Vec::new(),
+            length,
+            is_own,
         })
     }
 
     /// Whether the log has no lines.
     pub(crate) fn is_empty(&self) -> bool {
-        self.empty
+        self.length == 0
     }
 
     /// Whether lines can still be added.
@@ -70,36 +59,20 @@ impl AppendLog {
         self.file.is_some()
     }
 
-    /// Adds complete lines, including newlines, to the next flush.
-    pub(crate) fn push(&mut self, lines: &[u8]) {
-        if self.file.is_some() {
-            self.pending.extend_from_slice(lines);
-        }
-    }
-
-    /// Writes all pending lines with one system call.
-    pub(crate) fn flush(&mut self) -> Result<(), LogError> {
+    /// Writes complete lines, including newlines, with one system call.
+    pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), StoreError> {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let written = file.write_all(&self.pending);
-        let lines = mem::take(&mut self.pending);
-        let Err(source) = written else {
-            self.empty = false;
-            self.length = self.length.map(|length| length + lines.len() as u64);
+        let Err(source) = file.write_all(lines) else {
+            self.length += lines.len() as u64;
             return Ok(());
         };
         // A torn line must not be in the middle of the log.
-        let is_whole = self
-            .length
-            .is_some_and(|length| file.set_len(length).is_ok());
-        if !is_whole {
+        if !self.is_own || file.set_len(self.length).is_err() {
             self.file = None;
         }
-        Err(StoreError::cannot_write(&self.path)(source).into())
+        Err(StoreError::cannot_write(&self.path)(source))
     }
 }
 
@@ -149,11 +122,11 @@ mod tests {
 
     use super::*;
 
-    const KIND: LogKind = LogKind {
-        name: "a test log",
-        magic: b"head\n",
-        one_writer: true,
-    };
+    const MAGIC: &[u8] = b"head\n";
+
+    fn open(path: &Path, one_writer: bool) -> Result<AppendLog, StoreError> {
+        AppendLog::open(path, "a test log", MAGIC, one_writer)
+    }
 
     #[test]
     fn a_torn_last_line_is_cut_off_and_another_kind_of_file_is_refused() {
@@ -169,13 +142,12 @@ mod tests {
             (&endless, None),
         ] {
             fs::write(&path, before).unwrap();
-            match AppendLog::open(&path, &KIND) {
+            match open(&path, true) {
                 Ok(mut log) => {
                     if log.is_empty() {
-                        log.push(KIND.magic);
+                        log.write(MAGIC).unwrap();
                     }
-                    log.push(b"new\n");
-                    log.flush().unwrap();
+                    log.write(b"new\n").unwrap();
                 }
                 Err(error) => {
                     assert_eq!(error.exit(), Exit::CannotCreate);
@@ -194,24 +166,18 @@ mod tests {
     fn a_log_of_one_writer_is_busy_until_it_is_closed_and_others_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let first = AppendLog::open(&path, &KIND).unwrap();
-        let error = AppendLog::open(&path, &KIND).err().unwrap();
+        let first = open(&path, true).unwrap();
+        let error = open(&path, true).err().unwrap();
         assert_eq!(error.exit(), Exit::Transient);
-        let shared = LogKind {
-            one_writer: false,
-            ..KIND
-        };
-        assert!(AppendLog::open(&path, &shared).is_ok());
+        assert!(open(&path, false).is_ok());
         drop(first);
-        assert!(AppendLog::open(&path, &KIND).is_ok());
+        assert!(open(&path, true).is_ok());
     }
 
     #[test]
     fn an_error_is_returned_once_and_closes_the_log() {
-        let mut log = AppendLog::open(Path::new("/dev/full"), &KIND).unwrap();
-        log.push(b"a\n");
-        assert_eq!(log.flush().unwrap_err().exit(), Exit::Io);
-        log.push(b"b\n");
-        assert!(log.flush().is_ok());
+        let mut log = open(Path::new("/dev/full"), true).unwrap();
+        assert_eq!(log.write(b"a\n").unwrap_err().exit(), Exit::Io);
+        assert!(log.write(b"b\n").is_ok());
     }
 }

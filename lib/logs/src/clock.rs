@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs;
 use std::str::FromStr;
-use std::time::SystemTime;
 
 use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use rustix::time::{ClockId, clock_gettime};
@@ -78,12 +77,6 @@ impl From<DateTime<Utc>> for Timestamp {
     fn from(time: DateTime<Utc>) -> Self {
         let truncated = time.duration_trunc(TimeDelta::milliseconds(1));
         Self(truncated.unwrap_or(time))
-    }
-}
-
-impl From<SystemTime> for Timestamp {
-    fn from(time: SystemTime) -> Self {
-        DateTime::<Utc>::from(time).into()
     }
 }
 

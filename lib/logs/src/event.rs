@@ -6,6 +6,7 @@
 mod reader;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -165,8 +166,8 @@ pub struct BatchDone {
     pub compute_ms: Option<f64>,
     /// Copy from device to host.
     pub d2h_ms: Option<f64>,
-    /// The parts of `compute_ms`, if they were measured.
-    pub kernels: Option<KernelTimes>,
+    /// The parts of `compute_ms` by kind of work, if they were measured: `gemm_ms`, `attention_ms`.
+    pub kernels: Option<BTreeMap<String, f64>>,
     /// Encoding and writing of the results.
     pub write_ms: Option<f64>,
     /// Other batches that were ready in the queue when this one was taken.
@@ -211,27 +212,6 @@ impl BatchDone {
         let computed = || utilization(self.tokens, self.token_budget?);
         self.utilization.or_else(computed)
     }
-}
-
-/// Computing time of a device, by operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KernelTimes {
-    /// Matrix products.
-    pub gemm_ms: f64,
-    /// Attention.
-    pub attention_ms: f64,
-    /// Token embedding.
-    pub embedding_ms: f64,
-    /// Sums of the residual stream and the `LayerNorm` after them.
-    pub layer_norm_ms: f64,
-    /// Rotation of queries and keys.
-    pub rotary_ms: f64,
-    /// GELU, with the bias before it unless the matrix product adds it.
-    pub gelu_ms: f64,
-    /// Pooling, rows of residues, logits.
-    pub pooling_ms: f64,
-    /// Copies of requested hidden states, and the final `LayerNorm`.
-    pub collect_ms: f64,
 }
 
 /// The last event of a run.

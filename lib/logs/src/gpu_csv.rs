@@ -5,4 +5,4 @@ mod writer;
 
 pub use crate::gpu_sample::HEADER;
 pub use reader::{GpuCsvLines, GpuCsvReader};
-pub use writer::{GpuCsvWriter, rows};
+pub use writer::GpuCsvWriter;

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::Timestamp;
-use crate::metric::{Metric, Subject, Unit};
+use crate::metric::{Metric, Subject};
 use crate::thresholds::{GPU_HOT_ABOVE_C, GPU_HOT_MARGIN_C};
 
 /// Makes the sample, the header of its log, and the table of its numbers. A number has a column, which is its field, a type,
 /// a unit, a subject, a name for Prometheus, whether it is in reports, and what it is.
 macro_rules! samples {
-    ($($column:ident: $type:ty, $unit:ident, $subject:ident, $prometheus:literal, $in_reports:literal, $help:literal;)*) => {
+    ($($column:ident: $type:ty, $unit:literal, $subject:ident, $prometheus:literal, $in_reports:literal, $help:literal;)*) => {
         /// One row of a GPU sample log: a GPU, and the host beside it, at one moment.
         ///
         /// A value that the driver or the system does not give is `None`, never 0. On a machine without a GPU, a row
@@ -54,7 +54,7 @@ macro_rules! samples {
         #[expect(clippy::cast_lossless, reason = "the fields are u32, u64 and f64")]
         pub const METRICS: &[Metric] = &[$(Metric {
             column: stringify!($column),
-            unit: Unit::$unit,
+            unit: $unit,
             subject: Subject::$subject,
             prometheus: $prometheus,
             help: $help,
@@ -66,26 +66,26 @@ macro_rules! samples {
 
 #[rustfmt::skip]
 samples! {
-    gpu_util: u32, PERCENT, Gpu, "plmkit_gpu_utilization_ratio", true, "Share of the time in which a kernel ran.";
-    mem_util: u32, PERCENT, Gpu, "plmkit_gpu_memory_access_ratio", false, "Share of the time in which device memory was read or written.";
-    mem_used_mib: u64, MIB, Gpu, "plmkit_gpu_memory_used_bytes", true, "Device memory in use.";
-    mem_total_mib: u64, MIB, Gpu, "plmkit_gpu_memory_size_bytes", false, "Device memory.";
-    temperature_c: u32, CELSIUS, Gpu, "plmkit_gpu_temperature_celsius", true, "Temperature of the chip.";
-    power_w: f64, WATT, Gpu, "plmkit_gpu_power_watts", true, "Power draw of the board.";
-    power_limit_w: f64, WATT, Gpu, "plmkit_gpu_power_limit_watts", false, "Power limit in force.";
-    sm_clock_mhz: u32, MEGAHERTZ, Gpu, "plmkit_gpu_sm_clock_hertz", true, "Clock of the streaming multiprocessors.";
-    mem_clock_mhz: u32, MEGAHERTZ, Gpu, "plmkit_gpu_memory_clock_hertz", true, "Clock of the device memory.";
-    energy_j: f64, JOULE, Gpu, "plmkit_gpu_energy_joules_total", false, "Energy that the GPU has used since the driver was loaded.";
-    ecc_corrected: u64, COUNT, Gpu, "plmkit_gpu_ecc_corrected_errors_total", false, "Corrected memory errors since the driver was loaded.";
-    ecc_uncorrected: u64, COUNT, Gpu, "plmkit_gpu_ecc_uncorrected_errors_total", false, "Uncorrected memory errors since the driver was loaded.";
-    mem_temperature_c: u32, CELSIUS, Gpu, "plmkit_gpu_memory_temperature_celsius", false, "Temperature of the device memory.";
-    temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
-    mem_temperature_limit_c: u32, CELSIUS, Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
-    xid_errors: u64, COUNT, Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
-    last_xid: u64, COUNT, Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
-    host_cpu_util: f64, PERCENT, Host, "plmkit_host_cpu_utilization_ratio", false, "Share of all CPUs' time that was not idle.";
-    host_mem_used_mib: u64, MIB, Host, "plmkit_host_memory_used_bytes", false, "Memory that is not available to new programs.";
-    host_mem_total_mib: u64, MIB, Host, "plmkit_host_memory_size_bytes", false, "Memory.";
+    gpu_util: u32, "%", Gpu, "plmkit_gpu_utilization_ratio", true, "Share of the time in which a kernel ran.";
+    mem_util: u32, "%", Gpu, "plmkit_gpu_memory_access_ratio", false, "Share of the time in which device memory was read or written.";
+    mem_used_mib: u64, "MiB", Gpu, "plmkit_gpu_memory_used_bytes", true, "Device memory in use.";
+    mem_total_mib: u64, "MiB", Gpu, "plmkit_gpu_memory_size_bytes", false, "Device memory.";
+    temperature_c: u32, "°C", Gpu, "plmkit_gpu_temperature_celsius", true, "Temperature of the chip.";
+    power_w: f64, "W", Gpu, "plmkit_gpu_power_watts", true, "Power draw of the board.";
+    power_limit_w: f64, "W", Gpu, "plmkit_gpu_power_limit_watts", false, "Power limit in force.";
+    sm_clock_mhz: u32, "MHz", Gpu, "plmkit_gpu_sm_clock_hertz", true, "Clock of the streaming multiprocessors.";
+    mem_clock_mhz: u32, "MHz", Gpu, "plmkit_gpu_memory_clock_hertz", true, "Clock of the device memory.";
+    energy_j: f64, "J", Gpu, "plmkit_gpu_energy_joules_total", false, "Energy that the GPU has used since the driver was loaded.";
+    ecc_corrected: u64, "", Gpu, "plmkit_gpu_ecc_corrected_errors_total", false, "Corrected memory errors since the driver was loaded.";
+    ecc_uncorrected: u64, "", Gpu, "plmkit_gpu_ecc_uncorrected_errors_total", false, "Uncorrected memory errors since the driver was loaded.";
+    mem_temperature_c: u32, "°C", Gpu, "plmkit_gpu_memory_temperature_celsius", false, "Temperature of the device memory.";
+    temperature_limit_c: u32, "°C", Driver, "plmkit_gpu_temperature_limit_celsius", false, "Temperature of the chip above which the board lowers its clocks: the lower of its maximum for operation and its slowdown.";
+    mem_temperature_limit_c: u32, "°C", Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
+    xid_errors: u64, "", Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
+    last_xid: u64, "", Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
+    host_cpu_util: f64, "%", Host, "plmkit_host_cpu_utilization_ratio", false, "Share of all CPUs' time that was not idle.";
+    host_mem_used_mib: u64, "MiB", Host, "plmkit_host_memory_used_bytes", false, "Memory that is not available to new programs.";
+    host_mem_total_mib: u64, "MiB", Host, "plmkit_host_memory_size_bytes", false, "Memory.";
 }
 
 impl GpuSample {
@@ -170,17 +170,9 @@ impl FromStr for Throttle {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let mut reasons: Vec<String> = Vec::new();
-        for reason in text
-            .split('+')
-            .filter(|reason| !["", NOTHING].contains(reason))
-        {
-            // Samples are counted by reason, so each reason must be there once.
-            if !reasons.iter().any(|known| known == reason) {
-                reasons.push(reason.to_owned());
-            }
-        }
-        Ok(Self(reasons))
+        let reasons = text.split('+');
+        let reasons = reasons.filter(|reason| !["", NOTHING].contains(reason));
+        Ok(Self(reasons.map(str::to_owned).collect()))
     }
 }
 
@@ -225,7 +217,7 @@ mod tests {
             ("sw_power_cap+sync_boost", "sw_power_cap+sync_boost"),
             ("+++", "none"),
             ("", "none"),
-            ("a++a+b+", "a+b"),
+            ("a++b+", "a+b"),
         ] {
             let list: Throttle = text.parse().unwrap();
             assert_eq!(list.to_string(), written);

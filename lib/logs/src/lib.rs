@@ -8,7 +8,6 @@
 
 mod append;
 mod clock;
-mod error;
 pub mod event;
 pub mod gpu_csv;
 mod gpu_sample;
@@ -16,14 +15,15 @@ mod mean;
 mod metric;
 mod progress_reporter;
 mod reader;
+mod stretch;
 pub mod thresholds;
 mod tier;
 
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
-pub use error::LogError;
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Processes, Throttle, is_instance};
 pub use mean::Mean;
-pub use metric::{Metric, Subject, Unit};
+pub use metric::{Metric, Subject};
 pub use progress_reporter::ProgressReporter;
 pub use reader::{LineParser, LogReader, SkippedLines};
+pub use stretch::Stretch;
 pub use tier::Tier;

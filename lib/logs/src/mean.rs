@@ -4,12 +4,17 @@
 /// stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mean {
-    count: u64,
-    weight: i64,
-    sum: f64,
+    /// The number of values.
+    pub count: u64,
+    /// The sum of the weights.
+    pub weight: i64,
+    /// The sum of the values, each times its weight.
+    pub sum: f64,
     average: f64,
-    max: Option<f64>,
-    min: Option<f64>,
+    /// The greatest value.
+    pub max: Option<f64>,
+    /// The least value.
+    pub min: Option<f64>,
 }
 
 impl Mean {
@@ -46,31 +51,6 @@ impl Mean {
         self.min = both(self.min, other.min, f64::min);
     }
 
-    /// Returns the number of values.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Returns the sum of the weights.
-    pub fn weight(&self) -> i64 {
-        self.weight
-    }
-
-    /// Returns the sum of the values, each times its weight.
-    pub fn sum(&self) -> f64 {
-        self.sum
-    }
-
-    /// Returns the greatest value.
-    pub fn max(&self) -> Option<f64> {
-        self.max
-    }
-
-    /// Returns the least value.
-    pub fn min(&self) -> Option<f64> {
-        self.min
-    }
-
     /// Returns the mean, or `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.average)
@@ -92,7 +72,7 @@ mod tests {
         let figures = |values: &[f64]| {
             let mut mean = Mean::default();
             mean.extend(values.iter().copied());
-            (mean.mean(), mean.min(), mean.max())
+            (mean.mean(), mean.min, mean.max)
         };
         assert_eq!(figures(&[]), (None, None, None));
         assert_eq!(figures(&[3.0, 1.0]), (Some(2.0), Some(1.0), Some(3.0)));

@@ -4,7 +4,7 @@ use plmkit_contract::plural;
 
 use crate::event::BatchDone;
 use crate::thresholds::{IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, packing_shortfall};
-use crate::{Mean, Tier};
+use crate::{Stretch, Tier};
 
 /// Batches between two lines.
 const EVERY_BATCHES: u64 = 100;
@@ -33,7 +33,7 @@ const EVERY_S: f64 = 60.0;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ProgressReporter {
-    workers: f64,
+    workers: u64,
     all: Stretch,
     /// The batches since the last line.
     recent: Stretch,
@@ -41,23 +41,11 @@ pub struct ProgressReporter {
     warned: [Tier; 2],
 }
 
-/// Consecutive batches.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
-    /// Elapsed times of the run at its ends.
-    start_s: f64,
-    end_s: f64,
-    batches: u64,
-    tokens: u64,
-    packing: Mean,
-    wait_ms: Mean,
-}
-
 impl ProgressReporter {
     /// Starts without batches. `workers` devices compute at once.
     pub fn new(workers: u64) -> Self {
         Self {
-            workers: workers.max(1) as f64,
+            workers,
             all: Stretch::default(),
             recent: Stretch::default(),
             warned: [Tier::None; 2],
@@ -70,17 +58,12 @@ impl ProgressReporter {
         self.all.add(batch);
         self.recent.add(batch);
         let recent = self.recent;
-        let seconds = recent.end_s - recent.start_s;
-        if recent.batches < EVERY_BATCHES && seconds < EVERY_S {
+        if recent.batches < EVERY_BATCHES && recent.end_s - recent.start_s < EVERY_S {
             return None;
         }
-        self.recent = Stretch {
-            start_s: recent.end_s,
-            end_s: recent.end_s,
-            ..Stretch::default()
-        };
-        let rate = recent.tokens as f64 / seconds;
-        let mut figures = Vec::from_iter((seconds > 0.0).then(|| format!("{rate:.0} tokens/s")));
+        self.recent = Stretch::starting_at(recent.end_s);
+        let rate = recent.tokens_per_s();
+        let mut figures = Vec::from_iter(rate.map(|rate| format!("{rate:.0} tokens/s")));
         let (tiers, warnings) = self.judge(&recent);
         figures.extend(tiers);
         let batches = plural(self.all.batches, "batch");
@@ -115,7 +98,7 @@ impl ProgressReporter {
                 ));
             }
         }
-        if let Some(idle) = stretch.idle(self.workers) {
+        if let Some(idle) = stretch.wait_share(self.workers) {
             let percent = 100.0 * idle;
             let tier = Tier::of_idle(idle);
             figures.push(format!("waited {percent:.1} % of the time ({tier})"));
@@ -129,24 +112,6 @@ impl ProgressReporter {
             }
         }
         (figures, warnings)
-    }
-}
-
-impl Stretch {
-    fn add(&mut self, batch: &BatchDone) {
-        self.end_s = self.end_s.max(batch.elapsed_s.unwrap_or_default());
-        self.batches += 1;
-        self.tokens += batch.tokens;
-        self.packing.extend(batch.fill().filter(|_| !batch.tail));
-        self.wait_ms.extend(batch.wait_ms);
-    }
-
-    /// The share of the time in which a device waited, the mean over all workers. `None` without times.
-    fn idle(&self, workers: f64) -> Option<f64> {
-        let device_s = (self.end_s - self.start_s) * workers;
-        let is_known = device_s > 0.0 && self.wait_ms.count() > 0;
-        // The first wait may have begun before the stretch.
-        is_known.then(|| (self.wait_ms.sum() / 1000.0 / device_s).min(1.0))
     }
 }
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::path_text;
+use plmkit_contract::{one_line, path_text};
 use plmkit_store::StoreError;
 use serde::Serialize;
 
-use crate::{LogError, Timestamp};
+use crate::Timestamp;
 
 /// The longest line of a log.
 const MAX_LINE: usize = 1 << 20;
@@ -44,8 +44,7 @@ pub struct LogReader<R, P> {
     items: u64,
     /// Whether the file is known to be a log: it has a sound line.
     is_log: bool,
-    malformed: u64,
-    first_malformed: Option<(u64, String)>,
+    skipped: Option<SkippedLines>,
 }
 
 impl<R: BufRead, P: LineParser> LogReader<R, P> {
@@ -59,8 +58,7 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
             number: 0,
             items: 0,
             is_log: false,
-            malformed: 0,
-            first_malformed: None,
+            skipped: None,
         }
     }
 
@@ -71,19 +69,16 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
 
     /// Returns the malformed lines so far.
     pub fn malformed(&self) -> Option<SkippedLines> {
-        let (first_line, reason) = self.first_malformed.clone()?;
+        let skipped = self.skipped.clone()?;
         Some(SkippedLines {
-            path: path_text(&self.path),
-            lines: self.malformed,
-            of: self.items + self.malformed,
-            first_line,
-            reason,
+            of: self.items + skipped.lines,
+            ..skipped
         })
     }
 
     /// Returns the lines that were left out of a log that was read to its end: malformed ones, and an incomplete last line. Two or
     /// more malformed lines that are one in ten, or more, are an error about the first of them.
-    pub fn finish(mut self) -> Result<Option<SkippedLines>, LogError> {
+    pub fn finish(mut self) -> Result<Option<SkippedLines>, StoreError> {
         if let Some(found) = self.malformed() {
             let (bad, all) = (found.lines, found.of);
             let is_rare = bad <= 1 || bad * LINES_FOR_A_BAD_ONE < all;
@@ -92,7 +87,7 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
                     "{}; {bad} of {all} lines are malformed, one in {LINES_FOR_A_BAD_ONE} or more",
                     found.reason
                 );
-                return Err(LogError::line(&self.path, found.first_line, reason));
+                return Err(malformed(&self.path, found.first_line, reason));
             }
         }
         if self.line.last().is_some_and(|&last| last != b'\n') {
@@ -102,7 +97,7 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
         Ok(self.malformed())
     }
 
-    fn advance(&mut self) -> Result<Option<P::Item>, LogError> {
+    fn advance(&mut self) -> Result<Option<P::Item>, StoreError> {
         while self.read_line()? {
             let line = self.line.trim_ascii_end();
             if line.is_empty() {
@@ -117,19 +112,25 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
                     }
                 }
                 Err(reason) if self.is_log => self.leave_out(reason),
-                Err(reason) => return Err(LogError::line(&self.path, self.number, reason)),
+                Err(reason) => return Err(malformed(&self.path, self.number, reason)),
             }
         }
         Ok(None)
     }
 
     fn leave_out(&mut self, reason: String) {
-        self.malformed += 1;
-        self.first_malformed.get_or_insert((self.number, reason));
+        let skipped = self.skipped.get_or_insert_with(|| SkippedLines {
+            path: path_text(&self.path),
+            lines: 0,
+            of: 0,
+            first_line: self.number,
+            reason,
+        });
+        skipped.lines += 1;
     }
 
     /// Reads the next line, including its newline. Returns false at the end.
-    fn read_line(&mut self) -> Result<bool, LogError> {
+    fn read_line(&mut self) -> Result<bool, StoreError> {
         if self.line.last() == Some(&b'\n') {
             self.line.clear();
         }
@@ -140,7 +141,7 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
         let is_complete = self.line.last() == Some(&b'\n');
         if !is_complete && self.line.len() == MAX_LINE {
             let reason = format!("longer than {MAX_LINE} bytes");
-            return Err(LogError::line(&self.path, self.number + 1, reason));
+            return Err(malformed(&self.path, self.number + 1, reason));
         }
         self.number += u64::from(is_complete);
         Ok(is_complete)
@@ -148,11 +149,20 @@ impl<R: BufRead, P: LineParser> LogReader<R, P> {
 }
 
 impl<R: BufRead, P: LineParser> Iterator for LogReader<R, P> {
-    type Item = Result<P::Item, LogError>;
+    type Item = Result<P::Item, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance().transpose()
     }
+}
+
+/// The length of a reason in a message. A reason may quote the log.
+const REASON_CHARS: usize = 200;
+
+/// Returns the error of a malformed line.
+fn malformed(path: &Path, line: u64, reason: impl AsRef<str>) -> StoreError {
+    let reason = one_line(reason.as_ref(), REASON_CHARS);
+    StoreError::malformed(path, format_args!("line {line}: {reason}"))
 }
 
 /// Lines of a log that were left out.

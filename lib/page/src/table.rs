@@ -12,11 +12,11 @@ pub struct Column<T> {
     name: &'static str,
     unit: &'static str,
     cell: fn(&T) -> Cell,
-    key: &'static str,
-    help: &'static str,
-    scale: &'static str,
-    is_shown: bool,
+    multiqc: Option<InMultiqc>,
 }
+
+/// A column of `MultiQC`: its key, its description, the colour scale of its numbers, if any, and whether it is shown at first.
+type InMultiqc = (&'static str, &'static str, &'static str, bool);
 
 impl<T> Column<T> {
     /// A column with a name, a unit that may be empty, and its cell of a row.
@@ -25,10 +25,7 @@ impl<T> Column<T> {
             name,
             unit,
             cell,
-            key: "",
-            help: "",
-            scale: "",
-            is_shown: false,
+            multiqc: None,
         }
     }
 
@@ -43,10 +40,7 @@ impl<T> Column<T> {
         is_shown: bool,
     ) -> Self {
         Self {
-            key,
-            help,
-            scale,
-            is_shown,
+            multiqc: Some((key, help, scale, is_shown)),
             ..self
         }
     }
@@ -72,19 +66,25 @@ pub fn words<T>(row: &T, columns: &[Column<T>]) -> Vec<String> {
 
 /// Returns the headers and the data of a table of `MultiQC`'s custom content: a row for each name. Unknown cells are left out.
 pub fn multiqc<T>(rows: &[(String, T)], columns: &[Column<T>]) -> (Value, Value) {
-    let columns = || columns.iter().filter(|column| !column.key.is_empty());
+    let columns = || {
+        columns
+            .iter()
+            .filter_map(|column| Some((column, column.multiqc?)))
+    };
     let known = |row: &T| {
-        let cells = columns().filter_map(|column| Some((column.key, (column.cell)(row).json()?)));
+        let cell = |column: &Column<T>| (column.cell)(row).json();
+        let cells = columns().filter_map(|(column, (key, ..))| Some((key, cell(column)?)));
         cells.map(|(key, cell)| (key.to_owned(), cell)).collect()
     };
     let data = rows
         .iter()
         .map(|(name, row)| (name.clone(), Value::Object(known(row))));
     // The order of an object is lost, so each column has its place.
-    let headers = columns().enumerate().map(|(place, column)| {
+    let headers = columns().enumerate().map(|(place, (column, multiqc))| {
+        let (key, help, scale, is_shown) = multiqc;
         let mut header = json!({
-            "title": column.name, "description": column.help, "placement": 10 * (place + 1), "hidden": !column.is_shown,
-            "scale": if column.scale.is_empty() { false.into() } else { Value::from(column.scale) },
+            "title": column.name, "description": help, "placement": 10 * (place + 1), "hidden": !is_shown,
+            "scale": if scale.is_empty() { false.into() } else { Value::from(scale) },
         });
         let mut cells = rows.iter().map(|(_, row)| (column.cell)(row));
         if let Some((_, decimals)) = cells.find_map(|cell| cell.number) {
@@ -95,7 +95,7 @@ pub fn multiqc<T>(rows: &[(String, T)], columns: &[Column<T>]) -> (Value, Value)
             "%" => (header["suffix"], header["max"]) = (" %".into(), 100.into()),
             unit => header["suffix"] = format!(" {unit}").into(),
         }
-        (column.key.to_owned(), header)
+        (key.to_owned(), header)
     });
     (
         Value::Object(headers.collect()),
@@ -200,10 +200,6 @@ impl Cell {
             _ => "",
         }
     }
-
-    fn html(&self) -> String {
-        format!("<td{}>{}</td>", self.alignment(), self.content())
-    }
 }
 
 impl Page {
@@ -227,7 +223,10 @@ impl Page {
         html.push_str("</tr></thead><tbody>");
         for row in rows {
             html.push_str("\n<tr>");
-            html.extend(columns.iter().map(|column| (column.cell)(row).html()));
+            for column in &columns {
+                let cell = (column.cell)(row);
+                let _ = write!(html, "<td{}>{}</td>", cell.alignment(), cell.content());
+            }
             html.push_str("</tr>");
         }
         html.push_str("</tbody></table></div>\n");

@@ -8,11 +8,9 @@ pub mod live;
 mod nvml;
 mod recorder;
 pub mod report;
-mod sampler;
 
-pub use nvml::DriverVersions;
+pub use nvml::{DriverVersions, Sampler};
 pub use recorder::Recorder;
-pub use sampler::Sampler;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! GPUs through NVML, NVIDIA's management library. NVML is loaded at run time: neither the build nor the start needs a
-//! driver.
+//! Samples of the host, and of all GPUs through NVML, NVIDIA's management library. NVML is loaded at run time: neither the build nor
+//! the start needs a driver.
 
 mod gpu;
 mod processes;
@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
 use plmkit_contract::cause;
-use plmkit_logs::GpuSample;
+use plmkit_logs::{GpuSample, Timestamp, boot_id, boot_seconds};
 use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};
 
+use crate::host::Host;
 use gpu::{Gpu, Reported};
 
 /// The name that the driver installs. The name without `.1` exists only beside a CUDA toolkit.
@@ -35,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The versions of the driver that was opened last.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct DriverVersions {
     /// The version of the driver: `580.65.06`.
     pub driver_version: Option<String>,
@@ -43,16 +44,15 @@ pub struct DriverVersions {
     pub cuda_version: Option<String>,
 }
 
-/// What the thread that talks to the driver tells.
-enum Answer {
-    /// It has opened a driver, whose GPUs have these names.
-    Opened(Vec<GpuSample>, DriverVersions),
-    /// The rows of a moment; none without a driver.
-    Read(Vec<GpuSample>),
-}
+/// Rows: those of a moment; those of a driver that was just opened, with the names alone; none without a driver.
+type Answer = (Vec<GpuSample>, DriverVersions);
 
-/// The driver, behind a thread that may hang: there is never a second question, nor a second thread.
-pub(crate) struct Driver {
+/// Takes samples: a row for each GPU and MIG instance, or one row for the host if no GPU was ever seen.
+///
+/// The driver is behind a thread that may hang: there is never a second question, nor a second thread.
+pub struct Sampler {
+    host: Host,
+    boot_id: Option<String>,
     /// Never dropped: the thread would shut NVML down while the process ends.
     questions: ManuallyDrop<Sender<GpuSample>>,
     answers: Receiver<Answer>,
@@ -60,12 +60,13 @@ pub(crate) struct Driver {
     is_asked: bool,
     /// Rows with the names that were read last, and no values. A driver that went away leaves them.
     names: Vec<GpuSample>,
-    pub(crate) versions: DriverVersions,
+    /// The versions of the driver that gave them.
+    pub versions: DriverVersions,
 }
 
-impl Driver {
-    /// Loads NVML, from `library` if given. Logs why there is no GPU. A driver that is not there is looked for again.
-    pub(crate) fn open(library: Option<&Path>) -> Self {
+impl Sampler {
+    /// Loads NVML, from `library` or the installed one. Logs why there is no GPU. A driver that is not there is looked for again.
+    pub fn open(library: Option<&Path>) -> Self {
         let (questions, asked) = mpsc::channel();
         let (sender, answers) = mpsc::channel();
         let library = library.map(Path::to_owned);
@@ -78,28 +79,33 @@ impl Driver {
         };
         // Without a thread the sender is dropped, and the receiver says so.
         let _ = thread::Builder::new().name("nvml".to_owned()).spawn(work);
-        let mut driver = Self {
+        let mut sampler = Self {
+            host: Host::default(),
+            boot_id: boot_id(),
             questions: ManuallyDrop::new(questions),
             answers,
             is_asked: true,
             names: Vec::new(),
             versions: DriverVersions::default(),
         };
-        driver.answer(START_TIMEOUT);
-        driver
+        sampler.answer(START_TIMEOUT);
+        sampler
     }
 
-    /// Reads all GPUs. The time and the host's columns are copied from `moment`. If the driver does not answer, rows have the names
-    /// alone. Returns nothing if no GPU was ever seen.
-    pub(crate) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
-        let rows = self.ask(moment).unwrap_or_default();
-        if rows.is_empty() {
-            let names = self.names.iter();
-            return names.map(|gpu| with_names(moment, gpu)).collect();
+    /// Takes the samples of this moment, at least one. If the driver does not answer, rows have the names of the GPUs alone.
+    pub fn sample(&mut self) -> Vec<GpuSample> {
+        let mut moment = GpuSample::at(Timestamp::now());
+        moment.boot_id.clone_from(&self.boot_id);
+        moment.boot_s = Some(boot_seconds());
+        self.host.read(&mut moment);
+        match self.ask(&moment) {
+            Some(rows) if rows.iter().any(GpuSample::has_values) => rows,
+            _ if self.names.is_empty() => vec![moment],
+            _ => {
+                let names = self.names.iter();
+                names.map(|gpu| with_names(&moment, gpu)).collect()
+            }
         }
-        let none = GpuSample::default();
-        self.names = rows.iter().map(|row| with_names(&none, row)).collect();
-        rows
     }
 
     /// Asks for the rows of a moment. The answer to an earlier question is not waited for.
@@ -117,15 +123,14 @@ impl Driver {
         if answer.is_err() && !timeout.is_zero() {
             tracing::warn!("the driver does not answer; its values are missing until it does");
         }
-        let answer = answer.ok()?;
+        let (rows, versions) = answer.ok()?;
         self.is_asked = false;
-        match answer {
-            Answer::Opened(names, versions) => {
-                (self.names, self.versions) = (names, versions);
-                None
-            }
-            Answer::Read(rows) => Some(rows),
+        if !rows.is_empty() {
+            let none = GpuSample::default();
+            self.names = rows.iter().map(|row| with_names(&none, row)).collect();
+            self.versions = versions;
         }
+        Some(rows)
     }
 }
 
@@ -135,12 +140,11 @@ fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<
     let (mut searched, mut found) = (None::<Instant>, "NVIDIA driver found; GPU sampling started");
     loop {
         if searched.is_none_or(|searched| searched.elapsed() >= RETRY) {
-            let is_first = searched.is_none();
-            searched = Some(Instant::now());
+            let is_first = searched.replace(Instant::now()).is_none();
             match open(library) {
-                Ok(opened) => {
+                Ok(nvml) => {
                     let found_later = (!is_first).then_some(found);
-                    if serve(opened, &reported, found_later, asked, answers) {
+                    if serve(&nvml, &reported, found_later, asked, answers) {
                         tracing::warn!("the driver has gone: opening it again");
                         found = "the driver answers again";
                     }
@@ -152,7 +156,7 @@ fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<
             }
         }
         // Fails if nobody waits any more.
-        let _ = answers.send(Answer::Read(Vec::new()));
+        let _ = answers.send(Answer::default());
         if asked.recv().is_err() {
             return;
         }
@@ -161,35 +165,40 @@ fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<
 
 /// Answers questions until the driver goes. Logs `found` with the first values. Returns whether it gave values and went.
 fn serve(
-    (nvml, count, versions): (Nvml, u32, DriverVersions),
+    nvml: &Nvml,
     reported: &Reported,
     mut found: Option<&str>,
     asked: &Receiver<GpuSample>,
     answers: &Sender<Answer>,
 ) -> bool {
-    let gpus = (0..count).map(|index| Gpu::open(&nvml, index, reported));
+    let cuda = nvml.sys_cuda_driver_version().ok();
+    let versions = DriverVersions {
+        driver_version: nvml.sys_driver_version().ok(),
+        cuda_version: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
+    };
+    let count = nvml.device_count().unwrap_or(0);
+    let gpus = (0..count).map(|index| Gpu::open(nvml, index, reported));
     let mut gpus: Vec<Gpu> = gpus.collect();
     let names = gpus.iter().map(|gpu| gpu.names.clone()).collect();
-    let _ = answers.send(Answer::Opened(names, versions));
+    let _ = answers.send((names, versions.clone()));
     let mut gave_values = false;
     for moment in asked {
         let rows = gpus.iter_mut().flat_map(|gpu| gpu.read(&moment));
         let rows: Vec<GpuSample> = rows.collect();
-        let has_driver = gpus.iter().all(|gpu| gpu.has_driver);
-        if !has_driver || !rows.iter().any(GpuSample::has_values) {
+        if !rows.iter().any(GpuSample::has_values) {
             return gave_values;
         }
         gave_values = true;
         if let Some(found) = found.take() {
             tracing::info!("{found}");
         }
-        let _ = answers.send(Answer::Read(rows));
+        let _ = answers.send((rows, versions.clone()));
     }
     false
 }
 
-/// Loads NVML, and counts the GPUs, at least one. The error is the reason in a few words.
-fn open(library: Option<&Path>) -> Result<(Nvml, u32, DriverVersions), String> {
+/// Loads NVML, if it has a GPU. The error is the reason in a few words.
+fn open(library: Option<&Path>) -> Result<Nvml, String> {
     let path = library.map_or(OsStr::new(LIBRARY), Path::as_os_str);
     let nvml = Nvml::builder().lib_path(path).init();
     let nvml = nvml.map_err(|error| cause(&error))?;
@@ -197,12 +206,7 @@ fn open(library: Option<&Path>) -> Result<(Nvml, u32, DriverVersions), String> {
     if count == 0 {
         return Err("the driver sees no GPU".to_owned());
     }
-    let cuda = nvml.sys_cuda_driver_version().ok();
-    let versions = DriverVersions {
-        driver_version: nvml.sys_driver_version().ok(),
-        cuda_version: cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
-    };
-    Ok((nvml, count, versions))
+    Ok(nvml)
 }
 
 /// Returns `moment` with the names of a GPU.

@@ -36,6 +36,9 @@ pub use samples::Samples;
 pub use text::sentences;
 pub use values::{Figures, ValueRange};
 
+const NO_VERDICT: &str =
+    "neither packing, nor the idle time of a run of 10 s, nor enough GPU utilization is known";
+
 /// The version of the report's schema.
 pub const REPORT_VERSION: u32 = 3;
 
@@ -50,9 +53,9 @@ pub struct Report {
     pub verdict: Option<Tier>,
     /// The findings, the worst first.
     pub findings: Vec<Finding>,
-    /// How many runs and GPUs are how bad, and what the worst of each kind is.
+    /// How many runs and GPUs are how bad, and what the worst of each kind is; or why there is no verdict.
     #[serde(skip)]
-    verdict_in_words: String,
+    reasons: String,
     /// The runs, in the order of their first events; `None` if no event log was given.
     pub runs: Option<Vec<RunSummary>>,
     /// Two runs or more together.
@@ -77,7 +80,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             verdict: None,
             findings: Vec::new(),
-            verdict_in_words: String::new(),
+            reasons: NO_VERDICT.to_owned(),
             runs,
             sum,
             gpus,
@@ -85,9 +88,13 @@ impl Report {
             skipped: Vec::new(),
         };
         report.speeds = groups::speeds(report.runs());
-        (report.findings, report.verdict_in_words) = findings::findings(&report);
-        let counting = report.findings.iter().filter(|finding| finding.in_verdict);
+        let (findings, reasons) = findings::findings(&report);
+        let counting = findings.iter().filter(|finding| finding.in_verdict);
         report.verdict = counting.map(|finding| finding.tier).max();
+        if report.verdict.is_some() {
+            report.reasons = reasons;
+        }
+        report.findings = findings;
         report
     }
 
@@ -97,6 +104,12 @@ impl Report {
 
     fn gpus(&self) -> &[GpuSummary] {
         self.gpus.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the verdict as a word: `verdict: mild`, `no verdict`.
+    fn verdict_word(&self) -> String {
+        let known = self.verdict.map(|verdict| format!("verdict: {verdict}"));
+        known.unwrap_or_else(|| "no verdict".to_owned())
     }
 
     /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.

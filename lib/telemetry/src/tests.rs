@@ -56,10 +56,9 @@ pub(crate) fn summaries(events: impl IntoIterator<Item = Event>) -> Vec<RunSumma
 }
 
 /// The report on runs, and on samples if there are any.
-pub(crate) fn report(mut runs: Runs, samples: impl IntoIterator<Item = GpuSample>) -> Report {
+pub(crate) fn report(runs: Runs, samples: impl IntoIterator<Item = GpuSample>) -> Report {
     let mut joined = Samples::during(&runs);
     let samples = samples.into_iter().inspect(|sample| joined.add(sample));
     let count = samples.count();
-    runs.end_log();
     Report::new(Some(runs), Some(joined).filter(|_| count > 0))
 }

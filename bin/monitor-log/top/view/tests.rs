@@ -306,6 +306,12 @@ fn owners_are_those_of_the_gpu_with_the_most_memory_first() {
 }
 
 #[test]
+fn durations_grow_from_seconds_to_hours() {
+    let found = [41.6, 59.6, 187.0, 8100.0].map(duration);
+    assert_eq!(found, ["42 s", "1:00", "3:07", "2:15:00"]);
+}
+
+#[test]
 fn the_worst_of_a_gpu_is_a_word() {
     let word = |change: fn(&mut GpuSample)| {
         let mut row = gpu_row(0, 0);

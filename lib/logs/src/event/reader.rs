@@ -1,5 +1,6 @@
 //! Reads run events.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::Event;
@@ -20,7 +21,7 @@ use crate::{LineParser, LogReader, Timestamp};
 /// assert_eq!(run.device.as_deref(), Some("cpu"));
 /// assert!(reader.next().is_none());
 /// assert_eq!(reader.finish()?.map(|torn| torn.first_line), Some(3));
-/// # Ok::<(), plmkit_logs::LogError>(())
+/// # Ok::<(), plmkit_store::StoreError>(())
 /// ```
 pub type EventReader<R> = LogReader<R, EventLines>;
 
@@ -58,105 +59,79 @@ fn not_an_event(error: &serde_json::Error) -> String {
     format!("not a run event: {reason} (column {})", error.column())
 }
 
-/// The longest duration, in seconds or milliseconds. It keeps sums over a log finite.
-const MAX_DURATION: f64 = 1e13;
-
-/// The shortest that is not none: no clock has less. It keeps rates over a log finite.
-const MIN_DURATION: f64 = 1e-9;
-
 /// The most worker processes of a run.
 pub const MAX_WORKERS: u64 = 4096;
 
-/// The most that the offsets of a batch can count. It keeps sums over a log from overflowing.
-const MAX_COUNT: u64 = i32::MAX as u64;
-
-/// The most that a run can count: what a number of JSON holds exactly.
-const MAX_TOTAL: u64 = 1 << 53;
+/// Refuses impossible fields of an event: each check comes with the fields that it is for.
+macro_rules! check {
+    ($event:ident, $($check:ident: $($field:ident)+;)+) => {
+        {$($($check(stringify!($field), $event.$field)?;)+)+}
+    };
+}
 
 /// Refuses impossible values.
 fn check(event: &Event) -> Result<(), String> {
-    check_durations(&[("boot_s", event.boot_s())])?;
+    duration("boot_s", event.boot_s())?;
     match event {
-        Event::Run(run) => {
-            check_durations(&[
-                ("load_ms", run.load_ms),
-                ("compile_ms", run.compile_ms),
-                ("pin_ms", run.pin_ms),
-                ("compare_ms", run.compare_ms),
-            ])?;
-            let totals = [
-                ("batches_total", run.batches_total),
-                ("batches_saved", run.batches_saved),
-                ("sequences_total", run.sequences_total),
-                ("tokens_total", run.tokens_total),
-            ];
-            check_counts(&totals, MAX_TOTAL)
-        }
-        Event::Batch(batch) => {
-            check_durations(&[
-                ("elapsed_s", batch.elapsed_s),
-                ("wait_ms", batch.wait_ms),
-                ("h2d_ms", batch.h2d_ms),
-                ("compute_ms", batch.compute_ms),
-                ("d2h_ms", batch.d2h_ms),
-                ("write_ms", batch.write_ms),
-            ])?;
-            let counts = [
-                ("sequences", Some(batch.sequences)),
-                ("tokens", Some(batch.tokens)),
-                ("residues", Some(batch.residues)),
-                ("longest", batch.longest),
-                ("oom_splits", Some(batch.oom_splits)),
-                ("recomputed", Some(batch.recomputed)),
-                ("rejected", Some(batch.rejected)),
-            ];
-            check_counts(&counts, MAX_COUNT)?;
-            check_counts(&[("worker", batch.worker)], MAX_WORKERS - 1)?;
-            check_values(&[("utilization", batch.utilization)], 0.0..=1.0, "0 to 1")
-        }
-        Event::Done(done) => {
-            check_durations(&[("elapsed_s", Some(done.elapsed_s))])?;
-            let counts = [
-                ("sequences", Some(done.sequences)),
-                ("tokens", Some(done.tokens)),
-                ("residues", Some(done.residues)),
-                ("rejected", Some(done.rejected)),
-            ];
-            check_counts(&counts, MAX_TOTAL)
-        }
-        Event::Probe(_) | Event::Unknown => Ok(()),
+        Event::Run(run) => check! { run,
+            duration: load_ms compile_ms pin_ms compare_ms;
+            of_run: batches_total batches_saved sequences_total tokens_total;
+        },
+        Event::Batch(batch) => check! { batch,
+            duration: elapsed_s wait_ms h2d_ms compute_ms d2h_ms write_ms;
+            of_batch: sequences tokens residues longest oom_splits recomputed rejected;
+            worker: worker;
+            share: utilization;
+        },
+        Event::Done(done) => check! { done,
+            duration: elapsed_s;
+            of_run: sequences tokens residues rejected;
+        },
+        Event::Probe(_) | Event::Unknown => {}
     }
+    Ok(())
 }
 
-fn check_durations(values: &[(&str, Option<f64>)]) -> Result<(), String> {
-    check_values(values, MIN_DURATION..=MAX_DURATION, "a duration")
+/// In seconds or milliseconds. No clock has less than a nanosecond; a limit keeps rates and sums over a log finite.
+fn duration(name: &str, value: impl Into<Option<f64>>) -> Result<(), String> {
+    within(name, value, 1e-9..=1e13, "a duration")
 }
 
-fn check_counts(values: &[(&str, Option<u64>)], most: u64) -> Result<(), String> {
-    let wrong = values.iter().find(|(_, count)| *count > Some(most));
-    wrong.map_or(Ok(()), |(name, count)| {
-        let found = count.unwrap_or_default();
-        Err(format!(
-            "{name} is out of range; expected at most {most}, found {found}"
-        ))
-    })
+fn share(name: &str, value: Option<f64>) -> Result<(), String> {
+    within(name, value, 0.0..=1.0, "0 to 1")
 }
 
-/// Refuses values outside of a range, except 0.
-fn check_values(
-    values: &[(&str, Option<f64>)],
-    range: RangeInclusive<f64>,
-    expected: &str,
+/// The offsets of a batch can count no more. It keeps sums over a log from overflowing.
+fn of_batch(name: &str, count: impl Into<Option<u64>>) -> Result<(), String> {
+    at_most(name, count, i32::MAX as u64)
+}
+
+/// A number of JSON holds no more exactly.
+fn of_run(name: &str, count: impl Into<Option<u64>>) -> Result<(), String> {
+    at_most(name, count, 1 << 53)
+}
+
+fn worker(name: &str, number: Option<u64>) -> Result<(), String> {
+    at_most(name, number, MAX_WORKERS - 1)
+}
+
+fn at_most(name: &str, count: impl Into<Option<u64>>, most: u64) -> Result<(), String> {
+    within(name, count, 0..=most, format_args!("at most {most}"))
+}
+
+/// Refuses a value outside of a range, except 0.
+fn within<T: PartialOrd + Default + Display>(
+    name: &str,
+    value: impl Into<Option<T>>,
+    range: RangeInclusive<T>,
+    expected: impl Display,
 ) -> Result<(), String> {
-    let known = values
-        .iter()
-        .filter_map(|(name, value)| Some((name, (*value)?)));
-    let mut wrong = known.filter(|(_, value)| *value != 0.0 && !range.contains(value));
-    wrong.next().map_or(Ok(()), |(name, value)| {
-        Err(format!(
-            "{name} is out of range; expected {expected}, found {value}"
-        ))
-    })
+    match value.into() {
+        Some(found) if found != T::default() && !range.contains(&found) => Err(format!(
+            "{name} is out of range; expected {expected}, found {found}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,11 @@
 //! Writes run events.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+
+use plmkit_store::StoreError;
 
 use super::Event;
-use crate::LogError;
-use crate::append::{AppendLog, LogKind};
-
-/// How long events may stay in memory, so that thousands of short batches a second do not cost as many writes.
-const MAX_DELAY: Duration = Duration::from_millis(200);
-
-const KIND: LogKind = LogKind {
-    name: "a run event log",
-    magic: b"{\"type\":\"",
-    one_writer: false,
-};
+use crate::append::AppendLog;
 
 /// Appends events to a log.
 ///
@@ -34,43 +25,20 @@ const KIND: LogKind = LogKind {
 /// assert_eq!(read, [event]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct EventWriter {
-    log: AppendLog,
-    flushed: Instant,
-}
+pub struct EventWriter(AppendLog);
 
 impl EventWriter {
     /// Opens or creates the log at `path`. Cuts off a torn last line of a killed run.
-    pub fn append(path: &Path) -> Result<Self, LogError> {
-        Ok(Self {
-            log: AppendLog::open(path, &KIND)?,
-            flushed: Instant::now(),
-        })
+    pub fn append(path: &Path) -> Result<Self, StoreError> {
+        AppendLog::open(path, "a run event log", b"{\"type\":\"", false).map(Self)
     }
 
-    /// Adds an event. The start and the end of a run are written at once, a batch within 200 ms or with the next event.
-    pub fn write(&mut self, event: &Event) -> Result<(), LogError> {
+    /// Adds an event.
+    pub fn write(&mut self, event: &Event) -> Result<(), StoreError> {
         // Numbers and strings always serialise.
         let mut line = serde_json::to_vec(event).unwrap_or_default();
         line.push(b'\n');
-        self.log.push(&line);
-        if matches!(event, Event::Batch(_)) && self.flushed.elapsed() < MAX_DELAY {
-            return Ok(());
-        }
-        self.flush()
-    }
-
-    /// Writes pending events.
-    pub fn flush(&mut self) -> Result<(), LogError> {
-        self.flushed = Instant::now();
-        self.log.flush()
-    }
-}
-
-impl Drop for EventWriter {
-    fn drop(&mut self) {
-        // Nobody is left to warn. A lost event is no lost result.
-        let _ = self.flush();
+        self.0.write(&line)
     }
 }
 
@@ -82,26 +50,21 @@ mod tests {
     use crate::event::{BatchDone, RunDone, RunStarted};
 
     #[test]
-    fn short_batches_share_a_write_and_start_and_end_are_written_at_once() {
+    fn a_torn_line_is_cut_off_and_each_event_is_written_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         // A line that a killed run left.
         fs::write(&path, br#"{"type":"batch","run":"fir"#).unwrap();
-        let lines = || fs::read_to_string(&path).unwrap().lines().count();
-        let batch = Event::Batch(BatchDone::default());
         let mut writer = EventWriter::append(&path).unwrap();
-        writer.write(&Event::Run(RunStarted::default())).unwrap();
-        assert_eq!(lines(), 1);
-        writer.write(&batch).unwrap();
-        assert_eq!(lines(), 1, "within the delay");
-        writer.flushed = writer.flushed.checked_sub(MAX_DELAY).unwrap();
-        writer.write(&batch).unwrap();
-        assert_eq!(lines(), 3, "the delay is over");
-        writer.write(&batch).unwrap();
-        writer.write(&Event::Done(RunDone::default())).unwrap();
-        assert_eq!(lines(), 5);
-        writer.write(&batch).unwrap();
-        drop(writer);
-        assert_eq!(lines(), 6);
+        let events = [
+            Event::Run(RunStarted::default()),
+            Event::Batch(BatchDone::default()),
+            Event::Done(RunDone::default()),
+        ];
+        for (event, lines) in events.iter().zip(1..) {
+            writer.write(event).unwrap();
+            let written = fs::read_to_string(&path).unwrap();
+            assert_eq!(written.lines().count(), lines);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use csv::{ErrorKind, ReaderBuilder, StringRecord};
 use plmkit_contract::Quoted;
 
-use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp, Unit};
+use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp};
 
 /// The samples of a log. Columns are found by name: a newer program may write more columns, an older one fewer.
 ///
@@ -18,7 +18,7 @@ use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp, Unit};
 /// assert_eq!((sample.gpu_util, sample.mem_used_mib), (Some(97), None));
 /// assert!(reader.next().is_none());
 /// assert_eq!(reader.finish()?.map(|torn| torn.first_line), Some(3));
-/// # Ok::<(), plmkit_logs::LogError>(())
+/// # Ok::<(), plmkit_store::StoreError>(())
 /// ```
 pub type GpuCsvReader<R> = LogReader<R, GpuCsvLines>;
 
@@ -110,7 +110,7 @@ const MAX_AMOUNT: f64 = 1e15;
 fn check(sample: &GpuSample) -> Result<(), String> {
     let metrics = METRICS.iter().map(|metric| {
         let value = (metric.value)(sample);
-        (metric.column, value, metric.unit == Unit::PERCENT)
+        (metric.column, value, metric.unit == "%")
     });
     let times = [("boot_s", sample.boot_s), ("interval_s", sample.interval_s)];
     let times = times.map(|(column, value)| (column, value, false));
@@ -134,10 +134,10 @@ mod tests {
     use plmkit_contract::{Exit, Failure};
 
     use super::*;
-    use crate::LogError;
     use crate::gpu_csv::HEADER;
+    use plmkit_store::StoreError;
 
-    fn samples(log: &str) -> Result<Vec<GpuSample>, LogError> {
+    fn samples(log: &str) -> Result<Vec<GpuSample>, StoreError> {
         let mut reader = GpuCsvReader::new(log.as_bytes(), "gpu.csv");
         let samples = reader.by_ref().collect();
         reader.finish().and(samples)

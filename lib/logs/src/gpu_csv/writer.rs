@@ -2,51 +2,41 @@
 
 use std::path::Path;
 
-use super::HEADER;
-use crate::append::{AppendLog, LogKind};
-use crate::{GpuSample, LogError};
+use plmkit_store::StoreError;
 
-const KIND: LogKind = LogKind {
-    name: "a GPU sample log with the columns of this version",
-    magic: HEADER.as_bytes(),
-    one_writer: true,
-};
+use super::HEADER;
+use crate::GpuSample;
+use crate::append::AppendLog;
 
 /// Appends samples to a log. Each call writes complete lines.
 ///
 /// The recorded command must not suffer from its log. An error loses the samples of its moment. A regular file takes later
 /// samples, as a full disk may have space again. Any other file is closed: later samples are dropped, and the result is
 /// `Ok`.
-pub struct GpuCsvWriter {
-    log: AppendLog,
-}
+pub struct GpuCsvWriter(AppendLog);
 
 impl GpuCsvWriter {
     /// Opens or creates the log at `path`. Cuts off a torn last line of a killed writer. A log that another process writes is
     /// [busy](plmkit_store::StoreError::Busy).
-    pub fn append(path: &Path) -> Result<Self, LogError> {
-        Ok(Self {
-            log: AppendLog::open(path, &KIND)?,
-        })
+    pub fn append(path: &Path) -> Result<Self, StoreError> {
+        let name = "a GPU sample log with the columns of this version";
+        AppendLog::open(path, name, HEADER.as_bytes(), true).map(Self)
     }
 
     /// Whether later samples can still be written.
     pub fn is_open(&self) -> bool {
-        self.log.is_open()
+        self.0.is_open()
     }
 
     /// Adds the samples of one moment.
-    pub fn write(&mut self, samples: &[GpuSample]) -> Result<(), LogError> {
-        if self.log.is_empty() {
-            self.log.push(HEADER.as_bytes());
-        }
-        self.log.push(&rows(samples));
-        self.log.flush()
+    pub fn write(&mut self, samples: &[GpuSample]) -> Result<(), StoreError> {
+        let header = if self.0.is_empty() { HEADER } else { "" };
+        self.0.write(&[header.as_bytes(), &rows(samples)].concat())
     }
 }
 
 /// Returns the rows of samples.
-pub fn rows(samples: &[GpuSample]) -> Vec<u8> {
+fn rows(samples: &[GpuSample]) -> Vec<u8> {
     let mut writer = csv::WriterBuilder::new()
         .has_headers(false)
         .from_writer(Vec::new());

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
-use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
+use plmkit_logs::SkippedLines;
 use plmkit_logs::event::{Event, EventReader};
-use plmkit_logs::{LogError, SkippedLines};
 use plmkit_store::StoreError;
 
 use super::LiveRuns;
@@ -34,11 +35,8 @@ struct Log {
     file: (u64, u64),
     offset: u64,
     /// `None` of a file that cannot be read, or is no log.
-    reader: Option<EventReader<Cursor<Vec<u8>>>>,
+    reader: Option<EventReader<Box<dyn BufRead + Send>>>,
 }
-
-/// Bytes that are read at once.
-const CHUNK: u64 = 1 << 20;
 
 impl Follower {
     /// Opens nothing yet. Files in folders are skipped if they were not written to for longer than `keep`.
@@ -105,15 +103,20 @@ impl Follower {
 
 impl Log {
     /// Adds new events to `runs`, and returns the malformed lines. An event without a time has that of the last write to the file.
-    fn read(&mut self, path: &Path, runs: &mut LiveRuns) -> Result<Option<SkippedLines>, LogError> {
+    fn read(
+        &mut self,
+        path: &Path,
+        runs: &mut LiveRuns,
+    ) -> Result<Option<SkippedLines>, StoreError> {
         let metadata = fs::metadata(path).map_err(StoreError::cannot_open(path))?;
         if !metadata.is_file() {
             // Opening a pipe could wait forever.
-            return Err(LogError::line(path, 1, "not a run event log"));
+            return Err(StoreError::malformed(path, "line 1: not a run event log"));
         }
         let file = (metadata.dev(), metadata.ino());
         if file != self.file || metadata.len() < self.offset {
-            let reader = Some(EventReader::new(Cursor::default(), path));
+            let closed: Box<dyn BufRead + Send> = Box::new(io::empty());
+            let reader = Some(EventReader::new(closed, path));
             (self.file, self.offset, self.reader) = (file, 0, reader);
         }
         let reader = self.reader.as_mut();
@@ -121,24 +124,21 @@ impl Log {
             return Ok(None);
         };
         let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
+        let written = DateTime::<Utc>::from(written);
         let mut add = |event: Event| runs.add(&event, written.into());
         let mut source = File::open(path).map_err(StoreError::cannot_open(path))?;
         let failed = StoreError::cannot_read(path);
         source.seek(SeekFrom::Start(self.offset)).map_err(failed)?;
-        loop {
-            let mut chunk = Vec::new();
-            let length = source.by_ref().take(CHUNK).read_to_end(&mut chunk);
-            let length = length.map_err(failed)?;
-            if length == 0 {
-                return Ok(reader.malformed());
-            }
-            self.offset += length as u64;
-            *reader.source_mut() = Cursor::new(chunk);
-            if let Err(error) = reader.try_for_each(|event| event.map(&mut add)) {
-                self.reader = None;
-                return Err(error);
-            }
+        // The copy moves the place of both.
+        let copy = source.try_clone().map_err(failed)?;
+        *reader.source_mut() = Box::new(BufReader::new(copy));
+        if let Err(error) = reader.try_for_each(|event| event.map(&mut add)) {
+            self.reader = None;
+            return Err(error);
         }
+        *reader.source_mut() = Box::new(io::empty());
+        self.offset = source.stream_position().map_err(failed)?;
+        Ok(reader.malformed())
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         }
 
         /// The batches that were read so far, and the outcome.
-        fn read(&mut self) -> (u64, Result<Option<SkippedLines>, LogError>) {
+        fn read(&mut self) -> (u64, Result<Option<SkippedLines>, StoreError>) {
             let path = self.path();
             let read = self.log.read(&path, &mut self.case.runs);
             let runs = self.case.runs.status(Timestamp::now());

@@ -7,6 +7,7 @@ use plmkit_logs::{GpuSample, boot_seconds, is_instance};
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
+use uzers::{Users, UsersCache};
 
 /// The longest command that is kept, in characters.
 const MAX_COMMAND: usize = 1024;
@@ -58,12 +59,12 @@ impl ProcessStatus {
 }
 
 /// Reads processes. CPU time is measured between two readings: the first has none.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ProcessReader {
     /// CPU time in ticks, and when it was read, by process id and start.
     cpu: HashMap<(u32, u64), (u64, Instant)>,
     /// Names of users. Looking them up may ask a server.
-    users: HashMap<u32, String>,
+    users: UsersCache,
 }
 
 impl ProcessReader {
@@ -110,12 +111,9 @@ impl ProcessReader {
         status.started = Some(stat.starttime);
         status.age_s = Some((boot_seconds() - stat.starttime as f64 / ticks_per_s).max(0.0));
         status.user = process.uid().ok().map(|uid| {
-            let name = || {
-                uzers::get_user_by_uid(uid).map(|user| user.name().to_string_lossy().into_owned())
-            };
-            let user = self.users.entry(uid);
-            user.or_insert_with(|| name().unwrap_or_else(|| uid.to_string()))
-                .clone()
+            let user = self.users.get_user_by_uid(uid);
+            let name = user.map(|user| user.name().to_string_lossy().into_owned());
+            name.unwrap_or_else(|| uid.to_string())
         });
         status.program = Some(stat.comm.clone());
         let command = process.cmdline().unwrap_or_default().join(" ");

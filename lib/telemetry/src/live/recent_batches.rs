@@ -1,9 +1,10 @@
 //! The last batches of a run.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::Recent;
 use crate::report::QueueState;
+use plmkit_logs::Stretch;
 use plmkit_logs::event::BatchDone;
 
 /// Time that counts as recent: long enough for a steady rate of batches that take seconds.
@@ -37,27 +38,27 @@ impl RecentBatches {
         }
     }
 
-    /// Computes the figures. Rates are taken between the first and the last batch.
-    pub(super) fn recent(&self) -> Recent {
-        let mut recent = Recent {
+    /// Computes the figures of a run with so many workers. The start of the first batch is unknown: rates are taken from its end on.
+    pub(super) fn recent(&self, workers: u64) -> Recent {
+        let mut batches = self.0.iter();
+        let first = batches.next().and_then(|first| first.elapsed_s);
+        let mut stretch = Stretch::starting_at(first.unwrap_or_default());
+        batches.for_each(|batch| stretch.add(batch));
+        let wait_share = stretch.wait_share(workers);
+        Recent {
+            tokens_per_s: stretch.tokens_per_s(),
+            wait_share,
+            queue: wait_share.map(QueueState::of),
             queue_depth: self.0.back().and_then(|newest| newest.queue_depth),
-            ..Recent::default()
-        };
-        let ends = self.0.front().zip(self.0.back());
-        let span_s = ends.and_then(|(first, last)| Some(last.elapsed_s? - first.elapsed_s?));
-        if let Some(span_s) = span_s.filter(|&span_s| span_s > 0.0) {
-            // The start of the first batch is unknown.
-            let after_first = || self.0.iter().skip(1);
-            let tokens: u64 = after_first().map(|batch| batch.tokens).sum();
-            recent.tokens_per_s = Some(tokens as f64 / span_s);
-            let waited_ms: Option<f64> = after_first().map(|batch| batch.wait_ms).sum();
-            let workers: HashSet<u64> = self.0.iter().filter_map(|batch| batch.worker).collect();
-            let all_s = span_s * workers.len().max(1) as f64;
-            // The first wait may have begun before the first batch ended.
-            let share = waited_ms.map(|waited_ms| (waited_ms / 1000.0 / all_s).min(1.0));
-            (recent.wait_share, recent.queue) = (share, share.map(QueueState::of));
         }
-        recent
+    }
+
+    /// Returns the longest time between two batches, or that to the first if there is no other.
+    pub(super) fn longest_gap_s(&self) -> Option<f64> {
+        let times = || self.0.iter().filter_map(|batch| batch.elapsed_s);
+        let gaps = times().skip(1).zip(times());
+        let longest = gaps.map(|(next, before)| next - before).reduce(f64::max);
+        longest.or_else(|| times().next())
     }
 }
 
@@ -90,13 +91,13 @@ mod tests {
             queue: Some(QueueState::Full),
             queue_depth: Some(199),
         };
-        assert_eq!(recent_batches(slow.chain(fast)).recent(), expected);
-        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 6000.0))).recent();
+        assert_eq!(recent_batches(slow.chain(fast)).recent(1), expected);
+        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 6000.0))).recent(1);
         let starved = Some(QueueState::Starved);
         assert_eq!((slow.tokens_per_s, slow.queue), (Some(7.0), starved));
-        let one = recent_batches([(0, 1.0, 10, 5.0)]).recent();
+        let one = recent_batches([(0, 1.0, 10, 5.0)]).recent(1);
         assert_eq!(one.tokens_per_s, None);
-        assert_eq!(recent_batches([]).recent(), Recent::default());
+        assert_eq!(recent_batches([]).recent(1), Recent::default());
     }
 
     #[test]
@@ -105,6 +106,6 @@ mod tests {
         let once = recent_batches(batches());
         let twice = recent_batches(batches().chain(batches()));
         assert_eq!((once.0.len(), twice.0.len()), (MAX_BATCHES, MAX_BATCHES));
-        assert_eq!(twice.recent(), once.recent());
+        assert_eq!(twice.recent(1), once.recent(1));
     }
 }

@@ -17,7 +17,7 @@ const SILENT_START_AFTER_S: f64 = 600.0;
 /// The last event of a process may come a little after its end.
 const GONE_AFTER_S: f64 = 2.0;
 
-/// A batch may take this many times as long as the longest before it.
+/// A batch may take this many times as long as the longest of the last ones.
 const MAX_SLOWDOWN: f64 = 5.0;
 
 /// A run, as far as it was read.
@@ -28,8 +28,6 @@ pub(super) struct LiveRun {
     pub(super) has_ended: bool,
     recent_batches: RecentBatches,
     last_event: Timestamp,
-    last_batch_s: Option<f64>,
-    longest_gap_s: f64,
 }
 
 impl LiveRun {
@@ -38,14 +36,7 @@ impl LiveRun {
         self.last_event = self.last_event.max(time);
         match event {
             Event::Run(_) => self.has_ended = false,
-            Event::Batch(batch) => {
-                self.recent_batches.add(batch);
-                if let Some(now_s) = batch.elapsed_s {
-                    let last_s = self.last_batch_s.unwrap_or(now_s);
-                    self.longest_gap_s = self.longest_gap_s.max(now_s - last_s);
-                    self.last_batch_s = Some(last_s.max(now_s));
-                }
-            }
+            Event::Batch(batch) => self.recent_batches.add(batch),
             Event::Done(_) => {
                 self.has_ended = true;
                 self.recent_batches = RecentBatches::default();
@@ -70,9 +61,7 @@ impl LiveRun {
         let summary = self.count.clone().finish().pop()?;
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
-        // The start is the best guess until there is a second batch.
-        let gap_s = Some(self.longest_gap_s).filter(|&gap_s| gap_s > 0.0);
-        let gap_s = gap_s.or(self.last_batch_s);
+        let gap_s = self.recent_batches.longest_gap_s();
         let silent_after_s = gap_s.map_or(SILENT_START_AFTER_S, |gap_s| {
             SILENT_AFTER_S.max(MAX_SLOWDOWN * gap_s)
         });
@@ -85,7 +74,9 @@ impl LiveRun {
             None if silence_s > silent_after_s => RunState::Silent,
             None => RunState::Running,
         };
-        let recent = self.recent_batches.recent();
+        let recent = self
+            .recent_batches
+            .recent(summary.setup.workers.unwrap_or(1));
         Some(RunStatus {
             progress: progress(&summary, &recent, (state, silence_s)),
             state,

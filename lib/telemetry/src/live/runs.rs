@@ -39,40 +39,34 @@ impl LiveRuns {
         live.add(event, time);
     }
 
-    /// Drops runs that have ended and had no event for longer than `keep`. A run without an end stays: it may go on, and
-    /// its log is not read from the beginning again.
-    pub fn forget(&mut self, now: Timestamp, keep: Duration) {
-        self.runs
-            .retain(|_, run| !run.has_ended || run.is_recent(now, keep));
-    }
-
     /// Returns the status of all runs: those at work first, then by their last event, the latest first.
-    pub fn status(&self, now: Timestamp) -> Vec<RunStatus> {
+    pub fn status(&mut self, now: Timestamp) -> Vec<RunStatus> {
         self.status_of_recent(now, Duration::MAX, |_| false)
     }
 
     /// Returns the status of the runs with an event within `keep`, in the same order. `is_gone` tells whether the process of
     /// a run is known to be gone. An attempt that was interrupted is left out once a later run of the same job goes on.
+    ///
+    /// Other runs are dropped if they have ended. A run without an end may go on, and its log is not read from the beginning again.
     pub fn status_of_recent(
-        &self,
+        &mut self,
         now: Timestamp,
         keep: Duration,
         is_gone: impl Fn(&RunStarted) -> bool,
     ) -> Vec<RunStatus> {
+        self.runs
+            .retain(|_, run| !run.has_ended || run.is_recent(now, keep));
         let runs = self.runs.values().filter(|run| run.is_recent(now, keep));
         let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now, &is_gone)).collect();
-        let mut last_starts: HashMap<String, Timestamp> = HashMap::new();
-        for setup in all.iter().map(|run| &run.summary.setup) {
-            if let Some((job, start)) = setup.job.clone().zip(setup.time) {
-                let last = last_starts.entry(job).or_insert(start);
-                *last = start.max(*last);
-            }
-        }
+        let setups = all.iter().map(|run| &run.summary.setup);
+        let mut starts: Vec<_> = setups.map(|run| (run.job.clone(), run.time)).collect();
+        starts.sort();
+        // The last start of each job.
+        let starts: HashMap<Option<String>, Option<Timestamp>> = starts.into_iter().collect();
         all.retain(|run| {
+            let job = &run.summary.setup.job;
             let is_over = !matches!(run.state, RunState::Running | RunState::Done);
-            let job = run.summary.setup.job.as_ref();
-            let last_start = job.and_then(|job| last_starts.get(job));
-            !is_over || last_start.is_none_or(|start| *start <= run.last_event)
+            !(is_over && job.is_some() && starts[job] > Some(run.last_event))
         });
         all.sort_by_cached_key(|status| {
             (
@@ -133,7 +127,7 @@ mod tests {
     #[test]
     fn progress_includes_saved_batches_and_the_eta_is_that_of_the_recent_rate() {
         let batches = [(2, 10), (3, 12), (4, 14)].map(|(number, at)| batch("r", number, at));
-        let runs = runs([started(Some(800))].into_iter().chain(batches));
+        let mut runs = runs([started(Some(800))].into_iter().chain(batches));
         let status = runs.status(at(15)).pop().unwrap();
         let expected = LiveProgress {
             batches: 5,
@@ -168,7 +162,7 @@ mod tests {
             (vec![batch("r", 0, 10)], 60),
             (vec![started(None)], 600),
         ] {
-            let runs = runs(events);
+            let mut runs = runs(events);
             let states = [last, last + 1].map(|second| runs.status(at(second))[0].state);
             assert_eq!(states, [RunState::Running, RunState::Silent]);
         }
@@ -178,7 +172,7 @@ mod tests {
     fn a_run_whose_process_is_gone_is_not_running() {
         let begun = |second, end: Option<Event>| {
             let events = [started(Some(800)), batch("r", 2, 10)];
-            let runs = runs(events.into_iter().chain(end));
+            let mut runs = runs(events.into_iter().chain(end));
             let is_gone = |run: &RunStarted| run.run == "r";
             let status = runs
                 .status_of_recent(at(second), Duration::MAX, is_gone)
@@ -202,7 +196,7 @@ mod tests {
         let first = [attempt("first", "job", 0), batch("first", 0, 10)];
         let names = |second: Event, end: Option<Outcome>| {
             let end = end.map(|outcome| done("first", 11, outcome));
-            let runs = runs(first.clone().into_iter().chain(end).chain([second]));
+            let mut runs = runs(first.clone().into_iter().chain(end).chain([second]));
             let is_gone = |run: &RunStarted| run.run == "first";
             let all = runs.status_of_recent(at(31), Duration::MAX, is_gone);
             let names = all.into_iter().map(|status| status.summary.setup.run);
@@ -238,24 +232,24 @@ mod tests {
         let old = done("old", 5, Outcome::Done);
         let ended = done("ended", 70, Outcome::Done);
         let mut runs = runs([old, batch("at work", 0, 60), ended]);
-        let names = |runs: &LiveRuns| {
-            let all = runs.status(at(80)).into_iter();
+        let mut names = |now: i64, keep: Duration| {
+            let all = runs.status_of_recent(at(now), keep, |_| false).into_iter();
             all.map(|status| status.summary.setup.run)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names(&runs), ["at work", "ended", "old"]);
+        assert_eq!(names(80, Duration::MAX), ["at work", "ended", "old"]);
         // A clock that goes back drops nothing.
         for now in [80, -80] {
-            runs.forget(at(now), Duration::from_secs(20));
-            assert_eq!(names(&runs), ["at work", "ended"]);
+            let found = names(now, Duration::from_secs(20));
+            assert_eq!(found, ["at work", "ended"]);
         }
+        assert_eq!(names(80, Duration::MAX), ["at work", "ended"]);
     }
 
     #[test]
     fn a_run_that_pauses_keeps_its_counts() {
         let mut runs = runs([started(Some(800)), batch("r", 2, 10)]);
         let (keep, hour) = (Duration::from_secs(20), 3600);
-        runs.forget(at(hour), keep);
         assert!(runs.status_of_recent(at(hour), keep, |_| false).is_empty());
         runs.add(&batch("r", 3, hour), at(hour));
         let progress = runs

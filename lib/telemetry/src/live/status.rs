@@ -34,17 +34,13 @@ impl RunStatus {
         self.idle().map(Tier::of_idle)
     }
 
-    /// Whether it has not ended and computes on a GPU or a MIG instance.
-    pub fn uses(&self, gpu: &GpuSample) -> bool {
-        let is_there = matches!(self.state, RunState::Running | RunState::Silent);
-        let mut uuids = self.summary.setup.gpu_uuids.iter().flatten();
-        is_there && uuids.any(|uuid| gpu.uuid.as_ref() == Some(uuid))
-    }
-
     /// Returns the tier of a GPU that it should keep busy, by the GPU's utilization. `None` of other GPUs, and before the first
     /// batch.
     pub fn gpu_tier(&self, gpu: &GpuSample) -> Option<Tier> {
-        let is_judged = self.uses(gpu) && self.summary.batches > 0;
+        let is_there = matches!(self.state, RunState::Running | RunState::Silent);
+        let mut uuids = self.summary.setup.gpu_uuids.iter().flatten();
+        let is_own = is_there && uuids.any(|uuid| gpu.uuid.as_ref() == Some(uuid));
+        let is_judged = is_own && self.summary.batches > 0;
         let share = f64::from(gpu.gpu_util.filter(|_| is_judged)?) / 100.0;
         Some(Tier::of_utilization(share))
     }
@@ -133,12 +129,13 @@ mod tests {
         }
         assert_eq!(run.gpu_tier(&gpu("GPU-2", Some(2))), None);
         assert_eq!(run.gpu_tier(&gpu("GPU-1", None)), None);
+        run.state = RunState::Done;
+        assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(2))), None);
+        run.state = RunState::Silent;
+        assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(2))), Some(Tier::Critical));
         // It may still load the model.
         run.summary.batches = 0;
         assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(2))), None);
-        assert!(run.uses(&gpu("GPU-1", None)));
-        run.state = RunState::Done;
-        assert!(!run.uses(&gpu("GPU-1", None)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use nvml_wrapper::sys_exports::field_id;
 use nvml_wrapper::{Device, Nvml};
 use plmkit_logs::{GpuSample, Throttle};
 
-use super::processes::{Utilization, has_long_records, processes, read};
+use super::processes::{Utilization, processes, read};
 use super::xid::XidEvents;
 use super::{MIB, with_names};
 
@@ -93,10 +93,7 @@ pub(super) struct Gpu<'n> {
     pub(super) names: GpuSample,
     xid_events: Option<XidEvents<'n>>,
     has_mig: bool,
-    has_long_records: bool,
     utilization: Utilization,
-    /// Whether no error of the last reading was of the driver, and not of this GPU.
-    pub(super) has_driver: bool,
     reported: &'n Reported,
 }
 
@@ -111,9 +108,7 @@ impl<'n> Gpu<'n> {
             },
             xid_events: None,
             has_mig: false,
-            has_long_records: has_long_records(nvml),
             utilization: Utilization::default(),
-            has_driver: true,
             reported,
         };
         if let Some(device) = gpu.value("the GPU", nvml.device_by_index(index)) {
@@ -127,7 +122,6 @@ impl<'n> Gpu<'n> {
 
     /// Reads a row of the GPU, and one of each of its MIG instances. The time and the host's columns are copied from `moment`.
     pub(super) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
-        self.has_driver = true;
         let mut rows = vec![with_names(moment, &self.names)];
         if let Some(events) = &mut self.xid_events {
             events.read(&mut rows[0]);
@@ -154,7 +148,7 @@ impl<'n> Gpu<'n> {
 
     /// Adds a row for each MIG instance, with its memory and its processes: NVML gives no utilisation of an instance. The
     /// names are read each time, as instances come and go.
-    fn read_mig(&mut self, device: &Device<'n>, moment: &GpuSample, rows: &mut Vec<GpuSample>) {
+    fn read_mig(&self, device: &Device<'n>, moment: &GpuSample, rows: &mut Vec<GpuSample>) {
         let count = self.value("MIG instances", device.mig_device_count());
         let places = 0..count.unwrap_or_default();
         // Not every place has an instance.
@@ -175,13 +169,13 @@ impl<'n> Gpu<'n> {
 
     /// Reads the processes of a GPU or an instance. Logs once what is impossible about them.
     fn read_processes(
-        &mut self,
+        &self,
         what: &'static str,
         device: &Device,
         busy: &HashMap<u32, u32>,
         row: &mut GpuSample,
     ) {
-        let infos = self.value(what, read(device, self.has_long_records));
+        let infos = self.value(what, read(self.nvml, device));
         row.processes = infos.map(|infos| {
             let (processes, wrong) = processes(&infos, busy, row.mem_total_mib);
             if let Some(wrong) = wrong.filter(|wrong| self.is_new(wrong)) {
@@ -192,30 +186,18 @@ impl<'n> Gpu<'n> {
     }
 
     /// Returns the value, if available. Logs the first failure for each `what`.
-    fn value<T>(&mut self, what: &'static str, value: Result<T, NvmlError>) -> Option<T> {
-        let (index, error) = match value {
-            Ok(value) => return Some(value),
-            Err(error) => (self.index, error),
-        };
-        self.has_driver &= !is_of_the_driver(&error);
-        match error {
+    fn value<T>(&self, what: &'static str, value: Result<T, NvmlError>) -> Option<T> {
+        let index = self.index;
+        let report = |error: &NvmlError| match error {
             _ if !self.is_new(what) => {}
             NvmlError::GpuLost => tracing::warn!("gpu {index} is lost: {error}"),
             _ => tracing::info!("gpu {index}: {what} is not available: {error}"),
-        }
-        None
+        };
+        value.inspect_err(report).ok()
     }
 
     /// Whether something was not reported yet.
     fn is_new(&self, what: &'static str) -> bool {
         self.reported.borrow_mut().insert((self.index, what))
     }
-}
-
-/// Whether an error is that of a driver that was unloaded, restarted or replaced.
-fn is_of_the_driver(error: &NvmlError) -> bool {
-    matches!(
-        error,
-        NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch
-    )
 }

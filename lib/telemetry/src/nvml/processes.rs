@@ -15,14 +15,10 @@ use super::MIB;
 const LONG_RECORDS: &str = "535.";
 const MOST_LONG_RECORDS: u32 = 7;
 
-/// Whether a driver writes records of processes beyond their memory.
-pub(super) fn has_long_records(nvml: &Nvml) -> bool {
-    let version = nvml.sys_driver_version();
-    version.is_ok_and(|version| version.starts_with(LONG_RECORDS))
-}
-
 /// Reads the records of the processes. Of a driver with long records, many are [`NvmlError::NotSupported`].
-pub(super) fn read(device: &Device, has_long_records: bool) -> Result<Vec<ProcessInfo>, NvmlError> {
+pub(super) fn read(nvml: &Nvml, device: &Device) -> Result<Vec<ProcessInfo>, NvmlError> {
+    let version = nvml.sys_driver_version();
+    let has_long_records = version.is_ok_and(|version| version.starts_with(LONG_RECORDS));
     if has_long_records && device.running_compute_processes_count()? > MOST_LONG_RECORDS {
         return Err(NvmlError::NotSupported);
     }

@@ -6,16 +6,10 @@ use std::ops::Range;
 use chrono::DateTime;
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, RunDone, RunStarted};
-use rangemap::RangeSet;
+use roaring::RoaringTreemap;
 
 use super::times::{extend, micros, time_of_day_us};
 use crate::devices;
-
-/// Returns the range of a number. Batches come nearly in order, so that a set of ranges has few.
-pub(super) fn one(number: u64) -> Range<i128> {
-    let number = number.into();
-    number..number + 1
-}
 
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
@@ -31,26 +25,11 @@ pub(super) struct Attempt {
     /// The time from its first to its last event, in microseconds since boot, and by the time of day.
     pub(super) boot_us: Option<Range<i64>>,
     pub(super) time_us: Option<Range<i64>>,
-    numbers: RangeSet<i128>,
+    numbers: RoaringTreemap,
     workers: BTreeSet<u64>,
-    /// Tokens, and pairs of tokens of one sequence, without those that were computed again. Pairs are unknown if a batch does not
-    /// give them.
-    new_tokens: u64,
-    new_pairs: Option<f64>,
 }
 
 impl Attempt {
-    /// An attempt at a run that took `before_s` before.
-    pub(super) fn new(name: &str, before_s: f64) -> Self {
-        let mut attempt = Self {
-            before_s,
-            new_pairs: Some(0.0),
-            ..Self::default()
-        };
-        name.clone_into(&mut attempt.setup.run);
-        attempt
-    }
-
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
         extend(&mut self.boot_us, event.boot_s().map(micros));
@@ -61,10 +40,9 @@ impl Attempt {
                 self.is_started = true;
             }
             Event::Batch(batch) => {
-                if self.numbers.contains(&batch.batch.into()) {
+                if !self.numbers.insert(batch.batch) {
                     return false;
                 }
-                self.numbers.insert(one(batch.batch));
                 self.workers.insert(batch.worker.unwrap_or(0));
                 if self.done.is_none() {
                     let times = [self.elapsed_s, batch.elapsed_s];
@@ -78,18 +56,6 @@ impl Attempt {
             Event::Probe(_) | Event::Unknown => {}
         }
         true
-    }
-
-    /// Adds the work of a batch that no attempt before had computed.
-    pub(super) fn add_new(&mut self, batch: &BatchDone) {
-        self.new_tokens += batch.tokens;
-        let pairs = self.new_pairs.zip(batch.pairs);
-        self.new_pairs = pairs.map(|(sum, pairs)| sum + pairs as f64);
-    }
-
-    /// Whether it computed batches that no attempt before had.
-    pub(super) fn has_new(&self) -> bool {
-        self.new_tokens > 0
     }
 
     /// Returns the number of workers: those that were declared, also without a batch, or those of the batches if they are more.
@@ -167,10 +133,10 @@ impl Attempt {
         possible.is_finite().then_some(possible)
     }
 
-    /// Counts floating-point operations on real tokens, including attention. Returns `None` if the process or a batch leaves a part
-    /// unknown: a partial sum would be wrong.
-    pub(super) fn flops(&self) -> Option<f64> {
-        let of_tokens = self.new_tokens as f64 * self.setup.flops_per_token? as f64;
-        Some(of_tokens + self.new_pairs? * self.setup.flops_per_pair? as f64)
+    /// Counts the floating-point operations of a batch on real tokens, including attention. `None` if a part is unknown: a partial sum
+    /// would be wrong.
+    pub(super) fn flops(&self, batch: &BatchDone) -> Option<f64> {
+        let of_tokens = batch.tokens as f64 * self.setup.flops_per_token? as f64;
+        Some(of_tokens + batch.pairs? as f64 * self.setup.flops_per_pair? as f64)
     }
 }

@@ -165,7 +165,7 @@ impl BatchSums {
 
     /// Returns the share of the batches whose time of a stage is known.
     fn coverage(&self, place: usize) -> Option<f64> {
-        share(self.stages[place].count() as f64, self.batches as f64)
+        share(self.stages[place].count as f64, self.batches as f64)
     }
 
     /// Returns the stages of a run that took `elapsed_s`. Its workers had `workers_s` together: one had as much as the run, and
@@ -182,15 +182,15 @@ impl BatchSums {
     fn stage(&self, place: usize, available_s: Option<f64>) -> Option<Stage> {
         let (mean, coverage) = (&self.stages[place], self.coverage(place));
         let known = coverage.filter(|_| is_enough(coverage));
-        let total_ms = known.map(|part| mean.sum() / part);
+        let total_ms = known.map(|part| mean.sum / part);
         let share = share(
             total_ms,
             available_s.map(|available_s| available_s * 1000.0),
         );
         Some(Stage {
-            total_ms: mean.sum(),
+            total_ms: mean.sum,
             mean_ms: mean.mean()?,
-            max_ms: mean.max()?,
+            max_ms: mean.max?,
             coverage: coverage?,
             // The writes of a killed run may go beyond the last known time.
             share: share.map(|share| share.min(1.0)),
@@ -212,9 +212,9 @@ impl BatchSums {
     pub(super) fn packing(&self) -> Packing {
         let mean = self.fill.mean();
         Packing {
-            batches: self.fill.count(),
+            batches: self.fill.count,
             mean_fill: mean,
-            min_fill: self.fill.min(),
+            min_fill: self.fill.min,
             below_85: self.below_85,
             tier: mean.map(Tier::of_packing),
         }

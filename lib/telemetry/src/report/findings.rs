@@ -31,7 +31,7 @@ pub struct Finding {
 }
 
 /// What a finding is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Serialize, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum FindingKind {
@@ -134,24 +134,22 @@ fn apply<T>(rules: &[Rule<T>], of: &T, subject: &str) -> Vec<Finding> {
 
 /// Counts runs or GPUs by their worst tier. A kind is told with the share of the first that has it.
 fn judged(what: &str, all: &[Vec<Finding>]) -> Option<String> {
-    let mut tiers: BTreeMap<Reverse<Tier>, (u64, Vec<&Finding>)> = BTreeMap::new();
+    let mut tiers: BTreeMap<Reverse<Tier>, (u64, BTreeMap<FindingKind, &Finding>)> =
+        BTreeMap::new();
     for findings in all {
         let counted = || findings.iter().filter(|finding| finding.in_verdict);
-        let Some(worst) = counted().map(|finding| finding.tier).max() else {
-            continue;
-        };
-        let (count, kinds) = tiers.entry(Reverse(worst)).or_default();
-        *count += 1;
-        for finding in counted().filter(|finding| finding.tier == worst) {
-            if kinds.iter().all(|known| known.kind != finding.kind) {
-                kinds.push(finding);
+        if let Some(worst) = counted().map(|finding| finding.tier).max() {
+            let (count, kinds) = tiers.entry(Reverse(worst)).or_default();
+            *count += 1;
+            for finding in counted().filter(|finding| finding.tier == worst) {
+                kinds.entry(finding.kind).or_insert(finding);
             }
         }
     }
     let all: u64 = tiers.values().map(|(count, _)| count).sum();
     let parts = tiers.iter().map(|(Reverse(tier), (count, kinds))| {
-        let kinds = kinds.iter().map(|finding| {
-            let name = match finding.kind {
+        let kinds = kinds.iter().map(|(kind, finding)| {
+            let name = match kind {
                 FindingKind::Bottleneck => "busy",
                 kind => kind.into(),
             };

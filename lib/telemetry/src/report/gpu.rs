@@ -1,6 +1,6 @@
 //! One GPU over a recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::bins::Bins;
 use super::pace::Pace;
 use super::percent;
-use super::times::{Moment, Schedule, WorkTimes, length, micros, seconds};
-use super::values::{Figures, Readings, energy_w, gpu_values, is_enough};
+use super::times::{Moment, Schedule, WorkTimes, clock_of, length, micros, seconds};
+use super::values::{Figures, Values, energy_w, gpu_values, is_enough};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
 /// of charts has no time between recordings.
@@ -131,7 +131,6 @@ pub(super) struct GpuRows {
     own: Option<Schedule>,
     ecc_uncorrected: Counter,
     xid_errors: Counter,
-    last_row: Option<Moment>,
     /// How long was recorded in all: the end of the time axis of charts.
     recorded_us: i64,
     /// Rows without values since the last one with values, the time since that one, and for how long of it runs used the GPU.
@@ -140,48 +139,55 @@ pub(super) struct GpuRows {
     empty_used_us: i64,
     /// Time of runs on this GPU in which its rows had no values before.
     silent_us: i64,
-    pace: Pace,
-    readings: Readings,
+    /// The last rows by each clock.
+    paces: HashMap<Moment, Pace>,
+    /// Over the runs that used the GPU, or over all runs if none did; without runs, over the recording.
+    all: Values,
+    /// Over each run, by its position.
+    runs: BTreeMap<usize, Values>,
     /// The energy counter of the last reading.
     last_energy_j: Option<f64>,
 }
 
 impl GpuRows {
-    pub(super) fn new(uuid: &str, times: &WorkTimes) -> Self {
+    pub(super) fn new(uuid: &str, times: &mut WorkTimes) -> Self {
         Self {
             gpu: GpuSummary {
                 uuid: uuid.to_owned(),
                 ..GpuSummary::default()
             },
-            own: times.on_gpu(uuid),
+            own: times.take(uuid),
             ..Self::default()
         }
     }
 
     /// Adds a sample.
-    pub(super) fn add(&mut self, sample: &GpuSample, moment: Moment, times: &WorkTimes) {
-        let last = self.last_row.filter(|last| last.clock == moment.clock);
-        if last.is_none_or(|last| last < moment) {
-            self.check(sample, last.unwrap_or(moment)..moment, times);
+    pub(super) fn add(&mut self, sample: &GpuSample, at: Moment, times: &WorkTimes) {
+        let (clock, is_reading) = (clock_of(at), sample.has_values());
+        let row = self.paces.get(&clock).and_then(|pace| pace.row);
+        if row.is_none_or(|row| row < at) {
+            self.check(sample, row.unwrap_or(at)..at, times);
         }
-        let placed = self
-            .pace
-            .place(moment, sample.interval_s, sample.has_values());
-        let Some(time) = placed else { return };
+        let pace = self.paces.entry(clock).or_default();
+        let Some(time) = pace.place(at, sample.interval_s, is_reading) else {
+            return;
+        };
         let us = length(&time);
         let before_j = mem::replace(&mut self.last_energy_j, sample.energy_j);
-        let values = gpu_values(sample, energy_w(sample, us, before_j));
-        let parts = times.during(self.own.as_ref(), &time);
-        self.readings.add(&values, &parts, self.own.is_some());
+        let (values, power_w) = (gpu_values(sample), energy_w(sample, us, before_j));
         let at_s = seconds(self.recorded_us);
         let from_s = (at_s - seconds(us)).max(0.0);
         if let Some(percent) = sample.gpu_util {
             self.gpu.busy.add(from_s, at_s, percent.into());
         }
-        let own = parts.iter().filter(|_| self.own.is_some());
-        for &run in own.flat_map(|(_, runs)| *runs) {
-            let span = self.gpu.runs.entry(run);
-            span.or_insert([from_s, at_s])[1] = at_s;
+        for (us, runs) in self.own.as_ref().unwrap_or(&times.all).during(&time) {
+            self.all.add(at, &values, power_w, us, runs.len());
+            for &run in runs {
+                let span = self.gpu.runs.entry(run);
+                span.or_insert([from_s, at_s])[1] = at_s;
+                let of_run = self.runs.entry(run).or_default();
+                of_run.add(at, &values, power_w, us, runs.len());
+            }
         }
     }
 
@@ -197,8 +203,8 @@ impl GpuRows {
             gpu.hot_above_c = Some(sample.hot_above_c());
         }
         gpu.last_xid = sample.last_xid.or(gpu.last_xid);
-        let parts = times.during(self.own.as_ref(), &passed);
-        let used_us = parts.iter().map(|(us, _)| us).sum();
+        let schedule = self.own.as_ref().unwrap_or(&times.all);
+        let used_us = schedule.during(&passed).map(|(us, _)| us).sum();
         self.ecc_uncorrected.add(sample.ecc_uncorrected, used_us);
         self.xid_errors.add(sample.xid_errors, used_us);
         let passed_us = length(&passed);
@@ -217,7 +223,6 @@ impl GpuRows {
         } else {
             self.empty_rows += 1;
         }
-        self.last_row = Some(passed.end);
     }
 
     /// Whether the values ended while the recording went on, or never came.
@@ -237,16 +242,16 @@ impl GpuRows {
 
     /// Completes the summary.
     pub(super) fn finish(&self, times: &WorkTimes) -> GpuSummary {
-        let all = &self.readings.all;
+        let all = &self.all;
         let time_us = match &self.own {
             Some(own) => own.us,
-            None if times.is_empty() => self.recorded_us.max(all.us),
-            None => times.us(),
+            None if times.has_runs => times.all.us,
+            None => self.recorded_us.max(all.us),
         };
         let figures = all.figures(time_us);
-        let in_run = times.is_empty() || self.own.is_some();
+        let in_run = self.own.is_some() || !times.has_runs;
         let (lost, silent_us) = (self.is_quiet(), self.silent_us());
-        let readings = all.readings.min(all.of("gpu_util").count());
+        let readings = all.readings.min(all.count("gpu_util"));
         let judged = in_run && !(lost && silent_us > 0) && readings >= GPU_MIN_SAMPLES;
         let mean = figures.share("gpu_util").filter(|_| judged);
         GpuSummary {
@@ -265,7 +270,7 @@ impl GpuRows {
     pub(super) fn of_run(&self, run: usize) -> RunGpu {
         let (gpu, label) = (&self.gpu, self.gpu.label());
         let time_us = self.own.as_ref().map_or(0, |own| own.us_of(run));
-        let values = self.readings.runs.get(&run).cloned().unwrap_or_default();
+        let values = self.runs.get(&run).cloned().unwrap_or_default();
         let figures = values.figures(time_us);
         let shared_s = seconds(values.shared_us);
         let seen = match figures.coverage {

@@ -157,7 +157,10 @@ impl Report {
     /// Compares the speed with that of a baseline. The error says what the baseline lacks.
     pub fn compare(&mut self, baseline: Baseline) -> Result<(), String> {
         let names: Vec<&str> = baseline.speeds.iter().map(|speed| &*speed.of).collect();
-        let names = names.join("; ");
+        let names = match &names[..] {
+            [] => "none".to_owned(),
+            names => names.join("; "),
+        };
         for before in baseline.speeds {
             let mut now = self.speeds.iter_mut();
             if let Some(now) = now.find(|now| now.of == before.of) {
@@ -272,5 +275,7 @@ mod tests {
         let refused = |baseline: &Report| compared(&mut own.clone(), baseline).is_err();
         assert!(refused(&report_of(&[20.0], Outcome::Stopped)));
         assert!(refused(&report_of(&[], Outcome::Done)) && !refused(&own));
+        let none = compared(&mut own.clone(), &report_of(&[], Outcome::Done));
+        assert!(none.unwrap_err().ends_with("of this report, found none"));
     }
 }

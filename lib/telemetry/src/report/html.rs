@@ -14,19 +14,11 @@ const SHOWN_CHARTS: usize = 3;
 /// Nobody looks at more charts of GPUs, nor of runs.
 const MAX_CHARTS: usize = 20;
 
-const NO_VERDICT: &str = "neither packing nor enough GPU utilization is known";
-
 /// Returns the report as one self-contained HTML file. Text from the logs is escaped.
 pub fn html(report: &Report) -> String {
     let mut page = Page::new("Embedding runs");
-    match report.verdict {
-        Some(tier) => page.verdict(
-            tone(tier),
-            &format!("verdict: {tier}"),
-            &report.verdict_in_words,
-        ),
-        None => page.verdict(Tone::Fair, "no verdict", NO_VERDICT),
-    };
+    let tone = report.verdict.map_or(Tone::Fair, tone);
+    page.verdict(tone, &report.verdict_word(), &report.reasons);
     let (findings, runs, sum) = (&report.findings, report.runs(), report.sum.as_ref());
     if let Some(all) = sum.or(runs.first()) {
         let setup = &all.setup;

@@ -1,28 +1,24 @@
 //! The times that readings stand for.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::times::{Moment, micros};
 
 /// A driver that takes longer than was asked for takes no longer than this.
-const MAX_SLOW_US: i64 = 10_000_000;
+const MAX_SLOW_US: Moment = 10_000_000;
 
-/// Finds the time that each reading of a GPU stands for: from the previous reading, unless that is a gap.
+/// Finds the time that each reading of a GPU by one clock stands for: from the previous reading, unless that is a gap.
 ///
 /// A gap is longer than 2.5 times the nominal interval: what the recording was asked for, or the time between the two rows before, up
 /// to ten seconds, if that is longer. It allows for a driver that takes longer than was asked for. Where the log does not say
 /// what was asked for, the time between the two rows before is the nominal interval.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pace(HashMap<usize, Last>);
-
-/// The last row by a clock, in microseconds.
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    row: i64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// The last row.
+    pub(super) row: Option<Moment>,
     /// The time between the last two rows.
-    step: Option<i64>,
-    reading: Option<i64>,
+    step_us: Option<Moment>,
+    reading: Option<Moment>,
 }
 
 impl Pace {
@@ -30,33 +26,28 @@ impl Pace {
     /// `None` of a row without values, and of one that was read before or is older than the row before.
     pub(super) fn place(
         &mut self,
-        moment: Moment,
+        at: Moment,
         interval_s: Option<f64>,
         is_reading: bool,
     ) -> Option<Range<Moment>> {
-        let at_us = moment.at_us;
-        let last = self.0.entry(moment.clock).or_insert(Last {
-            row: at_us,
-            step: None,
-            reading: None,
-        });
-        let step_us = Some(at_us - last.row).filter(|&us| us > 0);
-        if at_us < last.row || last.reading == Some(at_us) {
+        let row = self.row.unwrap_or(at);
+        if at < row || self.reading == Some(at) {
             return None;
         }
-        let nominal_us = match (interval_s.map(micros), last.step) {
+        let step_us = Some(at - row).filter(|&us| us > 0);
+        let asked_us = interval_s.map(|interval_s| Moment::from(micros(interval_s)));
+        let nominal_us = match (asked_us, self.step_us) {
             (Some(asked_us), step_us) => asked_us.max(step_us.unwrap_or(0).min(MAX_SLOW_US)),
             (None, before_us) => before_us.or(step_us).unwrap_or(0),
         };
-        last.row = at_us;
-        last.step = step_us.or(last.step);
+        self.row = Some(at);
+        self.step_us = step_us.or(self.step_us);
         if !is_reading {
             return None;
         }
-        let from_us = last.reading.replace(at_us).unwrap_or(at_us);
-        let is_gap = 2 * (at_us - from_us) > 5 * nominal_us;
-        let at_us = if is_gap { at_us } else { from_us };
-        Some(Moment { at_us, ..moment }..moment)
+        let from = self.reading.replace(at).unwrap_or(at);
+        let is_gap = 2 * (at - from) > 5 * nominal_us;
+        Some(if is_gap { at } else { from }..at)
     }
 }
 
@@ -65,16 +56,12 @@ mod tests {
     use super::*;
 
     /// The start of the time that each row stands for; `-1` for none. Negative rows have no values.
-    fn starts(rows: &[i64], interval_s: Option<f64>) -> Vec<i64> {
+    fn starts(rows: &[Moment], interval_s: Option<f64>) -> Vec<Moment> {
         let mut pace = Pace::default();
         let rows = rows.iter().map(|at| {
-            let moment = Moment {
-                clock: 0,
-                at_us: at.abs(),
-            };
-            let placed = pace.place(moment, interval_s, *at >= 0);
+            let placed = pace.place(at.abs(), interval_s, *at >= 0);
             let time = placed.filter(|time| !time.is_empty());
-            time.map_or(-1, |time| time.start.at_us)
+            time.map_or(-1, |time| time.start)
         });
         rows.collect()
     }

@@ -6,10 +6,10 @@ use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
 use plmkit_logs::thresholds::IDLE_JUDGED_FROM_S;
 use plmkit_logs::{Tier, Timestamp};
-use rangemap::RangeSet;
+use roaring::RoaringTreemap;
 use serde::Serialize;
 
-use super::attempt::{Attempt, one};
+use super::attempt::Attempt;
 use super::batches::{BatchSums, Packing, Queue, Stages};
 use super::bins::Bins;
 use super::gpu::RunGpu;
@@ -182,7 +182,9 @@ impl RunSummary {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
     pub(super) attempts: Vec<Attempt>,
-    batch_numbers: RangeSet<i128>,
+    batch_numbers: RoaringTreemap,
+    /// Floating-point operations of the batches, without those that were computed again, and whether some are unknown.
+    flops: (f64, bool),
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
     /// When the last batch was done, and the tokens of batches since then.
@@ -196,7 +198,10 @@ impl RunCount {
     pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
         let last = self.attempts.last();
         let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s.unwrap_or(0.0));
-        self.attempts.push(Attempt::new(name, before_s));
+        let mut attempt = Attempt::default();
+        attempt.before_s = before_s;
+        name.clone_into(&mut attempt.setup.run);
+        self.attempts.push(attempt);
         self.attempts.len() - 1
     }
 
@@ -222,12 +227,11 @@ impl RunCount {
         let run = &mut self.summary;
         run.sums.add(batch);
         run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
-        if self.batch_numbers.contains(&batch.batch.into()) {
+        if !self.batch_numbers.insert(batch.batch) {
             run.lost_batches += 1;
             run.lost_tokens += batch.tokens;
             return;
         }
-        self.batch_numbers.insert(one(batch.batch));
         run.batches += 1;
         run.sequences += batch.sequences;
         run.residues += batch.residues;
@@ -239,7 +243,9 @@ impl RunCount {
         run.recomputed += batch.recomputed;
         run.rejected += batch.rejected;
         run.longest = run.longest.max(batch.longest);
-        self.attempts[attempt].add_new(batch);
+        let flops = self.attempts[attempt].flops(batch);
+        self.flops.0 += flops.unwrap_or(0.0);
+        self.flops.1 |= flops.is_none();
         run.sums.add_fill(batch);
         if let Some(elapsed_s) = batch.elapsed_s {
             let (from_s, tokens) = &mut self.last_batch;
@@ -263,9 +269,8 @@ impl RunCount {
         };
         let elapsed_s = sum_of_known(|attempt| attempt.elapsed_s);
         let is_only = self.attempts.len() == 1;
-        let new = all().filter(|attempt| is_only || attempt.has_new());
         let efficiency = Efficiency {
-            flops: new.map(Attempt::flops).sum(),
+            flops: Some(self.flops.0).filter(|_| !self.flops.1),
             possible_flops: all()
                 .map(|attempt| attempt.possible_flops(peak_tflops))
                 .sum(),
@@ -307,19 +312,19 @@ impl RunCount {
         let all = self.attempts.iter().flat_map(Attempt::gpus);
         let gpus: BTreeMap<&String, Option<&String>> =
             all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
-        let names = gpus.values().map(|name| name.cloned()).collect();
-        RunStarted {
+        let mut setup = RunStarted {
             time: first.setup.time,
             batches_total: first.setup.batches_total,
             batches_saved: first.setup.batches_saved,
             workers: Some(last.workers()),
-            gpu_names: match gpus.len() {
-                0 => last.setup.gpu_names.clone(),
-                _ => names,
-            },
-            gpu_uuids: (!gpus.is_empty()).then(|| gpus.keys().copied().cloned().collect()),
+            gpu_uuids: None,
             ..last.setup.clone()
+        };
+        if !gpus.is_empty() {
+            setup.gpu_names = gpus.values().map(|name| name.cloned()).collect();
+            setup.gpu_uuids = Some(gpus.into_keys().cloned().collect());
         }
+        setup
     }
 
     fn notes(&self) -> Vec<String> {

@@ -24,10 +24,8 @@ use super::times::WorkTimes;
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     counts: Vec<RunCount>,
-    /// For each name, the log that had it last, and its run and attempt there.
-    places: HashMap<String, (usize, usize, usize)>,
-    /// The number of the log.
-    log: usize,
+    /// For each name, the run and the attempt that had it last.
+    places: HashMap<String, (usize, usize)>,
     /// For each job, its last run.
     jobs: HashMap<String, usize>,
     /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
@@ -37,23 +35,15 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Ends a log. A run with the name of a run of an earlier log is that run if it begins with the same event, as in a copy.
-    pub fn end_log(&mut self) {
-        self.log += 1;
-    }
-
-    /// Adds an event.
+    /// Adds an event. A first event unlike that of a known run is of another run with its name; an equal one is a copy.
     pub fn add(&mut self, event: &Event) {
         let Some(run) = event.run() else { return };
-        let known = self.places.get(run).copied();
-        let in_log = known.filter(|(log, ..)| *log == self.log);
-        let (_, count, attempt) = in_log.unwrap_or_else(|| {
-            let other = known.filter(|(_, count, attempt)| {
-                let known = &self.counts[*count].attempts[*attempt];
-                matches!(event, Event::Run(started) if known.is_started && known.setup == *started)
-            });
-            let (_, count, attempt) = other.unwrap_or_else(|| self.new_place(run, event));
-            let place = (self.log, count, attempt);
+        let known = self.places.get(run).copied().filter(|&(count, attempt)| {
+            let known = &self.counts[count].attempts[attempt];
+            !matches!(event, Event::Run(started) if known.is_started && known.setup != *started)
+        });
+        let (count, attempt) = known.unwrap_or_else(|| {
+            let place = self.new_place(run, event);
             self.places.insert(run.to_owned(), place);
             place
         });
@@ -66,7 +56,7 @@ impl Runs {
     }
 
     /// Returns the place of a new run: the next attempt at an interrupted run of the same job, if there is one.
-    fn new_place(&mut self, run: &str, event: &Event) -> (usize, usize, usize) {
+    fn new_place(&mut self, run: &str, event: &Event) -> (usize, usize) {
         let job = match event {
             Event::Run(started) => started.job.as_deref(),
             _ => None,
@@ -78,7 +68,7 @@ impl Runs {
             self.counts.push(RunCount::default());
             self.counts.len() - 1
         });
-        (self.log, position, self.counts[position].begin_attempt(run))
+        (position, self.counts[position].begin_attempt(run))
     }
 
     /// Returns when runs were at work on which GPUs.
@@ -231,7 +221,6 @@ mod tests {
             let mut runs = Runs::default();
             for log in logs {
                 log.iter().for_each(|event| runs.add(event));
-                runs.end_log();
             }
             let runs = runs.finish().into_iter();
             runs.map(|run| run.batches).collect::<Vec<_>>()

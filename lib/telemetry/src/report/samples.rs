@@ -38,7 +38,7 @@ impl Samples {
     pub fn add(&mut self, sample: &GpuSample) {
         let moment = self.times.place(sample);
         let Some(uuid) = &sample.uuid else { return };
-        let (times, gpus) = (&self.times, &mut self.gpus);
+        let (times, gpus) = (&mut self.times, &mut self.gpus);
         let gpu = self.by_uuid.get(uuid).copied().unwrap_or_else(|| {
             gpus.push(GpuRows::new(uuid, times));
             self.by_uuid.insert(uuid.clone(), gpus.len() - 1);

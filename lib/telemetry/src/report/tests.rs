@@ -307,7 +307,7 @@ fn the_verdict_counts_runs_and_gpus_by_their_worst_finding() {
         });
     let report = report(runs(events), STEADY.recording("GPU-0", 0..20));
     let expected = "3 runs: 1 critical (packing 70.0 %), 1 mild (packing 83.0 %), 1 ok";
-    assert_eq!(report.verdict_in_words, expected);
+    assert_eq!(report.reasons, expected);
 }
 
 #[test]

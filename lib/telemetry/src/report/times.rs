@@ -1,9 +1,10 @@
 //! When runs were at work on which GPUs, by the clocks that events and samples share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use plmkit_logs::{GpuSample, Timestamp};
+use rangemap::RangeMap;
 
 use super::attempt::Attempt;
 
@@ -35,75 +36,53 @@ pub(super) fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
     *span = span.start.min(time)..span.end.max(time);
 }
 
-/// A moment by one of the clocks of [`WorkTimes`], in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment {
-    pub(super) clock: usize,
-    pub(super) at_us: i64,
+/// A moment in microseconds, on one axis for all clocks: each has a part of it.
+pub(super) type Moment = i128;
+
+/// The part of a clock, beyond what any counts.
+const CLOCK: Moment = 1 << 64;
+
+/// Returns the clock of a moment.
+pub(super) fn clock_of(moment: Moment) -> Moment {
+    moment / CLOCK
 }
 
 /// Returns the length of a time by one clock, in microseconds.
 pub(super) fn length(time: &Range<Moment>) -> i64 {
-    time.end.at_us - time.start.at_us
+    i64::try_from(time.end - time.start).unwrap_or(i64::MAX)
 }
 
-/// A process at work: an attempt at a run.
-#[derive(Clone, Debug)]
-struct Work {
-    /// The position of its run.
-    run: usize,
-    /// When it was at work; `None` if that is unknown, or no time.
-    time: Option<Range<Moment>>,
-}
-
-/// Runs in all pieces of a schedule: memory is in proportion to the log.
-const MAX_RUNS: usize = 1 << 24;
+/// More runs at once on one GPU are not told apart: it keeps the memory in proportion to the log.
+const MAX_AT_ONCE: usize = 64;
 
 /// When runs were at work, on one GPU or on any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
-    /// Disjoint times in their order, each with the runs that were at work.
-    pieces: Vec<(Range<Moment>, BTreeSet<usize>)>,
+    /// Disjoint times, each with the runs that were at work, by their positions. On any GPU, runs are not told apart.
+    pieces: RangeMap<Moment, Vec<usize>>,
     /// How long each run was at work, and any of them.
     runs_us: HashMap<usize, i64>,
     pub(super) us: i64,
 }
 
 impl Schedule {
-    /// Cuts the time of the work wherever work begins or ends.
-    fn new<'a>(work: impl Iterator<Item = &'a Work>) -> Self {
-        let times = work.filter_map(|work| Some((work.run, work.time.as_ref()?)));
-        let edges = times.enumerate().flat_map(|(number, (run, time))| {
-            let process = (number, run);
-            [(time.start, true, process), (time.end, false, process)]
-        });
-        let mut edges: Vec<_> = edges.collect();
-        edges.sort_unstable();
-        let mut schedule = Self::default();
-        let (mut active, mut left) = (BTreeSet::new(), MAX_RUNS);
-        for (place, (at, begins, process)) in edges.iter().enumerate() {
-            if (1..=left).contains(&active.len()) && edges[place - 1].0 < *at {
-                left -= active.len();
-                let runs = active.iter().map(|(_, run)| *run).collect();
-                schedule.push(edges[place - 1].0..*at, runs);
+    /// Adds a time, if it is known, of a run, if it is told apart.
+    fn add(&mut self, time: Option<&Range<Moment>>, run: Option<usize>) {
+        let Some(time) = time else { return };
+        let busy = self.pieces.overlapping(time);
+        let busy = busy.map(|(piece, runs)| (cut(piece, time), runs.clone()));
+        let gaps: Vec<Range<Moment>> = self.pieces.gaps(time).collect();
+        let new_us = gaps.iter().map(length);
+        self.us = new_us.fold(self.us, i64::saturating_add);
+        let gaps = gaps.into_iter().map(|gap| (gap, Vec::new()));
+        for (piece, mut runs) in busy.chain(gaps).collect::<Vec<_>>() {
+            if let Some(run) = run.filter(|run| runs.len() < MAX_AT_ONCE && !runs.contains(run)) {
+                runs.push(run);
+                let of_run = self.runs_us.entry(run).or_default();
+                *of_run = of_run.saturating_add(length(&piece));
             }
-            if *begins {
-                active.insert(*process);
-            } else {
-                active.remove(process);
-            }
+            self.pieces.insert(piece, runs);
         }
-        schedule
-    }
-
-    fn push(&mut self, time: Range<Moment>, runs: BTreeSet<usize>) {
-        let us = length(&time);
-        self.us = self.us.saturating_add(us);
-        for &run in &runs {
-            let of_run = self.runs_us.entry(run).or_default();
-            *of_run = of_run.saturating_add(us);
-        }
-        self.pieces.push((time, runs));
     }
 
     /// Returns how long a run was at work.
@@ -111,47 +90,42 @@ impl Schedule {
         self.runs_us.get(&run).copied().unwrap_or(0)
     }
 
-    /// Returns the parts of a time in which runs were at work.
-    fn during(&self, time: &Range<Moment>) -> Vec<Part<'_>> {
-        let first = self
-            .pieces
-            .partition_point(|(piece, _)| piece.end <= time.start);
-        let inside = self.pieces[first..].iter();
-        let inside = inside.take_while(|(piece, _)| piece.start < time.end);
-        let parts = inside.map(|(piece, runs)| {
-            let part = piece.start.max(time.start)..piece.end.min(time.end);
-            (length(&part), runs)
-        });
-        parts.filter(|(us, _)| *us > 0).collect()
+    /// Returns the parts of a time in which runs were at work: their lengths in microseconds, and the runs that are told apart.
+    pub(super) fn during<'a>(
+        &'a self,
+        time: &'a Range<Moment>,
+    ) -> impl Iterator<Item = (i64, &'a [usize])> {
+        let inside = self.pieces.overlapping(time);
+        let parts = inside.map(|(piece, runs)| (length(&cut(piece, time)), &runs[..]));
+        parts.filter(|(us, _)| *us > 0)
     }
 }
 
-/// A part of a time, in microseconds, and the runs that were at work.
-pub(super) type Part<'a> = (i64, &'a BTreeSet<usize>);
-
-/// The runs of a recording without any.
-static NOBODY: BTreeSet<usize> = BTreeSet::new();
+fn cut(piece: &Range<Moment>, time: &Range<Moment>) -> Range<Moment> {
+    piece.start.max(time.start)..piece.end.min(time.end)
+}
 
 /// The work of all runs over time. Work and samples are joined if they have one clock: that of their boot, or the time of day
 /// if they name none. The times of day of two machines may differ, so that they join nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkTimes {
-    /// In the order of the runs.
-    work: Vec<Work>,
-    all: Schedule,
-    /// For each clock, the seconds of one boot or the time of day, whether a sample has it.
-    is_seen: Vec<bool>,
     /// The clock of each boot id, and the time of day.
-    by_boot: HashMap<Option<String>, usize>,
+    by_boot: HashMap<Option<String>, Moment>,
     /// Whether the times of day of all machines agree: they are the only clock then.
     clocks_agree: bool,
-    /// The positions of the work that names each GPU, and of the work that may have used any. There may be many of both.
-    named: HashMap<String, Vec<usize>>,
-    on_any: Vec<usize>,
+    /// The clocks of the samples, and of each run.
+    seen: HashSet<Moment>,
+    of_runs: HashMap<usize, Vec<Moment>>,
+    /// The work on any GPU. Without any runs, all of the time counts.
+    pub(super) all: Schedule,
+    pub(super) has_runs: bool,
+    /// The work on each GPU that is named, and the work that may have used any.
+    named: HashMap<String, Schedule>,
+    on_any: Vec<(usize, Option<Range<Moment>>)>,
 }
 
 impl WorkTimes {
-    /// `attempts` come with the positions of their runs, in that order. With `clocks_agree`, boot ids do not matter.
+    /// `attempts` come with the positions of their runs. With `clocks_agree`, boot ids do not matter.
     pub(super) fn new<'a>(
         attempts: impl Iterator<Item = (usize, &'a Attempt)>,
         clocks_agree: bool,
@@ -161,101 +135,74 @@ impl WorkTimes {
             ..Self::default()
         };
         for (run, attempt) in attempts {
+            times.has_runs = true;
             times.add(run, attempt);
         }
-        times.all = Schedule::new(times.work.iter());
+        if !times.has_runs {
+            times.all.add(Some(&(0..Moment::MAX)), None);
+        }
         times
     }
 
     fn add(&mut self, run: usize, attempt: &Attempt) {
-        let (position, setup) = (self.work.len(), &attempt.setup);
-        let uuids: BTreeSet<&String> = setup.gpu_uuids.iter().flatten().collect();
-        // A run without a start is not known to have computed on a GPU.
-        let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
-        if on_gpus && uuids.is_empty() {
-            self.on_any.push(position);
-        }
-        for uuid in uuids {
-            let named = self.named.entry(uuid.clone()).or_default();
-            named.push(position);
-        }
+        let setup = &attempt.setup;
         let by_boot = setup.boot_id.as_deref().zip(attempt.boot_us.clone());
         let (boot_id, time) = match by_boot.filter(|_| !self.clocks_agree) {
             Some((boot_id, time)) => (Some(boot_id), Some(time)),
             None => (None, attempt.time_us.clone()),
         };
-        let time = time.filter(|time| !time.is_empty());
-        let time = time.map(|time| {
+        let time = time.filter(|time| !time.is_empty()).map(|time| {
             let clock = self.clock(boot_id);
-            let [start, end] = [time.start, time.end].map(|at_us| Moment { clock, at_us });
+            self.of_runs.entry(run).or_default().push(clock);
+            let [start, end] = [time.start, time.end].map(|us| clock * CLOCK + Moment::from(us));
             start..end
         });
-        self.work.push(Work { run, time });
+        let uuids: BTreeSet<&String> = setup.gpu_uuids.iter().flatten().collect();
+        for &uuid in &uuids {
+            let named = self.named.entry(uuid.clone()).or_default();
+            named.add(time.as_ref(), Some(run));
+        }
+        self.all.add(time.as_ref(), None);
+        // A run without a start is not known to have computed on a GPU.
+        let on_gpus = attempt.is_started && setup.device.as_deref() != Some("cpu");
+        if on_gpus && uuids.is_empty() {
+            self.on_any.push((run, time));
+        }
     }
 
-    /// Returns the position of the clock of a boot, or of the time of day.
-    fn clock(&mut self, boot_id: Option<&str>) -> usize {
-        let is_seen = &mut self.is_seen;
-        let key = boot_id.map(str::to_owned);
-        *self.by_boot.entry(key).or_insert_with(|| {
-            is_seen.push(false);
-            is_seen.len() - 1
-        })
+    /// Returns the clock of a boot, or the time of day.
+    fn clock(&mut self, boot_id: Option<&str>) -> Moment {
+        let next = self.by_boot.len() as Moment;
+        let boot_id = boot_id.map(str::to_owned);
+        *self.by_boot.entry(boot_id).or_insert(next)
     }
 
     /// Returns the time of a sample by its clock.
     pub(super) fn place(&mut self, sample: &GpuSample) -> Moment {
         let by_boot = sample.boot_time().filter(|_| !self.clocks_agree);
         let clock = self.clock(by_boot.map(|(boot_id, _)| boot_id));
-        self.is_seen[clock] = true;
+        self.seen.insert(clock);
         let at_us = by_boot.map(|(_, boot_s)| micros(boot_s));
-        Moment {
-            clock,
-            at_us: at_us.unwrap_or_else(|| time_of_day_us(sample.timestamp)),
-        }
-    }
-
-    /// Whether there are no runs.
-    pub(super) fn is_empty(&self) -> bool {
-        self.work.is_empty()
+        let at_us = at_us.unwrap_or_else(|| time_of_day_us(sample.timestamp));
+        clock * CLOCK + Moment::from(at_us)
     }
 
     /// Whether there are samples, and none has a clock of a run.
     pub(super) fn is_apart(&self, run: usize) -> bool {
-        let first = self.work.partition_point(|work| work.run < run);
-        let of_run = self.work[first..].iter().take_while(|work| work.run == run);
-        let mut times = of_run.filter_map(|work| work.time.as_ref()).peekable();
-        let is_timed = times.peek().is_some();
-        let is_seen = times.any(|time| self.is_seen[time.start.clock]);
-        is_timed && !is_seen && self.is_seen.contains(&true)
+        let clocks = self.of_runs.get(&run);
+        let is_apart = |clocks: &Vec<_>| !clocks.iter().any(|clock| self.seen.contains(clock));
+        !self.seen.is_empty() && clocks.is_some_and(is_apart)
     }
 
-    /// Returns when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`
+    /// Takes out when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`
     /// if no run was.
-    pub(super) fn on_gpu(&self, uuid: &str) -> Option<Schedule> {
-        let named = self.named.get(uuid).into_iter().flatten();
-        let mut positions = named.chain(&self.on_any).peekable();
-        positions.peek()?;
-        Some(Schedule::new(positions.map(|&place| &self.work[place])))
-    }
-
-    /// Returns the parts of a time in which runs were at work, on a GPU if it has a schedule of its own. Without any runs, all of the
-    /// time counts.
-    pub(super) fn during<'a>(
-        &'a self,
-        own: Option<&'a Schedule>,
-        time: &Range<Moment>,
-    ) -> Vec<Part<'a>> {
-        if self.is_empty() {
-            let all = Some((length(time), &NOBODY));
-            return all.into_iter().filter(|(us, _)| *us > 0).collect();
+    pub(super) fn take(&mut self, uuid: &str) -> Option<Schedule> {
+        let mut own = self.named.remove(uuid);
+        for (run, time) in &self.on_any {
+            let own = own.get_or_insert_default();
+            own.add(time.as_ref(), Some(*run));
         }
-        own.unwrap_or(&self.all).during(time)
-    }
-
-    /// Returns how long any run was at work.
-    pub(super) fn us(&self) -> i64 {
-        self.all.us
+        own
     }
 }
 
@@ -292,8 +239,7 @@ mod tests {
     }
 
     fn second_before(end: Moment) -> Range<Moment> {
-        let at_us = end.at_us - 1_000_000;
-        Moment { at_us, ..end }..end
+        end - 1_000_000..end
     }
 
     #[test]
@@ -309,14 +255,11 @@ mod tests {
             spans.map(|(run, boot_id, first, last)| (run, attempt(boot_id, first, last)));
         let attempts = || attempts.iter().map(|(run, attempt)| (*run, attempt));
         let mut times = WorkTimes::new(attempts(), false);
+        let own = times.take("GPU-0").unwrap();
         for (boot_time, time_ms, expected) in [
             (Some(("a", 10.0)), 18_000, &[][..]),
             (Some(("a", 10.5)), 18_000, &[(500_000, vec![0])]),
-            (
-                Some(("a", 20.5)),
-                18_000,
-                &[(500_000, vec![0]), (500_000, vec![0])],
-            ),
+            (Some(("a", 20.5)), 18_000, &[(1_000_000, vec![0])]),
             (Some(("a", 25.25)), 18_000, &[(750_000, vec![0])]),
             (Some(("a", 26.0)), 18_000, &[]),
             (Some(("b", 20.0)), 40_000, &[(1_000_000, vec![1])]),
@@ -327,24 +270,23 @@ mod tests {
             (None, 55_250, &[(750_000, vec![3])]),
         ] {
             let time = second_before(times.place(&at(boot_time, time_ms)));
-            let parts = times.during(None, &time).into_iter();
-            let parts = parts.map(|(us, runs)| (us, runs.iter().copied().collect()));
+            let parts = own.during(&time).map(|(us, runs)| (us, runs.to_vec()));
             let found: Vec<(i64, Vec<usize>)> = parts.collect();
             assert_eq!(found, expected, "{boot_time:?} {time_ms}");
         }
-        let length_us = |run| times.all.us_of(run);
+        let length_us = |run| own.us_of(run);
         assert_eq!([0, 1, 2].map(length_us), [15_000_000, 15_000_000, 0]);
         // The clocks are said to agree.
         let mut times = WorkTimes::new(attempts(), true);
+        let own = times.take("GPU-0").unwrap();
         let time = second_before(times.place(&at(Some(("other", 18.0)), 10_250)));
-        let parts = times.during(None, &time);
-        assert_eq!(parts, [(250_000, &BTreeSet::from([0]))]);
+        assert!(own.during(&time).eq([(250_000, &[0][..])]));
     }
 
     #[test]
     fn a_time_counts_once_however_many_runs_are_at_work() {
         let attempts = [attempt(None, 10, 20), attempt(None, 15, 30)];
         let times = WorkTimes::new(attempts.iter().enumerate(), false);
-        assert_eq!(times.us(), 20_000_000);
+        assert_eq!(times.all.us, 20_000_000);
     }
 }

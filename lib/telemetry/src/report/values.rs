@@ -1,7 +1,6 @@
 //! Values of a GPU over time.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plmkit_logs::thresholds::{
     COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POWER_POSSIBLE_UP_TO_W, RUN_MIN_READINGS,
@@ -9,45 +8,42 @@ use plmkit_logs::thresholds::{
 use plmkit_logs::{GpuSample, METRICS, Mean};
 use serde::Serialize;
 
-use super::times::{Part, seconds};
-
-/// Names that are counted over one time: columns, conditions, and the driver's ten reasons for throttling. A log may hold more.
-const MAX_NAMES: usize = 64;
-
-/// Power by the energy counter, or else by the reading, of which several runs have equal parts.
-const OWN_W: &str = "own_w";
+use super::times::{Moment, seconds};
 
 /// The start of the name of a reason that holds the clocks down.
 pub(super) const REASON: &str = "throttle_";
 
-/// Whether something holds of a row, if it is known.
-type Condition = fn(&GpuSample) -> Option<bool>;
-
-/// Conditions of a GPU, as values of 0 and 1: their mean is the share of the time.
-#[rustfmt::skip]
-const CONDITIONS: [(&str, Condition); 4] = [
-    ("hot", |sample| Some(sample.temperature_c? > sample.hot_above_c())),
-    ("hot_memory", |sample| Some(sample.mem_temperature_c? >= sample.mem_temperature_limit_c?)),
-    ("throttled", |sample| Some(sample.throttle.as_ref()?.active())),
-    ("severe", |sample| Some(sample.throttle.as_ref()?.is_severe())),
+/// The driver's reasons. Others of a log count for `throttled` alone.
+const REASONS: [&str; 8] = [
+    "throttle_applications_clocks_setting",
+    "throttle_display_clock_setting",
+    "throttle_hw_power_brake_slowdown",
+    "throttle_hw_slowdown",
+    "throttle_hw_thermal_slowdown",
+    "throttle_sw_power_cap",
+    "throttle_sw_thermal_slowdown",
+    "throttle_sync_boost",
 ];
 
-/// The known values of a row, by their names.
-pub(super) type RowValues = Vec<(Cow<'static, str>, f64)>;
-
-/// Returns the values that a row has of its GPU.
-pub(super) fn gpu_values(sample: &GpuSample, energy_w: Option<f64>) -> RowValues {
-    let conditions = CONDITIONS.iter();
-    let conditions = conditions.filter_map(|(name, of)| Some((*name, f64::from(of(sample)?))));
-    let energy = energy_w.map(|watts| (OWN_W, watts));
-    let reasons = sample.throttle.iter().flat_map(|throttle| &throttle.0);
-    let reasons = reasons.map(|reason| (Cow::from(format!("{REASON}{reason}")), 1.0));
-    let named = conditions.chain(energy);
-    let named = named.map(|(name, value)| (name.into(), value));
+/// Returns the values that a row has of its GPU. A condition is 0 or 1: its mean is the share of the time.
+pub(super) fn gpu_values(sample: &GpuSample) -> Vec<(&'static str, f64)> {
     let metrics = METRICS.iter().filter(|metric| metric.in_reports);
-    let metrics =
-        metrics.filter_map(|metric| Some((metric.column.into(), (metric.value)(sample)?)));
-    named.chain(metrics).chain(reasons).collect()
+    let metrics = metrics.filter_map(|metric| Some((metric.column, (metric.value)(sample)?)));
+    let mut values: Vec<_> = metrics.collect();
+    let is_hot = |celsius: u32| f64::from(celsius > sample.hot_above_c());
+    values.extend(sample.temperature_c.map(|celsius| ("hot", is_hot(celsius))));
+    let memory = sample.mem_temperature_c.zip(sample.mem_temperature_limit_c);
+    values.extend(memory.map(|(celsius, limit)| ("hot_memory", f64::from(celsius >= limit))));
+    if let Some(throttle) = &sample.throttle {
+        values.push(("throttled", f64::from(throttle.active())));
+        values.push(("severe", f64::from(throttle.is_severe())));
+        values.extend(REASONS.map(|name| {
+            let mut reasons = throttle.0.iter();
+            let holds = reasons.any(|reason| name.strip_prefix(REASON) == Some(reason.as_str()));
+            (name, f64::from(holds))
+        }));
+    }
+    values
 }
 
 /// Returns the share of `time_us` that `covered_us` is; `None` if the time is unknown.
@@ -83,9 +79,9 @@ pub struct Figures {
     /// Whether the coverage is too low for figures of the whole time: below 90 %.
     pub partial: bool,
     /// The values by the columns of the log, in their units. One that the driver never gave is not there. The mean of a condition is
-    /// the share of the time in which it held: `hot`, `hot_memory`, `throttled`, `severe` (heat or the power
-    /// supply held the clocks down), and `throttle_` with each reason.
-    pub values: BTreeMap<String, ValueRange>,
+    /// the share of the time in which it held: `hot`, `hot_memory`, `throttled`, `severe` (heat or the power supply held the clocks down), and
+    /// `throttle_` with each reason that ever held.
+    pub values: BTreeMap<&'static str, ValueRange>,
 }
 
 impl Figures {
@@ -109,57 +105,63 @@ impl Figures {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     pub(super) readings: u64,
+    last: Option<Moment>,
     /// The time that readings stand for.
     pub(super) us: i64,
     /// The part of it in which several runs were at work on the GPU.
     pub(super) shared_us: i64,
-    named: BTreeMap<Cow<'static, str>, Mean>,
+    /// Power by the energy counter, or else by the reading, of which several runs have equal parts.
+    own_w: Mean,
+    named: BTreeMap<&'static str, Mean>,
 }
 
 impl Values {
-    /// Adds the part `us` of a reading, in which so many runs were at work on the GPU.
-    fn add(&mut self, values: &RowValues, us: i64, runs: usize) {
+    /// Adds the part `us` of the reading at a moment, in which so many runs were at work on the GPU.
+    pub(super) fn add(
+        &mut self,
+        at: Moment,
+        values: &[(&'static str, f64)],
+        power_w: Option<f64>,
+        us: i64,
+        runs: usize,
+    ) {
+        self.readings += u64::from(self.last.replace(at) != Some(at));
         self.us = self.us.saturating_add(us);
         let shared_us = if runs > 1 { us } else { 0 };
         self.shared_us = self.shared_us.saturating_add(shared_us);
-        for (name, value) in values {
-            let parts = if name == OWN_W { runs.max(1) } else { 1 };
-            if self.named.len() < MAX_NAMES || self.named.contains_key(name) {
-                let known = self.named.entry(name.clone()).or_default();
-                known.add_weighted(value / parts as f64, us);
-            }
+        if let Some(power_w) = power_w {
+            self.own_w.add_weighted(power_w / runs.max(1) as f64, us);
+        }
+        for &(name, value) in values {
+            self.named.entry(name).or_default().add_weighted(value, us);
         }
     }
 
-    /// Returns the sums over one value.
-    pub(super) fn of(&self, name: &str) -> Mean {
-        self.named.get(name).copied().unwrap_or_default()
+    /// Returns how many readings have a value.
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.named.get(name).map_or(0, |value| value.count)
     }
 
     /// Returns the figures over a time; of one with too few readings, only their number and their coverage.
     pub(super) fn figures(&self, time_us: i64) -> Figures {
         let covered = coverage(self.us, time_us);
-        let named = self.named.iter().filter(|(name, _)| *name != OWN_W);
-        let named = named.filter(|_| self.is_enough());
-        let values = named.map(|(name, value)| {
-            // A reason that is not named did not hold the clocks down.
-            let known_us = match name.strip_prefix(REASON) {
-                Some(_) => self.of("throttled").weight(),
-                None => value.weight(),
-            };
-            let coverage = coverage(known_us, time_us);
+        let named = self.named.iter().filter(|_| self.is_enough());
+        let named =
+            named.filter(|(name, value)| value.max > Some(0.0) || !name.starts_with(REASON));
+        let values = named.map(|(&name, value)| {
+            let coverage = coverage(value.weight, time_us);
             // A quotient of sums is exact for conditions.
-            let mean = match value.max() {
-                Some(1.0) => Some(value.sum() / known_us as f64),
+            let mean = match value.max {
+                Some(1.0) => Some(value.sum / value.weight as f64),
                 _ => value.mean(),
             };
             let range = ValueRange {
                 coverage,
-                min: value.min(),
+                min: value.min,
                 mean: mean.filter(|_| is_enough(coverage)),
-                max: value.max(),
+                max: value.max,
             };
-            (name.to_string(), range)
+            (name, range)
         });
         Figures {
             samples: self.readings,
@@ -176,37 +178,10 @@ impl Values {
 
     /// Returns the energy of a run over its time in joules: what was seen, scaled to the time. `None` below half coverage.
     pub(super) fn energy_j(&self, time_us: i64) -> Option<f64> {
-        let own = self.of(OWN_W);
-        let coverage = coverage(own.weight(), time_us);
+        let coverage = coverage(self.own_w.weight, time_us);
         let is_told = is_enough(coverage) && self.is_enough();
         let part = coverage.filter(|_| is_told)?;
-        Some(own.sum() / 1e6 / part)
-    }
-}
-
-/// The values of a GPU over several times.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Readings {
-    /// Over the runs that used the GPU, or over all runs if none did; without runs, over the recording.
-    pub(super) all: Values,
-    /// Over each run, by its position.
-    pub(super) runs: BTreeMap<usize, Values>,
-}
-
-impl Readings {
-    /// Adds a reading, by the parts of its time. `are_own` tells that their runs are those on this device.
-    pub(super) fn add(&mut self, values: &RowValues, parts: &[Part], are_own: bool) {
-        self.all.readings += u64::from(!parts.is_empty());
-        let mut seen = BTreeSet::new();
-        for (us, runs) in parts {
-            let own = if are_own { runs.len() } else { 0 };
-            self.all.add(values, *us, own);
-            for &run in runs.iter().take(own) {
-                let of_run = self.runs.entry(run).or_default();
-                of_run.readings += u64::from(seen.insert(run));
-                of_run.add(values, *us, own);
-            }
-        }
+        Some(self.own_w.sum / 1e6 / part)
     }
 }
 

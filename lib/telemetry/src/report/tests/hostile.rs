@@ -104,7 +104,6 @@ proptest! {
             live.add(&event, "2026-01-31T12:00:00Z".parse().unwrap());
         }
         runs.peak_tflops = peak_tflops;
-        runs.end_log();
         let status = live.status("2026-01-31T12:00:01Z".parse().unwrap());
         let text = format!("{status:?}");
         prop_assert!(!text.contains("NaN"), "{}", text);
