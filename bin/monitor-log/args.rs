@@ -244,7 +244,7 @@ pub(crate) struct ReportArgs {
 
     /// Join runs and samples of different boots or machines by the time of day: their clocks agree
     ///
-    /// Without it, a run is joined with samples of its own boot, and with those that do not name their boot.
+    /// Without it, a run is joined with samples of its own boot; one that does not name its boot, with samples that do not either.
     #[arg(long, requires = "gpu", requires = "events")]
     pub(crate) clocks_agree: bool,
 
@@ -280,7 +280,7 @@ pub(crate) struct ReportArgs {
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
     /// (below 50 % critical, below 80 % mild; at least 10 samples, over half of the time); time in which the device of a run had
     /// no work (above 20 % critical, above 5 % mild; loading the model and runs below 10 s left out); mean fill
-    /// of a run's batches (below 80 % critical, below 85 % mild; without the last batch of each file); clocks held down by
+    /// of a run's batches (below 80 % critical, below 85 % mild; without the emptiest batch of each file); clocks held down by
     /// heat or the power supply (for more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU
     /// that stops answering
     /// (critical). If none of them is known, there is no verdict and no failure.

@@ -1,12 +1,12 @@
 //! All that can be refused, before anything is written.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, path_text, plural};
+use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::DatasetFolder;
-use plmkit_store::read_sealed;
+use plmkit_store::{StoreError, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
@@ -37,6 +37,10 @@ impl Run {
         check_options(&programs, &options, (&args, &samples), &mut errors);
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_contacts_of_windows(&options, &mut errors);
+        for path in options.validate_embeddings.values("--reference") {
+            let opened = File::open(path).map_err(StoreError::cannot_open(Path::new(path)));
+            unless_wrong(opened.map_err(Fault::from), &mut errors);
+        }
         if let Some(model) = &model {
             unless_wrong(check_known(&options, model, stop), &mut errors);
         }
@@ -98,8 +102,12 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         (size, is_size),
     ];
     let of_samples = samples.iter().map(|sample| {
-        let path = out.join(&sample.name).join(DATASET_FILE);
-        let is_own = !path.exists() || read_sealed::<ListedDataset>(&path).is_ok();
+        let folder = out.join(&sample.name);
+        let path = folder.join(DATASET_FILE);
+        // One that is damaged, beside shards of ours, is written again.
+        let is_own = !path.exists()
+            || read_sealed::<ListedDataset>(&path).is_ok()
+            || read_sealed::<Manifest>(&folder.join("shards/manifest.json")).is_ok();
         (path, is_own)
     });
     for (path, is_own) in of_results.into_iter().chain(of_samples) {
@@ -164,11 +172,11 @@ fn check_options(
     });
     let mut cut = cut.filter(|(_, shards)| shards.join("manifest.json").exists());
     let mut fasta_shard = vec!["--max-shard-tokens".to_owned(), tokens, "-".to_owned()];
-    let mut shards = PathBuf::from("shards");
+    let (mut name, mut shards) = ("sample", PathBuf::from("shards"));
     if let Some((sample, folder)) = cut.next() {
-        fasta_shard.extend(["--sample".to_owned(), sample.name.clone()]);
-        shards = folder;
+        (name, shards) = (&sample.name, folder);
     }
+    fasta_shard.extend(["--sample".to_owned(), name.to_owned()]);
     fasta_shard.extend(["--out".to_owned(), path_text(&shards)]);
     if args.force && !options.fasta_shard.has("--force") {
         fasta_shard.push("--force".to_owned());
@@ -191,12 +199,12 @@ fn check_options(
             "gpu-embed",
             &options.gpu_embed,
             // After a switch that takes a value or none, an option.
-            with_model("--out e.parquet batches.arrow"),
+            with_model("--out e.parquet --events e.jsonl --rejects r.csv batches.arrow"),
         ),
         (
             "validate-embeddings",
             &options.validate_embeddings,
-            with_model("--dataset dataset"),
+            with_model("--dataset dataset --mqc v.json"),
         ),
     ] {
         let own = own.words.iter().chain(&required);

@@ -199,9 +199,10 @@ impl SampleFolder<'_> {
             arguments.value("--html", self.path.join("reports/validation.html"));
         }
         arguments.value("--model", &self.run.model.name);
-        if self.run.args.allow_empty {
-            arguments.value("--max-rejected", "100%");
-        }
+        arguments.flag(
+            "--allow-empty",
+            self.run.args.allow_empty && !options.has("--allow-empty"),
+        );
         arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);
         let validated = self.run.programs.run("validate-embeddings", arguments)?;

@@ -17,9 +17,13 @@ use crate::report::Report;
 /// What the user expects, and what does not matter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Judging {
-    /// Largest accepted share of rejected records, such as 1%; with 100%, a set without rows passes [default: 5%]
+    /// Largest accepted share of rejected records, such as 1% [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Expectations", value_parser = parse_share)]
     pub(crate) max_rejected: Option<f64>,
+
+    /// Accept a set without rows: every record is rejected, or there is none
+    #[arg(long, help_heading = "Expectations")]
+    pub(crate) allow_empty: bool,
 
     /// Switch off a check of values
     #[arg(

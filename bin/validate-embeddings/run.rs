@@ -37,6 +37,7 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let dataset = args.dataset.as_ref();
 
     criteria.max_rejected = args.judging.max_rejected;
+    criteria.allow_empty = args.judging.allow_empty;
     for path in &args.rejects {
         let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
         criteria.add_rejects(args.name(path), list);

@@ -64,6 +64,41 @@ fn the_same_weights_are_known_whatever_their_path_and_age() {
 }
 
 #[test]
+fn a_damaged_verdict_is_written_again() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let file = folder.join("results/a/dataset.json");
+    let whole = fs::read_to_string(&file).expect("read");
+    for damaged in ["", &whole[..99], &whole.replace("1022", "1023")] {
+        fs::write(&file, damaged).expect("write");
+        run(&mut plmkit(folder, "a.fasta --out results"));
+        assert_eq!(fs::read_to_string(&file).expect("read"), whole);
+    }
+}
+
+#[test]
+fn allowing_empty_samples_keeps_the_limit_of_rejected_records() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    fs::write(folder.join("a.fasta"), ">1\nMKV\n>2\nMK1\n").expect("write");
+    fs::write(folder.join("b.fasta"), ">1\nMK1\n").expect("write");
+    let options = "--allow-empty --quiet --fasta-shard=--invalid=reject";
+    run(&mut plmkit(
+        folder,
+        &format!("b.fasta --out none {options}"),
+    ));
+    let half = plmkit(folder, &format!("a.fasta --out half {options}"));
+    assert_fails(half, 1, "half: validation");
+    let enough = "--validate-embeddings --max-rejected=50%";
+    run(&mut plmkit(
+        folder,
+        &format!("a.fasta --out enough {options} {enough}"),
+    ));
+}
+
+#[test]
 fn logs_that_are_gone_cost_the_report_alone() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();

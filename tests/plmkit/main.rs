@@ -122,6 +122,17 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             ],
         ),
         (
+            "a.fasta --out results --fasta-shard=--sample=x --gpu-embed=--events=e --validate-embeddings=--reference=none",
+            2,
+            vec![
+                "fasta-shard: the argument '--sample <NAME>' cannot be used multiple times",
+                "gpu-embed: the argument '--events <FILE.jsonl>' cannot be used multiple times",
+                "none: cannot open: no such file or directory",
+                "results: has embeddings of",
+                "4 errors, see above; nothing was changed",
+            ],
+        ),
+        (
             "/dev/stdin --out results --gpu-embed=--help",
             2,
             vec!["--gpu-embed: --help is no option of a run; gpu-embed --help lists its options"],

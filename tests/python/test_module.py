@@ -119,7 +119,15 @@ def test_an_error_comes_from_another_process_as_it_is():
 def test_a_damaged_file_is_an_error_of_plmkit(tmp_path):
     embed({"P1": TWO["P1"]}, out=tmp_path)
     assert plmkit.read(tmp_path, columns=["mean_4"]).num_columns == 1
-    (tmp_path / "sequences/embeddings/shard-00000.parquet").write_bytes(b"PAR1")
+    file = tmp_path / "sequences/embeddings/shard-00000.parquet"
+    whole = bytearray(file.read_bytes())
+    whole[300] ^= 1  # in a value, where Parquet has no checksum
+    file.write_bytes(whole)
+    with pytest.raises(plmkit.PlmkitError, match="damaged: bytes 4 to") as raised:
+        plmkit.read(tmp_path)
+    assert raised.value.code == 65
+    assert plmkit.read(tmp_path, verify=False).num_rows == 1
+    file.write_bytes(b"PAR1")
     with pytest.raises(plmkit.PlmkitError, match="sequences/embeddings") as raised:
         plmkit.read(tmp_path)
     assert raised.value.code == 65

@@ -106,6 +106,14 @@ impl Agreement {
                     format_args!("{column}: cosine {cosine:.7}, expected at least {min_cosine}");
                 tally.add("below", row, problem);
             }
+            // A cosine does not see a wrong scale: lengths may differ by as much as a cosine lets vectors of one length be apart.
+            let (scale, most) = (norm(found) / norm(expected), apart(*min_cosine));
+            if (scale - 1.0).abs() > most {
+                let problem = format_args!(
+                    "{column}: {scale:.6} times as long as in the reference, expected 1 ± {most:.2e}"
+                );
+                tally.add("other_length", row, problem);
+            }
             let difference = distance(found, expected, 0.0) / norm(expected);
             let agreement = ColumnAgreement {
                 column,
@@ -145,6 +153,11 @@ impl Agreement {
             tally.add("nothing_compared", FILE, problem);
         }
     }
+}
+
+/// The distance of two vectors of length 1 with this cosine; that of f32's rounding at least.
+fn apart(cosine: f64) -> f64 {
+    (2.0 * (1.0 - cosine)).sqrt().max(f64::from(f32::EPSILON))
 }
 
 #[cfg(test)]
@@ -197,13 +210,29 @@ mod tests {
 
     #[test]
     fn agreement_does_not_depend_on_order_or_on_rows_outside_the_sample() {
-        let found = [("c", [1.0, 0.0]), ("x", [0.0, 1.0]), ("a", [2.0, 0.0])];
+        let found = [("c", [1.0, 0.0]), ("x", [0.0, 1.0]), ("a", [1.03, 0.0])];
         let (check, column) = judge(&["a", "c"], &found);
         assert_eq!(check.outcome, CheckOutcome::Pass);
         let counts = ["compared", "not_in_reference"].map(|name| check.counts[name]);
         assert_eq!(counts, [2, 1]);
         assert_eq!((column.vectors, column.min_cosine), (2, Some(1.0)));
-        assert_eq!(column.max_difference, Some(1.0));
+        assert!(
+            column
+                .max_difference
+                .is_some_and(|found| (found - 0.03).abs() < 1e-6)
+        );
+    }
+
+    #[test]
+    fn a_vector_of_another_length_is_named() {
+        let (check, column) = judge(&["a", "b"], &[("a", [2.0, 0.0]), ("b", [0.96, 0.0])]);
+        let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
+        let expected = "ordinal 0 'a': mean_6: 2.000000 times as long as in the reference, expected 1 ± 4.47e-2";
+        assert_eq!(lines, [expected]);
+        assert_eq!(
+            (column.min_cosine, column.max_difference),
+            (Some(1.0), Some(1.0))
+        );
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Findings {
         let in_shards = self.ordinals.len().max(self.rows);
         let all = in_shards + rejected.values().sum::<u64>();
         rejected::check(
-            criteria.max_rejected,
+            (criteria.max_rejected, criteria.allow_empty),
             embeddings,
             self.rows,
             &rejected,

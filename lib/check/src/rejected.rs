@@ -52,7 +52,7 @@ fn reasons(rejected: &BTreeMap<Reason, u64>, embeddings: &[EmbeddedFile]) -> Str
 /// The check `rejected`, of `embeddings` with `rows`, beside which these of `records` were rejected. `nothing_to_embed` is whether
 /// that there are no rows is no surprise.
 pub(crate) fn check(
-    most: Option<f64>,
+    (most, allow_empty): (Option<f64>, bool),
     embeddings: &[EmbeddedFile],
     rows: u64,
     by_reason: &BTreeMap<Reason, u64>,
@@ -63,6 +63,9 @@ pub(crate) fn check(
     let rejected: u64 = by_reason.values().sum();
     tally.count("records", records);
     tally.count("rejected", rejected);
+    if rows == 0 && allow_empty {
+        return;
+    }
     let accepted = nothing_to_embed || most == Some(1.0);
     if rows == 0 && rejected == 0 && !accepted {
         tally.add("empty", FILE, "the embeddings have no rows");
@@ -75,7 +78,7 @@ pub(crate) fn check(
         let (share, most) = (100.0 * share, 100.0 * most);
         let problem = if rejected >= records {
             format!(
-                "every record was rejected, see rejects.csv: {reasons}; --max-rejected 100% accepts it"
+                "every record was rejected, see rejects.csv: {reasons}; --allow-empty accepts it"
             )
         } else {
             format!(

@@ -15,6 +15,8 @@ use crate::{AliasLists, EmbeddedFile, Findings, Recomputed, Reference, ShardFile
 pub struct Criteria {
     /// The largest share of the records that may be rejected; 5 % by default.
     pub max_rejected: Option<f64>,
+    /// Whether a set without rows passes.
+    pub allow_empty: bool,
     /// The manifest of the shards, with its name.
     pub manifest: Option<(String, Manifest)>,
     /// Without a manifest: the records, and the rejected ones by reason, as an earlier verdict on the same set counted them.

@@ -188,7 +188,7 @@ pub struct BatchDone {
     pub token_budget: Option<u64>,
     /// Token utilisation, 0 to 1: see [`utilization`].
     pub utilization: Option<f64>,
-    /// Whether it is the last batch of its file. The last batch holds the rest, so it does not count for packing.
+    /// Whether it is the tail of its file, the emptiest batch, which holds what was left. It does not count for packing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tail: bool,
     /// How many times the batch was halved because memory ran out.

@@ -88,10 +88,11 @@ def embed(
     return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])
 
 
-def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> pyarrow.Table:
+def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
     """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the last run.
 
-    `columns` names those to read; all by default. Warns of samples that were not validated, which may lack rows.
+    `columns` names those to read; all by default. Files that plmkit wrote are compared with their checksums before, for which they are
+    read once more; `verify=False` does without. Warns of samples that were not validated, which may lack rows.
 
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
     `query-embeddings combine` gives the latter a row again.
@@ -106,7 +107,23 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None) -> p
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
     of_run = dict(zip(_samples(folder), itertools.count()))
     files.sort(key=lambda file: of_run.get(file.parent.parent.name, len(of_run)))
-    return _table(files, columns)
+    table = _table(files, columns)
+    for _, of_folder in itertools.groupby(files if verify else [], lambda file: file.parent):
+        _verify(list(of_folder))
+    return table
+
+
+def _verify(files: list[Path]) -> None:
+    """Raises PlmkitError if a file of plmkit is damaged. A negative verdict on its values is the sample's, and not repeated here."""
+    import pyarrow.parquet
+
+    own = [os.fspath(file) for file in files if b"plmkit.contract" in (pyarrow.parquet.read_metadata(file).metadata or {})]
+    try:
+        if own:
+            run("validate-embeddings", *own)
+    except PlmkitError as error:
+        if error.code != 1:
+            raise
 
 
 def _samples(folder: Path) -> list[str]:

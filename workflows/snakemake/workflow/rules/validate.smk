@@ -56,13 +56,13 @@ rule validate:
     params:
         folder=lambda wildcards: f"{OUTDIR}/{wildcards.sample}",
         recomputed=lambda wildcards, input: "--recomputed" if input.recomputed else "",
-        rejected="--max-rejected 100%" if config["allow_empty"] else "",
+        empty="--allow-empty" if config["allow_empty"] else "",
         options=OPTIONS["validate_embeddings"],
     # The folder of rejects is empty if nothing was rejected.
     shell:
         "rmdir {params.folder:q}/rejects 2> /dev/null || true;"
         " validate-embeddings --dataset {params.folder:q} --mqc {output:q} --html {log.html:q}"
-        " {params.recomputed} {input.recomputed:q} {params.rejected} --threads {threads} {params.options} 2> {log.stderr:q}"
+        " {params.recomputed} {input.recomputed:q} {params.empty} --threads {threads} {params.options} 2> {log.stderr:q}"
 
 
 # Fails where a sample is not what was asked for, though each by itself was validated.
