@@ -1,7 +1,10 @@
 //! A model of plmkit's CPU kernels from stored tensors.
 
-use plmkit_cpu::{ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutOfMemory};
-use plmkit_cpu::{Readout, Weights};
+use std::sync::Mutex;
+
+use plmkit_cpu::{
+    ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutOfMemory, Readout, Weights,
+};
 
 use super::CheckpointTensors;
 use super::parameters::{BIAS, EMBEDDING_NORM, POSITIONS, WORDS};
@@ -12,7 +15,7 @@ use crate::{Buffers, Dtype, EsmError, Head};
 /// Returns a model of `layers`, with the heads that the checkpoint has.
 pub(super) fn cpu_model(
     tensors: &CheckpointTensors<'_>,
-    (isa, dtype): (Isa, Dtype),
+    isa: Isa,
     layers: Layers,
 ) -> Result<CpuModel, EsmError> {
     let (config, of) = (tensors.config(), &tensors.config().architecture);
@@ -54,9 +57,9 @@ pub(super) fn cpu_model(
     embedding.norm = of.embedding_norm.then(|| norm(EMBEDDING_NORM));
     Ok(CpuModel {
         embedding,
-        dtype,
         layers,
         readout,
+        arena: Mutex::default(),
         buffers: Buffers::default(),
         widths: config.widths(),
     })
