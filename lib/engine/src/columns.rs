@@ -12,42 +12,47 @@ use arrow_buffer::OffsetBuffer;
 use arrow_buffer::{ArrowNativeType, ToByteSlice};
 use arrow_schema::ArrowError;
 use arrow_schema::{DataType, SchemaRef};
-use arrow_select::take::take_record_batch;
+use arrow_select::take::take;
 use bytes::Bytes;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype, Widths, residue_of,
+    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, SequenceDigest, StoreDtype, Widths,
+    residue_of,
 };
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
 use crate::scores::{log_likelihood, log_probs, of_amino_acids};
-use crate::stitch::StitchedKey;
+use crate::stitch::StitchedProtein;
 
 /// A row of the output.
 #[derive(Debug)]
 pub(crate) struct OutputRow {
     /// The row of the batch with its key. For a stitched protein, the last window.
     pub(crate) row: usize,
-    /// Residues of the output row.
-    pub(crate) residues: usize,
-    /// Present if the row was stitched from windows.
-    pub(crate) stitched: Option<StitchedKey>,
-    /// The letters of a stitched row; the batch has those of any other.
-    pub(crate) sequence: Vec<u8>,
+    /// Present if the row was stitched from windows. Its values are elsewhere.
+    pub(crate) stitched: Option<StitchedProtein>,
 }
 
 impl OutputRow {
+    fn residues(&self, packed: &PackedBatch) -> usize {
+        let protein = self.stitched.as_ref();
+        protein.map_or_else(
+            || packed.residues(self.row),
+            |protein| protein.sequence.len(),
+        )
+    }
+
     fn letters<'r>(&'r self, packed: &'r PackedBatch) -> impl Iterator<Item = u8> + 'r {
-        let tokens = match self.stitched {
-            Some(_) => &[],
-            None => packed.residue_tokens(self.row),
+        let (letters, tokens) = match &self.stitched {
+            Some(protein) => (&protein.sequence[..], &[][..]),
+            None => (&[][..], packed.residue_tokens(self.row)),
         };
         let of_batch = tokens
             .iter()
             .map(|&token| residue_of(token).unwrap_or(b'X'));
-        self.sequence.iter().copied().chain(of_batch)
+        letters.iter().copied().chain(of_batch)
     }
 }
 
@@ -98,8 +103,8 @@ impl<'a> Columns<'a> {
                 continue;
             }
             let lengths = rows.iter().map(|row| match column {
-                Column::Contacts => row.residues * row.residues,
-                _ => row.residues,
+                Column::Contacts => row.residues(packed) * row.residues(packed),
+                _ => row.residues(packed),
             });
             let values = if column == Column::LogProbs {
                 std::mem::take(&mut log_probs)
@@ -165,7 +170,7 @@ fn likelihoods(packed: &PackedBatch, rows: &[OutputRow], log_probs: &[f32]) -> A
     let mut left = log_probs;
     let likelihoods = rows.iter().map(|row| {
         let own;
-        (own, left) = left.split_at(row.residues * AMINO_ACIDS.len());
+        (own, left) = left.split_at(row.residues(packed) * AMINO_ACIDS.len());
         log_likelihood(row.letters(packed), own)
     });
     Arc::new(likelihoods.collect::<Float32Array>())
@@ -178,33 +183,38 @@ fn key_columns(
     rows: &[OutputRow],
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let indices = UInt64Array::from_iter_values(rows.iter().map(|row| row.row as u64));
-    let kept = take_record_batch(packed.record_batch(), &indices)?;
-    let key = |name| -> ArrayRef {
-        let column = &kept[name];
-        match name {
+    let of_batch = |name: &str| take(&packed.record_batch()[name], &indices, None);
+    let key = |name| -> Result<ArrayRef, ArrowError> {
+        Ok(match name {
             // Rows that are not windows start at 0, too.
             "start" if layout.stitched => Arc::new(UInt32Array::from(vec![0; rows.len()])),
-            "sequence_digest" if layout.stitched => Arc::new(digests(column.as_string(), rows)),
-            _ => Arc::clone(column),
-        }
+            "sequence_digest" if layout.stitched => {
+                Arc::new(digests(of_batch(name)?.as_string(), rows))
+            }
+            _ => of_batch(name)?,
+        })
     };
-    let mut keys: Vec<ArrayRef> = KEY_COLUMNS.into_iter().map(key).collect();
+    let mut keys = KEY_COLUMNS
+        .into_iter()
+        .map(key)
+        .collect::<Result<Vec<_>, _>>()?;
     if layout.stitched {
         let windows = rows
             .iter()
-            .map(|row| row.stitched.map_or(1, |key| key.n_windows));
+            .map(|row| row.stitched.as_ref().map_or(1, |protein| protein.n_windows));
         keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
     }
-    let labels = layout.labels.fields();
-    keys.extend(labels.map(|field| Arc::clone(&kept[field.name().as_str()])));
+    for field in layout.labels.fields() {
+        keys.push(of_batch(field.name())?);
+    }
     Ok(keys)
 }
 
 /// Returns the sequence digests of the rows. A stitched row has that of the whole protein.
 fn digests(batch_digests: &StringArray, rows: &[OutputRow]) -> StringArray {
     let digests = batch_digests.iter().flatten().zip(rows);
-    let digests = digests.map(|(digest, row)| match row.stitched {
-        Some(key) => key.digest.to_string().into(),
+    let digests = digests.map(|(digest, row)| match &row.stitched {
+        Some(protein) => SequenceDigest::new(&protein.sequence).to_string().into(),
         None => Cow::Borrowed(digest),
     });
     StringArray::from_iter_values(digests)

@@ -169,9 +169,7 @@ impl<'a> Embedder<'a> {
         let is_kept = |row: &&usize| computed.rejected.iter().all(|(other, _)| other != *row);
         let kept = whole.iter().filter(is_kept).map(|&row| OutputRow {
             row,
-            residues: batch.packed.residues(row),
             stitched: None,
-            sequence: Vec::new(),
         });
         let mut rows: Vec<OutputRow> = kept.collect();
         let ordinals = batch.packed.ordinals();
@@ -180,6 +178,9 @@ impl<'a> Embedder<'a> {
             rows.extend(self.stitch(batch, protein, &mut computed)?);
         }
         computed.rejected.sort_unstable();
+        let rejected = computed.rejected.iter();
+        let rejected = rejected.map(|&(row, reason)| batch.reject(row, reason));
+        let rejected = rejected.collect();
         self.stats.memory_mib = self.model.used_memory_mib();
         if let Some((_, peak_mib)) = self.stats.memory_mib {
             self.spare_memory(peak_mib, batch.most_tokens());
@@ -188,7 +189,7 @@ impl<'a> Embedder<'a> {
             rows: self
                 .columns
                 .lay_out(&batch.packed, &rows, computed.values)?,
-            rejected: computed.rejected,
+            rejected,
             stats: Some(self.stats),
         })
     }
@@ -266,13 +267,11 @@ impl<'a> Embedder<'a> {
                 columns.all(|values| is_storable(values, self.layout.dtype))
             };
             match protein {
-                Some(Ok(protein)) if is_storable(&protein) => {
-                    computed.extend(&protein.values);
+                Some(Ok(mut protein)) if is_storable(&protein) => {
+                    computed.extend(&std::mem::take(&mut protein.values));
                     stitched = Some(OutputRow {
                         row,
-                        residues: protein.sequence.len(),
-                        stitched: Some(protein.key),
-                        sequence: protein.sequence,
+                        stitched: Some(protein),
                     });
                 }
                 Some(Ok(_)) => computed.rejected.push((row, Reason::NotFinite)),

@@ -14,36 +14,28 @@ use crate::batch::{Batch, BatchStats};
 
 /// Writes run events, if `--events` is given, and sums up the batches.
 pub(crate) struct EventLog {
-    run: String,
     start: Instant,
     writer: Option<EventWriter>,
     /// `None` after the end.
     progress: Option<ProgressReporter>,
-    /// Sums over the batches so far.
-    pub(crate) done: Totals,
-}
-
-/// Sums over batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub(crate) sequences: u64,
-    pub(crate) tokens: u64,
-    pub(crate) residues: u64,
-    pub(crate) rejected: u64,
+    /// The last event, with the sums over the batches so far.
+    pub(crate) done: RunDone,
 }
 
 impl EventLog {
     /// Opens the log at `path`, if there is one, and writes the first event with a new run id.
     pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, LogError> {
         let mut log = Self {
-            run: run_id(),
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
             progress: Some(ProgressReporter::new(started.workers.unwrap_or(1))),
-            done: Totals::default(),
+            done: RunDone {
+                run: run_id(),
+                ..RunDone::default()
+            },
         };
         log.write(&Event::Run(RunStarted {
-            run: log.run.clone(),
+            run: log.done.run.clone(),
             time: Some(Timestamp::now()),
             host: host_name(),
             boot_id: boot_id(),
@@ -71,7 +63,7 @@ impl EventLog {
         self.done.residues += residues;
         self.done.rejected += rejected;
         let event = BatchDone {
-            run: self.run.clone(),
+            run: self.done.run.clone(),
             batch: batch.index,
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
@@ -128,18 +120,13 @@ impl EventLog {
         let elapsed_s = self.elapsed().as_secs_f64();
         let (tiers, warnings) = progress.map_or_else(Default::default, |run| run.finish(elapsed_s));
         warn_of(&warnings);
-        let event = Event::Done(RunDone {
-            run: self.run.clone(),
+        self.write(&Event::Done(RunDone {
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
-            sequences: self.done.sequences,
-            tokens: self.done.tokens,
-            residues: self.done.residues,
-            rejected: self.done.rejected,
             elapsed_s: self.elapsed().as_secs_f64(),
             outcome,
-        });
-        self.write(&event);
+            ..self.done.clone()
+        }));
         tiers
     }
 

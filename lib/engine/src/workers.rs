@@ -361,13 +361,7 @@ impl WorkerPool<'_> {
             }
             while let Some(batches) = self.schedule.assign(worker, &running, cooled_down) {
                 for batch in batches {
-                    let request = Request::Batch {
-                        index: batch.index,
-                        path: batch.path.to_string_lossy().into_owned(),
-                        index_in_file: batch.index_in_file,
-                        passes: batch.passes.clone(),
-                        stitched: batch.stitched,
-                    };
+                    let request = Request::Batch(Box::new(batch.clone()));
                     process.send(&request, Some(batch.packed.record_batch()))?;
                 }
             }
@@ -396,14 +390,15 @@ impl WorkerPool<'_> {
 /// Makes the result of a batch that is skipped: all rows are rejected.
 fn skip(batch: &Batch, layout: &EmbeddingLayout) -> BatchResult {
     tracing::warn!(
-        "{}: record batch {}: skipped after crashing {MAX_CRASHES} workers; its sequences are listed as rejected",
-        path_text(&batch.path),
-        batch.index_in_file
+        "{}: skipped after crashing {MAX_CRASHES} workers; its sequences are listed as rejected",
+        batch.name
     );
     let rows = batch.output_rows();
     BatchResult {
         rows: RecordBatch::new_empty(layout.schema()),
-        rejected: rows.map(|row| (row, Reason::WorkerLost)).collect(),
+        rejected: rows
+            .map(|row| batch.reject(row, Reason::WorkerLost))
+            .collect(),
         stats: Some(BatchStats::default()),
     }
 }
