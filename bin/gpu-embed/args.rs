@@ -16,7 +16,7 @@ use plmkit_cli::{
 };
 use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Isa, Kernels, ParseKernelsError};
+use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Isa, Kernels};
 use plmkit_hub::{Settings, model_name, resolve};
 use strum::VariantNames;
 
@@ -325,9 +325,7 @@ fn dtype() -> impl TypedValueParser<Value = Option<Dtype>> {
 
 /// Parses kernels. Refuses those that the CPU cannot run, because it does not have an instruction set, by `has`.
 fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
-    let kernels = text
-        .parse()
-        .map_err(|error: ParseKernelsError| error.to_string())?;
+    let kernels = text.parse::<Kernels>()?;
     let needed = match kernels {
         Kernels::Isa(isa) => isa,
         Kernels::Auto | Kernels::Libtorch => Isa::Portable,

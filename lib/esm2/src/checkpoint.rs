@@ -112,7 +112,8 @@ fn read<T, E: From<EsmError>>(
 pub fn check_checkpoint(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let files = CheckpointFiles::open(model)?;
     files.read()?;
-    let mut paths = folder::weight_paths(model)?;
+    let weights = files.weights.iter();
+    let mut paths: Vec<PathBuf> = weights.map(|file| file.path.clone()).collect();
     let config = files.folder.join("config.json");
     paths.extend(config.exists().then_some(config));
     Ok(paths)

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use plmkit_contract::{Column, Stop, Widths};
 use plmkit_cpu::{Arena, Collector, Embedding, Layer, Readout};
 
-use crate::backend::{Backend, Ticket, Values};
+use crate::backend::{Backend, Ticket};
 use crate::threads::threads;
 use crate::{Buffers, Dtype, EsmError, Varlen};
 
@@ -60,9 +60,9 @@ impl Backend for CpuModel {
             }
         }
         collector.finish()?;
-        Ok(Ticket::Ready(Values {
+        Ok(Ticket {
             columns: values,
-            times: None,
-        }))
+            pending: None,
+        })
     }
 }

@@ -14,7 +14,7 @@ fn hub() -> Value {
     })
 }
 
-fn with(key: &str, value: Value) -> Result<ModelConfig, ConfigError> {
+fn with(key: &str, value: Value) -> Result<ModelConfig, String> {
     let mut config = hub();
     config[key] = value;
     ModelConfig::from_json(config.to_string().as_bytes())
