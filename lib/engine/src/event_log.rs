@@ -72,19 +72,19 @@ impl EventLog {
             h2d_ms: stats.device.map(|times| milliseconds(times.h2d)),
             compute_ms: Some(milliseconds(stats.compute)),
             d2h_ms: stats.device.map(|times| milliseconds(times.d2h)),
-            kernels: stats
-                .device
-                .and_then(|times| times.kernels)
-                .map(|kernels| KernelTimes {
-                    gemm_ms: milliseconds(kernels[KernelKind::Gemm]),
-                    attention_ms: milliseconds(kernels[KernelKind::Attention]),
-                    embedding_ms: milliseconds(kernels[KernelKind::Embedding]),
-                    layer_norm_ms: milliseconds(kernels[KernelKind::LayerNorm]),
-                    rotary_ms: milliseconds(kernels[KernelKind::Rotary]),
-                    gelu_ms: milliseconds(kernels[KernelKind::Gelu]),
-                    pooling_ms: milliseconds(kernels[KernelKind::Pooling]),
-                    collect_ms: milliseconds(kernels[KernelKind::Collect]),
-                }),
+            kernels: stats.device.and_then(|times| times.kernels).map(|kernels| {
+                let of = |kind| milliseconds(kernels[kind as usize]);
+                KernelTimes {
+                    gemm_ms: of(KernelKind::Gemm),
+                    attention_ms: of(KernelKind::Attention),
+                    embedding_ms: of(KernelKind::Embedding),
+                    layer_norm_ms: of(KernelKind::LayerNorm),
+                    rotary_ms: of(KernelKind::Rotary),
+                    gelu_ms: of(KernelKind::Gelu),
+                    pooling_ms: of(KernelKind::Pooling),
+                    collect_ms: of(KernelKind::Collect),
+                }
+            }),
             write_ms: Some(milliseconds(write)),
             queue_depth: Some(stats.queue_depth),
             worker: stats.worker,

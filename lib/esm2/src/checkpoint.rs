@@ -214,5 +214,5 @@ impl CheckpointFiles {
 /// Reads a `config.json`.
 fn config_at(path: &Path) -> Result<ModelConfig, CheckpointError> {
     ModelConfig::from_json(&folder::read_json(path)?)
-        .map_err(|error| CheckpointError::invalid(path, error.to_string()))
+        .map_err(|error| CheckpointError::invalid(path, error))
 }

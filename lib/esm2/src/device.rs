@@ -102,16 +102,14 @@ impl Device {
 
     /// Returns the GPUs of the device; none for the CPU, or if the driver does not tell.
     pub fn gpus(self) -> Vec<Gpu> {
-        let found = match self {
-            Self::Auto => best(gpus()).map_or_else(|_| None, |best| Some(vec![best.ok()?.1])),
-            Self::Cpu => None,
-            Self::Cuda(index) => {
-                let gpu = gpus().ok().and_then(|gpus| gpus.into_iter().nth(index));
-                gpu.map(|gpu| vec![gpu])
-            }
-            Self::All => gpus().ok(),
-        };
-        found.unwrap_or_default()
+        let mut all = gpus().unwrap_or_default();
+        match self {
+            Self::All => all,
+            _ => match self.gpu() {
+                Ok(Some(own)) => vec![all.swap_remove(own.index)],
+                Ok(None) | Err(_) => Vec::new(),
+            },
+        }
     }
 
     /// Returns GPU `index` of those that the driver has `found`.

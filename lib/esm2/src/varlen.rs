@@ -175,7 +175,7 @@ mod tests {
             ),
         ] {
             let error = Varlen::new(&TOKENS, cu_seqlens).unwrap_err();
-            assert_eq!(error.to_string(), expected);
+            assert_eq!(error, expected);
         }
     }
 
@@ -190,10 +190,10 @@ mod tests {
             ([0, 31, 2], "token 31 at 1; expected 3 to 30, or 32"),
             ([0, 33, 2], "token 33 at 1; expected 3 to 30, or 32"),
         ] {
-            let error = Varlen::new(&tokens, &[0, 3]).unwrap_err().to_string();
+            let error = Varlen::new(&tokens, &[0, 3]).unwrap_err();
             assert!(error.ends_with(expected), "{error}");
         }
-        let error = Varlen::new(&[0, 2], &[0, 2]).unwrap_err().to_string();
+        let error = Varlen::new(&[0, 2], &[0, 2]).unwrap_err();
         assert!(error.ends_with("expected at least 3 tokens"), "{error}");
         assert!(Varlen::new(&[0, 3, 2, 0, 32, 2], &[0, 3, 6]).is_ok());
     }

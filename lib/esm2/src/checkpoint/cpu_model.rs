@@ -20,11 +20,7 @@ pub(super) fn cpu_model(
 ) -> Result<CpuModel, EsmError> {
     let (config, of) = (tensors.config(), &tensors.config().architecture);
     let values = |name: &str| tensors.get(name).values();
-    let norm = |module: &str| LayerNorm {
-        weight: values(&format!("{module}.weight")),
-        bias: tensors.bias(module, config.hidden),
-        eps: config.layer_norm_eps as f32,
-    };
+    let norm = |module: &str| layer_norm(tensors, module);
     let language_model = || -> Result<_, OutOfMemory> {
         let pack = |weight: &str, bias: &str| {
             Weights::pack(isa, Dtype::F32, &values(weight), &values(bias))
@@ -63,4 +59,13 @@ pub(super) fn cpu_model(
         buffers: Buffers::default(),
         widths: config.widths(),
     })
+}
+
+/// Returns the `LayerNorm` of a module.
+pub(super) fn layer_norm(tensors: &CheckpointTensors<'_>, module: &str) -> LayerNorm {
+    LayerNorm {
+        weight: tensors.get(&format!("{module}.weight")).values(),
+        bias: tensors.bias(module, tensors.config().hidden),
+        eps: tensors.config().layer_norm_eps as f32,
+    }
 }

@@ -3,6 +3,7 @@
 use plmkit_cpu::{Isa, Layer, LayerNorm, Weights};
 use rayon::prelude::*;
 
+use super::cpu_model::layer_norm;
 use super::parameters::{GATE, QUERY_KEY_NORMS, layer_name};
 use super::{CheckpointTensors, StoredTensor};
 use crate::rope::unpaired;
@@ -16,13 +17,7 @@ pub(super) fn layer(
 ) -> Result<Layer, EsmError> {
     let config = tensors.config();
     let layer = layer_name(number);
-    let values = |name: &str| tensors.get(&format!("{layer}.{name}")).values();
-    let bias = |module: &str, width| tensors.bias(&format!("{layer}.{module}"), width);
-    let norm = |module: &str| LayerNorm {
-        weight: values(&format!("{module}.weight")),
-        bias: bias(module, config.hidden),
-        eps: config.layer_norm_eps as f32,
-    };
+    let norm = |module: &str| layer_norm(tensors, &format!("{layer}.{module}"));
     // Packs the matrices of modules, one below the other. The channels of the first `paired` are paired for the rotation.
     let dense = |modules: &[&str], paired: usize| -> Result<Weights, EsmError> {
         let matrix = |module: &&str| tensors.get(&format!("{layer}.{module}.weight"));
@@ -34,7 +29,10 @@ pub(super) fn layer(
             (number, row) if number < paired => (number, unpaired(row, config.head_dim())),
             place => place,
         };
-        let stored: Vec<_> = modules.iter().map(|module| bias(module, height)).collect();
+        let stored: Vec<_> = modules
+            .iter()
+            .map(|module| tensors.bias(&format!("{layer}.{module}"), height))
+            .collect();
         let outputs = 0..height * modules.len();
         let biases = outputs.map(place).map(|(number, row)| match dtype {
             // Biases have the type of the weights.
