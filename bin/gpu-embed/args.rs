@@ -9,14 +9,16 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
     Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of, interval,
     keep_apart, keep_renameable, lists_of, variant,
 };
 use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{ComputeOptions, Device, EsmError, Isa, Kernels, ParseKernelsError};
+use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Isa, Kernels};
 use plmkit_hub::{Settings, model_name, resolve};
+use strum::VariantNames;
 
 #[cfg(feature = "testing")]
 use crate::testing::TestingArgs;
@@ -167,12 +169,12 @@ pub(crate) struct Args {
     /// than 5 % of positions.
     #[arg(
         long,
-        value_parser = ["auto", "f32", "f16", "bf16", "int8"],
+        value_parser = dtype(),
         value_name = "TYPE",
         default_value = "auto",
         help_heading = "Computation"
     )]
-    dtype: String,
+    dtype: std::option::Option<Dtype>,
 
     /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`
     /// or `libtorch`; auto is the fastest set of the CPU
@@ -280,8 +282,7 @@ impl TryFrom<Args> for RunConfig {
             out: args.out.unwrap_or_default(),
             compute: ComputeOptions {
                 device: args.device,
-                // Any type but `auto`.
-                dtype: args.dtype.parse().ok(),
+                dtype: args.dtype,
                 kernels: args.kernels,
                 profile: false,
             },
@@ -313,11 +314,18 @@ fn worker_arguments() -> Vec<OsString> {
     worker.chain(env::args_os().skip(1)).collect()
 }
 
+/// Parses a type; `None` for `auto`.
+fn dtype() -> impl TypedValueParser<Value = Option<Dtype>> {
+    let names = std::iter::once("auto").chain(Dtype::VARIANTS.iter().copied());
+    PossibleValuesParser::new(names).try_map(|text| match text.as_str() {
+        "auto" => Ok(None),
+        name => name.parse().map(Some),
+    })
+}
+
 /// Parses kernels. Refuses those that the CPU cannot run, because it does not have an instruction set, by `has`.
 fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
-    let kernels = text
-        .parse()
-        .map_err(|error: ParseKernelsError| error.to_string())?;
+    let kernels = text.parse::<Kernels>()?;
     let needed = match kernels {
         Kernels::Isa(isa) => isa,
         Kernels::Auto | Kernels::Libtorch => Isa::Portable,

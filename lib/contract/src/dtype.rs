@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
     Deserialize,
     strum::Display,
     strum::EnumString,
+    strum::VariantNames,
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum Dtype {

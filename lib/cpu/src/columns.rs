@@ -39,15 +39,16 @@ pub enum ForwardError {
     Stopped,
 }
 
-/// Computes columns while an [`Encoder`](crate::Encoder) computes the layers.
+/// Computes columns while [`Arena::forward`](crate::Arena::forward) computes the layers.
 #[derive(Debug)]
 pub struct Collector<'a> {
-    readout: &'a Readout,
-    sequences: &'a [Range<usize>],
+    pub(crate) readout: &'a Readout,
+    /// The row ranges that attend to themselves. They cover all rows in order.
+    pub(crate) sequences: &'a [Range<usize>],
     /// Each column with its values, except for contacts.
     columns: Vec<(Column, &'a mut [f32])>,
     contacts: Option<Contacts<'a>>,
-    threads: NonZeroUsize,
+    pub(crate) threads: NonZeroUsize,
     stop: &'a Stop,
 }
 
@@ -114,7 +115,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Receives the output of a layer, `(tokens, hidden)`; that of layer 0 is the input.
-    pub(crate) fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), ForwardError> {
+    pub fn hidden(&mut self, layer: usize, x: &[f32]) -> Result<(), ForwardError> {
         if self.stop.requested() {
             return Err(ForwardError::Stopped);
         }

@@ -1,15 +1,13 @@
 //! A transformer encoder with pre-layer normalisation.
 
-use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{Head, Scratch, attention};
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
 use crate::{
-    Collector, Converted, Dtype, Epilogue, ForwardError, Isa, LayerNorm, Rotations, Rows, RowsMut,
-    Weights,
+    Collector, Converted, Dtype, Epilogue, ForwardError, LayerNorm, Readout, Rotations, Rows,
+    RowsMut, Weights,
 };
 
 /// The parameters of a layer.
@@ -35,20 +33,9 @@ pub struct Layer {
     pub branch_scale: f32,
 }
 
-/// A stack of layers and their working memory.
-#[derive(Debug)]
-pub struct Encoder {
-    isa: Isa,
-    /// The number of layers before these.
-    first: usize,
-    layers: Vec<Layer>,
-    heads: usize,
-    arena: Mutex<Arena>,
-}
-
 /// Working memory that batches reuse.
 #[derive(Debug, Default)]
-struct Arena {
+pub struct Arena {
     /// One for each set of frequencies. Published checkpoints have one set.
     rotations: Vec<Rotations>,
     positions: Vec<u32>,
@@ -81,86 +68,6 @@ const PIECES: usize = 4;
 const QUERIES: usize = 96;
 /// The most heads of a short sequence in a work item. Each head prefetches the next, which is its neighbour in memory.
 const HEADS: usize = 5;
-
-impl Encoder {
-    /// An encoder of these layers with `heads` each.
-    pub fn new(isa: Isa, layers: Vec<Layer>, heads: usize) -> Self {
-        Self {
-            isa,
-            first: 0,
-            layers,
-            heads,
-            arena: Mutex::default(),
-        }
-    }
-
-    /// Replaces the layers by those from number `first` on, counted from 0, and returns those before. Working memory is kept.
-    pub fn replace(&mut self, first: usize, layers: Vec<Layer>) -> Vec<Layer> {
-        self.first = first;
-        std::mem::replace(&mut self.layers, layers)
-    }
-
-    /// Applies the first `depth` layers to `x`, `(tokens, hidden)`, in place. `sequences` are the row ranges that attend to
-    /// themselves; they cover all rows in order. With `in_f32`, bfloat16 weights are widened and all products are in f32. int8
-    /// weights do not support it. `collector` sees the output of each layer.
-    pub fn forward(
-        &self,
-        x: &mut [f32],
-        sequences: &[Range<usize>],
-        depth: usize,
-        in_f32: bool,
-        threads: NonZeroUsize,
-        collector: &mut Collector<'_>,
-    ) -> Result<(), ForwardError> {
-        let Some(last) = sequences.last() else {
-            return Ok(());
-        };
-        let (tokens, threads) = (last.end, threads.get());
-        let hidden = x.len() / tokens;
-        let layers = &self.layers[..depth];
-        let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        let blocks = blocks(tokens, threads);
-        let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
-        arena.prepare(layers, sequences, (hidden, self.heads), rows, threads)?;
-        let Arena {
-            rotations,
-            positions,
-            qkv,
-            mixed,
-            thread_scratch,
-        } = &mut *arena;
-        let pass = ForwardPass {
-            encoder: self,
-            layers,
-            hidden,
-            in_f32,
-            x: RowsMut::new(x, hidden),
-            qkv: RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
-            mixed: RowsMut::new(&mut mixed[..tokens * hidden], hidden),
-            positions,
-            rotations,
-            blocks,
-            attentions: attentions(sequences, self.heads, threads),
-            phases: (0..=2 * depth).map(|_| WorkQueue::default()).collect(),
-            barrier: Barrier::default(),
-        };
-        let (own, others) = thread_scratch.split_at_mut(1);
-        std::thread::scope(|scope| {
-            // Before any thread waits at the barrier.
-            let _guard = PoisonGuard(&pass.barrier);
-            let mut started = 0;
-            for scratch in &mut others[..threads - 1] {
-                // If the system refuses a thread, the existing ones do the work.
-                let thread = std::thread::Builder::new().name("kernels".to_owned());
-                let Ok(_) = thread.spawn_scoped(scope, || pass.follow(scratch)) else {
-                    break;
-                };
-                started += 1;
-            }
-            pass.lead(started, &mut own[0], collector)
-        })
-    }
-}
 
 /// Divides rows into blocks of whole tiles: equally many for each thread, and of nearly equal size.
 fn blocks(tokens: usize, threads: usize) -> Vec<Range<usize>> {
@@ -215,6 +122,67 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
 }
 
 impl Arena {
+    /// Applies layers, of which the first is number `first`, to `x`, `(tokens, hidden)`, in place. With `in_f32`, bfloat16 weights are
+    /// widened and all products are in f32; int8 weights do not support it. `collector` has the sequences, and sees the output of
+    /// each layer.
+    pub fn forward(
+        &mut self,
+        x: &mut [f32],
+        (first, layers): (usize, &[Layer]),
+        in_f32: bool,
+        collector: &mut Collector<'_>,
+    ) -> Result<(), ForwardError> {
+        let (readout, sequences) = (collector.readout, collector.sequences);
+        let (Some(last), Some(layer)) = (sequences.last(), layers.first()) else {
+            return Ok(());
+        };
+        let (tokens, threads) = (last.end, collector.threads.get());
+        let hidden = x.len() / tokens;
+        let blocks = blocks(tokens, threads);
+        let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
+        self.prepare(layers, sequences, (hidden, readout.heads), rows, threads)?;
+        let Self {
+            rotations,
+            positions,
+            qkv,
+            mixed,
+            thread_scratch,
+        } = self;
+        let pass = ForwardPass {
+            readout,
+            first,
+            layers,
+            hidden,
+            in_f32: in_f32 && layer.qkv.dtype() != Dtype::Int8,
+            x: RowsMut::new(x, hidden),
+            qkv: RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
+            mixed: RowsMut::new(&mut mixed[..tokens * hidden], hidden),
+            positions,
+            rotations,
+            blocks,
+            attentions: attentions(sequences, readout.heads, threads),
+            phases: (0..=2 * layers.len())
+                .map(|_| WorkQueue::default())
+                .collect(),
+            barrier: Barrier::default(),
+        };
+        let (own, others) = thread_scratch.split_at_mut(1);
+        std::thread::scope(|scope| {
+            // Before any thread waits at the barrier.
+            let _guard = PoisonGuard(&pass.barrier);
+            let mut started = 0;
+            for scratch in &mut others[..threads - 1] {
+                // If the system refuses a thread, the existing ones do the work.
+                let thread = std::thread::Builder::new().name("kernels".to_owned());
+                let Ok(_) = thread.spawn_scoped(scope, || pass.follow(scratch)) else {
+                    break;
+                };
+                started += 1;
+            }
+            pass.lead(started, &mut own[0], collector)
+        })
+    }
+
     fn prepare(
         &mut self,
         layers: &[Layer],
@@ -269,7 +237,9 @@ impl Arena {
 
 /// The state that the threads of a batch share.
 struct ForwardPass<'a> {
-    encoder: &'a Encoder,
+    readout: &'a Readout,
+    /// The number of layers before these.
+    first: usize,
     layers: &'a [Layer],
     hidden: usize,
     in_f32: bool,
@@ -298,10 +268,8 @@ impl ForwardPass<'_> {
             self.barrier.lead(others, || -> Result<(), ForwardError> {
                 // All other threads wait.
                 let (x, qkv) = (self.x.as_rows().values(), self.qkv.as_rows().values());
-                let number = self.encoder.first + layer;
-                // The input of a later layer was seen as the output of the layer before.
-                if layer > 0 || number == 0 {
-                    collector.hidden(number, x)?;
+                if layer > 0 {
+                    collector.hidden(self.first + layer, x)?;
                 }
                 if layer < depth {
                     collector.attention(qkv)?;
@@ -330,7 +298,7 @@ impl ForwardPass<'_> {
 
     /// Computes the dense layers between two attentions: the rest of the layer before, and the inputs of attention.
     fn dense(&self, layer: usize, scratch: &mut ThreadScratch) {
-        let (isa, hidden) = (self.encoder.isa, self.hidden);
+        let (isa, hidden) = (self.readout.isa, self.hidden);
         while let Some(piece) = self.phases[2 * layer].next(self.blocks.len()) {
             let rows = self.blocks[piece].clone();
             // SAFETY: each block has one thread, and attention, which reads other rows, runs in another phase.
@@ -400,11 +368,11 @@ impl ForwardPass<'_> {
     }
 
     fn attend(&self, layer: usize, scratch: &mut ThreadScratch) {
-        let head_dim = self.hidden / self.encoder.heads;
+        let head_dim = self.hidden / self.readout.heads;
         let narrow = match self.layers[layer].qkv.dtype() {
             Dtype::F32 | Dtype::F16 => false,
             Dtype::Bf16 => !self.in_f32,
-            Dtype::Int8 => self.encoder.isa.has_bf16(),
+            Dtype::Int8 => self.readout.isa.has_bf16(),
         };
         // bfloat16 multiplies channels in pairs.
         let dtype = if narrow && head_dim.is_multiple_of(2) {
@@ -429,7 +397,7 @@ impl ForwardPass<'_> {
                     dim: head_dim,
                 };
                 attention(
-                    self.encoder.isa,
+                    self.readout.isa,
                     dtype,
                     qkv,
                     head,

@@ -112,11 +112,12 @@ impl Weights {
     pub fn gated(mut self) -> Self {
         let whole = self.outputs.is_multiple_of(columns(self.isa));
         assert!(whole, "panels are whole");
-        if !self.gated {
-            self.gated = true;
-            let bias = std::mem::take(&mut self.bias);
-            self.bias = (0..self.outputs).map(|at| bias[self.row(at)]).collect();
-        }
+        self.gated = true;
+        let (columns, bias) = (columns(self.isa), std::mem::take(&mut self.bias));
+        let places = 0..self.outputs;
+        self.bias = places
+            .map(|place| bias[row_at(place, Some(self.outputs), columns)])
+            .collect();
         self
     }
 
@@ -125,21 +126,14 @@ impl Weights {
         self.gated
     }
 
-    /// Returns the row of the matrix at a place of the panels.
-    fn row(&self, place: usize) -> usize {
-        row_at(place, self.gated.then_some(self.outputs), columns(self.isa))
-    }
-
     /// Returns weights of the same shape with this bias, in the same memory, until the [panels](Self::panels) are packed again.
     ///
     /// # Panics
-    /// If there are more or fewer outputs.
+    /// If there are more or fewer outputs, or the weights are gated.
     #[must_use]
     pub fn reuse(mut self, bias: &[f32]) -> Self {
-        assert_eq!(bias.len(), self.outputs, "the shape is the same");
-        for place in 0..self.outputs {
-            self.bias[place] = bias[self.row(place)];
-        }
+        assert!(bias.len() == self.outputs && !self.gated);
+        self.bias[..bias.len()].copy_from_slice(bias);
         self
     }
 

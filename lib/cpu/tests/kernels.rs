@@ -136,8 +136,8 @@ fn gated(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32]) -> Weights {
     let rows = weight.chunks(inputs);
     let rows = rows.map(|row| row.iter().flat_map(|value| value.to_le_bytes()).collect());
     let rows: Vec<Vec<u8>> = rows.collect();
-    let zeros = Weights::zeros(isa, dtype, inputs, &vec![0.0; bias.len()]);
-    let mut weights = zeros.expect("memory").gated().reuse(bias);
+    let zeros = Weights::zeros(isa, dtype, inputs, bias);
+    let mut weights = zeros.expect("memory").gated();
     for mut panel in weights.panels() {
         let rows: Vec<_> = panel
             .outputs()

@@ -123,8 +123,7 @@ unsafe extern "C" fn submit(
         let asked: Submitting = read(request)?;
         let tokens = slice::from_raw_parts(batch.tokens, batch.total_tokens);
         let cu_seqlens = slice::from_raw_parts(batch.cu_seqlens, batch.sequences + 1);
-        let batch =
-            Varlen::new(tokens, cu_seqlens).map_err(|error| CudaError::Torch(error.to_string()))?;
+        let batch = Varlen::new(tokens, cu_seqlens).map_err(CudaError::Torch)?;
         let how = (asked.depth, asked.dtype);
         let pending = model.submit(batch, &asked.columns, how)?;
         ticket = Box::into_raw(Box::new(pending)).cast();

@@ -62,7 +62,7 @@ impl KernelTimer {
         let ends = self.ends.into_inner();
         let mut last = begin;
         for (work, end) in &ends {
-            times[*work] += last.until(end)?;
+            times[*work as usize] += last.until(end)?;
             last = end;
         }
         Ok(times)

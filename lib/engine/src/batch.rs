@@ -1,7 +1,6 @@
 //! A batch of the run, and its result.
 
 use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,20 +13,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 
-/// One batch and its place in the inputs.
-#[derive(Debug)]
+/// One batch and its place in the inputs. Messages between processes carry the sequences separately.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Batch {
     /// Position among all batches of the run.
     pub(crate) index: u64,
-    /// The batches file.
-    pub(crate) path: Arc<Path>,
-    /// Position in that file.
-    pub(crate) index_in_file: usize,
+    /// The batches file and the position in it, for messages.
+    pub(crate) name: String,
     /// Whether this is the batch of the leftovers, which pack-batches could not fill.
     pub(crate) tail: bool,
     /// The token budget of the packing, if the file records it.
     pub(crate) token_budget: Option<u64>,
     /// The sequences.
+    #[serde(skip)]
     pub(crate) packed: PackedBatch,
     /// The residues that are masked, each in a copy of the only sequence, and which copies are computed together.
     pub(crate) passes: Vec<Vec<usize>>,
@@ -36,17 +34,18 @@ pub(crate) struct Batch {
     /// Whether no protein continues in the next batch.
     pub(crate) at_boundary: bool,
     /// The result, where an earlier run saved it.
+    #[serde(skip)]
     pub(crate) saved: Option<BatchResult>,
 }
 
 /// The rows of the output that come from a batch.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BatchResult {
     /// The rows. Messages between processes carry them separately.
     #[serde(skip, default = "no_rows")]
     pub(crate) rows: RecordBatch,
-    /// The rows of the batch that have no vectors although the output should have a row for them, in ascending order.
-    pub(crate) rejected: Vec<(usize, Reason)>,
+    /// The rows of the output that have no vectors, in the order of the batch.
+    pub(crate) rejected: Vec<Reject>,
     /// Statistics of the computation; `None` where an earlier run computed the rows.
     pub(crate) stats: Option<BatchStats>,
 }
@@ -102,7 +101,7 @@ impl Batch {
 
     /// Makes the error of this batch.
     pub(crate) fn error(&self, what: impl Display) -> EngineError {
-        EngineError::record_batch(&self.path, self.index_in_file, what)
+        EngineError::Batches(format!("{}: {what}", self.name))
     }
 
     /// The line of the rejects list for row `row`.

@@ -10,73 +10,31 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_buffer::{ArrowNativeType, ToByteSlice};
-use arrow_schema::ArrowError;
-use arrow_schema::{DataType, SchemaRef};
-use arrow_select::take::take_record_batch;
+use arrow_schema::{ArrowError, DataType};
+use arrow_select::take::take;
 use bytes::Bytes;
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, StoreDtype, Widths, residue_of,
+    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, SequenceDigest, StoreDtype,
 };
-use plmkit_esm2::{Buffer, Buffers};
+use plmkit_esm2::Buffer;
 use plmkit_store::PackedBatch;
 
+use crate::embedder::Embedder;
 use crate::scores::{log_likelihood, log_probs, of_amino_acids};
-use crate::stitch::StitchedKey;
 
 /// A row of the output.
 #[derive(Debug)]
 pub(crate) struct OutputRow {
     /// The row of the batch with its key. For a stitched protein, the last window.
     pub(crate) row: usize,
-    /// Residues of the output row.
-    pub(crate) residues: usize,
-    /// Present if the row was stitched from windows.
-    pub(crate) stitched: Option<StitchedKey>,
-    /// The letters of a stitched row; the batch has those of any other.
-    pub(crate) sequence: Vec<u8>,
+    /// The letter of each residue.
+    pub(crate) letters: Vec<u8>,
+    /// The number of windows, if the row was stitched.
+    pub(crate) n_windows: Option<u32>,
 }
 
-impl OutputRow {
-    fn letters<'r>(&'r self, packed: &'r PackedBatch) -> impl Iterator<Item = u8> + 'r {
-        let tokens = match self.stitched {
-            Some(_) => &[],
-            None => packed.residue_tokens(self.row),
-        };
-        let of_batch = tokens
-            .iter()
-            .map(|&token| residue_of(token).unwrap_or(b'X'));
-        self.sequence.iter().copied().chain(of_batch)
-    }
-}
-
-/// Lays out computed values as record batches.
-pub(crate) struct Columns<'a> {
-    layout: &'a EmbeddingLayout,
-    /// The columns from which those of the layout are made.
-    sources: &'a [Column],
-    /// Those of the model.
-    widths: Widths,
-    schema: SchemaRef,
-    /// Memory for f16 values, if f16 is the stored type.
-    halves: Option<Buffers<f16>>,
-}
-
-impl<'a> Columns<'a> {
-    pub(crate) fn new(
-        (layout, sources): (&'a EmbeddingLayout, &'a [Column]),
-        widths: Widths,
-    ) -> Self {
-        Self {
-            sources,
-            widths,
-            schema: layout.schema(),
-            halves: (layout.dtype == StoreDtype::F16).then(Buffers::default),
-            layout,
-        }
-    }
-
+impl Embedder<'_> {
     /// Makes a record batch of the `rows` of a batch. `values` has for each of the sources the values of all rows, one after the
     /// other.
     pub(crate) fn lay_out(
@@ -88,18 +46,19 @@ impl<'a> Columns<'a> {
         let mut arrays = key_columns(self.layout, packed, rows)?;
         let mut values: Vec<_> = self.sources.iter().copied().zip(values).collect();
         let mut log_probs = self.log_probs(&values);
-        let fields = &self.schema.fields()[self.layout.keys()..];
+        let schema = self.layout.schema();
+        let fields = &schema.fields()[self.layout.keys()..];
         // The likelihood before the table that it is made of.
         let columns = self.layout.columns.iter().zip(fields).rev();
         let mut computed = Vec::new();
         for (&column, field) in columns {
             if column == Column::LogLikelihood {
-                computed.push(likelihoods(packed, rows, &log_probs));
+                computed.push(likelihoods(rows, &log_probs));
                 continue;
             }
             let lengths = rows.iter().map(|row| match column {
-                Column::Contacts => row.residues * row.residues,
-                _ => row.residues,
+                Column::Contacts => row.letters.len() * row.letters.len(),
+                _ => row.letters.len(),
             });
             let values = if column == Column::LogProbs {
                 std::mem::take(&mut log_probs)
@@ -111,7 +70,7 @@ impl<'a> Columns<'a> {
             computed.push(self.array(field.data_type(), lengths, values)?);
         }
         arrays.extend(computed.into_iter().rev());
-        RecordBatch::try_new(SchemaRef::clone(&self.schema), arrays)
+        RecordBatch::try_new(Arc::clone(&schema), arrays)
     }
 
     /// Returns the log-probabilities of all rows, if they are asked for.
@@ -123,7 +82,7 @@ impl<'a> Columns<'a> {
         match (of(Column::LogProbs), of(Column::Logits)) {
             (Some((_, masked)), _) => log_probs(masked.as_chunks().0.iter().copied()).into(),
             (None, Some((_, logits))) => {
-                let residues = logits.chunks_exact(self.widths.logits);
+                let residues = logits.chunks_exact(self.widths().logits);
                 log_probs(residues.map(of_amino_acids)).into()
             }
             (None, None) => Buffer::default(),
@@ -148,10 +107,12 @@ impl<'a> Columns<'a> {
                 let item = Arc::clone(item);
                 Arc::new(FixedSizeListArray::try_new(item, *dim, items, None)?)
             }
-            _ => match &self.halves {
-                None => Arc::new(Float32Array::new(into_arrow_buffer(values).into(), None)),
-                Some(halves) => {
-                    let mut narrow = halves.take(values.len());
+            _ => match self.layout.dtype {
+                StoreDtype::F32 => {
+                    Arc::new(Float32Array::new(into_arrow_buffer(values).into(), None))
+                }
+                StoreDtype::F16 => {
+                    let mut narrow = self.halves.take(values.len());
                     narrow.convert_from_f32_slice(&values);
                     Arc::new(Float16Array::new(into_arrow_buffer(narrow).into(), None))
                 }
@@ -161,12 +122,12 @@ impl<'a> Columns<'a> {
 }
 
 /// Makes the column of the mean log-probabilities, which rows without any of the twenty amino acids lack.
-fn likelihoods(packed: &PackedBatch, rows: &[OutputRow], log_probs: &[f32]) -> ArrayRef {
+fn likelihoods(rows: &[OutputRow], log_probs: &[f32]) -> ArrayRef {
     let mut left = log_probs;
     let likelihoods = rows.iter().map(|row| {
         let own;
-        (own, left) = left.split_at(row.residues * AMINO_ACIDS.len());
-        log_likelihood(row.letters(packed), own)
+        (own, left) = left.split_at(row.letters.len() * AMINO_ACIDS.len());
+        log_likelihood(row.letters.iter().copied(), own)
     });
     Arc::new(likelihoods.collect::<Float32Array>())
 }
@@ -178,33 +139,36 @@ fn key_columns(
     rows: &[OutputRow],
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let indices = UInt64Array::from_iter_values(rows.iter().map(|row| row.row as u64));
-    let kept = take_record_batch(packed.record_batch(), &indices)?;
-    let key = |name| -> ArrayRef {
-        let column = &kept[name];
-        match name {
+    let of_batch = |name: &str| take(&packed.record_batch()[name], &indices, None);
+    let key = |name| -> Result<ArrayRef, ArrowError> {
+        Ok(match name {
             // Rows that are not windows start at 0, too.
             "start" if layout.stitched => Arc::new(UInt32Array::from(vec![0; rows.len()])),
-            "sequence_digest" if layout.stitched => Arc::new(digests(column.as_string(), rows)),
-            _ => Arc::clone(column),
-        }
+            "sequence_digest" if layout.stitched => {
+                Arc::new(digests(of_batch(name)?.as_string(), rows))
+            }
+            _ => of_batch(name)?,
+        })
     };
-    let mut keys: Vec<ArrayRef> = KEY_COLUMNS.into_iter().map(key).collect();
+    let mut keys = KEY_COLUMNS
+        .into_iter()
+        .map(key)
+        .collect::<Result<Vec<_>, _>>()?;
     if layout.stitched {
-        let windows = rows
-            .iter()
-            .map(|row| row.stitched.map_or(1, |key| key.n_windows));
+        let windows = rows.iter().map(|row| row.n_windows.unwrap_or(1));
         keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
     }
-    let labels = layout.labels.fields();
-    keys.extend(labels.map(|field| Arc::clone(&kept[field.name().as_str()])));
+    for field in layout.labels.fields() {
+        keys.push(of_batch(field.name())?);
+    }
     Ok(keys)
 }
 
 /// Returns the sequence digests of the rows. A stitched row has that of the whole protein.
 fn digests(batch_digests: &StringArray, rows: &[OutputRow]) -> StringArray {
     let digests = batch_digests.iter().flatten().zip(rows);
-    let digests = digests.map(|(digest, row)| match row.stitched {
-        Some(key) => key.digest.to_string().into(),
+    let digests = digests.map(|(digest, row)| match row.n_windows {
+        Some(_) => SequenceDigest::new(&row.letters).to_string().into(),
         None => Cow::Borrowed(digest),
     });
     StringArray::from_iter_values(digests)

@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
+use half::f16;
 use plmkit_contract::{
     AMINO_ACIDS, Column, EmbeddingLayout, MASK, Reason, SPECIAL_TOKENS, Stop, StoreDtype, Widths,
+    residue_of,
 };
-use plmkit_esm2::{Buffer, Dtype, Esm2, EsmError, Ticket, Values, Varlen};
+use plmkit_esm2::{Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, Ticket, Varlen};
+use plmkit_store::PackedBatch;
 
 use crate::EngineError;
 use crate::batch::{Batch, BatchResult, BatchStats};
-use crate::columns::{Columns, OutputRow};
+use crate::columns::OutputRow;
 use crate::config::Injection;
 use crate::scores::{of_amino_acids, of_model};
 use crate::stitch::{StitchedProtein, Stitcher};
@@ -22,10 +25,11 @@ pub(crate) struct Embedder<'a> {
     model: &'a Esm2,
     injection: &'a Injection,
     stop: &'a Stop,
-    layout: &'a EmbeddingLayout,
+    pub(crate) layout: &'a EmbeddingLayout,
     /// The [sources](crate::scores::sources) of the columns of the layout.
-    sources: &'a [Column],
-    columns: Columns<'a>,
+    pub(crate) sources: &'a [Column],
+    /// Memory for f16 values.
+    pub(crate) halves: Buffers<f16>,
     stitcher: Stitcher,
     limit: TokenLimit,
     /// Statistics of the batch that is computed.
@@ -122,7 +126,7 @@ impl<'a> Embedder<'a> {
             injection,
             stop,
             layout,
-            columns: Columns::new((layout, sources), widths),
+            halves: Buffers::default(),
             stitcher: Stitcher::new(sources, widths),
             sources,
             limit: TokenLimit::default(),
@@ -169,9 +173,8 @@ impl<'a> Embedder<'a> {
         let is_kept = |row: &&usize| computed.rejected.iter().all(|(other, _)| other != *row);
         let kept = whole.iter().filter(is_kept).map(|&row| OutputRow {
             row,
-            residues: batch.packed.residues(row),
-            stitched: None,
-            sequence: Vec::new(),
+            letters: letters(&batch.packed, row),
+            n_windows: None,
         });
         let mut rows: Vec<OutputRow> = kept.collect();
         let ordinals = batch.packed.ordinals();
@@ -180,20 +183,21 @@ impl<'a> Embedder<'a> {
             rows.extend(self.stitch(batch, protein, &mut computed)?);
         }
         computed.rejected.sort_unstable();
+        let rejected = computed.rejected.iter();
+        let rejected = rejected.map(|&(row, reason)| batch.reject(row, reason));
+        let rejected = rejected.collect();
         self.stats.memory_mib = self.model.used_memory_mib();
         if let Some((_, peak_mib)) = self.stats.memory_mib {
             self.spare_memory(peak_mib, batch.most_tokens());
         }
         Ok(BatchResult {
-            rows: self
-                .columns
-                .lay_out(&batch.packed, &rows, computed.values)?,
-            rejected: computed.rejected,
+            rows: self.lay_out(&batch.packed, &rows, computed.values)?,
+            rejected,
             stats: Some(self.stats),
         })
     }
 
-    fn widths(&self) -> Widths {
+    pub(crate) fn widths(&self) -> Widths {
         self.model.info().config().widths()
     }
 
@@ -270,9 +274,8 @@ impl<'a> Embedder<'a> {
                     computed.extend(&protein.values);
                     stitched = Some(OutputRow {
                         row,
-                        residues: protein.sequence.len(),
-                        stitched: Some(protein.key),
-                        sequence: protein.sequence,
+                        letters: protein.sequence,
+                        n_windows: Some(protein.n_windows),
                     });
                 }
                 Some(Ok(_)) => computed.rejected.push((row, Reason::NotFinite)),
@@ -291,7 +294,8 @@ impl<'a> Embedder<'a> {
         submitted: Option<Result<Ticket, EngineError>>,
     ) -> Result<Computed, EngineError> {
         let mut computed = Computed::of(selection.columns);
-        self.compute(selection, rows, submitted, &mut computed)?;
+        let dtype = self.model.info().dtype;
+        self.compute(selection, (rows, dtype), submitted, &mut computed)?;
         if of_model(self.sources) != self.sources && computed.rejected.is_empty() {
             match self.mask(selection)? {
                 Ok(logits) => computed.values.push(logits.into()),
@@ -316,7 +320,8 @@ impl<'a> Embedder<'a> {
         let mut masked = vec![[f32::NAN; AMINO_ACIDS.len()]; residues];
         for pass in &selection.batch.passes {
             let mut computed = Computed::of(selection.columns);
-            self.compute(selection, pass, None, &mut computed)?;
+            let dtype = self.model.info().dtype;
+            self.compute(selection, (pass, dtype), None, &mut computed)?;
             if let Some(&(_, reason)) = computed.rejected.first() {
                 return Ok(Err(reason));
             }
@@ -328,24 +333,23 @@ impl<'a> Embedder<'a> {
         Ok(Ok(masked.into_flattened()))
     }
 
-    /// Computes rows, in halves if they do not fit in memory together.
+    /// Computes rows in a type, in halves if they do not fit in memory together. Values that are not finite are computed again in
+    /// f32, if that has a larger range.
     fn compute(
         &mut self,
         selection: Selection<'_>,
-        rows: &[usize],
+        (rows, dtype): (&[usize], Dtype),
         submitted: Option<Result<Ticket, EngineError>>,
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
         let cu_seqlens = selection.cu_seqlens(rows);
         let tokens = last(&cu_seqlens);
         if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
-            let own_dtype = self.model.info().dtype;
-            let submitted =
-                submitted.unwrap_or_else(|| self.submit_rows(selection, rows, own_dtype));
+            let submitted = submitted.unwrap_or_else(|| self.submit_rows(selection, rows, dtype));
             match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
                 Ok(values) => {
                     self.limit.record_success(tokens);
-                    return self.keep_finite(selection, rows, values, computed);
+                    return self.keep_finite(selection, (rows, dtype), values, computed);
                 }
                 Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
                 Err(error) => return Err(error),
@@ -359,8 +363,8 @@ impl<'a> Embedder<'a> {
             self.stats.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
-        self.compute(selection, before, None, computed)?;
-        self.compute(selection, after, None, computed)
+        self.compute(selection, (before, dtype), None, computed)?;
+        self.compute(selection, (after, dtype), None, computed)
     }
 
     /// Starts the computation of rows in one type. The tokens of a whole batch are not copied.
@@ -390,86 +394,57 @@ impl<'a> Embedder<'a> {
             .submit(batch, selection.columns, dtype, self.stop)?)
     }
 
-    /// Appends the values of the rows whose values are all finite. Computes each of the others again in f32, if the model's own type
-    /// has a smaller range.
+    /// Appends the values of the rows whose values are all finite. Rejects each of the others, or computes it again in f32.
     fn keep_finite(
         &mut self,
         selection: Selection<'_>,
-        rows: &[usize],
-        Values { columns, times }: Values,
+        (rows, dtype): (&[usize], Dtype),
+        (columns, times): (Vec<Buffer<f32>>, Option<DeviceTimes>),
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
         self.stats.add_device_times(times);
-        let all_finite = self
-            .by_row(selection, rows, &columns)
-            .all(|(row, own)| self.is_finite(selection, row, &own));
-        if all_finite && computed.values.iter().all(|values| values.is_empty()) {
+        let residues = rows.iter().map(|&row| selection.residues(row));
+        let by_row = split_columns(selection.columns, self.widths(), &columns, residues);
+        let by_row: Vec<(usize, Vec<&[f32]>)> = rows.iter().copied().zip(by_row).collect();
+        let is_finite = |(row, own): &(usize, Vec<&[f32]>)| {
+            let injected = &self.injection.not_finite;
+            let mut columns = own.iter();
+            !injected.contains(&selection.ordinal(*row))
+                && columns.all(|values| is_storable(values, selection.dtype))
+        };
+        let finite: Vec<bool> = by_row.iter().map(is_finite).collect();
+        if finite.iter().all(|&finite| finite) && computed.values.iter().all(|own| own.is_empty()) {
+            drop(by_row);
             computed.values = columns;
+            self.stats.in_f32 += u64::from(dtype != self.model.info().dtype);
             return Ok(());
         }
-        let by_row: Vec<(usize, Vec<&[f32]>)> = self.by_row(selection, rows, &columns).collect();
-        for (row, own) in by_row {
-            if self.is_finite(selection, row, &own) {
+        for ((row, own), finite) in by_row.into_iter().zip(finite) {
+            if finite {
                 computed.extend(&own);
-            } else if let Err(reason) = self.compute_in_f32(selection, row, computed)? {
-                computed.rejected.push((row, reason));
+                self.stats.in_f32 += u64::from(dtype != self.model.info().dtype);
+            } else if matches!(dtype, Dtype::F32 | Dtype::Int8) {
+                // int8 has scales in f32, and so the range of f32.
+                computed.rejected.push((row, Reason::NotFinite));
+            } else {
+                self.compute(selection, (&[row], Dtype::F32), None, computed)?;
             }
         }
         Ok(())
-    }
-
-    /// Computes a row again in f32. The inner error is the reason for a rejection.
-    fn compute_in_f32(
-        &mut self,
-        selection: Selection<'_>,
-        row: usize,
-        computed: &mut Computed,
-    ) -> Result<Result<(), Reason>, EngineError> {
-        // int8 has scales in f32, and so the range of f32.
-        if matches!(self.model.info().dtype, Dtype::F32 | Dtype::Int8) {
-            return Ok(Err(Reason::NotFinite));
-        }
-        let ticket = self.submit_rows(selection, &[row], Dtype::F32);
-        let Values { columns, times } = match ticket.and_then(|ticket| Ok(ticket.collect()?)) {
-            Err(EngineError::Model(error)) if error.is_out_of_memory() => {
-                return Ok(Err(Reason::OutOfMemory));
-            }
-            values => values?,
-        };
-        self.stats.add_device_times(times);
-        let own: Vec<&[f32]> = columns.iter().map(|values| &values[..]).collect();
-        if !self.is_finite(selection, row, &own) {
-            return Ok(Err(Reason::NotFinite));
-        }
-        self.stats.in_f32 += 1;
-        computed.extend(&own);
-        Ok(Ok(()))
-    }
-
-    /// Whether all values of a row are finite in the stored type.
-    fn is_finite(&self, selection: Selection<'_>, row: usize, values: &[&[f32]]) -> bool {
-        let injected = &self.injection.not_finite;
-        let mut columns = values.iter();
-        !injected.contains(&selection.ordinal(row))
-            && columns.all(|values| is_storable(values, selection.dtype))
-    }
-
-    /// Iterates over `rows` with their values, one slice for each column.
-    fn by_row<'v>(
-        &self,
-        selection: Selection<'v>,
-        rows: &'v [usize],
-        values: &'v [Buffer<f32>],
-    ) -> impl Iterator<Item = (usize, Vec<&'v [f32]>)> + use<'v> {
-        let residues = rows.iter().map(move |&row| selection.residues(row));
-        let values = split_columns(selection.columns, self.widths(), values, residues);
-        rows.iter().copied().zip(values)
     }
 }
 
 /// Splits the rows of a batch into windows to stitch and all others.
 fn windows_and_others(batch: &Batch) -> (Vec<usize>, Vec<usize>) {
     (0..batch.packed.sequences()).partition(|&row| batch.is_window(row))
+}
+
+/// The letter of each residue of a row.
+fn letters(packed: &PackedBatch, row: usize) -> Vec<u8> {
+    let tokens = packed.residue_tokens(row).iter();
+    tokens
+        .map(|&token| residue_of(token).unwrap_or(b'X'))
+        .collect()
 }
 
 /// The number of tokens that offsets end with.

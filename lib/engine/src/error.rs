@@ -21,13 +21,8 @@ pub enum EngineError {
     Model(#[from] EsmError),
     /// A batches file holds rows that the run cannot embed: an unknown token, a row that another file has too, windows out of
     /// order, or rows of another set of shards.
-    #[error("{}: {what}", path_text(.path))]
-    Batches {
-        /// The batches file.
-        path: PathBuf,
-        /// Where in the file, what was expected and what was found.
-        what: String,
-    },
+    #[error("{0}")]
+    Batches(String),
     /// Contacts are requested for proteins in windows.
     #[error(
         "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
@@ -72,7 +67,7 @@ impl Failure for EngineError {
         match self {
             Self::Store(error) => error.exit(),
             Self::Model(error) => error.exit(),
-            Self::Batches { .. } | Self::Parity { .. } => Exit::Data,
+            Self::Batches(_) | Self::Parity { .. } => Exit::Data,
             Self::Worker { exit, .. } => *exit,
             Self::Contacts => Exit::Usage,
             Self::Layout(_) => Exit::Internal,
@@ -83,15 +78,7 @@ impl Failure for EngineError {
 
 impl EngineError {
     /// Makes the error of a batches file.
-    pub(crate) fn batches(path: &Path, what: impl Into<String>) -> Self {
-        Self::Batches {
-            path: path.to_owned(),
-            what: what.into(),
-        }
-    }
-
-    /// Makes the error of one record batch of a batches file.
-    pub(crate) fn record_batch(path: &Path, index: usize, what: impl Display) -> Self {
-        Self::batches(path, format!("record batch {index}: {what}"))
+    pub(crate) fn batches(path: &Path, what: impl Display) -> Self {
+        Self::Batches(format!("{}: {what}", path_text(path)))
     }
 }

@@ -14,13 +14,12 @@ use crate::batch::{Batch, BatchStats};
 
 /// Writes run events, if `--events` is given, and sums up the batches.
 pub(crate) struct EventLog {
-    run: String,
     start: Instant,
     writer: Option<EventWriter>,
     /// `None` after the end.
     progress: Option<ProgressReporter>,
-    /// Sums over the batches so far.
-    pub(crate) done: Totals,
+    /// The last event, with the sums over the batches so far.
+    pub(crate) done: RunDone,
 }
 
 /// The fields of `kernels` of an event.
@@ -35,27 +34,20 @@ const KERNELS: [(&str, KernelKind); 8] = [
     ("collect_ms", KernelKind::Collect),
 ];
 
-/// Sums over batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub(crate) sequences: u64,
-    pub(crate) tokens: u64,
-    pub(crate) residues: u64,
-    pub(crate) rejected: u64,
-}
-
 impl EventLog {
     /// Opens the log at `path`, if there is one, and writes the first event with a new run id.
     pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, StoreError> {
         let mut log = Self {
-            run: run_id(),
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
             progress: Some(ProgressReporter::new(started.workers.unwrap_or(1))),
-            done: Totals::default(),
+            done: RunDone {
+                run: run_id(),
+                ..RunDone::default()
+            },
         };
         log.write(&Event::Run(RunStarted {
-            run: log.run.clone(),
+            run: log.done.run.clone(),
             time: Some(Timestamp::now()),
             host: host_name(),
             boot_id: boot_id(),
@@ -83,7 +75,7 @@ impl EventLog {
         self.done.residues += residues;
         self.done.rejected += rejected;
         let event = BatchDone {
-            run: self.run.clone(),
+            run: self.done.run.clone(),
             batch: batch.index,
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
@@ -94,7 +86,7 @@ impl EventLog {
             d2h_ms: stats.device.map(|times| milliseconds(times.d2h)),
             kernels: stats.device.and_then(|times| times.kernels).map(|kernels| {
                 KERNELS
-                    .map(|(name, kind)| (name.to_owned(), milliseconds(kernels[kind])))
+                    .map(|(name, kind)| (name.to_owned(), milliseconds(kernels[kind as usize])))
                     .into()
             }),
             write_ms: Some(milliseconds(write)),
@@ -132,18 +124,13 @@ impl EventLog {
         let elapsed_s = self.elapsed().as_secs_f64();
         let (tiers, warnings) = progress.map_or_else(Default::default, |run| run.finish(elapsed_s));
         warn_of(&warnings);
-        let event = Event::Done(RunDone {
-            run: self.run.clone(),
+        self.write(&Event::Done(RunDone {
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
-            sequences: self.done.sequences,
-            tokens: self.done.tokens,
-            residues: self.done.residues,
-            rejected: self.done.rejected,
             elapsed_s: self.elapsed().as_secs_f64(),
             outcome,
-        });
-        self.write(&event);
+            ..self.done.clone()
+        }));
         tiers
     }
 

@@ -89,7 +89,8 @@ impl Compute for InProcess<'_> {
                 wait,
                 queue_depth: batches.len() as u64,
             });
-            let begun = next.take_if(|next| matches!(next.ticket, Some(Ok(Ticket::InTransfer(_)))));
+            let begun = next
+                .take_if(|next| matches!(&next.ticket, Some(Ok(ticket)) if ticket.is_pending()));
             for in_flight in on_device.take().into_iter().chain(next) {
                 let finished = in_flight.finish(&mut embedder)?;
                 if !finished.is_some_and(|(batch, result)| deliver(batch, result)) {

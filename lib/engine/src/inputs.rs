@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use plmkit_contract::{
     AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
@@ -58,7 +57,10 @@ impl Workload {
 /// The verified inputs of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunInputs {
-    files: Vec<Input>,
+    /// The files, in order.
+    pub(crate) files: Vec<BatchesFile>,
+    /// The batches of the run, in order.
+    batches: Vec<Planned>,
     /// Which residues are masked, if any are.
     pub(crate) masking: Option<Masking>,
     /// The work of all batches.
@@ -79,10 +81,23 @@ pub(crate) struct RunInputs {
     pub(crate) origin: BTreeMap<String, Value>,
     /// The work that made the known datasets whose sequences the batches lack.
     pub(crate) known_work: Option<EmbeddingWork>,
-    /// The batches at whose end a protein is unfinished, in ascending order.
-    unfinished: Vec<u64>,
-    /// For the end of each batch, whether all rows so far precede all later ones.
-    ends: Vec<BatchEnd>,
+}
+
+/// A batch of the run.
+#[derive(Debug)]
+struct Planned {
+    /// The index of its file.
+    file: usize,
+    /// Its position in the file.
+    record_batch: usize,
+    /// The only row, if residues of it are masked.
+    row: Option<usize>,
+    size: Workload,
+    /// Whether it is the batch of the leftovers.
+    tail: bool,
+    /// Whether no protein continues in the next batch.
+    at_boundary: bool,
+    end: BatchEnd,
 }
 
 /// The order of the rows before and after the end of a batch.
@@ -97,24 +112,7 @@ enum BatchEnd {
     FileEnd,
 }
 
-#[derive(Debug)]
-struct Input {
-    path: Arc<Path>,
-    file: BatchesFile,
-    /// The batches of the run, by their positions in the file: whole, or of masked residues a row each.
-    batches: Vec<(usize, Option<usize>)>,
-    /// The size of each batch.
-    sizes: Vec<Workload>,
-    /// The position of the batch of the leftovers.
-    tail: Option<usize>,
-}
-
 impl RunInputs {
-    /// The sizes of all batches, in order.
-    fn sizes(&self) -> impl Iterator<Item = &Workload> {
-        self.files.iter().flat_map(|file| &file.sizes)
-    }
-
     /// Opens and verifies every file. Checks that no row comes twice and, if windows are to be stitched, that their order permits
     /// it, and that each residue to mask is there.
     pub(crate) fn open(config: &RunConfig, stop: &Stop) -> Result<Self, EngineError> {
@@ -126,62 +124,67 @@ impl RunInputs {
         let mut ends_of_proteins = HashMap::new();
         let mut keys = Vec::new();
         let mut ordinal_ranges = Vec::new();
+        let mut lengths = Vec::new();
         for (number, path) in (0u32..).zip(paths) {
-            let file = BatchesFile::open(path, stop);
-            let file = file.map_err(|error| error.of_input(FileKind::Batches))?;
-            inputs.check_agreement(path, &file, config.windows)?;
+            let file = BatchesFile::open_unverified(path);
+            let mut file = file.map_err(|error| error.of_input(FileKind::Batches))?;
+            inputs.check_agreement(&file, config.windows)?;
             let mut order = WindowOrder::default();
-            let (mut batches, mut sizes) = (Vec::new(), Vec::new());
-            for batch in 0..file.len() {
-                let packed = file.batch(batch)?;
+            let (first, budget) = (inputs.batches.len(), token_budget(&file));
+            file.verify(stop, |record_batch, packed| {
                 for row in inputs.rows_apart(&packed) {
-                    let (part, passes) = inputs.part(&packed, row, token_budget(&file));
+                    let (part, passes) = inputs.part(&packed, row, budget);
                     if row.is_some() {
                         let id = part.ids().value(0).to_owned();
                         let end: &mut u64 = ends_of_proteins.entry(id).or_default();
                         *end = part.span(0).range().end.max(*end);
                     }
                     let size = inputs.add_batch(&mut order, &part, &passes);
-                    let size = size.map_err(|what| EngineError::record_batch(path, batch, what))?;
-                    batches.push((batch, row));
-                    sizes.push(size);
+                    let name = || name_of(path, record_batch);
+                    inputs.batches.push(Planned {
+                        file: number as usize,
+                        record_batch,
+                        row,
+                        size: size
+                            .map_err(|what| EngineError::Batches(format!("{}: {what}", name())))?,
+                        tail: false,
+                        at_boundary: !order.unfinished(),
+                        end: BatchEnd::Overlapping,
+                    });
                     let ordinals = part.ordinals().iter().copied();
                     ordinal_ranges.push((ordinals.clone().min(), ordinals.max()));
                 }
                 let ordinals = packed.ordinals().iter().copied();
-                let starts = packed.starts().values().iter();
-                keys.extend(
-                    ordinals
-                        .zip(starts)
-                        .map(|(ordinal, &start)| (ordinal, start, number)),
-                );
-            }
-            let last = file.len().saturating_sub(1);
+                let rows = ordinals.zip(packed.starts().values());
+                keys.extend(rows.map(|(ordinal, &start)| (ordinal, start, number)));
+                Ok::<_, EngineError>(())
+            })?;
+            let last = name_of(path, file.len().saturating_sub(1));
             order
                 .check_end()
-                .map_err(|what| EngineError::record_batch(path, last, what))?;
-            inputs.files.push(Input {
-                path: Arc::from(path.as_path()),
-                tail: match &inputs.masking {
-                    None => tail(&sizes, token_budget(&file)),
-                    Some(_) => None,
-                },
-                batches,
-                sizes,
-                file,
-            });
+                .map_err(|what| EngineError::Batches(format!("{last}: {what}")))?;
+            let own = &mut inputs.batches[first..];
+            lengths.push(own.len());
+            if inputs.masking.is_none()
+                && let Some(tail) = tail(own.iter().map(|batch| batch.size.tokens), budget)
+            {
+                own[tail].tail = true;
+            }
+            inputs.files.push(file);
         }
         if let Some(masking) = &inputs.masking {
             masking.check(&ends_of_proteins)?;
         }
-        let lengths = inputs.files.iter().map(|file| file.sizes.len());
-        inputs.ends = ends(&ordinal_ranges, lengths);
+        let ends = ends(&ordinal_ranges, lengths.into_iter());
+        for (batch, end) in inputs.batches.iter_mut().zip(ends) {
+            batch.end = end;
+        }
         keys.sort_unstable();
         let mut pairs = keys.windows(2);
         let same_row = |pair: &&[(u64, u32, u32)]| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1);
         if let Some(&[(ordinal, start, first), (.., again)]) = pairs.find(same_row) {
             let first = path_text(&paths[first as usize]);
-            let what = format!(
+            let what = format_args!(
                 "ordinal {ordinal}, start {start}: already in {first}; expected each row of one set of shards once"
             );
             return Err(EngineError::batches(&paths[again as usize], what));
@@ -190,12 +193,7 @@ impl RunInputs {
     }
 
     /// Checks that a file comes from the same set of shards as the first file, and takes over the options of the first.
-    fn check_agreement(
-        &mut self,
-        path: &Path,
-        file: &BatchesFile,
-        windows: Windows,
-    ) -> Result<(), EngineError> {
+    fn check_agreement(&mut self, file: &BatchesFile, windows: Windows) -> Result<(), EngineError> {
         let options = &file.provenance().options;
         let has = options.contains_key(WINDOWS);
         let found = has.then_some(windows);
@@ -208,17 +206,18 @@ impl RunInputs {
             self.known_work = EmbeddingWork::required(options);
             return Ok(());
         };
-        let first = path_text(&first.path);
+        let (path, first) = (file.path(), path_text(first.path()));
         if self.windows != found {
             let (mut expected, mut found) = ("of --long-policy window", "without windows");
             if has {
                 (expected, found) = (found, expected);
             }
-            let what = format!("expected batches {expected} as in {first}, found batches {found}");
+            let what =
+                format_args!("expected batches {expected} as in {first}, found batches {found}");
             return Err(EngineError::batches(path, what));
         }
         if self.origin != origin || self.labels != file.labels() {
-            let what = format!(
+            let what = format_args!(
                 "not of the same set of shards as {first}: its FASTA, its sample or the options of fasta-shard or pack-batches are others"
             );
             return Err(EngineError::batches(path, what));
@@ -235,10 +234,10 @@ impl RunInputs {
             .and_then(|known| known.difference(&work));
         match (difference, self.files.first()) {
             (Some(difference), Some(first)) => {
-                let what = format!(
+                let what = format_args!(
                     "the sequences of earlier datasets are left out (fasta-shard --known), and their embeddings were made otherwise: {difference}"
                 );
-                Err(EngineError::batches(&first.path, what))
+                Err(EngineError::batches(first.path(), what))
             }
             _ => Ok(()),
         }
@@ -273,7 +272,13 @@ impl RunInputs {
         packed: &PackedBatch,
         passes: &[Vec<usize>],
     ) -> Result<Workload, String> {
-        self.count_rows(order, packed)?;
+        if self.stitched() {
+            order.check_batch(packed)?;
+        }
+        for row in output_rows(packed, self.stitched()) {
+            self.rows += 1;
+            self.truncated += u64::from(packed.truncated().value(row));
+        }
         let copies = passes.iter().map(Vec::len);
         let size = Workload::of(packed, 1 + copies.clone().sum::<usize>() as u64);
         let most = copies.max().unwrap_or(1);
@@ -287,21 +292,6 @@ impl RunInputs {
         self.longest = self.longest.max(longest.unwrap_or(0));
         self.total.add(&size);
         Ok(size)
-    }
-
-    /// Counts the output rows of the next batch, and checks its windows.
-    fn count_rows(&mut self, order: &mut WindowOrder, packed: &PackedBatch) -> Result<(), String> {
-        if self.stitched() {
-            order.check_batch(packed)?;
-            if order.unfinished() {
-                self.unfinished.push(self.total.batches);
-            }
-        }
-        for row in output_rows(packed, self.stitched()) {
-            self.rows += 1;
-            self.truncated += u64::from(packed.truncated().value(row));
-        }
-        Ok(())
     }
 
     /// The name of the sample, if there is one.
@@ -330,8 +320,8 @@ impl RunInputs {
         };
         let mut blocks = Vec::new();
         let (mut start, mut block) = (0, Workload::default());
-        for ((index, size), &end) in (0..).zip(self.sizes()).zip(&self.ends) {
-            block.add(size);
+        for (index, &Planned { size, end, .. }) in (0..).zip(&self.batches) {
+            block.add(&size);
             let full =
                 block.rows >= ROW_GROUP_ROWS as u64 || bytes(&block) >= ROW_GROUP_BYTES as u64;
             let last = index + 1 == self.total.batches;
@@ -347,27 +337,22 @@ impl RunInputs {
     pub(crate) fn is_whole(&self, batches: &Range<u64>) -> bool {
         let cut_before = |batch: u64| {
             let before = batch.checked_sub(1);
-            before.is_some_and(|before| self.unfinished.binary_search(&before).is_ok())
+            before.is_some_and(|before| !self.batches[before as usize].at_boundary)
         };
         !cut_before(batches.start) && !cut_before(batches.end)
     }
 
-    /// The opened files, in order.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &BatchesFile> {
-        self.files.iter().map(|input| &input.file)
-    }
-
     /// The largest token budget of a file.
     pub(crate) fn token_budget(&self) -> Option<u64> {
-        self.files().filter_map(token_budget).max()
+        self.files.iter().filter_map(token_budget).max()
     }
 
     /// Returns the work of the batches whose positions are `wanted`.
     pub(crate) fn workload(&self, wanted: impl Fn(u64) -> bool) -> Workload {
         let mut workload = Workload::default();
-        let sizes = (0..).zip(self.sizes());
-        for (_, size) in sizes.filter(|&(index, _)| wanted(index)) {
-            workload.add(size);
+        let batches = (0..).zip(&self.batches);
+        for (_, batch) in batches.filter(|&(index, _)| wanted(index)) {
+            workload.add(&batch.size);
         }
         workload
     }
@@ -377,27 +362,32 @@ impl RunInputs {
         &self,
         wanted: impl Fn(u64) -> bool,
     ) -> impl Iterator<Item = Result<Batch, EngineError>> {
-        let files = self.files.iter();
-        let batches = files.flat_map(|input| input.batches.iter().map(move |batch| (input, batch)));
-        let batches = (0..).zip(batches).filter(move |&(index, _)| wanted(index));
-        batches.map(|(index, (input, &(batch, row)))| {
-            let budget = token_budget(&input.file);
-            let (packed, passes) = self.part(&input.file.batch(batch)?, row, budget);
+        let batches = (0..).zip(&self.batches);
+        let batches = batches.filter(move |&(index, _)| wanted(index));
+        batches.map(|(index, planned)| {
+            let file = &self.files[planned.file];
+            let budget = token_budget(file);
+            let packed = file.batch(planned.record_batch)?;
+            let (packed, passes) = self.part(&packed, planned.row, budget);
             Ok(Batch {
                 index,
-                path: Arc::clone(&input.path),
-                index_in_file: batch,
-                tail: input.tail == Some(batch),
+                name: name_of(file.path(), planned.record_batch),
+                tail: planned.tail,
                 // The copies of one sequence fill what they fill.
-                token_budget: budget.filter(|_| row.is_none()),
+                token_budget: budget.filter(|_| planned.row.is_none()),
                 packed,
                 passes,
                 stitched: self.stitched(),
-                at_boundary: self.unfinished.binary_search(&index).is_err(),
+                at_boundary: planned.at_boundary,
                 saved: None,
             })
         })
     }
+}
+
+/// Names a record batch of a batches file in messages.
+fn name_of(path: &Path, record_batch: usize) -> String {
+    format!("{}: record batch {record_batch}", path_text(path))
 }
 
 /// Classifies the end of each batch, given the smallest and largest ordinal of each batch and the number of batches of each file.
@@ -431,9 +421,12 @@ fn ends(
 
 /// Returns the position of the emptiest batch, the last of equals. A batch above the budget holds one long sequence and does not
 /// count.
-fn tail(sizes: &[Workload], budget: Option<u64>) -> Option<usize> {
+fn tail(
+    tokens: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
+    budget: Option<u64>,
+) -> Option<usize> {
     let budget = budget.unwrap_or(u64::MAX);
-    let batches = sizes.iter().map(|size| size.tokens).enumerate().rev();
+    let batches = tokens.enumerate().rev();
     let batches = batches.filter(|&(_, tokens)| tokens <= budget);
     let emptiest = batches.min_by_key(|&(_, tokens)| tokens);
     emptiest.map(|(batch, _)| batch)
@@ -446,7 +439,6 @@ fn token_budget(file: &BatchesFile) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::BatchEnd::{FileEnd, Overlapping, Sorted};
-    use super::Workload;
 
     #[test]
     fn a_block_ends_where_no_later_row_precedes_it() {
@@ -469,13 +461,7 @@ mod tests {
 
     #[test]
     fn the_emptiest_batch_is_the_tail() {
-        let tail = |tokens: &[u64], budget| {
-            let sizes = tokens.iter().map(|&tokens| Workload {
-                tokens,
-                ..Workload::default()
-            });
-            super::tail(&sizes.collect::<Vec<_>>(), budget)
-        };
+        let tail = |tokens: &[u64], budget| super::tail(tokens.iter().copied(), budget);
         assert_eq!(tail(&[], Some(10)), None);
         assert_eq!(tail(&[10, 4, 9, 4, 8], Some(10)), Some(3));
         assert_eq!(tail(&[12], Some(10)), None, "a long sequence alone");

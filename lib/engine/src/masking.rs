@@ -9,27 +9,26 @@ use serde_json::json;
 
 use crate::RunConfig;
 
-/// The residues that a run masks: all, or those listed.
+/// The residues that a run masks.
 #[derive(Debug)]
 pub(crate) struct Masking {
-    listed: Option<Listed>,
+    /// The positions of a file; all residues without one.
+    listed: Option<(PathBuf, Lines)>,
 }
 
-/// The positions of a file.
-#[derive(Debug)]
-struct Listed {
-    path: PathBuf,
-    /// By id and position, from 1, the line.
-    lines: BTreeMap<String, BTreeMap<u32, IdValue>>,
-}
+/// By id and position, from 1, the line.
+type Lines = BTreeMap<String, BTreeMap<u32, IdValue>>;
 
 impl Masking {
     /// Reads which residues a run masks; `None` if it masks none.
     pub(crate) fn of(config: &RunConfig) -> Result<Option<Self>, StoreError> {
-        let read = |path: &PathBuf| Listed::read(path);
-        let listed = config.scores_positions.as_ref().map(read).transpose()?;
-        let is_masked = config.outputs.scores == Some(Scores::Masked);
-        Ok(is_masked.then_some(Self { listed }))
+        if config.outputs.scores != Some(Scores::Masked) {
+            return Ok(None);
+        }
+        let path = config.scores_positions.clone();
+        let read = |path: PathBuf| Ok((path.clone(), read_lines(&path)?));
+        let listed = path.map(read).transpose()?;
+        Ok(Some(Self { listed }))
     }
 
     /// Returns the residues of a row to mask, counted from 0, as passes: those whose copies of the row fit into `budget` tokens
@@ -37,8 +36,8 @@ impl Masking {
     pub(crate) fn passes(&self, id: &str, row: RowSpan, budget: Option<u64>) -> Vec<Vec<usize>> {
         let residues: Vec<usize> = match &self.listed {
             None => (0..row.residues).collect(),
-            Some(listed) => {
-                let positions = listed.lines.get(id).into_iter();
+            Some((_, lines)) => {
+                let positions = lines.get(id).into_iter();
                 let positions = positions.flat_map(BTreeMap::keys);
                 let offsets =
                     positions.filter_map(|position| (position - 1).checked_sub(row.start));
@@ -56,11 +55,11 @@ impl Masking {
     /// Checks that each listed position of the proteins is that of a residue. `ends` are their residues, by id. Other ids are told: they
     /// may be in other shards.
     pub(crate) fn check(&self, ends: &HashMap<String, u64>) -> Result<(), StoreError> {
-        let Some(listed) = &self.listed else {
+        let Some((path, listed)) = &self.listed else {
             return Ok(());
         };
         let (mut beyond, mut others) = (Vec::new(), Vec::new());
-        for (id, lines) in &listed.lines {
+        for (id, lines) in listed {
             let Some(&end) = ends.get(id) else {
                 others.extend(lines.values().min_by_key(|line| line.line));
                 continue;
@@ -71,22 +70,22 @@ impl Masking {
         }
         if let Some((line, end)) = beyond.into_iter().min_by_key(|(line, _)| line.line) {
             let what = format_args!("expected a position from 1 to {end}, the residues to embed");
-            return Err(line.error(&listed.path, what));
+            return Err(line.error(path, what));
         }
         if let Some(first) = others.iter().min_by_key(|line| line.line) {
-            let (others, all) = (others.len(), listed.lines.len());
+            let (others, all) = (others.len(), listed.len());
             let what = format_args!(
                 "not in these batches, the first of {others} of {all} ids: expected in those of other shards"
             );
-            tracing::warn!("{}", first.error(&listed.path, what));
+            tracing::warn!("{}", first.error(path, what));
         }
         Ok(())
     }
 
     /// The digest of the listed positions.
     pub(crate) fn digest(&self) -> Option<String> {
-        let listed = self.listed.as_ref()?;
-        let lines = listed.lines.iter();
+        let (_, lines) = self.listed.as_ref()?;
+        let lines = lines.iter();
         let positions: BTreeMap<&String, Vec<&u32>> = lines
             .map(|(id, lines)| (id, lines.keys().collect()))
             .collect();
@@ -94,27 +93,22 @@ impl Masking {
     }
 }
 
-impl Listed {
-    fn read(path: &Path) -> Result<Self, StoreError> {
-        let mut lines: BTreeMap<String, BTreeMap<u32, IdValue>> = BTreeMap::new();
-        for line in read_id_values(path, "position")? {
-            let position = line.value.parse().ok().filter(|&position| position > 0);
-            let position =
-                position.ok_or_else(|| line.error(path, "expected a position, counted from 1"))?;
-            let of_protein = lines.entry(line.id.clone()).or_default();
-            of_protein.entry(position).or_insert(line);
-        }
-        if lines.is_empty() {
-            return Err(StoreError::malformed(
-                path,
-                "expected a position, found none",
-            ));
-        }
-        Ok(Self {
-            path: path.to_owned(),
-            lines,
-        })
+fn read_lines(path: &Path) -> Result<Lines, StoreError> {
+    let mut lines = Lines::new();
+    for line in read_id_values(path, "position")? {
+        let position = line.value.parse().ok().filter(|&position| position > 0);
+        let position =
+            position.ok_or_else(|| line.error(path, "expected a position, counted from 1"))?;
+        let of_protein = lines.entry(line.id.clone()).or_default();
+        of_protein.entry(position).or_insert(line);
     }
+    if lines.is_empty() {
+        return Err(StoreError::malformed(
+            path,
+            "expected a position, found none",
+        ));
+    }
+    Ok(lines)
 }
 
 #[cfg(test)]
@@ -133,8 +127,9 @@ mod tests {
     fn listed(text: &str) -> Result<Masking, StoreError> {
         let file = tempfile::NamedTempFile::new().expect("temp file");
         std::fs::write(file.path(), text).expect("written");
-        Listed::read(file.path()).map(|listed| Masking {
-            listed: Some(listed),
+        let lines = read_lines(file.path())?;
+        Ok(Masking {
+            listed: Some((file.path().to_owned(), lines)),
         })
     }
 

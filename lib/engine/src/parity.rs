@@ -1,12 +1,11 @@
 //! Measured agreement of int8 vectors and logits with those in f32.
 
 use std::fmt;
-use std::ops::Range;
 
 use plmkit_contract::plural;
 use serde::{Deserialize, Serialize};
 
-use crate::scores::log_softmax;
+use crate::scores::{log_softmax, of_amino_acids};
 
 /// The lowest accepted cosine of a sequence's mean vector.
 const MEAN_FLOOR: f64 = 0.999;
@@ -14,8 +13,6 @@ const MEAN_FLOOR: f64 = 0.999;
 /// between them.
 const RESIDUE_FLOOR: f64 = 0.98;
 
-/// The tokens of the twenty amino acids, between which a language model chooses.
-const AMINO_ACIDS: Range<usize> = 4..24;
 /// The highest accepted mean difference of log-probabilities.
 const MEAN_DIFFERENCE_LIMIT: f64 = 0.1;
 /// The highest accepted share of positions whose most probable amino acid is another.
@@ -176,7 +173,8 @@ impl LogitsParity {
         let (mut sum, mut changed) = (self.mean_difference * before, self.changed * before);
         let rows = expected.chunks(width).zip(found.chunks(width));
         for (expected, found) in rows {
-            let [expected, found] = [expected, found].map(log_probabilities);
+            let log_probs = |logits| log_softmax(of_amino_acids(logits));
+            let [expected, found] = [expected, found].map(log_probs);
             // A position that f32 cannot compute is no measure.
             if !expected.iter().all(|value| value.is_finite()) {
                 continue;
@@ -197,11 +195,6 @@ impl LogitsParity {
             self.changed = changed / self.positions as f64;
         }
     }
-}
-
-/// Returns the logarithms of the probabilities of the twenty amino acids, for the logits of a position.
-fn log_probabilities(logits: &[f32]) -> [f64; 20] {
-    log_softmax(logits[AMINO_ACIDS].try_into().expect("twenty tokens"))
 }
 
 /// Returns the place of the highest value, the first of several.
@@ -264,7 +257,7 @@ mod tests {
     /// The logits of a position whose amino acids have these first two, and whose other tokens have `other`.
     fn logits(first: f32, second: f32, other: f32) -> Vec<f32> {
         let mut logits = vec![other; VOCABULARY];
-        logits[AMINO_ACIDS].fill(first.min(second) - 100.0);
+        logits[4..24].fill(first.min(second) - 100.0);
         logits[4..6].copy_from_slice(&[first, second]);
         logits
     }

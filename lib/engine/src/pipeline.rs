@@ -11,6 +11,7 @@ use crate::batch::{Batch, BatchResult};
 use crate::checkpoint::Part;
 use crate::inputs::RunInputs;
 use crate::parity::Parity;
+use crate::run::Work;
 use crate::sample::ParitySample;
 use crate::writer::Writer;
 use crate::{EngineError, RunProgress};
@@ -49,15 +50,15 @@ const RESULTS_AHEAD: usize = 2;
 /// Runs until all batches are written, a stop is requested or a stage fails. Reads the results of `parts` instead of computing
 /// them.
 pub(crate) fn run(
-    (inputs, parts): (&RunInputs, Vec<Part>),
-    prefetch: usize,
+    work: &Work<'_>,
+    parts: Vec<Part>,
     backend: &mut dyn Compute,
     writer: &mut Writer<'_>,
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
-    let (layout, first) = (writer.layout, writer.batches);
+    let (inputs, first) = (work.inputs, writer.batches);
     run_stages(
-        bounded(prefetch),
+        bounded(work.config.prefetch),
         |queue| {
             if let Err(error) = read_batches(inputs, first, parts, queue) {
                 // If the computation has ended, it reports its own error.
@@ -65,7 +66,7 @@ pub(crate) fn run(
             }
         },
         |batches, deliver| {
-            backend.run(layout, batches, &mut |batch, result| {
+            backend.run(work.layout, batches, &mut |batch, result| {
                 let tokens = (batch.packed.tokens().len() * batch.times()) as u64;
                 let delivered = deliver(batch, result);
                 if delivered {

@@ -54,12 +54,20 @@ pub fn embed(
     let layout = config.layout(&info, (inputs.stitched(), inputs.labels))?;
     let provenance = provenance(config, &inputs, &info, &layout)?;
     inputs.check_known(&provenance.options)?;
+    let work = Work {
+        config,
+        blocks: inputs.blocks(&layout),
+        inputs: &inputs,
+        info: &info,
+        layout: &layout,
+        provenance: &provenance,
+    };
     if !config.force
         && let Some(Existing { digest, rejects }) =
             Existing::find(&config.out, Kind::Embeddings, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
-            folder.clean_up(&provenance, &layout)?;
+            folder.clean_up(&work)?;
         }
         let rows = digest.rows();
         let rejected = inputs.rows.saturating_sub(rows);
@@ -67,19 +75,11 @@ pub fn embed(
         return Ok(RunOutcome::AlreadyComplete { rows, rejected });
     }
     let folder = claimed?;
-    let saved = SavedWork::load(&folder, config, &inputs, (&provenance, &layout), stop)?;
-    let run = Run {
-        config,
-        inputs: &inputs,
-        blocks: &inputs.blocks(&layout),
-        info: &info,
-        layout: &layout,
-        provenance: &provenance,
-    };
-    let outcome = run.embed(&folder, &mut *computing, saved, report);
+    let saved = SavedWork::load(&folder, &work, stop)?;
+    let outcome = work.embed(&folder, &mut *computing, saved, report);
     let outcome = outcome.map_err(|error| folder.explain(error))?;
     if let RunOutcome::Done(_) = outcome {
-        folder.clean_up(&provenance, &layout)?;
+        folder.clean_up(&work)?;
     }
     Ok(outcome)
 }
@@ -107,22 +107,22 @@ fn start_computing<'a>(
 }
 
 /// The facts of a run that are known before the computation.
-struct Run<'a> {
-    config: &'a RunConfig,
-    inputs: &'a RunInputs,
+pub(crate) struct Work<'a> {
+    pub(crate) config: &'a RunConfig,
+    pub(crate) inputs: &'a RunInputs,
     /// The blocks of the output.
-    blocks: &'a [Range<u64>],
+    pub(crate) blocks: Vec<Range<u64>>,
     info: &'a ModelInfo,
-    layout: &'a EmbeddingLayout,
-    provenance: &'a Provenance,
+    pub(crate) layout: &'a EmbeddingLayout,
+    pub(crate) provenance: &'a Provenance,
 }
 
-impl<'a> Run<'a> {
+impl Work<'_> {
     /// Computes what is not saved, and publishes the output. Files to replace are removed only after everything that can refuse the
     /// run.
     fn embed(
         &self,
-        folder: &'a RunFolder,
+        folder: &RunFolder,
         computing: &mut dyn Compute,
         saved: SavedWork,
         report: &mut dyn FnMut(RunProgress),
@@ -136,7 +136,6 @@ impl<'a> Run<'a> {
         for path in &saved.to_replace {
             remove_file(path)?;
         }
-        let rejects_of_blocks = saved.rejects();
         let SavedWork {
             blocks,
             first,
@@ -164,12 +163,9 @@ impl<'a> Run<'a> {
             ..self.started()
         };
         let mut writer = Writer {
-            layout: self.layout,
-            rejects: rejects_of_blocks,
             blocks: Blocks::new(
-                (folder, config),
-                (self.provenance, self.layout),
-                self.blocks,
+                folder,
+                self,
                 blocks,
                 parts.iter().map(|part| part.block.batches.start).collect(),
             ),
@@ -183,8 +179,7 @@ impl<'a> Run<'a> {
             tokens: inputs.total.tokens,
             saved: inputs.workload(|index| index < first).tokens,
         });
-        let stages = (inputs, parts);
-        let computed = pipeline::run(stages, config.prefetch, computing, &mut writer, report);
+        let computed = pipeline::run(self, parts, computing, &mut writer, report);
         report(RunProgress::Ended);
         self.finish(writer, (claim, rejects, parity), batches_saved, computed)
     }
@@ -238,7 +233,8 @@ impl<'a> Run<'a> {
         computed: Result<(), EngineError>,
     ) -> Result<RunOutcome, EngineError> {
         let mut events = writer.events;
-        let rejected = writer.rejects.len() as u64;
+        let rejected_rows = writer.blocks.rejected();
+        let rejected = rejected_rows.len() as u64;
         // The event is about the whole output, rejects of earlier runs included.
         events.done.rejected = rejected;
         let batches = self.inputs.total.batches;
@@ -252,7 +248,7 @@ impl<'a> Run<'a> {
             let provenance = self
                 .provenance
                 .clone()
-                .with_rejects(rejects.publish(writer.rejects)?)
+                .with_rejects(rejects.publish(rejected_rows)?)
                 .with_model(self.config.model_name.clone())
                 .with_parity(parity.map(|parity| json!(parity)));
             let written = writer.blocks.publish(&provenance, claim)?;
@@ -299,8 +295,8 @@ fn provenance(
     layout: &EmbeddingLayout,
 ) -> Result<Provenance, EngineError> {
     let columns: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
-    let digests = inputs.files().map(|file| file.digest().to_string());
-    let packings = inputs.files().map(|file| file.packing().to_string());
+    let digests = inputs.files.iter().map(|file| file.digest().to_string());
+    let packings = inputs.files.iter().map(|file| file.packing().to_string());
     let packings: Vec<String> = packings.collect();
     let mut provenance = Provenance::new("gpu-embed", digests.collect())
         .with(PACKING, packings)

@@ -69,8 +69,7 @@ pub(crate) struct WorkerPool<'a> {
 
 /// The place of a worker and its replacements.
 struct Slot {
-    /// `CUDA_VISIBLE_DEVICES` of the worker, if it differs from that of the run.
-    visible: Option<String>,
+    gpu: WorkerGpu,
     load: Load,
     /// `None` if no further process can be started.
     process: Option<Process>,
@@ -90,16 +89,16 @@ impl<'a> WorkerPool<'a> {
     ) -> Result<Self, EngineError> {
         let (messages_in, messages) = unbounded();
         let count = devices.len();
-        let slots = devices.into_iter().enumerate().map(|(worker, own)| Slot {
-            visible: own.visible,
+        let slots = devices.into_iter().enumerate().map(|(worker, gpu)| Slot {
             load: Load {
-                device: own.device,
+                device: gpu.device,
                 threads: share(config.threads.get(), worker, count),
                 stitched: inputs.stitched(),
                 labels: inputs.labels,
                 largest_batch: inputs.largest_batch,
                 logs: worker == 0,
             },
+            gpu,
             process: None,
             ready: false,
             failed: 0,
@@ -134,7 +133,7 @@ impl<'a> WorkerPool<'a> {
         let process = Process::start(
             self.starts,
             &self.config.worker_arguments,
-            slot.visible.as_deref(),
+            slot.gpu.visible.as_deref(),
             self.messages_in.clone(),
             self.results.clone(),
         );
@@ -263,11 +262,7 @@ impl Compute for WorkerPool<'_> {
     }
 
     fn workers(&self) -> Option<Vec<WorkerGpu>> {
-        let gpu = |slot: &Slot| WorkerGpu {
-            device: slot.load.device,
-            visible: slot.visible.clone(),
-        };
-        Some(self.slots.iter().map(gpu).collect())
+        Some(self.slots.iter().map(|slot| slot.gpu.clone()).collect())
     }
 
     fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError> {
@@ -361,13 +356,7 @@ impl WorkerPool<'_> {
             }
             while let Some(batches) = self.schedule.assign(worker, &running, cooled_down) {
                 for batch in batches {
-                    let request = Request::Batch {
-                        index: batch.index,
-                        path: batch.path.to_string_lossy().into_owned(),
-                        index_in_file: batch.index_in_file,
-                        passes: batch.passes.clone(),
-                        stitched: batch.stitched,
-                    };
+                    let request = Request::Batch(Box::new(batch.clone()));
                     process.send(&request, Some(batch.packed.record_batch()))?;
                 }
             }
@@ -396,14 +385,15 @@ impl WorkerPool<'_> {
 /// Makes the result of a batch that is skipped: all rows are rejected.
 fn skip(batch: &Batch, layout: &EmbeddingLayout) -> BatchResult {
     tracing::warn!(
-        "{}: record batch {}: skipped after crashing {MAX_CRASHES} workers; its sequences are listed as rejected",
-        path_text(&batch.path),
-        batch.index_in_file
+        "{}: skipped after crashing {MAX_CRASHES} workers; its sequences are listed as rejected",
+        batch.name
     );
     let rows = batch.output_rows();
     BatchResult {
         rows: RecordBatch::new_empty(layout.schema()),
-        rejected: rows.map(|row| (row, Reason::WorkerLost)).collect(),
+        rejected: rows
+            .map(|row| batch.reject(row, Reason::WorkerLost))
+            .collect(),
         stats: Some(BatchStats::default()),
     }
 }

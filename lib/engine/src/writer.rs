@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use plmkit_contract::{EmbeddingLayout, Reject};
 
 use crate::EngineError;
 use crate::batch::{Batch, BatchResult};
@@ -12,7 +11,6 @@ use crate::event_log::EventLog;
 
 /// Writes results, and counts them.
 pub(crate) struct Writer<'a> {
-    pub(crate) layout: &'a EmbeddingLayout,
     pub(crate) blocks: Blocks<'a>,
     pub(crate) events: EventLog,
     /// Written batches, those of earlier runs included.
@@ -21,7 +19,6 @@ pub(crate) struct Writer<'a> {
     pub(crate) saved_batches: u64,
     /// Sequences that were computed again in f32.
     pub(crate) in_f32: u64,
-    pub(crate) rejects: Vec<Reject>,
 }
 
 impl Writer<'_> {
@@ -34,9 +31,6 @@ impl Writer<'_> {
     ) -> Result<(), EngineError> {
         while let Ok((batch, result)) = queue.recv() {
             let started = Instant::now();
-            let rejected = result.rejected.iter();
-            let rejects = rejected.map(|&(row, reason)| batch.reject(row, reason));
-            self.rejects.extend(rejects);
             let (stats, rejected) = (result.stats, result.rejected.len() as u64);
             self.blocks.push(&batch, result)?;
             if let Some(stats) = stats {

@@ -2,7 +2,7 @@
 
 use plmkit_contract::{Column, Stop};
 
-use crate::cuda::{self, MemoryAsked};
+use crate::cuda::{MemoryAsked, Pending};
 use crate::{Buffer, DeviceTimes, Dtype, EsmError, Varlen};
 
 /// Computes batches of a loaded model.
@@ -23,29 +23,26 @@ pub(crate) trait Backend: Send {
 }
 
 /// The computation of a batch.
-#[derive(Debug)]
-pub enum Ticket {
-    /// It is over.
-    Ready(Values),
-    /// A device computes while the program continues, and then copies the values.
-    InTransfer(cuda::Ticket),
-}
-
-/// The values of a batch.
 #[derive(Debug, Default)]
-pub struct Values {
-    /// For each column the values of all sequences in turn.
-    pub columns: Vec<Buffer<f32>>,
-    /// The device's times; `None` if the program computed the values itself.
-    pub times: Option<DeviceTimes>,
+pub struct Ticket {
+    /// For each column the values of all sequences in turn, once they are there.
+    pub(crate) columns: Vec<Buffer<f32>>,
+    /// Present while a device computes and then copies the values. The program continues.
+    pub(crate) pending: Option<Pending>,
 }
 
 impl Ticket {
-    /// Waits for the values.
-    pub fn collect(self) -> Result<Values, EsmError> {
-        match self {
-            Self::Ready(values) => Ok(values),
-            Self::InTransfer(ticket) => ticket.collect(),
-        }
+    /// Whether a device computes the values while the program continues.
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Waits for the values of each column, and for the device's times; `None` if the program computed the values itself.
+    pub fn collect(mut self) -> Result<(Vec<Buffer<f32>>, Option<DeviceTimes>), EsmError> {
+        let times = match self.pending {
+            Some(pending) => pending.collect(&mut self.columns)?,
+            None => None,
+        };
+        Ok((self.columns, times))
     }
 }

@@ -1,6 +1,5 @@
 //! Hugging Face checkpoints: the only module of the crate that opens files.
 
-mod checksums;
 mod cpu_model;
 mod digest;
 mod error;
@@ -11,7 +10,6 @@ mod layers;
 mod names;
 mod parameters;
 mod stored_tensor;
-mod tasks;
 mod tensor;
 mod tensors;
 mod torch_file;
@@ -21,15 +19,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plmkit_contract::{Outputs, Stop};
-use plmkit_cpu::{Encoder, Isa};
+use plmkit_cpu::Isa;
+use rayon::ThreadPool;
 
 use crate::config::from_shapes;
 use crate::cpu::{CpuModel, Layers};
+use crate::threads::pool;
 use crate::{CheckpointInfo, Dtype, EsmError, Head, ModelConfig};
 
-use checksums::Checksums;
 use cpu_model::cpu_model;
-use digest::DigestInput;
+use digest::{digest_of_head, digest_of_model};
 pub use error::CheckpointError;
 pub use parameters::{BIAS, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS, WORDS, layer_name};
 pub use stored_tensor::StoredTensor;
@@ -43,9 +42,7 @@ pub fn read_checkpoint<T, E: From<EsmError>>(
     stop: &Stop,
     copy: impl FnOnce(&CheckpointTensors<'_>) -> Result<T, E>,
 ) -> Result<(CheckpointInfo, T), E> {
-    read(model, stop, |tensors, input, checksums| {
-        tasks::hash_and_pack(input, checksums, Vec::new(), stop, || copy(tensors))
-    })
+    read(model, stop, &pool()?, copy)
 }
 
 /// Loads the folder or weight file `model` for plmkit's CPU kernels.
@@ -54,74 +51,56 @@ pub(crate) fn load_cpu(
     kernels: (Isa, Dtype),
     stop: &Stop,
 ) -> Result<(CheckpointInfo, CpuModel), EsmError> {
-    read(model, stop, |tensors, input, checksums| {
-        let config = tensors.config();
-        let mut layers = (0..config.layers)
-            .map(|number| layers::layer(tensors, number, kernels, None))
-            .collect::<Result<Vec<_>, _>>()?;
-        let jobs = layers.iter_mut().enumerate();
-        let jobs = jobs.flat_map(|(number, layer)| layers::jobs(layer, tensors, number));
-        let jobs = jobs.collect();
-        let (digest, ()) =
-            tasks::hash_and_pack(input, checksums, jobs, stop, || Ok::<_, EsmError>(()))?;
-        let layers = Layers::Packed(Encoder::new(kernels.0, layers, config.heads));
-        Ok((digest, cpu_model(tensors, kernels, layers)?))
+    let pool = pool()?;
+    read(model, stop, &pool, |tensors| {
+        let layers = (0..tensors.config().layers).map(|number| {
+            if stop.requested() {
+                return Err(EsmError::Stopped);
+            }
+            pool.install(|| layers::layer(tensors, number, kernels))
+        });
+        let layers = Layers::Packed(layers.collect::<Result<_, _>>()?);
+        cpu_model(tensors, kernels.0, layers)
     })
 }
 
 /// Loads the same in f32 for `isa`, except for the layers, which are packed when they are computed.
 pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
-    let kernels = (isa, Dtype::F32);
+    let pool = pool()?;
     let files = Arc::new(CheckpointFiles::open(model)?);
     let tensors = files.read()?;
     let (own, config) = (Arc::clone(&files), tensors.config().clone());
-    let layers = Layers::Streamed {
-        heads: config.heads,
-        pack: Box::new(move |number, before| {
-            let tensors =
-                CheckpointTensors::read(&own.weights, &own.folder, |_| Ok(config.clone()))?;
-            let mut layer = layers::layer(&tensors, number, kernels, before)?;
-            tasks::pack(layers::jobs(&mut layer, &tensors, number))?;
-            Ok(layer)
-        }),
-    };
-    cpu_model(&tensors, kernels, layers)
+    let layers = Layers::Streamed(Box::new(move |number| {
+        let tensors = CheckpointTensors::read(&own.weights, &own.folder, |_| Ok(config.clone()))?;
+        pool.install(|| layers::layer(&tensors, number, (isa, Dtype::F32)))
+    }));
+    cpu_model(&tensors, isa, layers)
 }
 
-/// Reads a checkpoint: `load` gets its tensors, the input of its digest and the checksums to verify, and returns the digest.
+/// Reads a checkpoint: `load` gets its tensors, while the threads of `pool` check and hash them.
 fn read<T, E: From<EsmError>>(
     model: &Path,
     stop: &Stop,
-    load: impl FnOnce(
-        &CheckpointTensors<'_>,
-        &DigestInput<'_>,
-        &Checksums<'_>,
-    ) -> Result<(String, T), E>,
+    pool: &ThreadPool,
+    load: impl FnOnce(&CheckpointTensors<'_>) -> Result<T, E>,
 ) -> Result<(CheckpointInfo, T), E> {
     let files = CheckpointFiles::open(model).map_err(EsmError::from)?;
-    let checksums = Checksums::collect(&files.weights).map_err(EsmError::from)?;
     // A wrong checksum explains why something cannot be read.
-    let explain = |error| EsmError::from(checksums.verify().err().unwrap_or(error));
+    let explain = |error| {
+        let damage = pool.install(|| files.check_sums(stop)).err();
+        EsmError::from(damage.unwrap_or(error))
+    };
     let tensors = files.read().map_err(explain)?;
     tensors.report(&files.folder);
-    let (digest, loaded) = load(&tensors, &DigestInput::for_model(&tensors), &checksums)?;
-    let head = |head| {
-        let digest = match tensors.refusal_of_head(head) {
-            Some(reason) => Err(reason),
-            None => Ok(tasks::hash(&DigestInput::for_head(&tensors, head), stop)?),
-        };
-        Ok::<_, EsmError>((head, digest))
-    };
-    let heads = [Head::LanguageModel, Head::Contact].map(head);
-    let heads = heads.into_iter().collect::<Result<_, _>>()?;
+    let mut info = Err(EsmError::Stopped);
+    let loaded = pool.in_place_scope(|scope| {
+        scope.spawn(|_| info = files.describe(&tensors, stop));
+        load(&tensors)
+    });
+    let (loaded, info) = (loaded?, info?);
     let mut weights = files.weights.iter();
     let changed = weights.try_for_each(WeightFile::check_unchanged);
     changed.map_err(EsmError::from)?;
-    let info = CheckpointInfo {
-        config: tensors.config().clone(),
-        digest,
-        heads,
-    };
     Ok((info, loaded))
 }
 
@@ -133,7 +112,8 @@ fn read<T, E: From<EsmError>>(
 pub fn check_checkpoint(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
     let files = CheckpointFiles::open(model)?;
     files.read()?;
-    let mut paths = folder::weight_paths(model)?;
+    let weights = files.weights.iter();
+    let mut paths: Vec<PathBuf> = weights.map(|file| file.path.clone()).collect();
     let config = files.folder.join("config.json");
     paths.extend(config.exists().then_some(config));
     Ok(paths)
@@ -190,6 +170,36 @@ impl CheckpointFiles {
         })
     }
 
+    /// Compares all files with the checksums in them.
+    fn check_sums(&self, stop: &Stop) -> Result<(), CheckpointError> {
+        let mut files = self.weights.iter();
+        files.try_for_each(|file| file.check_sums(stop))
+    }
+
+    /// Verifies the files, checks that weights are finite, and digests them.
+    fn describe(
+        &self,
+        tensors: &CheckpointTensors<'_>,
+        stop: &Stop,
+    ) -> Result<CheckpointInfo, EsmError> {
+        // Before the check of values: damage explains a bad value.
+        self.check_sums(stop)?;
+        let digest = digest_of_model(tensors, stop)?;
+        let head = |head| {
+            let digest = match tensors.refusal_of_head(head) {
+                Some(reason) => Err(reason),
+                None => Ok(digest_of_head(tensors, head, stop)?),
+            };
+            Ok::<_, EsmError>((head, digest))
+        };
+        let heads = [Head::LanguageModel, Head::Contact].map(head);
+        Ok(CheckpointInfo {
+            config: tensors.config().clone(),
+            digest,
+            heads: heads.into_iter().collect::<Result<_, _>>()?,
+        })
+    }
+
     /// Returns the tensors and the configuration, checked against each other.
     fn read(&self) -> Result<CheckpointTensors<'_>, CheckpointError> {
         let path = self.folder.join("config.json");
@@ -204,5 +214,5 @@ impl CheckpointFiles {
 /// Reads a `config.json`.
 fn config_at(path: &Path) -> Result<ModelConfig, CheckpointError> {
     ModelConfig::from_json(&folder::read_json(path)?)
-        .map_err(|error| CheckpointError::invalid(path, error.to_string()))
+        .map_err(|error| CheckpointError::invalid(path, error))
 }

@@ -105,19 +105,14 @@ pub enum Kernels {
     Libtorch,
 }
 
-/// Text is not a name of kernels.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or libtorch")]
-pub struct ParseKernelsError;
-
 impl FromStr for Kernels {
-    type Err = ParseKernelsError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ParseKernelsError> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "auto" => Ok(Self::Auto),
             "libtorch" => Ok(Self::Libtorch),
-            isa => isa.parse().map(Self::Isa).map_err(|_| ParseKernelsError),
+            isa => isa.parse().map(Self::Isa).map_err(|_| "expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or libtorch"),
         }
     }
 }

@@ -1,21 +1,21 @@
 //! A model on a CPU, by plmkit's kernels.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use plmkit_contract::{Column, Stop, Widths};
-use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
+use plmkit_cpu::{Arena, Collector, Embedding, Layer, Readout};
 
-use crate::backend::{Backend, Ticket, Values};
+use crate::backend::{Backend, Ticket};
 use crate::threads::threads;
 use crate::{Buffers, Dtype, EsmError, Varlen};
 
 /// A model on a CPU.
 pub(crate) struct CpuModel {
     pub(crate) embedding: Embedding,
-    /// The type of matrix products in the layers.
-    pub(crate) dtype: Dtype,
     pub(crate) layers: Layers,
     pub(crate) readout: Readout,
+    pub(crate) arena: Mutex<Arena>,
     pub(crate) buffers: Buffers<f32>,
     /// Values in the vectors.
     pub(crate) widths: Widths,
@@ -24,17 +24,12 @@ pub(crate) struct CpuModel {
 /// The transformer layers.
 pub(crate) enum Layers {
     /// All layers in memory.
-    Packed(Encoder),
-    /// Layers that are packed in f32 when they are computed, and dropped afterwards.
-    Streamed {
-        /// The attention heads.
-        heads: usize,
-        pack: PackLayer,
-    },
+    Packed(Vec<Layer>),
+    /// Packs a layer in f32, counted from 0. It is computed and dropped.
+    Streamed(PackLayer),
 }
 
-/// Packs a layer, counted from 0, in the memory of another one.
-pub(crate) type PackLayer = Box<dyn Fn(usize, Option<Layer>) -> Result<Layer, EsmError> + Send>;
+pub(crate) type PackLayer = Box<dyn Fn(usize) -> Result<Layer, EsmError> + Send>;
 
 impl Backend for CpuModel {
     fn submit(
@@ -48,32 +43,26 @@ impl Backend for CpuModel {
         let mut values = batch.buffers(columns, self.widths, &self.buffers);
         let places = values.iter_mut().map(|values| &mut values[..]);
         let places = columns.iter().copied().zip(places).collect();
-        let threads = threads();
-        let mut collector = Collector::new(&self.readout, &sequences, places, threads, stop)?;
+        let mut collector = Collector::new(&self.readout, &sequences, places, threads(), stop)?;
         let mut x = self.buffers.take(batch.total_tokens() * self.widths.dim);
         self.embedding.apply(batch.tokens(), &sequences, &mut x);
+        collector.hidden(0, &x)?;
+        let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forward = |first, layers: &[Layer]| {
+            arena.forward(&mut x, (first, layers), dtype == Dtype::F32, &mut collector)
+        };
         match &self.layers {
-            Layers::Packed(encoder) => {
-                // int8 weights cannot be converted to f32.
-                let in_f32 = dtype == Dtype::F32 && self.dtype != Dtype::Int8;
-                encoder.forward(&mut x, &sequences, depth, in_f32, threads, &mut collector)?;
-            }
-            Layers::Streamed { heads, pack } => {
-                let mut encoder = Encoder::new(self.readout.isa, Vec::new(), *heads);
-                if depth == 0 {
-                    encoder.forward(&mut x, &sequences, 0, true, threads, &mut collector)?;
-                }
+            Layers::Packed(layers) => forward(0, &layers[..depth])?,
+            Layers::Streamed(pack) => {
                 for number in 0..depth {
-                    let before = encoder.replace(number, Vec::new()).pop();
-                    encoder.replace(number, vec![pack(number, before)?]);
-                    encoder.forward(&mut x, &sequences, 1, true, threads, &mut collector)?;
+                    forward(number, &[pack(number)?])?;
                 }
             }
         }
         collector.finish()?;
-        Ok(Ticket::Ready(Values {
+        Ok(Ticket {
             columns: values,
-            times: None,
-        }))
+            pending: None,
+        })
     }
 }

@@ -13,5 +13,4 @@ pub use interface::{
 };
 
 use interface::Functions;
-pub use model::Ticket;
-pub(crate) use model::{CudaModel, check};
+pub(crate) use model::{CudaModel, Pending, check};

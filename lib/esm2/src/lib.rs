@@ -29,17 +29,16 @@ mod threads;
 mod timing;
 mod varlen;
 
-pub use backend::{Ticket, Values};
+pub use backend::Ticket;
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
     BIAS, CheckpointError, CheckpointTensors, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS,
     StoredTensor, WORDS, check_checkpoint, check_outputs, layer_name, read_checkpoint, read_config,
 };
-pub use compute_options::{ComputeOptions, Kernels, ParseKernelsError};
-pub use config::{Architecture, ConfigError, FeedForward, ModelConfig, Positions};
+pub use compute_options::{ComputeOptions, Kernels};
+pub use config::{Architecture, FeedForward, ModelConfig, Positions};
 pub use device::{
-    CUDA_VISIBLE_DEVICES, Device, DeviceError, ON_THE_CPU, ParseDeviceError, WorkerGpu,
-    cuda_version, driver_version,
+    CUDA_VISIBLE_DEVICES, Device, DeviceError, ON_THE_CPU, WorkerGpu, cuda_version, driver_version,
 };
 pub use error::EsmError;
 pub use heads::Head;
@@ -49,4 +48,4 @@ pub use plmkit_contract::Dtype;
 pub use plmkit_cpu::Isa;
 pub use threads::set_threads;
 pub use timing::{DeviceTimes, KernelKind, KernelTimes};
-pub use varlen::{Varlen, VarlenError};
+pub use varlen::Varlen;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use plmkit_contract::{Column, Stop};
 use plmkit_cpu::Isa;
 
-use crate::backend::{Backend, Ticket, Values};
+use crate::backend::{Backend, Ticket};
 use crate::checkpoint;
 use crate::cuda::{CudaModel, MemoryAsked};
 use crate::{Buffer, ComputeOptions, Dtype, EsmError, LoadTimes, ModelInfo, Varlen};
@@ -126,8 +126,8 @@ impl Esm2 {
         dtype: Dtype,
         stop: &Stop,
     ) -> Result<Vec<Buffer<f32>>, EsmError> {
-        let values = self.submit(batch, columns, dtype, stop)?.collect()?;
-        Ok(values.columns)
+        let (values, _) = self.submit(batch, columns, dtype, stop)?.collect()?;
+        Ok(values)
     }
 
     /// Begins the computation of [`embed`](Self::embed). A GPU computes while the program continues: the next batch can be submitted
@@ -144,7 +144,7 @@ impl Esm2 {
         self.info.check_length(&self.source, longest.unwrap_or(0))?;
         match self.info.depth(columns)? {
             Some(depth) => self.backend.submit(batch, columns, (depth, dtype), stop),
-            None => Ok(Ticket::Ready(Values::default())),
+            None => Ok(Ticket::default()),
         }
     }
 }

@@ -1,7 +1,12 @@
 //! The number of CPU threads.
 
+use std::iter::successors;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::EsmError;
 
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 
@@ -13,4 +18,20 @@ pub fn set_threads(threads: NonZeroUsize) {
 /// Returns the number of threads that compute a batch.
 pub(crate) fn threads() -> NonZeroUsize {
     NonZeroUsize::new(THREADS.load(Ordering::Relaxed)).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Returns as many threads for loading, or fewer if the system refuses some.
+pub(crate) fn pool() -> Result<ThreadPool, EsmError> {
+    let counts = successors(NonZeroUsize::new(threads().get()), |count| {
+        NonZeroUsize::new(count.get() / 2)
+    });
+    let mut refused = String::new();
+    for count in counts {
+        let pool = ThreadPoolBuilder::new().num_threads(count.get());
+        match pool.thread_name(|_| "loading".to_owned()).build() {
+            Ok(pool) => return Ok(pool),
+            Err(error) => refused = error.to_string(),
+        }
+    }
+    Err(EsmError::OutOfMemory(refused))
 }

@@ -1,6 +1,6 @@
 //! Times of a device's work, by its own clock.
 
-use std::ops::{AddAssign, Index, IndexMut};
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -39,23 +39,8 @@ pub enum KernelKind {
     Collect,
 }
 
-/// The times of a device by [`KernelKind`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KernelTimes([Duration; 8]);
-
-impl Index<KernelKind> for KernelTimes {
-    type Output = Duration;
-
-    fn index(&self, work: KernelKind) -> &Duration {
-        &self.0[work as usize]
-    }
-}
-
-impl IndexMut<KernelKind> for KernelTimes {
-    fn index_mut(&mut self, work: KernelKind) -> &mut Duration {
-        &mut self.0[work as usize]
-    }
-}
+/// The times of a device, each at the place of its [`KernelKind`].
+pub type KernelTimes = [Duration; 8];
 
 impl AddAssign for DeviceTimes {
     fn add_assign(&mut self, other: Self) {
@@ -63,15 +48,10 @@ impl AddAssign for DeviceTimes {
         self.compute += other.compute;
         self.d2h += other.d2h;
         if let Some(kernels) = other.kernels {
-            *self.kernels.get_or_insert_default() += kernels;
-        }
-    }
-}
-
-impl AddAssign for KernelTimes {
-    fn add_assign(&mut self, other: Self) {
-        for (sum, more) in self.0.iter_mut().zip(other.0) {
-            *sum += more;
+            let sums = self.kernels.get_or_insert_default();
+            sums.iter_mut()
+                .zip(kernels)
+                .for_each(|(sum, more)| *sum += more);
         }
     }
 }
@@ -92,7 +72,7 @@ mod tests {
         };
         sum += plain;
         assert_eq!(sum, plain);
-        let kernels = KernelTimes(std::array::from_fn(|place| ms(place as u64 + 1)));
+        let kernels = std::array::from_fn(|place| ms(place as u64 + 1));
         for _ in 0..2 {
             sum += DeviceTimes {
                 kernels: Some(kernels),
@@ -102,11 +82,17 @@ mod tests {
         assert_eq!((sum.h2d, sum.compute, sum.d2h), (ms(3), ms(60), ms(9)));
         let sum = sum.kernels.expect("two of three are known");
         assert_eq!(
-            (sum[KernelKind::Gemm], sum[KernelKind::Collect]),
+            (
+                sum[KernelKind::Gemm as usize],
+                sum[KernelKind::Collect as usize]
+            ),
             (ms(2), ms(16))
         );
         assert_eq!(
-            (sum[KernelKind::Attention], sum[KernelKind::Pooling]),
+            (
+                sum[KernelKind::Attention as usize],
+                sum[KernelKind::Pooling as usize]
+            ),
             (ms(4), ms(14))
         );
     }

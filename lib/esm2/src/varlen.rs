@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{CLS, Column, EOS, Exit, Failure, MASK, Widths};
+use plmkit_contract::{CLS, Column, EOS, MASK, Widths};
 
 use crate::{Buffer, Buffers};
 
@@ -30,39 +30,28 @@ pub struct Varlen<'a> {
     cu_seqlens: &'a [i32],
 }
 
-/// Why two slices are not a batch: what was expected, and what was found.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct VarlenError(String);
-
-impl Failure for VarlenError {
-    fn exit(&self) -> Exit {
-        Exit::Data
-    }
-}
-
 impl<'a> Varlen<'a> {
-    /// Checks that `cu_seqlens` divides `tokens` into complete sequences.
-    pub fn new(tokens: &'a [u8], cu_seqlens: &'a [i32]) -> Result<Self, VarlenError> {
+    /// Checks that `cu_seqlens` divides `tokens` into complete sequences. An error tells what was expected, and what was found.
+    pub fn new(tokens: &'a [u8], cu_seqlens: &'a [i32]) -> Result<Self, String> {
         let &[first, .., last] = cu_seqlens else {
-            return Err(VarlenError(format!(
+            return Err(format!(
                 "cu_seqlens has {} entries; expected one more than there are sequences, at least 2",
                 cu_seqlens.len()
-            )));
+            ));
         };
         if first != 0 || usize::try_from(last) != Ok(tokens.len()) {
-            return Err(VarlenError(format!(
+            return Err(format!(
                 "cu_seqlens runs from {first} to {last}; expected 0 to {}, the number of tokens",
                 tokens.len()
-            )));
+            ));
         }
         for (sequence, bounds) in cu_seqlens.windows(2).enumerate() {
             let (start, end) = (bounds[0], bounds[1]);
             let length = i64::from(end) - i64::from(start);
             if length < 3 {
-                return Err(VarlenError(format!(
+                return Err(format!(
                     "sequence {sequence} of the batch runs from {start} to {end}; expected at least 3 tokens"
-                )));
+                ));
             }
         }
         let batch = Self { tokens, cu_seqlens };
@@ -120,7 +109,7 @@ impl<'a> Varlen<'a> {
     }
 }
 
-fn check_tokens(sequence: usize, tokens: &[u8]) -> Result<(), VarlenError> {
+fn check_tokens(sequence: usize, tokens: &[u8]) -> Result<(), String> {
     let last = tokens.len() - 1;
     for (position, &found) in tokens.iter().enumerate() {
         let (fits, expected) = match position {
@@ -132,9 +121,9 @@ fn check_tokens(sequence: usize, tokens: &[u8]) -> Result<(), VarlenError> {
             ),
         };
         if !fits {
-            return Err(VarlenError(format!(
+            return Err(format!(
                 "sequence {sequence} of the batch has token {found} at {position}; expected {expected}"
-            )));
+            ));
         }
     }
     Ok(())
@@ -186,7 +175,7 @@ mod tests {
             ),
         ] {
             let error = Varlen::new(&TOKENS, cu_seqlens).unwrap_err();
-            assert_eq!(error.to_string(), expected);
+            assert_eq!(error, expected);
         }
     }
 
@@ -201,10 +190,10 @@ mod tests {
             ([0, 31, 2], "token 31 at 1; expected 3 to 30, or 32"),
             ([0, 33, 2], "token 33 at 1; expected 3 to 30, or 32"),
         ] {
-            let error = Varlen::new(&tokens, &[0, 3]).unwrap_err().to_string();
+            let error = Varlen::new(&tokens, &[0, 3]).unwrap_err();
             assert!(error.ends_with(expected), "{error}");
         }
-        let error = Varlen::new(&[0, 2], &[0, 2]).unwrap_err().to_string();
+        let error = Varlen::new(&[0, 2], &[0, 2]).unwrap_err();
         assert!(error.ends_with("expected at least 3 tokens"), "{error}");
         assert!(Varlen::new(&[0, 3, 2, 0, 32, 2], &[0, 3, 6]).is_ok());
     }

@@ -106,6 +106,13 @@ pub struct BatchesFile {
 impl BatchesFile {
     /// Opens a file and verifies all of it. Polls `stop` between batches.
     pub fn open(path: &Path, stop: &Stop) -> Result<Self, StoreError> {
+        let mut opened = Self::open_unverified(path)?;
+        opened.verify(stop, |_, _| Ok::<_, StoreError>(()))?;
+        Ok(opened)
+    }
+
+    /// Opens a file and checks its columns and its provenance.
+    pub fn open_unverified(path: &Path) -> Result<Self, StoreError> {
         let file = VerifiedFile::open(path, Format::ArrowIpc)?;
         let malformed = |what: &dyn Display| {
             StoreError::malformed(path, format_args!("not a readable Arrow IPC file: {what}"))
@@ -130,7 +137,7 @@ impl BatchesFile {
             .map_err(|error| StoreError::content(path, error))?;
         let columns = Kind::Batches.check_columns(&schema);
         columns.map_err(|what| StoreError::malformed(path, what))?;
-        let mut opened = Self {
+        Ok(Self {
             file,
             decoder: FileDecoder::new(SchemaRef::clone(&schema), version),
             schema,
@@ -138,17 +145,30 @@ impl BatchesFile {
             provenance,
             digest,
             packing: PackingDigest::default(),
-        };
-        for index in 0..opened.len() {
+        })
+    }
+
+    /// Verifies all of the file, once, and gives each batch with its index to `each`. Polls `stop` between batches.
+    pub fn verify<E: From<StoreError>>(
+        &mut self,
+        stop: &Stop,
+        mut each: impl FnMut(usize, PackedBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for index in 0..self.len() {
             if stop.requested() {
-                return Err(StoreError::Stopped);
+                return Err(StoreError::Stopped.into());
             }
-            let batch = opened.batch(index)?;
+            let batch = self.batch(index)?;
             let (ordinals, starts) = (batch.ordinals(), batch.starts().values());
-            opened.packing.update(ordinals, starts);
+            self.packing.update(ordinals, starts);
+            each(index, batch)?;
         }
-        opened.file.verify_rest(stop)?;
-        Ok(opened)
+        Ok(self.file.verify_rest(stop)?)
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// Returns the label columns.
@@ -176,7 +196,7 @@ impl BatchesFile {
         self.digest
     }
 
-    /// Returns the digest of the assignment of rows to batches.
+    /// Returns the digest of the assignment of rows to batches, if the file is [verified](Self::verify).
     pub fn packing(&self) -> &PackingDigest {
         &self.packing
     }

@@ -6,7 +6,7 @@ use arrow_array::{
     Array, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray, UInt64Array,
 };
 use arrow_select::take::take_record_batch;
-use plmkit_contract::{RowSpan, ordinals};
+use plmkit_contract::{Labels, RowSpan, batches_schema, ordinals};
 
 /// Sequences back to back, without padding.
 ///
@@ -14,6 +14,14 @@ use plmkit_contract::{RowSpan, ordinals};
 #[derive(Clone, Debug)]
 pub struct PackedBatch {
     batch: RecordBatch,
+}
+
+/// No sequences.
+impl Default for PackedBatch {
+    fn default() -> Self {
+        let batch = RecordBatch::new_empty(batches_schema(Labels::default()));
+        Self { batch }
+    }
 }
 
 impl PackedBatch {

@@ -115,8 +115,8 @@ fn copies_are_ordered_by_the_device_and_the_host_waits_at_the_end() {
     let ms = Duration::from_millis;
     // The clock of the stand-in counts events: from 1 to 2, 3 to 9, 7 to 8.
     let mut kernels = KernelTimes::default();
-    kernels[KernelKind::Gemm] = ms(1);
-    kernels[KernelKind::Pooling] = ms(1);
+    kernels[KernelKind::Gemm as usize] = ms(1);
+    kernels[KernelKind::Pooling as usize] = ms(1);
     let expected = DeviceTimes {
         h2d: ms(1),
         compute: ms(6),

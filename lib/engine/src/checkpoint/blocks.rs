@@ -5,12 +5,10 @@
 //! has the order of the input.
 
 use std::collections::VecDeque;
-use std::ops::Range;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{EmbeddingLayout, Provenance, Reject};
+use plmkit_contract::{Provenance, Reject};
 use plmkit_store::{
     AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
     remove_file,
@@ -20,19 +18,13 @@ use super::encoders::{BlocksFile, RowGroupThread, encoder_threads};
 use super::part::keys;
 use super::record::{Block, with_blocks};
 use super::run_folder::RunFolder;
-use crate::RunConfig;
 use crate::batch::{Batch, BatchResult};
+use crate::run::Work;
 
 /// Collects batches into blocks, encodes complete blocks, and saves finished work.
 pub(crate) struct Blocks<'a> {
     folder: &'a RunFolder,
-    provenance: &'a Provenance,
-    layout: &'a EmbeddingLayout,
-    /// The path that write errors name.
-    named: PathBuf,
-    /// All blocks of the output.
-    planned: &'a [Range<u64>],
-    checkpoint_interval: Duration,
+    work: &'a Work<'a>,
     last_checkpoint: Instant,
     /// The batches of the incomplete block.
     open: Vec<FinishedBatch>,
@@ -67,30 +59,24 @@ struct EncodingBlock {
 }
 
 impl<'a> Blocks<'a> {
-    /// Continues the output `provenance` with the columns of `layout`. `saved` is the file with its first blocks, and `parts` are the
-    /// first batches of the parts.
+    /// Continues the output of `work`. `saved` is the file with its first blocks, and `parts` are the first batches of the parts.
     pub(crate) fn new(
-        (folder, config): (&'a RunFolder, &'a RunConfig),
-        (provenance, layout): (&'a Provenance, &'a EmbeddingLayout),
-        planned: &'a [Range<u64>],
+        folder: &'a RunFolder,
+        work: &'a Work<'a>,
         saved: Option<(UnfinishedEmbeddings, Vec<Block>)>,
         parts: Vec<u64>,
     ) -> Self {
         let (file, finished) = saved.unzip();
         let finished = finished.unwrap_or_default();
         Self {
-            named: folder.named(config),
-            checkpoint_interval: config.checkpoint_interval,
+            folder,
+            work,
             last_checkpoint: Instant::now(),
             open: Vec::new(),
             encoding: VecDeque::new(),
             file: file.map(BlocksFile::new),
             recorded: finished.len(),
             finished,
-            folder,
-            provenance,
-            layout,
-            planned,
             parts,
         }
     }
@@ -103,22 +89,21 @@ impl<'a> Blocks<'a> {
             // A part holds consecutive batches, so one ends here.
             self.save_rows()?;
         }
-        let rejected = result.rejected.iter();
         self.open.push(FinishedBatch {
             index: batch.index,
             rows: result.rows,
-            rejected: rejected
-                .map(|&(row, reason)| batch.reject(row, reason))
-                .collect(),
+            rejected: result.rejected,
             at_boundary: batch.at_boundary,
             saved,
         });
         let end = batch.index + 1;
-        let ends_block = self.planned.binary_search_by_key(&end, |block| block.end);
+        let planned = &self.work.blocks;
+        let ends_block = planned.binary_search_by_key(&end, |block| block.end);
         if ends_block.is_ok() {
             self.encode()?;
         }
-        if batch.at_boundary && self.last_checkpoint.elapsed() >= self.checkpoint_interval {
+        let interval = self.work.config.checkpoint_interval;
+        if batch.at_boundary && self.last_checkpoint.elapsed() >= interval {
             self.save()?;
         }
         Ok(())
@@ -157,8 +142,8 @@ impl<'a> Blocks<'a> {
         let file = if let Some(file) = self.file.take() {
             file
         } else {
-            let path = self.folder.blocks();
-            let file = UnfinishedEmbeddings::create(&path, &self.named, self.layout)?;
+            let (path, named) = (self.folder.blocks(), self.folder.named(self.work.config));
+            let file = UnfinishedEmbeddings::create(&path, &named, self.work.layout)?;
             BlocksFile::new(file)
         };
         Ok(self.file.insert(file))
@@ -229,7 +214,7 @@ impl<'a> Blocks<'a> {
         if let Some(output) = &self.file
             && self.finished.len() > self.recorded
         {
-            let record = with_blocks(self.provenance, &self.finished);
+            let record = with_blocks(self.work.provenance, &self.finished);
             output.file.record(&record)?;
             self.recorded = self.finished.len();
             self.remove_parts()?;
@@ -248,7 +233,7 @@ impl<'a> Blocks<'a> {
                 continue;
             }
             let first = batches[0].index;
-            let mut part = EmbeddingsWriter::create(&self.folder.part(first), self.layout)?;
+            let mut part = EmbeddingsWriter::create(&self.folder.part(first), self.work.layout)?;
             for batch in &*batches {
                 part.write(&batch.rows)?;
             }
@@ -258,7 +243,7 @@ impl<'a> Blocks<'a> {
                 row_groups: 0,
                 rejected: rejected.cloned().collect(),
             };
-            part.finish(&with_blocks(self.provenance, &[block]))?;
+            part.finish(&with_blocks(self.work.provenance, &[block]))?;
             for batch in batches {
                 batch.saved = true;
             }
@@ -276,6 +261,15 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
+    /// The rejected rows of all batches so far.
+    pub(crate) fn rejected(&self) -> Vec<Reject> {
+        let encoding = self.encoding.iter().flat_map(|block| &block.batches);
+        let unfinished = encoding.chain(&self.open);
+        let unfinished = unfinished.flat_map(|batch| &batch.rejected);
+        let finished = self.finished.iter().flat_map(|block| &block.rejected);
+        finished.chain(unfinished).cloned().collect()
+    }
+
     /// The number of batches that are not saved because a protein is unfinished.
     pub(crate) fn unsaved(&self) -> u64 {
         self.open.iter().filter(|batch| !batch.saved).count() as u64
@@ -290,7 +284,7 @@ impl<'a> Blocks<'a> {
         match &self.file {
             Some(_) if self.finished.is_empty() => self.folder.remove_blocks()?,
             Some(output) => {
-                let record = with_blocks(self.provenance, &self.finished);
+                let record = with_blocks(self.work.provenance, &self.finished);
                 output.file.close(&record)?;
                 self.remove_parts()?;
             }

@@ -9,7 +9,7 @@ use arrow_array::types::UInt32Type;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use plmkit_contract::{Provenance, Reason, ordinals};
+use plmkit_contract::{Provenance, Reject, ordinals};
 use plmkit_store::{EmbeddingsReader, StoreError};
 
 use super::record::{Block, check_kernels, malformed, take_blocks};
@@ -52,7 +52,7 @@ impl Part {
             .map_err(|error| malformed(&self.path, &error.to_string()))?;
         let mut places = keys(&all).zip(0..).collect();
         let rejected = self.block.rejected.iter();
-        let rejected = rejected.map(|row| ((row.ordinal, row.start.unwrap_or(0)), row.reason));
+        let rejected = rejected.map(|row| ((row.ordinal, row.start.unwrap_or(0)), row));
         let rejected = rejected.collect();
         let results = batches.iter();
         let results = results.map(|batch| result(batch, &all, &rejected, &mut places));
@@ -67,7 +67,7 @@ impl Part {
 fn result(
     batch: &Batch,
     all: &RecordBatch,
-    rejected: &BTreeMap<(u64, u32), Reason>,
+    rejected: &BTreeMap<(u64, u32), &Reject>,
     places: &mut HashMap<(u64, u32), u32>,
 ) -> Option<BatchResult> {
     let mut own_rejected = Vec::new();
@@ -75,7 +75,7 @@ fn result(
     for row in batch.output_rows() {
         let key = batch.key(row);
         match rejected.get(&key) {
-            Some(&reason) => own_rejected.push((row, reason)),
+            Some(&reject) => own_rejected.push(reject.clone()),
             None => kept.push(places.remove(&key)?),
         }
     }

@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
-use plmkit_contract::{EmbeddingLayout, Provenance, Reject, Stop, path_text};
+use plmkit_contract::{Provenance, Stop, path_text};
 use plmkit_store::{StoreError, UnfinishedEmbeddings};
 
 use super::encoders::encoder_threads;
 use super::part::Part;
 use super::record::{Block, RETRYABLE, check_kernels, malformed, with_blocks};
 use super::run_folder::{FoundBlocks, RunFolder};
-use crate::RunConfig;
-use crate::inputs::RunInputs;
+use crate::run::Work;
 
 /// The checkpoints of an earlier run.
 pub(crate) struct SavedWork {
@@ -29,15 +28,14 @@ impl SavedWork {
     /// Checkpoints of other work are an error or, with `--force`, are listed to be replaced.
     pub(crate) fn load(
         folder: &RunFolder,
-        config: &RunConfig,
-        inputs: &RunInputs,
-        (provenance, layout): (&Provenance, &EmbeddingLayout),
+        work: &Work<'_>,
         stop: &Stop,
     ) -> Result<Self, StoreError> {
+        let (config, provenance) = (work.config, work.provenance);
         let mut to_replace = Vec::new();
-        let mut found = folder.open_blocks(&folder.named(config), layout);
-        if let Ok(Some((_, _, work))) = &found
-            && let Some(difference) = work.difference(provenance)
+        let mut found = folder.open_blocks(&folder.named(config), work.layout);
+        if let Ok(Some((_, _, other))) = &found
+            && let Some(difference) = other.difference(provenance)
         {
             if !config.force {
                 return Err(folder.other_work(&difference));
@@ -51,7 +49,7 @@ impl SavedWork {
             found.transpose()
         });
         let blocks = match checked {
-            Ok(Some(found)) => keep_blocks(folder, inputs, found, (provenance, layout), stop)?,
+            Ok(Some(found)) => keep_blocks(folder, work, found, stop)?,
             nothing => {
                 if let Err(error) = nothing {
                     tracing::warn!("{error}; it is computed again");
@@ -64,7 +62,7 @@ impl SavedWork {
         };
         let last = blocks.as_ref().and_then(|(_, blocks)| blocks.last());
         let first = last.map_or(0, |block| block.batches.end);
-        let (parts, others) = folder.parts(provenance, (inputs, first), config.force)?;
+        let (parts, others) = folder.parts(work, first)?;
         to_replace.extend(others);
         Ok(Self {
             blocks,
@@ -73,23 +71,17 @@ impl SavedWork {
             to_replace,
         })
     }
-
-    /// The rejected rows of the blocks.
-    pub(crate) fn rejects(&self) -> Vec<Reject> {
-        let blocks = self.blocks.iter().flat_map(|(_, blocks)| blocks);
-        blocks.flat_map(|block| block.rejected.clone()).collect()
-    }
 }
 
 /// Checks the record of the blocks of the same work.
 fn checked_blocks(
     folder: &RunFolder,
-    (file, blocks, work): FoundBlocks,
+    (file, blocks, found): FoundBlocks,
     provenance: &Provenance,
 ) -> Result<(UnfinishedEmbeddings, Vec<Block>), StoreError> {
     let path = folder.blocks();
     let blocks = blocks.ok_or_else(|| malformed(&path, "not the blocks of a run"))?;
-    check_kernels(&path, &work, provenance)?;
+    check_kernels(&path, &found, provenance)?;
     let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
     if row_groups == file.len() {
         Ok((file, blocks))
@@ -101,13 +93,11 @@ fn checked_blocks(
 /// Verifies the blocks, and keeps those before the first one that has to be computed again. Valid blocks after it become parts.
 fn keep_blocks(
     folder: &RunFolder,
-    inputs: &RunInputs,
+    work: &Work<'_>,
     (mut file, mut blocks): (UnfinishedEmbeddings, Vec<Block>),
-    (provenance, layout): (&Provenance, &EmbeddingLayout),
     stop: &Stop,
 ) -> Result<Option<(UnfinishedEmbeddings, Vec<Block>)>, StoreError> {
     let intact = file.verify(encoder_threads(), stop)?;
-    let planned = inputs.blocks(layout);
     let (mut kept, mut kept_row_groups, mut row_groups) = (0, 0, 0);
     for (number, block) in blocks.iter().enumerate() {
         let own = row_groups..row_groups + block.row_groups;
@@ -117,13 +107,13 @@ fn keep_blocks(
             "damaged"
         } else if block.is_retryable() {
             RETRYABLE
-        } else if planned.get(number) != Some(&block.batches) {
+        } else if work.blocks.get(number) != Some(&block.batches) {
             "of other batches"
         } else if kept == number {
             (kept, kept_row_groups) = (number + 1, row_groups);
             continue;
         } else {
-            let part = with_blocks(provenance, std::slice::from_ref(block));
+            let part = with_blocks(work.provenance, std::slice::from_ref(block));
             file.copy(own, &folder.part(first), &part)?;
             continue;
         };
@@ -136,6 +126,6 @@ fn keep_blocks(
         return Ok(None);
     }
     blocks.truncate(kept);
-    file.truncate(kept_row_groups, &with_blocks(provenance, &blocks))?;
+    file.truncate(kept_row_groups, &with_blocks(work.provenance, &blocks))?;
     Ok(Some((file, blocks)))
 }

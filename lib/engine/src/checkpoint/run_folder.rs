@@ -12,7 +12,7 @@ use plmkit_store::{
 
 use super::part::Part;
 use super::record::{Block, RETRYABLE, malformed, take_blocks};
-use crate::inputs::RunInputs;
+use crate::run::Work;
 use crate::{EngineError, RunConfig};
 
 const FOLDER_SUFFIX: &str = ".plmkit-run";
@@ -144,12 +144,11 @@ impl RunFolder {
     }
 
     /// Returns the parts of the same work from the batch `first` on, in ascending order and without overlaps. Parts of other work are
-    /// an error or, with `force`, the second result, to be replaced. Removes unusable parts.
+    /// an error or, with `--force`, the second result, to be replaced. Removes unusable parts.
     pub(crate) fn parts(
         &self,
-        provenance: &Provenance,
-        (inputs, first): (&RunInputs, u64),
-        force: bool,
+        work: &Work<'_>,
+        first: u64,
     ) -> Result<(Vec<Part>, Vec<PathBuf>), StoreError> {
         let mut parts: Vec<Part> = Vec::new();
         let mut to_replace = Vec::new();
@@ -160,8 +159,10 @@ impl RunFolder {
                 continue;
             }
             let end = parts.last().map_or(first, |part| part.block.batches.end);
-            let problem = match Part::open(&path, provenance) {
-                Ok(Err(difference)) if !force => return Err(self.other_work(&difference)),
+            let problem = match Part::open(&path, work.provenance) {
+                Ok(Err(difference)) if !work.config.force => {
+                    return Err(self.other_work(&difference));
+                }
                 Ok(Err(_)) => {
                     to_replace.push(path);
                     continue;
@@ -175,8 +176,8 @@ impl RunFolder {
                     } else if part.block.is_retryable() {
                         malformed(&path, RETRYABLE)
                     } else if batches.start < end
-                        || batches.end > inputs.total.batches
-                        || !inputs.is_whole(batches)
+                        || batches.end > work.inputs.total.batches
+                        || !work.inputs.is_whole(batches)
                     {
                         malformed(&path, "overlaps another part, or cuts a protein")
                     } else {
@@ -218,24 +219,20 @@ impl RunFolder {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Removes the checkpoints of the complete output `provenance`. Checkpoints of other work stay, and are named in a warning.
-    pub(crate) fn clean_up(
-        self,
-        provenance: &Provenance,
-        layout: &EmbeddingLayout,
-    ) -> Result<(), StoreError> {
+    /// Removes the checkpoints of the complete output of `work`. Checkpoints of other work stay, and are named in a warning.
+    pub(crate) fn clean_up(self, work: &Work<'_>) -> Result<(), StoreError> {
         let rejects = self.path.join(REJECTS);
         remove_file(&rejects)?;
         remove_unfinished(&rejects);
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
-        let blocks = self.open_blocks(&self.blocks(), layout).ok().flatten();
-        let mut other = blocks.and_then(|(_, _, work)| work.difference(provenance));
+        let blocks = self.open_blocks(&self.blocks(), work.layout).ok().flatten();
+        let mut other = blocks.and_then(|(_, _, found)| found.difference(work.provenance));
         if other.is_none() {
             self.remove_blocks()?;
         }
         for name in self.part_names()? {
             let path = self.path.join(&name);
-            match Part::open(&path, provenance) {
+            match Part::open(&path, work.provenance) {
                 Ok(Err(difference)) => other = Some(difference),
                 _ => remove_file(&path)?,
             }

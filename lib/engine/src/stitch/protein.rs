@@ -1,6 +1,6 @@
 //! Stitching the windows of one protein after the other.
 
-use plmkit_contract::{Column, Pooling, Reason, RowSpan, SequenceDigest, Widths, residue_of};
+use plmkit_contract::{Column, Pooling, Reason, RowSpan, Widths, residue_of};
 
 use super::{Blend, Moments};
 
@@ -11,16 +11,8 @@ pub(crate) struct StitchedProtein {
     pub(crate) values: Vec<Vec<f32>>,
     /// The residues of the protein.
     pub(crate) sequence: Vec<u8>,
-    pub(crate) key: StitchedKey,
-}
-
-/// The key columns of a stitched row that differ from those of its last window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct StitchedKey {
     /// The number of windows.
     pub(crate) n_windows: u32,
-    /// Digest of all residues.
-    pub(crate) digest: SequenceDigest,
 }
 
 /// Stitches proteins, one after the other.
@@ -209,10 +201,7 @@ impl Protein {
         }
         StitchedProtein {
             values,
-            key: StitchedKey {
-                n_windows: self.n_windows,
-                digest: SequenceDigest::new(&self.residues),
-            },
+            n_windows: self.n_windows,
             sequence: self.residues,
         }
     }
@@ -288,8 +277,8 @@ mod tests {
         assert_eq!(protein.values[1], [10.0; DIM]);
         assert_eq!(protein.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
         assert_eq!(protein.values[3], [4.0; DIM], "three residues each");
-        assert_eq!(protein.key.n_windows, 2);
-        assert_eq!(protein.key.digest, SequenceDigest::new(b"MKVLA"));
+        assert_eq!(protein.n_windows, 2);
+        assert_eq!(protein.sequence, b"MKVLA");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use plmkit_esm2::{Buffer, Buffers, Device, ModelInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::BatchResult;
+use crate::batch::{Batch, BatchResult};
 use crate::columns::into_arrow_buffer;
 use crate::parity::Parity;
 use crate::sample::ParitySample;
@@ -30,15 +30,7 @@ pub(crate) enum Request {
     /// Compare int8 with f32, and answer [`Answer::Parity`].
     Measure(ParitySample),
     /// Compute the batch in the body, and answer [`Answer::Batch`].
-    Batch {
-        /// Position among all batches of the run.
-        index: u64,
-        /// The batches file, for messages.
-        path: String,
-        index_in_file: usize,
-        passes: Vec<Vec<usize>>,
-        stitched: bool,
-    },
+    Batch(Box<Batch>),
 }
 
 /// The options of a worker that differ from those of the run. All others are on its command line.
@@ -141,7 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use arrow_array::{ArrayRef, Float32Array, Int64Array};
-    use plmkit_contract::Reason;
+    use plmkit_contract::{Reason, Reject};
     use plmkit_esm2::{DeviceTimes, KernelTimes};
 
     use super::*;
@@ -199,7 +191,13 @@ mod tests {
         };
         let result = BatchResult {
             rows: rows(),
-            rejected: vec![(1, Reason::OutOfMemory)],
+            rejected: vec![Reject {
+                ordinal: 7,
+                id: "P".to_owned(),
+                length: 9,
+                reason: Reason::OutOfMemory,
+                start: Some(0),
+            }],
             stats: Some(stats),
         };
         let frame = frame(&result, Some(&result.rows));

@@ -5,8 +5,6 @@ use std::net::Shutdown;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, unbounded};
@@ -140,29 +138,11 @@ fn next_batch(line: &UnixStream) -> Option<Result<Batch, EngineError>> {
 
 /// Makes the batch of a request.
 fn batch(request: Request, body: Option<RecordBatch>) -> Result<Batch, EngineError> {
-    let Request::Batch {
-        index,
-        path,
-        index_in_file,
-        passes,
-        stitched,
-    } = request
-    else {
+    let (Request::Batch(mut batch), Some(rows)) = (request, body) else {
         return Err(unexpected("no batch"));
     };
-    let rows = body.ok_or_else(|| unexpected("no rows"))?;
-    Ok(Batch {
-        index,
-        path: Arc::from(Path::new(&path)),
-        index_in_file,
-        tail: false,
-        token_budget: None,
-        packed: PackedBatch::new(rows).map_err(|what| unexpected(&what))?,
-        passes,
-        stitched,
-        at_boundary: true,
-        saved: None,
-    })
+    batch.packed = PackedBatch::new(rows).map_err(|what| unexpected(&what))?;
+    Ok(*batch)
 }
 
 /// Sends results until there are no more.

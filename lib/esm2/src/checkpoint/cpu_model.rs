@@ -1,7 +1,10 @@
 //! A model of plmkit's CPU kernels from stored tensors.
 
-use plmkit_cpu::{ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutOfMemory};
-use plmkit_cpu::{Readout, Weights};
+use std::sync::Mutex;
+
+use plmkit_cpu::{
+    ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutOfMemory, Readout, Weights,
+};
 
 use super::CheckpointTensors;
 use super::parameters::{BIAS, EMBEDDING_NORM, POSITIONS, WORDS};
@@ -12,16 +15,12 @@ use crate::{Buffers, Dtype, EsmError, Head};
 /// Returns a model of `layers`, with the heads that the checkpoint has.
 pub(super) fn cpu_model(
     tensors: &CheckpointTensors<'_>,
-    (isa, dtype): (Isa, Dtype),
+    isa: Isa,
     layers: Layers,
 ) -> Result<CpuModel, EsmError> {
     let (config, of) = (tensors.config(), &tensors.config().architecture);
     let values = |name: &str| tensors.get(name).values();
-    let norm = |module: &str| LayerNorm {
-        weight: values(&format!("{module}.weight")),
-        bias: tensors.bias(module, config.hidden),
-        eps: config.layer_norm_eps as f32,
-    };
+    let norm = |module: &str| layer_norm(tensors, module);
     let language_model = || -> Result<_, OutOfMemory> {
         let pack = |weight: &str, bias: &str| {
             Weights::pack(isa, Dtype::F32, &values(weight), &values(bias))
@@ -54,10 +53,19 @@ pub(super) fn cpu_model(
     embedding.norm = of.embedding_norm.then(|| norm(EMBEDDING_NORM));
     Ok(CpuModel {
         embedding,
-        dtype,
         layers,
         readout,
+        arena: Mutex::default(),
         buffers: Buffers::default(),
         widths: config.widths(),
     })
+}
+
+/// Returns the `LayerNorm` of a module.
+pub(super) fn layer_norm(tensors: &CheckpointTensors<'_>, module: &str) -> LayerNorm {
+    LayerNorm {
+        weight: tensors.get(&format!("{module}.weight")).values(),
+        bias: tensors.bias(module, tensors.config().hidden),
+        eps: tensors.config().layer_norm_eps as f32,
+    }
 }

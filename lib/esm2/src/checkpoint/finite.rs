@@ -6,23 +6,27 @@ use super::CheckpointError;
 use super::stored_tensor::StoredTensor;
 use crate::Dtype;
 
-/// Returns an error for the first value among `bytes` of a tensor that is not finite. `first` is the index of the first value.
-pub(super) fn not_finite(
-    name: &str,
-    tensor: &StoredTensor<'_>,
-    first: usize,
-    bytes: &[u8],
-) -> Option<CheckpointError> {
-    let (stored, mut found) = (tensor.stored_type(), [0.0]);
-    let index = first_not_finite(stored, bytes)?;
-    let value = index * stored.bytes()..(index + 1) * stored.bytes();
-    widen(stored, &bytes[value], &mut found);
-    let reason = format!(
-        "tensor '{name}': expected finite values, found {} at index {}",
-        found[0],
-        first + index
-    );
-    Some(CheckpointError::invalid(tensor.path(), reason))
+impl StoredTensor<'_> {
+    /// Checks that the values in `piece`, which begins at the byte `begin`, are finite. `name` is for the error.
+    pub(super) fn check_finite(
+        &self,
+        name: &str,
+        begin: usize,
+        piece: &[u8],
+    ) -> Result<(), CheckpointError> {
+        let (stored, width) = (self.stored_type(), self.stored_type().bytes());
+        let Some(place) = first_not_finite(stored, piece) else {
+            return Ok(());
+        };
+        let mut found = [0.0];
+        widen(stored, &piece[place * width..][..width], &mut found);
+        let index = begin / width + place;
+        let reason = format!(
+            "tensor '{name}': expected finite values, found {} at index {index}",
+            found[0]
+        );
+        Err(CheckpointError::invalid(self.path(), reason))
+    }
 }
 
 /// Returns the index of the first value that is not finite: all bits of its exponent are set.

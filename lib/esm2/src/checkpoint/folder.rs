@@ -40,11 +40,6 @@ pub(super) fn weight_files(model: &Path) -> Result<Vec<WeightFile>, CheckpointEr
         .collect()
 }
 
-/// Returns the paths of the weight files of a model.
-pub(super) fn weight_paths(model: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
-    Ok(paths(model)?.into_keys().collect())
-}
-
 /// The weight files of a model, each with the names of the tensors that an index says are in it.
 type Paths = BTreeMap<PathBuf, Vec<String>>;
 

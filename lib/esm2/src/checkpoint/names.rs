@@ -22,9 +22,6 @@ const PREFIXES: [&str; 2] = ["esm.", "esmc."];
 /// The modules of a layout, each with the canonical ones that it is made of, one below the other. `*` is the number of a layer.
 type Table = [(&'static str, &'static [&'static str])];
 
-/// The tables of layouts. Names in no table are canonical, but for a prefix.
-const TABLES: [&Table; 1] = [esmc::TABLE];
-
 /// Returns the canonical names of a stored tensor: of each matrix, if it is several of one shape, one below the other, and none if it
 /// is not read.
 ///
@@ -39,7 +36,8 @@ pub(super) fn canonical(stored: &str) -> Vec<String> {
     if name.ends_with(UNUSED_END) || unused.into_iter().any(|unused| name.starts_with(unused)) {
         return Vec::new();
     }
-    if let Some(names) = TABLES.iter().find_map(|table| look_up(table, name)) {
+    // Names that are not in the table are canonical.
+    if let Some(names) = look_up(esmc::TABLE, name) {
         return names;
     }
     vec![if name == STATE_INV_FREQ {

@@ -1,7 +1,6 @@
 //! A tensor of a checkpoint and its file.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plmkit_cpu::widen;
 
@@ -13,27 +12,12 @@ use crate::Dtype;
 pub struct StoredTensor<'a> {
     pub(super) data: TensorData<'a>,
     pub(super) file: &'a WeightFile,
-    /// Tasks that still have to read the tensor.
-    pub(super) readers: AtomicUsize,
 }
 
 impl StoredTensor<'_> {
-    /// Registers a task that will read the tensor.
-    pub(super) fn add_reader(&self) {
-        self.readers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Removes a task that has read the tensor.
-    pub(super) fn remove_reader(&self) {
-        self.readers.fetch_sub(1, Ordering::Relaxed);
-        self.release();
-    }
-
-    /// Releases the memory of the file after the last reader, so that memory holds the model only once.
+    /// Releases the memory of the file, so that memory holds the model only once.
     pub fn release(&self) {
-        if self.readers.load(Ordering::Relaxed) == 0 {
-            self.file.release(self.data.extent);
-        }
+        self.file.release(self.data.extent);
     }
 
     /// Returns the type of the stored values.
@@ -52,11 +36,6 @@ impl StoredTensor<'_> {
         &self.data.shape
     }
 
-    /// Returns the size of a dimension.
-    pub(super) fn size(&self, dimension: usize) -> usize {
-        self.data.shape[dimension]
-    }
-
     /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.file.path
@@ -64,7 +43,7 @@ impl StoredTensor<'_> {
 
     /// Returns the bytes of a matrix row.
     pub(super) fn row(&self, row: usize) -> &[u8] {
-        let width = self.size(1) * self.stored_type().bytes();
+        let width = self.data.shape[1] * self.stored_type().bytes();
         &self.data.bytes[row * width..][..width]
     }
 

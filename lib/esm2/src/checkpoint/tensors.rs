@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
 
 use plmkit_contract::{Quoted, path_text};
 
 use super::error::{CheckpointError, list_names};
-use super::finite::not_finite;
 use super::foreign::{adapter, common_prefix, foreign_prefix};
 use super::names::{CLASSIFIERS, SHARED_INV_FREQ, canonical};
 use super::parameters::{
@@ -63,11 +61,7 @@ impl<'a> CheckpointTensors<'a> {
             let names = canonical(&name);
             let parts = data.divided(names.len().max(1));
             for (name, data) in names.into_iter().zip(parts) {
-                let tensor = StoredTensor {
-                    data,
-                    file,
-                    readers: AtomicUsize::new(0),
-                };
+                let tensor = StoredTensor { data, file };
                 if let Some(other) = tensors.insert(name.clone(), tensor) {
                     let (name, other) = (Quoted(&name), path_text(other.path()));
                     let reason = format!("tensor {name} is stored twice, here and in {other}");
@@ -169,9 +163,7 @@ impl<'a> CheckpointTensors<'a> {
             let names = [own.as_str(), SHARED_INV_FREQ].into_iter();
             let mut stored = names.filter_map(|name| Some((name, self.find(name)?)));
             if let Some((name, tensor)) = stored.next() {
-                if let Some(error) = not_finite(name, tensor, 0, tensor.bytes()) {
-                    return Err(error);
-                }
+                tensor.check_finite(name, 0, tensor.bytes())?;
                 self.frequencies[layer] = tensor.values();
                 self.computed_frequencies -= 1;
             }

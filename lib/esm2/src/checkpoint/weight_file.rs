@@ -1,6 +1,6 @@
 //! A memory-mapped weight file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use memmap2::{Mmap, UncheckedAdvice};
-use plmkit_contract::{check_fetched, check_regular};
+use plmkit_contract::{Quoted, Stop, check_fetched, check_regular};
+use rayon::prelude::*;
 use safetensors::tensor::Metadata;
 use safetensors::{SafeTensorError, SafeTensors};
 
@@ -110,13 +111,27 @@ impl WeightFile {
         }
     }
 
-    /// Returns the records of a PyTorch file by name, and none for another file.
-    pub(super) fn records(&self) -> Result<BTreeMap<String, Record<'_>>, CheckpointError> {
+    /// Compares the records of a PyTorch file with the CRC-32 in its archive, on the threads of the current pool.
+    pub(super) fn check_sums(&self, stop: &Stop) -> Result<(), CheckpointError> {
         if self.is_safetensors() {
-            return Ok(BTreeMap::new());
+            return Ok(());
         }
-        torch_file::records(&self.bytes)
-            .map_err(|reason| CheckpointError::invalid(&self.path, reason))
+        let invalid = |reason| CheckpointError::invalid(&self.path, reason);
+        let records = torch_file::records(&self.bytes).map_err(invalid)?;
+        let records: Vec<(String, Record<'_>)> = records.into_iter().collect();
+        let damage = records.par_iter().find_map_first(|(name, record)| {
+            let expected = record.crc;
+            if expected == 0 || stop.requested() {
+                return None;
+            }
+            let found = crc32fast::hash(record.bytes);
+            self.release(record.bytes);
+            let record = Quoted(name);
+            (found != expected).then(|| {
+                format!("damaged: record {record} has CRC-32 {found:08x}, expected {expected:08x}")
+            })
+        });
+        damage.map_or(Ok(()), |reason| Err(invalid(reason)))
     }
 
     fn is_safetensors(&self) -> bool {

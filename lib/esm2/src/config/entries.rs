@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use plmkit_contract::Quoted;
 use serde_json::{Map, Value};
 
-use super::ConfigError;
 use crate::rope::ROPE_BASE;
 
 /// What a `config.json` says, by key.
@@ -23,7 +22,7 @@ impl Entries {
         key: &str,
         expected: impl Into<Value>,
         optional: bool,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), String> {
         let (found, expected) = (self.get(key), expected.into());
         let same_number = found.is_number() && found.as_f64() == expected.as_f64();
         if *found == expected || same_number || (optional && found.is_null()) {
@@ -34,7 +33,7 @@ impl Entries {
     }
 
     /// Checks an optional object that describes the rotation of queries and keys, as transformers 5 or 4 writes it.
-    pub(super) fn must_be_default_rotation(&self, key: &str) -> Result<(), ConfigError> {
+    pub(super) fn must_be_default_rotation(&self, key: &str) -> Result<(), String> {
         let Value::Object(object) = self.get(key) else {
             return self.must_be(key, Value::Null, true);
         };
@@ -44,7 +43,7 @@ impl Entries {
             ("rope_theta", Value::from(ROPE_BASE)),
             ("partial_rotary_factor", Value::from(1.0)),
         ];
-        let of_key = |ConfigError(what)| ConfigError(format!("key '{key}': {what}"));
+        let of_key = |what| format!("key '{key}': {what}");
         let entries = Self(object.clone());
         // The type first: it explains the others.
         let names = known.iter().map(|(name, _)| *name);
@@ -56,11 +55,7 @@ impl Entries {
         Ok(())
     }
 
-    pub(super) fn count(
-        &self,
-        key: &str,
-        range: RangeInclusive<usize>,
-    ) -> Result<usize, ConfigError> {
+    pub(super) fn count(&self, key: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
         self.get(key)
             .as_u64()
             .and_then(|value| usize::try_from(value).ok())
@@ -71,21 +66,21 @@ impl Entries {
             })
     }
 
-    pub(super) fn epsilon(&self, key: &str) -> Result<f64, ConfigError> {
+    pub(super) fn epsilon(&self, key: &str) -> Result<f64, String> {
         self.get(key)
             .as_f64()
             .filter(|value| *value > 0.0 && *value <= 0.1)
             .ok_or_else(|| self.invalid(key, "a number above 0, at most 0.1"))
     }
 
-    pub(super) fn flag(&self, key: &str) -> Result<bool, ConfigError> {
+    pub(super) fn flag(&self, key: &str) -> Result<bool, String> {
         self.get(key)
             .as_bool()
             .ok_or_else(|| self.invalid(key, "true or false"))
     }
 
     /// Returns a flag, or `default` if it is absent.
-    pub(super) fn optional_flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
+    pub(super) fn optional_flag(&self, key: &str, default: bool) -> Result<bool, String> {
         if self.get(key).is_null() {
             Ok(default)
         } else {
@@ -93,7 +88,7 @@ impl Entries {
         }
     }
 
-    pub(super) fn invalid(&self, key: &str, expected: &str) -> ConfigError {
+    pub(super) fn invalid(&self, key: &str, expected: &str) -> String {
         let found = match self.get(key) {
             Value::Null => "nothing".to_owned(),
             Value::Array(_) => "an array".to_owned(),
@@ -107,6 +102,6 @@ impl Entries {
                 .collect(),
         };
         let key = Quoted(key);
-        ConfigError(format!("key {key}: expected {expected}, found {found}"))
+        format!("key {key}: expected {expected}, found {found}")
     }
 }

@@ -2,7 +2,7 @@
 
 use plmkit_contract::{MASK, ModelShape, RESIDUES, VOCABULARY};
 
-use super::{Architecture, ConfigError, Entries, FeedForward, ModelConfig, Positions};
+use super::{Architecture, Entries, FeedForward, ModelConfig, Positions};
 use crate::rope::ROPE_BASE;
 
 /// The row of `<cls>` in a table of positions: that of `<pad>` precedes it.
@@ -21,7 +21,7 @@ impl Architecture {
     };
 }
 
-pub(super) fn read(entries: &Entries) -> Result<ModelConfig, ConfigError> {
+pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     let positions = positions(entries)?;
     entries.must_be("vocab_size", VOCABULARY, false)?;
     entries.must_be("mask_token_id", MASK, true)?;
@@ -51,7 +51,7 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, ConfigError> {
     })
 }
 
-fn positions(entries: &Entries) -> Result<Positions, ConfigError> {
+fn positions(entries: &Entries) -> Result<Positions, String> {
     let key = "position_embedding_type";
     if *entries.get(key) != "absolute" {
         let rotary = entries.must_be(key, "rotary", false);

@@ -3,7 +3,7 @@
 use plmkit_contract::{MASK, ModelShape};
 
 use super::esm::token_names;
-use super::{Architecture, ConfigError, Entries, FeedForward, ModelConfig, Positions};
+use super::{Architecture, Entries, FeedForward, ModelConfig, Positions};
 
 /// Channels of a head in the first release.
 const HEAD_DIM: usize = 64;
@@ -22,7 +22,7 @@ const ARCHITECTURE: Architecture = Architecture {
     branch_depth: Some(UNSCALED_DEPTH),
 };
 
-pub(super) fn read(entries: &Entries) -> Result<ModelConfig, ConfigError> {
+pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     entries.must_be("vocab_size", VOCABULARY, false)?;
     entries.must_be("mask_token_id", MASK, true)?;
     entries.must_be("hidden_act", "silu", true)?;

@@ -15,7 +15,7 @@ use super::{
     Answer, Batch, Bytes, Columns, Functions, MemoryAsked, Opened, Opening, OpeningGpu, Place,
     Refusal, Submitting,
 };
-use crate::backend::{self, Backend, Values};
+use crate::backend::{Backend, Ticket};
 use crate::compute_options::Plan;
 use crate::threads::threads;
 use crate::{Buffer, Buffers, DeviceTimes, Dtype, EsmError, ModelInfo, Varlen};
@@ -47,18 +47,16 @@ pub(crate) struct CudaModel {
 // not `Sync`.
 unsafe impl Send for CudaModel {}
 
-/// A batch whose computation has begun.
+/// A computation that has begun: a ticket of the library.
 #[derive(Debug)]
-pub struct Ticket {
+pub(crate) struct Pending {
     functions: &'static Functions,
     /// Null after [`collect`](Self::collect).
     computation: *mut c_void,
-    /// Memory for each column.
-    values: Vec<Buffer<f32>>,
 }
 
 // SAFETY: as for the model.
-unsafe impl Send for Ticket {}
+unsafe impl Send for Pending {}
 
 impl CudaModel {
     /// Loads the checkpoint `model`.
@@ -108,8 +106,8 @@ impl Backend for CudaModel {
         columns: &[Column],
         (depth, dtype): (usize, Dtype),
         _: &Stop,
-    ) -> Result<backend::Ticket, EsmError> {
-        let values = batch.buffers(columns, self.widths, &self.buffers);
+    ) -> Result<Ticket, EsmError> {
+        let mut values = batch.buffers(columns, self.widths, &self.buffers);
         let lent = Batch {
             tokens: batch.tokens().as_ptr(),
             total_tokens: batch.total_tokens(),
@@ -125,16 +123,21 @@ impl Backend for CudaModel {
         let (computation, ()) = call(&request, |request, answer| unsafe {
             (self.functions.submit)(self.model, lent, request, answer)
         })?;
-        let ticket = backend::Ticket::InTransfer(Ticket {
+        let pending = Pending {
             functions: self.functions,
             computation,
-            values,
-        });
-        if self.on_gpu {
-            return Ok(ticket);
-        }
-        // libtorch's operations on a CPU have computed it.
-        Ok(backend::Ticket::Ready(ticket.collect()?))
+        };
+        let pending = if self.on_gpu {
+            Some(pending)
+        } else {
+            // libtorch's operations on a CPU have computed it.
+            pending.collect(&mut values)?;
+            None
+        };
+        Ok(Ticket {
+            columns: values,
+            pending,
+        })
     }
 
     fn memory(&self, asked: &MemoryAsked) -> Result<Option<(u64, u64)>, EsmError> {
@@ -153,10 +156,12 @@ impl Drop for CudaModel {
     }
 }
 
-impl Ticket {
+impl Pending {
     /// Waits for the values of each column, and the times of the device, if one measured them.
-    pub(crate) fn collect(mut self) -> Result<Values, EsmError> {
-        let mut columns = std::mem::take(&mut self.values);
+    pub(crate) fn collect(
+        mut self,
+        columns: &mut [Buffer<f32>],
+    ) -> Result<Option<DeviceTimes>, EsmError> {
         let places = columns.iter_mut().map(|values| Place {
             data: values.as_mut_ptr(),
             len: values.len(),
@@ -171,11 +176,11 @@ impl Ticket {
         let (_, times) = call(&(), |_, answer| unsafe {
             (self.functions.collect)(computation, lent, answer)
         })?;
-        Ok(Values { columns, times })
+        Ok(times)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Pending {
     fn drop(&mut self) {
         if self.computation.is_null() {
             return;
