@@ -142,7 +142,7 @@ fn texts(ids: &ArrayRef) -> Result<StringArray, String> {
 /// Positions of any type of integers. What is no position is missing.
 fn positions(starts: &ArrayRef) -> Result<UInt32Array, String> {
     Ok(downcast_integer_array!(
-        starts => starts.iter().map(|start| start.and_then(|start| u32::try_from(start).ok())).collect(),
+        starts => starts.iter().map(|start| start.and_then(|start| u32::try_from(i128::from(start)).ok())).collect(),
         other => return Err(format!("column 'start': expected integers, found {other}")),
     ))
 }

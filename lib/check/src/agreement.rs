@@ -108,11 +108,11 @@ impl Agreement {
             }
             // A cosine does not see a wrong scale: lengths may differ by as much as a cosine lets vectors of one length be apart.
             let (scale, most) = (norm(found) / norm(expected), apart(*min_cosine));
-            if (scale - 1.0).abs() > most {
+            if *min_cosine > 0.0 && (scale - 1.0).abs() > most {
                 let problem = format_args!(
                     "{column}: {scale:.6} times as long as in the reference, expected 1 ± {most:.2e}"
                 );
-                tally.add("other_length", row, problem);
+                tally.add("other_norm", row, problem);
             }
             let difference = distance(found, expected, 0.0) / norm(expected);
             let agreement = ColumnAgreement {

@@ -108,7 +108,7 @@ pub static CHECKS: [Definition; 14] = [
         question: "Do vectors agree with a reference?",
         remedy: "Compare the model, the layer and the pooling with those of the reference.",
         counts: "compared=row(s) compared; not_in_reference=not in the reference; rejected=rejected",
-        kinds: "below=vector(s) below --min-cosine; undefined=vector(s) without a cosine; other_dimension=vector(s) of another dimension; not_found=row(s) of the reference not found; nothing_compared=reference(s) of other ids",
+        kinds: "below=vector(s) below --min-cosine; other_norm=vector(s) of another norm; undefined=vector(s) without a cosine; other_dimension=vector(s) of another dimension; not_found=row(s) of the reference not found; nothing_compared=reference(s) of other ids",
     },
     Definition {
         name: "spot-check",

@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn columns_are_followed_by_name_from_file_to_file() {
         let mut reference = Reference::new(String::new(), vec!["max_6".to_owned()]);
-        reference.push("P", 0, vec![vec![1.0, 0.0]]);
+        reference.push("P", 0, vec![vec![3.0, 0.0]]);
         let criteria = Criteria {
             reference: Some((reference, 0.999)),
             ..Criteria::default()

@@ -150,9 +150,12 @@ fn write_text(
     Ok(())
 }
 
+/// Appends the value at a place to a text.
+type Append<'a> = Box<dyn Fn(usize, &mut String) + 'a>;
+
 /// How a value of a column is appended to a text: text as it is, floats in the least digits that tell them apart, nothing where no
 /// value is.
-fn shown(values: &dyn Array) -> Result<Box<dyn Fn(usize, &mut String) + '_>, String> {
+fn shown(values: &dyn Array) -> Result<Append<'_>, String> {
     // Writing to a string does not fail.
     macro_rules! by {
         ($values:expr) => {{
