@@ -80,12 +80,9 @@ fn vector_columns(schema: &Schema) -> Result<Vec<String>, String> {
     if !vectors.is_empty() && id.is_ok_and(is_id) {
         return Ok(vectors);
     }
-    let found: Vec<&str> = schema
-        .fields()
-        .iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    let found = one_line(&found.join(", "), LIST_SHOWN);
+    let found = schema.fields().iter();
+    let found = found.map(|field| format!("{} ({})", field.name(), field.data_type()));
+    let found = one_line(&found.collect::<Vec<_>>().join(", "), LIST_SHOWN);
     Err(format!(
         "expected a column 'id' of text or integers and lists of floating-point numbers, found columns {found}"
     ))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy
 import pyarrow.parquet
 import pytest
 
@@ -117,11 +118,12 @@ def test_an_error_comes_from_another_process_as_it_is():
 
 
 def test_a_damaged_file_is_an_error_of_plmkit(tmp_path):
-    embed({"P1": TWO["P1"]}, out=tmp_path)
+    table = embed({"P1": TWO["P1"]}, out=tmp_path)
     assert plmkit.read(tmp_path, columns=["mean_4"]).num_columns == 1
     file = tmp_path / "sequences/embeddings/shard-00000.parquet"
     whole = bytearray(file.read_bytes())
-    whole[300] ^= 1  # in a value, where Parquet has no checksum
+    value = numpy.float32(table["mean_4"][0][20].as_py()).tobytes()
+    whole[whole.index(value)] ^= 1  # Parquet has no checksum there
     file.write_bytes(whole)
     with pytest.raises(plmkit.PlmkitError, match="damaged: bytes 4 to") as raised:
         plmkit.read(tmp_path)

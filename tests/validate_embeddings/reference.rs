@@ -240,7 +240,7 @@ fn a_reference_that_cannot_be_compared_with_is_bad_data() {
         ),
         (
             &[("id", numbers), ("mean_6", ids(&rows))],
-            "lists of floating-point numbers, found columns id, mean_6",
+            "lists of floating-point numbers, found columns id (",
         ),
     ];
     for (columns, what) in references {

@@ -91,7 +91,7 @@ def embed(
 def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
     """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the last run.
 
-    `columns` names those to read; all by default. Files that plmkit wrote are compared with their checksums before, for which they are
+    `columns` names those to read; all by default. Files in folders `embeddings` are compared with their checksums, for which they are
     read once more; `verify=False` does without. Warns of samples that were not validated, which may lack rows.
 
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
@@ -107,23 +107,14 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, v
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
     of_run = dict(zip(_samples(folder), itertools.count()))
     files.sort(key=lambda file: of_run.get(file.parent.parent.name, len(of_run)))
-    table = _table(files, columns)
-    for _, of_folder in itertools.groupby(files if verify else [], lambda file: file.parent):
-        _verify(list(of_folder))
-    return table
-
-
-def _verify(files: list[Path]) -> None:
-    """Raises PlmkitError if a file of plmkit is damaged. A negative verdict on its values is the sample's, and not repeated here."""
-    import pyarrow.parquet
-
-    own = [os.fspath(file) for file in files if b"plmkit.contract" in (pyarrow.parquet.read_metadata(file).metadata or {})]
-    try:
-        if own:
-            run("validate-embeddings", *own)
-    except PlmkitError as error:
-        if error.code != 1:
-            raise
+    own = [file for file in files if verify and file.absolute().parent.name == "embeddings"]
+    for _, of_folder in itertools.groupby(own, lambda file: file.parent):
+        try:
+            run("validate-embeddings", *map(os.fspath, of_folder))
+        except PlmkitError as error:
+            if error.code != 1:  # a negative verdict on their values is in the summary of their run
+                raise
+    return _table(files, columns)
 
 
 def _samples(folder: Path) -> list[str]:
@@ -140,7 +131,8 @@ def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table
     try:
         return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
     except (pyarrow.ArrowException, OSError) as error:
-        raise PlmkitError(65, f"{files[0].parent}: {error}") from error
+        what = str(error).partition("\n")[0]
+        raise PlmkitError(65, f"{files[0].parent}: {what}") from error
 
 
 def run(program: str, *arguments: str, progress: bool = False) -> None:
