@@ -89,25 +89,27 @@ fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>
 
 /// Refuses a folder with files of somebody else at the places of results.
 fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>) {
+    // Beside shards of ours, files of ours may be damaged, and are written again.
+    let is_cut = |sample: &Sample| {
+        read_sealed::<Manifest>(&out.join(&sample.name).join("shards/manifest.json")).is_ok()
+    };
+    let is_ours = samples.iter().any(is_cut);
     let has = |name: &str, text: &str| {
         let path = out.join(name);
         let found = fs::read(&path).map(|found| String::from_utf8_lossy(&found).contains(text));
-        (path, found.unwrap_or(true))
+        (path, is_ours || found.unwrap_or(true))
     };
     let size = out.join(BATCH_SIZE_FILE);
-    let is_size = !size.exists() || read_sealed::<BatchSize>(&size).is_ok();
+    let is_size = is_ours || !size.exists() || read_sealed::<BatchSize>(&size).is_ok();
     let of_results = [
         has(SUMMARY_FILE, SUMMARY_HEADER),
         has(VERSIONS_FILE, "plmkit"),
         (size, is_size),
     ];
     let of_samples = samples.iter().map(|sample| {
-        let folder = out.join(&sample.name);
-        let path = folder.join(DATASET_FILE);
-        // One that is damaged, beside shards of ours, is written again.
-        let is_own = !path.exists()
-            || read_sealed::<ListedDataset>(&path).is_ok()
-            || read_sealed::<Manifest>(&folder.join("shards/manifest.json")).is_ok();
+        let path = out.join(&sample.name).join(DATASET_FILE);
+        let is_own =
+            !path.exists() || read_sealed::<ListedDataset>(&path).is_ok() || is_cut(sample);
         (path, is_own)
     });
     for (path, is_own) in of_results.into_iter().chain(of_samples) {

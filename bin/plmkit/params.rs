@@ -55,17 +55,9 @@ impl Params {
         outdir.join("pipeline_info/.params.json")
     }
 
-    /// Reads the parameters of the last run.
-    pub(crate) fn read(outdir: &Path) -> Result<Option<Self>, Fault> {
-        let path = Self::file(outdir);
-        let Ok(text) = fs::read(&path) else {
-            return Ok(None);
-        };
-        let read = serde_json::from_slice(&text);
-        let read = read.map_err(|error| {
-            StoreError::malformed(&path, format_args!("not the parameters of a run: {error}"))
-        });
-        Ok(Some(read?))
+    /// Reads the parameters of the last run; none if they are missing or damaged.
+    pub(crate) fn read(outdir: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(Self::file(outdir)).ok()?).ok()
     }
 
     /// Compares with the run that made the embeddings of the folder, if it has some.
@@ -80,7 +72,7 @@ impl Params {
         let Some(first) = embeddings(outdir).next() else {
             return Ok(Existing::Same);
         };
-        let Some(earlier) = Self::read(outdir)? else {
+        let Some(earlier) = Self::read(outdir) else {
             return Ok(Existing::Unknown);
         };
         let other = match (earlier.other_options(options), earlier.other_model(model)) {

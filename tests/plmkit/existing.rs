@@ -76,6 +76,16 @@ fn a_damaged_verdict_is_written_again() {
         run(&mut plmkit(folder, "a.fasta --out results"));
         assert_eq!(fs::read_to_string(&file).expect("read"), whole);
     }
+    // So is what else a run writes.
+    for name in ["summary.tsv", "versions.yml", "pipeline_info/params.json"] {
+        let file = folder.join("results").join(name);
+        fs::write(&file, "").expect("write");
+        run(&mut plmkit(folder, "a.fasta --out results"));
+        assert!(!fs::read(&file).expect("read").is_empty(), "{name}");
+    }
+    fs::write(folder.join("results/batch-size.json"), "").expect("write");
+    fs::remove_file(folder.join("results/a/embeddings/shard-00000.parquet")).expect("remove");
+    run(&mut plmkit(folder, "a.fasta --out results"));
 }
 
 #[test]

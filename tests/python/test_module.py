@@ -132,6 +132,32 @@ def test_a_damaged_file_is_an_error_of_plmkit(tmp_path):
     assert raised.value.code == 65
 
 
+def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
+    table = embed(PROTEINS, out=tmp_path, max_shard_tokens=20000)
+    sample = tmp_path / "proteins"
+    part = sample / "embeddings/shard-00001.parquet"
+    whole = part.read_bytes()
+    part.unlink()
+    with pytest.raises(plmkit.PlmkitError, match="shard-00001.parquet: missing") as raised:
+        plmkit.read(tmp_path)
+    assert raised.value.code == 66
+    assert plmkit.read(tmp_path, verify=False).num_rows < 100
+    part.write_bytes(whole)
+    other = pyarrow.table({"id": table["id"].combine_chunks()[::-1], "mean_4": table["mean_4"]})
+    pyarrow.parquet.write_table(other, tmp_path / "other.parquet")
+    with pytest.raises(plmkit.PlmkitError) as raised:
+        plmkit.run("validate-embeddings", "--dataset", str(sample), "--reference", str(tmp_path / "other.parquet"))
+    assert raised.value.code == 1
+    with pytest.raises(plmkit.PlmkitError, match="its validation failed") as raised:
+        plmkit.read(tmp_path)
+    assert raised.value.code == 65
+
+
+def test_rejected_records_are_a_warning():
+    with pytest.warns(UserWarning, match="sequences: 1 rejected records have no row"):
+        assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
+
+
 def test_a_folder_without_embeddings_is_no_table(tmp_path):
     with pytest.raises(plmkit.PlmkitError, match="no embeddings") as raised:
         plmkit.read(tmp_path)

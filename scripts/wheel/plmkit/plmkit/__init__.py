@@ -12,6 +12,7 @@ The functions return tables of pyarrow, which has to be installed (pip install p
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -66,7 +67,8 @@ def embed(
     `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
     `fasta_shard="--invalid reject"`.
 
-    Warnings of the programs are Python's. Raises PlmkitError, for rejected and duplicate records too, unless an option accepts them.
+    Warnings of the programs are Python's. So are rejected records. Raises PlmkitError, for invalid and duplicate records too, unless an option accepts
+    them.
     """
     import pyarrow.parquet  # noqa: F401  before anything is computed
 
@@ -84,15 +86,18 @@ def embed(
         if before and error.code in (2, 65, 66, 69):  # a refused run changes nothing
             written.write_bytes(before)
         raise
+    for sample, rejected in _samples(folder).items():
+        if rejected not in ("", "0"):
+            warnings.warn(f"{folder / sample}: {rejected} rejected records have no row, see shards/rejects.csv and rejects", stacklevel=2)
     # The folder may have other samples, of other calls.
     return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])
 
 
 def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
-    """Reads the embeddings in a folder of results, of one sample, or of files: sample by sample, in the order of the last run.
+    """Reads the embeddings in a folder of results, of a sample, or of Parquet files: sample by sample, in the order of the last run.
 
-    `columns` names those to read; all by default. Files in folders `embeddings` are compared with their checksums, for which they are
-    read once more; `verify=False` does without. Warns of samples that were not validated, which may lack rows.
+    `columns` names those to read; all by default. A sample must have passed its validation and be whole, and its files are compared
+    with their checksums, for which they are read once more; `verify=False` does without. Warns of samples that were not validated.
 
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
     `query-embeddings combine` gives the latter a row again.
@@ -103,25 +108,35 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, v
     if files is None:
         raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
     for sample in sorted({file.parent.parent for file in files if file.parent.name == "embeddings"}):
-        if (sample / "shards").exists() and not (sample / "dataset.json").exists():
+        if (sample / "dataset.json").exists() and verify:
+            _check_verdict(sample)
+        elif (sample / "shards").exists() and not (sample / "dataset.json").exists():
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
     of_run = dict(zip(_samples(folder), itertools.count()))
     files.sort(key=lambda file: of_run.get(file.parent.parent.name, len(of_run)))
     own = [file for file in files if verify and file.absolute().parent.name == "embeddings"]
     for _, of_folder in itertools.groupby(own, lambda file: file.parent):
-        try:
-            run("validate-embeddings", *map(os.fspath, of_folder))
-        except PlmkitError as error:
-            if error.code != 1:  # a negative verdict on their values is in the summary of their run
-                raise
+        run("validate-embeddings", *map(os.fspath, of_folder))
     return _table(files, columns)
 
 
-def _samples(folder: Path) -> list[str]:
-    """The samples of the last run in a folder of results, in its order."""
+def _check_verdict(sample: Path) -> None:
+    try:
+        verdict = json.loads((sample / "dataset.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PlmkitError(65, f"{sample}/dataset.json: {error}") from error
+    if verdict["outcome"] != "pass":
+        raise PlmkitError(65, f"{sample}: its validation failed, see dataset.json; verify=False reads it")
+    for part in verdict["embeddings"]:
+        if not (sample / part["file"]).exists():
+            raise PlmkitError(66, f"{sample}/{part['file']}: missing, though dataset.json lists it; verify=False reads the others")
+
+
+def _samples(folder: Path) -> dict[str, str]:
+    """The samples of the last run in a folder of results, in its order, with the number of their rejected records."""
     summary = folder / "summary.tsv"
     lines = summary.read_text(encoding="utf-8").splitlines()[1:] if summary.exists() else []
-    return [line.split("\t")[0] for line in lines]
+    return {sample: rejected for sample, _, _, rejected, *_ in (line.split("\t") for line in lines)}
 
 
 def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table:
