@@ -76,7 +76,7 @@ def test_an_error_has_the_code_and_the_words_of_the_program(sequences, options, 
     assert raised.value.code == code
 
 
-@pytest.mark.parametrize(("name", "residues"), [("", "MK"), ("a b", "MK"), ("a\n", "MK"), ("a", None), ("a", "M\n>b")])
+@pytest.mark.parametrize(("name", "residues"), [("", "MK"), ("a b", "MK"), ("a\n", "MK"), ("a", None), ("a", "M\n>b"), ("a", "MK\rV")])
 def test_an_id_with_blanks_and_what_is_no_text_is_refused(name, residues):
     with pytest.raises(plmkit.PlmkitError, match="expected an id without blanks") as raised:
         embed({name: residues})
@@ -156,6 +156,11 @@ def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
 def test_rejected_records_are_a_warning():
     with pytest.warns(UserWarning, match="sequences: 1 rejected records have no row"):
         assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
+
+
+def test_a_call_without_embeddings_is_an_error(tmp_path):
+    with pytest.raises(plmkit.PlmkitError, match="no embeddings"):
+        embed(PROTEINS, out=tmp_path, stage="prepare")
 
 
 def test_a_folder_without_embeddings_is_no_table(tmp_path):

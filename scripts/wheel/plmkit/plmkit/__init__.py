@@ -143,9 +143,11 @@ def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table
     import pyarrow
     import pyarrow.parquet
 
+    if not files:
+        raise PlmkitError(66, "no embeddings: this call made none")
     try:
         return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         what = str(error).partition("\n")[0]
         raise PlmkitError(65, f"{files[0].parent}: {what}") from error
 
@@ -216,7 +218,7 @@ def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
     records = []
     for one, residues in given:
         name = str(one)
-        if name.split() != [name] or not isinstance(residues, str) or ">" in residues or "\n" in residues:
+        if name.split() != [name] or not isinstance(residues, str) or set(residues) & set(">\r\n"):
             raise PlmkitError(65, f"{one!r}: expected an id without blanks, and residues as text")
         records.append(f">{name}\n{residues}\n")
     text = "".join(records)
