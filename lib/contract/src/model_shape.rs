@@ -31,7 +31,7 @@ pub struct ModelShape {
 
 /// The published models: names, layers, channels, and inner channels of a network with a gate; those without have four times the
 /// channels.
-const PUBLISHED: [(&str, u32, u32, Option<u32>); 10] = [
+const PUBLISHED: [(&str, u32, u32, Option<u32>); 15] = [
     ("facebook/esm2_t6_8M_UR50D", 6, 320, None),
     ("facebook/esm2_t12_35M_UR50D", 12, 480, None),
     ("facebook/esm2_t30_150M_UR50D", 30, 640, None),
@@ -39,6 +39,11 @@ const PUBLISHED: [(&str, u32, u32, Option<u32>); 10] = [
     ("facebook/esm2_t36_3B_UR50D", 36, 2560, None),
     ("facebook/esm2_t48_15B_UR50D", 48, 5120, None),
     ("facebook/esm1b_t33_650M_UR50S", 33, 1280, None),
+    ("facebook/esm1v_t33_650M_UR90S_1", 33, 1280, None),
+    ("facebook/esm1v_t33_650M_UR90S_2", 33, 1280, None),
+    ("facebook/esm1v_t33_650M_UR90S_3", 33, 1280, None),
+    ("facebook/esm1v_t33_650M_UR90S_4", 33, 1280, None),
+    ("facebook/esm1v_t33_650M_UR90S_5", 33, 1280, None),
     ("biohub/ESMC-300M", 30, 960, Some(2560)),
     ("biohub/ESMC-600M", 36, 1152, Some(3072)),
     ("biohub/ESMC-6B", 80, 2560, Some(6912)),
@@ -105,7 +110,9 @@ mod tests {
 
     #[test]
     fn the_published_models_have_about_the_parameters_of_their_names() {
-        let millions = [8, 35, 150, 650, 3_000, 15_000, 650, 333, 575, 6_300];
+        let of_esm1 = [650; 6];
+        let of_esm2 = [8, 35, 150, 650, 3_000, 15_000];
+        let millions = of_esm2.into_iter().chain(of_esm1).chain([333, 575, 6_300]);
         for (id, millions) in ModelShape::published_ids().zip(millions) {
             let shape = ModelShape::published(&format!("{id}@main")).expect(id);
             let found = shape.flops_per_token() / 2_000_000;
