@@ -203,25 +203,30 @@ impl Cell {
 }
 
 impl Page {
-    /// Adds a table with a row for each of `rows`. A column without any known cell is left out.
-    pub fn table<T>(&mut self, rows: &[T], columns: &[Column<T>]) -> &mut Self {
-        let is_known = |column: &&Column<T>| {
-            let mut cells = rows.iter().map(|row| (column.cell)(row));
-            rows.is_empty() || cells.any(|cell| cell.text.is_some())
-        };
+    /// Adds a table with a row for each of `rows`, unless there is none. A column without any known cell is left out.
+    pub fn table<'a, T: 'a>(
+        &mut self,
+        rows: impl IntoIterator<Item = &'a T> + Clone,
+        columns: &[Column<T>],
+    ) -> &mut Self {
+        let rows = || rows.clone().into_iter();
+        let is_known = |column: &&Column<T>| rows().any(|row| (column.cell)(row).text.is_some());
         let columns: Vec<&Column<T>> = columns.iter().filter(is_known).collect();
+        if columns.is_empty() {
+            return self;
+        }
         let html = &mut self.body;
         html.push_str("<div class=\"wide\"><table><thead><tr>");
         for column in &columns {
             // The heading of a column of numbers is right-aligned as well.
-            let first = rows.first().map(|row| (column.cell)(row));
+            let first = rows().next().map(|row| (column.cell)(row));
             let class = first.map_or("", |cell| cell.alignment());
             let name = escape(&column.heading());
             // Writing to a string does not fail.
             let _ = write!(html, "<th scope=\"col\"{class}>{name}</th>");
         }
         html.push_str("</tr></thead><tbody>");
-        for row in rows {
+        for row in rows() {
             html.push_str("\n<tr>");
             for column in &columns {
                 let cell = (column.cell)(row);
@@ -263,7 +268,7 @@ mod tests {
             html.contains(">a&lt;</th>") && !html.contains("b, s"),
             "{html}"
         );
-        assert_eq!(table(&[]).matches("<th ").count(), 2);
+        assert_eq!(table(&[]), "");
     }
 
     #[test]

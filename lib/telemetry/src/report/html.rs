@@ -39,7 +39,9 @@ pub fn html(report: &Report) -> String {
         let known = facts.into_iter();
         page.facts(known.filter_map(|(name, value)| Some((name, value?))));
     }
-    page.heading("Findings");
+    if !findings.is_empty() {
+        page.heading("Findings");
+    }
     let (first, more) = findings.split_at(findings.len().min(SHOWN));
     page.table(first, &FINDINGS);
     if !more.is_empty() {
@@ -49,20 +51,19 @@ pub fn html(report: &Report) -> String {
     }
     if report.runs.is_some() {
         let columns = [&[NAME], &RUNS[..]].concat();
-        page.heading("Runs");
-        page.fold(runs.len() > SHOWN, &plural(runs.len(), "run"), |page| {
-            page.table(runs, &columns);
+        let is_long = runs.len() > SHOWN;
+        page.heading("Runs")
+            .table(sum.filter(|_| is_long), &columns);
+        page.fold(is_long, &plural(runs.len(), "run"), |page| {
+            page.table(runs.iter().chain(sum), &columns);
         });
-        if let Some(sum) = sum {
-            page.table(std::slice::from_ref(sum), &columns);
-        }
     }
     let speeds = report.told_speeds();
     if !speeds.is_empty() {
         page.heading("Speed");
         page.table(&speeds, &SPEEDS);
     }
-    if let Some(gpus) = &report.gpus {
+    if let Some(gpus) = report.gpus.as_ref().filter(|gpus| !gpus.is_empty()) {
         page.heading("GPUs");
         page.table(gpus, &GPUS);
         for gpu in gpus.iter().take(MAX_CHARTS) {
