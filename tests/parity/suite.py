@@ -15,7 +15,7 @@ import outputs
 import proteins
 import references
 from cache import Cache
-from programs import Embedder
+from programs import Embedder, ProgramFailed
 
 # Of the two float64 references, on the shortest proteins; they have been seen to agree to the bit.
 SAME_TRUTH = 1e-12
@@ -50,7 +50,7 @@ class Result:
 class Suite:
     def __init__(self, configuration, options):
         self.configuration, self.options = configuration, options
-        self.seconds = {}
+        self.seconds, self.without_logits = {}, False
         with self.timed("checkpoint"):
             self.checkpoint = checkpoint.make(configuration, options.folder)
             self.proteins = proteins.choose(configuration.proteins, configuration.longest)
@@ -114,7 +114,10 @@ class Suite:
         return figures, self.cache.load(folder / "contacts.npz")
 
     def wanted(self, name):
-        return outputs.group(name) in self.options.outputs
+        return outputs.group(name) in self.groups()
+
+    def groups(self):
+        return [group for group in self.options.outputs if group != "logits" or not self.without_logits]
 
     def run(self, dtype):
         chosen = affordable.choose(self.proteins, self.configuration, dtype)
@@ -124,9 +127,12 @@ class Suite:
                 by_protein[reference.name], contacts[reference.name] = self.plain(reference, dtype, chosen)
                 gc.collect()
         with self.timed(f"plmkit {dtype}"):
+            self.without_logits = dtype == "int8" and not self.configuration.int8_logits
+            if self.without_logits and "logits" in self.options.outputs:
+                self.check_refused(chosen)
             by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts.get("fair-esm", contacts.get("transformers", {})))
         worst = {name: compare.worst_of(figures) for name, figures in by_protein.items()}
-        limits = {name: compare.limits(dtype, plain) for name, plain in worst["transformers"].items()}
+        limits = {name: compare.limits(dtype, plain) for name, plain in worst["transformers"].items() if self.wanted(name)}
         if dtype == "f32":
             for name, plain in worst.get("fair-esm", {}).items():
                 other = compare.limits(dtype, plain)
@@ -143,12 +149,22 @@ class Suite:
             by_protein=by_protein["plmkit"],
         )
 
+    def check_refused(self, chosen):
+        """gpu-embed refuses int8 for logits that are not close enough."""
+        embedder = Embedder(self.options, self.options.work / self.configuration.name)
+        try:
+            list(embedder.embed(chosen, self.checkpoint, self.configuration.layers, "int8", ["logits"]))
+        except ProgramFailed as refused:
+            assert "ended with 65" in str(refused) and "log-probabilities of amino acids differ" in str(refused), refused
+        else:
+            raise AssertionError("logits in int8 were not refused")
+
     def embed(self, dtype, chosen, peers):
         """Accession -> output -> figures of gpu-embed; accession -> largest difference of contacts from those of a peer."""
         embedder = Embedder(self.options, self.options.work / self.configuration.name)
         known = {protein.accession: protein for protein in chosen}
         figures, apart = {}, {}
-        wanted = [group for group in self.options.outputs if group != "contacts" or peers]
+        wanted = [group for group in self.groups() if group != "contacts" or peers]
         found = embedder.embed(chosen, self.checkpoint, self.configuration.layers, dtype, wanted)
         for accession, named in found:
             truth = {name: values for name, values in self.truth(known[accession]).items() if self.wanted(name)}
