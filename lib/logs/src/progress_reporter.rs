@@ -98,9 +98,9 @@ impl ProgressReporter {
                 ));
             }
         }
-        if let Some(idle) = stretch.wait_share(self.workers) {
-            let percent = 100.0 * idle;
-            let tier = Tier::of_idle(idle);
+        if let Some(waited) = stretch.wait_share(self.workers) {
+            let percent = 100.0 * waited;
+            let tier = Tier::of_idle(waited);
             figures.push(format!("waited {percent:.1} % of the time ({tier})"));
             // Every run waits for its first read, which decides about a short one.
             if tier > self.warned[1] && self.all.end_s >= IDLE_JUDGED_FROM_S {

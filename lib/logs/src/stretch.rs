@@ -17,6 +17,7 @@ pub struct Stretch {
     /// How full they were, the last of each file left out.
     pub packing: Mean,
     wait_ms: Mean,
+    compute_ms: Mean,
 }
 
 impl Stretch {
@@ -36,6 +37,7 @@ impl Stretch {
         self.tokens += batch.tokens;
         self.packing.extend(batch.fill().filter(|_| !batch.tail));
         self.wait_ms.extend(batch.wait_ms);
+        self.compute_ms.extend(batch.compute_ms);
     }
 
     /// Returns the tokens a second; `None` without time.
@@ -47,9 +49,19 @@ impl Stretch {
     /// Returns the share of the time in which a device waited for batches, the mean over so many workers. `None` without time, and if
     /// a wait is unknown.
     pub fn wait_share(&self, workers: u64) -> Option<f64> {
+        self.share(&self.wait_ms, workers)
+    }
+
+    /// Returns the share of the time in which a device did not compute, the mean over so many workers. `None` without time, and if
+    /// the time of a batch is unknown.
+    pub fn idle_share(&self, workers: u64) -> Option<f64> {
+        Some(1.0 - self.share(&self.compute_ms, workers)?)
+    }
+
+    fn share(&self, times_ms: &Mean, workers: u64) -> Option<f64> {
         let device_s = (self.end_s - self.start_s) * workers.max(1) as f64;
-        let is_known = device_s > 0.0 && self.wait_ms.count == self.batches.max(1);
-        // The first wait may have begun before the stretch.
-        is_known.then(|| (self.wait_ms.sum / 1000.0 / device_s).min(1.0))
+        let is_known = device_s > 0.0 && times_ms.count == self.batches.max(1);
+        // The first time may have begun before the stretch.
+        is_known.then(|| (times_ms.sum / 1000.0 / device_s).min(1.0))
     }
 }

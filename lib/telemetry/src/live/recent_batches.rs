@@ -48,6 +48,7 @@ impl RecentBatches {
         Recent {
             tokens_per_s: stretch.tokens_per_s(),
             wait_share,
+            idle_share: stretch.idle_share(workers),
             queue: wait_share.map(QueueState::of),
             queue_depth: self.0.back().and_then(|newest| newest.queue_depth),
         }
@@ -74,6 +75,7 @@ mod tests {
                 elapsed_s: Some(elapsed_s),
                 tokens,
                 wait_ms: Some(wait_ms),
+                compute_ms: Some(4.0 * wait_ms),
                 queue_depth: Some(batch),
                 ..BatchDone::default()
             });
@@ -88,6 +90,7 @@ mod tests {
         let expected = Recent {
             tokens_per_s: Some(1000.0),
             wait_share: Some(7.5 / 1000.0 / 60.0),
+            idle_share: Some(1.0 - 30.0 / 1000.0 / 60.0),
             queue: Some(QueueState::Full),
             queue_depth: Some(199),
         };

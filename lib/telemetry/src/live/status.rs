@@ -24,9 +24,9 @@ pub struct RunStatus {
 }
 
 impl RunStatus {
-    /// Returns the recent share of the time in which its devices waited, or that of the entire run without work.
+    /// Returns the recent share of the time in which its devices did not compute, or that of the entire run.
     pub fn idle(&self) -> Option<f64> {
-        self.recent.wait_share.or(self.summary.idle_share)
+        self.recent.idle_share.or(self.summary.idle_share)
     }
 
     /// Returns the tier of [`idle`](Self::idle).
@@ -87,6 +87,8 @@ pub struct Recent {
     pub tokens_per_s: Option<f64>,
     /// Share of the time in which the device waited for batches, the mean over the workers.
     pub wait_share: Option<f64>,
+    /// Share of the time in which the device did not compute, the mean over the workers.
+    pub idle_share: Option<f64>,
     /// The state of the queue.
     pub queue: Option<QueueState>,
     /// Batches that were ready when the last one was taken.
@@ -146,7 +148,7 @@ mod tests {
             (0.21, Tier::Critical),
         ] {
             let mut run = running();
-            run.recent.wait_share = Some(share);
+            run.recent.idle_share = Some(share);
             assert_eq!(run.idle_tier(), Some(expected), "{share}");
         }
     }
