@@ -16,7 +16,7 @@ fn every_kernel_compiles_to_machine_code() {
             let used = resources(image.log());
             assert_eq!(
                 used.len(),
-                21,
+                25,
                 "{architecture} {element:?}:\n{}",
                 image.log()
             );
