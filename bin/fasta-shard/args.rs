@@ -7,7 +7,7 @@ use std::thread;
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
-use plmkit_contract::{DATASET_FILE, is_sample_name};
+use plmkit_contract::{DATASET_FILE, is_sample_name, path_text};
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, Input, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
     ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
@@ -282,6 +282,12 @@ impl TryFrom<Args> for ShardConfig {
     fn try_from(args: Args) -> Result<Self, Fault> {
         let translation = translation(&args)?;
         check_paths(&args)?;
+        if args.common.check_options
+            && let Some(more) = args.inputs.first().filter(|_| args.inputs.len() > 1)
+        {
+            let more = path_text(more);
+            return Err(Fault::usage(format!("expected options, found '{more}'")));
+        }
         let inputs: Vec<Input> = args.inputs.into_iter().map(Input::from).collect();
         let stdin = inputs.iter().filter(|input| **input == Input::Stdin);
         if stdin.count() > 1 {

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -11,13 +12,14 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
-    Common, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of, interval,
-    keep_apart, keep_renameable, lists_of, variant,
+    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of,
+    interval, keep_apart, keep_renameable, lists_of, variant,
 };
-use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, plural};
+use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, path_text, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Isa, Kernels};
 use plmkit_hub::{Settings, model_name, resolve};
+use plmkit_store::FileKind;
 use strum::VariantNames;
 
 #[cfg(feature = "testing")]
@@ -359,7 +361,35 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
         .chain(named("--rejects", &rejects))
         .chain(named("--events", &args.events))
         .collect();
-    keep_apart(&inputs, &outputs)
+    keep_apart(&inputs, &outputs)?;
+    // Without --force, the run looks at what is there.
+    if !(args.force || args.probe) {
+        return Ok(());
+    }
+    let kind = args.out.as_deref().and_then(FileKind::detect);
+    if let Some(kind) = kind.filter(|kind| args.probe || *kind != FileKind::Embeddings) {
+        return Err(other_data("--out", &out, &kind.to_string()));
+    }
+    args.rejects.as_deref().map_or(Ok(()), keep_other_lists)
+}
+
+/// Checks that no list of rejects replaces anything else, nor that of `fasta-shard`, which has no starts.
+fn keep_other_lists(path: &Path) -> Result<(), Fault> {
+    const COLUMNS: &[u8] = b"ordinal,id,length,reason,start\n";
+    let is_file = path.metadata().is_ok_and(|found| found.is_file());
+    let file = is_file.then(|| fs::File::open(path).ok()).flatten();
+    let mut head = Vec::new();
+    let _ = file.map(|file| file.take(COLUMNS.len() as u64).read_to_end(&mut head));
+    if head.is_empty() || head == COLUMNS {
+        return Ok(());
+    }
+    Err(other_data("--rejects", path, "no list of gpu-embed"))
+}
+
+fn other_data(option: &str, path: &Path, kind: &str) -> Fault {
+    let path = path_text(path);
+    let what = format!("{option} {path}: exists, and is {kind}, which nothing replaces");
+    Fault::new(Exit::CannotCreate, what)
 }
 
 /// Gives paths a name for messages.

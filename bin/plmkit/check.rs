@@ -19,6 +19,9 @@ use crate::run::{BATCH_SIZE_FILE, Run};
 use crate::summary::{SUMMARY_FILE, SUMMARY_HEADER};
 use crate::versions::{VERSIONS_FILE, Versions};
 
+/// The manifest of shards in the folder of a sample.
+const MANIFEST: &str = "shards/manifest.json";
+
 impl Run {
     /// Checks all that can be refused, and tells all errors at once.
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<Self, Fault> {
@@ -90,22 +93,31 @@ fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>
 /// Refuses a folder with files of somebody else at the places of results.
 fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>) {
     // Beside shards of ours, files of ours may be damaged, and are written again.
-    let is_cut = |sample: &Sample| {
-        read_sealed::<Manifest>(&out.join(&sample.name).join("shards/manifest.json")).is_ok()
-    };
+    let is_cut =
+        |sample: &Sample| read_sealed::<Manifest>(&out.join(&sample.name).join(MANIFEST)).is_ok();
     let is_ours = samples.iter().any(is_cut);
     let has = |name: &str, text: &str| {
         let path = out.join(name);
         let found = fs::read(&path).map(|found| String::from_utf8_lossy(&found).contains(text));
         (path, is_ours || found.unwrap_or(true))
     };
-    let size = out.join(BATCH_SIZE_FILE);
+    let (size, params) = (out.join(BATCH_SIZE_FILE), Params::file(out));
     let is_size = is_ours || !size.exists() || read_sealed::<BatchSize>(&size).is_ok();
+    let are_params = is_ours || !params.exists() || Params::read(out).is_some();
     let of_results = [
         has(SUMMARY_FILE, SUMMARY_HEADER),
         has(VERSIONS_FILE, "plmkit"),
         (size, is_size),
+        (params, are_params),
     ];
+    if let Some(sample) = out.parent().filter(|sample| sample.join(MANIFEST).exists()) {
+        let what = format!(
+            "{}: in the folder of a sample, {}: expected another folder",
+            path_text(out),
+            path_text(sample)
+        );
+        errors.push(Fault::new(Exit::CannotCreate, what));
+    }
     let of_samples = samples.iter().map(|sample| {
         let path = out.join(&sample.name).join(DATASET_FILE);
         let is_own =

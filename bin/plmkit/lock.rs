@@ -13,6 +13,7 @@ pub(crate) struct RunLock {
     /// Whether runs share the folder.
     shares: bool,
     lock: Option<Lock>,
+    is_new: bool,
 }
 
 impl RunLock {
@@ -21,6 +22,7 @@ impl RunLock {
             folder: folder.to_owned(),
             shares,
             lock: None,
+            is_new: false,
         }
     }
 
@@ -47,8 +49,18 @@ impl RunLock {
             }
             created => {
                 created.map_err(failed)?;
+                self.is_new = true;
                 self.acquire_existing()
             }
+        }
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        if self.lock.take().is_some() && self.is_new {
+            // If it is empty.
+            let _ = fs::remove_dir(&self.folder);
         }
     }
 }

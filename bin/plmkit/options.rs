@@ -166,7 +166,7 @@ impl Words {
         })?;
         if let Some(help) = words
             .iter()
-            .find(|word| ["-h", "--help"].contains(&&***word))
+            .find(|word| ["-h", "--help", "-V", "--version"].contains(&&***word))
         {
             let program = option.trim_start_matches('-');
             return Err(Fault::usage(format!(

@@ -1,12 +1,12 @@
 //! `pipeline_info/params.json`: what a folder of results was made with.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop, files_in};
 use plmkit_contract::path_text;
-use plmkit_store::{StoreError, remove_published, write_json};
+use plmkit_store::{StoreError, write_json};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Model;
@@ -48,11 +48,6 @@ impl Params {
     /// The file in a folder of results.
     pub(crate) fn file(outdir: &Path) -> PathBuf {
         outdir.join("pipeline_info/params.json")
-    }
-
-    /// The file of a run that has not compared all embeddings yet. One that ends before compares again.
-    fn unconfirmed(outdir: &Path) -> PathBuf {
-        outdir.join("pipeline_info/.params.json")
     }
 
     /// Reads the parameters of the last run; none if they are missing or damaged.
@@ -119,25 +114,20 @@ impl Params {
         (known && self.weights != model.weights).then(|| "other weights".to_owned())
     }
 
-    /// Writes the parameters of this run.
+    /// Writes the parameters of this run. Embeddings that they may not be those of are marked before.
     pub(crate) fn write(&self, outdir: &Path, existing: Existing) -> Result<(), Fault> {
-        if existing == Existing::Same {
-            return Ok(write_json(&Self::file(outdir), self)?);
+        for path in embeddings(outdir).filter(|_| existing != Existing::Same) {
+            let mark = mark_of(&path);
+            File::create(&mark).map_err(StoreError::cannot_create(&mark))?;
         }
-        write_json(&Self::unconfirmed(outdir), self)?;
-        // Until all embeddings are compared or replaced, no file says how they were made.
-        Ok(remove_published(&Self::file(outdir))?)
+        Ok(write_json(&Self::file(outdir), self)?)
     }
+}
 
-    /// Every embedding has been compared: the parameters are theirs.
-    pub(crate) fn confirm(outdir: &Path) -> Result<(), Fault> {
-        let path = Self::unconfirmed(outdir);
-        if path.exists() {
-            let renamed = fs::rename(&path, Self::file(outdir));
-            renamed.map_err(StoreError::cannot_write(&path))?;
-        }
-        Ok(())
-    }
+/// The file beside embeddings which says that gpu-embed has still to compare or replace them: they may be of other parameters.
+pub(crate) fn mark_of(embeddings: &Path) -> PathBuf {
+    let name = embeddings.file_name().unwrap_or_default();
+    embeddings.with_file_name(format!(".{}.unchecked", name.to_string_lossy()))
 }
 
 /// The samples in a folder of results that have embeddings.

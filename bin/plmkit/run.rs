@@ -71,14 +71,31 @@ impl Run {
         self.args.stage.is_none() && measured.is_ok_and(|size| size == BatchSize::for_cpu())
     }
 
-    /// Measures how many tokens a batch holds on the GPU of this machine, once a run: a run writes versions.yml first, and a size
-    /// that is newer is kept. gpu-embed keeps a size of the same model, options, GPU and version, and measures any other again.
-    pub(crate) fn measure_batch_size(&self) -> Result<Exit, Fault> {
+    /// Measures the size of a batch, unless this run has: it wrote versions.yml, and the size is newer.
+    pub(crate) fn need_batch_size(&self) -> Result<Exit, Fault> {
         let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
         let measured = changed(&self.batch_size_file());
         if measured.is_some() && measured > changed(&self.args.out.join(VERSIONS_FILE)) {
             return Ok(Exit::Done);
         }
+        let exit = self.measure_batch_size()?;
+        if exit == Exit::Done {
+            self.renew_batch_size()?;
+        }
+        Ok(exit)
+    }
+
+    /// Notes that this run has measured the size of a batch.
+    pub(crate) fn renew_batch_size(&self) -> Result<(), Fault> {
+        let path = self.batch_size_file();
+        let touched = File::options().write(true).open(&path);
+        let touched = touched.and_then(|file| file.set_modified(SystemTime::now()));
+        Ok(touched.map_err(StoreError::cannot_write(&path))?)
+    }
+
+    /// Measures how many tokens a batch holds on the GPU of this machine. gpu-embed keeps a size of the same model, options, GPU and
+    /// version, and measures any other again.
+    pub(crate) fn measure_batch_size(&self) -> Result<Exit, Fault> {
         let options = &self.options.gpu_embed;
         let mut arguments = Arguments::default();
         arguments.add("--probe");
@@ -87,12 +104,6 @@ impl Run {
         arguments.flag("--wait-for-lock", !options.has("--wait-for-lock"));
         arguments.flag("--force", !options.has("--force"));
         arguments.options(options);
-        let exit = self.programs.run("gpu-embed", arguments)?;
-        if exit == Exit::Done {
-            let touched = File::options().write(true).open(self.batch_size_file());
-            let touched = touched.and_then(|file| file.set_modified(SystemTime::now()));
-            touched.map_err(StoreError::cannot_write(&self.batch_size_file()))?;
-        }
-        Ok(exit)
+        self.programs.run("gpu-embed", arguments)
     }
 }

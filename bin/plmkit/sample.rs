@@ -9,7 +9,7 @@ use plmkit_cli::{Fault, files_in};
 use plmkit_contract::{DATASET_FILE, Manifest, ShardSummary, path_text};
 use plmkit_store::{StoreError, read_sealed, remove_file};
 
-use crate::params::Existing;
+use crate::params::{Existing, mark_of};
 use crate::plan::Sample;
 use crate::run::Run;
 
@@ -102,7 +102,14 @@ impl<'r> SampleFolder<'r> {
         let was_compared = was_compared && !self.run.options.gpu_embed.has("--scores-positions");
         // With --force, damaged ones are replaced.
         let force = self.run.args.force || self.run.options.gpu_embed.has("--force");
-        self.run.existing == Existing::Same && !force && was_compared && path.exists()
+        let is_known = self.run.existing == Existing::Same && was_compared;
+        is_known && !force && path.exists() && !mark_of(&path).exists()
+    }
+
+    /// Whether it has embeddings that no run has compared with its parameters.
+    pub(crate) fn is_unchecked(&self) -> bool {
+        let embeddings = self.files("embeddings", &["parquet"]);
+        embeddings.iter().any(|path| mark_of(path).exists())
     }
 
     /// Names files of shards that the manifest does not list: the folder is to be read as one table.

@@ -9,7 +9,6 @@ use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
 use crate::lock::RunLock;
-use crate::params::Params;
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
@@ -26,6 +25,10 @@ struct Failures {
 
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let (stage, task) = (args.stage, args.task);
+    let folders = [&args.out, Path::new(&args.model)].map(|path| path.canonicalize().ok());
+    if folders[0].is_some() && folders[0] == folders[1] {
+        return Err(Fault::usage("--out and --model are the same folder"));
+    }
     if task.is_some() != (stage == Some(Stage::Embed)) {
         return Err(Fault::usage(
             "--task N/COUNT needs --stage embed, and --stage embed needs --task",
@@ -39,8 +42,11 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut failures = Failures::default();
     match stage {
         None => {
+            let measured = run.try_device()?;
             run.write_start()?;
-            run.try_device()?;
+            if measured {
+                run.renew_batch_size()?;
+            }
             let cut = run.cut(&mut failures)?;
             run.estimate(&cut);
             run.embed(&cut, None, &mut failures)?;
@@ -68,18 +74,19 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 impl Run {
-    /// Measures the size of a batch before a first run cuts anything: a device that is missing, or a model that cannot be fetched, ends
-    /// it here.
-    fn try_device(&self) -> Result<(), Fault> {
-        let is_needed = !self.options.pack_batches.has("--max-batch-tokens");
-        if is_needed && self.embedded.is_empty() {
+    /// Measures the size of a batch before a first run writes anything: a device that is missing, or a model that cannot be fetched,
+    /// ends it here. Returns whether it has.
+    fn try_device(&self) -> Result<bool, Fault> {
+        let is_needed =
+            !self.options.pack_batches.has("--max-batch-tokens") && self.embedded.is_empty();
+        if is_needed {
             let exit = self.measure_batch_size()?;
             if exit != Exit::Done {
-                let what = "ended after gpu-embed --probe, see above; nothing was cut";
+                let what = "ended after gpu-embed --probe, see above; nothing was changed";
                 return Err(Fault::new(exit, what));
             }
         }
-        Ok(())
+        Ok(is_needed)
     }
 
     /// Cuts all samples. Returns those that are cut.
@@ -88,7 +95,7 @@ impl Run {
         for sample in &self.samples {
             self.programs.go_on()?;
             let exit = SampleFolder::new(self, sample).cut()?;
-            if failures.go_on_after("fasta-shard", exit, sample)? {
+            if failures.go_on_after(exit, sample)? {
                 cut.push(sample);
             }
         }
@@ -178,7 +185,7 @@ impl Run {
                 tracing::info!("{name}: {shard}, {number} of {count} shards");
             }
             let exit = SampleFolder::new(self, sample).embed(shard)?;
-            failures.go_on_after("gpu-embed", exit, sample)?;
+            failures.go_on_after(exit, sample)?;
             progress.advance(shard.tokens);
         }
         progress.finish();
@@ -193,11 +200,17 @@ impl Run {
             let folder = SampleFolder::new(self, sample);
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
-            if failed && folder.files("embeddings", &["parquet"]).is_empty() {
+            if folder.is_unchecked() {
+                let name = &sample.name;
+                tracing::error!(
+                    "{name}: has embeddings of other settings, which were to be replaced: embed it again"
+                );
+                failures.exit.get_or_insert(Exit::CannotCreate);
+            } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {
                 // It has nothing to validate, and why was said.
             } else if folder.is_cut() {
                 let exit = folder.validate()?;
-                failures.go_on_after("validate-embeddings", exit, sample)?;
+                failures.go_on_after(exit, sample)?;
                 is_judged = exit == Exit::Done || exit == Exit::Negative;
             } else if self.args.stage.is_none() {
                 // Refused as a whole: what an earlier run made of it still holds.
@@ -208,9 +221,7 @@ impl Run {
         let fine = summary.finish()?;
         self.versions
             .write(&self.args.out, &self.model, &self.programs)?;
-        if fine {
-            Params::confirm(&self.args.out)?;
-        } else {
+        if !fine {
             failures.exit.get_or_insert(Exit::Negative);
         }
         Ok(())
@@ -220,7 +231,7 @@ impl Run {
 impl Failures {
     /// Whether the sample goes on. A failure of the sample alone (a verdict, its data, an output of its own) does not end the run;
     /// any other does, since it would meet the next sample too.
-    fn go_on_after(&mut self, program: &str, exit: Exit, sample: &Sample) -> Result<bool, Fault> {
+    fn go_on_after(&mut self, exit: Exit, sample: &Sample) -> Result<bool, Fault> {
         match exit {
             Exit::Done => Ok(true),
             Exit::Negative | Exit::Data | Exit::NoInput | Exit::CannotCreate => {
@@ -230,7 +241,7 @@ impl Failures {
             }
             exit => Err(Fault::new(
                 exit,
-                format!("ended after {program}, see above; run the same command to resume"),
+                "ended, see above; run the same command to resume",
             )),
         }
     }

@@ -8,6 +8,7 @@ use plmkit_cli::{Exit, Fault, LogFormat};
 use plmkit_contract::{ShardSummary, path_text};
 use plmkit_store::{StoreError, remove_file};
 
+use crate::params::mark_of;
 use crate::programs::Arguments;
 use crate::sample::{SampleFolder, name_of};
 
@@ -51,7 +52,7 @@ impl SampleFolder<'_> {
             self.remove_shard_files()?;
         }
         remove_file(&before)?;
-        for folder in ["batches", "embeddings", "logs", "reports"] {
+        for folder in ["embeddings", "logs", "reports"] {
             let folder = self.path.join(folder);
             fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
         }
@@ -85,6 +86,7 @@ impl SampleFolder<'_> {
         // Sequences that could not be embedded are listed, and the validation accounts for them.
         if exit == Exit::Done || exit == Exit::Negative {
             remove_file(&batches)?;
+            remove_file(&mark_of(&self.embeddings(name)))?;
             return Ok(Exit::Done);
         }
         Ok(exit)
@@ -93,6 +95,8 @@ impl SampleFolder<'_> {
     /// Packs a shard, with the measured size of batches unless the options say another.
     fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
         let options = &self.run.options.pack_batches;
+        let folder = self.path.join("batches");
+        fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
         let mut arguments = Arguments::default();
         arguments.add(self.path.join("shards").join(&shard.file));
         arguments.value("--out", batches);
@@ -101,7 +105,7 @@ impl SampleFolder<'_> {
             if batches.exists() && !options.has("--force") {
                 return Ok(Exit::Done);
             }
-            let exit = self.run.measure_batch_size()?;
+            let exit = self.run.need_batch_size()?;
             if exit != Exit::Done {
                 return Ok(exit);
             }

@@ -251,6 +251,27 @@ fn scores_are_log_probabilities_of_the_twenty() {
 }
 
 #[test]
+fn no_output_replaces_data_of_another_kind() {
+    let case = Case::new();
+    let model = test_data("model-tiny");
+    let others = [
+        ("in.fasta", "a FASTA file"),
+        ("shards/shard-00000.parquet", "a shard"),
+        ("shards/rejects.csv", "a list of rejects"),
+    ];
+    for (name, kind) in others {
+        let path = case.path(name);
+        let before = fs::read(&path).expect("read");
+        let out = case.embed(&model, name, &["--force"]);
+        assert_fails(out, 73, &format!("is {kind}, which nothing replaces"));
+        let mut rejects = case.embed(&model, "e.parquet", &["--force", "--rejects"]);
+        assert_fails(rejects.arg(&path), 73, "is no list of gpu-embed");
+        assert!(fs::read(&path).expect("read") == before, "{name}");
+    }
+    assert!(!case.path("e.parquet").exists());
+}
+
+#[test]
 fn a_missing_head_is_named() {
     let case = Case::new();
     let model = changed_model(case.folder.path(), |name, _| {

@@ -15,6 +15,7 @@ fn files_of_somebody_else_are_not_replaced() {
         "summary.tsv",
         "versions.yml",
         "batch-size.json",
+        "pipeline_info/params.json",
         "a/dataset.json",
     ] {
         let file = folder.join("results").join(name);
@@ -29,6 +30,37 @@ fn files_of_somebody_else_are_not_replaced() {
         fs::remove_file(file).expect("remove");
     }
     run(&mut plmkit(folder, "a.fasta --out results"));
+    let within = plmkit(folder, "a.fasta --out results/a/embeddings --quiet");
+    assert_fails(within, 73, "in the folder of a sample, results/a");
+}
+
+#[test]
+fn embeddings_that_were_to_be_replaced_are_not_taken_for_new_ones() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let stage = |stage: &str| format!("a.fasta --out results --pool std --quiet {stage}");
+    run(&mut plmkit(folder, &stage("--stage prepare --force")));
+    let before = data(&folder.join("results"));
+    for again in ["--stage finish", "--layers last"] {
+        let output = plmkit(folder, &stage(again)).output();
+        let output = output.expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(73), "{said}");
+        assert!(
+            said.contains("a: has embeddings of other settings"),
+            "{said}"
+        );
+        assert!(data(&folder.join("results")) == before);
+    }
+    let embed = stage("--stage embed --task 1/1 --force");
+    run(&mut plmkit(folder, &embed));
+    run(&mut plmkit(folder, &stage("--stage finish")));
+    assert!(data(&folder.join("results")) != before);
+    run(&mut plmkit(folder, &stage("--layers last")));
+    // The folder of batches is gone.
+    run(&mut plmkit(folder, &embed));
 }
 
 #[test]

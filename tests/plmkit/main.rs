@@ -138,6 +138,16 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             vec!["--gpu-embed: --help is no option of a run; gpu-embed --help lists its options"],
         ),
         (
+            "a.fasta --out results --gpu-embed=--version",
+            2,
+            vec!["--gpu-embed: --version is no option of a run"],
+        ),
+        (
+            "a.fasta --out results --fasta-shard=a.fasta",
+            2,
+            vec!["fasta-shard: expected options, found 'a.fasta'"],
+        ),
+        (
             "/dev/stdin --out results",
             2,
             vec!["/dev/stdin: a run that resumes reads its input again: expected a file"],

@@ -142,6 +142,11 @@ def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
         plmkit.read(tmp_path)
     assert raised.value.code == 66
     assert plmkit.read(tmp_path, verify=False).num_rows < 100
+    embed(TWO, out=tmp_path / "two")
+    part.write_bytes((tmp_path / "two/sequences/embeddings/shard-00000.parquet").read_bytes())
+    with pytest.raises(plmkit.PlmkitError, match="not what dataset.json is the verdict of") as raised:
+        plmkit.read(tmp_path)
+    assert raised.value.code == 65
     part.write_bytes(whole)
     other = pyarrow.table({"id": table["id"].combine_chunks()[::-1], "mean_4": table["mean_4"]})
     pyarrow.parquet.write_table(other, tmp_path / "other.parquet")
@@ -151,6 +156,24 @@ def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
     with pytest.raises(plmkit.PlmkitError, match="its validation failed") as raised:
         plmkit.read(tmp_path)
     assert raised.value.code == 65
+
+
+def test_samples_of_several_models_are_no_table(tmp_path):
+    for name, model in [("a", "model-tiny"), ("b", "model-tiny-bin")]:
+        plmkit.embed(TWO, MODEL.with_name(model), out=tmp_path / name, device="cpu")
+        (tmp_path / name / "sequences").rename(tmp_path / f"both-{name}")
+    with pytest.raises(plmkit.PlmkitError, match="different models") as raised:
+        plmkit.read(tmp_path)
+    assert raised.value.code == 65
+
+
+def test_an_accepted_sample_without_rows_is_an_empty_table(tmp_path):
+    files = [tmp_path / "none.fasta", tmp_path / "some.fasta"]
+    for file, residues in zip(files, ["MK1", "MKV"], strict=True):
+        file.write_text(f">a\n{residues}\n", encoding="utf-8")
+    with pytest.warns(UserWarning):
+        embed(files, out=tmp_path / "out", allow_empty=True, fasta_shard="--invalid reject")
+    assert plmkit.read(tmp_path / "out").num_rows == 1
 
 
 def test_rejected_records_are_a_warning():

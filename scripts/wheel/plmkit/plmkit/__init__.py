@@ -61,14 +61,12 @@ def embed(
     """Embeds sequences, and returns their rows: `id`, `length` and a column for each pooling and layer, such as `mean_33`.
 
     `model` is a folder or an id of the Hugging Face Hub. `out` is a folder for the results, which stay: the same call resumes after an
-    interruption, and returns finished results. Without it, a temporary folder is used and removed. `progress` shows the messages of
-    the programs on standard error.
+    interruption, and returns finished results. Without it, a temporary folder is used. `progress` shows messages on standard error.
 
     `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
     `fasta_shard="--invalid reject"`.
 
-    Warnings of the programs are Python's. So are rejected records. Raises PlmkitError, for invalid and duplicate records too, unless an option accepts
-    them.
+    Warns of rejected records. Raises PlmkitError, for invalid and duplicate records too, unless an option accepts them.
     """
     import pyarrow.parquet  # noqa: F401  before anything is computed
 
@@ -102,25 +100,34 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, v
     Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
     `query-embeddings combine` gives the latter a row again.
     """
+    import pyarrow.parquet
+
     folder = Path(results)
     patterns = (OF_SAMPLE, f"*/{OF_SAMPLE}", "[!.]*.parquet")
     files = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), None)
     if files is None:
         raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
+    verdicts = {}
     for sample in sorted({file.parent.parent for file in files if file.parent.name == "embeddings"}):
         if (sample / "dataset.json").exists() and verify:
-            _check_verdict(sample)
+            verdicts[sample] = _verdict(sample)
         elif (sample / "shards").exists() and not (sample / "dataset.json").exists():
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
+    if len(models := {verdict["model_digest"]: sample for sample, verdict in verdicts.items()}) > 1:
+        raise PlmkitError(65, f"{folder}: different models: {', '.join(map(str, models.values()))}; verify=False reads them")
     of_run = dict(zip(_samples(folder), itertools.count()))
     files.sort(key=lambda file: of_run.get(file.parent.parent.name, len(of_run)))
-    own = [file for file in files if verify and file.absolute().parent.name == "embeddings"]
-    for _, of_folder in itertools.groupby(own, lambda file: file.parent):
-        run("validate-embeddings", *map(os.fspath, of_folder))
+    for _, of_folder in itertools.groupby([file for file in files if verify and file.absolute().parent.name == "embeddings"], lambda file: file.parent):
+        run("validate-embeddings", "--allow-empty", *map(os.fspath, of_folder))
+    for sample, verdict in verdicts.items():
+        judged = {part["file"]: part["digest"] for part in verdict["embeddings"]}
+        for path in sample.glob(OF_SAMPLE):
+            if pyarrow.parquet.read_metadata(path).metadata[b"plmkit.rows"].decode() != judged.get(f"embeddings/{path.name}"):
+                raise PlmkitError(65, f"{path}: not what dataset.json is the verdict of; validate it again, or verify=False reads it")
     return _table(files, columns)
 
 
-def _check_verdict(sample: Path) -> None:
+def _verdict(sample: Path) -> dict:
     try:
         verdict = json.loads((sample / "dataset.json").read_text(encoding="utf-8"))
     except ValueError as error:
@@ -130,17 +137,17 @@ def _check_verdict(sample: Path) -> None:
     for part in verdict["embeddings"]:
         if not (sample / part["file"]).exists():
             raise PlmkitError(66, f"{sample}/{part['file']}: missing, though dataset.json lists it; verify=False reads the others")
+    return verdict
 
 
 def _samples(folder: Path) -> dict[str, str]:
     """The samples of the last run in a folder of results, in its order, with the number of their rejected records."""
     summary = folder / "summary.tsv"
     lines = summary.read_text(encoding="utf-8").splitlines()[1:] if summary.exists() else []
-    return {sample: rejected for sample, _, _, rejected, *_ in (line.split("\t") for line in lines)}
+    return {fields[0]: fields[3] for fields in (line.split("\t") for line in lines) if len(fields) > 3}
 
 
 def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table:
-    import pyarrow
     import pyarrow.parquet
 
     if not files:
@@ -154,8 +161,7 @@ def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table
 
 def run(program: str, *arguments: str, progress: bool = False) -> None:
     """Runs a program of plmkit to its end; interrupted, it saves its work first. Raises PlmkitError if its exit code is not 0."""
-    quiet = [] if progress else ["--quiet"]
-    said: list[str] = []
+    quiet, said = [] if progress else ["--quiet"], []
     # In a session of its own: a Ctrl-C reaches the program once, from here.
     with subprocess.Popen(
         [_path(program), *quiet, *arguments],
@@ -229,6 +235,6 @@ def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
         if path.exists() and not force:
             raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PlmkitError(73, f"{path}: {error.strerror}") from error
+    except (OSError, UnicodeError) as error:
+        raise PlmkitError(65 if isinstance(error, UnicodeError) else 73, f"{path}: {error}") from error
     return [os.fspath(path)]
