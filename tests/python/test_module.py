@@ -142,11 +142,6 @@ def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
         plmkit.read(tmp_path)
     assert raised.value.code == 66
     assert plmkit.read(tmp_path, verify=False).num_rows < 100
-    embed(TWO, out=tmp_path / "two")
-    part.write_bytes((tmp_path / "two/sequences/embeddings/shard-00000.parquet").read_bytes())
-    with pytest.raises(plmkit.PlmkitError, match="not what dataset.json is the verdict of") as raised:
-        plmkit.read(tmp_path)
-    assert raised.value.code == 65
     part.write_bytes(whole)
     other = pyarrow.table({"id": table["id"].combine_chunks()[::-1], "mean_4": table["mean_4"]})
     pyarrow.parquet.write_table(other, tmp_path / "other.parquet")
@@ -155,6 +150,16 @@ def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
     assert raised.value.code == 1
     with pytest.raises(plmkit.PlmkitError, match="its validation failed") as raised:
         plmkit.read(tmp_path)
+    assert raised.value.code == 65
+
+
+def test_embeddings_that_were_not_judged_are_an_error(tmp_path):
+    name = "sequences/embeddings/shard-00000.parquet"
+    for folder, sequences in [("two", TWO), ("one", {"P1": TWO["P1"]})]:
+        embed(sequences, out=tmp_path / folder)
+    (tmp_path / "two" / name).write_bytes((tmp_path / "one" / name).read_bytes())
+    with pytest.raises(plmkit.PlmkitError, match="not what dataset.json is the verdict of") as raised:
+        plmkit.read(tmp_path / "two")
     assert raised.value.code == 65
 
 
