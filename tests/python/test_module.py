@@ -154,7 +154,7 @@ def test_a_sample_that_failed_or_lacks_a_part_is_an_error(tmp_path):
 
 
 def test_rejected_records_are_a_warning():
-    with pytest.warns(UserWarning, match="sequences: 1 rejected records have no row"):
+    with pytest.warns(UserWarning, match="sequences: 1 rejected record has no row"):
         assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
 
 
