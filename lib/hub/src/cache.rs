@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Stop, path_text};
+use plmkit_contract::{Exit, Stop, path_text};
 
 use crate::content::Verified;
 use crate::files;
@@ -57,10 +57,13 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
         Ok(_) => match text.trim() {
             commit if is_commit(commit) => Ok(Some(commit.to_owned())),
-            _ => Err(HubError::Invalid(format!(
-                "{}: expected the hash of a commit, found something else",
-                path_text(&path)
-            ))),
+            _ => Err(HubError::Refused(
+                Exit::Data,
+                format!(
+                    "{}: expected the hash of a commit, found something else",
+                    path_text(&path)
+                ),
+            )),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(HubError::Read(path, source)),
@@ -109,6 +112,9 @@ mod tests {
         assert!(find("some/model@other").unwrap().is_err());
 
         fs::write(model.join("refs/main"), "../../elsewhere").unwrap();
-        assert!(matches!(find("some/model"), Err(HubError::Invalid(_))));
+        assert!(matches!(
+            find("some/model"),
+            Err(HubError::Refused(Exit::Data, _))
+        ));
     }
 }

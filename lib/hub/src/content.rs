@@ -9,7 +9,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Stop, path_text};
+use plmkit_contract::{Exit, Stop, path_text};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
@@ -104,10 +104,13 @@ impl Verified {
         match hash_like(&name, file, &|| !stop.requested()).map_err(failed)? {
             Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => {
                 let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-                Err(HubError::Invalid(format!(
-                    "{}: damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again",
-                    path_text(&path)
-                )))
+                Err(HubError::Refused(
+                    Exit::Data,
+                    format!(
+                        "{}: damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again",
+                        path_text(&path)
+                    ),
+                ))
             }
             Some(("SHA-256", _)) => {
                 self.note(&line);
