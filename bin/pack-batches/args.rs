@@ -77,7 +77,7 @@ impl Args {
         let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
         keep_apart(&inputs, &outputs)?;
-        keep_data(&outputs[1..])
+        keep_data(&outputs[1..], None)
     }
 
     /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.

@@ -33,12 +33,14 @@ pub(crate) struct AskedArgs {
 
     /// Leave out ids that the dataset does not have, instead of failing
     #[arg(long)]
-    pub(crate) allow_missing: bool,
+    allow_missing: bool,
 }
 
 impl AskedArgs {
     pub(crate) fn read(&self, stop: &Stop) -> Result<AskedIds, Fault> {
-        self.files.read(&self.id, stop)
+        let mut ids = self.files.read(&self.id, stop)?;
+        ids.allow_missing = self.allow_missing;
+        Ok(ids)
     }
 }
 
@@ -46,9 +48,7 @@ impl IdFiles {
     /// Reads the ids after those of the command line.
     pub(crate) fn read(&self, line: &[String], stop: &Stop) -> Result<AskedIds, Fault> {
         let mut ids = AskedIds::default();
-        for id in line {
-            ids.add(id);
-        }
+        line.iter().for_each(|id| ids.add(id));
         for (path, is_fasta) in [(&self.ids, false), (&self.fasta, true)] {
             if let Some(path) = path {
                 read_ids(path, is_fasta, &mut ids, stop)?;

@@ -1,6 +1,7 @@
 //! `query-embeddings lookup`.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, Int64Type, UInt32Type};
@@ -8,7 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_dataset::{DatasetError, DatasetFolder, Merge};
+use plmkit_dataset::{Dataset, Merge, dataset_folder};
 use serde_json::json;
 
 use crate::ids::IdFiles;
@@ -22,8 +23,8 @@ use crate::warn_unless_validated;
 #[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct LookupArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
-    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
-    dataset: DatasetFolder,
+    #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
+    dataset: PathBuf,
 
     /// Ids
     #[arg(value_name = "ID")]
@@ -41,12 +42,13 @@ impl LookupArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let ids = self.files.read(&self.id, stop)?;
         let mut rows: HashMap<String, Vec<RecordBatch>> = HashMap::new();
-        let opened = self.dataset.open(stop)?;
-        if let Err(failed) = opened.check_passed() {
+        let on_failed = |failed| {
             tracing::warn!("{failed}");
-        }
+            Ok(())
+        };
+        let opened = Dataset::open(&self.dataset, on_failed, stop)?;
         warn_unless_validated(&opened);
-        let columns = opened.parts.places(&self.column)?;
+        let columns = opened.places(&self.column)?;
         let mut merge = Merge::new(&opened.parts, columns, stop).of_ids(&ids);
         while let Some(found) = merge.next_rows()? {
             let names = found["id"].as_string::<i32>().iter().flatten();
@@ -63,11 +65,8 @@ impl LookupArgs {
         {
             print(line(row) + "\n")?;
         }
-        if ids.in_order().iter().all(|id| rows.contains_key(id)) {
-            return Ok(Exit::Done);
-        }
-        let unknown = DatasetError::unknown(&ids, |id| !rows.contains_key(id));
-        Err(opened.explain(unknown, stop).into())
+        opened.check_found(&ids, stop)?;
+        Ok(Exit::Done)
     }
 }
 

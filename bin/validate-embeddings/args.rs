@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use plmkit_cli::{Common, Fault, Program, file, files_of, lists_of};
 
 use plmkit_contract::path_text;
-use plmkit_dataset::DatasetFolder;
+use plmkit_dataset::{dataset_folder, own_files};
 
 use crate::dataset::add_files;
 use crate::lists::without_lists;
@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// dataset.json is not changed.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
-    #[arg(value_parser = file().map(DatasetFolder::new))]
-    pub(crate) dataset: Option<DatasetFolder>,
+    #[arg(value_parser = file().map(dataset_folder))]
+    pub(crate) dataset: Option<PathBuf>,
 
     /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
@@ -213,7 +213,7 @@ impl Args {
         let dataset = self
             .dataset
             .as_ref()
-            .map(DatasetFolder::own)
+            .map(|dataset| own_files(dataset))
             .unwrap_or_default();
         let config = self.model.as_ref().filter(|model| model.is_file());
         let config = config.map(|model| model.with_file_name("config.json"));
@@ -238,9 +238,8 @@ impl Args {
 
     /// What reports call a file.
     pub(crate) fn name(&self, path: &Path) -> String {
-        match &self.dataset {
-            Some(dataset) => path_text(dataset.relative(path)),
-            None => path_text(path),
-        }
+        let dataset = self.dataset.as_ref();
+        let inner = dataset.and_then(|dataset| path.strip_prefix(dataset).ok());
+        path_text(inner.unwrap_or(path))
     }
 }

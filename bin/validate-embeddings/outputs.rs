@@ -1,11 +1,11 @@
 //! How verdicts are judged, and where they go.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use plmkit_check::{Criteria, Findings, parse_share};
 use plmkit_cli::{Exit, Fault, NamedPath, keep_apart, keep_data};
-use plmkit_dataset::DatasetFolder;
+use plmkit_dataset::has_shards;
 use plmkit_store::{write_json, write_report};
 
 use crate::dataset::write_verdict;
@@ -83,7 +83,7 @@ impl Outputs {
     pub(crate) fn keep_apart(&self, inputs: &[NamedPath]) -> Result<(), Fault> {
         let outputs = self.named();
         keep_apart(inputs, &outputs)?;
-        keep_data(&outputs)
+        keep_data(&outputs, None)
     }
 
     /// Judges what was found, and writes the verdict: into the dataset, too, if the embeddings are one.
@@ -92,7 +92,7 @@ impl Outputs {
         findings: &Findings,
         criteria: &Criteria,
         judging: &Judging,
-        dataset: Option<&DatasetFolder>,
+        dataset: Option<&Path>,
     ) -> Result<Exit, Fault> {
         let mut verdict = findings.verdict(criteria);
         let skipped = judging.skip.iter().filter_map(ValueEnum::to_possible_value);
@@ -112,7 +112,7 @@ impl Outputs {
         // Before the folder is written to: that of an archive may not be writable.
         log_verdict(report);
         // Without shards there is less to say than what it says already.
-        if let Some(dataset) = dataset.filter(|dataset| dataset.has_shards()) {
+        if let Some(dataset) = dataset.filter(|dataset| has_shards(dataset)) {
             write_verdict(dataset, &report.listed)?;
         }
         Ok(if report.verdict.passed() {

@@ -30,11 +30,11 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut criteria = Criteria::default();
     // What is missing or foreign should show before hours of reading.
-    criteria.earlier = args.dataset.as_ref().map_or(Ok(None), check_folder)?;
+    criteria.earlier = args.dataset.as_deref().map_or(Ok(None), check_folder)?;
     let embeddings = open_all(&args.embeddings, |path| args.name(path))?;
     let stitched = embeddings.iter().any(|file| file.layout.stitched);
     let labels = embeddings.last().map(|file| file.layout.labels);
-    let dataset = args.dataset.as_ref();
+    let dataset = args.dataset.as_deref();
 
     criteria.max_rejected = args.judging.max_rejected;
     criteria.allow_empty = args.judging.allow_empty;

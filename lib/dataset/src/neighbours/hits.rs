@@ -56,9 +56,6 @@ pub(super) fn each_batch(
         return Ok(0);
     };
     let query_rows = concat_batches(&first.schema(), &query_rows).map_err(failed)?;
-    let nearest: Vec<Vec<Hit>> = nearest
-        .map(|nearest| nearest.into_sorted().collect())
-        .collect();
     let mut keys: Vec<(u64, u32)> = nearest.iter().flatten().map(|hit| hit.key).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -86,7 +83,7 @@ pub(super) fn each_batch(
             Ok(match &**name {
                 "rank" => Arc::new(UInt32Array::from_iter_values(some.iter().map(|hit| hit.1))),
                 "score" => {
-                    let scores = some.iter().map(|hit| metric.score(hit.2.nearness));
+                    let scores = some.iter().map(|hit| metric.score(hit.2.nearness()));
                     Arc::new(Float64Array::from_iter_values(scores)) as ArrayRef
                 }
                 _ => {
@@ -112,12 +109,12 @@ fn rows_of(
     stop: &Stop,
 ) -> Result<RecordBatch, DatasetError> {
     let failed = |error: ArrowError| DatasetError::content(source.path(), error);
-    let schema = source.parts.layout.schema();
+    let schema = source.dataset.layout().schema();
     let columns = KEYS.iter().filter_map(|(key, _)| schema.index_of(key).ok());
     let columns: Vec<usize> = columns.collect();
     let mut ordinals: Vec<u64> = keys.iter().map(|key| key.0).collect();
     ordinals.dedup();
-    let mut merge = Merge::new(source.parts, [], stop).of_ordinals(&ordinals);
+    let mut merge = Merge::new(&source.dataset.parts, [], stop).of_ordinals(&ordinals);
     let mut found = Vec::new();
     while let Some(rows) = merge.next_rows()? {
         let here = KeyColumns::new(&rows);
