@@ -10,7 +10,7 @@ use crate::check::Tallies;
 use crate::checks::reference;
 use crate::difference::{distance, norm};
 use crate::vector::cosine;
-use crate::violation::{FILE, Place};
+use crate::violation::{FILE, Violation};
 
 /// How close the vectors of a column are to others of the same rows, over the files so far. What was not measured is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -111,9 +111,9 @@ pub(crate) fn check(found: &BTreeSet<(String, u32)>, criteria: &Criteria, tallie
             tallies.count(reference::rejected, 1);
             continue;
         }
-        let place = Place {
+        let place = Violation {
             start: Some(*start),
-            id: Some(id),
+            id: Some(id.clone()),
             ..FILE
         };
         tallies.add(reference::not_found, place, "not in the embeddings");

@@ -5,7 +5,7 @@ use roaring::RoaringTreemap;
 
 use crate::check::Tallies;
 use crate::checks::{manifest, ordinals, records};
-use crate::violation::{FILE, Place};
+use crate::violation::FILE;
 
 /// The lists of records that are in no shard, because another row holds their vectors.
 ///
@@ -32,18 +32,13 @@ struct Alias {
 impl AliasLists {
     /// Adds a record of a list.
     pub fn add(&mut self, row: &AliasRow<'_>, manifest: &Manifest) {
-        let place = Place {
-            ordinal: Some(row.ordinal),
-            start: None,
-            id: Some(row.id),
-        };
         let listed = match row.dataset {
             None => &mut self.of_own,
             Some(_) => &mut self.of_known,
         };
         if !listed.insert(row.ordinal) {
             let problem = "in the list more than once";
-            self.wrong.add(ordinals::listed_twice, place, problem);
+            self.wrong.add(ordinals::listed_twice, row, problem);
         }
         let Some(dataset) = row.dataset else {
             self.aliases.push(Alias {
@@ -61,7 +56,7 @@ impl AliasLists {
             let problem = format_args!(
                 "known from dataset {dataset}: expected one of the {datasets} of the manifest"
             );
-            self.wrong.add(manifest::unknown_dataset, place, problem);
+            self.wrong.add(manifest::unknown_dataset, row, problem);
         }
     }
 

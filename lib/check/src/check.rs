@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 
 use crate::checks::{CHECKS, Definition, Kind, in_words};
-use crate::violation::{Place, Violation};
+use crate::violation::Violation;
 
 /// The number of violations of a kind that a check lists; all are counted.
 pub(crate) const LISTED: usize = 10;
@@ -83,16 +83,14 @@ impl Tallies {
     }
 
     /// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
-    pub(crate) fn add<'a>(
-        &mut self,
-        kind: Kind,
-        place: impl Into<Place<'a>>,
-        problem: impl Display,
-    ) {
+    pub(crate) fn add(&mut self, kind: Kind, place: impl Into<Violation>, problem: impl Display) {
         let (count, first) = self.0.entry(kind).or_default();
         *count += 1;
         if first.len() < LISTED {
-            first.push(Violation::new(place.into(), problem));
+            first.push(Violation {
+                problem: problem.to_string(),
+                ..place.into()
+            });
         }
     }
 

@@ -23,7 +23,6 @@ const MAX_ZEROS: usize = 16;
 pub(crate) struct FileColumn {
     pub(crate) column: Column,
     sequences: Sequences,
-    vectors: u64,
     pub(crate) tolerance: Tolerance,
     /// Its place in the reference.
     pub(crate) reference: Option<usize>,
@@ -73,7 +72,6 @@ impl FileColumn {
         Self {
             column,
             sequences: Sequences::default(),
-            vectors: 0,
             tolerance: Tolerance::of(&file.provenance),
             reference: pairs
                 .find(|(other, _)| *other == column)
@@ -99,7 +97,8 @@ impl FileColumn {
         if column == Column::Contacts {
             contacts::check(row, vector, tallies);
         }
-        self.vectors += 1;
+        tallies.count(finite::vectors, 1);
+        tallies.count(zero::vectors, 1);
         let scored: Vec<f32>;
         let vector = if column == Column::LogProbs && self.is_limited {
             // A residue that was not masked has none.
@@ -148,8 +147,6 @@ impl FileColumn {
 
     /// What was sampled of the file, which has this name.
     pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> Sequences {
-        tallies.count(finite::vectors, self.vectors);
-        tallies.count(zero::vectors, self.vectors);
         if let Some(changes) = self.changes {
             changes.list_constant(self.column, file, self.tolerance.is_exact, tallies);
         }

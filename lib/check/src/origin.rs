@@ -15,36 +15,18 @@ use crate::{Criteria, Findings};
 /// A list of rows without rows.
 const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 
-/// How the work of a `typical` file differs from that of another file: what it is, there and here.
-fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, String, String)> {
-    let (what, expected, found) = typical.changed_work(file)?;
-    if what != "model" {
-        return Some((what.to_owned(), expected, found));
-    }
-    let [expected, found] = [(typical, expected), (file, found)].map(|(work, digest)| {
-        let model = work.model.as_ref();
-        model.map_or(digest.clone(), |model| {
-            format!("{digest} ({})", Quoted(&model.name))
+/// How the work of a file differs from that of the `first`, which has this name.
+fn different_work(name: &str, first: &Provenance, file: &Provenance) -> Option<String> {
+    let (what, expected, found) = first.changed_work(file)?;
+    let [expected, found] = [(first, expected), (file, found)].map(|(work, value)| {
+        let model = work.model.as_ref().filter(|_| what == "model");
+        model.map_or(value.clone(), |model| {
+            format!("{value} ({})", Quoted(&model.name))
         })
     });
-    Some((what.to_owned(), expected, found))
-}
-
-/// Adds the files, each with its name, that were made by other work than the first.
-fn add_odd_files<'a>(
-    mut files: impl Iterator<Item = (&'a String, &'a Provenance)>,
-    tallies: &mut Tallies,
-) {
-    let Some((first, work)) = files.next() else {
-        return;
-    };
-    for (file, found) in files {
-        if let Some((what, expected, found)) = different_work(work, found) {
-            let problem =
-                format_args!("{file}: expected {what} {expected} as in {first}, found {found}");
-            tallies.add(origin::different, FILE, problem);
-        }
-    }
+    Some(format!(
+        "expected {what} {expected} as in {name}, found {found}"
+    ))
 }
 
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
@@ -71,25 +53,34 @@ pub(crate) fn check(findings: &Findings, criteria: &Criteria, tallies: &mut Tall
     let known = manifest.and_then(|(_, manifest)| manifest.known.as_ref());
     tallies.count(origin::embeddings, embeddings.len() as u64);
     tallies.count(origin::shards, shards.len() as u64);
-    let works = embeddings.iter();
-    add_odd_files(works.map(|file| (&file.name, &file.provenance)), tallies);
-    let works = shards.iter();
-    add_odd_files(works.map(|file| (&file.name, &file.provenance)), tallies);
-    let source = |file: &EmbeddedFile| file.provenance.options.get(SOURCE).cloned();
-    for file in embeddings {
-        if source(file) != source(&embeddings[0]) {
-            let (file, first) = (&file.name, &embeddings[0].name);
-            let problem = format_args!("{file}: not of the same set of shards as {first}");
-            tallies.add(origin::different, FILE, problem);
-        }
-    }
-    for file in shards {
-        if file.provenance.inputs != shards[0].provenance.inputs {
-            let (file, first) = (&file.name, &shards[0].name);
-            let problem = format_args!("{file}: made from other inputs than {first}");
-            tallies.add(origin::different, FILE, problem);
-        }
-    }
+    let embedded = embeddings
+        .iter()
+        .map(|file| (&*file.name, &file.provenance));
+    let cut = shards.iter().map(|file| (&*file.name, &file.provenance));
+    let [embedded, cut]: [Vec<_>; 2] = [embedded.collect(), cut.collect()];
+    let source = |made: &Provenance| made.options.get(SOURCE).cloned();
+    let other_source = |name: &str, first: &Provenance, file: &Provenance| {
+        let differs = source(first) != source(file);
+        differs.then(|| format!("not of the same set of shards as {name}"))
+    };
+    let other_inputs = |name: &str, first: &Provenance, file: &Provenance| {
+        let differs = first.inputs != file.inputs;
+        differs.then(|| format!("made from other inputs than {name}"))
+    };
+    let mut add =
+        |files: &[(&str, &Provenance)],
+         difference: &dyn Fn(&str, &Provenance, &Provenance) -> Option<String>| {
+            for (file, made) in files {
+                let (first, expected) = files[0];
+                if let Some(problem) = difference(first, expected, made) {
+                    tallies.add(origin::different, FILE, format_args!("{file}: {problem}"));
+                }
+            }
+        };
+    add(&embedded, &different_work);
+    add(&cut, &different_work);
+    add(&embedded, &other_source);
+    add(&cut, &other_inputs);
     check_batches(findings, tallies);
     check_columns(embeddings, tallies);
     for (file, list) in criteria.lists(true) {

@@ -15,8 +15,6 @@ pub(crate) struct PoolingCheck {
     dim: usize,
     /// What rounding may change, as a share of the largest value involved.
     tolerance: f32,
-    /// Rows of layers so far.
-    pub(crate) compared: u64,
 }
 
 impl PoolingCheck {
@@ -46,13 +44,12 @@ impl PoolingCheck {
                 StoreDtype::F32 => 1e-4,
                 StoreDtype::F16 => 4e-3,
             },
-            compared: 0,
         }
     }
 
     /// Compares the columns of a row, all of whose values are finite.
     pub(crate) fn add(&mut self, row: &RowKey, vectors: &[&[f32]], tallies: &mut Tallies) {
-        self.compared += self.layers.len() as u64;
+        tallies.count(pooling::compared, self.layers.len() as u64);
         for (&layer, places) in &self.layers {
             let [mean, max, std, residues] = places.map(|place| place.map(|place| vectors[place]));
             let tolerance = self.tolerance;

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::check::Tallies;
 use crate::checks::sequences;
 use crate::tolerance::Tolerance;
-use crate::violation::Place;
+use crate::violation::Violation;
 
 /// Sequences, and vectors, that are kept of one column: below this number all are.
 const KEPT: usize = 1 << 16;
@@ -104,13 +104,13 @@ impl Sequences {
             values: std::array::from_fn(|i| vector[(2 * i + 1) * vector.len() / (2 * DIMENSIONS)]),
             most: most as f32,
         };
-        self.add_sequence(column, sequence, sampled, row.into(), tallies);
+        self.add_sequence(column, sequence, sampled, row, tallies);
         // Of nearly the same sequences, what `<cls>` sees and the largest values may be the same, and in low precision the mean.
         if tolerance.is_exact
             && matches!(column, Column::Pooled { pool, .. } if pool == Pooling::Mean)
         {
             let hash = xxh3_64(bytemuck::cast_slice(vector));
-            self.add_vector(column, hash, (sequence, row.ordinal), row.into(), tallies);
+            self.add_vector(column, hash, (sequence, row.ordinal), row, tallies);
         }
     }
 
@@ -119,7 +119,7 @@ impl Sequences {
         column: Column,
         sequence: u64,
         sampled: Sampled,
-        place: Place<'_>,
+        place: impl Into<Violation>,
         tallies: &mut Tallies,
     ) {
         let Some(known) = self.by_sequence.insert(sequence, sampled) else {
@@ -140,7 +140,7 @@ impl Sequences {
         column: Column,
         hash: u64,
         (sequence, ordinal): (u64, u64),
-        place: Place<'_>,
+        place: impl Into<Violation>,
         tallies: &mut Tallies,
     ) {
         let known = self.by_vector.insert(hash, (sequence, ordinal));
@@ -162,11 +162,10 @@ impl Sequences {
             return all.push((column, self));
         };
         for (sequence, sampled) in self.by_sequence.rows {
-            let place = sampled.ordinal.into();
-            known.add_sequence(column, sequence, sampled, place, tallies);
+            known.add_sequence(column, sequence, sampled, sampled.ordinal, tallies);
         }
         for (hash, value) in self.by_vector.rows {
-            known.add_vector(column, hash, value, value.1.into(), tallies);
+            known.add_vector(column, hash, value, value.1, tallies);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use plmkit_contract::{Manifest, Reason, RecordCounts, Reject, RejectsList, RowKey};
 
-use crate::checks::{pooling, reference, spot_check};
+use crate::checks::{reference, spot_check};
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
@@ -199,7 +199,6 @@ impl<'a> Validator<'a> {
         };
         let findings = &mut self.findings;
         let (tallies, name) = (&mut findings.tallies, &file.file.name);
-        tallies.count(pooling::compared, file.pooling.compared);
         for mut column in file.columns {
             column.judge_again(name, &mut findings.recomputed, tallies);
             let of = column.column;
