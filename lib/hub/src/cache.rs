@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Exit, Stop, path_text};
 
-use crate::content::Verified;
+use crate::content::{self, verified_list};
 use crate::files;
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
@@ -40,11 +40,10 @@ pub(crate) fn check(
     stop: &Stop,
 ) -> Result<(), HubError> {
     let cache = settings.cache()?;
-    let mut verified = Verified::open(cache, &id.folder(cache));
-    for name in files::needed(snapshot).unwrap_or_default() {
-        verified.check(&snapshot.join(name), stop)?;
-    }
-    Ok(())
+    let list = verified_list(cache, &id.folder(cache));
+    let needed = files::needed(snapshot).unwrap_or_default();
+    let mut files = needed.iter().map(|name| snapshot.join(name));
+    files.try_for_each(|file| content::check(&list, &file, stop))
 }
 
 /// Returns the commit of a branch or tag when it was last fetched.

@@ -9,7 +9,7 @@ use hf_hub::api::Progress;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 
-use crate::content::{Verified, hash_like, is_hash};
+use crate::content::{hash_like, is_hash, note, verified_list};
 use crate::files::{CONFIG, expected_weights, indexed, is_first_release, is_index, weights};
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
@@ -233,7 +233,7 @@ impl SnapshotFetch<'_> {
             .and_then(|()| fs::rename(&staged, &path))
             .map_err(HubError::cannot_write(&path))?;
         // The file need not be hashed again when it is used.
-        Verified::open(self.cache, &self.model).add(blob, &path);
+        note(&verified_list(self.cache, &self.model), blob, &path);
         (self.send)(DownloadEvent::Complete);
         Ok(blob.to_owned())
     }
