@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
 use plmkit_dataset::{Dataset, Merge, dataset_folder};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::ids::IdFiles;
 use crate::warn_unless_validated;
@@ -74,12 +74,11 @@ impl LookupArgs {
 fn line(row: &RecordBatch) -> String {
     let schema = row.schema();
     let fields = schema.fields().iter().zip(row.columns());
-    let fields =
-        fields.map(|(field, array)| format!("{}:{}", json!(field.name()), value(array, 0)));
+    let fields = fields.map(|(field, array)| format!("{}:{}", text(field.name()), value(array, 0)));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// A value as JSON. A number has as many digits as identify it.
+/// A value as JSON. A number has as many digits as identify it; infinities and NaN are null.
 fn value(array: &ArrayRef, row: usize) -> String {
     let list = |items: ArrayRef| {
         let items = (0..items.len()).map(|item| value(&items, item));
@@ -90,19 +89,14 @@ fn value(array: &ArrayRef, row: usize) -> String {
         DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
         DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).to_string(),
         DataType::Boolean => array.as_boolean().value(row).to_string(),
-        DataType::Float32 => number(array.as_primitive::<Float32Type>().value(row)),
-        DataType::Float16 => number(array.as_primitive::<Float16Type>().value(row).to_f32()),
+        DataType::Float32 => text(&array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float16 => text(&array.as_primitive::<Float16Type>().value(row).to_f32()),
         DataType::FixedSizeList(..) => list(array.as_fixed_size_list().value(row)),
         DataType::List(_) => list(array.as_list::<i32>().value(row)),
-        _ => json!(array.as_string::<i32>().value(row)).to_string(),
+        _ => text(array.as_string::<i32>().value(row)),
     }
 }
 
-/// JSON has no infinities and no NaN.
-fn number(value: f32) -> String {
-    if value.is_finite() {
-        format!("{value:?}")
-    } else {
-        "null".to_owned()
-    }
+fn text<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }

@@ -96,7 +96,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     let received = signals.ok().flatten();
     match received.map_or(0, |signal| signal.load(Ordering::Relaxed)) {
         0 => code,
-        signal => ExitCode::from(die_of(signal as i32)),
+        signal => ExitCode::from(die_of(signal.cast_signed() as i32)),
     }
 }
 

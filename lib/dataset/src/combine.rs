@@ -122,7 +122,7 @@ pub fn combine(
         return Ok(outcome);
     }
     let new = NewFolder::claim(&config.out)?;
-    all.expand(&new.runs()?, stop)?;
+    all.expand(&new.runs(), stop)?;
     let rejects = all.write_rejects(new.work())?;
     let dataset = &all.dataset;
     let provenance = dataset.provenance().with(COMBINED, &work);

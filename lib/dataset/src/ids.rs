@@ -88,9 +88,10 @@ impl Dataset {
             let mut count = 0_u64;
             self.each_record(kind, stop, |row| count += u64::from(is_missing(row.id)))?;
             if count > 0 {
-                what += &format!(
+                let why = format!(
                     "; {count} of them in {file}, because other records have their residues: query-embeddings combine{option} gives them rows"
                 );
+                what += &why;
             }
         }
         Err(DatasetError::Unfit(Exit::Negative, what))

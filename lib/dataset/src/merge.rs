@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals};
+use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals as ordinals_of};
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 
 use crate::{AskedIds, DatasetError, Part};
@@ -31,7 +31,8 @@ pub struct Merge<'a> {
     parts: &'a [Part],
     /// The places of the columns that are read: all keys, and some computed columns.
     columns: Vec<usize>,
-    asked: Asked<'a>,
+    /// All by default.
+    asked: Option<Box<Rows<'a>>>,
     stop: &'a Stop,
     runs: Vec<Run>,
     /// Ordinal and start of the next row of each run, or a bound below them.
@@ -43,14 +44,9 @@ pub struct Merge<'a> {
     window_bytes: u64,
 }
 
-/// Which rows are read.
-#[derive(Clone, Copy)]
-enum Asked<'a> {
-    All,
-    Ids(&'a AskedIds),
-    /// Sorted.
-    Ordinals(&'a [u64]),
-}
+/// Finds the rows of a row group that are read.
+type Rows<'a> =
+    dyn Fn(&EmbeddingsFile, usize, &Part) -> Result<Vec<usize>, DatasetError> + Send + 'a;
 
 /// Consecutive row groups of a part whose rows are in order.
 struct Run {
@@ -77,7 +73,7 @@ impl<'a> Merge<'a> {
         let mut merge = Self {
             parts,
             columns: columns.collect(),
-            asked: Asked::All,
+            asked: None,
             stop,
             runs: Vec::new(),
             heap: BinaryHeap::new(),
@@ -116,14 +112,31 @@ impl<'a> Merge<'a> {
     /// Reads only the rows of these ids, which are found then.
     #[must_use]
     pub fn of_ids(mut self, ids: &'a AskedIds) -> Self {
-        self.asked = Asked::Ids(ids);
+        self.asked = Some(Box::new(|file, group, _| {
+            if let Some(few) = ids.few()
+                && !file.may_have(group, few)?
+            {
+                return Ok(Vec::new());
+            }
+            Ok(file.rows_with(group, |id| ids.find(id))?)
+        }));
         self
     }
 
     /// Reads only the rows of these ordinals, which are sorted.
     #[must_use]
-    pub(crate) fn of_ordinals(mut self, ordinals: &'a [u64]) -> Self {
-        self.asked = Asked::Ordinals(ordinals);
+    pub(crate) fn of_ordinals(mut self, asked: &'a [u64]) -> Self {
+        self.asked = Some(Box::new(|file, group, part| {
+            let GroupSummary { rows, ordinals, .. } = part.groups[group];
+            let start = asked.partition_point(|&ordinal| ordinal < ordinals.0);
+            if asked.get(start).is_none_or(|&ordinal| ordinal > ordinals.1) {
+                return Ok(Vec::new());
+            }
+            let keys = part.own(file.read(group, slice::from_ref(&(0..rows)), [0])?)?;
+            let rows = ordinals_of(&keys).iter().enumerate();
+            let rows = rows.filter(|(_, ordinal)| asked.binary_search(ordinal).is_ok());
+            Ok(rows.map(|(row, _)| row).collect())
+        }));
         self
     }
 
@@ -153,7 +166,7 @@ impl<'a> Merge<'a> {
                 self.load(run)?;
             }
             if let Some(window) = self.runs[run].window.take() {
-                let rows = self.take_rows(run, window, room.saturating_sub(count))?;
+                let rows = self.take_rows(run, &window, room.saturating_sub(count))?;
                 count += rows.num_rows();
                 taken.push(rows);
             }
@@ -178,13 +191,13 @@ impl<'a> Merge<'a> {
     fn take_rows(
         &mut self,
         run: usize,
-        window: RecordBatch,
+        window: &RecordBatch,
         room: usize,
     ) -> Result<RecordBatch, DatasetError> {
         let others = self.heap.peek();
         let others = others.map_or((u64::MAX, u32::MAX), |&Reverse((key, _))| key);
         let mut count = 0;
-        for row in KeyColumns::new(&window).rows() {
+        for row in KeyColumns::new(window).rows() {
             let key = row.sort_key();
             if key > others || (!self.is_of_last(key) && count >= room) {
                 let rest = window.slice(count, window.num_rows() - count);
@@ -240,10 +253,9 @@ impl<'a> Merge<'a> {
         let summary = &part.groups[group];
         let rows = match &mut run.rows {
             Some(rows) => rows,
-            none => none.insert(match self.asked {
-                Asked::All => iter::once(0..summary.rows).collect(),
-                Asked::Ids(ids) => rows_of_ids(&file, group, ids)?,
-                Asked::Ordinals(asked) => rows_of_ordinals(&file, group, part, asked)?,
+            none => none.insert(match &self.asked {
+                None => iter::once(0..summary.rows).collect(),
+                Some(asked) => ranges(asked(&file, group, part)?),
             }),
         };
         let row_bytes = (summary.bytes / summary.rows.max(1) as u64).max(1);
@@ -314,44 +326,8 @@ fn next_window(
     Ok(ranges)
 }
 
-/// The rows of a group whose ids are asked.
-fn rows_of_ids(
-    file: &EmbeddingsFile,
-    group: usize,
-    ids: &AskedIds,
-) -> Result<VecDeque<Range<usize>>, StoreError> {
-    if let Some(few) = ids.few()
-        && !file.may_have(group, few)?
-    {
-        return Ok(VecDeque::new());
-    }
-    Ok(ranges(file.rows_with(group, |id| ids.find(id))?))
-}
-
-/// The rows of a group whose ordinals are asked.
-fn rows_of_ordinals(
-    file: &EmbeddingsFile,
-    group: usize,
-    part: &Part,
-    asked: &[u64],
-) -> Result<VecDeque<Range<usize>>, DatasetError> {
-    let GroupSummary {
-        rows,
-        ordinals: (first, last),
-        ..
-    } = part.groups[group];
-    let start = asked.partition_point(|&ordinal| ordinal < first);
-    if asked.get(start).is_none_or(|&ordinal| ordinal > last) {
-        return Ok(VecDeque::new());
-    }
-    let keys = part.own(file.read(group, slice::from_ref(&(0..rows)), [0])?)?;
-    let rows = ordinals(&keys).iter().enumerate();
-    let rows = rows.filter(|(_, ordinal)| asked.binary_search(ordinal).is_ok());
-    Ok(ranges(rows.map(|(row, _)| row)))
-}
-
 /// Joins consecutive rows.
-fn ranges(rows: impl IntoIterator<Item = usize>) -> VecDeque<Range<usize>> {
+fn ranges(rows: Vec<usize>) -> VecDeque<Range<usize>> {
     let mut ranges: VecDeque<Range<usize>> = VecDeque::new();
     for row in rows {
         match ranges.back_mut() {

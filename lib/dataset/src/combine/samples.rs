@@ -6,16 +6,6 @@ use serde_json::{Map, Value, json};
 use super::Combining;
 use crate::DatasetError;
 
-/// The counts of `dataset.json`.
-const COUNTS: [&str; 6] = [
-    "aliases",
-    "known",
-    "records",
-    "residues_truncated",
-    "rows",
-    "truncated",
-];
-
 impl Combining<'_> {
     /// Takes the dataset as one of several samples, whose ordinals begin at `offset`.
     ///
@@ -109,9 +99,8 @@ fn add(listed: &mut ListedDataset, other: ListedDataset) {
     for (name, value) in &mut listed.others {
         let more = other.others.get(name).unwrap_or(&Value::Null);
         match (&mut *value, more) {
-            (Value::Number(_), Value::Number(_)) if COUNTS.contains(&&**name) => {
-                *value = sum(value, more);
-            }
+            // Whole numbers are counts.
+            (value, more) if value.is_u64() && more.is_u64() => *value = sum(value, more),
             (Value::Object(counts), Value::Object(more)) if name == "rejected" => {
                 for (name, more) in more {
                     let count = counts.entry(name).or_insert(json!(0));

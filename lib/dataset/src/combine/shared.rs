@@ -201,10 +201,10 @@ impl Combining<'_> {
             }
             // Many records may have one representative.
             for copies in copies.chunks(BATCH_ROWS) {
-                let copied = copy(&rows, copies, &self.dataset.parts[0]);
-                let copied = copied.map_err(|error| DatasetError::content(folder, error))?;
-                run.1 += copied.get_array_memory_size();
-                run.0.push(copied);
+                let batch = copy(&rows, copies, &self.dataset.parts[0]);
+                let batch = batch.map_err(|error| DatasetError::content(folder, error))?;
+                run.1 += batch.get_array_memory_size();
+                run.0.push(batch);
                 if run.1 >= RUN_BYTES {
                     self.end_run(folder, &std::mem::take(run).0)?;
                 }

@@ -26,10 +26,7 @@ const KEYS: [(&str, [&str; 2]); 4] = [
 
 /// Returns the columns of hits between datasets of these layouts.
 pub(super) fn schema([queries, targets]: [&EmbeddingLayout; 2]) -> SchemaRef {
-    let mut fields = vec![
-        Field::new("rank", DataType::UInt32, false),
-        Field::new("score", DataType::Float64, false),
-    ];
+    let mut fields = Vec::new();
     for (key, names) in KEYS {
         for (layout, name) in [queries, targets].into_iter().zip(names) {
             if let Ok(field) = layout.schema().field_with_name(key) {
@@ -38,7 +35,9 @@ pub(super) fn schema([queries, targets]: [&EmbeddingLayout; 2]) -> SchemaRef {
         }
     }
     // The ids first, as people read them.
-    fields[..4].rotate_right(2);
+    let rank = Field::new("rank", DataType::UInt32, false);
+    let score = Field::new("score", DataType::Float64, false);
+    fields.splice(2..2, [rank, score]);
     Arc::new(Schema::new(fields))
 }
 
@@ -78,26 +77,19 @@ pub(super) fn each_batch(
                 .collect::<UInt32Array>(),
             some.iter().map(|(_, _, hit)| place(hit)).collect(),
         ];
-        let columns = schema.fields().iter().map(|field| {
-            let name = field.name();
-            Ok(match &**name {
-                "rank" => Arc::new(UInt32Array::from_iter_values(some.iter().map(|hit| hit.1))),
-                "score" => {
-                    let scores = some.iter().map(|hit| metric.score(hit.2.nearness()));
-                    Arc::new(Float64Array::from_iter_values(scores)) as ArrayRef
+        let mut columns = Vec::new();
+        for (key, _) in KEYS {
+            for (rows, places) in [&query_rows, &target_rows].into_iter().zip(&places) {
+                if let Some(column) = rows.column_by_name(key) {
+                    columns.push(take(column, places, None).map_err(failed)?);
                 }
-                _ => {
-                    let found = KEYS.iter().find_map(|(key, names)| {
-                        let side = names.iter().position(|found| found == name)?;
-                        Some((*key, side))
-                    });
-                    let (key, side) = found.unwrap_or(("id", 0));
-                    take(&[&query_rows, &target_rows][side][key], &places[side], None)?
-                }
-            })
-        });
-        let columns = columns.collect::<Result<Vec<_>, _>>();
-        let rows = columns.and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
+            }
+        }
+        let ranks = UInt32Array::from_iter_values(some.iter().map(|hit| hit.1));
+        let scores = some.iter().map(|hit| metric.score(hit.2.nearness()));
+        let scores: ArrayRef = Arc::new(Float64Array::from_iter_values(scores));
+        columns.splice(2..2, [Arc::new(ranks) as ArrayRef, scores]);
+        let rows = RecordBatch::try_new(Arc::clone(schema), columns);
         write(&rows.map_err(failed)?)?;
     }
 }

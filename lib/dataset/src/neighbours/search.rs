@@ -55,18 +55,16 @@ impl Search<'_> {
         });
         let compare = |kept: &mut Kept, rows: Result<_, _>| self.compare(queries, kept, &rows?);
         let pool = ThreadPoolBuilder::new().num_threads(self.threads.get());
-        match pool.build() {
-            Ok(pool) => pool.install(|| {
+        if let Ok(pool) = pool.build() {
+            return pool.install(|| {
                 targets
                     .par_bridge()
                     .try_for_each_init(Kept::default, compare)
-            }),
-            // If the system refuses threads, this one does the work.
-            Err(_) => {
-                let mut kept = Kept::default();
-                targets.try_for_each(|rows| compare(&mut kept, rows))
-            }
+            });
         }
+        // If the system refuses threads, this one does the work.
+        let mut kept = Kept::default();
+        targets.try_for_each(|rows| compare(&mut kept, rows))
     }
 
     /// Compares all queries with some targets.
