@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use arrow_select::take::{take, take_record_batch};
+use arrow_select::take::take;
 use plmkit_contract::{EmbeddingLayout, KeyColumns, SAMPLE, Stop};
 
 use super::block::{Queries, Source};
@@ -55,10 +55,10 @@ pub(super) fn each_batch(
         return Ok(0);
     };
     let query_rows = concat_batches(&first.schema(), &query_rows).map_err(failed)?;
-    let mut keys: Vec<(u64, u32)> = nearest.iter().flatten().map(|hit| hit.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let target_rows = rows_of(targets, &keys, stop)?;
+    let mut ordinals: Vec<u64> = nearest.iter().flatten().map(|hit| hit.key.0).collect();
+    ordinals.sort_unstable();
+    ordinals.dedup();
+    let (keys, target_rows) = rows_of(targets, &ordinals, stop)?;
     let mut hits = nearest.iter().enumerate().flat_map(|(query, hits)| {
         let ranked = (1_u32..).zip(hits);
         ranked.map(move |(rank, hit)| (query as u32, rank, *hit))
@@ -94,35 +94,23 @@ pub(super) fn each_batch(
     }
 }
 
-/// Reads the keys and labels of rows, which are in order.
+/// Reads ordinals and starts, and the columns of [`KEYS`], of the rows with these ordinals, which are in order.
 fn rows_of(
     source: Source<'_>,
-    keys: &[(u64, u32)],
+    ordinals: &[u64],
     stop: &Stop,
-) -> Result<RecordBatch, DatasetError> {
+) -> Result<(Vec<(u64, u32)>, RecordBatch), DatasetError> {
     let failed = |error: ArrowError| DatasetError::content(source.path(), error);
     let schema = source.dataset.layout().schema();
     let columns = KEYS.iter().filter_map(|(key, _)| schema.index_of(key).ok());
     let columns: Vec<usize> = columns.collect();
-    let mut ordinals: Vec<u64> = keys.iter().map(|key| key.0).collect();
-    ordinals.dedup();
-    let mut merge = Merge::new(&source.dataset.parts, [], stop).of_ordinals(&ordinals);
-    let mut found = Vec::new();
+    let mut merge = Merge::new(&source.dataset.parts, [], stop).of_ordinals(ordinals);
+    let (mut keys, mut found) = (Vec::new(), Vec::new());
     while let Some(rows) = merge.next_rows()? {
-        let here = KeyColumns::new(&rows);
-        let asked = here
-            .rows()
-            .map(|key| keys.binary_search(&key.sort_key()).is_ok());
-        let asked: Vec<u32> = (0..)
-            .zip(asked)
-            .filter_map(|(row, is)| is.then_some(row))
-            .collect();
-        let rows = rows.project(&columns).map_err(failed)?;
-        let asked = take_record_batch(&rows, &UInt32Array::from(asked));
-        found.push(asked.map_err(failed)?);
+        keys.extend(KeyColumns::new(&rows).rows().map(|key| key.sort_key()));
+        found.push(rows.project(&columns).map_err(failed)?);
     }
     let schema = schema.project(&columns).map_err(failed)?;
     let rows = concat_batches(&Arc::new(schema), &found).map_err(failed)?;
-    debug_assert_eq!(rows.num_rows(), keys.len());
-    Ok(rows)
+    Ok((keys, rows))
 }

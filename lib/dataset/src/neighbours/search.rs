@@ -34,9 +34,6 @@ pub(super) struct Search<'a> {
     pub(super) stop: &'a Stop,
 }
 
-/// What a thread keeps from one block of targets to the next: the block, products, and those of candidates.
-type Kept = (Option<Block>, Vec<f32>, Vec<(f32, usize)>);
-
 impl Search<'_> {
     /// Finds the nearest targets of all `queries`. `advance` is told the targets as they are read.
     pub(super) fn run(
@@ -53,28 +50,25 @@ impl Search<'_> {
         let mut targets = targets.inspect(|rows| {
             advance(rows.as_ref().map_or(0, |rows| rows.num_rows() as u64));
         });
-        let compare = |kept: &mut Kept, rows: Result<_, _>| self.compare(queries, kept, &rows?);
+        let compare = |block: &mut _, rows: Result<_, _>| self.compare(queries, block, &rows?);
         let pool = ThreadPoolBuilder::new().num_threads(self.threads.get());
         if let Ok(pool) = pool.build() {
-            return pool.install(|| {
-                targets
-                    .par_bridge()
-                    .try_for_each_init(Kept::default, compare)
-            });
+            return pool.install(|| targets.par_bridge().try_for_each_init(|| None, compare));
         }
         // If the system refuses threads, this one does the work.
-        let mut kept = Kept::default();
-        targets.try_for_each(|rows| compare(&mut kept, rows))
+        let mut block = None;
+        targets.try_for_each(|rows| compare(&mut block, rows))
     }
 
-    /// Compares all queries with some targets.
+    /// Compares all queries with some targets, in place of those that were compared before in the same memory.
     fn compare(
         &self,
         queries: &Queries,
-        (block, products, found): &mut Kept,
+        block: &mut Option<Block>,
         rows: &RecordBatch,
     ) -> Result<(), DatasetError> {
         let packed = Block::pack(self.targets, rows, (self.metric, block.take()), self.stop)?;
+        let (mut products, mut found) = (Vec::new(), Vec::new());
         // Each thread begins with other queries, so that they seldom wait for the same lock.
         let thread = rayon::current_thread_index().unwrap_or(0);
         let first = thread * queries.chunks() / self.threads;
@@ -82,7 +76,7 @@ impl Search<'_> {
             if self.stop.requested() {
                 return Err(DatasetError::stopped());
             }
-            self.compare_chunk((queries, chunk), &packed, products, found);
+            self.compare_chunk((queries, chunk), &packed, &mut products, &mut found);
         }
         *block = Some(packed);
         Ok(())
