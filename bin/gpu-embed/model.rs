@@ -4,22 +4,35 @@ use std::path::PathBuf;
 
 use plmkit_cli::{ProgressDisplay, Stop};
 use plmkit_contract::{ModelName, path_text};
-use plmkit_hub::{DownloadProgress, HubError, Settings, model_name, resolve};
+use plmkit_hub::{DownloadEvent, HubError, Settings, model_name, resolve};
 
 use crate::args::Args;
 
 /// Returns the folder or weight file of the model. Fetches it if it is missing and `--download` is given.
 pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
-    let mut screen = Screen {
-        args,
-        progress: None,
+    let mut progress: Option<ProgressDisplay> = None;
+    let mut show = |event| match event {
+        DownloadEvent::File(file, bytes) => {
+            let model = path_text(&args.model);
+            tracing::info!("{model}: fetching {file}, {bytes} bytes");
+            let (mode, quiet) = (args.progress, args.common.quiet);
+            progress = Some(ProgressDisplay::start(mode, quiet, "bytes", bytes));
+        }
+        DownloadEvent::Bytes(bytes) => {
+            if let Some(progress) = &mut progress {
+                progress.advance(bytes);
+            }
+        }
+        DownloadEvent::Complete => {
+            if let Some(progress) = progress.take() {
+                progress.finish();
+            }
+        }
     };
-    let download = args
-        .download
-        .then_some(&mut screen as &mut dyn DownloadProgress);
+    let download: Option<&mut dyn FnMut(_)> = if args.download { Some(&mut show) } else { None };
     let located = resolve(&args.model, &Settings::from_env(), download, stop);
     // A failed download leaves its progress bar open.
-    screen.end_file();
+    show(DownloadEvent::Complete);
     if let Ok(path) = &located
         && !args.worker
         && let ModelName {
@@ -33,31 +46,4 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
         tracing::info!("{model}: commit {commit}, from the Hub's cache");
     }
     located
-}
-
-/// Shows the progress of a download.
-struct Screen<'a> {
-    args: &'a Args,
-    progress: Option<ProgressDisplay>,
-}
-
-impl DownloadProgress for Screen<'_> {
-    fn start_file(&mut self, file: &str, bytes: u64) {
-        let model = path_text(&self.args.model);
-        tracing::info!("{model}: fetching {file}, {bytes} bytes");
-        let (mode, quiet) = (self.args.progress, self.args.common.quiet);
-        self.progress = Some(ProgressDisplay::start(mode, quiet, "bytes", bytes));
-    }
-
-    fn add_bytes(&mut self, bytes: u64) {
-        if let Some(progress) = &mut self.progress {
-            progress.advance(bytes);
-        }
-    }
-
-    fn end_file(&mut self) {
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
-    }
 }

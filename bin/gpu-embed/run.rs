@@ -98,7 +98,7 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
     } else {
         tracing::info!("no GPU to probe; default batch size {recommended} tokens");
     }
-    print(format!("{recommended}\n")).map(|()| Exit::Done)
+    print(format!("{recommended}\n")).map(|_| Exit::Done)
 }
 
 /// Describes a completed run in one line.

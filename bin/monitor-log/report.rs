@@ -156,7 +156,7 @@ pub(crate) fn check(
     let outputs = outputs.filter_map(|(name, path)| Some((*name, path.as_ref()?.as_path())));
     let outputs: Vec<NamedPath> = outputs.collect();
     keep_apart(&inputs, &outputs)?;
-    keep_data(&outputs)
+    keep_data(&outputs, None)
 }
 
 /// Reads the logs. Events come first: they tell which samples belong to a run.

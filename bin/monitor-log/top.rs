@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ColorChoice;
-use plmkit_cli::{Exit, Fault, print_more};
+use plmkit_cli::{Exit, Fault, print};
 use plmkit_telemetry::live::ProcessReader;
 use ratatui::crossterm::{style, terminal};
 
@@ -42,7 +42,7 @@ pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> 
         for note in &snapshot.notes {
             tracing::warn!("{note}");
         }
-        let is_read = print_more(printed(args, &snapshot, is_first))?;
+        let is_read = print(printed(args, &snapshot, is_first))?;
         match args.watch {
             Some(interval) if is_read => thread::sleep(interval),
             _ => return Ok(Exit::Done),

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{
-    Common, Fault, NamedPath, Program, file, keep_apart, keep_data, keep_other_data,
-    keep_renameable,
-};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, keep_data, keep_renameable};
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
 use plmkit_store::read_sealed;
 
@@ -80,8 +77,8 @@ impl Args {
         let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
         keep_apart(&inputs, &outputs)?;
-        keep_other_data(&outputs[..1], Some(b"ARROW1"))?;
-        keep_data(&outputs[1..])
+        keep_data(&outputs[..1], Some(b"ARROW1"))?;
+        keep_data(&outputs[1..], None)
     }
 
     /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.

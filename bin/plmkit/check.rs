@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
-use plmkit_dataset::DatasetFolder;
+use plmkit_dataset::dataset_folder;
 use plmkit_store::{StoreError, read_sealed};
 
 use crate::args::{Args, Stage};
@@ -156,7 +156,7 @@ fn check_known(options: &AllOptions, model: &Model, stop: &Stop) -> Result<(), F
         return Ok(());
     };
     for path in known {
-        let file = DatasetFolder::new(path.into()).path().join(DATASET_FILE);
+        let file = dataset_folder(path.into()).join(DATASET_FILE);
         // What else is wrong with it, fasta-shard tells.
         let Ok(found) = read_sealed::<ListedDataset>(&file) else {
             continue;

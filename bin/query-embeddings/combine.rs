@@ -1,20 +1,18 @@
 //! `query-embeddings combine`.
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{
-    Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant,
-};
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, variant};
 use plmkit_contract::{ListedDataset, path_text, plural};
 use plmkit_dataset::{
-    CombineConfig, DatasetFolder, RowFormat, VectorsConfig, check_outside, combine,
+    CombineConfig, Dataset, RowFormat, RowsConfig, check_outside, combine, dataset_folder,
 };
 use plmkit_store::StoreError;
 
-use crate::vectors::{self, check_column};
-use crate::{format_of, open};
+use crate::format_of;
+use crate::rows::{check_column, write};
 
 /// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
 ///
@@ -25,8 +23,8 @@ use crate::{format_of, open};
 #[derive(Debug, clap::Args)]
 pub(crate) struct CombineArgs {
     /// Folder of a sample's results, or its dataset.json; its validation has passed. For npy, tsv and csv, an embeddings file as well
-    #[arg(value_name = "DATASET", required = true, value_parser = file().map(DatasetFolder::new))]
-    datasets: Vec<DatasetFolder>,
+    #[arg(value_name = "DATASET", required = true, value_parser = file().map(dataset_folder))]
+    datasets: Vec<PathBuf>,
 
     /// What to write [default: by the name at --out, or parquet]
     #[arg(long, value_name = "FORMAT", value_parser = variant::<RowFormat>())]
@@ -56,8 +54,8 @@ pub(crate) struct CombineArgs {
     distinct: bool,
 
     /// Earlier datasets that fasta-shard --known knew: the records whose residues they have get their rows
-    #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(DatasetFolder::new))]
-    known: Vec<DatasetFolder>,
+    #[arg(long, value_name = "DATASET", num_args = 1.., value_parser = file().map(dataset_folder))]
+    known: Vec<PathBuf>,
 
     /// Replace another combined dataset or file at --out
     #[arg(long)]
@@ -90,21 +88,16 @@ impl CombineArgs {
             let what = "--format: expected neither --distinct, --known nor --rows-per-file with npy, tsv or csv; combine the dataset first";
             return Err(Fault::usage(what));
         }
-        keep_renameable(&[("--out", &self.out)])?;
-        let opened = open(dataset, stop)?;
-        let config = VectorsConfig {
+        let config = RowsConfig {
             format,
             column: self.column.as_deref(),
             ids: None,
             out: &self.out,
             force: self.force,
         };
-        let rows = opened.parts.rows();
-        let mut progress = ProgressDisplay::start(self.progress, quiet, "rows", rows);
-        let written = vectors::write(&config, &opened, &[], |rows| progress.advance(rows), stop);
-        progress.finish();
-        written?;
-        let left_out = opened.listed.as_ref();
+        let written =
+            self.with_progress(quiet, |advance| write(&config, dataset, &[], advance, stop))?;
+        let left_out = written.listed.as_ref();
         let left_out = left_out.map_or(0, ListedDataset::without_row);
         if left_out > 0 {
             tracing::warn!(
@@ -125,40 +118,31 @@ impl CombineArgs {
             self.out.clone()
         };
         for dataset in &self.datasets {
-            check_outside(&new, dataset.path())?;
+            check_outside(&new, dataset)?;
         }
         for dataset in self.datasets.iter().chain(&self.known) {
-            let [input, output] = [dataset.path(), &self.out].map(Path::canonicalize);
+            let [input, output] = [dataset, &self.out].map(|path| path.canonicalize());
             if let (Ok(input), Ok(output)) = (input, output)
                 && input.starts_with(output)
             {
-                let [out, dataset] = [&*self.out, dataset.path()].map(path_text);
+                let [out, dataset] = [&self.out, dataset].map(|path| path_text(path));
                 let what = format!("--out {out}: is or contains the dataset {dataset}");
                 return Err(Fault::usage(what));
             }
         }
-        let opened = self
-            .datasets
-            .iter()
-            .map(|dataset| dataset.open_passed(stop));
-        let opened = opened.collect::<Result<_, _>>()?;
-        let known = self.known.iter().map(|known| known.open_passed(stop));
+        let open = |datasets: &[PathBuf]| {
+            let opened = datasets.iter().map(|path| Dataset::open(path, Err, stop));
+            opened.collect::<Result<_, _>>()
+        };
+        let opened = open(&self.datasets)?;
         let config = CombineConfig {
             out: new,
             rows_per_file: self.rows_per_file.unwrap_or(ROWS_PER_FILE),
             distinct: self.distinct,
-            known: known.collect::<Result<_, _>>()?,
+            known: open(&self.known)?,
             force: self.force,
         };
-        let mut progress = None;
-        let advance = |rows, all| {
-            let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
-            progress.get_or_insert_with(start).advance(rows);
-        };
-        let outcome = combine(&config, opened, advance, stop);
-        if let Some(progress) = progress {
-            progress.finish();
-        }
+        let outcome = self.with_progress(quiet, |advance| combine(&config, opened, advance, stop));
         let outcome = outcome?;
         let out = path_text(&self.out);
         if outcome.existing {
@@ -186,5 +170,18 @@ impl CombineArgs {
             );
         }
         Ok(Exit::Done)
+    }
+
+    /// Does work that tells the rows as they are written, and the number of all.
+    fn with_progress<T>(&self, quiet: bool, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+        let mut progress = None;
+        let done = work(&mut |rows, all| {
+            let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
+            progress.get_or_insert_with(start).advance(rows);
+        });
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        done
     }
 }

@@ -33,12 +33,14 @@ pub(crate) struct AskedArgs {
 
     /// Leave out ids that the dataset does not have, instead of failing
     #[arg(long)]
-    pub(crate) allow_missing: bool,
+    allow_missing: bool,
 }
 
 impl AskedArgs {
     pub(crate) fn read(&self, stop: &Stop) -> Result<AskedIds, Fault> {
-        self.files.read(&self.id, stop)
+        let mut ids = self.files.read(&self.id, stop)?;
+        ids.allow_missing = self.allow_missing;
+        Ok(ids)
     }
 }
 
@@ -67,20 +69,13 @@ impl IdFiles {
 
 /// Adds the ids of a list, or of a FASTA file. A byte-order mark at its beginning is no part of the first.
 fn read_ids(path: &Path, is_fasta: bool, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
-    let mut source = Source::open(&Input::File(path.to_owned()), stop)?;
+    let source = Source::open(&Input::File(path.to_owned()), stop)?;
     let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-    let (mut line, mut number) = (Vec::new(), 0_u64);
-    loop {
-        line.clear();
-        let read = source.read_until(b'\n', &mut line);
-        let read = read.map_err(|error| match error.downcast::<ShardError>() {
+    for (number, line) in (1_u64..).zip(source.split(b'\n')) {
+        let line = line.map_err(|error| match error.downcast::<ShardError>() {
             Ok(error) => Fault::from(error),
             Err(error) => StoreError::cannot_read(path)(error).into(),
         })?;
-        if read == 0 {
-            break;
-        }
-        number += 1;
         let text = match line.strip_prefix("\u{feff}".as_bytes()) {
             Some(text) if number == 1 => text,
             _ => &line,

@@ -1,6 +1,7 @@
 //! `query-embeddings lookup`.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, Int64Type, UInt32Type};
@@ -8,8 +9,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_dataset::{DatasetError, DatasetFolder, Merge};
-use serde_json::json;
+use plmkit_dataset::{Dataset, Merge, dataset_folder};
+use serde::Serialize;
 
 use crate::ids::IdFiles;
 use crate::warn_unless_validated;
@@ -22,8 +23,8 @@ use crate::warn_unless_validated;
 #[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct LookupArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
-    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
-    dataset: DatasetFolder,
+    #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
+    dataset: PathBuf,
 
     /// Ids
     #[arg(value_name = "ID")]
@@ -41,12 +42,13 @@ impl LookupArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let ids = self.files.read(&self.id, stop)?;
         let mut rows: HashMap<String, Vec<RecordBatch>> = HashMap::new();
-        let opened = self.dataset.open(stop)?;
-        if let Err(failed) = opened.check_passed() {
+        let on_failed = |failed| {
             tracing::warn!("{failed}");
-        }
+            Ok(())
+        };
+        let opened = Dataset::open(&self.dataset, on_failed, stop)?;
         warn_unless_validated(&opened);
-        let columns = opened.parts.places(&self.column)?;
+        let columns = opened.places(&self.column)?;
         let mut merge = Merge::new(&opened.parts, columns, stop).of_ids(&ids);
         while let Some(found) = merge.next_rows()? {
             let names = found["id"].as_string::<i32>().iter().flatten();
@@ -63,11 +65,8 @@ impl LookupArgs {
         {
             print(line(row) + "\n")?;
         }
-        if ids.in_order().iter().all(|id| rows.contains_key(id)) {
-            return Ok(Exit::Done);
-        }
-        let unknown = DatasetError::unknown(&ids, |id| !rows.contains_key(id));
-        Err(opened.explain(unknown, stop).into())
+        opened.check_found(&ids, stop)?;
+        Ok(Exit::Done)
     }
 }
 
@@ -75,12 +74,11 @@ impl LookupArgs {
 fn line(row: &RecordBatch) -> String {
     let schema = row.schema();
     let fields = schema.fields().iter().zip(row.columns());
-    let fields =
-        fields.map(|(field, array)| format!("{}:{}", json!(field.name()), value(array, 0)));
+    let fields = fields.map(|(field, array)| format!("{}:{}", text(field.name()), value(array, 0)));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// A value as JSON. A number has as many digits as identify it.
+/// A value as JSON. A number has as many digits as identify it; infinities and NaN are null.
 fn value(array: &ArrayRef, row: usize) -> String {
     let list = |items: ArrayRef| {
         let items = (0..items.len()).map(|item| value(&items, item));
@@ -91,19 +89,14 @@ fn value(array: &ArrayRef, row: usize) -> String {
         DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
         DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).to_string(),
         DataType::Boolean => array.as_boolean().value(row).to_string(),
-        DataType::Float32 => number(array.as_primitive::<Float32Type>().value(row)),
-        DataType::Float16 => number(array.as_primitive::<Float16Type>().value(row).to_f32()),
+        DataType::Float32 => text(&array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float16 => text(&array.as_primitive::<Float16Type>().value(row).to_f32()),
         DataType::FixedSizeList(..) => list(array.as_fixed_size_list().value(row)),
         DataType::List(_) => list(array.as_list::<i32>().value(row)),
-        _ => json!(array.as_string::<i32>().value(row)).to_string(),
+        _ => text(array.as_string::<i32>().value(row)),
     }
 }
 
-/// JSON has no infinities and no NaN.
-fn number(value: f32) -> String {
-    if value.is_finite() {
-        format!("{value:?}")
-    } else {
-        "null".to_owned()
-    }
+fn text<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }

@@ -6,18 +6,18 @@ mod ids;
 mod lookup;
 mod neighbours;
 mod peptides;
+mod rows;
 mod select;
 mod variants;
-mod vectors;
 
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use plmkit_cli::{Common, Fault, NamedPath, Program, Stop, keep_apart, keep_other_data};
+use plmkit_cli::{Common, Fault, NamedPath, Program, Stop, keep_apart, keep_data, keep_renameable};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{DatasetFolder, OpenedDataset, check_outside};
+use plmkit_dataset::{Dataset, check_outside, has_shards};
 use strum::VariantArray;
 
 /// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, scores variants, and writes
@@ -64,19 +64,35 @@ fn main() -> ExitCode {
     })
 }
 
-/// Opens a dataset whose validation has passed. If it has shards, but no validation yet, that is told: rows may be missing.
-fn open(dataset: &DatasetFolder, stop: &Stop) -> Result<OpenedDataset, Fault> {
-    let opened = dataset.open_passed(stop)?;
+/// Opens a dataset whose validation has passed, of which no file is an output. No output is one of the other `inputs`, or replaces
+/// data but those of another file in Parquet, if it `is_parquet`.
+fn open(
+    dataset: &Path,
+    inputs: &[NamedPath],
+    (outputs, is_parquet): (&[NamedPath], bool),
+    stop: &Stop,
+) -> Result<Dataset, Fault> {
+    keep_renameable(outputs)?;
+    let opened = Dataset::open(dataset, Err, stop)?;
     warn_unless_validated(&opened);
+    let files = opened.files();
+    let files = files.iter().map(|file| ("the dataset", file.as_path()));
+    let inputs: Vec<NamedPath> = files.chain(inputs.iter().copied()).collect();
+    keep_apart(&inputs, outputs)?;
+    for (_, output) in outputs {
+        check_outside(output, dataset)?;
+    }
+    keep_data(outputs, is_parquet.then_some(&b"PAR1"[..]))?;
     Ok(opened)
 }
 
-fn warn_unless_validated(opened: &OpenedDataset) {
-    if opened.listed.is_none() && opened.folder.has_shards() {
+/// If a dataset has shards, but no validation yet, that is told: rows may be missing.
+fn warn_unless_validated(opened: &Dataset) {
+    if opened.listed.is_none() && has_shards(&opened.path) {
         tracing::warn!(
             "{}: not validated, so rows may be missing or wrong: found {}",
-            path_text(opened.folder.path()),
-            plural(opened.parts.rows(), "row")
+            path_text(&opened.path),
+            plural(opened.rows(), "row")
         );
     }
 }
@@ -102,22 +118,4 @@ fn format_of_table<T: Copy + Display + VariantArray>(
         }
         format => Ok(format.unwrap_or(default)),
     }
-}
-
-/// Checks that no output is a file of the dataset, among its files, or one of `others`, and that it replaces no data but those of
-/// another file in Parquet, if it `is_parquet`.
-fn keep_dataset(
-    dataset: &OpenedDataset,
-    others: &[NamedPath],
-    outputs: &[NamedPath],
-    is_parquet: bool,
-) -> Result<(), Fault> {
-    let files = dataset.files();
-    let files = files.iter().map(|file| ("the dataset", file.as_path()));
-    let inputs: Vec<NamedPath> = files.chain(others.iter().copied()).collect();
-    keep_apart(&inputs, outputs)?;
-    for (_, output) in outputs {
-        check_outside(output, dataset.folder.path())?;
-    }
-    keep_other_data(outputs, is_parquet.then_some(&b"PAR1"[..]))
 }

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{
-    Exit, Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, file, keep_renameable, variant,
-};
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, variant};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{DatasetFolder, Metric, NeighboursConfig, Parts, Plan, neighbours};
+use plmkit_dataset::{Dataset, Metric, NeighboursConfig, Plan, dataset_folder, neighbours};
 use plmkit_store::TableFormat;
 
-use crate::{format_of_table, keep_dataset, open};
+use crate::{format_of_table, open};
 
 /// Find the nearest proteins of each protein, exactly
 ///
@@ -22,12 +20,12 @@ use crate::{format_of_table, keep_dataset, open};
 #[derive(Debug, clap::Args)]
 pub(crate) struct NeighboursArgs {
     /// Dataset whose proteins are compared: a folder of results, its dataset.json, or an embeddings file
-    #[arg(value_name = "QUERIES", value_parser = file().map(DatasetFolder::new))]
-    queries: DatasetFolder,
+    #[arg(value_name = "QUERIES", value_parser = file().map(dataset_folder))]
+    queries: PathBuf,
 
     /// Dataset that is searched: its vectors are of the same model, layer, pooling and types
-    #[arg(value_name = "TARGETS", value_parser = file().map(DatasetFolder::new))]
-    targets: DatasetFolder,
+    #[arg(value_name = "TARGETS", value_parser = file().map(dataset_folder))]
+    targets: PathBuf,
 
     /// Hits of each query; of a smaller dataset, all
     #[arg(long, value_name = "N", default_value = "10")]
@@ -89,12 +87,9 @@ impl NeighboursArgs {
             return Err(Fault::usage(what));
         }
         let format = format_of_table(self.format, &self.out, TableFormat::Parquet)?;
-        let outputs: [NamedPath; 1] = [("--out", &self.out)];
-        keep_renameable(&outputs)?;
-        let [queries, targets] = [open(&self.queries, stop)?, open(&self.targets, stop)?];
-        for opened in [&queries, &targets] {
-            keep_dataset(opened, &[], &outputs, format == TableFormat::Parquet)?;
-        }
+        let outputs = (&[("--out", &*self.out)][..], format == TableFormat::Parquet);
+        let open = |dataset| open(dataset, &[], outputs, stop);
+        let [queries, targets] = [open(&self.queries)?, open(&self.targets)?];
         let cpus = || available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let config = NeighboursConfig {
             column: self.column,
@@ -107,9 +102,9 @@ impl NeighboursArgs {
             out: self.out,
             force: self.force,
         };
-        let parts = [&queries.parts, &targets.parts];
+        let datasets = [&queries, &targets];
         let tell = |plan: &Plan| {
-            let [rows, targets] = parts.map(Parts::rows);
+            let [rows, targets] = datasets.map(Dataset::rows);
             tracing::info!(
                 "{} against {targets}: about {} MiB of memory, {}, {}",
                 plural(rows, "row"),
@@ -123,7 +118,7 @@ impl NeighboursArgs {
             let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
             progress.get_or_insert_with(start).advance(rows);
         };
-        let hits = neighbours(&config, parts, tell, advance, stop);
+        let hits = neighbours(&config, datasets, tell, advance, stop);
         if let Some(progress) = progress {
             progress.finish();
         }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
+use plmkit_cli::{Exit, Fault, Stop, file, variant};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{DatasetFolder, PeptidesConfig, PlaceFormat, write_peptides};
+use plmkit_dataset::{PlaceFormat, dataset_folder, write_peptides};
 
 use crate::ids::AskedArgs;
-use crate::{format_of, keep_dataset, open};
+use crate::{format_of, open};
 
 /// Write where the peptides of contigs lie, as GFF3 or BED; of `fasta-shard --translate`
 ///
@@ -17,8 +17,8 @@ use crate::{format_of, keep_dataset, open};
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeptidesArgs {
     /// Folder of a sample's results with its shards, or its dataset.json
-    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
-    dataset: DatasetFolder,
+    #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
+    dataset: PathBuf,
 
     #[command(flatten)]
     asked: AskedArgs,
@@ -38,20 +38,17 @@ pub(crate) struct PeptidesArgs {
 
 impl PeptidesArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
-        let outputs: [NamedPath; 1] = [("--out", &self.out)];
-        keep_renameable(&outputs)?;
-        let files = self.asked.files.paths();
         let ids = self.asked.read(stop)?;
-        let opened = open(&self.dataset, stop)?;
-        keep_dataset(&opened, &files, &outputs, false)?;
-        let config = PeptidesConfig {
-            format: format_of(self.format, &self.out).unwrap_or(PlaceFormat::Gff),
-            ids: (!ids.in_order().is_empty()).then_some((&ids, self.asked.allow_missing)),
-            out: &self.out,
-            force: self.force,
-        };
-        let written = write_peptides(&opened, &config, stop);
-        let written = written.map_err(|error| opened.explain(error, stop))?;
+        let ids = (!ids.in_order().is_empty()).then_some(&ids);
+        let outputs = &[("--out", &*self.out)];
+        let opened = open(
+            &self.dataset,
+            &self.asked.files.paths(),
+            (outputs, false),
+            stop,
+        )?;
+        let format = format_of(self.format, &self.out).unwrap_or(PlaceFormat::Gff);
+        let written = write_peptides(&opened, ids, (format, &self.out, self.force), stop)?;
         let out = path_text(&self.out);
         tracing::info!("{out}: {}", plural(written, "peptide"));
         Ok(Exit::Done)

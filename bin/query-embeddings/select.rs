@@ -3,21 +3,20 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, keep_renameable, variant};
-use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{DatasetFolder, RowFormat, VectorsConfig, select};
+use plmkit_cli::{Exit, Fault, Stop, file, variant};
+use plmkit_dataset::{RowFormat, RowsConfig, dataset_folder};
 
+use crate::format_of_table;
 use crate::ids::AskedArgs;
-use crate::vectors::{self, check_column};
-use crate::{format_of_table, keep_dataset, open};
+use crate::rows::write;
 
 /// Write the rows of some proteins to one file, in the order of the input
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct SelectArgs {
     /// Folder of a sample's results, its dataset.json, or an embeddings file
-    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
-    dataset: DatasetFolder,
+    #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
+    dataset: PathBuf,
 
     #[command(flatten)]
     asked: AskedArgs,
@@ -42,38 +41,16 @@ pub(crate) struct SelectArgs {
 impl SelectArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let format = format_of_table(self.format, &self.out, RowFormat::Parquet)?;
-        check_column(format, self.column.as_deref())?;
-        let outputs: [NamedPath; 1] = [("--out", &self.out)];
-        keep_renameable(&outputs)?;
         let ids = self.asked.read(stop)?;
-        let opened = open(&self.dataset, stop)?;
-        if format != RowFormat::Parquet {
-            let config = VectorsConfig {
-                format,
-                column: self.column.as_deref(),
-                ids: Some((&ids, self.asked.allow_missing)),
-                out: &self.out,
-                force: self.force,
-            };
-            vectors::write(&config, &opened, &self.asked.files.paths(), |_| (), stop)?;
-            return Ok(Exit::Done);
-        }
-        keep_dataset(&opened, &self.asked.files.paths(), &outputs, true)?;
-        let options = (self.asked.allow_missing, self.force);
-        let selected = select(&opened.parts, &ids, &self.out, options, stop);
-        let selected = selected.map_err(|error| opened.explain(error, stop))?;
-        let out = path_text(&self.out);
-        let rows = plural(selected.rows, "row");
-        if selected.existing {
-            tracing::info!(
-                "{out}: already complete: the same rows of the same dataset, {rows} verified"
-            );
-        } else {
-            tracing::info!(
-                "{out}: {rows} of {}",
-                plural(ids.in_order().len() as u64, "id")
-            );
-        }
+        let config = RowsConfig {
+            format,
+            column: self.column.as_deref(),
+            ids: Some(&ids),
+            out: &self.out,
+            force: self.force,
+        };
+        let files = self.asked.files.paths();
+        write(&config, &self.dataset, &files, |_, _| (), stop)?;
         Ok(Exit::Done)
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
 use plmkit_contract::plural;
-use plmkit_dataset::{DatasetFolder, Sites, Variant};
+use plmkit_dataset::{Sites, Variant, dataset_folder};
 use plmkit_store::{IdValue, read_id_values};
 
 use crate::open;
@@ -19,8 +19,8 @@ use crate::open;
 #[derive(Debug, clap::Args)]
 pub(crate) struct VariantsArgs {
     /// Folder of a sample's results with its shards, or its dataset.json
-    #[arg(value_name = "DATASET", value_parser = file().map(DatasetFolder::new))]
-    dataset: DatasetFolder,
+    #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
+    dataset: PathBuf,
 
     /// CSV with the columns `id` and `variant`, such as A123V, or several joined by colons
     #[arg(value_name = "VARIANTS.csv", value_parser = file())]
@@ -30,13 +30,12 @@ pub(crate) struct VariantsArgs {
 impl VariantsArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let lines = self.read()?;
-        let opened = open(&self.dataset, stop)?;
+        let opened = open(&self.dataset, &[], (&[], false), stop)?;
         let mut sites = Sites::default();
         for (line, variant) in &lines {
             sites.ask(&line.id, variant);
         }
-        let read = sites.read(&opened, stop);
-        read.map_err(|error| opened.explain(error, stop))?;
+        sites.read(&opened, stop)?;
         let mut out = csv::Writer::from_writer(Vec::new());
         let mut unscored = 0_u64;
         let written = |error: csv::Error| Fault::new(Exit::Internal, error.to_string());
@@ -53,7 +52,7 @@ impl VariantsArgs {
         let mut text = out.into_inner().unwrap_or_default();
         let _ = text.flush();
         print(text)?;
-        if let Some(how) = opened.parts.scores() {
+        if let Some(how) = opened.scores() {
             tracing::info!("scores are {how} marginals");
         }
         if unscored > 0 {

@@ -3,16 +3,17 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use clap::builder::TypedValueParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
-use plmkit_cli::{Common, Fault, Program, file, files_of, lists_of};
-
+use plmkit_check::parse_share;
+use plmkit_cli::{
+    Common, Fault, NamedPath, Program, file, files_of, keep_apart, keep_data, lists_of,
+};
 use plmkit_contract::path_text;
-use plmkit_dataset::DatasetFolder;
+use plmkit_dataset::{dataset_folder, own_files};
 
 use crate::dataset::add_files;
 use crate::lists::without_lists;
-use crate::outputs::{Judging, Outputs};
 use crate::recompute::Sampling;
 
 /// Check that embeddings are complete, finite and correct
@@ -46,8 +47,8 @@ pub(crate) struct Args {
     /// dataset.json is not changed.
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
-    #[arg(value_parser = file().map(DatasetFolder::new))]
-    pub(crate) dataset: Option<DatasetFolder>,
+    #[arg(value_parser = file().map(dataset_folder))]
+    pub(crate) dataset: Option<PathBuf>,
 
     /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
@@ -122,11 +123,38 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
 
-    #[command(flatten)]
-    pub(crate) judging: Judging,
+    /// Largest accepted share of rejected records, such as 1% [default: 5%]
+    #[arg(long, value_name = "SHARE", help_heading = "Expectations", value_parser = parse_share)]
+    pub(crate) max_rejected: Option<f64>,
 
-    #[command(flatten)]
-    pub(crate) outputs: Outputs,
+    /// Accept a set without rows: every record is rejected, or there is none
+    #[arg(long, help_heading = "Expectations")]
+    pub(crate) allow_empty: bool,
+
+    /// Switch off a check of values
+    #[arg(
+        long,
+        value_name = "CHECK",
+        value_delimiter = ',',
+        value_parser = optional(),
+        help_heading = "Expectations"
+    )]
+    pub(crate) skip: Vec<String>,
+
+    /// Write the verdict as JSON; - is standard output
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
+    ///
+    /// What failed, and what to do about it; the spot check, the agreement with a reference, and the origin; what was checked
+    /// and what was not.
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(crate) html: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
+    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
+    pub(crate) mqc: Option<PathBuf>,
 
     #[command(flatten)]
     common: Common,
@@ -179,6 +207,20 @@ impl Program for Args {
     }
 }
 
+/// The checks of values that have false alarms where data are unusual.
+fn optional() -> PossibleValuesParser {
+    [
+        ("pooling", "Whether the columns of a row fit together"),
+        (
+            "sequences",
+            "Whether equal sequences have equal vectors, and others have not",
+        ),
+        ("constant", "Whether a dimension never changes"),
+    ]
+    .map(|(check, question)| PossibleValue::new(check).help(question))
+    .into()
+}
+
 fn cosine(text: &str) -> Result<f64, String> {
     let cosine: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if (-1.0..=1.0).contains(&cosine) {
@@ -213,7 +255,7 @@ impl Args {
         let dataset = self
             .dataset
             .as_ref()
-            .map(DatasetFolder::own)
+            .map(|dataset| own_files(dataset))
             .unwrap_or_default();
         let config = self.model.as_ref().filter(|model| model.is_file());
         let config = config.map(|model| model.with_file_name("config.json"));
@@ -232,15 +274,23 @@ impl Args {
         let inputs = inputs
             .iter()
             .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
-        self.outputs.keep_apart(&inputs.collect::<Vec<_>>())?;
+        let outputs = [
+            ("--report", &self.report),
+            ("--mqc", &self.mqc),
+            ("--html", &self.html),
+        ];
+        let outputs = outputs.into_iter();
+        let outputs = outputs.filter_map(|(name, path)| Some((name, path.as_deref()?)));
+        let outputs: Vec<NamedPath> = outputs.collect();
+        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
+        keep_data(&outputs, None)?;
         Ok(self)
     }
 
     /// What reports call a file.
     pub(crate) fn name(&self, path: &Path) -> String {
-        match &self.dataset {
-            Some(dataset) => path_text(dataset.relative(path)),
-            None => path_text(path),
-        }
+        let dataset = self.dataset.as_ref();
+        let inner = dataset.and_then(|dataset| path.strip_prefix(dataset).ok());
+        path_text(inner.unwrap_or(path))
     }
 }

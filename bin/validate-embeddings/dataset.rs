@@ -9,37 +9,37 @@ use plmkit_contract::{
     DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RecordCounts, Sealed,
     io_text, path_text,
 };
-use plmkit_dataset::DatasetFolder;
+use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
 use plmkit_store::write_report;
 
 use crate::args::Args;
 use crate::lists::without_lists;
 
 /// Adds what is in the folder to what is to be checked.
-pub(crate) fn add_files(dataset: &DatasetFolder, args: &mut Args) -> Result<(), Fault> {
-    let all = |name: &str, extension| files_of(vec![dataset.path().join(name)], &[extension]);
-    args.embeddings = dataset.embeddings()?;
-    if !dataset.has_shards() {
+pub(crate) fn add_files(dataset: &Path, args: &mut Args) -> Result<(), Fault> {
+    let all = |name: &str, extension| files_of(vec![dataset.join(name)], &[extension]);
+    args.embeddings = embeddings_of(dataset)?;
+    if !has_shards(dataset) {
         return Ok(());
     }
     args.shards = without_lists(all("shards", "parquet")?);
-    let shards = dataset.path().join("shards");
+    let shards = dataset.join("shards");
     args.manifest = Some(shards.join(MANIFEST_FILE));
     args.rejects = vec![shards.join(REJECTS_FILE)];
     // No list is written, or kept, of shards that were embedded as a whole.
-    let lists = dataset.path().join("rejects");
+    let lists = dataset.join("rejects");
     if lists.is_dir() {
         let lists = files_in(&lists, &["csv"]);
-        let lists = lists.map_err(|error| fault(dataset.path(), Exit::Io, &io_text(&error)))?;
+        let lists = lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?;
         args.rejects.extend(lists);
     }
     Ok(())
 }
 
 /// That every shard of the manifest is there: without one there can be no verdict, and the earlier one stays.
-pub(crate) fn check_shards(dataset: &DatasetFolder, manifest: &Manifest) -> Result<(), Fault> {
+pub(crate) fn check_shards(dataset: &Path, manifest: &Manifest) -> Result<(), Fault> {
     let missing = manifest.shards.iter().find_map(|shard| {
-        let path = dataset.path().join("shards").join(&shard.file);
+        let path = dataset.join("shards").join(&shard.file);
         (!path.exists()).then_some(path)
     });
     missing.map_or(Ok(()), |path| {
@@ -51,8 +51,8 @@ pub(crate) fn check_shards(dataset: &DatasetFolder, manifest: &Manifest) -> Resu
 
 /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when
 /// it was last found right.
-pub(crate) fn write_verdict(dataset: &DatasetFolder, listed: &ListedDataset) -> Result<(), Fault> {
-    let (path, text) = (dataset.path().join(DATASET_FILE), listed.to_json());
+pub(crate) fn write_verdict(dataset: &Path, listed: &ListedDataset) -> Result<(), Fault> {
+    let (path, text) = (dataset.join(DATASET_FILE), listed.to_json());
     if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         return Ok(());
@@ -62,24 +62,24 @@ pub(crate) fn write_verdict(dataset: &DatasetFolder, listed: &ListedDataset) -> 
 
 /// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose
 /// records and rejected records are returned.
-pub(crate) fn check_folder(dataset: &DatasetFolder) -> Result<Option<RecordCounts>, Fault> {
-    if let Some(stray) = dataset.strays()?.first() {
+pub(crate) fn check_folder(dataset: &Path) -> Result<Option<RecordCounts>, Fault> {
+    if let Some(stray) = stray_of(dataset)? {
         let what = "among the embeddings, and no Parquet file: expected another place";
-        return Err(fault(stray, Exit::Data, what));
+        return Err(fault(&stray, Exit::Data, what));
     }
-    if dataset.has_shards() {
+    if has_shards(dataset) {
         return Ok(None);
     }
-    let opened = dataset.open_passed(&Stop::default())?;
+    let opened = Dataset::open(dataset, Err, &Stop::default())?;
     let listed = opened.listed.ok_or_else(|| {
         let what = format!(
             "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
         );
-        fault(dataset.path(), Exit::NoInput, &what)
+        fault(dataset, Exit::NoInput, &what)
     })?;
     listed.counts().map(Some).ok_or_else(|| {
         let what = format!("expected counts of records and rejects in {DATASET_FILE}");
-        fault(dataset.path(), Exit::Data, &what)
+        fault(dataset, Exit::Data, &what)
     })
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use plmkit_check::{Criteria, EmbeddedFile, Findings, ShardFile, Validator};
 use plmkit_cli::{Exit, Fault, Stop};
@@ -74,20 +74,20 @@ impl Reading<'_> {
             }
         }
         let waiting = Mutex::new(by_batches);
-        let alone = Mutex::new(Vec::new());
         let positions: Vec<usize> = (0..self.args.shards.len()).collect();
         let mut found = self.on_threads(&positions, |&position| {
             let shard = self.shard(position)?;
             let batches = shard.0.batches.to_string();
-            let embeddings = locked(&waiting).remove(&batches);
-            let Some(embeddings) = embeddings else {
-                locked(&alone).push(position);
-                return Ok(Findings::default());
-            };
-            self.group(&[shard], &embeddings.iter().collect::<Vec<_>>())
+            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let embeddings = waiting.remove(&batches);
+            drop(waiting);
+            embeddings.map_or(Ok(Findings::default()), |embeddings| {
+                self.group(&[shard], &embeddings.iter().collect::<Vec<_>>())
+            })
         })?;
-        let mut alone = alone.into_inner().unwrap_or_else(PoisonError::into_inner);
-        alone.sort_unstable();
+        let read: HashSet<usize> = found.shards.iter().map(|shard| shard.position).collect();
+        let mut alone = positions;
+        alone.retain(|position| !read.contains(position));
         let waiting = waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
         rest.extend(waiting.into_values().flatten());
         rest.sort_by_key(|file| file.position);
@@ -193,10 +193,6 @@ impl Reading<'_> {
             Ok(())
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The row digest of the batches file that pack-batches makes of a shard, whatever its options but the labels: the digest does not

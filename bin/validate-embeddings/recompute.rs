@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::env;
-use std::ffi::OsString;
+use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -135,17 +135,15 @@ impl<'a> Sample<'a> {
         choose(&candidates, self.quotas[position], self.seed)
     }
 
-    /// Computes the sample of these embeddings, which are at these paths, again, in a folder of `TMPDIR`, which goes with the result:
-    /// the third is the file.
+    /// Computes the sample of these embeddings, which are at these paths, again: with files in `folder`, of which the last is returned,
+    /// too.
     pub(crate) fn recompute(
         &self,
         model: &Path,
         threads: Option<NonZero<usize>>,
         (files, paths): (&[EmbeddedFile], &[PathBuf]),
-    ) -> Result<(Recomputed, TempDir, PathBuf), Fault> {
-        let failed = |what: String| Fault::new(Exit::CannotCreate, format!("spot check: {what}"));
-        let folder = tempfile::tempdir();
-        let folder = folder.map_err(|error| failed(format!("cannot make a folder: {error}")))?;
+        folder: &TempDir,
+    ) -> Result<(Recomputed, PathBuf), Fault> {
         let [shard, batches, positions, out] = [
             "shard.parquet",
             "batches.arrow",
@@ -154,34 +152,38 @@ impl<'a> Sample<'a> {
         ]
         .map(|name| folder.path().join(name));
         let chosen = self.write_sample(&shard)?;
-        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        let [packed, embedded] = [&batches, &out].map(|path| ["--out".into(), path.into()]);
-        run("pack-batches", &[&[shard.into()], &packed[..]].concat())?;
-        let mut options = words(&["--device", "cpu", "--dtype", "f32", "--progress", "none"]);
-        options.extend([batches.into(), "--model".into(), model.into()]);
-        options.extend(embedded);
-        options.push("--force".into());
-        options.extend(columns_options(files).into_iter().map(OsString::from));
+        run("pack-batches", |pack| {
+            pack.arg(&shard).arg("--out").arg(&batches);
+        })?;
         let first = files.first().map(|file| &file.provenance);
-        let scores = first.and_then(|first| first.text_option(SCORES));
-        if let Some(scores) = scores {
-            options.extend(words(&["--scores", scores]));
-        }
-        if scores == Some(Scores::Masked.to_string().as_str()) {
+        let option = |name| first.and_then(|first| first.text_option(name));
+        let scores = option(SCORES);
+        let is_masked = scores == Some(Scores::Masked.to_string().as_str());
+        if is_masked {
             let text = positions_again((files, paths), &chosen)?;
-            let written = std::fs::write(&positions, text);
-            written.map_err(|error| failed(format!("cannot write positions: {error}")))?;
-            options.extend(["--scores-positions".into(), positions.into()]);
+            fs::write(&positions, text)
+                .map_err(|error| cannot(&format!("write positions: {error}")))?;
         }
-        if let Some(windows) = first.and_then(|first| first.text_option(WINDOWS)) {
-            options.extend(words(&["--windows", windows]));
-        }
-        if let Some(threads) = threads {
-            options.extend(words(&["--threads", &threads.to_string()]));
-        }
-        run("gpu-embed", &options)?;
+        run("gpu-embed", |embed| {
+            embed.args(["--device", "cpu", "--dtype", "f32", "--progress", "none"]);
+            embed.arg(&batches).arg("--model").arg(model);
+            embed.arg("--out").arg(&out).arg("--force");
+            embed.args(columns_options(files));
+            if let Some(scores) = scores {
+                embed.args(["--scores", scores]);
+            }
+            if is_masked {
+                embed.arg("--scores-positions").arg(&positions);
+            }
+            if let Some(windows) = option(WINDOWS) {
+                embed.args(["--windows", windows]);
+            }
+            if let Some(threads) = threads {
+                embed.args(["--threads", &threads.to_string()]);
+            }
+        })?;
         let again = read(std::slice::from_ref(&out), &self.source())?;
-        Ok((again, folder, out))
+        Ok((again, out))
     }
 
     /// Writes the chosen rows of all shards as one shard. Returns their keys.
@@ -267,16 +269,12 @@ fn columns_options(files: &[EmbeddedFile]) -> Vec<String> {
         }
         layers.extend(column.layer());
     }
-    let layers = layers.iter().map(u32::to_string).collect();
     let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
-    for (name, values) in [
-        ("--pool", pools.into_iter().collect()),
-        ("--layers", layers),
-    ] {
-        let values: Vec<String> = values;
-        if !values.is_empty() {
-            options.extend([name.to_owned(), values.join(",")]);
-        }
+    let pools: Vec<String> = pools.into_iter().collect();
+    options.extend(["--pool".to_owned(), pools.join(",")]);
+    let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
+    if !layers.is_empty() {
+        options.extend(["--layers".to_owned(), layers.join(",")]);
     }
     options
 }
@@ -324,25 +322,29 @@ pub(crate) fn same_heads(one: &Provenance, other: &Provenance) -> bool {
     })
 }
 
+/// Makes a folder in `TMPDIR` for a second computation.
+pub(crate) fn folder() -> Result<TempDir, Fault> {
+    tempfile::tempdir().map_err(|error| cannot(&format!("make a folder: {error}")))
+}
+
+fn cannot(what: &str) -> Fault {
+    Fault::new(Exit::CannotCreate, format!("spot check: cannot {what}"))
+}
+
 /// Runs a program of plmkit, which lies beside this one, and which ends if this one does.
-fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
+fn run(program: &str, add_options: impl FnOnce(&mut Command)) -> Result<(), Fault> {
     let failed = |exit, what: &str| Fault::new(exit, format!("spot check: {program}: {what}"));
     let own = env::current_exe();
     let own = own.map_err(|error| failed(Exit::Unavailable, &error.to_string()))?;
     let path = own.with_file_name(program);
-    let output = Command::new(&path)
-        .args(options)
-        .env(PARENT_VARIABLE, std::process::id().to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .map_err(|error| {
-            let path = path_text(&path);
-            let what =
-                format!("cannot start {path}: {error}; expected it beside validate-embeddings");
-            failed(Exit::Unavailable, &what)
-        })?;
+    let mut command = Command::new(&path);
+    add_options(&mut command);
+    command.env(PARENT_VARIABLE, std::process::id().to_string());
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        let path = path_text(&path);
+        let what = format!("cannot start {path}: {error}; expected it beside validate-embeddings");
+        failed(Exit::Unavailable, &what)
+    })?;
     let code = output.status.code();
     let exit = code.and_then(|code| Exit::from_code(u8::try_from(code).ok()?));
     if matches!(exit, Some(Exit::Done | Exit::Negative)) {
@@ -352,12 +354,9 @@ fn run(program: &str, options: &[OsString]) -> Result<(), Fault> {
     let last = text.lines().last().unwrap_or("it said nothing");
     let last = last.strip_prefix(&format!("{program}: ")).unwrap_or(last);
     // The options are those of the embeddings: a layer that the model lacks is no error of the command line.
-    let exit = exit.map(|exit| {
-        if exit == Exit::Usage {
-            Exit::Data
-        } else {
-            exit
-        }
-    });
-    Err(failed(exit.unwrap_or(Exit::Unavailable), last))
+    let exit = match exit {
+        Some(Exit::Usage) => Exit::Data,
+        exit => exit.unwrap_or(Exit::Unavailable),
+    };
+    Err(failed(exit, last))
 }

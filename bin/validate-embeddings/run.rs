@@ -15,7 +15,8 @@ use crate::args::{Args, Command, RecomputeArgs};
 use crate::dataset::{check_folder, check_shards};
 use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
-use crate::recompute::{Sample, read, same_heads};
+use crate::outputs::conclude;
+use crate::recompute::{Sample, folder, read, same_heads};
 use crate::reference::read_reference;
 use crate::rows::each_row;
 
@@ -30,14 +31,13 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut criteria = Criteria::default();
     // What is missing or foreign should show before hours of reading.
-    criteria.earlier = args.dataset.as_ref().map_or(Ok(None), check_folder)?;
+    criteria.earlier = args.dataset.as_deref().map_or(Ok(None), check_folder)?;
     let embeddings = open_all(&args.embeddings, |path| args.name(path))?;
     let stitched = embeddings.iter().any(|file| file.layout.stitched);
     let labels = embeddings.last().map(|file| file.layout.labels);
-    let dataset = args.dataset.as_ref();
 
-    criteria.max_rejected = args.judging.max_rejected;
-    criteria.allow_empty = args.judging.allow_empty;
+    criteria.max_rejected = args.max_rejected;
+    criteria.allow_empty = args.allow_empty;
     for path in &args.rejects {
         let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
         criteria.add_rejects(args.name(path), list);
@@ -45,7 +45,7 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let name = |path: &Path| args.name(path);
     read_manifest(args.manifest.as_deref(), name, &mut criteria)?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
-    if let (Some(dataset), Some(manifest)) = (dataset, manifest) {
+    if let (Some(dataset), Some(manifest)) = (&args.dataset, manifest) {
         check_shards(dataset, manifest)?;
     }
     if let Some(path) = &args.reference {
@@ -67,7 +67,7 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
             None => read(&args.recomputed, &chosen.source())?,
             Some(model) => {
                 let of = (&*embeddings, &*args.embeddings);
-                chosen.recompute(model, args.threads, of)?.0
+                chosen.recompute(model, args.threads, of, &folder()?)?.0
             }
         };
         check_model(&again, &embeddings)?;
@@ -83,8 +83,7 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         sample: sample.as_ref(),
     };
     let findings = reading.read(embeddings)?;
-    args.outputs
-        .conclude(&findings, &criteria, &args.judging, dataset)
+    conclude(args, &findings, &criteria)
 }
 
 /// Reads the manifest, which reports call so, and the lists beside it: they are criteria.
@@ -149,7 +148,8 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let sample = Sample::new(args.sampling, &shards, manifest, aliases, stitched)?;
     keep_others(&args.out, &sample.source(), &ordinals)?;
     let of = (&*files, &*embeddings);
-    let (again, _folder, file) = sample.recompute(&args.model, args.threads, of)?;
+    let folder = folder()?;
+    let (again, file) = sample.recompute(&args.model, args.threads, of, &folder)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;

@@ -182,7 +182,7 @@ def test_an_accepted_sample_without_rows_is_an_empty_table(tmp_path):
 
 
 def test_rejected_records_are_a_warning():
-    with pytest.warns(UserWarning, match="sequences: 1 rejected records have no row"):
+    with pytest.warns(UserWarning, match="sequences: 1 rejected record has no row"):
         assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
 
 

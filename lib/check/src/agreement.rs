@@ -1,15 +1,16 @@
 //! How close embeddings are to a reference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use plmkit_contract::{Column, RowKey, plural};
 use serde::Serialize;
 
-use crate::check::Tally;
+use crate::Criteria;
+use crate::check::Tallies;
+use crate::checks::reference;
 use crate::difference::{distance, norm};
-use crate::reference::Reference;
 use crate::vector::cosine;
-use crate::violation::{FILE, Place};
+use crate::violation::{FILE, Violation};
 
 /// How close the vectors of a column are to others of the same rows, over the files so far. What was not measured is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,107 +52,75 @@ impl ColumnAgreement {
     }
 }
 
-/// How the rows so far compare with a reference.
-#[derive(Debug, Default)]
-pub(crate) struct Agreement {
-    /// The rows of the reference that were found, by id and start.
-    found: BTreeSet<(String, u32)>,
-    pub(crate) columns: Vec<ColumnAgreement>,
+/// Compares a vector of a column with that of the reference, which must have this cosine at least.
+pub(crate) fn compare(
+    column: Column,
+    row: &RowKey,
+    (found, expected): (&[f32], &[f32]),
+    min_cosine: f64,
+    (all, tallies): (&mut Vec<ColumnAgreement>, &mut Tallies),
+) {
+    if found.len() != expected.len() {
+        let values = plural(expected.len(), "value");
+        let found = found.len();
+        let problem =
+            format_args!("{column}: the reference has {values}, the embeddings have {found}");
+        return tallies.add(reference::other_dimension, row, problem);
+    }
+    let Some(cosine) = cosine(found, expected) else {
+        return tallies.add(
+            reference::undefined,
+            row,
+            format_args!("{column}: no cosine"),
+        );
+    };
+    if cosine < min_cosine {
+        let problem = format_args!("{column}: cosine {cosine:.7}, expected at least {min_cosine}");
+        tallies.add(reference::below, row, problem);
+    }
+    // A cosine does not see a wrong scale: lengths may differ by as much as a cosine lets vectors of one length be apart.
+    let (scale, most) = (norm(found) / norm(expected), apart(min_cosine));
+    if min_cosine > 0.0 && (scale - 1.0).abs() > most {
+        let problem = format_args!(
+            "{column}: {scale:.6} times as long as in the reference, expected 1 ± {most:.2e}"
+        );
+        tallies.add(reference::other_norm, row, problem);
+    }
+    let difference = distance(found, expected, 0.0) / norm(expected);
+    let agreement = ColumnAgreement {
+        column,
+        vectors: 1,
+        min_cosine: Some(cosine),
+        median_difference: None,
+        // Of two zero vectors.
+        max_difference: Some(if difference.is_nan() { 0.0 } else { difference }),
+        tolerance: None,
+    };
+    agreement.add_to(all);
 }
 
-impl Agreement {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.found.extend(other.found);
-        for column in other.columns {
-            column.add_to(&mut self.columns);
+/// The check `reference`, where these rows of the reference were found, by id and start.
+pub(crate) fn check(found: &BTreeSet<(String, u32)>, criteria: &Criteria, tallies: &mut Tallies) {
+    let Some((known, _)) = &criteria.reference else {
+        return;
+    };
+    let lines = criteria.rejects.iter().flat_map(|(_, list)| &list.lines);
+    let rejected: HashSet<&str> = lines.map(|line| line.id.as_str()).collect();
+    for (id, start) in known.rows.keys().filter(|key| !found.contains(*key)) {
+        if rejected.contains(id.as_str()) {
+            tallies.count(reference::rejected, 1);
+            continue;
         }
-    }
-
-    /// Compares the vectors of one row, which must have this cosine at least. Each is of a column, and the reference has it at a place,
-    /// if at all.
-    pub(crate) fn add(
-        &mut self,
-        (reference, min_cosine): &(Reference, f64),
-        row: &RowKey,
-        columns: &[(Column, Option<usize>)],
-        vectors: &[&[f32]],
-        tally: &mut Tally,
-    ) {
-        let key = (row.id.to_owned(), row.start);
-        let Some(expected) = reference.rows.get(&key) else {
-            tally.count("not_in_reference", 1);
-            return;
+        let place = Violation {
+            start: Some(*start),
+            id: Some(id.clone()),
+            ..FILE
         };
-        self.found.insert(key);
-        tally.count("compared", 1);
-        for (&(column, at), found) in columns.iter().zip(vectors) {
-            let Some(expected) = at.map(|at| &expected[at]) else {
-                continue;
-            };
-            if found.len() != expected.len() {
-                let values = plural(expected.len(), "value");
-                let found = found.len();
-                let problem = format_args!(
-                    "{column}: the reference has {values}, the embeddings have {found}"
-                );
-                tally.add("other_dimension", row, problem);
-                continue;
-            }
-            let Some(cosine) = cosine(found, expected) else {
-                tally.add("undefined", row, format_args!("{column}: no cosine"));
-                continue;
-            };
-            if cosine < *min_cosine {
-                let problem =
-                    format_args!("{column}: cosine {cosine:.7}, expected at least {min_cosine}");
-                tally.add("below", row, problem);
-            }
-            // A cosine does not see a wrong scale: lengths may differ by as much as a cosine lets vectors of one length be apart.
-            let (scale, most) = (norm(found) / norm(expected), apart(*min_cosine));
-            if *min_cosine > 0.0 && (scale - 1.0).abs() > most {
-                let problem = format_args!(
-                    "{column}: {scale:.6} times as long as in the reference, expected 1 ± {most:.2e}"
-                );
-                tally.add("other_norm", row, problem);
-            }
-            let difference = distance(found, expected, 0.0) / norm(expected);
-            let agreement = ColumnAgreement {
-                column,
-                vectors: 1,
-                min_cosine: Some(cosine),
-                median_difference: None,
-                // Of two zero vectors.
-                max_difference: Some(if difference.is_nan() { 0.0 } else { difference }),
-                tolerance: None,
-            };
-            agreement.add_to(&mut self.columns);
-        }
+        tallies.add(reference::not_found, place, "not in the embeddings");
     }
-
-    /// The check `reference`, where these ids may be missing.
-    pub(crate) fn check(
-        &self,
-        reference: &Reference,
-        is_rejected: impl Fn(&str) -> bool,
-        tally: &mut Tally,
-    ) {
-        let keys = reference.rows.keys();
-        for (id, start) in keys.filter(|key| !self.found.contains(*key)) {
-            if is_rejected(id) {
-                tally.count("rejected", 1);
-                continue;
-            }
-            let place = Place {
-                start: Some(*start),
-                id: Some(id),
-                ..FILE
-            };
-            tally.add("not_found", place, "not in the embeddings");
-        }
-        if tally.counted("compared") == 0 {
-            let problem = "no row has an id of the reference";
-            tally.add("nothing_compared", FILE, problem);
-        }
+    if tallies.counted(reference::compared) == 0 {
+        let problem = "no row has an id of the reference";
+        tallies.add(reference::nothing_compared, FILE, problem);
     }
 }
 
@@ -162,11 +131,10 @@ fn apart(cosine: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::SequenceDigest;
+    use plmkit_contract::{Provenance, Reason, Reject, RejectsList, SequenceDigest};
 
     use super::*;
-    use crate::check::Tallies;
-    use crate::{Check, CheckOutcome};
+    use crate::{Check, CheckOutcome, EmbeddedFile, Reference, Validator};
 
     fn row(ordinal: u64, id: &str) -> RowKey<'_> {
         RowKey {
@@ -186,26 +154,40 @@ mod tests {
         for id in ids {
             assert!(reference.push(id, 0, vec![vec![1.0, 0.0]]));
         }
-        let columns = ["mean_6".parse().expect("a column")];
-        let (mut agreement, mut tallies) = (Agreement::default(), Tallies::default());
-        let pairs = reference.pair(&columns);
-        let reference = (reference, 0.999);
+        let mut criteria = Criteria {
+            reference: Some((reference, 0.999)),
+            ..Criteria::default()
+        };
+        let rejected = Reject {
+            ordinal: 99,
+            id: "rejected".to_owned(),
+            length: 0,
+            reason: Reason::Empty,
+            start: None,
+        };
+        let list = RejectsList {
+            lines: vec![rejected],
+            of_rows: false,
+            digest: String::new(),
+        };
+        criteria.add_rejects(String::new(), list);
+        let mut validator = Validator::new(&criteria, false);
+        let made = Provenance::new("gpu-embed", Vec::new());
+        validator.begin_file(EmbeddedFile::of("e", made, &["mean_6"]));
         for (ordinal, (id, vector)) in (0..).zip(found) {
-            let tally = tallies.of("reference");
-            agreement.add(&reference, &row(ordinal, id), &pairs, &[vector], tally);
+            validator.add_row(&row(ordinal, id), &[vector]);
         }
-        let is_rejected = |id: &str| id == "rejected";
-        agreement.check(&reference.0, is_rejected, tallies.of("reference"));
+        let mut verdict = validator.finish().verdict(&criteria);
         let nothing = ColumnAgreement {
-            column: columns[0],
+            column: "mean_6".parse().expect("a column"),
             vectors: 0,
             min_cosine: None,
             median_difference: None,
             max_difference: None,
             tolerance: None,
         };
-        let column = agreement.columns.pop().unwrap_or(nothing);
-        (tallies.result("reference"), column)
+        let column = verdict.agreement.pop().unwrap_or(nothing);
+        (verdict.check("reference").clone(), column)
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use plmkit_contract::{AliasRow, ListedFile, Manifest, RowKey, SequenceDigest};
 use roaring::RoaringTreemap;
 
-use crate::check::{Tallies, Tally};
-use crate::violation::{FILE, Place};
+use crate::check::Tallies;
+use crate::checks::{manifest, ordinals, records};
+use crate::violation::FILE;
 
 /// The lists of records that are in no shard, because another row holds their vectors.
 ///
@@ -31,18 +32,13 @@ struct Alias {
 impl AliasLists {
     /// Adds a record of a list.
     pub fn add(&mut self, row: &AliasRow<'_>, manifest: &Manifest) {
-        let place = Place {
-            ordinal: Some(row.ordinal),
-            start: None,
-            id: Some(row.id),
-        };
         let listed = match row.dataset {
             None => &mut self.of_own,
             Some(_) => &mut self.of_known,
         };
         if !listed.insert(row.ordinal) {
-            let ordinals = self.wrong.of("ordinals");
-            ordinals.add("listed_twice", place, "in the list more than once");
+            let problem = "in the list more than once";
+            self.wrong.add(ordinals::listed_twice, row, problem);
         }
         let Some(dataset) = row.dataset else {
             self.aliases.push(Alias {
@@ -60,8 +56,7 @@ impl AliasLists {
             let problem = format_args!(
                 "known from dataset {dataset}: expected one of the {datasets} of the manifest"
             );
-            let manifest = self.wrong.of("manifest");
-            manifest.add("unknown_dataset", place, problem);
+            self.wrong.add(manifest::unknown_dataset, row, problem);
         }
     }
 
@@ -74,9 +69,7 @@ impl AliasLists {
             ),
             Some(_) => return,
         };
-        self.wrong
-            .of("manifest")
-            .add("altered_lists", FILE, problem);
+        self.wrong.add(manifest::altered_lists, FILE, problem);
     }
 
     /// Ends the lists.
@@ -108,22 +101,22 @@ impl AliasLists {
     pub(crate) fn list_without_representative(
         &self,
         shards: &RoaringTreemap,
-        ordinals: &mut Tally,
+        tallies: &mut Tallies,
     ) {
         for alias in &self.aliases {
             let representative = alias.representative;
             if !shards.contains(representative) {
                 let problem =
                     format_args!("an alias of ordinal {representative}, which is in no shard");
-                ordinals.add("no_representative", alias.ordinal, problem);
+                tallies.add(ordinals::no_representative, alias.ordinal, problem);
             }
         }
     }
 
     /// Compares a protein of a shard with the records that it stands for.
-    pub(crate) fn compare(&self, protein: &RowKey, records: &mut Tally) {
+    pub(crate) fn compare(&self, protein: &RowKey, tallies: &mut Tallies) {
         for alias in self.of(protein.ordinal) {
-            records.count("aliases_compared", 1);
+            tallies.count(records::aliases_compared, 1);
             if (alias.digest, alias.length, alias.truncated)
                 != (protein.digest, protein.length, protein.truncated)
             {
@@ -131,7 +124,7 @@ impl AliasLists {
                 let problem = format_args!(
                     "an alias of ordinal {representative}, which has other residues: digest or length differ"
                 );
-                records.add("other_alias", alias.ordinal, problem);
+                tallies.add(records::other_alias, alias.ordinal, problem);
             }
         }
     }
@@ -185,13 +178,13 @@ mod tests {
                 n_windows: 1,
             };
             let mut found = Tallies::default();
-            lists.compare(&protein, found.of("records"));
+            lists.compare(&protein, &mut found);
             let records = found.result("records");
             assert_eq!(records.counts["aliases_compared"], 2);
             assert_eq!(records.counts["other_alias"], differing);
         }
         let mut found = Tallies::default();
-        lists.list_without_representative(&[0].into(), found.of("ordinals"));
+        lists.list_without_representative(&[0].into(), &mut found);
         let ordinals = found.result("ordinals");
         assert_eq!(ordinals.counts["no_representative"], 2);
         assert_eq!(

@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 
-use crate::checks::{CHECKS, Definition, entries, in_words};
-use crate::violation::{Place, Violation};
+use crate::checks::{CHECKS, Definition, Kind, in_words};
+use crate::violation::Violation;
 
 /// The number of violations of a kind that a check lists; all are counted.
 pub(crate) const LISTED: usize = 10;
@@ -73,112 +73,60 @@ impl fmt::Display for Check {
     }
 }
 
-/// What a check has counted and found so far. Names are those of its [`Definition`].
+/// What the checks have counted and found so far: the number of each kind, and the first violations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    counts: BTreeMap<&'static str, u64>,
-    violations: BTreeMap<&'static str, Violations>,
-}
+pub(crate) struct Tallies(BTreeMap<Kind, (u64, Vec<Violation>)>);
 
-/// The violations of one kind: their number, and the first of them.
-#[derive(Clone, Debug, Default)]
-struct Violations {
-    count: u64,
-    first: Vec<Violation>,
-}
-
-impl Tally {
-    pub(crate) fn count(&mut self, name: &'static str, more: u64) {
-        *self.counts.entry(name).or_default() += more;
+impl Tallies {
+    pub(crate) fn count(&mut self, kind: Kind, more: u64) {
+        self.0.entry(kind).or_default().0 += more;
     }
 
     /// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
-    pub(crate) fn add<'a>(
-        &mut self,
-        kind: &'static str,
-        place: impl Into<Place<'a>>,
-        problem: impl Display,
-    ) {
-        let violations = self.violations.entry(kind).or_default();
-        violations.count += 1;
-        if violations.first.len() < LISTED {
-            let violation = Violation::new(place.into(), problem);
-            violations.first.push(violation);
+    pub(crate) fn add(&mut self, kind: Kind, place: impl Into<Violation>, problem: impl Display) {
+        let (count, first) = self.0.entry(kind).or_default();
+        *count += 1;
+        if first.len() < LISTED {
+            first.push(Violation {
+                problem: problem.to_string(),
+                ..place.into()
+            });
         }
     }
 
-    /// Counts violations that are not listed.
-    pub(crate) fn add_unlisted(&mut self, kind: &'static str, more: u64) {
-        self.violations.entry(kind).or_default().count += more;
-    }
-
-    /// The count of this name.
-    pub(crate) fn counted(&self, name: &str) -> u64 {
-        self.counts.get(name).copied().unwrap_or(0)
-    }
-
-    /// The number of violations of a kind.
-    pub(crate) fn violations(&self, kind: &str) -> u64 {
-        self.violations.get(kind).map_or(0, |found| found.count)
+    /// Returns the number of a kind.
+    pub(crate) fn counted(&self, kind: Kind) -> u64 {
+        self.0.get(&kind).map_or(0, |(count, _)| *count)
     }
 
     /// Adds those of other files, which follow.
-    fn merge(&mut self, other: Self) {
-        for (name, count) in other.counts {
-            *self.counts.entry(name).or_default() += count;
-        }
-        for (kind, more) in other.violations {
-            let known = self.violations.entry(kind).or_default();
-            known.count += more.count;
-            let room = LISTED - known.first.len();
-            known.first.extend(more.first.into_iter().take(room));
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (kind, (more, violations)) in other.0 {
+            let (count, first) = self.0.entry(kind).or_default();
+            *count += more;
+            let room = LISTED - first.len();
+            first.extend(violations.into_iter().take(room));
         }
     }
 
     /// The check: it fails when there is any violation of any kind.
-    pub(crate) fn finish(mut self, definition: &'static Definition) -> Check {
-        let mut counts = self.counts;
-        let (mut listed, mut outcome) = (Vec::new(), CheckOutcome::Pass);
-        for (name, _) in entries(definition.counts) {
-            counts.entry(name).or_default();
-        }
-        for (kind, _) in entries(definition.kinds) {
-            let found = self.violations.remove(kind).unwrap_or_default();
-            if found.count > 0 {
-                outcome = CheckOutcome::Fail;
-            }
-            counts.insert(kind, found.count);
-            listed.extend(found.first);
-        }
-        debug_assert!(self.violations.is_empty(), "{:?}", self.violations);
-        let said = match outcome {
-            CheckOutcome::Fail => definition.kinds,
-            _ => definition.counts,
+    pub(crate) fn check(&self, definition: &'static Definition) -> Check {
+        let Definition { counts, kinds, .. } = definition;
+        let has_failed = kinds.iter().any(|&kind| self.counted(kind) > 0);
+        let (outcome, said) = if has_failed {
+            (CheckOutcome::Fail, kinds)
+        } else {
+            (CheckOutcome::Pass, counts)
         };
+        let all = counts.iter().chain(*kinds);
+        let counts = all.map(|&kind| (kind.name, self.counted(kind))).collect();
+        let listed = kinds.iter().filter_map(|kind| self.0.get(kind));
         Check {
             name: definition.name,
             outcome,
             summary: in_words(said, &counts),
             counts,
-            violations: listed,
-        }
-    }
-}
-
-/// The tallies of all checks, by name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tallies(BTreeMap<&'static str, Tally>);
-
-impl Tallies {
-    /// That of one check.
-    pub(crate) fn of(&mut self, check: &'static str) -> &mut Tally {
-        self.0.entry(check).or_default()
-    }
-
-    /// Adds those of other files, which follow.
-    pub(crate) fn merge(&mut self, other: Self) {
-        for (check, tally) in other.0 {
-            self.0.entry(check).or_default().merge(tally);
+            violations: listed.flat_map(|(_, first)| first.clone()).collect(),
         }
     }
 }
@@ -186,24 +134,25 @@ impl Tallies {
 #[cfg(test)]
 impl Tallies {
     /// The result of a check.
-    pub(crate) fn result(mut self, name: &'static str) -> Check {
+    pub(crate) fn result(&self, name: &'static str) -> Check {
         let definition = CHECKS.iter().find(|check| check.name == name);
-        std::mem::take(self.of(name)).finish(definition.expect("a check"))
+        self.check(definition.expect("a check"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::ordinals;
 
     #[test]
     fn only_the_first_are_listed_and_all_are_counted() {
         let mut tallies = Tallies::default();
         for ordinal in 0..1000_u64 {
-            tallies.of("ordinals").add("absent", ordinal, "missing");
+            tallies.add(ordinals::absent, ordinal, "missing");
         }
         let mut all = Tallies::default();
-        all.of("ordinals").add("absent", 5000, "missing");
+        all.add(ordinals::absent, 5000, "missing");
         all.merge(tallies);
         let check = all.result("ordinals");
         assert_eq!(

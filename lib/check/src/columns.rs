@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use plmkit_contract::{AMINO_ACIDS, Column, Pooling, RowKey, SCORES_POSITIONS};
 
-use crate::check::{Tallies, Tally};
+use crate::check::Tallies;
+use crate::checks::{constant, finite, zero};
 use crate::difference::norm;
 use crate::sequences::Sequences;
 use crate::tolerance::Tolerance;
 use crate::violation::FILE;
-use crate::{EmbeddedFile, contacts};
+use crate::{Criteria, EmbeddedFile, contacts};
 
 /// Sequences that a file needs before a dimension that never changes is a fault.
 const MIN_VARYING: usize = 16;
@@ -22,8 +23,14 @@ const MAX_ZEROS: usize = 16;
 pub(crate) struct FileColumn {
     pub(crate) column: Column,
     sequences: Sequences,
-    vectors: u64,
-    tolerance: Tolerance,
+    pub(crate) tolerance: Tolerance,
+    /// Its place in the reference.
+    pub(crate) reference: Option<usize>,
+    /// Its place among the columns that were computed again, and that of the mean of its layer there.
+    pub(crate) again: Option<usize>,
+    pub(crate) again_mean: Option<usize>,
+    /// How far its vectors are from those computed again.
+    pub(crate) differences: Vec<f64>,
     /// Whether only some residues have scores.
     is_limited: bool,
     /// Of deviations, the place of the means of the layer, if they are there: the norm of both judges them.
@@ -45,7 +52,7 @@ struct Changes {
 }
 
 impl FileColumn {
-    pub(crate) fn new(column: Column, file: &EmbeddedFile) -> Self {
+    pub(crate) fn new(column: Column, file: &EmbeddedFile, criteria: &Criteria) -> Self {
         let is_mean =
             |other: &Column| matches!(other, Column::Pooled { pool, .. } if *pool == Pooling::Mean);
         let mut columns = file.layout.columns.iter();
@@ -56,11 +63,22 @@ impl FileColumn {
             }
             _ => (false, None),
         };
+        let reference = criteria.reference.as_ref();
+        let pairs = reference.map(|(reference, _)| reference.pair(&file.layout.columns));
+        let mut pairs = pairs.into_iter().flatten();
+        let again = |column| criteria.recomputed.as_ref()?.place(column);
+        let pool = Pooling::Mean;
+        let mean_of = |layer| again(Column::Pooled { pool, layer });
         Self {
             column,
             sequences: Sequences::default(),
-            vectors: 0,
             tolerance: Tolerance::of(&file.provenance),
+            reference: pairs
+                .find(|(other, _)| *other == column)
+                .and_then(|(_, place)| place),
+            again: again(column),
+            again_mean: column.layer().and_then(mean_of),
+            differences: Vec::new(),
             is_limited: file.provenance.options.contains_key(SCORES_POSITIONS),
             mean: mean.filter(|_| is_std),
             changes,
@@ -77,9 +95,10 @@ impl FileColumn {
     ) -> bool {
         let column = self.column;
         if column == Column::Contacts {
-            contacts::check(row, vector, tallies.of("contacts"));
+            contacts::check(row, vector, tallies);
         }
-        self.vectors += 1;
+        tallies.count(finite::vectors, 1);
+        tallies.count(zero::vectors, 1);
         let scored: Vec<f32>;
         let vector = if column == Column::LogProbs && self.is_limited {
             // A residue that was not masked has none.
@@ -96,7 +115,7 @@ impl FileColumn {
             let nan = vector.iter().filter(|value| value.is_nan()).count();
             let infinite = vector.iter().filter(|value| value.is_infinite()).count();
             let problem = format_args!("{column}: {nan} NaN, {infinite} infinite values");
-            tallies.of("finite").add("not_finite", row, problem);
+            tallies.add(finite::not_finite, row, problem);
             return false;
         }
         if size == 0.0 && !vector.is_empty() {
@@ -108,7 +127,7 @@ impl FileColumn {
             };
             if !may_be_zero {
                 let problem = format_args!("{column}: all values are zero");
-                tallies.of("zero").add("zero", row, problem);
+                tallies.add(zero::zero, row, problem);
             }
             return true;
         }
@@ -117,23 +136,19 @@ impl FileColumn {
             if zeros * MAX_ZEROS > vector.len() {
                 let values = vector.len();
                 let problem = format_args!("{column}: {zeros} of {values} values are exactly zero");
-                tallies.of("zero").add("zeros", row, problem);
+                tallies.add(zero::zeros, row, problem);
             }
             let size = self.mean.map_or(size, |mean| size.hypot(norm(all[mean])));
-            let tally = tallies.of("sequences");
             self.sequences
-                .add(column, row, vector, size, self.tolerance, tally);
+                .add(column, row, vector, size, self.tolerance, tallies);
         }
         true
     }
 
     /// What was sampled of the file, which has this name.
     pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> Sequences {
-        tallies.of("finite").count("vectors", self.vectors);
-        tallies.of("zero").count("vectors", self.vectors);
         if let Some(changes) = self.changes {
-            let (exact, tally) = (self.tolerance.is_exact, tallies.of("constant"));
-            changes.list_constant(self.column, file, exact, tally);
+            changes.list_constant(self.column, file, self.tolerance.is_exact, tallies);
         }
         self.sequences
     }
@@ -160,11 +175,11 @@ impl Changes {
     }
 
     /// Lists the dimensions that never change. In other types than f32, a large value that hardly changes has one rounding.
-    fn list_constant(&self, column: Column, file: &str, exact: bool, tally: &mut Tally) {
+    fn list_constant(&self, column: Column, file: &str, exact: bool, tallies: &mut Tallies) {
         if self.sequences.len() < MIN_VARYING {
             return;
         }
-        tally.count("columns", 1);
+        tallies.count(constant::columns, 1);
         let dimensions = self.changed_bits.iter().enumerate();
         let dimensions =
             dimensions.filter(|&(d, &changed)| changed == 0 && (exact || self.first[d] == 0.0));
@@ -173,7 +188,7 @@ impl Changes {
             let problem = format_args!(
                 "{file}: {column} is {value} in dimension {d} of all {vectors} vectors"
             );
-            tally.add("constant", FILE, problem);
+            tallies.add(constant::constant, FILE, problem);
         }
     }
 }
@@ -213,7 +228,7 @@ mod tests {
         ] {
             let file = EmbeddedFile::of("e", provenance.clone(), &["log_probs"]);
             let mut tallies = Tallies::default();
-            let mut column = FileColumn::new(Column::LogProbs, &file);
+            let mut column = FileColumn::new(Column::LogProbs, &file, &Criteria::default());
             let vector = residues.concat();
             let is_finite = column.add(&row, &vector, &[&vector], &mut tallies);
             assert_eq!(is_finite, expected, "{residues:?}");

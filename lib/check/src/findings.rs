@@ -1,12 +1,13 @@
 //! What was found in some of the files; the findings in all of them make the verdict.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::Column;
 use roaring::RoaringTreemap;
 
-use crate::agreement::{Agreement, ColumnAgreement};
+use crate::agreement::{self, ColumnAgreement};
 use crate::check::Tallies;
+use crate::checks::coverage;
 use crate::files::{EmbeddedFile, ShardFile};
 use crate::sequences::Sequences;
 use crate::{CHECKS, Check, Criteria, Verdict, manifest, ordinals, origin, rejected};
@@ -28,7 +29,9 @@ pub struct Findings {
     /// What was sampled of each column.
     pub(crate) columns: Vec<(Column, Sequences)>,
     pub(crate) recomputed: Vec<ColumnAgreement>,
-    pub(crate) agreement: Agreement,
+    pub(crate) agreement: Vec<ColumnAgreement>,
+    /// The rows of the reference that were found, by id and start.
+    pub(crate) found: BTreeSet<(String, u32)>,
 }
 
 impl Findings {
@@ -40,19 +43,23 @@ impl Findings {
         self.tallies.merge(other.tallies);
         // The windows of a protein are in one shard.
         for ordinal in &self.ordinals & &other.ordinals {
-            let coverage = self.tallies.of("coverage");
-            coverage.add("doubled_in_shards", ordinal, "in the shards more than once");
+            let problem = "in the shards more than once";
+            self.tallies
+                .add(coverage::doubled_in_shards, ordinal, problem);
         }
         self.ordinals |= other.ordinals;
         self.shards.extend(other.shards);
         self.embeddings.extend(other.embeddings);
         for (column, sequences) in other.columns {
-            sequences.add_to(&mut self.columns, column, self.tallies.of("sequences"));
+            sequences.add_to(&mut self.columns, column, &mut self.tallies);
         }
         for column in other.recomputed {
             column.add_to(&mut self.recomputed);
         }
-        self.agreement.merge(other.agreement);
+        for column in other.agreement {
+            column.add_to(&mut self.agreement);
+        }
+        self.found.extend(other.found);
     }
 
     /// Puts the files of one run in the order given.
@@ -63,61 +70,32 @@ impl Findings {
 
     /// The verdict on all files.
     pub fn verdict(&self, criteria: &Criteria) -> Verdict {
-        let Criteria {
-            aliases, rejects, ..
-        } = criteria;
         let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
         let known = manifest.and_then(|manifest| manifest.known.as_ref());
         let counted = criteria.counted();
         let records = counted.map(|(records, _)| records);
-        let (shards, embeddings) = (&self.shards, &self.embeddings);
-        let lists = rejects.iter();
-        let (of_rows, of_records): (Vec<_>, Vec<_>) = lists.partition(|(_, list)| list.of_rows);
-        let lines = rejects.iter().flat_map(|(_, list)| &list.lines);
         let mut rejected = BTreeMap::new();
-        for line in lines.clone() {
+        for line in criteria.rejects.iter().flat_map(|(_, list)| &list.lines) {
             *rejected.entry(line.reason).or_default() += 1;
         }
-        if let Some((_, counted)) = counted.filter(|_| of_records.is_empty()) {
+        if let Some((_, counted)) = counted.filter(|_| criteria.lists(false).next().is_none()) {
             rejected.extend(counted.iter().filter(|(_, count)| **count > 0));
         }
-
         let mut tallies = self.tallies.clone();
-        tallies.merge(aliases.wrong.clone());
-        let coverage = tallies.of("coverage");
-        if coverage.violations("missing") > 0 {
-            origin::list_without_list(embeddings, &of_rows, coverage);
+        tallies.merge(criteria.aliases.wrong.clone());
+        if tallies.counted(coverage::missing) > 0 {
+            origin::list_without_list(self, criteria, &mut tallies);
         }
-        let without = of_records.iter().flat_map(|(_, list)| &list.lines);
-        let without = without.map(|line| line.ordinal);
-        let tally = tallies.of("ordinals");
-        ordinals::check(&self.ordinals, without, aliases, records, tally);
+        ordinals::check(&self.ordinals, criteria, &mut tallies);
         if let Some(manifest) = manifest {
-            let tally = tallies.of("manifest");
-            manifest::check(manifest, shards, &of_records, &rejected, tally);
+            manifest::check(manifest, self, criteria, &rejected, &mut tallies);
         }
-        origin::check(embeddings, shards, &of_rows, known, tallies.of("origin"));
-        // Rows that were lost count, too.
-        let in_shards = self.ordinals.len().max(self.rows);
-        let all = in_shards + rejected.values().sum::<u64>();
-        rejected::check(
-            (criteria.max_rejected, criteria.allow_empty),
-            embeddings,
-            self.rows,
-            &rejected,
-            records.unwrap_or(all),
-            records > Some(0) && manifest.is_none_or(|manifest| manifest.rows == 0),
-            tallies.of("rejected"),
-        );
-        if let Some((reference, _)) = &criteria.reference {
-            let ids: HashSet<&str> = lines.map(|line| line.id.as_str()).collect();
-            let is_rejected = |id: &str| ids.contains(id);
-            let tally = tallies.of("reference");
-            self.agreement.check(reference, is_rejected, tally);
-        }
+        origin::check(self, criteria, &mut tallies);
+        rejected::check(self, criteria, &rejected, &mut tallies);
+        agreement::check(&self.found, criteria, &mut tallies);
         let mut not_compared: Vec<Column> = Vec::new();
         let all = criteria.reference.iter().flat_map(|(reference, _)| {
-            let columns = embeddings.iter().map(|file| &file.layout.columns);
+            let columns = self.embeddings.iter().map(|file| &file.layout.columns);
             let pairs = columns.flat_map(|columns| reference.pair(columns));
             pairs.filter_map(|(column, place)| place.is_none().then_some(column))
         });
@@ -132,7 +110,7 @@ impl Findings {
             "coverage" | "records" | "ordinals" if !self.knows_shards => {
                 Some("no shards were given")
             }
-            "ordinals" if rejects.is_empty() => Some("no rejects were given"),
+            "ordinals" if criteria.rejects.is_empty() => Some("no rejects were given"),
             "manifest" if manifest.is_none() => Some("no manifest was given"),
             "pooling" if !is_counted => Some("no layer has several columns to compare"),
             "contacts" if !is_counted => Some("there are no contacts"),
@@ -141,8 +119,7 @@ impl Findings {
             _ => None,
         };
         let checks = CHECKS.iter().map(|definition| {
-            let tally = std::mem::take(tallies.of(definition.name));
-            let check = tally.finish(definition);
+            let check = tallies.check(definition);
             let is_counted = check.counts.values().any(|&count| count > 0);
             match without(definition.name, is_counted) {
                 Some(why) => Check::skipped(definition.name, why),
@@ -160,7 +137,7 @@ impl Findings {
             checks: checks.collect(),
             rejected,
             spot_check: self.recomputed.clone(),
-            agreement: self.agreement.columns.clone(),
+            agreement: self.agreement.clone(),
             not_compared,
         }
     }

@@ -4,35 +4,36 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::{Manifest, Quoted, Reason, RejectsList};
 
-use crate::check::Tally;
-use crate::files::ShardFile;
+use crate::check::Tallies;
+use crate::checks::manifest as kind;
 use crate::violation::FILE;
+use crate::{Criteria, Findings};
 
-/// The check `manifest`, of `shards` and of the lists of records that were `rejected`; all by reason.
+/// The check `manifest`, of the shards and of the lists of records that were rejected: so many for each reason.
 pub(crate) fn check(
     manifest: &Manifest,
-    shards: &[ShardFile],
-    rejected: &[&(String, RejectsList)],
+    findings: &Findings,
+    criteria: &Criteria,
     by_reason: &BTreeMap<Reason, u64>,
-    tally: &mut Tally,
+    tallies: &mut Tallies,
 ) {
-    tally.count("records", manifest.records);
-    tally.count("listed", manifest.shards.len() as u64);
+    tallies.count(kind::records, manifest.records);
+    tallies.count(kind::listed, manifest.shards.len() as u64);
     let mut listed: BTreeMap<&str, Vec<&str>> = BTreeMap::new(); // file names, by digest
     for shard in &manifest.shards {
         listed.entry(&shard.digest).or_default().push(&shard.file);
     }
-    for shard in shards {
+    for shard in &findings.shards {
         let found = listed.get_mut(shard.rows.to_string().as_str());
         if found.and_then(Vec::pop).is_none() {
             let problem = format_args!("{}: not a shard of the manifest", shard.name);
-            tally.add("unlisted", FILE, problem);
+            tallies.add(kind::unlisted, FILE, problem);
         }
     }
     for file in listed.into_values().flatten() {
         let file = Quoted(file);
         let problem = format_args!("{file} of the manifest: not among the shards");
-        tally.add("not_given", FILE, problem);
+        tallies.add(kind::not_given, FILE, problem);
     }
     for reason in Reason::SHARDING {
         let [expected, found] =
@@ -40,16 +41,16 @@ pub(crate) fn check(
         if found != expected {
             let problem =
                 format_args!("expected {expected} records rejected as {reason}, found {found}");
-            tally.add("other_rejects", FILE, problem);
+            tallies.add(kind::other_rejects, FILE, problem);
         }
     }
     let expected = &manifest.rejects_digest;
-    for (file, RejectsList { digest, .. }) in rejected {
+    for (file, RejectsList { digest, .. }) in criteria.lists(false) {
         if digest != expected {
             let problem = format_args!(
                 "{file}: not the rejects of the manifest: it has digest {digest}, expected {expected}"
             );
-            tally.add("altered_rejects", FILE, problem);
+            tallies.add(kind::altered_rejects, FILE, problem);
         }
     }
 }

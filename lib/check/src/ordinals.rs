@@ -2,56 +2,57 @@
 
 use roaring::RoaringTreemap;
 
-use crate::AliasLists;
-use crate::check::{LISTED, Tally};
+use crate::Criteria;
+use crate::check::{LISTED, Tallies};
+use crate::checks::ordinals;
 
-/// The check `ordinals` of the records in `shards`, those in `rejects`, in any order, and those in the other `lists`.
+/// The check `ordinals` of the records in `shards`, those that were rejected, and those in the lists of aliases and known records.
 ///
-/// `records` is the number of input records. Where it is not known it is taken to be one more than the largest
-/// ordinal: then records lost at the very end of the input leave no trace.
-pub(crate) fn check(
-    shards: &RoaringTreemap,
-    rejects: impl Iterator<Item = u64>,
-    lists: &AliasLists,
-    records: Option<u64>,
-    tally: &mut Tally,
-) {
+/// Where the number of input records is not known it is taken to be one more than the largest ordinal: then records lost at the very
+/// end of the input leave no trace.
+pub(crate) fn check(shards: &RoaringTreemap, criteria: &Criteria, tallies: &mut Tallies) {
+    let lists = &criteria.aliases;
+    let records = criteria.counted().map(|(records, _)| records);
     let mut rejected = RoaringTreemap::new();
     let mut repeated = RoaringTreemap::new();
-    for ordinal in rejects {
-        if !rejected.insert(ordinal) {
-            repeated.insert(ordinal);
+    for line in criteria.lists(false).flat_map(|(_, list)| &list.lines) {
+        if !rejected.insert(line.ordinal) {
+            repeated.insert(line.ordinal);
         }
     }
     for ordinal in &repeated {
-        tally.add("rejected_twice", ordinal, "in the rejects more than once");
+        tallies.add(
+            ordinals::rejected_twice,
+            ordinal,
+            "in the rejects more than once",
+        );
     }
     let mut known = shards.clone();
     for (list, count, problem) in [
         (
             &rejected,
-            "in_rejects",
+            ordinals::in_rejects,
             "both in the shards and in the rejects",
         ),
         (
             &lists.of_own,
-            "in_aliases",
+            ordinals::in_aliases,
             "among the aliases, and also in a shard or another list",
         ),
         (
             &lists.of_known,
-            "in_known",
+            ordinals::in_known,
             "among the known records, and also in a shard or another list",
         ),
     ] {
         for ordinal in &known & list {
-            tally.add("in_both", ordinal, problem);
+            tallies.add(ordinals::in_both, ordinal, problem);
         }
         known |= list;
-        tally.count(count, list.len());
+        tallies.count(count, list.len());
     }
-    tally.count("in_shards", shards.len());
-    lists.list_without_representative(shards, tally);
+    tallies.count(ordinals::in_shards, shards.len());
+    lists.list_without_representative(shards, tallies);
     let end = records.unwrap_or_else(|| known.max().map_or(0, |last| last.saturating_add(1)));
     let mut next = 0; // the smallest ordinal not accounted for
     for (ordinal, is_record) in known
@@ -60,40 +61,60 @@ pub(crate) fn check(
         .chain([(end, false)])
     {
         if records.is_some() && is_record && ordinal >= end {
-            tally.add("beyond", ordinal, "the input has fewer records");
+            tallies.add(ordinals::beyond, ordinal, "the input has fewer records");
         }
         // A wide gap is counted without walking it.
         for absent in (next..ordinal).take(LISTED) {
             let problem = "neither in the shards nor in the rejects";
-            tally.add("absent", absent, problem);
+            tallies.add(ordinals::absent, absent, problem);
         }
         let width = ordinal.saturating_sub(next);
-        tally.add_unlisted("absent", width.saturating_sub(LISTED as u64));
+        tallies.count(ordinals::absent, width.saturating_sub(LISTED as u64));
         next = ordinal.saturating_add(1);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use plmkit_contract::{Reason, Reject, RejectsList};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Check, CheckOutcome};
+    use crate::{AliasLists, Check, CheckOutcome};
 
     fn check_with(
-        lists: &AliasLists,
+        aliases: AliasLists,
         shards: &RoaringTreemap,
         rejects: &[u64],
         records: Option<u64>,
     ) -> Check {
-        let mut tallies = crate::check::Tallies::default();
-        let rejects = rejects.iter().copied();
-        super::check(shards, rejects, lists, records, tallies.of("ordinals"));
+        let lines = rejects.iter().map(|&ordinal| Reject {
+            ordinal,
+            id: String::new(),
+            length: 0,
+            reason: Reason::Empty,
+            start: None,
+        });
+        let list = RejectsList {
+            lines: lines.collect(),
+            of_rows: false,
+            digest: String::new(),
+        };
+        let criteria = Criteria {
+            earlier: records.map(|records| (records, BTreeMap::new())),
+            rejects: vec![(String::new(), list)],
+            aliases,
+            ..Criteria::default()
+        };
+        let mut tallies = Tallies::default();
+        super::check(shards, &criteria, &mut tallies);
         tallies.result("ordinals")
     }
 
     fn check(shards: &RoaringTreemap, rejects: &[u64], records: Option<u64>) -> Check {
-        check_with(&AliasLists::default(), shards, rejects, records)
+        check_with(AliasLists::default(), shards, rejects, records)
     }
 
     proptest! {
@@ -143,14 +164,14 @@ mod tests {
 
     #[test]
     fn aliases_and_known_records_are_accounted_for() {
-        let mut lists = AliasLists::default();
-        lists.of_own.insert(2);
-        lists.of_known.extend([3, 4]);
-        let of = |lists: &AliasLists| check_with(lists, &[0, 1].into(), &[5], Some(6));
-        assert_eq!(of(&lists).outcome, CheckOutcome::Pass);
-        lists.of_known.insert(2);
-        lists.of_own.insert(0);
-        let check = of(&lists);
+        let of = |own: &[u64], known: &[u64]| {
+            let mut lists = AliasLists::default();
+            lists.of_own.extend(own);
+            lists.of_known.extend(known);
+            check_with(lists, &[0, 1].into(), &[5], Some(6))
+        };
+        assert_eq!(of(&[2], &[3, 4]).outcome, CheckOutcome::Pass);
+        let check = of(&[0, 2], &[2, 3, 4]);
         assert_eq!((check.counts["in_both"], check.counts["in_known"]), (2, 3));
     }
 }

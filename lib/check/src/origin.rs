@@ -3,109 +3,92 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{
-    ByteDigest, COMBINED, EmbeddingLayout, EmbeddingWork, KnownSummary, Provenance, Quoted,
-    RejectsList, RowDigest, SOURCE,
+    ByteDigest, COMBINED, EmbeddingLayout, EmbeddingWork, Provenance, Quoted, RowDigest, SOURCE,
 };
 
-use crate::check::Tally;
-use crate::files::{EmbeddedFile, ShardFile};
+use crate::check::Tallies;
+use crate::checks::{coverage, origin};
+use crate::files::EmbeddedFile;
 use crate::violation::FILE;
+use crate::{Criteria, Findings};
 
 /// A list of rows without rows.
 const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 
-/// Names and contents of lists of rows that are not in the embeddings.
-type RejectsFiles<'a> = [&'a (String, RejectsList)];
-
-/// How the work of a `typical` file differs from that of another file: what it is, there and here.
-fn different_work(typical: &Provenance, file: &Provenance) -> Option<(String, String, String)> {
-    let (what, expected, found) = typical.changed_work(file)?;
-    if what != "model" {
-        return Some((what.to_owned(), expected, found));
-    }
-    let [expected, found] = [(typical, expected), (file, found)].map(|(work, digest)| {
-        let model = work.model.as_ref();
-        model.map_or(digest.clone(), |model| {
-            format!("{digest} ({})", Quoted(&model.name))
+/// How the work of a file differs from that of the `first`, which has this name.
+fn different_work(name: &str, first: &Provenance, file: &Provenance) -> Option<String> {
+    let (what, expected, found) = first.changed_work(file)?;
+    let [expected, found] = [(first, expected), (file, found)].map(|(work, value)| {
+        let model = work.model.as_ref().filter(|_| what == "model");
+        model.map_or(value.clone(), |model| {
+            format!("{value} ({})", Quoted(&model.name))
         })
     });
-    Some((what.to_owned(), expected, found))
-}
-
-/// Adds the files, each with its name, that were made by other work than the first.
-fn add_odd_files<'a>(
-    mut files: impl Iterator<Item = (&'a String, &'a Provenance)>,
-    tally: &mut Tally,
-) {
-    let Some((first, work)) = files.next() else {
-        return;
-    };
-    for (file, found) in files {
-        if let Some((what, expected, found)) = different_work(work, found) {
-            let problem =
-                format_args!("{file}: expected {what} {expected} as in {first}, found {found}");
-            tally.add("different", FILE, problem);
-        }
-    }
+    Some(format!(
+        "expected {what} {expected} as in {name}, found {found}"
+    ))
 }
 
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
-pub(crate) fn list_without_list(
-    embeddings: &[EmbeddedFile],
-    given: &RejectsFiles<'_>,
-    coverage: &mut Tally,
-) {
+pub(crate) fn list_without_list(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {
     let empty = ByteDigest::compute(EMPTY_LIST).to_string();
-    for file in embeddings {
+    for file in &findings.embeddings {
         let list = file.provenance.rejects.as_ref();
         let list = list.filter(|list| **list != empty);
-        if list.is_some_and(|list| given.iter().all(|(_, given)| given.digest != *list)) {
+        let is_given = |list: &String| criteria.lists(true).any(|(_, given)| given.digest == *list);
+        if list.is_some_and(|list| !is_given(list)) {
             let problem = format_args!(
                 "{}: rows may be missing because they were rejected, and their list is not among --rejects",
                 file.name
             );
-            coverage.add("without_list", FILE, problem);
+            tallies.add(coverage::without_list, FILE, problem);
         }
     }
 }
 
-/// The check `origin`, where these lists of rejects were given, and where the shards lack the sequences of `known` datasets.
-pub(crate) fn check(
-    embeddings: &[EmbeddedFile],
-    shards: &[ShardFile],
-    rejects: &RejectsFiles<'_>,
-    known: Option<&KnownSummary>,
-    tally: &mut Tally,
-) {
-    tally.count("embeddings", embeddings.len() as u64);
-    tally.count("shards", shards.len() as u64);
-    let works = embeddings.iter();
-    add_odd_files(works.map(|file| (&file.name, &file.provenance)), tally);
-    let works = shards.iter();
-    add_odd_files(works.map(|file| (&file.name, &file.provenance)), tally);
-    let source = |file: &EmbeddedFile| file.provenance.options.get(SOURCE).cloned();
-    for file in embeddings {
-        if source(file) != source(&embeddings[0]) {
-            let (file, first) = (&file.name, &embeddings[0].name);
-            let problem = format_args!("{file}: not of the same set of shards as {first}");
-            tally.add("different", FILE, problem);
-        }
-    }
-    for file in shards {
-        if file.provenance.inputs != shards[0].provenance.inputs {
-            let (file, first) = (&file.name, &shards[0].name);
-            let problem = format_args!("{file}: made from other inputs than {first}");
-            tally.add("different", FILE, problem);
-        }
-    }
-    check_batches(embeddings, shards, tally);
-    check_columns(embeddings, tally);
-    for (file, list) in rejects {
+/// The check `origin`, also of the lists of rejected rows. Of known datasets, the shards lack the sequences.
+pub(crate) fn check(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {
+    let (embeddings, shards) = (&findings.embeddings, &findings.shards);
+    let manifest = criteria.manifest.as_ref();
+    let known = manifest.and_then(|(_, manifest)| manifest.known.as_ref());
+    tallies.count(origin::embeddings, embeddings.len() as u64);
+    tallies.count(origin::shards, shards.len() as u64);
+    let embedded = embeddings
+        .iter()
+        .map(|file| (&*file.name, &file.provenance));
+    let cut = shards.iter().map(|file| (&*file.name, &file.provenance));
+    let [embedded, cut]: [Vec<_>; 2] = [embedded.collect(), cut.collect()];
+    let source = |made: &Provenance| made.options.get(SOURCE).cloned();
+    let other_source = |name: &str, first: &Provenance, file: &Provenance| {
+        let differs = source(first) != source(file);
+        differs.then(|| format!("not of the same set of shards as {name}"))
+    };
+    let other_inputs = |name: &str, first: &Provenance, file: &Provenance| {
+        let differs = first.inputs != file.inputs;
+        differs.then(|| format!("made from other inputs than {name}"))
+    };
+    let mut add =
+        |files: &[(&str, &Provenance)],
+         difference: &dyn Fn(&str, &Provenance, &Provenance) -> Option<String>| {
+            for (file, made) in files {
+                let (first, expected) = files[0];
+                if let Some(problem) = difference(first, expected, made) {
+                    tallies.add(origin::different, FILE, format_args!("{file}: {problem}"));
+                }
+            }
+        };
+    add(&embedded, &different_work);
+    add(&cut, &different_work);
+    add(&embedded, &other_source);
+    add(&cut, &other_inputs);
+    check_batches(findings, tallies);
+    check_columns(embeddings, tallies);
+    for (file, list) in criteria.lists(true) {
         let is_of =
             |embedded: &EmbeddedFile| embedded.provenance.rejects.as_ref() == Some(&list.digest);
         if !embeddings.iter().any(is_of) {
             let problem = format_args!("{file}: not the list of any of the embeddings, or altered");
-            tally.add("other_rejects", FILE, problem);
+            tallies.add(origin::other_rejects, FILE, problem);
         }
     }
     for file in embeddings {
@@ -113,20 +96,21 @@ pub(crate) fn check(
         if let Some(difference) = known.and_then(|known| known.work.difference(&work)) {
             let file = &file.name;
             let problem = format_args!("{file}: not made as the known datasets: {difference}");
-            tally.add("unlike_known", FILE, problem);
+            tallies.add(origin::unlike_known, FILE, problem);
         }
     }
 }
 
 /// Checks that embeddings were made from the batches of the shards, if there are any, and none twice.
-fn check_batches(embeddings: &[EmbeddedFile], shards: &[ShardFile], tally: &mut Tally) {
+fn check_batches(findings: &Findings, tallies: &mut Tallies) {
+    let shards = &findings.shards;
     let known: BTreeSet<String> = shards.iter().map(|file| file.batches.to_string()).collect();
     let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
     for EmbeddedFile {
         name: file,
         provenance,
         ..
-    } in embeddings
+    } in &findings.embeddings
     {
         // Of combined parts, only the parts know their batches.
         if provenance.options.contains_key(COMBINED) {
@@ -138,7 +122,7 @@ fn check_batches(embeddings: &[EmbeddedFile], shards: &[ShardFile], tally: &mut 
                 let problem = format_args!(
                     "{file}: made from batches {batches}, which are not those of a shard"
                 );
-                tally.add("other_batches", FILE, problem);
+                tallies.add(origin::other_batches, FILE, problem);
             }
             // All batches without rows have the same digest.
             let first = (!is_empty(batches)).then(|| first_of.insert(batches, file));
@@ -148,14 +132,14 @@ fn check_batches(embeddings: &[EmbeddedFile], shards: &[ShardFile], tally: &mut 
                 } else {
                     format!("{file}: made from the same batches as {first}")
                 };
-                tally.add("embedded_twice", FILE, problem);
+                tallies.add(origin::embedded_twice, FILE, problem);
             }
         }
     }
 }
 
 /// Checks that all files have the same columns.
-fn check_columns(embeddings: &[EmbeddedFile], tally: &mut Tally) {
+fn check_columns(embeddings: &[EmbeddedFile], tallies: &mut Tallies) {
     for EmbeddedFile { name, layout, .. } in embeddings {
         let EmbeddedFile {
             name: first,
@@ -165,7 +149,7 @@ fn check_columns(embeddings: &[EmbeddedFile], tally: &mut Tally) {
         let [expected, found] = [expected, layout].map(shape);
         if found != expected {
             let problem = format_args!("{name}: expected {expected} as in {first}, found {found}");
-            tally.add("other_columns", FILE, problem);
+            tallies.add(origin::other_columns, FILE, problem);
         }
     }
 }
@@ -192,14 +176,28 @@ fn is_empty(batches: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::StoreDtype;
+    use plmkit_contract::{RejectsList, StoreDtype};
 
     use super::*;
-    use crate::{Check, CheckOutcome};
+    use crate::{Check, CheckOutcome, ShardFile};
 
-    fn check(embeddings: &[EmbeddedFile], shards: &[ShardFile], lists: &RejectsFiles<'_>) -> Check {
-        let mut tallies = crate::check::Tallies::default();
-        super::check(embeddings, shards, lists, None, tallies.of("origin"));
+    fn check(embeddings: &[EmbeddedFile], shards: &[ShardFile], lists: &[&str]) -> Check {
+        let findings = Findings {
+            embeddings: embeddings.to_vec(),
+            shards: shards.to_vec(),
+            ..Findings::default()
+        };
+        let mut criteria = Criteria::default();
+        for list in lists {
+            let content = RejectsList {
+                lines: Vec::new(),
+                of_rows: true,
+                digest: (*list).to_owned(),
+            };
+            criteria.add_rejects((*list).to_owned(), content);
+        }
+        let mut tallies = Tallies::default();
+        super::check(&findings, &criteria, &mut tallies);
         tallies.result("origin")
     }
 
@@ -302,15 +300,7 @@ mod tests {
     fn a_list_of_rejects_is_known_by_an_embeddings_file() {
         let files =
             ["x", "y"].map(|list| embedded(list, work("m", list).with_rejects(list.to_owned())));
-        let given = ["x", "z"].map(|list| {
-            let content = RejectsList {
-                lines: Vec::new(),
-                of_rows: true,
-                digest: list.to_owned(),
-            };
-            (list.to_owned(), content)
-        });
-        let check = check(&files, &[], &given.each_ref());
+        let check = check(&files, &[], &["x", "z"]);
         assert_eq!(check.counts["other_rejects"], 1);
         let lines: Vec<String> = check.violations.iter().map(ToString::to_string).collect();
         assert_eq!(

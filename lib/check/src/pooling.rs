@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::{Column, EmbeddingLayout, Pooling, RowKey, StoreDtype};
 
-use crate::check::Tally;
+use crate::check::Tallies;
+use crate::checks::pooling;
 
 /// The check `pooling` of one file: the columns that can be compared.
 #[derive(Debug, Default)]
@@ -14,8 +15,6 @@ pub(crate) struct PoolingCheck {
     dim: usize,
     /// What rounding may change, as a share of the largest value involved.
     tolerance: f32,
-    /// Rows of layers so far.
-    pub(crate) compared: u64,
 }
 
 impl PoolingCheck {
@@ -45,13 +44,12 @@ impl PoolingCheck {
                 StoreDtype::F32 => 1e-4,
                 StoreDtype::F16 => 4e-3,
             },
-            compared: 0,
         }
     }
 
     /// Compares the columns of a row, all of whose values are finite.
-    pub(crate) fn add(&mut self, row: &RowKey, vectors: &[&[f32]], tally: &mut Tally) {
-        self.compared += self.layers.len() as u64;
+    pub(crate) fn add(&mut self, row: &RowKey, vectors: &[&[f32]], tallies: &mut Tallies) {
+        tallies.count(pooling::compared, self.layers.len() as u64);
         for (&layer, places) in &self.layers {
             let [mean, max, std, residues] = places.map(|place| place.map(|place| vectors[place]));
             let tolerance = self.tolerance;
@@ -63,13 +61,13 @@ impl PoolingCheck {
                 let problem = format_args!(
                     "mean_{layer} is {mean} in dimension {d}, and max_{layer} is {max}"
                 );
-                tally.add("mean_above_max", row, problem);
+                tallies.add(pooling::mean_above_max, row, problem);
             }
             if let Some(std) = std
                 && let Some(d) = self.first(|d| std[d] < 0.0)
             {
                 let problem = format_args!("std_{layer} is {} in dimension {d}", std[d]);
-                tally.add("std_negative", row, problem);
+                tallies.add(pooling::std_negative, row, problem);
             }
             // Samuelson's inequality.
             let reach = f64::from(row.length.max(1) - 1).sqrt() as f32;
@@ -84,10 +82,10 @@ impl PoolingCheck {
                     "std_{layer} is {std} in dimension {d}: too small for mean {mean} and max {max} of {} residues",
                     row.length
                 );
-                tally.add("std_too_small", row, problem);
+                tallies.add(pooling::std_too_small, row, problem);
             }
             if let Some(residues) = residues {
-                self.compare_residues(row, layer, residues, [mean, max, std], tally);
+                self.compare_residues(row, layer, residues, [mean, max, std], tallies);
             }
         }
     }
@@ -99,12 +97,12 @@ impl PoolingCheck {
         layer: u32,
         residues: &[f32],
         pooled: [Option<&[f32]>; 3],
-        tally: &mut Tally,
+        tallies: &mut Tallies,
     ) {
         let count = residues.len() / self.dim;
         if count == 0 || count > (row.length - row.start.min(row.length)) as usize {
             let problem = format_args!("residues_{layer}: {count} residues of {}", row.length);
-            tally.add("residue_count", row, problem);
+            tallies.add(pooling::residue_count, row, problem);
             return;
         }
         let mut sums = vec![0.0_f64; self.dim];
@@ -137,7 +135,7 @@ impl PoolingCheck {
                 let problem = format_args!(
                     "{name}_{layer} is {found} in dimension {d}, and that of its residues is {expected}"
                 );
-                tally.add("not_of_residues", row, problem);
+                tallies.add(pooling::not_of_residues, row, problem);
             }
         }
     }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::{Quoted, Reason};
 
-use crate::check::Tally;
+use crate::check::Tallies;
+use crate::checks::rejected;
 use crate::files::EmbeddedFile;
 use crate::violation::FILE;
+use crate::{Criteria, Findings};
 
 /// More rejected records than this are rarely meant.
 const MAX_REJECTED: f64 = 0.05;
@@ -49,32 +51,34 @@ fn reasons(rejected: &BTreeMap<Reason, u64>, embeddings: &[EmbeddedFile]) -> Str
     }
 }
 
-/// The check `rejected`, of `embeddings` with `rows`, beside which these of `records` were rejected. `nothing_to_embed` is whether
-/// that there are no rows is no surprise.
+/// The check `rejected`, where so many records and rows were rejected for each reason.
 pub(crate) fn check(
-    (most, allow_empty): (Option<f64>, bool),
-    embeddings: &[EmbeddedFile],
-    rows: u64,
+    findings: &Findings,
+    criteria: &Criteria,
     by_reason: &BTreeMap<Reason, u64>,
-    records: u64,
-    nothing_to_embed: bool,
-    tally: &mut Tally,
+    tallies: &mut Tallies,
 ) {
-    let rejected: u64 = by_reason.values().sum();
-    tally.count("records", records);
-    tally.count("rejected", rejected);
-    if rows == 0 && allow_empty {
+    let (rows, rejected) = (findings.rows, by_reason.values().sum::<u64>());
+    let known = criteria.counted().map(|(records, _)| records);
+    // Rows that were lost count, too.
+    let records = known.unwrap_or(findings.ordinals.len().max(rows) + rejected);
+    tallies.count(rejected::records, records);
+    tallies.count(rejected::rejected, rejected);
+    if rows == 0 && criteria.allow_empty {
         return;
     }
-    let accepted = nothing_to_embed || most == Some(1.0);
+    let manifest = criteria.manifest.as_ref();
+    let nothing_to_embed =
+        known > Some(0) && manifest.is_none_or(|(_, manifest)| manifest.rows == 0);
+    let accepted = nothing_to_embed || criteria.max_rejected == Some(1.0);
     if rows == 0 && rejected == 0 && !accepted {
-        tally.add("empty", FILE, "the embeddings have no rows");
+        tallies.add(rejected::empty, FILE, "the embeddings have no rows");
     }
     // A list that was altered may have more lines than there are records.
     let share = (rejected as f64 / records.max(1) as f64).min(1.0);
-    let most = most.unwrap_or(MAX_REJECTED);
+    let most = criteria.max_rejected.unwrap_or(MAX_REJECTED);
     if share > most {
-        let reasons = reasons(by_reason, embeddings);
+        let reasons = reasons(by_reason, &findings.embeddings);
         let (share, most) = (100.0 * share, 100.0 * most);
         let problem = if rejected >= records {
             format!(
@@ -85,6 +89,6 @@ pub(crate) fn check(
                 "{rejected} of {records} records are rejected, {share:.3} %: expected at most {most:.3} %, or --max-rejected SHARE: {reasons}"
             )
         };
-        tally.add("too_many_rejected", FILE, problem);
+        tallies.add(rejected::too_many_rejected, FILE, problem);
     }
 }

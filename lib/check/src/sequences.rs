@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use plmkit_contract::{Column, Pooling, RowKey};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::check::Tally;
+use crate::check::Tallies;
+use crate::checks::sequences;
 use crate::tolerance::Tolerance;
-use crate::violation::Place;
+use crate::violation::Violation;
 
 /// Sequences, and vectors, that are kept of one column: below this number all are.
 const KEPT: usize = 1 << 16;
@@ -93,7 +94,7 @@ impl Sequences {
         vector: &[f32],
         size: f64,
         tolerance: Tolerance,
-        tally: &mut Tally,
+        tallies: &mut Tallies,
     ) {
         let sequence = row.digest.hash();
         let most = MAX_DIFFERENCE * (tolerance.of_each(column) + tolerance.rounding) * size
@@ -103,13 +104,13 @@ impl Sequences {
             values: std::array::from_fn(|i| vector[(2 * i + 1) * vector.len() / (2 * DIMENSIONS)]),
             most: most as f32,
         };
-        self.add_sequence(column, sequence, sampled, row.into(), tally);
+        self.add_sequence(column, sequence, sampled, row, tallies);
         // Of nearly the same sequences, what `<cls>` sees and the largest values may be the same, and in low precision the mean.
         if tolerance.is_exact
             && matches!(column, Column::Pooled { pool, .. } if pool == Pooling::Mean)
         {
             let hash = xxh3_64(bytemuck::cast_slice(vector));
-            self.add_vector(column, hash, (sequence, row.ordinal), row.into(), tally);
+            self.add_vector(column, hash, (sequence, row.ordinal), row, tallies);
         }
     }
 
@@ -118,19 +119,19 @@ impl Sequences {
         column: Column,
         sequence: u64,
         sampled: Sampled,
-        place: Place<'_>,
-        tally: &mut Tally,
+        place: impl Into<Violation>,
+        tallies: &mut Tallies,
     ) {
         let Some(known) = self.by_sequence.insert(sequence, sampled) else {
             return;
         };
-        tally.count("repeated", 1);
+        tallies.count(sequences::repeated, 1);
         if sampled.differs(&known) {
             let first = known.ordinal;
             let problem = format_args!(
                 "{column}: not the vector of ordinal {first}, which has the same residues"
             );
-            tally.add("different", place, problem);
+            tallies.add(sequences::different, place, problem);
         }
     }
 
@@ -139,28 +140,32 @@ impl Sequences {
         column: Column,
         hash: u64,
         (sequence, ordinal): (u64, u64),
-        place: Place<'_>,
-        tally: &mut Tally,
+        place: impl Into<Violation>,
+        tallies: &mut Tallies,
     ) {
         let known = self.by_vector.insert(hash, (sequence, ordinal));
         if let Some((_, first)) = known.filter(|&(known, _)| known != sequence) {
             let problem =
                 format_args!("{column}: the vector of ordinal {first}, which has other residues");
-            tally.add("same_vector", place, problem);
+            tallies.add(sequences::same_vector, place, problem);
         }
     }
 
     /// Adds the rows of another file to those of the same column, and compares them.
-    pub(crate) fn add_to(self, all: &mut Vec<(Column, Self)>, column: Column, tally: &mut Tally) {
+    pub(crate) fn add_to(
+        self,
+        all: &mut Vec<(Column, Self)>,
+        column: Column,
+        tallies: &mut Tallies,
+    ) {
         let Some((_, known)) = all.iter_mut().find(|(known, _)| *known == column) else {
             return all.push((column, self));
         };
         for (sequence, sampled) in self.by_sequence.rows {
-            let place = sampled.ordinal.into();
-            known.add_sequence(column, sequence, sampled, place, tally);
+            known.add_sequence(column, sequence, sampled, sampled.ordinal, tallies);
         }
         for (hash, value) in self.by_vector.rows {
-            known.add_vector(column, hash, value, value.1.into(), tally);
+            known.add_vector(column, hash, value, value.1, tallies);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plmkit_contract::{Column, Manifest, Reason, RecordCounts, Reject, RejectsList, RowKey};
+use plmkit_contract::{Manifest, Reason, RecordCounts, Reject, RejectsList, RowKey};
 
+use crate::checks::{reference, spot_check};
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
-use crate::spot_check::SpotCheck;
-use crate::{AliasLists, EmbeddedFile, Findings, Recomputed, Reference, ShardFile};
+use crate::{AliasLists, EmbeddedFile, Findings, Recomputed, Reference, ShardFile, agreement};
 
 /// What embeddings are compared with, whatever file they are in.
 #[derive(Debug, Default)]
@@ -44,6 +44,15 @@ impl Criteria {
         counted.or(earlier.map(|(records, rejected)| (*records, rejected)))
     }
 
+    /// Returns the lists of rejected rows, or those of rejected records, with their names.
+    pub(crate) fn lists(&self, of_rows: bool) -> impl Iterator<Item = (&str, &RejectsList)> {
+        let lists = self
+            .rejects
+            .iter()
+            .map(|(name, list)| (name.as_str(), list));
+        lists.filter(move |(_, list)| list.of_rows == of_rows)
+    }
+
     /// Adds a list of rejects, which reports call `name`. One that is there already is not added again.
     pub fn add_rejects(&mut self, name: String, list: RejectsList) {
         if self.rejects.iter().any(|(_, known)| *known == list) {
@@ -67,18 +76,15 @@ pub struct Validator<'a> {
     findings: Findings,
     /// Rows that should have been computed again: ordinal and start.
     sample: HashSet<(u64, u32)>,
-    file: Option<OpenFile<'a>>,
+    file: Option<OpenFile>,
 }
 
 /// The file that is being read.
 #[derive(Debug)]
-struct OpenFile<'a> {
+struct OpenFile {
     file: EmbeddedFile,
     columns: Vec<FileColumn>,
     pooling: PoolingCheck,
-    /// The columns with their places in the reference.
-    pairs: Vec<(Column, Option<usize>)>,
-    recomputed: Option<SpotCheck<'a>>,
 }
 
 impl<'a> Validator<'a> {
@@ -111,8 +117,8 @@ impl<'a> Validator<'a> {
 
     /// Sees a protein of a shard, all its windows as one row. Its aliases must have the same residues.
     pub fn add_protein(&mut self, protein: &RowKey) {
-        let records = self.findings.tallies.of("records");
-        self.criteria.aliases.compare(protein, records);
+        let aliases = &self.criteria.aliases;
+        aliases.compare(protein, &mut self.findings.tallies);
     }
 
     /// Says which rows, by ordinal and start, should have been computed again.
@@ -123,19 +129,17 @@ impl<'a> Validator<'a> {
     /// Begins an embeddings file.
     pub fn begin_file(&mut self, file: EmbeddedFile) {
         self.end_file();
-        let findings = &mut self.findings;
-        let columns = &file.layout.columns;
-        let reference = self.criteria.reference.as_ref();
-        let pairs = reference.map(|(reference, _)| reference.pair(columns));
-        let tally = findings.tallies.of("spot-check");
-        let recomputed = self.criteria.recomputed.as_ref();
-        let recomputed = recomputed.map(|again| SpotCheck::new(&file, again, tally));
-        let columns = columns.iter().map(|&column| FileColumn::new(column, &file));
+        let columns = file.layout.columns.iter();
+        let columns = columns.map(|&column| FileColumn::new(column, &file, self.criteria));
+        let mut columns: Vec<FileColumn> = columns.collect();
+        if let Some(again) = &self.criteria.recomputed {
+            for column in &mut columns {
+                column.begin_again(&file, again, &mut self.findings.tallies);
+            }
+        }
         self.file = Some(OpenFile {
-            columns: columns.collect(),
+            columns,
             pooling: PoolingCheck::new(&file.layout),
-            pairs: pairs.unwrap_or_default(),
-            recomputed,
             file,
         });
     }
@@ -158,15 +162,34 @@ impl<'a> Validator<'a> {
             finite &= column.add(row, vector, vectors, tallies);
         }
         if finite {
-            file.pooling.add(row, vectors, tallies.of("pooling"));
+            file.pooling.add(row, vectors, tallies);
         }
-        if let Some(recomputed) = &mut file.recomputed {
-            let tally = tallies.of("spot-check");
-            recomputed.add(&file.file.name, &self.sample, row, vectors, tally);
+        if let Some(again) = &self.criteria.recomputed {
+            if let Some(again) = again.rows.get(&row.sort_key()) {
+                tallies.count(spot_check::rows, 1);
+                for (column, vector) in file.columns.iter_mut().zip(vectors) {
+                    column.compare_again(&file.file, row, vector, again, tallies);
+                }
+            } else if self.sample.contains(&row.sort_key()) {
+                let name = &file.file.name;
+                let problem = format_args!("{name}: not among the rows that were computed again");
+                tallies.add(spot_check::not_computed, row, problem);
+            }
         }
-        if let Some(reference) = &self.criteria.reference {
-            let (agreement, tally) = (&mut findings.agreement, tallies.of("reference"));
-            agreement.add(reference, row, &file.pairs, vectors, tally);
+        if let Some((known, min_cosine)) = &self.criteria.reference {
+            let key = (row.id.to_owned(), row.start);
+            let Some(expected) = known.rows.get(&key) else {
+                return tallies.count(reference::not_in_reference, 1);
+            };
+            findings.found.insert(key);
+            tallies.count(reference::compared, 1);
+            for (column, vector) in file.columns.iter().zip(vectors) {
+                if let Some(place) = column.reference {
+                    let both = (*vector, &*expected[place]);
+                    let to = (&mut findings.agreement, &mut *tallies);
+                    agreement::compare(column.column, row, both, *min_cosine, to);
+                }
+            }
         }
     }
 
@@ -176,16 +199,11 @@ impl<'a> Validator<'a> {
         };
         let findings = &mut self.findings;
         let (tallies, name) = (&mut findings.tallies, &file.file.name);
-        if let Some(recomputed) = file.recomputed {
-            recomputed.finish(name, &mut findings.recomputed, tallies.of("spot-check"));
-        }
-        tallies
-            .of("pooling")
-            .count("compared", file.pooling.compared);
-        for column in file.columns {
-            let (all, of) = (&mut findings.columns, column.column);
+        for mut column in file.columns {
+            column.judge_again(name, &mut findings.recomputed, tallies);
+            let of = column.column;
             let sequences = column.finish(name, tallies);
-            sequences.add_to(all, of, tallies.of("sequences"));
+            sequences.add_to(&mut findings.columns, of, tallies);
         }
         findings.embeddings.push(file.file);
     }

@@ -1,8 +1,8 @@
 //! Rows, records and files that fail a check.
 
-use std::fmt::{self, Display};
+use std::fmt;
 
-use plmkit_contract::{Quoted, RowKey};
+use plmkit_contract::{AliasRow, Quoted, RowKey};
 use serde::Serialize;
 
 /// One row, record or file that fails a check.
@@ -20,55 +20,49 @@ pub struct Violation {
     pub problem: String,
 }
 
-/// Where a violation is; what is not known of the place is `None`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place<'a> {
-    pub(crate) ordinal: Option<u64>,
-    pub(crate) start: Option<u32>,
-    pub(crate) id: Option<&'a str>,
-}
-
 /// A file, which the problem names.
-pub(crate) const FILE: Place<'static> = Place {
+pub(crate) const FILE: Violation = Violation {
     ordinal: None,
     start: None,
     id: None,
+    problem: String::new(),
 };
 
-impl<'a> From<&RowKey<'a>> for Place<'a> {
-    fn from(row: &RowKey<'a>) -> Self {
+/// A row.
+impl From<&RowKey<'_>> for Violation {
+    fn from(row: &RowKey<'_>) -> Self {
         (row.ordinal, row.start, row.id).into()
     }
 }
 
 /// A row by ordinal, start and id.
-impl<'a> From<(u64, u32, &'a str)> for Place<'a> {
-    fn from((ordinal, start, id): (u64, u32, &'a str)) -> Self {
+impl From<(u64, u32, &str)> for Violation {
+    fn from((ordinal, start, id): (u64, u32, &str)) -> Self {
         Self {
             ordinal: Some(ordinal),
             start: Some(start),
-            id: Some(id),
-        }
-    }
-}
-
-/// The record with this ordinal.
-impl From<u64> for Place<'_> {
-    fn from(ordinal: u64) -> Self {
-        Self {
-            ordinal: Some(ordinal),
+            id: Some(id.to_owned()),
             ..FILE
         }
     }
 }
 
-impl Violation {
-    pub(crate) fn new(place: Place<'_>, problem: impl Display) -> Self {
+/// A record of a list.
+impl From<&AliasRow<'_>> for Violation {
+    fn from(row: &AliasRow<'_>) -> Self {
         Self {
-            ordinal: place.ordinal,
-            start: place.start,
-            id: place.id.map(str::to_owned),
-            problem: problem.to_string(),
+            id: Some(row.id.to_owned()),
+            ..row.ordinal.into()
+        }
+    }
+}
+
+/// The record with this ordinal.
+impl From<u64> for Violation {
+    fn from(ordinal: u64) -> Self {
+        Self {
+            ordinal: Some(ordinal),
+            ..FILE
         }
     }
 }
@@ -109,7 +103,11 @@ mod tests {
         };
         let shown = format!("a\\tb{}…", "é".repeat(76));
         assert_eq!(
-            Violation::new((&row).into(), "missing").to_string(),
+            Violation {
+                problem: "missing".to_owned(),
+                ..(&row).into()
+            }
+            .to_string(),
             format!("ordinal 3 '{shown}' from residue 511: missing")
         );
     }

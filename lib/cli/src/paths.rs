@@ -205,14 +205,10 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
     Ok(())
 }
 
-/// Checks that no report replaces a file of data.
-pub fn keep_data(reports: &[NamedPath]) -> Result<(), Fault> {
-    keep_other_data(reports, None)
-}
-
-/// Checks that no table replaces a file of data that does not begin with its own `magic`, or that has the name of one.
-pub fn keep_other_data(tables: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
-    for (option, path) in tables {
+/// Checks that no output replaces a file of data, or one that has the name of one: a table may replace files that begin with its own
+/// `magic`.
+pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
+    for (option, path) in outputs {
         let mut head = Vec::new();
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
         let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
@@ -295,12 +291,12 @@ mod tests {
             (b"", false),
         ] {
             fs::write(&path, text).expect("write");
-            let kept = keep_data(&[("--report", &path)]);
+            let kept = keep_data(&[("--report", &path)], None);
             assert_eq!(
                 kept.map_err(|fault| fault.exit()).err(),
                 is_data.then_some(Exit::CannotCreate)
             );
-            let kept = keep_other_data(&[("--out", &path)], Some(b"PAR1"));
+            let kept = keep_data(&[("--out", &path)], Some(b"PAR1"));
             assert_eq!(kept.is_err(), is_data && text != b"PAR1");
         }
         for name in [
@@ -310,16 +306,19 @@ mod tests {
             "a.samples.csv",
         ] {
             let path = folder.path().join(name);
-            assert!(keep_data(&[("--report", &path)]).is_ok(), "{name}");
+            assert!(keep_data(&[("--report", &path)], None).is_ok(), "{name}");
             fs::write(&path, "{}").expect("write");
-            let fault = keep_data(&[("--report", &path)]).expect_err(name);
+            let fault = keep_data(&[("--report", &path)], None).expect_err(name);
             assert_eq!(fault.exit(), Exit::CannotCreate);
         }
         assert!(
-            keep_data(&[
-                ("--report", Path::new("/dev/stdout")),
-                ("--html", folder.path())
-            ])
+            keep_data(
+                &[
+                    ("--report", Path::new("/dev/stdout")),
+                    ("--html", folder.path())
+                ],
+                None
+            )
             .is_ok()
         );
     }

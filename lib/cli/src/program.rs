@@ -19,7 +19,7 @@ use signal_hook::low_level;
 use tracing::Level;
 
 use crate::generate::generate;
-use crate::signals::{Signals, die_of, handle_file_size_limit};
+use crate::signals::{die_of, handle_file_size_limit, install};
 use crate::{Common, Fault, Generate, LogFormat, log, memory};
 
 /// The command line of a program.
@@ -77,10 +77,9 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
 
     end_with_parent();
     let stop = Stop::default();
-    let signals = P::HANDLES_STOP.then(|| Signals::install(&stop));
-    let failed = signals.as_ref().and_then(|signals| signals.as_ref().err());
+    let signals = P::HANDLES_STOP.then(|| install(&stop)).transpose();
     let handled = handle_file_size_limit().and_then(|()| memory::survive_aborts());
-    let result = if let Some(error) = failed.or(handled.as_ref().err()) {
+    let result = if let Some(error) = signals.as_ref().err().or(handled.as_ref().err()) {
         let what = "cannot handle signals";
         Err(Fault::of_system(Exit::Internal, what, error))
     } else {
@@ -94,8 +93,11 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         .unwrap_or(Ok(Exit::Internal))
     };
     let code = exit_code(result.map_err(with_removed_folder));
-    let signal = signals.and_then(|signals| signals.ok()?.received());
-    signal.map_or(code, |signal| ExitCode::from(die_of(signal)))
+    let received = signals.ok().flatten();
+    match received.map_or(0, |signal| signal.load(Ordering::Relaxed)) {
+        0 => code,
+        signal => ExitCode::from(die_of(signal.cast_signed() as i32)),
+    }
 }
 
 /// Ends `program` with `fault` if a library aborts during an interruptible call of `stop`. Without it, the program would die of
@@ -119,13 +121,8 @@ pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Resu
     unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
-/// Writes `data` to standard output. A closed pipe is not an error.
-pub fn print(data: impl AsRef<[u8]>) -> Result<(), Fault> {
-    print_more(data).map(drop)
-}
-
-/// The same, of a program that prints again. Returns false once the reader has left.
-pub fn print_more(data: impl AsRef<[u8]>) -> Result<bool, Fault> {
+/// Writes `data` to standard output. A closed pipe is not an error: returns false once the reader has left.
+pub fn print(data: impl AsRef<[u8]>) -> Result<bool, Fault> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(data.as_ref());
     check_printed(written.and_then(|()| stdout.flush()))
@@ -220,7 +217,7 @@ fn without_usage(text: &str) -> String {
 fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
     let text =
         generate(what, command).map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
-    print(text).map(|()| Exit::Done)
+    print(text).map(|_| Exit::Done)
 }
 
 /// Adds to the message that the current folder was removed, if so: it explains errors of relative paths.

@@ -29,7 +29,9 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// The progress of a run with a known number of units of work.
 #[derive(Debug)]
 pub struct ProgressDisplay {
-    display: Display,
+    bar: Option<ProgressBar>,
+    /// When the last plain line was written, or the first was begun.
+    last: Option<Instant>,
     unit: &'static str,
     total: u64,
     done: u64,
@@ -38,40 +40,23 @@ pub struct ProgressDisplay {
     start: Instant,
 }
 
-#[derive(Debug)]
-enum Display {
-    Bar(ProgressBar),
-    Plain { last: Instant },
-    None,
-}
-
 impl ProgressDisplay {
     /// Starts to show the progress of `total` units; `unit` is a plural such as `tokens`. `quiet` shows nothing.
     pub fn start(mode: ProgressMode, quiet: bool, unit: &'static str, total: u64) -> Self {
-        let terminal = io::stderr().is_terminal();
         let start = Instant::now();
-        let display = match mode {
-            _ if quiet => Display::None,
-            ProgressMode::None => Display::None,
-            ProgressMode::Plain => Display::Plain { last: start },
-            ProgressMode::Auto if !terminal => Display::Plain { last: start },
-            ProgressMode::Auto | ProgressMode::Bar => {
-                let bar = SCREEN.add(ProgressBar::new(total));
-                let style = format!(
-                    "{{wide_bar}} {{percent:>3}}% {{human_pos}}/{{human_len}} {{rate}} {unit}/s eta {{eta}}"
-                );
-                let style = ProgressStyle::with_template(&style)
-                    .unwrap_or_else(|_| ProgressStyle::default_bar());
-                // Writing to the bar does not fail.
-                let rate = |state: &ProgressState, to: &mut dyn fmt::Write| {
-                    _ = to.write_str(&short(state.per_sec()));
-                };
-                bar.set_style(style.with_key("rate", rate));
-                Display::Bar(bar)
+        let (has_bar, is_plain) = match mode {
+            _ if quiet => (false, false),
+            ProgressMode::None => (false, false),
+            ProgressMode::Bar => (true, false),
+            ProgressMode::Plain => (false, true),
+            ProgressMode::Auto => {
+                let terminal = io::stderr().is_terminal();
+                (terminal, !terminal)
             }
         };
         Self {
-            display,
+            bar: has_bar.then(|| bar(unit, total)),
+            last: is_plain.then_some(start),
             unit,
             total,
             done: 0,
@@ -84,7 +69,7 @@ impl ProgressDisplay {
     #[must_use]
     pub fn resumed_at(mut self, units: u64) -> Self {
         (self.done, self.done_before) = (units, units);
-        if let Display::Bar(bar) = &self.display {
+        if let Some(bar) = &self.bar {
             bar.set_position(units);
             bar.reset_eta();
         }
@@ -94,19 +79,21 @@ impl ProgressDisplay {
     /// Adds `units` to the finished ones.
     pub fn advance(&mut self, units: u64) {
         self.done += units;
-        match &mut self.display {
-            Display::Bar(bar) => bar.set_position(self.done),
-            Display::Plain { last } if last.elapsed() >= PLAIN_INTERVAL => {
-                *last = Instant::now();
-                tracing::info!("{}", self.line(self.start.elapsed()));
-            }
-            Display::Plain { .. } | Display::None => {}
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.done);
+        }
+        if self
+            .last
+            .is_some_and(|last| last.elapsed() >= PLAIN_INTERVAL)
+        {
+            self.last = Some(Instant::now());
+            tracing::info!("{}", self.line(self.start.elapsed()));
         }
     }
 
     /// Removes the bar.
     pub fn finish(self) {
-        if let Display::Bar(bar) = self.display {
+        if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
     }
@@ -124,6 +111,20 @@ impl ProgressDisplay {
             HumanDuration(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)),
         )
     }
+}
+
+fn bar(unit: &str, total: u64) -> ProgressBar {
+    let bar = SCREEN.add(ProgressBar::new(total));
+    let style = format!(
+        "{{wide_bar}} {{percent:>3}}% {{human_pos}}/{{human_len}} {{rate}} {unit}/s eta {{eta}}"
+    );
+    let style =
+        ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // Writing to the bar does not fail.
+    let rate = |state: &ProgressState, to: &mut dyn fmt::Write| {
+        _ = to.write_str(&short(state.per_sec()));
+    };
+    bar.with_style(style.with_key("rate", rate))
 }
 
 /// Returns a rate with its prefix: `44.2 k`.

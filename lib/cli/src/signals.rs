@@ -6,56 +6,44 @@ use std::mem;
 use std::process;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use plmkit_contract::Stop;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::{self, emulate_default_handler};
+
 /// The signals that request a stop. SIGHUP: the terminal was closed. SIGUSR1: the warning of SLURM jobs (`--signal`).
 const STOPPING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1];
 
-/// The last signal received.
-pub(crate) struct Signals {
-    received: Arc<AtomicUsize>,
-}
-
-impl Signals {
-    /// Installs the handlers. The first signal requests `stop`. A second one ends the process at once; so does the first during an
-    /// interruptible call. SIGHUP does not count as second, because the kernel and the shell both send it when a terminal closes.
-    /// An ignored SIGHUP (`nohup`) stays ignored.
-    pub(crate) fn install(stop: &Stop) -> io::Result<Self> {
-        let received = Arc::new(AtomicUsize::new(0));
-        let again = Arc::new(AtomicBool::new(false));
-        for signal in STOPPING {
-            if signal == SIGHUP && is_ignored(signal) {
-                continue;
-            }
-            let again = (signal != SIGHUP).then(|| Arc::clone(&again));
-            // Handlers run in this order: the first signal finds `again` unset and sets it, the second finds it set.
-            for at_once in iter::once(stop.interruptible_flag()).chain(again.clone()) {
-                if is_first_process() {
-                    let code = i32::from(code_of(signal));
-                    flag::register_conditional_shutdown(signal, code, at_once)?;
-                } else {
-                    flag::register_conditional_default(signal, at_once)?;
-                }
-            }
-            if let Some(again) = again {
-                flag::register(signal, again)?;
-            }
-            flag::register_usize(signal, Arc::clone(&received), signal as usize)?;
-            flag::register(signal, stop.flag())?;
+/// Installs the handlers. The first signal requests `stop`. A second one ends the process at once; so does the first during an
+/// interruptible call. SIGHUP does not count as second, because the kernel and the shell both send it when a terminal closes. An
+/// ignored SIGHUP (`nohup`) stays ignored. Returns where the last signal will be; none is 0.
+pub(crate) fn install(stop: &Stop) -> io::Result<Arc<AtomicUsize>> {
+    let received = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in STOPPING {
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
         }
-        Ok(Self { received })
+        let again = (signal != SIGHUP).then(|| Arc::clone(&again));
+        // Handlers run in this order: the first signal finds `again` unset and sets it, the second finds it set.
+        for at_once in iter::once(stop.interruptible_flag()).chain(again.clone()) {
+            if is_first_process() {
+                let code = i32::from(code_of(signal));
+                flag::register_conditional_shutdown(signal, code, at_once)?;
+            } else {
+                flag::register_conditional_default(signal, at_once)?;
+            }
+        }
+        if let Some(again) = again {
+            flag::register(signal, again)?;
+        }
+        flag::register_usize(signal, Arc::clone(&received), signal as usize)?;
+        flag::register(signal, stop.flag())?;
     }
-
-    /// Returns the received signal, if any.
-    pub(crate) fn received(&self) -> Option<i32> {
-        let signal = i32::try_from(self.received.load(Ordering::Relaxed)).ok();
-        signal.filter(|&signal| signal > 0)
-    }
+    Ok(received)
 }
 
 /// Dies of `signal`, so that the parent sees it. If that is impossible, returns the equivalent exit code.

@@ -1,22 +1,26 @@
 //! Combines the parts of a dataset into few large files.
 
+mod new_folder;
+mod samples;
+mod shared;
+
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, mem};
 
 use plmkit_contract::{
-    ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, ListedDataset, ListedFile, Provenance,
-    RowDigest, Sealed, Stop, path_text, plural,
+    ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, Kind, ListedDataset, ListedFile, Provenance,
+    Reject, RowDigest, Sealed, Stop, path_text, plural,
 };
-use plmkit_store::{EmbeddingsFile, EmbeddingsWriter, StoreError, write_report};
-use serde_json::json;
+use plmkit_store::{EmbeddingsFile, EmbeddingsWriter, ListWriter, StoreError, write_report};
+use serde_json::{Value, json};
 
-use crate::listing::{check_own, combined_listing, read_dataset, read_lists};
-use crate::output::NewFolder;
-use crate::rejects::Rejects;
-use crate::samples::Samples;
-use crate::shared::Shared;
-use crate::{DatasetError, Merge, OpenedDataset, Parts};
+use crate::dataset::read_dataset;
+use crate::folder::REJECTS;
+use crate::lists::read_lists;
+use crate::{Dataset, DatasetError, Merge, Part};
+use new_folder::NewFolder;
 
 /// The most row groups of a Parquet file: their numbers are 16-bit.
 const MOST_GROUPS: usize = i16::MAX as usize;
@@ -31,7 +35,7 @@ pub struct CombineConfig {
     /// Whether to leave out the records whose rows are those of other records of the dataset.
     pub distinct: bool,
     /// Earlier datasets, which have rows of records of this one.
-    pub known: Vec<OpenedDataset>,
+    pub known: Vec<Dataset>,
     /// Whether to replace another combined dataset.
     pub force: bool,
 }
@@ -53,169 +57,261 @@ pub struct CombineOutcome {
     pub existing: bool,
 }
 
+/// What is combined: a dataset, or those of several samples, one after the other.
+struct Combining<'a> {
+    config: &'a CombineConfig,
+    /// All parts, in the folder of the first dataset.
+    dataset: Dataset,
+    /// The `dataset.json` to write.
+    listed: ListedDataset,
+    /// Rejected records that are in no shard.
+    records: Vec<Reject>,
+    /// Rows that were not embedded.
+    rows: Vec<Reject>,
+    /// The digests of the lists of both.
+    rejects: Vec<String>,
+    /// The lists of records whose rows are added.
+    lists: Vec<(&'static str, Kind, ListedFile)>,
+    /// The parts of the earlier datasets that have rows of such records, by their number.
+    known: Vec<&'a [Part]>,
+    /// The records whose rows are those of other records.
+    shared: u64,
+    /// The records that are left out: those that another record stands for, and those of earlier datasets.
+    left_out: [u64; 2],
+}
+
 /// Combines the parts of datasets, whose validation has passed: of one, or of several samples, one after the other. `advance` is told
 /// the rows as they are written, and the number of all rows.
 pub fn combine(
     config: &CombineConfig,
-    datasets: Vec<OpenedDataset>,
+    datasets: Vec<Dataset>,
     mut advance: impl FnMut(u64, u64),
     stop: &Stop,
 ) -> Result<CombineOutcome, DatasetError> {
-    let datasets = datasets.into_iter().map(|mut dataset| {
-        let listed = listed(config, &mut dataset)?;
-        Ok((dataset, listed))
-    });
-    let mut datasets = datasets.collect::<Result<Vec<_>, DatasetError>>()?;
-    let (mut parts, listed, mut rejects, shared, shared_before);
-    if datasets.len() > 1 {
-        if !config.known.is_empty() {
-            let what = "--known: expected one dataset with it; combine each alone first";
-            return Err(DatasetError::Usage(what.to_owned()));
-        }
-        let left_out = datasets
-            .iter()
-            .map(|(_, listed)| listed.without_row())
-            .sum();
-        shared = Shared {
-            left_out: [left_out, 0],
-            ..Shared::default()
-        };
-        Samples {
-            parts,
-            listed,
-            rejects,
-            shared: shared_before,
-        } = Samples::join(datasets, config.distinct)?;
-    } else {
-        let Some((dataset, of_one)) = datasets.pop() else {
-            return Err(DatasetError::Usage("expected a dataset".to_owned()));
-        };
-        let folder = dataset.folder.path();
-        rejects = Rejects::read(&of_one, folder, &dataset.parts.parts)?;
-        shared = Shared::find(config, folder, &dataset.parts, &of_one)?;
-        (parts, listed, shared_before) = (dataset.parts, of_one, 0);
+    let is_one = datasets.len() == 1;
+    if !is_one && !config.known.is_empty() {
+        let what = "--known: expected one dataset with it; combine each alone first";
+        return Err(DatasetError::usage(what));
     }
-    let work = work(config, &parts, &rejects, &shared);
+    let datasets = datasets.into_iter();
+    let mut datasets = datasets.map(|dataset| Combining::new(config, dataset));
+    let first = datasets.next();
+    let mut all = first.unwrap_or_else(|| Err(DatasetError::usage("expected a dataset")))?;
+    if is_one {
+        all.find_shared()?;
+    } else {
+        all = all.sample(0)?;
+        for next in datasets {
+            let end = all.end();
+            all.append(next?.sample(end)?)?;
+        }
+    }
+    let work = all.work();
     let mut outcome = CombineOutcome {
-        parts: parts.parts.len(),
+        parts: all.dataset.parts.len(),
         files: 0,
         rows: 0,
-        aliases_left_out: shared.left_out[0],
-        known_left_out: shared.left_out[1],
+        aliases_left_out: all.left_out[0],
+        known_left_out: all.left_out[1],
         existing: true,
     };
-    if let Some((files, rows)) = existing(config, &work, stop)? {
+    if let Some(found) = existing(config, &work, stop)? {
         NewFolder::clean_up(&config.out);
-        (outcome.files, outcome.rows) = (files, rows);
+        outcome.files = found.len();
+        outcome.rows = found.iter().map(|file| file.rows).sum();
         return Ok(outcome);
     }
     let new = NewFolder::claim(&config.out)?;
-    let truncated = shared.expand(&mut parts, &mut rejects, &new.runs()?, stop)?;
-    let parts = &parts;
-    let mut advance = |rows| advance(rows, parts.rows());
-    let (rejects_digest, lists) = rejects.write(new.work())?;
-    let mut provenance = parts
-        .provenance()
-        .with(COMBINED, &work)
-        .with_rejects(rejects_digest);
-    provenance.inputs = vec![parts.digest().to_string()];
+    all.expand(&new.runs(), stop)?;
+    let rejects = all.write_rejects(new.work())?;
+    let dataset = &all.dataset;
+    let provenance = dataset.provenance().with(COMBINED, &work);
+    let mut provenance = provenance.with_rejects(rejects);
+    let expected = dataset.digest();
+    provenance.inputs = vec![expected.to_string()];
+    let mut advance = |rows| advance(rows, expected.rows());
     let options = (&provenance, config.rows_per_file.get());
-    let files = write(new.work(), parts, options, &mut advance, stop)?;
-    let written: RowDigest = files.iter().map(|(_, digest)| *digest).sum();
-    let expected = parts.digest();
+    let (files, written) = write(new.work(), dataset, options, &mut advance, stop)?;
     // Rows with other ordinals have other digests.
-    let is_same = parts.parts.iter().all(|part| part.offset == 0);
+    let is_same = dataset.parts.iter().all(|part| part.offset == 0);
     if written.rows() != expected.rows() || (is_same && written != expected) {
         let what =
             format!("expected rows {expected}, as the metadata of the parts say, found {written}");
-        return Err(DatasetError::content(&parts.parts[0].path, what));
+        return Err(DatasetError::content(&dataset.parts[0].path, what));
     }
     outcome.existing = false;
     (outcome.files, outcome.rows) = (files.len(), written.rows());
-    let files = files.into_iter().map(|(file, _)| file).collect();
-    let mut listed = combined_listing(listed, files, work, shared_before + shared.records());
-    listed.rejects = lists;
-    shared.count(&mut listed, truncated);
-    rejects.count_copies(&mut listed);
+    let listed = all.listing(files, work, written.rows());
     write_report(&new.work().join(DATASET_FILE), &listed.to_json())?;
-    if let Some((replaced, _)) = combined_at(&config.out)? {
+    if let Some(replaced) = combined_at(&config.out)? {
         check_own(&config.out, &replaced)?;
     }
     new.publish()?;
     Ok(outcome)
 }
 
-/// Takes the `dataset.json` of a dataset that can be combined.
-fn listed(
-    config: &CombineConfig,
-    dataset: &mut OpenedDataset,
-) -> Result<ListedDataset, DatasetError> {
-    let folder = dataset.folder.path();
-    let listed = dataset.listed.take().ok_or_else(|| {
-        let what = format!(
-            "expected {DATASET_FILE}, which validate-embeddings --dataset writes: only a complete dataset is combined"
-        );
-        DatasetError::missing(folder, what)
-    })?;
-    let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
-    if config.distinct && shared > 0 {
-        let what = format!(
-            "--distinct: {} has rows of {} that other records or datasets have: expected the dataset that it was combined from",
-            path_text(folder),
-            plural(shared, "record")
-        );
-        return Err(DatasetError::Usage(what));
+impl<'a> Combining<'a> {
+    /// Takes a dataset. Its lists of rejects must be those that its parts know.
+    fn new(config: &'a CombineConfig, dataset: Dataset) -> Result<Self, DatasetError> {
+        let folder = &dataset.path;
+        let Some(listed) = dataset.listed.clone() else {
+            let what = format!(
+                "expected {DATASET_FILE}, which validate-embeddings --dataset writes: only a complete dataset is combined"
+            );
+            return Err(DatasetError::missing(folder, what));
+        };
+        let shared = listed.combined.as_ref().map_or(0, |from| from.shared);
+        if config.distinct && shared > 0 {
+            return Err(DatasetError::usage(format!(
+                "--distinct: {} has rows of {} that other records or datasets have: expected the dataset that it was combined from",
+                path_text(folder),
+                plural(shared, "record")
+            )));
+        }
+        let lists = read_lists(&listed.rejects, folder)?;
+        let mut known = BTreeSet::new();
+        for part in &dataset.parts {
+            let digest = part.provenance.rejects.clone();
+            if let Some(digest) = digest.as_ref().filter(|digest| **digest != no_rows())
+                && lists.iter().all(|list| list.digest != *digest)
+            {
+                let what = format!(
+                    "rows were rejected, and expected their list {digest} among {}/*.csv",
+                    folder.join(REJECTS).display()
+                );
+                return Err(DatasetError::missing(&part.path, what));
+            }
+            known.extend(digest);
+        }
+        let (mut records, mut rows, mut rejects) = (Vec::new(), Vec::new(), Vec::new());
+        for list in lists {
+            if !list.of_rows {
+                records.extend(list.lines);
+            } else if known.contains(&list.digest) {
+                rows.extend(list.lines);
+            } else {
+                continue;
+            }
+            rejects.push(list.digest);
+        }
+        rejects.sort();
+        Ok(Self {
+            config,
+            dataset,
+            listed,
+            records,
+            rows,
+            rejects,
+            lists: Vec::new(),
+            known: Vec::new(),
+            shared: 0,
+            left_out: [0; 2],
+        })
     }
-    Ok(listed)
+
+    /// Returns the digest of all that decides the files: the parts, the lists, and the options.
+    fn work(&self) -> String {
+        let parts = self.dataset.parts.iter();
+        let parts: Vec<String> = parts.map(|part| part.digest.to_string()).collect();
+        let lists = self.lists.iter();
+        let lists: Vec<&str> = lists.map(|(.., list)| &*list.digest).collect();
+        let work = json!([parts, self.rejects, lists, self.config.rows_per_file]);
+        ByteDigest::compute(work.to_string().as_bytes()).to_string()
+    }
+
+    /// Writes one list of rows, in the order of the input, and a copy of the list of records. No empty list is written. Returns the
+    /// digest of the list of rows.
+    fn write_rejects(&mut self, folder: &Path) -> Result<String, DatasetError> {
+        let key = |line: &Reject| (line.ordinal, line.start);
+        self.rows.sort_unstable_by_key(key);
+        let mut digest = no_rows();
+        self.listed.rejects.clear();
+        for (name, lines) in [("records.csv", &self.records), ("rows.csv", &self.rows)] {
+            if lines.is_empty() {
+                continue;
+            }
+            let name = format!("{REJECTS}/{name}");
+            let path = folder.join(&name);
+            let made = fs::create_dir_all(folder.join(REJECTS));
+            made.map_err(StoreError::cannot_create(&path))?;
+            let of_rows = lines[0].start.is_some();
+            let mut writer = if of_rows {
+                ListWriter::create_rejected_rows(&path)
+            } else {
+                ListWriter::create_rejects(&path)
+            }?;
+            lines.iter().try_for_each(|line| writer.push(line))?;
+            let (found, finished) = writer.finish()?.split();
+            let list = ListedFile::new(&name, lines.len() as u64, &found);
+            self.listed.rejects.push(list);
+            finished.publish()?;
+            if of_rows {
+                digest = found;
+            }
+        }
+        Ok(digest)
+    }
+
+    /// Returns the list of the dataset that `files` hold: what was found of its parts holds of their rows.
+    fn listing(self, files: Vec<ListedFile>, work: String, rows: u64) -> ListedDataset {
+        let mut listed = self.listed;
+        let parts = mem::replace(&mut listed.embeddings, files);
+        // What was combined before was made of the same parts.
+        let (parts, before) = match listed.combined.take() {
+            Some(from) => (from.parts, from.shared),
+            None => (parts, 0),
+        };
+        let shared = before + self.shared;
+        listed.combined = Some(CombinedFrom {
+            work,
+            parts,
+            shared,
+        });
+        let others = [
+            ("rows", json!(rows)),
+            ("shards", json!([])),
+            ("manifest", Value::Null),
+        ];
+        let others = others.map(|(name, value)| (name.to_owned(), value));
+        listed.others.extend(others);
+        listed
+    }
 }
 
-/// The digest of all that decides the files: the parts, the lists, and the options.
-fn work(config: &CombineConfig, parts: &Parts, rejects: &Rejects, shared: &Shared<'_>) -> String {
-    let digests = parts.parts.iter().map(|part| part.digest.to_string());
-    let work = json!([
-        digests.collect::<Vec<_>>(),
-        rejects.digests,
-        shared.digests(),
-        config.rows_per_file
-    ]);
-    ByteDigest::compute(work.to_string().as_bytes()).to_string()
+/// The digest of a list of rows without rows.
+fn no_rows() -> String {
+    ByteDigest::compute(b"ordinal,id,length,reason,start\n").to_string()
 }
 
 /// The combined dataset in a folder; `None` if there is nothing in it.
-fn combined_at(folder: &Path) -> Result<Option<(ListedDataset, CombinedFrom)>, DatasetError> {
+fn combined_at(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
     let is_empty = fs::read_dir(folder).is_ok_and(|mut files| files.next().is_none());
     if !folder.exists() || is_empty {
         return Ok(None);
     }
-    let found = if folder.is_dir() {
-        read_dataset(folder)?
-    } else {
-        None
-    };
-    let found = found.and_then(|found| {
-        let combined = found.combined.clone()?;
-        Some((found, combined))
-    });
+    let is_folder = folder.is_dir();
+    let found = is_folder.then(|| read_dataset(folder)).transpose()?;
+    let found = found.flatten().filter(|found| found.combined.is_some());
     let what = "exists, and is not a dataset that combine wrote; expected another path";
     let other = || StoreError::cannot_create(folder)(io::Error::other(what));
     Ok(Some(found.ok_or_else(other)?))
 }
 
-/// The files and the rows of the dataset that is at the output's path, verified, if it is the same.
+/// The files of the dataset that is at the output's path, verified, if it is the same.
 fn existing(
     config: &CombineConfig,
     work: &str,
     stop: &Stop,
-) -> Result<Option<(usize, u64)>, DatasetError> {
+) -> Result<Option<Vec<ListedFile>>, DatasetError> {
     let out = &config.out;
-    let Some((found, combined)) = combined_at(out)? else {
+    let Some(found) = combined_at(out)? else {
         return Ok(None);
     };
     if config.force {
         check_own(out, &found)?;
         return Ok(None);
     }
-    if combined.work != work {
+    if found.combined.as_ref().is_none_or(|from| from.work != work) {
         let difference = "the parts or the options are not the same";
         return Err(StoreError::exists(out, difference).into());
     }
@@ -229,24 +325,47 @@ fn existing(
             return Err(DatasetError::content(&path, what));
         }
     }
-    let rows = found.embeddings.iter().map(|file| file.rows).sum();
-    Ok(Some((found.embeddings.len(), rows)))
+    Ok(Some(found.embeddings))
 }
 
-/// Writes all rows to files in `folder`. Returns the files, with the digests of their rows.
+/// Checks that `combine` wrote every file of the folder that it is to replace, whose list is `listed`.
+fn check_own(out: &Path, listed: &ListedDataset) -> Result<(), StoreError> {
+    let files = listed.embeddings.iter().chain(&listed.rejects);
+    let files = files.map(|file| &*file.file).chain([DATASET_FILE]);
+    let own: BTreeSet<PathBuf> = files.map(|file| out.join(file)).collect();
+    let mut folders = vec![out.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let failed = StoreError::cannot_open(&folder);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            let is_folder = entry.file_type().map_err(failed)?.is_dir();
+            if is_folder && own.iter().any(|file| file.starts_with(&path)) {
+                folders.push(path);
+            } else if !own.contains(&path) {
+                let stray = path_text(&path);
+                let what = format!("--force would remove {stray}, which combine did not write");
+                return Err(StoreError::cannot_create(out)(io::Error::other(what)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes all rows to files in `folder`. Returns the files, and the digest of their rows.
 fn write(
     folder: &Path,
-    parts: &Parts,
+    dataset: &Dataset,
     (provenance, rows_per_file): (&Provenance, u64),
     mut advance: impl FnMut(u64),
     stop: &Stop,
-) -> Result<Vec<(ListedFile, RowDigest)>, DatasetError> {
-    let mut merge = Merge::new(parts, 0..parts.layout.columns.len(), stop);
-    let mut files = Vec::new();
+) -> Result<(Vec<ListedFile>, RowDigest), DatasetError> {
+    let mut merge = Merge::new(&dataset.parts, dataset.places(&[])?, stop);
+    let (mut files, mut all) = (Vec::new(), RowDigest::default());
     // A dataset without rows has one file.
     while !merge.is_done() || files.is_empty() {
         let name = format!("embeddings/part-{:05}.parquet", files.len());
-        let mut writer = EmbeddingsWriter::create(&folder.join(&name), &parts.layout)?;
+        let mut writer = EmbeddingsWriter::create(&folder.join(&name), dataset.layout())?;
         let mut rows = 0;
         while writer.row_groups() < MOST_GROUPS - 1
             && let Some(batch) = merge.next(rows_per_file.saturating_sub(rows))?
@@ -256,7 +375,8 @@ fn write(
             advance(batch.num_rows() as u64);
         }
         let digest = writer.finish(provenance)?.digest;
-        files.push((ListedFile::from_rows(&name, digest), digest));
+        files.push(ListedFile::from_rows(&name, digest));
+        all = [all, digest].into_iter().sum();
     }
-    Ok(files)
+    Ok((files, all))
 }

@@ -1,38 +1,29 @@
 //! Datasets of many parts: the embeddings files of one set of shards, read as one table in the order of the input.
 //!
-//! [`Parts`] are opened first, then [`Merge`] reads their rows in order: it keeps a window of each part in memory whose rows interleave
-//! with those of others. Memory does not grow with the rows or the parts.
+//! A [`Dataset`] is opened first, then [`Merge`] reads the rows of its parts in order: it keeps a window of each part in memory whose
+//! rows interleave with those of others. Memory does not grow with the rows or the parts.
 
-mod aliases;
 mod combine;
+mod dataset;
 mod error;
-mod export;
 mod folder;
 mod ids;
-mod listing;
+mod lists;
 mod merge;
-mod missing;
 mod neighbours;
-mod output;
-mod parts;
 mod peptides;
-mod rejects;
-mod samples;
-mod select;
-mod shared;
+mod rows;
 mod variants;
 mod vectors;
 
 pub use combine::{CombineConfig, CombineOutcome, combine};
+pub use dataset::{Dataset, Part};
 pub use error::DatasetError;
-pub use export::{RowFormat, VectorsConfig, ids_beside, write_vectors};
-pub use folder::{DatasetFolder, OpenedDataset};
+pub use folder::{check_outside, dataset_folder, embeddings_of, has_shards, own_files, stray_of};
 pub use ids::AskedIds;
-pub use listing::check_outside;
 pub use merge::Merge;
 pub use neighbours::{Metric, NeighboursConfig, Plan, neighbours};
-pub use parts::{Part, Parts};
-pub use peptides::{PeptidesConfig, PlaceFormat, write_peptides};
-pub use select::{Selected, select};
-pub use variants::{Sites, Substitution, Variant};
+pub use peptides::{PlaceFormat, write_peptides};
+pub use rows::{RowFormat, RowsConfig, ids_beside, write_rows};
+pub use variants::{Sites, Variant};
 pub use vectors::Vectors;

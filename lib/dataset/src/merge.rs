@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals};
+use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals as ordinals_of};
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 
-use crate::{AskedIds, DatasetError, Part, Parts};
+use crate::{AskedIds, DatasetError, Part};
 
 /// The bytes of all windows together.
 const WINDOW_BYTES: u64 = 512 << 20;
@@ -31,81 +31,70 @@ pub struct Merge<'a> {
     parts: &'a [Part],
     /// The places of the columns that are read: all keys, and some computed columns.
     columns: Vec<usize>,
-    asked: Asked<'a>,
+    /// All by default.
+    asked: Option<Box<Rows<'a>>>,
     stop: &'a Stop,
     runs: Vec<Run>,
-    /// The key of the next row of each run, or a bound below it.
-    heap: BinaryHeap<Reverse<(Key, usize)>>,
+    /// Ordinal and start of the next row of each run, or a bound below them.
+    heap: BinaryHeap<Reverse<((u64, u32), usize)>>,
     /// The last row that was returned, or the first of its record.
-    last: Option<Key>,
+    last: Option<(u64, u32)>,
     /// The most windows at the same time.
     depth: u64,
     window_bytes: u64,
-    keeps_open: bool,
 }
 
-/// Which rows are read.
-#[derive(Clone, Copy)]
-enum Asked<'a> {
-    All,
-    Ids(&'a AskedIds),
-    /// Sorted.
-    Ordinals(&'a [u64]),
-}
-
-/// Ordinal and start.
-type Key = (u64, u32);
+/// Finds the rows of a row group that are read.
+type Rows<'a> =
+    dyn Fn(&EmbeddingsFile, usize, &Part) -> Result<Vec<usize>, DatasetError> + Send + 'a;
 
 /// Consecutive row groups of a part whose rows are in order.
-#[derive(Debug)]
 struct Run {
     part: usize,
-    /// The groups that are not read yet, but for the current one.
+    /// The groups that are not read yet, the current one first.
     groups: Range<usize>,
-    /// The current group, with its rows that are not read yet.
-    current: Option<(usize, VecDeque<Range<usize>>)>,
+    /// The rows of the current group that are not read yet, once they are known.
+    rows: Option<VecDeque<Range<usize>>>,
     /// Decoded rows that were not returned yet.
     window: Option<RecordBatch>,
     file: Option<Arc<EmbeddingsFile>>,
 }
 
 impl<'a> Merge<'a> {
-    /// Starts to read the rows of `parts`. `columns` are the places of computed columns in
+    /// Starts to read the rows of `parts`, which have the same columns. `columns` are the places of computed columns in
     /// [`EmbeddingLayout::columns`](plmkit_contract::EmbeddingLayout::columns).
-    pub fn new(parts: &'a Parts, columns: impl IntoIterator<Item = usize>, stop: &'a Stop) -> Self {
-        let keys = parts.layout.keys();
+    pub fn new(
+        parts: &'a [Part],
+        columns: impl IntoIterator<Item = usize>,
+        stop: &'a Stop,
+    ) -> Self {
+        let keys = parts[0].layout.keys();
         let columns = (0..keys).chain(columns.into_iter().map(|column| keys + column));
         let mut merge = Self {
-            parts: &parts.parts,
+            parts,
             columns: columns.collect(),
-            asked: Asked::All,
+            asked: None,
             stop,
             runs: Vec::new(),
             heap: BinaryHeap::new(),
             last: None,
             depth: 0,
             window_bytes: 0,
-            keeps_open: true,
         };
-        for (part, Part { groups, .. }) in parts.parts.iter().enumerate() {
-            for groups in runs(groups) {
-                merge.runs.push(Run {
-                    part,
-                    groups,
-                    current: None,
-                    window: None,
-                    file: None,
-                });
-            }
+        for (part, Part { groups, .. }) in parts.iter().enumerate() {
+            merge.runs.extend(runs(groups).map(|groups| Run {
+                part,
+                groups,
+                rows: None,
+                window: None,
+                file: None,
+            }));
         }
-        let depth = merge.depth();
-        merge.depth = depth.max(1) as u64;
-        merge.keeps_open = depth <= OPEN_FILES;
-        merge = merge.within(WINDOW_BYTES);
+        merge.depth = merge.depth().max(1) as u64;
         for run in 0..merge.runs.len() {
-            merge.enter_group(run);
+            merge.queue(run);
         }
-        merge
+        merge.within(WINDOW_BYTES)
     }
 
     /// Keeps the bytes of all windows together below `bytes`, as far as each has one row.
@@ -120,17 +109,34 @@ impl<'a> Merge<'a> {
         self.window_bytes * self.depth
     }
 
-    /// Reads only the rows of these ids.
+    /// Reads only the rows of these ids, which are found then.
     #[must_use]
     pub fn of_ids(mut self, ids: &'a AskedIds) -> Self {
-        self.asked = Asked::Ids(ids);
+        self.asked = Some(Box::new(|file, group, _| {
+            if let Some(few) = ids.few()
+                && !file.may_have(group, few)?
+            {
+                return Ok(Vec::new());
+            }
+            Ok(file.rows_with(group, |id| ids.find(id))?)
+        }));
         self
     }
 
     /// Reads only the rows of these ordinals, which are sorted.
     #[must_use]
-    pub(crate) fn of_ordinals(mut self, ordinals: &'a [u64]) -> Self {
-        self.asked = Asked::Ordinals(ordinals);
+    pub(crate) fn of_ordinals(mut self, asked: &'a [u64]) -> Self {
+        self.asked = Some(Box::new(|file, group, part| {
+            let GroupSummary { rows, ordinals, .. } = part.groups[group];
+            let start = asked.partition_point(|&ordinal| ordinal < ordinals.0);
+            if asked.get(start).is_none_or(|&ordinal| ordinal > ordinals.1) {
+                return Ok(Vec::new());
+            }
+            let keys = part.own(file.read(group, slice::from_ref(&(0..rows)), [0])?)?;
+            let rows = ordinals_of(&keys).iter().enumerate();
+            let rows = rows.filter(|(_, ordinal)| asked.binary_search(ordinal).is_ok());
+            Ok(rows.map(|(row, _)| row).collect())
+        }));
         self
     }
 
@@ -152,16 +158,19 @@ impl<'a> Merge<'a> {
             if self.stop.requested() {
                 return Err(DatasetError::stopped());
             }
-            let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
-            if !of_last && count >= room {
+            if !self.is_of_last(key) && count >= room {
                 break;
             }
             self.heap.pop();
-            if self.runs[run].window.is_some() || self.load(run)? {
-                let rows = self.take_rows(run, room.saturating_sub(count))?;
+            if self.runs[run].window.is_none() {
+                self.load(run)?;
+            }
+            if let Some(window) = self.runs[run].window.take() {
+                let rows = self.take_rows(run, &window, room.saturating_sub(count))?;
                 count += rows.num_rows();
                 taken.push(rows);
             }
+            self.queue(run);
         }
         taken.retain(|rows| rows.num_rows() > 0);
         let rows = match taken.as_slice() {
@@ -173,122 +182,90 @@ impl<'a> Merge<'a> {
         rows.map(Some)
     }
 
-    /// The smallest key of the other runs.
-    fn next_of_others(&self) -> Key {
-        self.heap
-            .peek()
-            .map_or((u64::MAX, u32::MAX), |&Reverse((key, _))| key)
+    /// Whether a row is of the record of the last one.
+    fn is_of_last(&self, key: (u64, u32)) -> bool {
+        self.last.is_some_and(|(ordinal, _)| ordinal == key.0)
     }
 
     /// Takes at most `room` rows of the window of a run, and any further rows of the last record, up to the next row of another run.
-    fn take_rows(&mut self, run: usize, room: usize) -> Result<RecordBatch, DatasetError> {
-        let others = self.next_of_others();
-        let Run { part, window, .. } = &mut self.runs[run];
-        let rows = window.take().expect("a run with a window");
+    fn take_rows(
+        &mut self,
+        run: usize,
+        window: &RecordBatch,
+        room: usize,
+    ) -> Result<RecordBatch, DatasetError> {
+        let others = self.heap.peek();
+        let others = others.map_or((u64::MAX, u32::MAX), |&Reverse((key, _))| key);
         let mut count = 0;
-        let mut next = None;
-        for row in KeyColumns::new(&rows).rows() {
+        for row in KeyColumns::new(window).rows() {
             let key = row.sort_key();
-            let of_last = self.last.is_some_and(|(ordinal, _)| ordinal == key.0);
-            if key > others || (!of_last && count >= room) {
-                next = Some(key);
+            if key > others || (!self.is_of_last(key) && count >= room) {
+                let rest = window.slice(count, window.num_rows() - count);
+                self.runs[run].window = Some(rest);
                 break;
             }
             if self.last.is_some_and(|last| key <= last) {
-                return Err(out_of_order(&self.parts[*part], &row));
+                return Err(out_of_order(&self.parts[self.runs[run].part], &row));
             }
             self.last = Some(key);
             count += 1;
         }
-        if let Some(key) = next {
-            *window = Some(rows.slice(count, rows.num_rows() - count));
-            self.heap.push(Reverse((key, run)));
-        } else {
-            self.continue_run(run);
-        }
-        Ok(rows.slice(0, count))
+        Ok(window.slice(0, count))
     }
 
-    /// Puts a run without a window back to the others, with a bound of its next row.
-    fn continue_run(&mut self, run: usize) {
-        let Run { part, current, .. } = &self.runs[run];
-        match current {
-            Some((group, todo)) if !todo.is_empty() => {
-                let bound = (self.parts[*part].groups[*group].ordinals.0, 0);
-                let last = self.last.map_or(bound, |last| bound.max(last));
-                self.heap.push(Reverse((last, run)));
-            }
-            _ => self.enter_group(run),
-        }
-    }
-
-    /// Lets a run begin its next group.
-    fn enter_group(&mut self, run: usize) {
+    /// Puts a run back to the others, with its next row or a bound of it; leaves it out if it has no more.
+    fn queue(&mut self, run: usize) {
         let Run {
             part,
             groups,
-            current,
+            rows,
+            window,
             file,
-            ..
         } = &mut self.runs[run];
-        for group in groups.by_ref() {
-            let summary = &self.parts[*part].groups[group];
-            if summary.rows > 0 {
-                *current = Some((group, iter::once(0..summary.rows).collect()));
-                self.heap.push(Reverse(((summary.ordinals.0, 0), run)));
-                return;
-            }
+        let all = &self.parts[*part].groups;
+        if let Some(window) = window {
+            let key = KeyColumns::new(window).row(0).sort_key();
+            return self.heap.push(Reverse((key, run)));
         }
-        (*current, *file) = (None, None);
+        while let Some(group) = all[groups.clone()].first() {
+            if group.rows > 0 && rows.as_ref().is_none_or(|rows| !rows.is_empty()) {
+                let bound = (group.ordinals.0, 0);
+                let bound = self.last.map_or(bound, |last| bound.max(last));
+                return self.heap.push(Reverse((bound, run)));
+            }
+            groups.next();
+            *rows = None;
+        }
+        *file = None;
     }
 
-    /// Reads the next window of a run. Returns false if its group has no more rows: then it has entered the next one.
-    fn load(&mut self, run: usize) -> Result<bool, DatasetError> {
-        let file = self.open(run)?;
-        let Run { part, current, .. } = &mut self.runs[run];
-        let Some((group, todo)) = current else {
-            return Ok(false);
+    /// Reads the next window of a run, if its group has more rows.
+    fn load(&mut self, run: usize) -> Result<(), DatasetError> {
+        let keeps_open = self.depth <= OPEN_FILES as u64;
+        let run = &mut self.runs[run];
+        let part = &self.parts[run.part];
+        let file = match &run.file {
+            Some(file) => Arc::clone(file),
+            None => Arc::new(part.reopen()?),
         };
-        let summary = &self.parts[*part].groups[*group];
-        if todo.front() == Some(&(0..summary.rows)) {
-            match self.asked {
-                Asked::All => {}
-                Asked::Ids(ids) => *todo = rows_of_ids(&file, *group, ids)?,
-                Asked::Ordinals(asked) => {
-                    *todo = rows_of_ordinals(&file, *group, &self.parts[*part], asked)?;
-                }
-            }
-        }
+        run.file = keeps_open.then(|| Arc::clone(&file));
+        let group = run.groups.start;
+        let summary = &part.groups[group];
+        let rows = match &mut run.rows {
+            Some(rows) => rows,
+            none => none.insert(match &self.asked {
+                None => iter::once(0..summary.rows).collect(),
+                Some(asked) => ranges(asked(&file, group, part)?),
+            }),
+        };
         let row_bytes = (summary.bytes / summary.rows.max(1) as u64).max(1);
         let most = ((self.window_bytes / row_bytes) as usize).max(1);
-        let ranges = next_window(todo, most, || file.page_starts(*group))?;
-        if ranges.is_empty() {
-            todo.clear();
-            self.continue_run(run);
-            return Ok(false);
+        let ranges = next_window(rows, most, || file.page_starts(group))?;
+        if !ranges.is_empty() {
+            let rows = file.read(group, &ranges, self.columns.iter().copied())?;
+            run.window = Some(part.own(rows)?);
         }
-        let rows = file.read(*group, &ranges, self.columns.iter().copied())?;
-        let rows = self.parts[*part].own(rows)?;
-        let key = KeyColumns::new(&rows).row(0).sort_key();
-        self.runs[run].window = Some(rows);
-        if key > self.next_of_others() {
-            self.heap.push(Reverse((key, run)));
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    /// Opens the part of a run.
-    fn open(&mut self, run: usize) -> Result<Arc<EmbeddingsFile>, StoreError> {
-        let Run { part, file, .. } = &mut self.runs[run];
-        if let Some(file) = file {
-            return Ok(Arc::clone(file));
-        }
-        let opened = Arc::new(self.parts[*part].reopen()?);
-        if self.keeps_open {
-            *file = Some(Arc::clone(&opened));
-        }
-        Ok(opened)
+        Ok(())
     }
 
     /// The most runs whose ranges of ordinals have a common ordinal.
@@ -311,22 +288,20 @@ impl<'a> Merge<'a> {
 }
 
 /// Divides row groups into runs whose rows are in order.
-fn runs(groups: &[GroupSummary]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (place, group) in groups.iter().enumerate() {
-        match runs.last_mut() {
-            Some(run) if groups[place - 1].ordinals.1 <= group.ordinals.0 => run.end += 1,
-            _ => runs.push(place..place + 1),
-        }
-    }
-    runs
+fn runs(groups: &[GroupSummary]) -> impl Iterator<Item = Range<usize>> {
+    let mut end = 0;
+    let in_order = |one: &GroupSummary, next: &GroupSummary| one.ordinals.1 <= next.ordinals.0;
+    groups.chunk_by(in_order).map(move |run| {
+        end += run.len();
+        end - run.len()..end
+    })
 }
 
 /// Takes the first `most` rows of `todo`. They end with a page if one does not exceed them.
 fn next_window(
     todo: &mut VecDeque<Range<usize>>,
     most: usize,
-    page_starts: impl FnOnce() -> Result<Vec<usize>, StoreError>,
+    page_starts: impl Fn() -> Result<Vec<usize>, StoreError>,
 ) -> Result<Vec<Range<usize>>, StoreError> {
     let mut ranges = Vec::new();
     let mut left = most;
@@ -334,64 +309,25 @@ fn next_window(
         && let Some(range) = todo.pop_front()
     {
         let mut end = range.end.min(range.start + left);
-        if end < range.end && ranges.is_empty() {
-            let starts = page_starts()?;
-            let page = starts[..starts.partition_point(|&start| start <= end)].last();
-            end = page
-                .copied()
-                .filter(|&page| page > range.start)
-                .unwrap_or(end);
-            todo.push_front(end..range.end);
-            ranges.push(range.start..end);
-            break;
-        }
-        if end < range.end {
-            todo.push_front(end..range.end);
-        }
         left -= end - range.start;
+        if end < range.end {
+            if ranges.is_empty() {
+                let starts = page_starts()?;
+                let pages = starts.into_iter().take_while(|&start| start <= end);
+                end = pages
+                    .filter(|&page| page > range.start)
+                    .last()
+                    .unwrap_or(end);
+            }
+            todo.push_front(end..range.end);
+        }
         ranges.push(range.start..end);
     }
     Ok(ranges)
 }
 
-/// The rows of a group whose ids are asked.
-fn rows_of_ids(
-    file: &EmbeddingsFile,
-    group: usize,
-    ids: &AskedIds,
-) -> Result<VecDeque<Range<usize>>, StoreError> {
-    if let Some(few) = ids.few()
-        && !file.may_have(group, few)?
-    {
-        return Ok(VecDeque::new());
-    }
-    Ok(ranges(file.rows_with(group, |id| ids.has(id))?))
-}
-
-/// The rows of a group whose ordinals are asked.
-fn rows_of_ordinals(
-    file: &EmbeddingsFile,
-    group: usize,
-    part: &Part,
-    asked: &[u64],
-) -> Result<VecDeque<Range<usize>>, DatasetError> {
-    let GroupSummary {
-        rows,
-        ordinals: (first, last),
-        ..
-    } = part.groups[group];
-    let start = asked.partition_point(|&ordinal| ordinal < first);
-    if asked.get(start).is_none_or(|&ordinal| ordinal > last) {
-        return Ok(VecDeque::new());
-    }
-    let keys = part.own(file.read(group, slice::from_ref(&(0..rows)), [0])?)?;
-    let rows = ordinals(&keys).iter().enumerate();
-    let rows = rows.filter(|(_, ordinal)| asked.binary_search(ordinal).is_ok());
-    Ok(ranges(rows.map(|(row, _)| row)))
-}
-
 /// Joins consecutive rows.
-fn ranges(rows: impl IntoIterator<Item = usize>) -> VecDeque<Range<usize>> {
+fn ranges(rows: Vec<usize>) -> VecDeque<Range<usize>> {
     let mut ranges: VecDeque<Range<usize>> = VecDeque::new();
     for row in rows {
         match ranges.back_mut() {

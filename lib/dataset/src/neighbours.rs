@@ -20,7 +20,7 @@ use search::Search;
 pub use metric::Metric;
 pub use plan::Plan;
 
-use crate::{DatasetError, Parts};
+use crate::{Dataset, DatasetError};
 
 /// What to search.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct NeighboursConfig {
 /// If the vectors of the two were not made alike, or if one has a value that is not finite, or a cosine is asked of one of zeros.
 pub fn neighbours(
     config: &NeighboursConfig,
-    [queries, targets]: [&Parts; 2],
+    [queries, targets]: [&Dataset; 2],
     tell: impl FnOnce(&Plan),
     mut advance: impl FnMut(u64, u64) + Send,
     stop: &Stop,
@@ -63,19 +63,19 @@ pub fn neighbours(
     check_alike(queries, targets)?;
     let plan = Plan::new(config, queries, targets, stop)?;
     tell(&plan);
-    let all = plan.passes * targets.parts.rows();
+    let all = plan.passes * targets.dataset.rows();
     let mut advance = |rows| advance(rows, all);
     let search = Search {
         targets,
         metric: config.metric,
         top: config.top.get(),
         least: config.min_score.unwrap_or(f64::NEG_INFINITY),
-        same: queries.parts.digest() == targets.parts.digest(),
+        same: queries.dataset.digest() == targets.dataset.digest(),
         threads: plan.threads,
         stop,
     };
     let file = AtomicFile::create(&config.out)?.keeping(!config.force);
-    let schema = hits::schema([queries, targets].map(|source| &source.parts.layout));
+    let schema = hits::schema([queries, targets].map(|source| source.dataset.layout()));
     let mut table = TableWriter::create(
         file,
         &schema,
@@ -101,7 +101,7 @@ pub fn neighbours(
 /// Checks that the vectors of two datasets are of one model, layer and pooling, computed and stored in one type.
 fn check_alike(queries: Source<'_>, targets: Source<'_>) -> Result<(), DatasetError> {
     let made = |source: Source<'_>| {
-        let Provenance { options, .. } = &source.parts.parts[0].provenance;
+        let Provenance { options, .. } = &source.dataset.parts[0].provenance;
         let option = |name: &str| {
             options
                 .get(name)
@@ -111,8 +111,8 @@ fn check_alike(queries: Source<'_>, targets: Source<'_>) -> Result<(), DatasetEr
             ("model", option("model")),
             ("column", source.column()),
             ("dtype", option("dtype")),
-            ("store_dtype", source.parts.layout.dtype.to_string()),
-            ("dimension", source.parts.layout.dim.to_string()),
+            ("store_dtype", source.dataset.layout().dtype.to_string()),
+            ("dimension", source.dim().to_string()),
         ]
     };
     for ((what, expected), (_, found)) in made(queries).into_iter().zip(made(targets)) {
@@ -131,7 +131,7 @@ fn about(
     queries: Source<'_>,
     targets: Source<'_>,
 ) -> [(String, String); 3] {
-    let inputs = [queries, targets].map(|source| source.parts.digest().to_string());
+    let inputs = [queries, targets].map(|source| source.dataset.digest().to_string());
     let options = json!({
         "column": queries.column(),
         "metric": config.metric.to_string(),

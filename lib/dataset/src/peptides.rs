@@ -1,17 +1,14 @@
 //! Where embedded peptides lie on their contigs, as text for genome browsers.
 
-use std::io::Write;
 use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideColumns, PeptideRow, Stop, ordinals};
-use plmkit_store::{AtomicFile, StoreError};
+use plmkit_store::AtomicFile;
 
-use crate::aliases::open_list;
-use crate::listing::read_manifest;
-use crate::select::Missing;
-use crate::{AskedIds, DatasetError, Merge, OpenedDataset};
+use crate::folder::SHARDS;
+use crate::{AskedIds, Dataset, DatasetError, Merge};
 
 /// How places are written.
 #[derive(
@@ -25,77 +22,56 @@ pub enum PlaceFormat {
     Bed,
 }
 
-/// Which peptides are written, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct PeptidesConfig<'a> {
-    /// The format.
-    pub format: PlaceFormat,
-    /// The ids, and whether some may be missing; all by default.
-    pub ids: Option<(&'a AskedIds, bool)>,
-    /// The file to write.
-    pub out: &'a Path,
-    /// Whether to replace another file.
-    pub force: bool,
-}
-
-/// Writes the places of the peptides that have vectors, each once, in the order of the input, and returns their number. A peptide has
-/// vectors if it has a row, or if a list of the shards says which other record has its residues. Memory does not grow with the rows.
+/// Writes the places of the peptides that have vectors, each once, in the order of the input, and returns their number: of all, or of
+/// those with these `ids`. A peptide has vectors if it has a row, or if a list of the shards says which other record has its residues.
+/// Memory does not grow with the rows. Other work at `out` is kept unless `force`.
 ///
 /// # Errors
 /// If the shards are not those of `fasta-shard --translate`, or if asked ids are not among the peptides.
 pub fn write_peptides(
-    dataset: &OpenedDataset,
-    config: &PeptidesConfig<'_>,
+    dataset: &Dataset,
+    ids: Option<&AskedIds>,
+    (format, out, force): (PlaceFormat, &Path, bool),
     stop: &Stop,
 ) -> Result<u64, DatasetError> {
-    let shards = dataset.folder.path().join("shards");
-    let list = shards.join(PEPTIDES_FILE);
-    let manifest = read_manifest(&shards, dataset.listed.as_ref())?;
-    let Some(listed) = &manifest.peptides else {
+    if dataset.manifest()?.peptides.is_none() {
         let what = "expected a list of peptides: the shards were cut without --translate";
+        let list = dataset.path.join(SHARDS).join(PEPTIDES_FILE);
         return Err(DatasetError::missing(&list, what));
-    };
+    }
     let mut rows = Merge::new(&dataset.parts, [], stop);
     let mut records = vec![Records::new(move || rows.next_rows())];
-    for (file, kind, listed) in manifest.lists() {
-        if kind != Kind::Peptides
-            && let Some(listed) = listed
-        {
-            let mut list = open_list(&shards.join(file), kind, Some(&listed.digest))?;
+    let mut peptides = Vec::new();
+    for (kind, mut list) in dataset.lists()? {
+        if kind == Kind::Peptides {
+            peptides.push(list);
+        } else {
             records.push(Records::new(move || Ok(list.next_batch()?)));
         }
     }
-    let mut missing = config.ids.map(|(ids, _)| Missing::new(ids));
-    let mut file = AtomicFile::create(config.out)?.keeping(!config.force);
-    let failed = StoreError::cannot_write(config.out);
-    if config.format == PlaceFormat::Gff {
-        writeln!(file, "##gff-version 3").map_err(failed)?;
+    let mut file = AtomicFile::create(out)?.keeping(!force);
+    if format == PlaceFormat::Gff {
+        file.append(b"##gff-version 3\n")?;
     }
-    let mut peptides = open_list(&list, Kind::Peptides, Some(&listed.digest))?;
     let mut written = 0;
-    while let Some(batch) = peptides.next_batch()? {
-        if stop.requested() {
-            return Err(DatasetError::stopped());
-        }
-        for peptide in PeptideColumns::new(&batch).rows() {
-            for records in &mut records {
-                let Some(id) = records.id(peptide.ordinal)? else {
-                    continue;
-                };
-                if config.ids.is_none_or(|(ids, _)| ids.has(id)) {
-                    let line = line(config.format, peptide, id);
-                    file.write_all(line.as_bytes()).map_err(failed)?;
-                    written += 1;
-                    if let Some(missing) = &mut missing {
-                        missing.remove(id);
+    for list in &mut peptides {
+        while let Some(batch) = list.next_batch()? {
+            if stop.requested() {
+                return Err(DatasetError::stopped());
+            }
+            for peptide in PeptideColumns::new(&batch).rows() {
+                for records in &mut records {
+                    if let Some(id) = records.id(peptide.ordinal)?
+                        && ids.is_none_or(|ids| ids.find(id))
+                    {
+                        file.append(line(format, peptide, id).as_bytes())?;
+                        written += 1;
                     }
                 }
             }
         }
     }
-    if let Some((missing, (_, allow_missing))) = missing.zip(config.ids) {
-        missing.check(allow_missing)?;
-    }
+    ids.map_or(Ok(()), |ids| dataset.check_found(ids, stop))?;
     file.finish()?;
     Ok(written)
 }

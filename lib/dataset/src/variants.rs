@@ -4,41 +4,28 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{
-    ALIASES_FILE, AMINO_ACIDS, AliasColumns, Column, KeyColumns, Kind, Quoted, SOURCE, Stop,
-};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, SOURCE, Stop};
 use plmkit_store::read_shard;
 
-use crate::aliases::open_list;
-use crate::{AskedIds, DatasetError, Merge, OpenedDataset, Vectors};
+use crate::folder::shards_of;
+use crate::{AskedIds, Dataset, DatasetError, Merge, Vectors};
 
-/// One residue in place of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Substitution {
-    /// The residue of the protein.
-    pub wild_type: u8,
-    /// Its place in the protein, from 1.
-    pub position: u32,
-    /// The residue in its place: one of [`AMINO_ACIDS`].
-    pub mutant: u8,
-}
-
-/// Substitutions in one protein, at different positions.
+/// Substitutions in one protein, at different positions: the residue of the protein, its place from 1, and the residue in its place,
+/// one of [`AMINO_ACIDS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variant(pub Vec<Substitution>);
+pub struct Variant(Vec<(u8, u32, u8)>);
 
 impl FromStr for Variant {
     type Err = &'static str;
 
     /// Reads `A123V`, or several joined by `:`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut substitutions: Vec<Substitution> = Vec::new();
+        let mut substitutions: Vec<(u8, u32, u8)> = Vec::new();
         for part in text.split(':') {
             let substitution = parse(part).ok_or(
                 "expected a residue, its position from 1 and one of the twenty amino acids, such as A123V or A123V:K5R",
             )?;
-            let is_same = |other: &Substitution| other.position == substitution.position;
-            if substitutions.iter().any(is_same) {
+            if substitutions.iter().any(|other| other.1 == substitution.1) {
                 return Err("expected one substitution at a position");
             }
             substitutions.push(substitution);
@@ -47,7 +34,7 @@ impl FromStr for Variant {
     }
 }
 
-fn parse(text: &str) -> Option<Substitution> {
+fn parse(text: &str) -> Option<(u8, u32, u8)> {
     let (&wild_type, rest) = text.as_bytes().split_first()?;
     let (&mutant, digits) = rest.split_last()?;
     let are_digits = digits.iter().all(u8::is_ascii_digit);
@@ -55,11 +42,7 @@ fn parse(text: &str) -> Option<Substitution> {
     (wild_type.is_ascii_uppercase() && are_digits && position > 0)
         .then_some(())
         .filter(|()| AMINO_ACIDS.contains(&mutant))?;
-    Some(Substitution {
-        wild_type,
-        position,
-        mutant,
-    })
+    Some((wild_type, position, mutant))
 }
 
 /// The log-probabilities of the residues that variants change, by id and position.
@@ -94,8 +77,8 @@ impl Sites {
     /// Asks for the positions of a variant.
     pub fn ask(&mut self, id: &str, variant: &Variant) {
         let protein = self.proteins.entry(id.to_owned()).or_default();
-        for substitution in &variant.0 {
-            protein.sites.entry(substitution.position).or_default();
+        for &(_, position, _) in &variant.0 {
+            protein.sites.entry(position).or_default();
         }
     }
 
@@ -103,53 +86,20 @@ impl Sites {
     ///
     /// # Errors
     /// If the dataset has no scores or no shards, or if an id is not in it.
-    pub fn read(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
-        if !dataset.parts.layout.columns.contains(&Column::LogProbs) {
+    pub fn read(&mut self, dataset: &Dataset, stop: &Stop) -> Result<(), DatasetError> {
+        if !dataset.layout().columns.contains(&Column::LogProbs) {
             let what = "has no column log_probs: expected embeddings of gpu-embed --scores";
-            return Err(DatasetError::content(&dataset.parts.parts[0].path, what));
+            return Err(DatasetError::content(&dataset.parts[0].path, what));
         }
-        let places = dataset.parts.places(&[Column::LogProbs.to_string()])?;
+        let places = dataset.places(&[Column::LogProbs.to_string()])?;
         self.read_residues(dataset, stop)?;
         let mut ids = AskedIds::default();
-        for id in self.proteins.keys() {
-            ids.add(id);
-        }
-        let mut found = AskedIds::default();
+        self.proteins.keys().for_each(|id| ids.add(id));
         let mut merge = Merge::new(&dataset.parts, places, stop).of_ids(&ids);
         while let Some(rows) = merge.next_rows()? {
-            self.add_rows(&rows, &mut found);
+            self.add_rows(&rows);
         }
-        let is_missing = |id: &str| !found.has(id);
-        if ids.in_order().iter().any(|id| is_missing(id)) {
-            return Err(DatasetError::unknown(&ids, is_missing));
-        }
-        Ok(())
-    }
-
-    /// Finds the asked records that fasta-shard left out because another record has their residues, by the ordinal of that one.
-    fn copies(
-        &self,
-        dataset: &OpenedDataset,
-        stop: &Stop,
-    ) -> Result<HashMap<u64, Vec<String>>, DatasetError> {
-        let mut copies: HashMap<u64, Vec<String>> = HashMap::new();
-        let path = dataset.folder.path().join("shards").join(ALIASES_FILE);
-        if !path.exists() {
-            return Ok(copies);
-        }
-        let mut list = open_list(&path, Kind::Aliases, None)?;
-        while let Some(batch) = list.next_batch()? {
-            if stop.requested() {
-                return Err(DatasetError::stopped());
-            }
-            for row in AliasColumns::new(&batch).rows() {
-                if self.proteins.contains_key(row.id) {
-                    let copies = copies.entry(row.representative).or_default();
-                    copies.push(row.id.to_owned());
-                }
-            }
-        }
-        Ok(copies)
+        dataset.check_found(&ids, stop)
     }
 
     /// Asks for the positions of records in the protein that has their residues.
@@ -162,11 +112,17 @@ impl Sites {
         }
     }
 
-    fn read_residues(&mut self, dataset: &OpenedDataset, stop: &Stop) -> Result<(), DatasetError> {
-        let mut copies = self.copies(dataset, stop)?;
-        let shards = dataset.folder.shards()?;
-        let made_of = dataset.parts.parts[0].provenance.text_option(SOURCE);
-        for path in shards {
+    fn read_residues(&mut self, dataset: &Dataset, stop: &Stop) -> Result<(), DatasetError> {
+        // The asked records that fasta-shard left out because another record has their residues, by the ordinal of that one.
+        let mut copies: HashMap<u64, Vec<String>> = HashMap::new();
+        dataset.each_record(Kind::Aliases, stop, |row| {
+            if self.proteins.contains_key(row.id) {
+                let copies = copies.entry(row.representative).or_default();
+                copies.push(row.id.to_owned());
+            }
+        })?;
+        let made_of = dataset.parts[0].provenance.text_option(SOURCE);
+        for path in shards_of(&dataset.path)? {
             if stop.requested() {
                 return Err(DatasetError::stopped());
             }
@@ -200,13 +156,12 @@ impl Sites {
         Ok(())
     }
 
-    fn add_rows(&mut self, rows: &RecordBatch, found: &mut AskedIds) {
+    fn add_rows(&mut self, rows: &RecordBatch) {
         let lists = Vectors::new(&rows[Column::LogProbs.to_string().as_str()]);
         for (place, key) in KeyColumns::new(rows).rows().enumerate() {
             let Some(Protein { sites, .. }) = self.proteins.get_mut(key.id) else {
                 continue;
             };
-            found.add(key.id);
             let (residues, _) = lists.row(place).as_chunks();
             let (first, count) = (key.start + 1, residues.len() as u32);
             for (position, site) in sites.range_mut(first..first + count) {
@@ -229,12 +184,7 @@ impl Sites {
         let id = self.representatives.get(id).map_or(id, String::as_str);
         let Protein { sites, length, .. } = &self.proteins[id];
         let mut sum = Some(0.0);
-        for substitution in &variant.0 {
-            let Substitution {
-                wild_type,
-                position,
-                mutant,
-            } = *substitution;
+        for &(wild_type, position, mutant) in &variant.0 {
             if position > *length && *length > 0 {
                 return Err(format!(
                     "expected {} at position {position}, found a protein of {length} residues",
@@ -265,17 +215,9 @@ mod tests {
 
     #[test]
     fn variants_are_read_and_others_are_refused() {
-        let substitution = |wild_type, position, mutant| Substitution {
-            wild_type,
-            position,
-            mutant,
-        };
         assert_eq!(
             "A123V:X5R".parse(),
-            Ok(Variant(vec![
-                substitution(b'A', 123, b'V'),
-                substitution(b'X', 5, b'R')
-            ]))
+            Ok(Variant(vec![(b'A', 123, b'V'), (b'X', 5, b'R')]))
         );
         for wrong in [
             "",

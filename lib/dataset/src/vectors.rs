@@ -4,31 +4,8 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use plmkit_contract::{Column, Dtype};
+use plmkit_contract::Dtype;
 use plmkit_cpu::widen;
-
-use crate::{DatasetError, Parts};
-
-/// Returns the place of a column with one vector for each protein: that with the name, or the only one.
-pub(crate) fn place_of(parts: &Parts, column: Option<&str>) -> Result<usize, DatasetError> {
-    let columns = &parts.layout.columns;
-    let asked: Vec<String> = column.into_iter().map(str::to_owned).collect();
-    let mut places = parts.places(&asked)?;
-    places.retain(|&place| matches!(columns[place], Column::Pooled { .. }));
-    match (places.as_slice(), column) {
-        (&[one], _) => Ok(one),
-        (_, Some(name)) => Err(DatasetError::Usage(format!(
-            "--column {name}: expected a column with one vector for each protein"
-        ))),
-        (_, None) => {
-            let names = columns.iter().map(Column::to_string).collect::<Vec<_>>();
-            Err(DatasetError::Usage(format!(
-                "expected one column with one vector for each protein, found {}: name it with --column",
-                names.join(", ")
-            )))
-        }
-    }
-}
 
 /// The values of a column of a verified embeddings file in f32, which is exact.
 #[derive(Debug)]

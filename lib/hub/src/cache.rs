@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Stop, path_text};
+use plmkit_contract::{Exit, Stop, path_text};
 
-use crate::content::Verified;
+use crate::content::{self, verified_list};
 use crate::files;
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
@@ -40,11 +40,10 @@ pub(crate) fn check(
     stop: &Stop,
 ) -> Result<(), HubError> {
     let cache = settings.cache()?;
-    let mut verified = Verified::open(cache, &id.folder(cache));
-    for name in files::needed(snapshot).unwrap_or_default() {
-        verified.check(&snapshot.join(name), stop)?;
-    }
-    Ok(())
+    let list = verified_list(cache, &id.folder(cache));
+    let needed = files::needed(snapshot).unwrap_or_default();
+    let mut files = needed.iter().map(|name| snapshot.join(name));
+    files.try_for_each(|file| content::check(&list, &file, stop))
 }
 
 /// Returns the commit of a branch or tag when it was last fetched.
@@ -57,10 +56,13 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
         Ok(_) => match text.trim() {
             commit if is_commit(commit) => Ok(Some(commit.to_owned())),
-            _ => Err(HubError::Invalid(format!(
-                "{}: expected the hash of a commit, found something else",
-                path_text(&path)
-            ))),
+            _ => Err(HubError::Refused(
+                Exit::Data,
+                format!(
+                    "{}: expected the hash of a commit, found something else",
+                    path_text(&path)
+                ),
+            )),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(HubError::Read(path, source)),
@@ -109,6 +111,9 @@ mod tests {
         assert!(find("some/model@other").unwrap().is_err());
 
         fs::write(model.join("refs/main"), "../../elsewhere").unwrap();
-        assert!(matches!(find("some/model"), Err(HubError::Invalid(_))));
+        assert!(matches!(
+            find("some/model"),
+            Err(HubError::Refused(Exit::Data, _))
+        ));
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Stop, path_text};
+use plmkit_contract::{Exit, Stop, path_text};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
@@ -68,75 +68,59 @@ fn hex(hash: &[u8]) -> String {
     })
 }
 
-/// The list of large files that were hashed before, so that only the first run with them takes the time.
+/// Returns the list of large files of the model in the folder `model` of a cache that were hashed before, so that only the first run
+/// with them takes the time.
 ///
 /// Each line identifies a file by name, size, modification time and inode. If the list cannot be written, files are hashed each time.
-pub(crate) struct Verified {
-    list: PathBuf,
-    known: String,
+pub(crate) fn verified_list(cache: &Path, model: &Path) -> PathBuf {
+    let name = model.file_name().unwrap_or_default();
+    cache.join(".locks").join(name).join("plmkit-verified")
 }
 
-impl Verified {
-    /// Reads the list of the model whose folder in `cache` is `model`.
-    pub(crate) fn open(cache: &Path, model: &Path) -> Self {
-        let name = model.file_name().unwrap_or_default();
-        let list = cache.join(".locks").join(name).join("plmkit-verified");
-        Self {
-            known: fs::read_to_string(&list).unwrap_or_default(),
-            list,
-        }
+/// Checks a file of a snapshot, if it is a link to a blob that is not on the list. Caches on some file systems have plain files.
+pub(crate) fn check(list: &Path, file: &Path, stop: &Stop) -> Result<(), HubError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::Interrupted => HubError::Stopped,
+        _ => HubError::Read(file.to_owned(), source),
+    };
+    let Ok(blob) = fs::read_link(file) else {
+        return Ok(());
+    };
+    let name = blob.file_name().unwrap_or_default().to_string_lossy();
+    let line = line(&name, file).map_err(failed)?;
+    let known = fs::read_to_string(list).unwrap_or_default();
+    if known.lines().any(|known| known == line) {
+        return Ok(());
     }
-
-    /// Checks a file of a snapshot, if it is a link to a blob. Caches on some file systems have plain files.
-    pub(crate) fn check(&mut self, file: &Path, stop: &Stop) -> Result<(), HubError> {
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::Interrupted => HubError::Stopped,
-            _ => HubError::Read(file.to_owned(), source),
-        };
-        let Ok(blob) = fs::read_link(file) else {
-            return Ok(());
-        };
-        let name = blob.file_name().unwrap_or_default().to_string_lossy();
-        let line = line(&name, file).map_err(failed)?;
-        if self.known.lines().any(|known| known == line) {
-            return Ok(());
-        }
-        match hash_like(&name, file, &|| !stop.requested()).map_err(failed)? {
-            Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => {
-                let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-                Err(HubError::Invalid(format!(
+    match hash_like(&name, file, &|| !stop.requested()).map_err(failed)? {
+        Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => {
+            let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+            Err(HubError::Refused(
+                Exit::Data,
+                format!(
                     "{}: damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again",
                     path_text(&path)
-                )))
-            }
-            Some(("SHA-256", _)) => {
-                self.note(&line);
-                Ok(())
-            }
-            _ => Ok(()),
+                ),
+            ))
+        }
+        _ => {
+            note(list, &name, file);
+            Ok(())
         }
     }
+}
 
-    /// Adds a blob that was just hashed.
-    pub(crate) fn add(&mut self, name: &str, blob: &Path) {
-        if name.len() == 64
-            && let Ok(line) = line(name, blob)
-        {
-            self.note(&line);
-        }
+/// Adds a blob that was just hashed to the list, if it is large.
+pub(crate) fn note(list: &Path, name: &str, blob: &Path) {
+    if name.len() != 64 {
+        return;
     }
-
-    fn note(&mut self, line: &str) {
-        let folder = self.list.parent().unwrap_or(&self.list);
-        // Without the list, the file is hashed again.
-        let _ = fs::create_dir_all(folder).and_then(|()| {
-            let mut list = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&self.list)?;
-            list.write_all(format!("{line}\n").as_bytes())
-        });
-    }
+    // Without the list, the file is hashed again.
+    let _ = line(name, blob).and_then(|line| {
+        list.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mut list = OpenOptions::new().create(true).append(true).open(list)?;
+        list.write_all(format!("{line}\n").as_bytes())
+    });
 }
 
 /// Makes the line of a file.
@@ -185,9 +169,10 @@ mod tests {
         fs::create_dir(&model).unwrap();
         fs::write(&blob, "hello\n").unwrap();
         symlink(name, &file).unwrap();
-        let check = || Verified::open(cache.path(), &model).check(&file, &Stop::default());
-        let list = ".locks/models--some--model/plmkit-verified";
-        let list = cache.path().join(list);
+        let list = verified_list(cache.path(), &model);
+        let name = ".locks/models--some--model/plmkit-verified";
+        assert_eq!(list, cache.path().join(name));
+        let check = || check(&list, &file, &Stop::default());
         for _ in 0..2 {
             check().unwrap();
             assert_eq!(fs::read_to_string(&list).unwrap().lines().count(), 1);

@@ -9,18 +9,9 @@ use plmkit_contract::{Exit, Failure, exit_of_system, io_text, one_line, path_tex
 /// Why a name of a model leads to no files. Messages begin with the model, path, URL or variable that they are about.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The model is not complete in the Hub's cache, or the server does not have it or does not give it to this user.
-    #[error("{0}")]
-    NotFound(String),
-    /// A file of the cache or an answer of the server is not valid.
-    #[error("{0}")]
-    Invalid(String),
-    /// An environment variable is not valid. The message never shows a token.
-    #[error("{0}")]
-    Setting(String),
-    /// The server cannot be reached or stops answering, or another process fetches the same model.
-    #[error("{0}")]
-    Unavailable(String),
+    /// The cache, the server or an environment variable has no such model, or no valid one. The message never shows a token.
+    #[error("{1}")]
+    Refused(Exit, String),
     /// A file of the cache cannot be read.
     #[error("{path}: cannot read: {text}", path = path_text(.0), text = io_text(.1))]
     Read(PathBuf, #[source] io::Error),
@@ -33,16 +24,21 @@ pub enum HubError {
 }
 
 impl HubError {
+    /// Makes the error of a model that the cache or the server does not have.
+    pub(crate) fn not_found(what: String) -> Self {
+        Self::Refused(Exit::NoInput, what)
+    }
+
     /// Makes the error of a transfer from `url`.
     pub(crate) fn network(url: &str, what: &str) -> Self {
         let what = one_line(what, usize::MAX);
-        Self::Unavailable(format!("{url}: cannot fetch: {what}"))
+        Self::Refused(Exit::Transient, format!("{url}: cannot fetch: {what}"))
     }
 
     /// Makes the error of an answer that no Hub gives.
     pub(crate) fn answer(url: &str, what: &str) -> Self {
         let what = one_line(what, usize::MAX);
-        Self::Invalid(format!("{url}: not an answer of a Hub: {what}"))
+        Self::Refused(Exit::Data, format!("{url}: not an answer of a Hub: {what}"))
     }
 
     /// Makes the error of a failed request. Its answer goes to `folder`, and the request sent a token if `has_token`.
@@ -55,10 +51,10 @@ impl HubError {
             other => return Self::answer(url, &other.to_string()),
         };
         match error {
-            Http::StatusCode(status @ (401 | 403)) if has_token => Self::NotFound(format!(
+            Http::StatusCode(status @ (401 | 403)) if has_token => Self::not_found(format!(
                 "{url}: the server refuses the token in HF_TOKEN ({status}); expected one that is valid and may read this model"
             )),
-            Http::StatusCode(status @ (401 | 403 | 404 | 410)) => Self::NotFound(format!(
+            Http::StatusCode(status @ (401 | 403 | 404 | 410)) => Self::not_found(format!(
                 "{url}: no such model, revision or file ({status}); a private one needs a token in HF_TOKEN that may read it"
             )),
             Http::StatusCode(status @ (408 | 429 | 500..)) => {
@@ -79,7 +75,10 @@ impl HubError {
     /// Makes the error that another process has the lock at `path`.
     pub(crate) fn busy(path: &Path) -> Self {
         let path = path_text(path);
-        Self::Unavailable(format!("{path}: another process is fetching this model"))
+        Self::Refused(
+            Exit::Transient,
+            format!("{path}: another process is fetching this model"),
+        )
     }
 
     /// Makes the error of a file at `path` that cannot be written.
@@ -96,12 +95,11 @@ fn is_local(error: &io::Error) -> bool {
 impl Failure for HubError {
     fn exit(&self) -> Exit {
         match self {
-            Self::NotFound(_) | Self::Read(..) => Exit::NoInput,
-            Self::Invalid(_) => Exit::Data,
-            Self::Setting(_) => Exit::Usage,
+            Self::Refused(exit, _) => *exit,
+            Self::Read(..) => Exit::NoInput,
             Self::Write(_, source) if is_local(source) => Exit::Io,
             Self::Write(..) => Exit::CannotCreate,
-            Self::Unavailable(_) | Self::Stopped => Exit::Transient,
+            Self::Stopped => Exit::Transient,
         }
     }
 }

@@ -9,39 +9,28 @@ use hf_hub::api::Progress;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 
-use crate::content::{Verified, hash_like, is_hash};
+use crate::content::{hash_like, is_hash, note, verified_list};
 use crate::files::{CONFIG, expected_weights, indexed, is_first_release, is_index, weights};
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
 
-/// An event of a download.
+/// The progress of a download.
 #[derive(Debug)]
-pub(crate) enum DownloadEvent {
-    /// The transfer of a file begins, to a partial file at this path.
-    File {
-        name: String,
-        bytes: u64,
-        part: PathBuf,
-    },
-    /// So many more bytes of the file are present.
+pub enum DownloadEvent {
+    /// The transfer of this file begins, of so many bytes.
+    File(String, u64),
+    /// So many more bytes of the file are present, those of an earlier attempt included. None: work without the network goes on.
     Bytes(u64),
     /// The file is complete.
     Complete,
-    /// Work without the network goes on.
-    Alive,
-    /// The download has ended.
-    Ended(Result<PathBuf, HubError>),
 }
-
-/// Sends an event to the thread that waits for the download.
-pub(crate) type SendEvent<'a> = dyn Fn(DownloadEvent) + 'a;
 
 /// Fetches the missing files of a model's snapshot into `cache`, and returns the folder of the snapshot.
 pub(crate) fn fetch(
     id: &ModelId,
     cache: &Path,
     settings: &Settings,
-    send: &SendEvent,
+    send: &dyn Fn(DownloadEvent),
 ) -> Result<PathBuf, HubError> {
     let model = id.folder(cache);
     let staging = model.join(".plmkit-download");
@@ -133,7 +122,7 @@ struct SnapshotFetch<'a> {
     staging: PathBuf,
     /// The folder of the model in that cache.
     staged: PathBuf,
-    send: &'a SendEvent<'a>,
+    send: &'a dyn Fn(DownloadEvent),
 }
 
 impl SnapshotFetch<'_> {
@@ -165,7 +154,7 @@ impl SnapshotFetch<'_> {
         let Some(weights) = weights(listed) else {
             let (url, expected) = (model_url(&self.repo), expected_weights());
             let what = format!("{url}: expected {expected}, found neither");
-            return Err(HubError::NotFound(what));
+            return Err(HubError::not_found(what));
         };
         if !is_first_release(weights) {
             self.fetch_file(CONFIG)?;
@@ -228,12 +217,8 @@ impl SnapshotFetch<'_> {
         if size_of(&part).is_some_and(|present| present >= size) {
             fs::remove_file(&part).map_err(HubError::cannot_write(&part))?;
         }
-        (self.send)(DownloadEvent::File {
-            name: name.to_owned(),
-            bytes: size,
-            part: part.clone(),
-        });
-        let staged = self.repo.download_with_progress(name, Counter(self.send));
+        (self.send)(DownloadEvent::File(name.to_owned(), size));
+        let staged = self.repo.download_with_progress(name, self);
         let staged = staged.map_err(failed)?;
         let staged = staged
             .canonicalize()
@@ -248,7 +233,7 @@ impl SnapshotFetch<'_> {
             .and_then(|()| fs::rename(&staged, &path))
             .map_err(HubError::cannot_write(&path))?;
         // The file need not be hashed again when it is used.
-        Verified::open(self.cache, &self.model).add(blob, &path);
+        note(&verified_list(self.cache, &self.model), blob, &path);
         (self.send)(DownloadEvent::Complete);
         Ok(blob.to_owned())
     }
@@ -260,7 +245,7 @@ impl SnapshotFetch<'_> {
             return Err(format!("expected {size} bytes, found {found}"));
         }
         let alive = || {
-            (self.send)(DownloadEvent::Alive);
+            (self.send)(DownloadEvent::Bytes(0));
             true
         };
         match hash_like(blob, path, &alive).map_err(|error| error.to_string())? {
@@ -284,13 +269,11 @@ fn size_of(path: &Path) -> Option<u64> {
 }
 
 /// Reports the bytes that hf-hub receives.
-struct Counter<'a>(&'a SendEvent<'a>);
-
-impl Progress for Counter<'_> {
+impl Progress for &SnapshotFetch<'_> {
     fn init(&mut self, _size: usize, _filename: &str) {}
 
     fn update(&mut self, size: usize) {
-        (self.0)(DownloadEvent::Bytes(size as u64));
+        (self.send)(DownloadEvent::Bytes(size as u64));
     }
 
     fn finish(&mut self) {}

@@ -16,8 +16,8 @@ mod settings;
 
 use std::path::{Path, PathBuf};
 
-pub use download::DownloadProgress;
 pub use error::HubError;
+pub use fetch::DownloadEvent;
 pub use id::ModelId;
 pub use name::model_name;
 pub use settings::Settings;
@@ -32,7 +32,7 @@ use plmkit_contract::Stop;
 /// Files in the cache are checked against the hashes in their names; large files only once.
 ///
 /// # Errors
-/// [`HubError::NotFound`] if the cache lacks files of the model and nothing may be fetched, otherwise the error of the download.
+/// [`HubError::Refused`] if the cache lacks files of the model and nothing may be fetched, otherwise the error of the download.
 ///
 /// ```
 /// use plmkit_contract::Stop;
@@ -48,7 +48,7 @@ use plmkit_contract::Stop;
 pub fn resolve(
     model: &Path,
     settings: &Settings,
-    download: Option<&mut dyn DownloadProgress>,
+    download: Option<&mut dyn FnMut(DownloadEvent)>,
     stop: &Stop,
 ) -> Result<PathBuf, HubError> {
     let id = match model.to_str().and_then(ModelId::parse) {
@@ -58,12 +58,12 @@ pub fn resolve(
     let snapshot = match (cache::find(&id, settings)?, download) {
         (Ok(snapshot), _) => snapshot,
         (Err(missing), None) => {
-            return Err(HubError::NotFound(format!(
+            return Err(HubError::not_found(format!(
                 "{id}: no such file or folder, and {missing}; --download fetches it"
             )));
         }
         (Err(missing), Some(_)) if settings.offline => {
-            return Err(HubError::NotFound(format!(
+            return Err(HubError::not_found(format!(
                 "{id}: {missing}; HF_HUB_OFFLINE is set, so nothing is fetched"
             )));
         }

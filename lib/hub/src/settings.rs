@@ -30,7 +30,7 @@ impl Settings {
     pub(crate) fn cache(&self) -> Result<&Path, HubError> {
         let what = "no home folder to look for the Hub's cache in; HF_HOME says where it is";
         let cache = self.cache.as_deref();
-        cache.ok_or_else(|| HubError::NotFound(what.to_owned()))
+        cache.ok_or_else(|| HubError::not_found(what.to_owned()))
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Self {

@@ -1,5 +1,6 @@
 //! Vectors in memory: queries, and targets that are packed for products with them.
 
+use std::collections::BinaryHeap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +10,9 @@ use plmkit_contract::{Dtype, KeyColumns, Quoted, Stop};
 use plmkit_cpu::{Isa, Weights};
 
 use super::metric::{Metric, Vector, dot};
-use super::nearest::Nearest;
+use super::nearest::Hit;
 use crate::merge::BATCH_ROWS;
-use crate::vectors::place_of;
-use crate::{DatasetError, Merge, Part, Parts, Vectors};
+use crate::{Dataset, DatasetError, Merge, Vectors};
 
 /// The queries of one product, `(QUERIES, targets)`. Their vectors stay in a core's cache.
 pub(super) const QUERIES: usize = 84;
@@ -20,36 +20,31 @@ pub(super) const QUERIES: usize = 84;
 /// A column of vectors of a dataset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
-    pub(super) parts: &'a Parts,
+    pub(super) dataset: &'a Dataset,
     pub(super) place: usize,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(parts: &'a Parts, column: Option<&str>) -> Result<Self, DatasetError> {
-        let place = place_of(parts, column)?;
-        Ok(Self { parts, place })
+    pub(super) fn new(dataset: &'a Dataset, column: Option<&str>) -> Result<Self, DatasetError> {
+        let place = dataset.place_of(column)?;
+        Ok(Self { dataset, place })
     }
 
     pub(super) fn column(self) -> String {
-        self.parts.layout.columns[self.place].to_string()
+        self.dataset.layout().columns[self.place].to_string()
+    }
+
+    pub(super) fn dim(self) -> usize {
+        self.dataset.layout().dim
     }
 
     pub(super) fn path(self) -> &'a Path {
-        &self.parts.parts[0].path
+        &self.dataset.parts[0].path
     }
 
     /// Reads the rows in the order of the input, with windows of `bytes` together.
     pub(super) fn read(self, bytes: u64, stop: &'a Stop) -> Merge<'a> {
-        Merge::new(self.parts, [self.place], stop).within(bytes)
-    }
-
-    /// Returns each part alone.
-    pub(super) fn each_part(self) -> impl Iterator<Item = Parts> {
-        let parts = self.parts.parts.iter();
-        parts.map(|part| Parts {
-            parts: vec![Part::clone(part)],
-            layout: self.parts.layout.clone(),
-        })
+        Merge::new(&self.dataset.parts, [self.place], stop).within(bytes)
     }
 
     /// Takes the vectors of some rows, `(rows, dim)`, and the square of the norm of each. All values must be finite; for cosines, no vector may be zero.
@@ -60,7 +55,7 @@ impl<'a> Source<'a> {
         stop: &Stop,
     ) -> Result<(ScalarBuffer<f32>, Vec<f64>), DatasetError> {
         let values = Vectors::new(&rows[&*self.column()]).values;
-        let vectors = values.chunks_exact(self.parts.layout.dim);
+        let vectors = values.chunks_exact(self.dim());
         let squares: Vec<f64> = vectors.map(|vector| dot(vector, vector)).collect();
         let is_bad =
             |square: &f64| !square.is_finite() || (*square == 0.0 && metric == Metric::Cosine);
@@ -81,11 +76,11 @@ impl<'a> Source<'a> {
 
     /// Finds the part with an ordinal.
     fn part_of(self, ordinal: u64, stop: &Stop) -> Result<Option<&'a Path>, DatasetError> {
-        for (part, alone) in self.parts.parts.iter().zip(self.each_part()) {
+        for part in self.dataset.parts.chunks(1) {
             let ordinals = [ordinal];
-            let mut merge = Merge::new(&alone, [], stop).of_ordinals(&ordinals);
+            let mut merge = Merge::new(part, [], stop).of_ordinals(&ordinals);
             if merge.next_rows()?.is_some() {
-                return Ok(Some(&part.path));
+                return Ok(Some(&part[0].path));
             }
         }
         Ok(None)
@@ -102,7 +97,7 @@ pub(super) struct Queries {
     /// Of their norms.
     pub(super) squares: Vec<f64>,
     /// Of [`QUERIES`] each, so that threads work on different ones.
-    nearest: Vec<Mutex<Vec<Nearest>>>,
+    nearest: Vec<Mutex<Vec<BinaryHeap<Hit>>>>,
 }
 
 impl Queries {
@@ -116,11 +111,11 @@ impl Queries {
         let mut queries = Self {
             rows: Vec::new(),
             keys: Vec::new(),
-            values: Vec::with_capacity(most * source.parts.layout.dim),
+            values: Vec::with_capacity(most * source.dim()),
             squares: Vec::new(),
             nearest: Vec::new(),
         };
-        let key_columns: Vec<usize> = (0..source.parts.layout.keys()).collect();
+        let key_columns: Vec<usize> = (0..source.dataset.layout().keys()).collect();
         while queries.keys.len() + BATCH_ROWS <= most
             && let Some(rows) = merge.next_rows()?
         {
@@ -135,8 +130,8 @@ impl Queries {
                 .push(keys.map_err(|error| DatasetError::content(source.path(), error))?);
         }
         let chunks = queries.keys.chunks(QUERIES);
-        let empty = chunks.map(|some| some.iter().map(|_| Nearest::default()).collect());
-        queries.nearest = empty.map(Mutex::new).collect();
+        let empty = chunks.map(|some| Mutex::new(vec![BinaryHeap::new(); some.len()]));
+        queries.nearest = empty.collect();
         Ok(queries)
     }
 
@@ -146,17 +141,20 @@ impl Queries {
     }
 
     /// Returns the nearest targets of the queries of a chunk.
-    pub(super) fn nearest(&self, chunk: usize) -> MutexGuard<'_, Vec<Nearest>> {
+    pub(super) fn nearest(&self, chunk: usize) -> MutexGuard<'_, Vec<BinaryHeap<Hit>>> {
         let nearest = self.nearest[chunk].lock();
         nearest.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the keys and labels of the queries, and the nearest targets of each.
-    pub(super) fn into_nearest(self) -> (Vec<RecordBatch>, impl Iterator<Item = Nearest>) {
+    /// Returns the keys and labels of the queries, and the nearest targets of each, the nearest first.
+    pub(super) fn into_nearest(self) -> (Vec<RecordBatch>, Vec<Vec<Hit>>) {
         let nearest = self.nearest.into_iter();
         let nearest =
             nearest.flat_map(|some| some.into_inner().unwrap_or_else(PoisonError::into_inner));
-        (self.rows, nearest)
+        (
+            self.rows,
+            nearest.map(BinaryHeap::into_sorted_vec).collect(),
+        )
     }
 
     pub(super) fn vector(&self, query: usize) -> Vector<'_> {
@@ -185,7 +183,7 @@ impl Block {
         stop: &Stop,
     ) -> Result<Self, DatasetError> {
         let (values, squares) = source.vectors(rows, metric, stop)?;
-        let dim = source.parts.layout.dim;
+        let dim = source.dim();
         let packed = squares.iter().map(|&square| metric.packed(square));
         let (factors, bias): (Vec<f64>, Vec<f32>) =
             packed.map(|(factor, bias)| (factor, bias as f32)).unzip();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
-use arrow_select::take::{take, take_record_batch};
+use arrow_select::take::take;
 use plmkit_contract::{EmbeddingLayout, KeyColumns, SAMPLE, Stop};
 
 use super::block::{Queries, Source};
@@ -26,10 +26,7 @@ const KEYS: [(&str, [&str; 2]); 4] = [
 
 /// Returns the columns of hits between datasets of these layouts.
 pub(super) fn schema([queries, targets]: [&EmbeddingLayout; 2]) -> SchemaRef {
-    let mut fields = vec![
-        Field::new("rank", DataType::UInt32, false),
-        Field::new("score", DataType::Float64, false),
-    ];
+    let mut fields = Vec::new();
     for (key, names) in KEYS {
         for (layout, name) in [queries, targets].into_iter().zip(names) {
             if let Ok(field) = layout.schema().field_with_name(key) {
@@ -38,7 +35,9 @@ pub(super) fn schema([queries, targets]: [&EmbeddingLayout; 2]) -> SchemaRef {
         }
     }
     // The ids first, as people read them.
-    fields[..4].rotate_right(2);
+    let rank = Field::new("rank", DataType::UInt32, false);
+    let score = Field::new("score", DataType::Float64, false);
+    fields.splice(2..2, [rank, score]);
     Arc::new(Schema::new(fields))
 }
 
@@ -56,13 +55,10 @@ pub(super) fn each_batch(
         return Ok(0);
     };
     let query_rows = concat_batches(&first.schema(), &query_rows).map_err(failed)?;
-    let nearest: Vec<Vec<Hit>> = nearest
-        .map(|nearest| nearest.into_sorted().collect())
-        .collect();
-    let mut keys: Vec<(u64, u32)> = nearest.iter().flatten().map(|hit| hit.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let target_rows = rows_of(targets, &keys, stop)?;
+    let mut ordinals: Vec<u64> = nearest.iter().flatten().map(|hit| hit.key.0).collect();
+    ordinals.sort_unstable();
+    ordinals.dedup();
+    let (keys, target_rows) = rows_of(targets, &ordinals, stop)?;
     let mut hits = nearest.iter().enumerate().flat_map(|(query, hits)| {
         let ranked = (1_u32..).zip(hits);
         ranked.map(move |(rank, hit)| (query as u32, rank, *hit))
@@ -81,59 +77,40 @@ pub(super) fn each_batch(
                 .collect::<UInt32Array>(),
             some.iter().map(|(_, _, hit)| place(hit)).collect(),
         ];
-        let columns = schema.fields().iter().map(|field| {
-            let name = field.name();
-            Ok(match &**name {
-                "rank" => Arc::new(UInt32Array::from_iter_values(some.iter().map(|hit| hit.1))),
-                "score" => {
-                    let scores = some.iter().map(|hit| metric.score(hit.2.nearness));
-                    Arc::new(Float64Array::from_iter_values(scores)) as ArrayRef
+        let mut columns = Vec::new();
+        for (key, _) in KEYS {
+            for (rows, places) in [&query_rows, &target_rows].into_iter().zip(&places) {
+                if let Some(column) = rows.column_by_name(key) {
+                    columns.push(take(column, places, None).map_err(failed)?);
                 }
-                _ => {
-                    let found = KEYS.iter().find_map(|(key, names)| {
-                        let side = names.iter().position(|found| found == name)?;
-                        Some((*key, side))
-                    });
-                    let (key, side) = found.unwrap_or(("id", 0));
-                    take(&[&query_rows, &target_rows][side][key], &places[side], None)?
-                }
-            })
-        });
-        let columns = columns.collect::<Result<Vec<_>, _>>();
-        let rows = columns.and_then(|columns| RecordBatch::try_new(Arc::clone(schema), columns));
+            }
+        }
+        let ranks = UInt32Array::from_iter_values(some.iter().map(|hit| hit.1));
+        let scores = some.iter().map(|hit| metric.score(hit.2.nearness()));
+        let scores: ArrayRef = Arc::new(Float64Array::from_iter_values(scores));
+        columns.splice(2..2, [Arc::new(ranks) as ArrayRef, scores]);
+        let rows = RecordBatch::try_new(Arc::clone(schema), columns);
         write(&rows.map_err(failed)?)?;
     }
 }
 
-/// Reads the keys and labels of rows, which are in order.
+/// Reads ordinals and starts, and the columns of [`KEYS`], of the rows with these ordinals, which are in order.
 fn rows_of(
     source: Source<'_>,
-    keys: &[(u64, u32)],
+    ordinals: &[u64],
     stop: &Stop,
-) -> Result<RecordBatch, DatasetError> {
+) -> Result<(Vec<(u64, u32)>, RecordBatch), DatasetError> {
     let failed = |error: ArrowError| DatasetError::content(source.path(), error);
-    let schema = source.parts.layout.schema();
+    let schema = source.dataset.layout().schema();
     let columns = KEYS.iter().filter_map(|(key, _)| schema.index_of(key).ok());
     let columns: Vec<usize> = columns.collect();
-    let mut ordinals: Vec<u64> = keys.iter().map(|key| key.0).collect();
-    ordinals.dedup();
-    let mut merge = Merge::new(source.parts, [], stop).of_ordinals(&ordinals);
-    let mut found = Vec::new();
+    let mut merge = Merge::new(&source.dataset.parts, [], stop).of_ordinals(ordinals);
+    let (mut keys, mut found) = (Vec::new(), Vec::new());
     while let Some(rows) = merge.next_rows()? {
-        let here = KeyColumns::new(&rows);
-        let asked = here
-            .rows()
-            .map(|key| keys.binary_search(&key.sort_key()).is_ok());
-        let asked: Vec<u32> = (0..)
-            .zip(asked)
-            .filter_map(|(row, is)| is.then_some(row))
-            .collect();
-        let rows = rows.project(&columns).map_err(failed)?;
-        let asked = take_record_batch(&rows, &UInt32Array::from(asked));
-        found.push(asked.map_err(failed)?);
+        keys.extend(KeyColumns::new(&rows).rows().map(|key| key.sort_key()));
+        found.push(rows.project(&columns).map_err(failed)?);
     }
     let schema = schema.project(&columns).map_err(failed)?;
     let rows = concat_batches(&Arc::new(schema), &found).map_err(failed)?;
-    debug_assert_eq!(rows.num_rows(), keys.len());
-    Ok(rows)
+    Ok((keys, rows))
 }

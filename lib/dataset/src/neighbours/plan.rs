@@ -37,8 +37,8 @@ impl Plan {
         targets: Source<'_>,
         stop: &Stop,
     ) -> Result<Self, DatasetError> {
-        let vector = (queries.parts.layout.dim * size_of::<f32>()) as u64;
-        let [rows, all] = [queries, targets].map(|source| source.parts.rows());
+        let vector = (queries.dim() * size_of::<f32>()) as u64;
+        let [rows, all] = [queries, targets].map(|source| source.dataset.rows());
         let top = (config.top.get() as u64).min(all);
         // A hit, its rank among those of its query, and the key of the target.
         let query = vector + KEY_BYTES + top * (64 + KEY_BYTES);
@@ -51,10 +51,10 @@ impl Plan {
         // An eighth of the memory is enough for windows.
         let least = least + (2 * windows).min(least.div_ceil(3));
         if least > config.memory {
-            return Err(DatasetError::Usage(format!(
+            return Err(DatasetError::usage(format!(
                 "--memory: expected {} MiB or more for vectors of {} values and {} of each query",
                 least.div_ceil(1 << 20),
-                queries.parts.layout.dim,
+                queries.dim(),
                 plural(top, "hit"),
             )));
         }

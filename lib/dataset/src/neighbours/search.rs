@@ -3,18 +3,20 @@
 //! Products in f32 find the targets that can be among the nearest, given the largest rounding error. These are compared in f64. So the
 //! result is exact, and the same for any number of threads and any order of the targets.
 
+use std::collections::BinaryHeap;
+use std::iter;
 use std::num::NonZero;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::Stop;
 use plmkit_cpu::{Epilogue, Rows, RowsMut, product_error};
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 
 use super::block::{Block, QUERIES, Queries, Source};
 use super::metric::Metric;
-use super::nearest::{Hit, Nearest};
-use crate::{DatasetError, Merge, Parts};
+use super::nearest::{Hit, add, least};
+use crate::{DatasetError, Merge};
 
 /// The most bytes of decoded targets that were not compared yet.
 pub(super) const WINDOW_BYTES: u64 = 8 << 20;
@@ -32,29 +34,6 @@ pub(super) struct Search<'a> {
     pub(super) stop: &'a Stop,
 }
 
-/// The targets that were not compared yet: part by part, because their order does not matter.
-struct Rest<'a> {
-    merges: Vec<Merge<'a>>,
-    advance: &'a mut (dyn FnMut(u64) + Send),
-    failed: Option<DatasetError>,
-}
-
-impl Rest<'_> {
-    /// Reads the next targets; `None` after the last, or if a worker failed.
-    fn next_rows(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
-        while self.failed.is_none()
-            && let Some(merge) = self.merges.last_mut()
-        {
-            if let Some(rows) = merge.next_rows()? {
-                (self.advance)(rows.num_rows() as u64);
-                return Ok(Some(rows));
-            }
-            self.merges.pop();
-        }
-        Ok(None)
-    }
-}
-
 impl Search<'_> {
     /// Finds the nearest targets of all `queries`. `advance` is told the targets as they are read.
     pub(super) fn run(
@@ -62,64 +41,45 @@ impl Search<'_> {
         queries: &Queries,
         advance: &mut (dyn FnMut(u64) + Send),
     ) -> Result<(), DatasetError> {
-        let parts: Vec<Parts> = self.targets.each_part().collect();
-        let merge = |parts| Merge::new(parts, [self.targets.place], self.stop);
-        let rest = Mutex::new(Rest {
-            merges: parts
-                .iter()
-                .map(|parts| merge(parts).within(WINDOW_BYTES))
-                .collect(),
-            advance,
-            failed: None,
+        // Part by part, because the order of the targets does not matter.
+        let targets = self.targets.dataset.parts.chunks(1).flat_map(|part| {
+            let merge = Merge::new(part, [self.targets.place], self.stop);
+            let mut merge = merge.within(WINDOW_BYTES);
+            iter::from_fn(move || merge.next_rows().transpose())
         });
-        let lock = || rest.lock().unwrap_or_else(PoisonError::into_inner);
-        let work = |worker: usize| {
-            if let Err(error) = self.compare(queries, &rest, worker) {
-                lock().failed.get_or_insert(error);
-            }
-        };
-        thread::scope(|scope| {
-            for worker in 1..self.threads.get() {
-                let thread = thread::Builder::new().name("neighbours".to_owned());
-                // If the system refuses a thread, the existing ones do the work.
-                if thread.spawn_scoped(scope, move || work(worker)).is_err() {
-                    break;
-                }
-            }
-            work(0);
+        let mut targets = targets.inspect(|rows| {
+            advance(rows.as_ref().map_or(0, |rows| rows.num_rows() as u64));
         });
-        lock().failed.take().map_or(Ok(()), Err)
+        let compare = |block: &mut _, rows: Result<_, _>| self.compare(queries, block, &rows?);
+        let pool = ThreadPoolBuilder::new().num_threads(self.threads.get());
+        if let Ok(pool) = pool.build() {
+            return pool.install(|| targets.par_bridge().try_for_each_init(|| None, compare));
+        }
+        // If the system refuses threads, this one does the work.
+        let mut block = None;
+        targets.try_for_each(|rows| compare(&mut block, rows))
     }
 
-    /// Compares all queries with the targets that this worker takes.
+    /// Compares all queries with some targets, in place of those that were compared before in the same memory.
     fn compare(
         &self,
         queries: &Queries,
-        rest: &Mutex<Rest<'_>>,
-        worker: usize,
+        block: &mut Option<Block>,
+        rows: &RecordBatch,
     ) -> Result<(), DatasetError> {
-        let mut block = None;
-        let mut products = Vec::new();
-        let mut found = Vec::new();
-        // Each worker begins with other queries, so that they seldom wait for the same lock.
-        let first = worker * queries.chunks() / self.threads;
-        loop {
-            let rows = {
-                let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(rows) = rest.next_rows()? else {
-                    return Ok(());
-                };
-                rows
-            };
-            let packed = Block::pack(self.targets, &rows, (self.metric, block), self.stop)?;
-            for chunk in (first..queries.chunks()).chain(0..first) {
-                if self.stop.requested() {
-                    return Err(DatasetError::stopped());
-                }
-                self.compare_chunk((queries, chunk), &packed, &mut products, &mut found);
+        let packed = Block::pack(self.targets, rows, (self.metric, block.take()), self.stop)?;
+        let (mut products, mut found) = (Vec::new(), Vec::new());
+        // Each thread begins with other queries, so that they seldom wait for the same lock.
+        let thread = rayon::current_thread_index().unwrap_or(0);
+        let first = thread * queries.chunks() / self.threads;
+        for chunk in (first..queries.chunks()).chain(0..first) {
+            if self.stop.requested() {
+                return Err(DatasetError::stopped());
             }
-            block = Some(packed);
+            self.compare_chunk((queries, chunk), &packed, &mut products, &mut found);
         }
+        *block = Some(packed);
+        Ok(())
     }
 
     /// Compares a chunk of queries with a block of targets.
@@ -130,7 +90,7 @@ impl Search<'_> {
         products: &mut Vec<f32>,
         found: &mut Vec<(f32, usize)>,
     ) {
-        let dim = self.targets.parts.layout.dim;
+        let dim = self.targets.dim();
         let first = chunk * QUERIES;
         let count = QUERIES.min(queries.keys.len() - first);
         let vectors = &queries.values[first * dim..(first + count) * dim];
@@ -152,12 +112,12 @@ impl Search<'_> {
         (queries, query): (&Queries, usize),
         block: &Block,
         (products, found): (&[f32], &mut Vec<(f32, usize)>),
-        nearest: &mut Nearest,
+        nearest: &mut BinaryHeap<Hit>,
     ) {
         let vector = queries.vector(query);
         let reach = self.metric.reach(vector.square, block.longest);
         let error = self.error() * reach + f64::from(f32::MIN_POSITIVE) * (1.0 + vector.square);
-        let least = nearest.least(self.top);
+        let least = least(nearest, self.top);
         let least = least.map_or(self.least, |least| least.max(self.least));
         let limit = self.metric.product(least, vector.square) - error;
         // Sums of products that are not below it may overflow.
@@ -183,15 +143,14 @@ impl Search<'_> {
         for &(_, at) in found.iter() {
             let nearness = self.metric.nearness(vector, block.vector(at));
             if nearness >= self.least {
-                let key = block.keys[at];
-                nearest.add(Hit { nearness, key }, self.top);
+                add(nearest, Hit::new(nearness, block.keys[at]), self.top);
             }
         }
     }
 
     /// The rounding errors of a product relative to its reach: those of its sum, and of scaling, limits and biases.
     fn error(&self) -> f64 {
-        product_error(self.targets.parts.layout.dim) + 8.0 * f64::from(f32::EPSILON)
+        product_error(self.targets.dim()) + 8.0 * f64::from(f32::EPSILON)
     }
 }
 

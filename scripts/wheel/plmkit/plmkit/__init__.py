@@ -86,7 +86,8 @@ def embed(
         raise
     for sample, rejected in _samples(folder).items():
         if rejected not in ("", "0"):
-            warnings.warn(f"{folder / sample}: {rejected} rejected records have no row, see shards/rejects.csv and rejects", stacklevel=2)
+            records = "1 rejected record has" if rejected == "1" else f"{rejected} rejected records have"
+            warnings.warn(f"{folder / sample}: {records} no row, see shards/rejects.csv and rejects", stacklevel=2)
     # The folder may have other samples, of other calls.
     return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])
 

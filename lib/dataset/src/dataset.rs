@@ -1,19 +1,21 @@
-//! The parts of a dataset.
+//! A dataset: its parts, and its `dataset.json`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    EmbeddingLayout, KERNELS, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop,
-    ordinals, path_text,
+    Column, DATASET_FILE, EmbeddingLayout, KERNELS, ListedDataset, PACKING, Provenance, RowDigest,
+    SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
 };
-use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
+use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed};
 use serde_json::Value;
 
 use crate::DatasetError;
+use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files, visible};
+use crate::lists::read_lists;
 
 /// An embeddings file of a dataset, closed: what its footer says.
 #[derive(Clone, Debug)]
@@ -24,24 +26,26 @@ pub struct Part {
     pub digest: RowDigest,
     /// Its origin.
     pub provenance: Provenance,
+    /// Its columns.
+    pub layout: EmbeddingLayout,
     /// Its row groups, in the order of the file.
-    pub groups: Vec<GroupSummary>,
+    pub(crate) groups: Vec<GroupSummary>,
     /// What is added to the ordinals of the file.
     pub(crate) offset: u64,
 }
 
 impl Part {
     /// Reads the end of a file.
-    pub(crate) fn open(path: &Path) -> Result<(Self, EmbeddingLayout), StoreError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let file = EmbeddingsFile::open(path)?;
-        let part = Self {
+        Ok(Self {
             path: path.to_owned(),
             digest: file.digest(),
             provenance: file.provenance().clone(),
+            layout: file.layout().clone(),
             groups: file.groups()?,
             offset: 0,
-        };
-        Ok((part, file.layout().clone()))
+        })
     }
 
     /// Opens the file again, to read its rows. All that is read of it is from the file that is open then.
@@ -77,6 +81,22 @@ impl Part {
         let rows = RecordBatch::try_new(rows.schema(), columns);
         rows.map_err(|error| DatasetError::content(&self.path, error))
     }
+
+    /// Checks that a file has the columns, the work and the set of shards of the `first` part.
+    fn check_same(&self, first: &Self) -> Result<(), DatasetError> {
+        let place = path_text(&first.path);
+        let source = |part: &Self| part.provenance.options.get(SOURCE).cloned();
+        let what = if self.layout != first.layout {
+            format!("expected the columns of {place}, found others")
+        } else if let Some((what, was, is)) = first.provenance.changed_work(&self.provenance) {
+            format!("expected {what} {was} as in {place}, found {is}")
+        } else if source(self) != source(first) {
+            format!("not of the same set of shards as {place}")
+        } else {
+            return Ok(());
+        };
+        Err(DatasetError::content(&self.path, what))
+    }
 }
 
 /// Adds to the ordinals of row groups.
@@ -88,43 +108,85 @@ fn shifted(mut groups: Vec<GroupSummary>, offset: u64) -> Vec<GroupSummary> {
     groups
 }
 
-/// All embeddings files of a dataset: of one work, with the same columns.
-#[derive(Clone, Debug)]
-pub struct Parts {
-    /// The parts, in the order given.
+/// A dataset that is open: the ends of all its files are verified, their rows are not read.
+#[derive(Debug)]
+pub struct Dataset {
+    /// Its folder, or its only file.
+    pub path: PathBuf,
+    /// Its embeddings files, of one work and with the same columns. There is at least one.
     pub parts: Vec<Part>,
-    /// The columns of each of them.
-    pub layout: EmbeddingLayout,
+    /// Its `dataset.json`, if it has one.
+    pub listed: Option<ListedDataset>,
 }
 
-impl Parts {
-    /// Opens all files once. Their ends are verified, their rows are not read.
+impl Dataset {
+    /// Opens a folder or an embeddings file. Where `dataset.json` lists the parts and lists of rejects, they must be these; those of
+    /// shards, if there are any. If the validation has failed, `on_failed` decides whether that is an error.
     ///
     /// # Errors
     /// If there are no files, if one is damaged or missing, or if they are not of one work.
-    pub fn open(paths: &[PathBuf], stop: &Stop) -> Result<Self, DatasetError> {
+    pub fn open(
+        path: &Path,
+        on_failed: impl FnOnce(DatasetError) -> Result<(), DatasetError>,
+        stop: &Stop,
+    ) -> Result<Self, DatasetError> {
+        let (paths, listed) = if path.is_file() {
+            (vec![path.to_owned()], None)
+        } else {
+            (embeddings_of(path)?, read_dataset(path)?)
+        };
+        if listed.as_ref().is_some_and(|listed| !listed.passed()) {
+            let what = "expected a dataset whose validation passed, found one that failed";
+            on_failed(DatasetError::content(&path.join(DATASET_FILE), what))?;
+        }
         let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
-        let mut layout = None;
-        for path in paths {
+        for path in &paths {
             if stop.requested() {
                 return Err(DatasetError::stopped());
             }
-            let (part, found) = Part::open(path)?;
-            let layout = layout.get_or_insert_with(|| found.clone());
+            let part = Part::open(path)?;
             if let Some(first) = parts.first() {
-                check_same(path, (&part.provenance, &found), (first, layout))?;
+                part.check_same(first)?;
             }
             parts.push(part);
         }
-        let layout = layout.ok_or_else(|| {
-            DatasetError::missing(Path::new("."), "expected embeddings files, found none")
-        })?;
-        Ok(Self { parts, layout })
+        if let Some(listed) = &listed {
+            check_parts(listed, path, &parts)?;
+            let mut lists = listed.rejects.clone();
+            lists.retain(|list| has_shards(path) || !list.file.starts_with("shards/"));
+            read_lists(&lists, path)?;
+        }
+        let path = path.to_owned();
+        Ok(Self {
+            path,
+            parts,
+            listed,
+        })
+    }
+
+    /// Returns all files that belong to it.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = own_files(&self.path).into();
+        files.extend(self.parts.iter().map(|part| part.path.clone()));
+        for lists in [SHARDS, REJECTS] {
+            files.extend(visible(&self.path.join(lists)).unwrap_or_default());
+        }
+        files
+    }
+
+    /// Returns the columns of all parts.
+    pub fn layout(&self) -> &EmbeddingLayout {
+        &self.parts[0].layout
     }
 
     /// Returns the digest of all rows, with their number.
     pub fn digest(&self) -> RowDigest {
         self.parts.iter().map(|part| part.digest).sum()
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> u64 {
+        self.digest().rows()
     }
 
     /// Returns the provenance of rows of all parts, without inputs.
@@ -154,38 +216,68 @@ impl Parts {
 
     /// Returns the places of the computed columns of these names, or of all.
     pub fn places(&self, names: &[String]) -> Result<Vec<usize>, DatasetError> {
-        let places = self.layout.places(names);
+        let places = self.layout().places(names);
         places.map_err(|what| DatasetError::content(&self.parts[0].path, what))
+    }
+
+    /// Returns the place of a column with one vector for each protein: that with the name, or the only one.
+    pub(crate) fn place_of(&self, column: Option<&str>) -> Result<usize, DatasetError> {
+        let columns = &self.layout().columns;
+        let asked: Vec<String> = column.into_iter().map(str::to_owned).collect();
+        let mut places = self.places(&asked)?;
+        places.retain(|&place| matches!(columns[place], Column::Pooled { .. }));
+        match (places.as_slice(), column) {
+            (&[one], _) => Ok(one),
+            (_, Some(name)) => Err(DatasetError::usage(format!(
+                "--column {name}: expected a column with one vector for each protein"
+            ))),
+            (_, None) => {
+                let names = columns.iter().map(Column::to_string).collect::<Vec<_>>();
+                Err(DatasetError::usage(format!(
+                    "expected one column with one vector for each protein, found {}: name it with --column",
+                    names.join(", ")
+                )))
+            }
+        }
     }
 
     /// Returns how scores were computed, if there are some.
     pub fn scores(&self) -> Option<&str> {
         self.parts[0].provenance.text_option(SCORES)
     }
-
-    /// Returns the number of rows.
-    pub fn rows(&self) -> u64 {
-        self.digest().rows()
-    }
 }
 
-/// Checks that a file has the columns, the work and the set of shards of the first part.
-fn check_same(
-    path: &Path,
-    (provenance, layout): (&Provenance, &EmbeddingLayout),
-    (first, expected): (&Part, &EmbeddingLayout),
-) -> Result<(), DatasetError> {
-    let place = path_text(&first.path);
-    let what = if layout != expected {
-        format!("expected the columns of {place}, found others")
-    } else if let Some((what, was, is)) = first.provenance.changed_work(provenance) {
-        format!("expected {what} {was} as in {place}, found {is}")
-    } else if provenance.options.get(SOURCE) != first.provenance.options.get(SOURCE) {
-        format!("not of the same set of shards as {place}")
-    } else {
-        return Ok(());
-    };
-    Err(DatasetError::content(path, what))
+/// Reads the `dataset.json` of the dataset in `folder`; `None` if there is none.
+pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
+    let path = folder.join(DATASET_FILE);
+    if let Ok(false) = path.try_exists() {
+        return Ok(None);
+    }
+    let listed: ListedDataset = read_sealed(&path)?;
+    check_contract(&listed.contract).map_err(|what| DatasetError::content(&path, what))?;
+    Ok(Some(listed))
+}
+
+/// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.
+fn check_parts(listed: &ListedDataset, folder: &Path, parts: &[Part]) -> Result<(), DatasetError> {
+    let files = listed.embeddings.iter();
+    let files = files.map(|file| (folder.join(&file.file), &*file.digest));
+    let mut listed: BTreeMap<PathBuf, &str> = files.collect();
+    for part in parts {
+        let Some(expected) = listed.remove(&part.path) else {
+            let what = format!("not a part of the dataset: {DATASET_FILE} does not list it");
+            return Err(DatasetError::content(&part.path, what));
+        };
+        let found = part.digest;
+        if expected != found.to_string() {
+            let what = format!("expected rows {expected}, as {DATASET_FILE} says, found {found}");
+            return Err(DatasetError::content(&part.path, what));
+        }
+    }
+    listed.keys().next().map_or(Ok(()), |missing| {
+        let what = format!("no such file: expected every part that {DATASET_FILE} lists");
+        Err(DatasetError::missing(missing, what))
+    })
 }
 
 #[cfg(test)]
@@ -240,8 +332,8 @@ mod tests {
         let path = folder.path().join("a.parquet");
         part(&path, 1.0);
         let stop = Stop::default();
-        let parts = Parts::open(std::slice::from_ref(&path), &stop).expect("a part");
-        let read = || Merge::new(&parts, [0], &stop).next_rows();
+        let dataset = Dataset::open(&path, Err, &stop).expect("a part");
+        let read = || Merge::new(&dataset.parts, [0], &stop).next_rows();
         assert!(read().expect("as it was checked").is_some());
         part(&path, 2.0);
         let error = read().expect_err("another file");

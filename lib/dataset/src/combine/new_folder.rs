@@ -37,7 +37,9 @@ impl NewFolder {
             _lock: lock,
         };
         remove(&folder.work).map_err(failed)?;
-        fs::create_dir_all(folder.work.join("embeddings")).map_err(failed)?;
+        for part in ["embeddings", RUNS] {
+            fs::create_dir_all(folder.work.join(part)).map_err(failed)?;
+        }
         Ok(folder)
     }
 
@@ -56,17 +58,15 @@ impl NewFolder {
         &self.work
     }
 
-    /// Makes an empty folder for further parts, which [`publish`](Self::publish) removes.
-    pub(crate) fn runs(&self) -> Result<PathBuf, StoreError> {
-        let runs = self.work.join(RUNS);
-        fs::create_dir(&runs).map_err(StoreError::cannot_create(&self.path))?;
-        Ok(runs)
+    /// Returns the folder of sorted runs, which [`publish`](Self::publish) removes.
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.work.join(RUNS)
     }
 
     /// Renames the folder to its path. A folder that is there is removed.
     pub(crate) fn publish(self) -> Result<(), StoreError> {
         let failed = StoreError::cannot_write(&self.path);
-        remove(&self.work.join(RUNS)).map_err(failed)?;
+        remove(&self.runs()).map_err(failed)?;
         for folder in [&self.work.join("embeddings"), &self.work] {
             sync(folder).map_err(failed)?;
         }

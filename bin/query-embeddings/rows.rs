@@ -1,0 +1,58 @@
+//! Rows of a dataset in one file.
+
+use std::path::Path;
+
+use plmkit_cli::{Fault, NamedPath, Stop};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{Dataset, RowFormat, RowsConfig, ids_beside, write_rows};
+
+use crate::open;
+
+/// Checks that a column is only named where one is written.
+pub(crate) fn check_column(format: RowFormat, column: Option<&str>) -> Result<(), Fault> {
+    if format == RowFormat::Parquet && column.is_some() {
+        return Err(Fault::usage(
+            "--column: expected --format npy, tsv or csv with it",
+        ));
+    }
+    Ok(())
+}
+
+/// Writes rows of a dataset, which is returned. No output is one of its files or of `others`. `advance` is told the rows as they are
+/// written, and the number of all.
+pub(crate) fn write(
+    config: &RowsConfig<'_>,
+    dataset: &Path,
+    others: &[NamedPath],
+    mut advance: impl FnMut(u64, u64),
+    stop: &Stop,
+) -> Result<Dataset, Fault> {
+    check_column(config.format, config.column)?;
+    let (out, ids) = (config.out, ids_beside(config.out));
+    let is_matrix = config.format == RowFormat::Npy;
+    let outputs = [("--out", out), ("--out", &*ids)];
+    let outputs = &outputs[..if is_matrix { 2 } else { 1 }];
+    let is_parquet = config.format == RowFormat::Parquet;
+    let opened = open(dataset, others, (outputs, is_parquet), stop)?;
+    // Two matrices would have one file of ids.
+    if is_matrix && out.extension().is_none_or(|found| found != "npy") {
+        let out = path_text(out);
+        let what = format!("--out {out}: expected a name that ends with .npy");
+        return Err(Fault::usage(what));
+    }
+    let all = opened.rows();
+    let (rows, existing) = write_rows(&opened, config, |rows| advance(rows, all), stop)?;
+    let outputs: Vec<_> = outputs.iter().map(|(_, path)| path_text(path)).collect();
+    let (outputs, rows) = (outputs.join(", "), plural(rows, "row"));
+    if existing {
+        tracing::info!(
+            "{outputs}: already complete: the same rows of the same dataset, {rows} verified"
+        );
+    } else if let Some(ids) = config.ids.filter(|_| is_parquet) {
+        let ids = plural(ids.in_order().len() as u64, "id");
+        tracing::info!("{outputs}: {rows} of {ids}");
+    } else {
+        tracing::info!("{outputs}: {rows}");
+    }
+    Ok(opened)
+}
