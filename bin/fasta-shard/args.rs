@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use clap::builder::TypedValueParser;
@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
 use plmkit_contract::{DATASET_FILE, is_sample_name};
 use plmkit_sequence::{
-    DuplicatePolicy, GeneticCode, Input, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
+    DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
     ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
 };
 
@@ -173,7 +173,7 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
     min_residues: Option<u32>,
 
-    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: all CPUs]
+    /// Number of threads that parse records, digest and compress them; one more reads and decompresses input [default: all CPUs]
     ///
     /// The number of threads does not change the shards.
     #[arg(long, value_name = "N", help_heading = "Resources")]
@@ -282,8 +282,7 @@ impl TryFrom<Args> for ShardConfig {
     fn try_from(args: Args) -> Result<Self, Fault> {
         let translation = translation(&args)?;
         check_paths(&args)?;
-        let inputs: Vec<Input> = args.inputs.into_iter().map(Input::from).collect();
-        let stdin = inputs.iter().filter(|input| **input == Input::Stdin);
+        let stdin = args.inputs.iter().filter(|input| *input == Path::new("-"));
         if stdin.count() > 1 {
             return Err(Fault::usage(
                 "- is given more than once: standard input can be read once",
@@ -321,7 +320,7 @@ impl TryFrom<Args> for ShardConfig {
         };
         let cpus = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Ok(Self {
-            inputs,
+            inputs: args.inputs,
             folder: args.out,
             options: ShardOptions {
                 sample: args.sample,

@@ -32,25 +32,25 @@ impl AliasLists {
     /// Adds a record of a list.
     pub fn add(&mut self, row: &AliasRow<'_>, manifest: &Manifest) {
         let place = Place {
-            ordinal: Some(row.ordinal),
+            ordinal: Some(row.key.ordinal),
             start: None,
-            id: Some(row.id),
+            id: Some(row.key.id),
         };
         let listed = match row.dataset {
             None => &mut self.of_own,
             Some(_) => &mut self.of_known,
         };
-        if !listed.insert(row.ordinal) {
+        if !listed.insert(row.key.ordinal) {
             let ordinals = self.wrong.of("ordinals");
             ordinals.add("listed_twice", place, "in the list more than once");
         }
         let Some(dataset) = row.dataset else {
             self.aliases.push(Alias {
-                ordinal: row.ordinal,
+                ordinal: row.key.ordinal,
                 representative: row.representative,
-                digest: row.digest,
-                length: row.length,
-                truncated: row.truncated,
+                digest: row.key.digest,
+                length: row.key.length,
+                truncated: row.key.truncated,
             });
             return;
         };
@@ -151,12 +151,16 @@ mod tests {
         let manifest: Manifest = serde_json::from_value(manifest).expect("a manifest");
         let digest = SequenceDigest::new(b"MKV");
         let alias = |ordinal, representative, dataset| AliasRow {
-            ordinal,
-            id: "P",
+            key: RowKey {
+                ordinal,
+                id: "P",
+                start: 0,
+                length: 3,
+                truncated: false,
+                digest,
+                n_windows: 1,
+            },
             description: None,
-            length: 3,
-            truncated: false,
-            digest,
             dataset,
             representative,
         };

@@ -10,8 +10,8 @@ use arrow_schema::ArrowError;
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take;
 use plmkit_contract::{
-    AliasColumns, DESCRIPTION, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, Kind, ListedFile,
-    Quoted, RowKey, SAMPLE, Stop,
+    DESCRIPTION, KEY_COLUMNS, KeyColumns, Kind, ListedFile, Quoted, RowKey, RowsBuilder, SAMPLE,
+    Stop, alias_rows,
 };
 use plmkit_store::{EmbeddingsWriter, RecordListReader};
 
@@ -68,7 +68,7 @@ fn copy(
     parts: &Parts,
 ) -> Result<RecordBatch, ArrowError> {
     let keys = KeyColumns::new(rows);
-    let mut builder = KeyColumnsBuilder::default();
+    let mut builder = RowsBuilder::of_keys();
     for &(place, record) in copies {
         builder.push(&RowKey {
             ordinal: record.ordinal,
@@ -78,7 +78,7 @@ fn copy(
             ..keys.row(place as usize)
         });
     }
-    let mut columns = Vec::from(builder.finish());
+    let mut columns = builder.finish();
     let places = UInt32Array::from_iter_values(copies.iter().map(|&(place, _)| place));
     let schema = parts.layout.schema();
     for field in &schema.fields()[KEY_COLUMNS.len()..] {
@@ -132,15 +132,14 @@ impl Runs<'_> {
         loop {
             let batch = reader.next_batch()?;
             if let Some(batch) = &batch {
-                let rows = AliasColumns::new(batch);
-                let rows = rows.rows().filter(|row| row.dataset == dataset);
+                let rows = alias_rows(batch).filter(|row| row.dataset == dataset);
                 records.extend(rows.map(|row| Record {
                     representative: row.representative,
-                    ordinal: row.ordinal,
-                    id: row.id.to_owned(),
+                    ordinal: row.key.ordinal,
+                    id: row.key.id.to_owned(),
                     description: row.description.map(str::to_owned),
-                    length: row.length,
-                    truncated: row.truncated,
+                    length: row.key.length,
+                    truncated: row.key.truncated,
                 }));
             }
             if records.len() >= RECORDS || (batch.is_none() && !records.is_empty()) {

@@ -255,7 +255,7 @@ fn write(
             rows += batch.num_rows() as u64;
             advance(batch.num_rows() as u64);
         }
-        let digest = writer.finish(provenance)?.digest;
+        let digest = writer.finish(provenance)?;
         files.push((ListedFile::from_rows(&name, digest), digest));
     }
     Ok(files)

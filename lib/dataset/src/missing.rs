@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use plmkit_contract::{AliasColumns, Kind, MANIFEST_FILE, Stop};
+use plmkit_contract::{Kind, MANIFEST_FILE, Stop, alias_rows};
 
 use crate::aliases::open_list;
 use crate::listing::read_manifest;
@@ -40,8 +40,8 @@ impl OpenedDataset {
                 if stop.requested() {
                     return Err(DatasetError::stopped());
                 }
-                let listed = AliasColumns::new(&batch);
-                count += listed.rows().filter(|row| missing.contains(row.id)).count() as u64;
+                let listed = alias_rows(&batch).filter(|row| missing.contains(row.key.id));
+                count += listed.count() as u64;
             }
             let option = if kind == Kind::Known { " --known" } else { "" };
             if count > 0 {

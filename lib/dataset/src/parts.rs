@@ -193,7 +193,7 @@ mod tests {
     use arrow_array::{FixedSizeListArray, Float32Array};
     use arrow_schema::{DataType, Field};
     use plmkit_contract::{
-        Column, KeyColumnsBuilder, Labels, Pooling, RowKey, SequenceDigest, StoreDtype,
+        Column, Labels, Pooling, RowKey, RowsBuilder, SequenceDigest, StoreDtype,
     };
     use plmkit_store::EmbeddingsWriter;
 
@@ -213,7 +213,7 @@ mod tests {
             stitched: false,
             labels: Labels::default(),
         };
-        let mut keys = KeyColumnsBuilder::default();
+        let mut keys = RowsBuilder::of_keys();
         keys.push(&RowKey {
             ordinal: 0,
             id: "P1",

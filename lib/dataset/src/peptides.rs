@@ -5,7 +5,7 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideColumns, PeptideRow, Stop, ordinals};
+use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Stop, ordinals, peptide_rows};
 use plmkit_store::{AtomicFile, StoreError};
 
 use crate::aliases::open_list;
@@ -77,7 +77,7 @@ pub fn write_peptides(
         if stop.requested() {
             return Err(DatasetError::stopped());
         }
-        for peptide in PeptideColumns::new(&batch).rows() {
+        for peptide in peptide_rows(&batch) {
             for records in &mut records {
                 let Some(id) = records.id(peptide.ordinal)? else {
                     continue;

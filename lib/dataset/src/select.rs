@@ -46,7 +46,7 @@ pub fn select(
         writer.write(&rows)?;
     }
     missing.check(allow_missing)?;
-    let rows = writer.finish(&provenance)?.digest.rows();
+    let rows = writer.finish(&provenance)?.rows();
     Ok(Selected {
         rows,
         existing: false,

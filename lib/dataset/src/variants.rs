@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::{
-    ALIASES_FILE, AMINO_ACIDS, AliasColumns, Column, KeyColumns, Kind, Quoted, SOURCE, Stop,
+    ALIASES_FILE, AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, SOURCE, Stop, alias_rows,
 };
 use plmkit_store::read_shard;
 
@@ -142,10 +142,10 @@ impl Sites {
             if stop.requested() {
                 return Err(DatasetError::stopped());
             }
-            for row in AliasColumns::new(&batch).rows() {
-                if self.proteins.contains_key(row.id) {
+            for row in alias_rows(&batch) {
+                if self.proteins.contains_key(row.key.id) {
                     let copies = copies.entry(row.representative).or_default();
-                    copies.push(row.id.to_owned());
+                    copies.push(row.key.id.to_owned());
                 }
             }
         }

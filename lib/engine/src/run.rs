@@ -252,7 +252,7 @@ impl Work<'_> {
                 .with_model(self.config.model_name.clone())
                 .with_parity(parity.map(|parity| json!(parity)));
             let written = writer.blocks.publish(&provenance, claim)?;
-            Ok(written.digest.rows())
+            Ok(written.rows())
         });
         if published.is_err() {
             // The first error is the one to report.

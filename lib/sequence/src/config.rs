@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use plmkit_contract::{KNOWN, Provenance};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::block::Limits;
 use crate::duplicate::DuplicatePolicy;
 use crate::fasta::BLOCK_BYTES;
-use crate::input::Input;
 use crate::known::KnownDatasets;
 use crate::policy::Policy;
 use crate::translate::{Translation, Translator};
@@ -52,8 +51,8 @@ pub struct ShardOptions {
 /// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
-    /// FASTA inputs, in order; at least one.
-    pub inputs: Vec<Input>,
+    /// FASTA inputs, in order; at least one. `-` is standard input.
+    pub inputs: Vec<PathBuf>,
     /// The output folder.
     pub folder: PathBuf,
     /// The options that decide the content.
@@ -77,7 +76,9 @@ impl ShardConfig {
         inputs: Vec<String>,
         known: Option<&KnownDatasets>,
     ) -> Provenance {
-        let mut provenance = Provenance::new("fasta-shard", inputs).with_all(&self.options);
+        let mut provenance = Provenance::new("fasta-shard", inputs);
+        let options = serde_json::from_value(json!(self.options));
+        provenance.options = options.expect("fields with names");
         for name in ["shards", "max_shard_tokens"] {
             let unset = provenance.options.entry(name.to_owned());
             unset.or_insert(Value::Null);

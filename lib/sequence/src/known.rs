@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
     DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
-    SequenceDigest, Stop, check_contract, path_text,
+    Stop, check_contract, path_text,
 };
 use plmkit_store::{EmbeddingsReader, StoreError, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
 use crate::id_table::IdTable;
-use crate::input::Input;
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded. The others decide which records are
 /// accepted.
@@ -42,7 +41,7 @@ impl KnownDatasets {
                 path.join(DATASET_FILE)
             };
             let dataset: ListedDataset = read_sealed(&file)?;
-            let refused = |what: String| ShardError::Known(file.clone(), what);
+            let refused = |what: String| StoreError::malformed(&file, what);
             let summary = check(&dataset, options).map_err(refused)?;
             let work = dataset.work();
             let known = known.get_or_insert_with(|| Self {
@@ -52,16 +51,14 @@ impl KnownDatasets {
             });
             if let Some(difference) = known.work.difference(&work) {
                 let first = path_text(&known.datasets[0].0);
-                return Err(refused(format!(
-                    "{difference}; expected the work of {first}"
-                )));
+                return Err(refused(format!("{difference}; expected the work of {first}")).into());
             }
             if known
                 .summaries
                 .iter()
                 .any(|other| other.digest == summary.digest)
             {
-                return Err(refused("given more than once".to_owned()));
+                return Err(refused("given more than once".to_owned()).into());
             }
             known.summaries.push(summary);
             known.datasets.push((file, dataset));
@@ -70,7 +67,7 @@ impl KnownDatasets {
     }
 
     /// Returns the files that are read.
-    pub(crate) fn files(&self) -> Vec<Input> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let parts = |(file, dataset): &(PathBuf, ListedDataset)| {
             let parts = dataset
                 .embeddings
@@ -78,11 +75,7 @@ impl KnownDatasets {
                 .map(|part| file.with_file_name(&part.file));
             parts.chain([file.clone()]).collect::<Vec<_>>()
         };
-        self.datasets
-            .iter()
-            .flat_map(parts)
-            .map(Input::File)
-            .collect()
+        self.datasets.iter().flat_map(parts).collect()
     }
 
     /// Returns the option of shards that lack the sequences of these datasets.
@@ -100,8 +93,8 @@ impl KnownDatasets {
         }
     }
 
-    /// Reads the sequence digests of all datasets. Returns `None` after a stop.
-    pub(crate) fn read(&self, stop: &Stop) -> Result<Option<KnownSequences>, ShardError> {
+    /// Reads the sequence digests of each dataset, with the ordinal of the first row that has it, in at most 24 bytes for each.
+    pub(crate) fn read(&self, stop: &Stop) -> Result<Vec<IdTable>, ShardError> {
         let mut all = Vec::with_capacity(self.datasets.len());
         for (file, dataset) in &self.datasets {
             let folder = file.parent().unwrap_or(Path::new(""));
@@ -118,9 +111,7 @@ impl KnownDatasets {
                     return Err(StoreError::malformed(&path, what).into());
                 }
                 while let Some(rows) = keys.next_keys()? {
-                    if stop.requested() {
-                        return Ok(None);
-                    }
+                    StoreError::check(stop)?;
                     for (ordinal, digest) in rows {
                         // Of several rows with the same residues, the first.
                         table.add(digest.value(), ordinal.min(IdTable::MAX_VALUE));
@@ -129,7 +120,7 @@ impl KnownDatasets {
             }
             all.push(table);
         }
-        Ok(Some(KnownSequences(all)))
+        Ok(all)
     }
 }
 
@@ -174,15 +165,4 @@ fn check(
         rows: rows.rows(),
         digest: rows.to_string(),
     })
-}
-
-/// The sequences of all known datasets, in at most 24 bytes for each.
-pub(crate) struct KnownSequences(Vec<IdTable>);
-
-impl KnownSequences {
-    /// Returns the first dataset that has these residues, and the ordinal of its first such row.
-    pub(crate) fn find(&self, residues: SequenceDigest) -> Option<(u32, u64)> {
-        let mut tables = (0..).zip(&self.0);
-        tables.find_map(|(dataset, table)| Some((dataset, table.get(residues.value())?)))
-    }
 }

@@ -9,12 +9,14 @@ use arrow_schema::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{EmbeddingLayout, Kind, Provenance, SequenceDigest, StoreDtype, ordinals};
+use plmkit_contract::{
+    EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, StoreDtype, ordinals,
+};
 
 use crate::parquet::{ParquetReader, properties};
 use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroupEncoder};
-use crate::{EmbeddingsFile, FileSummary, StoreError};
+use crate::{EmbeddingsFile, StoreError};
 
 /// The false positive rate of the bloom filters of ids, which take about a byte for each id.
 const ID_FALSE_POSITIVES: f64 = 0.02;
@@ -68,13 +70,12 @@ impl EmbeddingsWriter {
         groups.try_for_each(|rows| self.writer.push(&rows))
     }
 
-    /// Writes the footer and publishes the file.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
+    /// Writes the footer and publishes the file. Returns the digest of all rows.
+    pub fn finish(mut self, provenance: &Provenance) -> Result<RowDigest, StoreError> {
         self.end_row_groups()?;
-        let finished = self.writer.finish(provenance)?;
-        let summary = *finished.summary();
-        finished.publish()?;
-        Ok(summary)
+        let (digest, file) = self.writer.finish(provenance)?;
+        file.finish()?;
+        Ok(digest)
     }
 }
 

@@ -150,7 +150,8 @@ impl EmbeddingsFile {
         if let Some(indexed) = self.indexed.get() {
             return Ok(indexed);
         }
-        let indexed = indexed_metadata(&self.file).and_then(|metadata| {
+        let indexed = indexed_metadata().parse_and_finish(&self.file);
+        let indexed = indexed.and_then(|metadata| {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
         });
         let indexed = indexed.map_err(|error| self.file.decoding_error(&error))?;
