@@ -5,7 +5,7 @@ use plmkit_contract::{
     DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS,
     path_text,
 };
-use plmkit_pack::{Groups, Packing, PackingReport, pack};
+use plmkit_pack::{PackingReport, pack};
 use plmkit_store::{BatchesWriter, Existing, FileKind, ShardReader, StoreError, write_json};
 use tracing::{info, warn};
 
@@ -26,9 +26,8 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     });
     read.map_err(of_input)?;
     // The windows of a protein are adjacent rows with its ordinal.
-    let groups = Groups::runs(proteins);
-    let packing = pack(&lengths, &groups, capacity);
-    let report = PackingReport::new(&packing, &lengths);
+    let batches = pack(&lengths, &proteins, capacity);
+    let report = PackingReport::new(&batches, &lengths, capacity);
     let labels = Labels {
         sample: shard.provenance().text_option(SAMPLE).is_some(),
         description: args.description,
@@ -39,7 +38,10 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         !args.force && Existing::find(&args.out, Kind::Batches, &provenance, stop)?.is_some();
     if !done {
         let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
-        write(&mut writer, &mut shard, labels, &packing, stop)?;
+        for batch in &batches {
+            StoreError::check(stop)?;
+            writer.write(&shard.pack(batch, labels)?)?;
+        }
         writer.finish()?;
     }
     if let Some(path) = &args.report {
@@ -74,21 +76,4 @@ fn provenance(shard: &ShardReader, labels: Labels, capacity: u32) -> Provenance 
         provenance = provenance.with(KNOWN, known);
     }
     provenance
-}
-
-/// Writes one record batch for each batch.
-fn write(
-    writer: &mut BatchesWriter,
-    shard: &mut ShardReader,
-    labels: Labels,
-    packing: &Packing,
-    stop: &Stop,
-) -> Result<(), Fault> {
-    for batch in packing.batches() {
-        if stop.requested() {
-            return Err(Fault::new(Exit::Transient, "stopped"));
-        }
-        writer.write(&shard.pack(batch, labels)?)?;
-    }
-    Ok(())
 }
