@@ -6,7 +6,7 @@ use plmkit_contract::{
     path_text,
 };
 use plmkit_pack::{PackingReport, pack};
-use plmkit_store::{BatchesWriter, Existing, FileKind, ShardReader, StoreError, write_json};
+use plmkit_store::{BatchesWriter, ShardReader, StoreError, find_existing, write_json};
 use tracing::{info, warn};
 
 use crate::args::Args;
@@ -16,15 +16,13 @@ use crate::report::{BatchesReport, summary, warning};
 pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
     let capacity = args.batch_tokens()?;
-    let of_input = |error: StoreError| error.of_input(FileKind::Shard);
-    let mut shard = ShardReader::open(&args.shard).map_err(of_input)?;
+    let mut shard = ShardReader::open(&args.shard)?;
     let rows = shard.digest().rows() as usize;
     let (mut lengths, mut proteins) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    let read = shard.lengths(|row| {
+    shard.lengths(|row| {
         lengths.push(row.residues + SPECIAL_TOKENS);
         proteins.push(row.ordinal);
-    });
-    read.map_err(of_input)?;
+    })?;
     // The windows of a protein are adjacent rows with its ordinal.
     let batches = pack(&lengths, &proteins, capacity);
     let report = PackingReport::new(&batches, &lengths, capacity);
@@ -34,8 +32,7 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     };
     let provenance = provenance(&shard, labels, capacity);
 
-    let done =
-        !args.force && Existing::find(&args.out, Kind::Batches, &provenance, stop)?.is_some();
+    let done = !args.force && find_existing(&args.out, Kind::Batches, &provenance, stop)?.is_some();
     if !done {
         let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
         for batch in &batches {

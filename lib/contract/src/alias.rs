@@ -91,7 +91,7 @@ fn schema(with_dataset: bool) -> SchemaRef {
 pub fn alias_rows(batch: &RecordBatch) -> impl Iterator<Item = AliasRow<'_>> {
     let descriptions = batch[DESCRIPTION].as_string::<i32>();
     let datasets = batch.column_by_name(DATASET);
-    let datasets = datasets.map(|column| column.as_primitive::<UInt32Type>());
+    let datasets = datasets.map(AsArray::as_primitive::<UInt32Type>);
     let representatives = batch[REPRESENTATIVE].as_primitive::<Int64Type>();
     let keys = KeyColumns::new(batch);
     (0..batch.num_rows()).map(move |row| AliasRow {

@@ -259,10 +259,7 @@ impl RowsBuilder {
     /// Returns the columns of the rows so far, and removes the rows.
     pub fn finish(&mut self) -> Vec<ArrayRef> {
         self.rows = 0;
-        self.columns
-            .iter_mut()
-            .map(|column| column.finish())
-            .collect()
+        self.columns.iter_mut().map(ArrayBuilder::finish).collect()
     }
 
     /// Returns the rows so far as a record batch, and removes them.

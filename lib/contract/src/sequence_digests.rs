@@ -69,7 +69,7 @@ impl SequenceDigest {
 impl SequenceDigest {
     /// Computes the digests of a column of sequences, as text.
     pub fn column(sequences: &StringArray) -> ArrayRef {
-        let sequences = sequences.iter().map(|text| text.unwrap_or_default());
+        let sequences = sequences.iter().map(Option::unwrap_or_default);
         let sequences: Vec<&[u8]> = sequences.map(str::as_bytes).collect();
         let mut column = StringBuilder::with_capacity(sequences.len(), 32 * sequences.len());
         for digest in Self::of_all(&sequences) {

@@ -225,7 +225,7 @@ mod tests {
         });
         let item = Arc::new(Field::new_list_field(DataType::Float32, false));
         let values: ArrayRef = Arc::new(Float32Array::from(vec![value]));
-        let mut columns = Vec::from(keys.finish());
+        let mut columns = keys.finish();
         columns.push(Arc::new(FixedSizeListArray::new(item, 1, values, None)));
         let mut writer = EmbeddingsWriter::create(path, &layout).expect("create");
         let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);

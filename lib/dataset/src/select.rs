@@ -6,7 +6,7 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop};
-use plmkit_store::{EmbeddingsWriter, Existing};
+use plmkit_store::{EmbeddingsWriter, find_existing};
 use serde_json::json;
 
 use crate::{AskedIds, DatasetError, Merge, Parts};
@@ -30,10 +30,9 @@ pub fn select(
     stop: &Stop,
 ) -> Result<Selected, DatasetError> {
     let provenance = provenance(parts, ids);
-    if !force && let Some(existing) = Existing::find(path, Kind::Embeddings, &provenance, stop)? {
-        let rows = existing.digest.rows();
+    if !force && let Some((_, digest)) = find_existing(path, Kind::Embeddings, &provenance, stop)? {
         return Ok(Selected {
-            rows,
+            rows: digest.rows(),
             existing: true,
         });
     }

@@ -119,15 +119,12 @@ impl Filling {
     /// Puts a group that fits into a batch where it leaves the least room. Among equally full batches, it is the one opened first.
     fn best_fit(&mut self, group: Range<u32>, tokens: u32) {
         let found = self.open.range((tokens, 0, 0)..).next().copied();
-        let (batch, room) = match found {
-            Some(entry @ (room, _, batch)) => {
-                self.open.remove(&entry);
-                (batch as usize, room)
-            }
-            None => {
-                self.batches.push(Vec::new());
-                (self.batches.len() - 1, self.capacity)
-            }
+        let (batch, room) = if let Some(entry @ (room, _, batch)) = found {
+            self.open.remove(&entry);
+            (batch as usize, room)
+        } else {
+            self.batches.push(Vec::new());
+            (self.batches.len() - 1, self.capacity)
         };
         self.batches[batch].extend(group);
         self.open(batch, room - tokens);

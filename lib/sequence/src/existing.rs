@@ -9,25 +9,17 @@ use plmkit_store::{StoreError, read_byte_digest, read_sealed, verify_file};
 use crate::assignment::is_shard_name;
 use crate::folder::{MANIFEST, OutputFolder, REJECTS, RENAMED};
 
-/// The state of an earlier run of the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExistingSet {
-    /// The set is complete and verified.
-    Complete,
-    /// The run was killed while it published the shards.
-    Unfinished,
-}
-
-/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Polls `stop`.
+/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Returns whether the
+/// set is complete and verified; if not, the run was killed while it published the shards. Polls `stop`.
 pub(crate) fn compare(
     folder: &OutputFolder,
     found: &[String],
     provenance: &Provenance,
     stop: &Stop,
-) -> Result<ExistingSet, StoreError> {
+) -> Result<bool, StoreError> {
     if found.iter().any(|name| name == MANIFEST) {
         compare_set(folder, found, provenance, stop)?;
-        return Ok(ExistingSet::Complete);
+        return Ok(true);
     }
     for name in shards(found) {
         let path = folder.file(name);
@@ -43,7 +35,7 @@ pub(crate) fn compare(
             "no shard beside it",
         ));
     }
-    Ok(ExistingSet::Unfinished)
+    Ok(false)
 }
 
 /// Iterates over the names of shards.

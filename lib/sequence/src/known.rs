@@ -7,7 +7,7 @@ use plmkit_contract::{
     DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
     Stop, check_contract, path_text,
 };
-use plmkit_store::{EmbeddingsReader, StoreError, read_sealed};
+use plmkit_store::{EmbeddingsFile, StoreError, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
@@ -19,10 +19,9 @@ const OF_RESIDUES: [&str; 3] = ["max_residues", "long_policy", "overlap"];
 
 /// The known datasets, as their `dataset.json` describe them.
 pub(crate) struct KnownDatasets {
-    datasets: Vec<(PathBuf, ListedDataset)>,
+    datasets: Vec<(PathBuf, ListedDataset, KnownDataset)>,
     /// What made the vectors of all.
     work: EmbeddingWork,
-    summaries: Vec<KnownDataset>,
 }
 
 impl KnownDatasets {
@@ -47,28 +46,23 @@ impl KnownDatasets {
             let known = known.get_or_insert_with(|| Self {
                 datasets: Vec::new(),
                 work: work.clone(),
-                summaries: Vec::new(),
             });
             if let Some(difference) = known.work.difference(&work) {
                 let first = path_text(&known.datasets[0].0);
                 return Err(refused(format!("{difference}; expected the work of {first}")).into());
             }
-            if known
-                .summaries
-                .iter()
-                .any(|other| other.digest == summary.digest)
-            {
+            let mut others = known.datasets.iter();
+            if others.any(|(_, _, other)| other.digest == summary.digest) {
                 return Err(refused("given more than once".to_owned()).into());
             }
-            known.summaries.push(summary);
-            known.datasets.push((file, dataset));
+            known.datasets.push((file, dataset, summary));
         }
         Ok(known)
     }
 
     /// Returns the files that are read.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let parts = |(file, dataset): &(PathBuf, ListedDataset)| {
+        let parts = |(file, dataset, _): &(PathBuf, ListedDataset, _)| {
             let parts = dataset
                 .embeddings
                 .iter()
@@ -80,15 +74,17 @@ impl KnownDatasets {
 
     /// Returns the option of shards that lack the sequences of these datasets.
     pub(crate) fn option(&self) -> Value {
-        let digests: Vec<&str> = self.summaries.iter().map(|known| &*known.digest).collect();
+        let datasets = self.datasets.iter();
+        let digests: Vec<&str> = datasets.map(|(_, _, known)| &*known.digest).collect();
         json!({ "datasets": digests, "work": self.work })
     }
 
     /// Describes the datasets in the manifest beside the `list` of records.
     pub(crate) fn summary(&self, list: ListedFile) -> KnownSummary {
+        let datasets = self.datasets.iter();
         KnownSummary {
             list,
-            datasets: self.summaries.clone(),
+            datasets: datasets.map(|(_, _, known)| known.clone()).collect(),
             work: self.work.clone(),
         }
     }
@@ -96,13 +92,13 @@ impl KnownDatasets {
     /// Reads the sequence digests of each dataset, with the ordinal of the first row that has it, in at most 24 bytes for each.
     pub(crate) fn read(&self, stop: &Stop) -> Result<Vec<IdTable>, ShardError> {
         let mut all = Vec::with_capacity(self.datasets.len());
-        for (file, dataset) in &self.datasets {
+        for (file, dataset, _) in &self.datasets {
             let folder = file.parent().unwrap_or(Path::new(""));
             let mut table = IdTable::default();
             for part in &dataset.embeddings {
                 let path = folder.join(&part.file);
-                let mut keys = EmbeddingsReader::open_keys(&path)?;
-                let digest = keys.digest().to_string();
+                let embeddings = EmbeddingsFile::open(&path)?;
+                let digest = embeddings.digest().to_string();
                 if digest != part.digest {
                     let expected = &part.digest;
                     let what = format_args!(
@@ -110,9 +106,9 @@ impl KnownDatasets {
                     );
                     return Err(StoreError::malformed(&path, what).into());
                 }
-                while let Some(rows) = keys.next_keys()? {
+                for group in 0..embeddings.groups()?.len() {
                     StoreError::check(stop)?;
-                    for (ordinal, digest) in rows {
+                    for (ordinal, digest) in embeddings.keys(group)? {
                         // Of several rows with the same residues, the first.
                         table.add(digest.value(), ordinal.min(IdTable::MAX_VALUE));
                     }

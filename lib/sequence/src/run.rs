@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Manifest, Stop, path_text};
 use plmkit_store::{AtomicFile, StoreError};
-use rayon::ThreadPoolBuilder;
+use rayon::{ScopeFifo, ThreadPoolBuilder};
 
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::error::ShardError;
-use crate::existing::{ExistingSet, compare, compare_options};
+use crate::existing::{compare, compare_options};
 use crate::folder::OutputFolder;
 use crate::input::{can_be_read_again, check, shown};
 use crate::known::KnownDatasets;
 use crate::sharding_run::ShardingRun;
 use crate::source::Source;
-use crate::tasks::Tasks;
 
 /// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`. Returns `None` if the
 /// same set already exists, complete and undamaged. After an error, [`StoreError::Stopped`] among them, nothing is left behind.
@@ -42,10 +41,7 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
     if let Some(known) = known {
         check_inputs(&known.files(), &folder, &found)?;
     }
-    if !config.force
-        && !found.is_empty()
-        && earlier(config, known, &folder, &found, stop)? == ExistingSet::Complete
-    {
+    if !config.force && !found.is_empty() && is_complete(config, known, &folder, &found, stop)? {
         if claimed.is_ok() {
             // The set is complete even if temporary files of a killed run cannot be removed.
             let _ = folder.remove_temporaries();
@@ -56,7 +52,7 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
     folder.remove_temporaries()?;
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
-    let made = pool.scope_fifo(|scope| make(config, known, &folder, Tasks(scope), stop));
+    let made = pool.scope_fifo(|scope| make(config, known, &folder, scope, stop));
     let (files, manifest) = made?;
     folder.publish(files, &manifest)?;
     Ok(Some(manifest))
@@ -78,7 +74,7 @@ fn make<'a>(
     config: &'a ShardConfig,
     known: Option<&KnownDatasets>,
     folder: &'a OutputFolder,
-    tasks: Tasks<'a, '_>,
+    tasks: &'a ScopeFifo<'_>,
     stop: &Stop,
 ) -> Result<(Vec<(String, AtomicFile)>, Manifest), ShardError> {
     let sequences = known.map(|known| known.read(stop)).transpose()?;
@@ -111,25 +107,25 @@ fn check_inputs(
     })
 }
 
-/// Compares the content of the folder with the requested work.
-fn earlier(
+/// Compares the content of the folder with the requested work. Returns whether the set is complete.
+fn is_complete(
     config: &ShardConfig,
     known: Option<&KnownDatasets>,
     folder: &OutputFolder,
     found: &[String],
     stop: &Stop,
-) -> Result<ExistingSet, ShardError> {
+) -> Result<bool, ShardError> {
     let digests = config.inputs.iter();
     let digests = digests.map(|input| Ok(Source::open(input, stop)?.finish()?.0));
     let work = config.provenance(digests.collect::<Result<_, ShardError>>()?, known);
-    let earlier = compare(folder, found, &work, stop)?;
+    let is_complete = compare(folder, found, &work, stop)?;
     let mut inputs = config.inputs.iter();
     match inputs.find(|input| !can_be_read_again(input)) {
-        Some(input) if earlier == ExistingSet::Unfinished => {
+        Some(input) if !is_complete => {
             let input = path_text(shown(input));
             let difference = format!("an unfinished set, and {input} cannot be read again");
             Err(StoreError::exists(folder.path(), difference).into())
         }
-        _ => Ok(earlier),
+        _ => Ok(is_complete),
     }
 }

@@ -10,14 +10,15 @@ use plmkit_contract::{
     ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, Stop, path_text,
 };
 use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError};
+use rayon::ScopeFifo;
 
 use crate::aliases::Aliases;
 use crate::assignment::{Assigner, ShardKey};
 use crate::chunk::prepare;
-use crate::config::ShardConfig;
+use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::Ids;
 use crate::error::{RecordError, ShardError};
-use crate::fasta::FastaReader;
+use crate::fasta::{BLOCK_BYTES, FastaReader};
 use crate::folder::{OutputFolder, REJECTS, RENAMED};
 use crate::id_table::IdTable;
 use crate::input::shown;
@@ -26,7 +27,7 @@ use crate::nucleic_acids::NucleicAcidCheck;
 use crate::policy::Policy;
 use crate::shards::Shards;
 use crate::tally::Tally;
-use crate::tasks::Tasks;
+use crate::tasks::Task;
 use crate::translate::Translator;
 
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
@@ -34,7 +35,7 @@ pub(crate) struct ShardingRun<'a, 'scope> {
     config: &'a ShardConfig,
     folder: &'a OutputFolder,
     policy: Policy,
-    tasks: Tasks<'a, 'scope>,
+    tasks: &'a ScopeFifo<'scope>,
     shards: Shards<'a, 'scope>,
     rejects: ListWriter,
     /// Created with the first renamed record.
@@ -58,14 +59,19 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
     pub(crate) fn new(
         config: &'a ShardConfig,
         folder: &'a OutputFolder,
-        tasks: Tasks<'a, 'scope>,
+        tasks: &'a ScopeFifo<'scope>,
         known: Option<Vec<IdTable>>,
     ) -> Result<Self, ShardError> {
         let options = &config.options;
         let policy = options.policy;
-        let mut shards = Shards::new(folder.path(), policy, tasks, config.row_groups_ahead())?;
+        let row_groups_ahead = 2 * config.threads.get();
+        let mut shards = Shards::new(folder.path(), policy, tasks, row_groups_ahead)?;
         // The requested number of shards is made, even if some stay empty.
-        for index in 0..config.open_shards() {
+        let count = match options.target {
+            ShardTarget::Shards(count) => count.get() as usize,
+            ShardTarget::MaxTokens(_) => 1,
+        };
+        for index in 0..count {
             shards.open(ShardKey { long: false, index })?;
         }
         let peptides = (options.translation)
@@ -84,7 +90,9 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             aliases: Aliases::new(folder.path(), options.dedup, known)?,
             assigners: [options.target; 2].map(Assigner::new),
             tally: Tally::new(options.translation.is_some()),
-            translator: config.translator().map(Arc::new),
+            translator: options
+                .translation
+                .map(|translation| Arc::new(Translator::new(translation, policy.min_residues))),
             records: 0,
             input: Path::new(""),
             before: 0,
@@ -133,7 +141,9 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         stop: &Stop,
     ) -> Result<(), ShardError> {
         let policy = self.policy;
-        let identify = self.config.identifies();
+        // Digests of proteins decide what becomes of them.
+        let identify = self.config.options.dedup || !self.config.known.is_empty();
+        let chunks_ahead = self.config.chunks_ahead();
         let translate = self.translator.is_some();
         let mut alphabet = (!self.config.any_alphabet).then(|| NucleicAcidCheck::new(translate));
         let mut ahead = VecDeque::new();
@@ -142,8 +152,9 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         loop {
             let judge = alphabet.as_ref().is_some_and(NucleicAcidCheck::is_open);
             while !ended
-                && ahead.len() < self.config.chunks_ahead()
-                && bytes_ahead < self.config.bytes_ahead()
+                && ahead.len() < chunks_ahead
+                // Long contigs are read one by one.
+                && bytes_ahead < BLOCK_BYTES * chunks_ahead
             {
                 let block = reader.read_block().unwrap_or_else(|error| {
                     *unread = Err(error);
@@ -158,7 +169,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
                 let translator = self.translator.clone();
                 let prepare =
                     move || prepare(&policy, translator.as_deref(), block, judge, identify);
-                ahead.push_back((bytes, self.tasks.start(prepare)));
+                ahead.push_back((bytes, Task::start(self.tasks, prepare)));
             }
             let Some((bytes, chunk)) = ahead.pop_front() else {
                 break;

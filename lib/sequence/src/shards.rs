@@ -14,10 +14,11 @@ use plmkit_store::{
     AtomicFile, RowGroup, RowGroupEncoder, ShardWriter, StoreError, encode_rows, row_bytes,
     shard_encoder,
 };
+use rayon::ScopeFifo;
 
 use crate::assignment::ShardKey;
 use crate::policy::Policy;
-use crate::tasks::{Task, Tasks};
+use crate::tasks::Task;
 
 /// A row group ends with the protein in which it reaches this many bytes.
 const ROW_GROUP_BYTES: usize = 8 << 20;
@@ -32,7 +33,7 @@ pub(crate) struct Shards<'a, 'scope> {
     policy: Policy,
     /// The bytes of rows that wait for their row groups.
     waiting: usize,
-    tasks: Tasks<'a, 'scope>,
+    tasks: &'a ScopeFifo<'scope>,
     encoder: Arc<RowGroupEncoder>,
     open: BTreeMap<ShardKey, OpenShard>,
     /// Row groups that are being encoded, in the order in which they were filled.
@@ -49,15 +50,12 @@ struct OpenShard {
     residues: u64,
 }
 
-/// A complete shard that is not published yet, and what the manifest says of it.
-pub(crate) type FinishedShard = (ShardSummary, AtomicFile);
-
 impl<'a, 'scope> Shards<'a, 'scope> {
     /// Starts without shards, which will be in `folder`. At most `most_encoding` row groups are encoded at once.
     pub(crate) fn new(
         folder: &'a Path,
         policy: Policy,
-        tasks: Tasks<'a, 'scope>,
+        tasks: &'a ScopeFifo<'scope>,
         most_encoding: usize,
     ) -> Result<Self, StoreError> {
         Ok(Self {
@@ -133,9 +131,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         self.waiting -= bytes;
         let encoder = Arc::clone(&self.encoder);
         let path = self.folder.join(key.file_name());
-        let group = self
-            .tasks
-            .start(move || encode_rows(&path, &rows, &encoder));
+        let group = Task::start(self.tasks, move || encode_rows(&path, &rows, &encoder));
         self.encoding.push_back((key, group));
         while self.encoding.len() > self.most_encoding {
             self.write_first()?;
@@ -151,11 +147,11 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         self.shard(key)?.writer.append(&group.wait()?)
     }
 
-    /// Completes all shards and returns them in order.
+    /// Completes all shards and returns them in order, each with what the manifest says of it.
     pub(crate) fn finish(
         mut self,
         provenance: &Provenance,
-    ) -> Result<Vec<FinishedShard>, StoreError> {
+    ) -> Result<Vec<(ShardSummary, AtomicFile)>, StoreError> {
         let keys: Vec<ShardKey> = self.open.keys().copied().collect();
         for key in keys {
             self.end_row_group(key)?;
@@ -167,7 +163,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let tasks = self.tasks;
         let finished = self.open.into_iter().map(|(key, shard)| {
             let provenance = Arc::clone(&provenance);
-            tasks.start(move || finish_shard(key, shard, &provenance))
+            Task::start(tasks, move || finish_shard(key, shard, &provenance))
         });
         // All are started before the first is waited for.
         let finished: Vec<Task<_>> = finished.collect();
@@ -175,12 +171,12 @@ impl<'a, 'scope> Shards<'a, 'scope> {
     }
 }
 
-/// Completes a shard and syncs it to the disk.
+/// Completes a shard and syncs it to the disk. Returns what the manifest says of it, and the file, which is not published.
 fn finish_shard(
     key: ShardKey,
     shard: OpenShard,
     provenance: &Provenance,
-) -> Result<FinishedShard, StoreError> {
+) -> Result<(ShardSummary, AtomicFile), StoreError> {
     let (digest, mut file) = shard.writer.finish(provenance)?;
     file.sync()?;
     // All shards wait for their names.

@@ -83,7 +83,6 @@ impl AtomicFile {
     }
 
     /// Lets a file that is at the path be replaced only by its own bytes: syncing and finishing fail if it has others.
-    #[must_use]
     pub fn keeping(mut self, keeps: bool) -> Self {
         self.keeps = keeps;
         self
@@ -140,10 +139,8 @@ impl AtomicFile {
                 writer.get_ref().sync_all()
             });
             synced.map_err(|source| self.failed(source))?;
-            if self.keeps && self.path.exists() {
-                if read_byte_digest(&self.path)? != self.digest()? {
-                    return Err(StoreError::exists(&self.path, "it has other content"));
-                }
+            if self.keeps && self.path.exists() && read_byte_digest(&self.path)? != self.digest()? {
+                return Err(StoreError::exists(&self.path, "it has other content"));
             }
             self.synced = true;
         }

@@ -4,14 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
 use arrow_schema::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{
-    EmbeddingLayout, Kind, Provenance, RowDigest, SequenceDigest, StoreDtype, ordinals,
-};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, StoreDtype};
 
 use crate::parquet::{ParquetReader, properties};
 use crate::parquet_writer::ParquetWriter;
@@ -119,25 +116,6 @@ pub type EmbeddingsReader = ParquetReader<EmbeddingLayout>;
 impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::new(EmbeddingsFile::open(path)?, None)
-    }
-
-    /// [Opens](Self::open) a file to read the [keys](Self::next_keys) of its rows. Other bytes are neither read nor verified.
-    pub fn open_keys(path: &Path) -> Result<Self, StoreError> {
-        let keys: &[&str] = &["ordinal", "sequence_digest"];
-        Self::new(EmbeddingsFile::open(path)?, Some(keys))
-    }
-
-    /// Reads the ordinals and digests of the next rows. Returns `None` after the last.
-    pub fn next_keys(&mut self) -> Result<Option<Vec<(u64, SequenceDigest)>>, StoreError> {
-        let Some(batch) = self.next_batch()? else {
-            return Ok(None);
-        };
-        let digests = batch["sequence_digest"].as_string::<i32>().iter();
-        // A verified file holds no other text.
-        let digests = digests.map(|text| text.and_then(|text| text.parse().ok()));
-        let digests = digests.map(Option::unwrap_or_default);
-        let rows = ordinals(&batch).iter().copied().zip(digests);
-        Ok(Some(rows.collect()))
+        Self::new(EmbeddingsFile::open(path)?)
     }
 }

@@ -39,7 +39,7 @@ pub use csv_lines::CsvLines;
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
-pub use existing::{Existing, verify_file};
+pub use existing::{find_existing, verify_file};
 pub use external::ExternalParquet;
 pub use file_kind::FileKind;
 pub use hidden_name::{hidden_name, strip_temporary_suffix};

@@ -78,7 +78,7 @@ impl RecordListReader {
     /// Opens a list of this kind, and checks its columns and its provenance.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
         let opened = ParquetFile::of_kind(path, kind);
-        Self::new(opened.map_err(|error| error.of_input(kind))?, None)
+        Self::new(opened.map_err(|error| error.of_input(kind))?)
     }
 }
 

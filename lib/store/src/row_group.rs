@@ -24,7 +24,7 @@ use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{Kind, RowDigest};
 
 use crate::StoreError;
-use crate::checksums::{Checksums, Segment};
+use crate::checksums::{Checksums, Segment, bytes};
 use crate::column_chunk::{ColumnChunk, bloom_filter, move_column, move_index};
 use crate::list_column::{column_chunk, list_bytes};
 
@@ -54,7 +54,6 @@ pub struct PlacedRowGroup {
 }
 
 /// Encodes row groups of one kind of file and one layout.
-#[derive(Clone)]
 pub struct RowGroupEncoder {
     pub(crate) kind: Kind,
     pub(crate) schema: SchemaRef,
@@ -289,8 +288,7 @@ impl PlacedRowGroup {
 
     /// Returns the offset of the byte after it.
     pub(crate) fn end(&self) -> u64 {
-        let bytes = self.segments.iter();
-        self.start + bytes.map(|part| u64::from(part.bytes)).sum::<u64>()
+        self.start + bytes(&self.segments)
     }
 }
 

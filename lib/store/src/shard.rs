@@ -132,7 +132,7 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
 
 fn open(path: &Path) -> Result<ParquetReader<()>, StoreError> {
     let opened = ParquetFile::of_kind(path, Kind::Shard);
-    ParquetReader::new(opened.map_err(|error| error.of_input(Kind::Shard))?, None)
+    ParquetReader::new(opened.map_err(|error| error.of_input(Kind::Shard))?)
 }
 
 impl Shard {

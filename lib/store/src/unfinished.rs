@@ -13,16 +13,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use arrow_array::RecordBatch;
 use bytes::Bytes;
 use parquet::errors::ParquetError;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
 
-use crate::checksums::{End, Format};
+use crate::checksums::{End, Format, bytes};
 use crate::embeddings::embeddings_encoder;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
+use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, indexed_metadata, placed_group};
 use crate::verified::append;
 use crate::{AtomicFile, StoreError, remove_file};
@@ -36,19 +38,25 @@ const RECORD: &str = "record";
 pub struct UnfinishedEmbeddings {
     path: PathBuf,
     sink: Sink,
-    encoder: RowGroupEncoder,
     groups: RowGroups,
 }
 
-/// Writes row groups into an unfinished file, from several threads.
+/// Encodes row groups and writes them into an unfinished file, from several threads.
 #[derive(Clone)]
 pub struct Sink {
+    encoder: Arc<RowGroupEncoder>,
     file: Arc<File>,
     /// The path in messages.
     named: PathBuf,
 }
 
 impl Sink {
+    /// Encodes a row group.
+    pub fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup, StoreError> {
+        let group = self.encoder.encode(batches);
+        group.map_err(|error| self.encoding(error))
+    }
+
     /// Writes a row group at the offset `start`.
     pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut offset = start;
@@ -67,8 +75,7 @@ impl Sink {
         StoreError::cannot_write(&self.named)(source)
     }
 
-    /// Makes the error of rows that cannot be encoded.
-    pub fn encoding(&self, error: ParquetError) -> StoreError {
+    fn encoding(&self, error: ParquetError) -> StoreError {
         StoreError::encoding_parquet(&self.named, error)
     }
 
@@ -130,10 +137,10 @@ impl UnfinishedEmbeddings {
         Ok(Self {
             path: path.to_owned(),
             sink: Sink {
+                encoder: Arc::new(embeddings_encoder(path, layout)?),
                 file: Arc::new(file),
                 named: named.to_owned(),
             },
-            encoder: embeddings_encoder(path, layout)?,
             groups,
         })
     }
@@ -145,7 +152,7 @@ impl UnfinishedEmbeddings {
 
     /// Returns the encoder of its rows.
     pub fn encoder(&self) -> &RowGroupEncoder {
-        &self.encoder
+        &self.sink.encoder
     }
 
     /// Returns the offset of the next row group.
@@ -229,7 +236,9 @@ impl UnfinishedEmbeddings {
         let groups = self.groups.0.iter();
         let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
         let provenance = provenance.clone().with(ROW_GROUPS, rows);
-        let record = self.groups.footer(&self.encoder, &provenance, &self.path)?;
+        let record = self
+            .groups
+            .footer(&self.sink.encoder, &provenance, &self.path)?;
         let synced = self.sink.file.sync_data();
         synced.map_err(|source| self.sink.failed(source))?;
         let mut file = AtomicFile::create(&Self::record_of(&self.path))?;
@@ -260,17 +269,15 @@ impl UnfinishedEmbeddings {
         to: &Path,
         provenance: &Provenance,
     ) -> Result<(), StoreError> {
-        let mut file = AtomicFile::create(to)?;
-        let mut copied = RowGroups::default();
-        file.append(Format::Parquet.magic())?;
+        let mut writer = ParquetWriter::create(to, Arc::clone(&self.sink.encoder))?;
         for group in &self.groups.0[groups] {
-            self.read_segments(group, |bytes| file.write_all(bytes))
+            self.read_segments(group, |bytes| writer.file.write_all(bytes))
                 .map_err(StoreError::cannot_write(to))?;
-            let group = group.clone().with_offset(copied.end());
-            copied.push(group.map_err(|error| StoreError::encoding_parquet(to, error))?);
+            let group = group.clone().with_offset(writer.groups.end());
+            let group = group.map_err(|error| writer.encoding(error))?;
+            writer.groups.push(group);
         }
-        file.append(&copied.footer(&self.encoder, provenance, to)?)?;
-        file.finish()
+        writer.finish(provenance)?.1.finish()
     }
 
     /// Completes the file and publishes it at the path of `claim`, by renaming if both are on one file system. Returns the digest of
@@ -281,7 +288,7 @@ impl UnfinishedEmbeddings {
         claim: AtomicFile,
     ) -> Result<RowDigest, StoreError> {
         let named = &self.sink.named;
-        let footer = self.groups.footer(&self.encoder, provenance, named)?;
+        let footer = self.groups.footer(&self.sink.encoder, provenance, named)?;
         self.sink.set_len(self.end())?;
         self.sink.write_bytes(self.end(), &footer)?;
         claim.finish_as(&self.sink.file, &self.path)?;
@@ -295,8 +302,7 @@ fn read_record(path: &Path, record: Vec<u8>) -> Result<(RowGroups, Provenance), 
     let broken = |error: ParquetError| StoreError::decoding_parquet(path, &error);
     let damaged = || malformed("its record is damaged");
     let end = End::parse(Format::Parquet, &record).map_err(|_| damaged())?;
-    let file_bytes = end.segments.iter().map(|part| u64::from(part.bytes));
-    let file_bytes = file_bytes.sum::<u64>() + (end.block + end.footer) as u64;
+    let file_bytes = bytes(&end.segments) + (end.block + end.footer) as u64;
     let index = record.len() - end.block - end.footer;
     let record = Bytes::from(record);
     let mut metadata = indexed_metadata();

@@ -1,4 +1,4 @@
-use std::io::Cursor;
+use std::io::{self, Cursor, Read};
 
 use plmkit_contract::{Exit, Failure};
 use proptest::prelude::*;
@@ -13,10 +13,20 @@ const LIMITS: Limits = Limits {
     blank_bytes: 100,
 };
 
+/// Yields at most so many bytes at a time.
+struct Few(Cursor<Vec<u8>>, usize);
+
+impl Read for Few {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..most])
+    }
+}
+
 /// Reads `text` in blocks of about `block` bytes. Returns the records, and how many descriptions were recoded and cut.
 fn read(text: &[u8], block: usize) -> Result<(Records, [u64; 2]), ShardError> {
     let input = Path::new("a.fasta");
-    let stream = Cursor::new(text.to_vec());
+    let stream = Few(Cursor::new(text.to_vec()), block);
     let source = Source::new(input, || Ok(stream), &Stop::default())?;
     let mut reader = FastaReader::new(source, LIMITS, block);
     let mut records = Records::default();

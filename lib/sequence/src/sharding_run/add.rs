@@ -9,7 +9,6 @@ use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;
 use crate::assignment::ShardKey;
-use crate::duplicate::TakenId;
 use crate::error::{RecordError, ShardError};
 use crate::folder::RENAMED;
 use crate::policy::Outcome;
@@ -43,7 +42,7 @@ impl ShardingRun<'_, '_> {
             }
             match self.ids.admit(self.records - 1, record.id, fingerprint) {
                 Ok(new) => renamed = new,
-                Err(TakenId::ByRecord { first }) => {
+                Err(Some(first)) => {
                     let (input, number) = self.place(first);
                     return Err(invalid(
                         self,
@@ -52,7 +51,7 @@ impl ShardingRun<'_, '_> {
                         ),
                     ));
                 }
-                Err(TakenId::ByRenaming) => {
+                Err(None) => {
                     return Err(invalid(
                         self,
                         "its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes",
@@ -115,7 +114,7 @@ impl ShardingRun<'_, '_> {
                     contig: contig.id,
                     start: place_on_contig.start,
                     end: place_on_contig.end,
-                    frame: place_on_contig.frame.0,
+                    frame: place_on_contig.frame,
                 })?;
             }
             let peptide = Record {
