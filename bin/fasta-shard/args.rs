@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use clap::builder::TypedValueParser;
@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
 use plmkit_contract::{DATASET_FILE, is_sample_name, path_text};
 use plmkit_sequence::{
-    DuplicatePolicy, GeneticCode, Input, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
+    DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
     ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
 };
 
@@ -288,8 +288,7 @@ impl TryFrom<Args> for ShardConfig {
             let more = path_text(more);
             return Err(Fault::usage(format!("expected options, found '{more}'")));
         }
-        let inputs: Vec<Input> = args.inputs.into_iter().map(Input::from).collect();
-        let stdin = inputs.iter().filter(|input| **input == Input::Stdin);
+        let stdin = args.inputs.iter().filter(|input| *input == Path::new("-"));
         if stdin.count() > 1 {
             return Err(Fault::usage(
                 "- is given more than once: standard input can be read once",
@@ -327,7 +326,7 @@ impl TryFrom<Args> for ShardConfig {
         };
         let cpus = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Ok(Self {
-            inputs,
+            inputs: args.inputs,
             folder: args.out,
             options: ShardOptions {
                 sample: args.sample,

@@ -2,32 +2,27 @@
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::path_text;
-use plmkit_sequence::{ShardConfig, ShardOutcome, ShardTarget, make_shards};
+use plmkit_sequence::{ShardConfig, ShardTarget, make_shards};
 
 use crate::args::Args;
 use crate::summary::{summary, warnings};
 
 pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let config = ShardConfig::try_from(args)?;
-    match make_shards(&config, stop)? {
-        ShardOutcome::Made(manifest) => {
-            let limit = match config.options.target {
-                ShardTarget::MaxTokens(tokens) => tokens.get(),
-                ShardTarget::Shards(_) => u64::MAX,
-            };
-            for warning in warnings(&manifest, limit) {
-                tracing::warn!("{warning}");
-            }
-            tracing::info!("{}", summary(&manifest));
-        }
-        ShardOutcome::AlreadyComplete => {
-            let folder = path_text(&config.folder);
-            tracing::info!(
-                "{folder}: already complete: the same input and options, every shard verified"
-            );
-        }
-        // The received signal decides the exit code.
-        ShardOutcome::Stopped => {}
+    let Some(manifest) = make_shards(&config, stop)? else {
+        let folder = path_text(&config.folder);
+        tracing::info!(
+            "{folder}: already complete: the same input and options, every shard verified"
+        );
+        return Ok(Exit::Done);
+    };
+    let limit = match config.options.target {
+        ShardTarget::MaxTokens(tokens) => tokens.get(),
+        ShardTarget::Shards(_) => u64::MAX,
+    };
+    for warning in warnings(&manifest, limit) {
+        tracing::warn!("{warning}");
     }
+    tracing::info!("{}", summary(&manifest));
     Ok(Exit::Done)
 }

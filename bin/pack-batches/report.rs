@@ -87,15 +87,15 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_pack::{Groups, pack};
+    use plmkit_pack::pack;
 
     use super::*;
 
     #[test]
     fn the_summary_has_the_utilization_and_the_cost_of_padding() {
         let lengths = [250, 100, 2, 98, 60];
-        let packing = pack(&lengths, &Groups::runs(0..lengths.len()), 100);
-        let report = PackingReport::new(&packing, &lengths);
+        let batches = pack(&lengths, &[0, 1, 2, 3, 4], 100);
+        let report = PackingReport::new(&batches, &lengths, 100);
         assert_eq!(
             summary(&report),
             "5 sequences, 510 tokens in 4 batches, 92.7 % full (without the tail: average 100.0 %, \
@@ -109,8 +109,9 @@ mod tests {
     #[test]
     fn batches_that_are_not_full_are_warned_of() {
         let warned = |lengths: &[u32]| {
-            let packing = pack(lengths, &Groups::runs(0..lengths.len()), 100);
-            warning(&PackingReport::new(&packing, lengths))
+            let keys: Vec<usize> = (0..lengths.len()).collect();
+            let batches = pack(lengths, &keys, 100);
+            warning(&PackingReport::new(&batches, lengths, 100))
         };
         let words = |how: &str, found: &str, expected: &str| {
             Some(format!(

@@ -5,8 +5,8 @@ use plmkit_contract::{
     DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS,
     path_text,
 };
-use plmkit_pack::{Groups, Packing, PackingReport, pack};
-use plmkit_store::{BatchesWriter, Existing, FileKind, ShardReader, StoreError, write_json};
+use plmkit_pack::{PackingReport, pack};
+use plmkit_store::{BatchesWriter, ShardReader, StoreError, find_existing, write_json};
 use tracing::{info, warn};
 
 use crate::args::Args;
@@ -16,30 +16,29 @@ use crate::report::{BatchesReport, summary, warning};
 pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
     let capacity = args.batch_tokens()?;
-    let of_input = |error: StoreError| error.of_input(FileKind::Shard);
-    let mut shard = ShardReader::open(&args.shard).map_err(of_input)?;
+    let mut shard = ShardReader::open(&args.shard)?;
     let rows = shard.digest().rows() as usize;
     let (mut lengths, mut proteins) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    let read = shard.lengths(|row| {
+    shard.lengths(|row| {
         lengths.push(row.residues + SPECIAL_TOKENS);
         proteins.push(row.ordinal);
-    });
-    read.map_err(of_input)?;
+    })?;
     // The windows of a protein are adjacent rows with its ordinal.
-    let groups = Groups::runs(proteins);
-    let packing = pack(&lengths, &groups, capacity);
-    let report = PackingReport::new(&packing, &lengths);
+    let batches = pack(&lengths, &proteins, capacity);
+    let report = PackingReport::new(&batches, &lengths, capacity);
     let labels = Labels {
         sample: shard.provenance().text_option(SAMPLE).is_some(),
         description: args.description,
     };
     let provenance = provenance(&shard, labels, capacity);
 
-    let done =
-        !args.force && Existing::find(&args.out, Kind::Batches, &provenance, stop)?.is_some();
+    let done = !args.force && find_existing(&args.out, Kind::Batches, &provenance, stop)?.is_some();
     if !done {
         let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
-        write(&mut writer, &mut shard, labels, &packing, stop)?;
+        for batch in &batches {
+            StoreError::check(stop)?;
+            writer.write(&shard.pack(batch, labels)?)?;
+        }
         writer.finish()?;
     }
     if let Some(path) = &args.report {
@@ -74,21 +73,4 @@ fn provenance(shard: &ShardReader, labels: Labels, capacity: u32) -> Provenance 
         provenance = provenance.with(KNOWN, known);
     }
     provenance
-}
-
-/// Writes one record batch for each batch.
-fn write(
-    writer: &mut BatchesWriter,
-    shard: &mut ShardReader,
-    labels: Labels,
-    packing: &Packing,
-    stop: &Stop,
-) -> Result<(), Fault> {
-    for batch in packing.batches() {
-        if stop.requested() {
-            return Err(Fault::new(Exit::Transient, "stopped"));
-        }
-        writer.write(&shard.pack(batch, labels)?)?;
-    }
-    Ok(())
 }

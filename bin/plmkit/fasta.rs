@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use plmkit_cli::{Fault, Stop};
-use plmkit_sequence::{FastaReader, Input, Limits, ShardError};
+use plmkit_sequence::{FastaReader, Limits, ShardError};
 
 /// How FASTA is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,6 @@ pub(crate) fn head(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
 
 /// Checks that a file can be read and begins with records of FASTA, as fasta-shard reads them. A pipe is left to fasta-shard.
 pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
-    let input = Input::File(path.to_owned());
     let found = path.metadata();
     if found.is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return Ok(());
@@ -42,9 +41,9 @@ pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
     } else {
         Limits::default()
     };
-    let first = FastaReader::open(&input, limits, stop)?.read()?;
+    let first = FastaReader::open(path, limits, stop)?.read()?;
     if first.is_none() && !look.allow_empty {
-        return Err(ShardError::NoRecords(input.to_string()).into());
+        return Err(ShardError::no_records(&[path.to_owned()]).into());
     }
     Ok(())
 }

@@ -1,13 +1,11 @@
 //! Ids from files.
 
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file};
 use plmkit_contract::path_text;
 use plmkit_dataset::AskedIds;
-use plmkit_sequence::{Input, ShardError, Source};
-use plmkit_store::StoreError;
+use plmkit_sequence::Source;
 
 /// Files with ids.
 #[derive(Debug, clap::Args)]
@@ -69,13 +67,11 @@ impl IdFiles {
 
 /// Adds the ids of a list, or of a FASTA file. A byte-order mark at its beginning is no part of the first.
 fn read_ids(path: &Path, is_fasta: bool, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
-    let source = Source::open(&Input::File(path.to_owned()), stop)?;
+    let mut source = Source::open(path, stop)?;
     let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
-    for (number, line) in (1_u64..).zip(source.split(b'\n')) {
-        let line = line.map_err(|error| match error.downcast::<ShardError>() {
-            Ok(error) => Fault::from(error),
-            Err(error) => StoreError::cannot_read(path)(error).into(),
-        })?;
+    let (mut line, mut number) = (Vec::new(), 0_u64);
+    while source.read_line(&mut line)? {
+        number += 1;
         let text = match line.strip_prefix("\u{feff}".as_bytes()) {
             Some(text) if number == 1 => text,
             _ => &line,
@@ -93,6 +89,7 @@ fn read_ids(path: &Path, is_fasta: bool, ids: &mut AskedIds, stop: &Stop) -> Res
         if !id.is_empty() {
             ids.add(id);
         }
+        line.clear();
     }
     if ids.in_order().is_empty() {
         let expected = if is_fasta {

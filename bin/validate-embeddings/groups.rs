@@ -203,7 +203,7 @@ pub(crate) fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest,
     for rows in rows.chunks(1024) {
         let batch = shard.pack(rows.iter().copied(), labels)?;
         let digested = digest.update(&batch);
-        digested.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+        digested.map_err(|error| Fault::new(Exit::Internal, error))?;
     }
     Ok(digest)
 }

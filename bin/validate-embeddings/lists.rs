@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_check::AliasLists;
 use plmkit_cli::Fault;
-use plmkit_contract::{AliasColumns, Kind, Manifest, path_text};
+use plmkit_contract::{Kind, Manifest, alias_rows, path_text};
 use plmkit_store::RecordListReader;
 
 /// Removes these lists from the files that stand for shards, beside which they are.
@@ -28,9 +28,7 @@ pub(crate) fn read_lists(path: &Path, manifest: &Manifest) -> Result<AliasLists,
         let mut reader = RecordListReader::open(&path, kind)?;
         while let Some(batch) = reader.next_batch()? {
             if kind != Kind::Peptides {
-                AliasColumns::new(&batch)
-                    .rows()
-                    .for_each(|row| lists.add(&row, manifest));
+                alias_rows(&batch).for_each(|row| lists.add(&row, manifest));
             }
         }
         let digest = reader.digest().to_string();

@@ -13,7 +13,7 @@ use plmkit_contract::{
     AMINO_ACIDS, Column, Kind, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores,
     ShardRow, WINDOWS, path_text,
 };
-use plmkit_store::{EmbeddingsReader, Shard, ShardReader, SmallShardWriter, read_shard};
+use plmkit_store::{EmbeddingsReader, RecordListWriter, Shard, ShardReader, read_shard};
 
 use tempfile::TempDir;
 
@@ -188,7 +188,7 @@ impl<'a> Sample<'a> {
 
     /// Writes the chosen rows of all shards as one shard. Returns their keys.
     fn write_sample(&self, path: &Path) -> Result<HashSet<(u64, u32)>, Fault> {
-        let mut writer = SmallShardWriter::create(path, Kind::Shard)?;
+        let mut writer = RecordListWriter::create(path, Kind::Shard)?;
         let mut all = HashSet::new();
         for (position, source) in self.shards.iter().enumerate() {
             if self.quotas[position] == 0 {
@@ -206,7 +206,7 @@ impl<'a> Sample<'a> {
             }
             all.extend(chosen);
         }
-        writer.finish(&self.made_by)?.publish()?;
+        writer.finish(&self.made_by)?.1.finish()?;
         Ok(all)
     }
 }

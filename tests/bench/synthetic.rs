@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch};
 use arrow_schema::{DataType, Field};
 use plmkit_contract::{
-    Column, EmbeddingLayout, KeyColumnsBuilder, Labels, Pooling, Provenance, RowKey,
-    SequenceDigest, StoreDtype,
+    Column, EmbeddingLayout, Labels, Pooling, Provenance, RowKey, RowsBuilder, SequenceDigest,
+    StoreDtype,
 };
 use plmkit_store::EmbeddingsWriter;
 
@@ -51,7 +51,7 @@ fn write(path: &Path, dim: usize, start: u64, end: u64) -> Result<(), Box<dyn Er
     let mut writer = EmbeddingsWriter::create(path, &layout)?;
     let shared = noise(u64::MAX, dim);
     for begin in (start..end).step_by(BATCH_ROWS as usize) {
-        let mut keys = KeyColumnsBuilder::default();
+        let mut keys = RowsBuilder::of_keys();
         let mut values = Vec::new();
         for ordinal in begin..end.min(begin + BATCH_ROWS) {
             let id = format!("P{ordinal:09}");
@@ -71,7 +71,7 @@ fn write(path: &Path, dim: usize, start: u64, end: u64) -> Result<(), Box<dyn Er
         }
         let item = Arc::new(Field::new_list_field(DataType::Float32, false));
         let values: ArrayRef = Arc::new(Float32Array::from(values));
-        let mut columns = Vec::from(keys.finish());
+        let mut columns = keys.finish();
         columns.push(Arc::new(FixedSizeListArray::new(
             item,
             i32::try_from(dim)?,

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
-use plmkit_contract::{AliasColumns, KeyColumns, Kind};
+use plmkit_contract::{KeyColumns, Kind, alias_rows};
 use plmkit_store::{EmbeddingsReader, RecordListReader, read_shard};
 use tempfile::TempDir;
 
@@ -109,13 +109,13 @@ pub(crate) fn expanded(folder: &Path, name: &str, known: &[&str]) -> BTreeMap<St
         }
         let mut reader = RecordListReader::open(&path, kind).expect("open");
         while let Some(batch) = reader.next_batch().expect("rows") {
-            for row in AliasColumns::new(&batch).rows() {
+            for row in alias_rows(&batch) {
                 let of = row.dataset.map_or(&own, |dataset| &known[dataset as usize]);
                 let vector = of[&(row.representative, 0)].1.clone();
                 assert!(
-                    by_id.insert(row.id.to_owned(), vector).is_none(),
+                    by_id.insert(row.key.id.to_owned(), vector).is_none(),
                     "{}",
-                    row.id
+                    row.key.id
                 );
             }
         }

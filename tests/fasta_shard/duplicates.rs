@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use plmkit_contract::{AliasColumns, Kind, SequenceDigest};
+use plmkit_contract::{Kind, SequenceDigest, alias_rows};
 use plmkit_store::RecordListReader;
 
 use crate::case::Case;
@@ -15,16 +15,16 @@ fn aliases(case: &Case) -> Vec<Alias> {
     let mut reader = RecordListReader::open(&path, Kind::Aliases).expect("aliases");
     let mut aliases = Vec::new();
     while let Some(batch) = reader.next_batch().expect("rows") {
-        aliases.extend(AliasColumns::new(&batch).rows().map(|row| {
+        aliases.extend(alias_rows(&batch).map(|row| {
             let description = row.description.map(str::to_owned);
-            let (id, digest) = (row.id.to_owned(), row.digest);
+            let (id, digest) = (row.key.id.to_owned(), row.key.digest);
             assert_eq!(row.dataset, None);
             (
-                row.ordinal,
+                row.key.ordinal,
                 id,
                 description,
-                row.length,
-                row.truncated,
+                row.key.length,
+                row.key.truncated,
                 digest,
                 row.representative,
             )

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use plmkit_contract::{Kind, Manifest, PeptideColumns, Reason, TranslationSummary};
+use plmkit_contract::{Kind, Manifest, Reason, TranslationSummary, peptide_rows};
 use plmkit_store::RecordListReader;
 
 use crate::case::Case;
@@ -79,7 +79,7 @@ fn places(case: &Case) -> Vec<(u64, String)> {
     let mut reader = RecordListReader::open(&path, Kind::Peptides).expect("peptides");
     let mut places = Vec::new();
     while let Some(batch) = reader.next_batch().expect("rows") {
-        places.extend(PeptideColumns::new(&batch).rows().map(|row| {
+        places.extend(peptide_rows(&batch).map(|row| {
             let (contig, frame, start, end) = (row.contig, row.frame, row.start, row.end);
             assert_eq!(row.strand() == "+", frame > 0);
             (row.ordinal, format!("{contig}_{frame}_{start}_{end}"))

@@ -13,7 +13,7 @@ use plmkit_contract::{
     RowKey, Sealed, SequenceDigest, ShardRow, StoreDtype, seal,
 };
 use plmkit_store::{
-    AliasesWriter, BatchesWriter, EmbeddingsWriter, ListWriter, Shard, SmallShardWriter, read_shard,
+    BatchesWriter, EmbeddingsWriter, ListWriter, RecordListWriter, Shard, read_shard,
 };
 use serde_json::{Map, Value, json};
 
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 /// Writes a shard and reads it.
 fn shard(folder: &Path) -> Result<Shard> {
     let path = folder.join("shard.parquet");
-    let mut writer = SmallShardWriter::create(&path, Kind::Shard)?;
+    let mut writer = RecordListWriter::create(&path, Kind::Shard)?;
     for (ordinal, (id, sequence)) in (0..).zip(PROTEINS) {
         let key = RowKey {
             ordinal,
@@ -68,7 +68,7 @@ fn shard(folder: &Path) -> Result<Shard> {
         })?;
     }
     let provenance = Provenance::new("fasta-shard", vec!["blake3-128:00".into()]);
-    writer.finish(&provenance)?.publish()?;
+    writer.finish(&provenance)?.1.finish()?;
     Ok(read_shard(&path)?)
 }
 
@@ -89,21 +89,17 @@ fn batches(folder: &Path, shard: &Shard) -> Result<()> {
 }
 
 fn known(folder: &Path, shard: &Shard) -> Result<()> {
-    let mut writer = AliasesWriter::create(&folder.join("known.parquet"), Kind::Known)?;
+    let mut writer = RecordListWriter::create(&folder.join("known.parquet"), Kind::Known)?;
     for row in shard.rows().iter() {
         writer.push(&AliasRow {
-            ordinal: row.key.ordinal,
-            id: row.key.id,
+            key: row.key,
             description: row.description,
-            length: row.key.length,
-            truncated: row.key.truncated,
-            digest: row.key.digest,
             dataset: Some(1),
             representative: 7,
         })?;
     }
     let provenance = Provenance::new("fasta-shard", Vec::new());
-    Ok(writer.finish(&provenance)?.publish()?)
+    Ok(writer.finish(&provenance)?.1.finish()?)
 }
 
 fn embeddings(folder: &Path, shard: &Shard) -> Result<()> {
@@ -203,7 +199,7 @@ fn rejects(folder: &Path) -> Result<()> {
                 })?;
             }
         }
-        writer.finish()?.publish()?;
+        writer.finish()?.1.finish()?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use arrow_array::{ArrayRef, RecordBatch};
 use plmkit_contract::{KeyColumns, Kind, N_WINDOWS, WINDOWS};
-use plmkit_store::{EmbeddingsReader, SmallShardWriter, read_shard};
+use plmkit_store::{EmbeddingsReader, RecordListWriter, read_shard};
 
 use crate::common::{self, assert_failed, assert_fails, bin, run, test_data};
 use crate::{assert_has, ends, stderr, validate_shard};
@@ -325,14 +325,14 @@ type IsDropped = fn(u64, u32) -> bool;
 /// A shard like that at `path` without some rows.
 fn without(path: &Path, out: &Path, dropped: impl Fn(u64, u32) -> bool) {
     let shard = read_shard(path).expect("a shard");
-    let mut writer = SmallShardWriter::create(out, Kind::Shard).expect("create");
+    let mut writer = RecordListWriter::create(out, Kind::Shard).expect("create");
     for row in shard.rows().iter() {
         if !dropped(row.key.ordinal, row.key.start) {
             writer.push(&row).expect("push");
         }
     }
     let finished = writer.finish(&shard.provenance).expect("finish");
-    finished.publish().expect("publish");
+    finished.1.finish().expect("publish");
 }
 
 #[test]

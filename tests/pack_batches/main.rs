@@ -19,7 +19,7 @@ use plmkit_contract::{
     KeyColumns, Kind, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
     ordinals,
 };
-use plmkit_store::{BatchesFile, SmallShardWriter};
+use plmkit_store::{BatchesFile, RecordListWriter};
 use serde_json::Value;
 
 /// ESM-2's vocabulary from token 4 on, as fair-esm lists it.
@@ -35,7 +35,7 @@ fn sequences(count: usize) -> Vec<String> {
 }
 
 fn write_shard(path: &Path, sequences: &[String]) {
-    let mut writer = SmallShardWriter::create(path, Kind::Shard).expect("create");
+    let mut writer = RecordListWriter::create(path, Kind::Shard).expect("create");
     for (ordinal, sequence) in (0..).zip(sequences) {
         let key = RowKey {
             ordinal: 3 * ordinal,
@@ -54,7 +54,7 @@ fn write_shard(path: &Path, sequences: &[String]) {
         writer.push(&row).expect("push");
     }
     let finished = writer.finish(&Provenance::new("fasta-shard", vec![]));
-    finished.expect("finish").publish().expect("publish");
+    finished.expect("finish").1.finish().expect("publish");
 }
 
 /// Creates a folder with `shard.parquet` of `count` sequences.

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use plmkit_contract::{
-    AliasRow, KeyColumns, Kind, ListedFile, Provenance, RowDigest, StoreDtype, seal,
+    AliasRow, KeyColumns, Kind, ListedFile, Provenance, RowDigest, RowKey, StoreDtype, seal,
 };
-use plmkit_store::{AliasesWriter, EmbeddingsReader};
+use plmkit_store::{EmbeddingsReader, RecordListWriter};
 use serde_json::{Value, json};
 
 use crate::common::{all, assert_failed, bin, visible};
@@ -308,29 +308,32 @@ pub(crate) fn records(
     records: &[(u64, u64)],
 ) -> ListedFile {
     let path = set.path(&format!("sample/shards/{name}"));
-    let mut writer = AliasesWriter::create(&path, kind).expect("create");
+    let mut writer = RecordListWriter::create(&path, kind).expect("create");
     for &(ordinal, representative) in records {
         let row = rows
             .iter()
             .find(|row| row.ordinal == ordinal)
             .expect("a row");
         let record = AliasRow {
-            ordinal,
-            id: &row.id,
+            key: RowKey {
+                ordinal,
+                id: &row.id,
+                start: 0,
+                length: row.length,
+                truncated: row.truncated,
+                digest: row.digest,
+                n_windows: 1,
+            },
             description: None,
-            length: row.length,
-            truncated: row.truncated,
-            digest: row.digest,
             dataset: (kind == Kind::Known).then_some(0),
             representative,
         };
         writer.push(&record).expect("push");
     }
     let finished = writer.finish(&Provenance::new("fasta-shard", Vec::new()));
-    let finished = finished.expect("finish");
-    let listed = ListedFile::from_rows(name, finished.summary().digest);
-    finished.publish().expect("publish");
-    listed
+    let (digest, file) = finished.expect("finish");
+    file.finish().expect("publish");
+    ListedFile::from_rows(name, digest)
 }
 
 fn manifest(set: &Set, aliases: &ListedFile, known: Option<(ListedFile, RowDigest)>) {

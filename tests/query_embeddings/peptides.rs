@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use plmkit_contract::{AliasColumns, Kind};
+use plmkit_contract::{Kind, alias_rows};
 use plmkit_store::{RecordListReader, read_shard};
 
 use crate::common::{assert_failed, bin, command, run, test_data};
@@ -74,8 +74,8 @@ fn residues(shards: &Path) -> BTreeMap<String, String> {
     let list = shards.join("aliases.parquet");
     let mut list = RecordListReader::open(&list, Kind::Aliases).expect("aliases");
     while let Some(batch) = list.next_batch().expect("sound") {
-        for alias in AliasColumns::new(&batch).rows() {
-            residues.insert(alias.id.to_owned(), rows[&alias.representative].clone());
+        for alias in alias_rows(&batch) {
+            residues.insert(alias.key.id.to_owned(), rows[&alias.representative].clone());
         }
     }
     assert!(own > 20 && residues.len() > own, "{own}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{RecordBatch, StringArray};
 use plmkit_contract::{
-    EmbeddingLayout, KeyColumns, KeyColumnsBuilder, Labels, Provenance, RowKey, StoreDtype, seal,
+    EmbeddingLayout, KeyColumns, Labels, Provenance, RowKey, RowsBuilder, StoreDtype, seal,
 };
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn sample(set: &Set, name: &str, rows: &[Row], model: &str) -> PathBuf {
             .cloned()
             .collect();
         let mut writer = EmbeddingsWriter::create(&folder.join(&file), &layout).expect("create");
-        let mut keys = KeyColumnsBuilder::default();
+        let mut keys = RowsBuilder::of_keys();
         for row in &mine {
             keys.push(&RowKey {
                 ordinal: row.ordinal,
@@ -57,7 +57,7 @@ fn sample(set: &Set, name: &str, rows: &[Row], model: &str) -> PathBuf {
                 n_windows: 1,
             });
         }
-        let mut columns = Vec::from(keys.finish());
+        let mut columns = keys.finish();
         columns.push(Arc::new(StringArray::from_iter_values(iter::repeat_n(
             name,
             mine.len(),
@@ -73,7 +73,7 @@ fn sample(set: &Set, name: &str, rows: &[Row], model: &str) -> PathBuf {
         let summary = writer
             .finish(&provenance.with_rejects(digest.clone()))
             .expect("finish");
-        json!({ "file": file, "rows": mine.len(), "digest": summary.digest.to_string() })
+        json!({ "file": file, "rows": mine.len(), "digest": summary.to_string() })
     });
     let parts: Vec<Value> = parts.collect();
     let listed = json!({

@@ -9,10 +9,10 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, ListArray, 
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    EmbeddingLayout, KeyColumnsBuilder, Kind, Labels, ModelName, Provenance, RESIDUES, RowDigest,
-    RowKey, SequenceDigest, ShardRow, StoreDtype,
+    EmbeddingLayout, Kind, Labels, ModelName, Provenance, RESIDUES, RowDigest, RowKey, RowsBuilder,
+    SequenceDigest, ShardRow, StoreDtype,
 };
-use plmkit_store::{EmbeddingsWriter, SmallShardWriter, read_shard};
+use plmkit_store::{EmbeddingsWriter, RecordListWriter, read_shard};
 
 use crate::common::bin;
 
@@ -146,7 +146,7 @@ impl Plausible {
         let mut digests = Vec::new();
         for file in 0..FILES {
             let path = folder.path().join(format!("shards/{file}.parquet"));
-            let mut writer = SmallShardWriter::create(&path, Kind::Shard).expect("create");
+            let mut writer = RecordListWriter::create(&path, Kind::Shard).expect("create");
             for protein in proteins(file, 1) {
                 let row = ShardRow {
                     key: protein.key(),
@@ -157,7 +157,7 @@ impl Plausible {
             }
             let finished = writer.finish(&Provenance::new("fasta-shard", vec![]));
             finished
-                .and_then(plmkit_store::Finished::publish)
+                .and_then(|(_, file)| file.finish())
                 .expect("finish");
             let shard = read_shard(&path).expect("shard");
             let mut digest = RowDigest::default();
@@ -232,9 +232,11 @@ impl File {
         };
         let mut writer = EmbeddingsWriter::create(path, &layout).expect("create");
         if !self.rows.is_empty() {
-            let mut keys = KeyColumnsBuilder::default();
-            self.rows.iter().for_each(|row| keys.push(&row.key()));
-            let mut arrays = Vec::from(keys.finish());
+            let mut keys = RowsBuilder::of_keys();
+            for row in &self.rows {
+                keys.push(&row.key());
+            }
+            let mut arrays = keys.finish();
             arrays.extend(self.columns.iter().map(|name| self.column(name)));
             let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
             writer

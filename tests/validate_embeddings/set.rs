@@ -13,10 +13,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KeyColumnsBuilder, Kind, Pooling, Provenance, RESIDUES,
-    RowKey, SequenceDigest, ShardRow, StoreDtype,
+    ByteDigest, Column, EmbeddingLayout, Kind, Pooling, Provenance, RESIDUES, RowKey, RowsBuilder,
+    SequenceDigest, ShardRow, StoreDtype,
 };
-use plmkit_store::{EmbeddingsWriter, SmallShardWriter};
+use plmkit_store::{EmbeddingsWriter, RecordListWriter};
 use serde_json::Value;
 
 use crate::common::bin;
@@ -106,7 +106,7 @@ impl Set {
     }
 
     pub(crate) fn shard(&self, name: &str, rows: &[Row]) {
-        let mut writer = SmallShardWriter::create(&self.path(name), Kind::Shard).expect("create");
+        let mut writer = RecordListWriter::create(&self.path(name), Kind::Shard).expect("create");
         for row in rows {
             let row = ShardRow {
                 key: row.key(),
@@ -117,7 +117,7 @@ impl Set {
         }
         let provenance = Provenance::new("fasta-shard", vec![]);
         let finished = writer.finish(&provenance).expect("finish");
-        finished.publish().expect("publish");
+        finished.1.finish().expect("publish");
     }
 
     pub(crate) fn embeddings(&self, name: &str, rows: &[Row], dtype: StoreDtype) -> PathBuf {
@@ -133,11 +133,11 @@ impl Set {
         };
         let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
         if !rows.is_empty() {
-            let mut keys = KeyColumnsBuilder::default();
+            let mut keys = RowsBuilder::of_keys();
             for row in rows {
                 keys.push(&row.key());
             }
-            let mut arrays = Vec::from(keys.finish());
+            let mut arrays = keys.finish();
             arrays.push(vectors(rows, &dtype.arrow()));
             let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
             writer

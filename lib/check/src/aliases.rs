@@ -36,17 +36,17 @@ impl AliasLists {
             None => &mut self.of_own,
             Some(_) => &mut self.of_known,
         };
-        if !listed.insert(row.ordinal) {
+        if !listed.insert(row.key.ordinal) {
             let problem = "in the list more than once";
             self.wrong.add(ordinals::listed_twice, row, problem);
         }
         let Some(dataset) = row.dataset else {
             self.aliases.push(Alias {
-                ordinal: row.ordinal,
+                ordinal: row.key.ordinal,
                 representative: row.representative,
-                digest: row.digest,
-                length: row.length,
-                truncated: row.truncated,
+                digest: row.key.digest,
+                length: row.key.length,
+                truncated: row.key.truncated,
             });
             return;
         };

@@ -51,8 +51,8 @@ impl From<(u64, u32, &str)> for Violation {
 impl From<&AliasRow<'_>> for Violation {
     fn from(row: &AliasRow<'_>) -> Self {
         Self {
-            id: Some(row.id.to_owned()),
-            ..row.ordinal.into()
+            id: Some(row.key.id.to_owned()),
+            ..row.key.ordinal.into()
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
-use arrow_array::{Array, RecordBatch, StringArray};
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
-use crate::row_key::{KeyColumns, key_fields};
-use crate::{DESCRIPTION, SequenceDigest};
+use crate::row_key::key_fields;
+use crate::{Cell, DESCRIPTION, KeyColumns, Row, RowKey};
 
 /// The list of records whose residues an earlier record has, in the folder of the shards.
 pub const ALIASES_FILE: &str = "aliases.parquet";
@@ -25,22 +25,30 @@ pub const DATASET: &str = "dataset";
 /// columns of [`aliases_schema`] and [`known_schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasRow<'a> {
-    /// 0-based position of the record in the whole input.
-    pub ordinal: u64,
-    /// The record's id, renamed if the duplicate-id policy says so.
-    pub id: &'a str,
+    /// The key of the row that the record would be: all its embedded residues, however many windows hold them.
+    pub key: RowKey<'a>,
     /// The rest of the FASTA header.
     pub description: Option<&'a str>,
-    /// Residues of the whole protein.
-    pub length: u32,
-    /// Whether some residues of the protein are in no row.
-    pub truncated: bool,
-    /// Digest of the embedded residues, all windows together.
-    pub digest: SequenceDigest,
     /// The known dataset that holds the representative: its index in the manifest. `None` if the representative is in a shard.
     pub dataset: Option<u32>,
     /// The ordinal of the representative, in this set of shards or in the known dataset.
     pub representative: u64,
+}
+
+impl Row for AliasRow<'_> {
+    fn cells(&self) -> impl IntoIterator<Item = Cell<'_>> {
+        let cells = [
+            Cell::Long(self.key.ordinal.cast_signed()),
+            Cell::Text(Some(self.key.id)),
+            Cell::Text(self.description),
+            Cell::Number(self.key.length),
+            Cell::Flag(self.key.truncated),
+            Cell::Digest(self.key.digest),
+        ];
+        let dataset = self.dataset.map(Cell::Number);
+        let representative = Cell::Long(self.representative.cast_signed());
+        cells.into_iter().chain(dataset).chain([representative])
+    }
 }
 
 /// Returns the columns of [`ALIASES_FILE`]: one row for each record whose residues an earlier record has.
@@ -76,41 +84,20 @@ fn schema(with_dataset: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The columns of a record batch of [`ALIASES_FILE`] or [`KNOWN_FILE`].
-#[derive(Debug)]
-pub struct AliasColumns<'a> {
-    keys: KeyColumns<'a>,
-    descriptions: &'a StringArray,
-    datasets: Option<&'a [u32]>,
-    representatives: &'a [i64],
-}
-
-impl<'a> AliasColumns<'a> {
-    /// Takes the columns of a batch of a verified file.
-    ///
-    /// # Panics
-    /// If the batch lacks a column of [`aliases_schema`].
-    pub fn new(batch: &'a RecordBatch) -> Self {
-        let datasets = batch.column_by_name(DATASET);
-        Self {
-            keys: KeyColumns::new(batch),
-            descriptions: batch[DESCRIPTION].as_string(),
-            datasets: datasets.map(|column| &column.as_primitive::<UInt32Type>().values()[..]),
-            representatives: batch[REPRESENTATIVE].as_primitive::<Int64Type>().values(),
-        }
-    }
-
-    /// Iterates over all rows.
-    pub fn rows(&self) -> impl Iterator<Item = AliasRow<'a>> {
-        self.keys.rows().enumerate().map(|(row, key)| AliasRow {
-            ordinal: key.ordinal,
-            id: key.id,
-            description: (self.descriptions.is_valid(row)).then(|| self.descriptions.value(row)),
-            length: key.length,
-            truncated: key.truncated,
-            digest: key.digest,
-            dataset: self.datasets.map(|datasets| datasets[row]),
-            representative: self.representatives[row].cast_unsigned(),
-        })
-    }
+/// Iterates over the rows of a batch of a verified [`ALIASES_FILE`] or [`KNOWN_FILE`].
+///
+/// # Panics
+/// If the batch lacks a column of [`aliases_schema`].
+pub fn alias_rows(batch: &RecordBatch) -> impl Iterator<Item = AliasRow<'_>> {
+    let descriptions = batch[DESCRIPTION].as_string::<i32>();
+    let datasets = batch.column_by_name(DATASET);
+    let datasets = datasets.map(AsArray::as_primitive::<UInt32Type>);
+    let representatives = batch[REPRESENTATIVE].as_primitive::<Int64Type>();
+    let keys = KeyColumns::new(batch);
+    (0..batch.num_rows()).map(move |row| AliasRow {
+        key: keys.row(row),
+        description: descriptions.is_valid(row).then(|| descriptions.value(row)),
+        dataset: datasets.map(|datasets| datasets.value(row)),
+        representative: representatives.value(row).cast_unsigned(),
+    })
 }

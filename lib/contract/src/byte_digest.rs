@@ -30,6 +30,25 @@ impl ByteDigest {
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
+
+    /// Adds the next batch of a packing, given the `ordinal` and the `start` of each of its rows: which rows are in which batch,
+    /// and in which order. The row digest does not depend on it.
+    ///
+    /// ```
+    /// use plmkit_contract::ByteDigest;
+    /// let [mut one_batch, mut two_batches] = [ByteDigest::default(), ByteDigest::default()];
+    /// one_batch.update_packing(&[0, 1], &[0, 0]);
+    /// two_batches.update_packing(&[0], &[0]);
+    /// two_batches.update_packing(&[1], &[0]);
+    /// assert_ne!(one_batch.to_string(), two_batches.to_string());
+    /// ```
+    pub fn update_packing(&mut self, ordinals: &[u64], starts: &[u32]) {
+        self.update(&(ordinals.len() as u64).to_le_bytes());
+        for (ordinal, start) in ordinals.iter().zip(starts) {
+            self.update(&ordinal.to_le_bytes());
+            self.update(&start.to_le_bytes());
+        }
+    }
 }
 
 impl io::Write for ByteDigest {
@@ -52,36 +71,5 @@ impl fmt::Display for ByteDigest {
 impl fmt::Debug for ByteDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-/// Which rows are in which batch, and in which order: XXH3-128 over the keys of all rows, batch after batch. The row
-/// digest does not depend on it.
-///
-/// ```
-/// use plmkit_contract::PackingDigest;
-/// let [mut one_batch, mut two_batches] = [PackingDigest::default(), PackingDigest::default()];
-/// one_batch.update(&[0, 1], &[0, 0]);
-/// two_batches.update(&[0], &[0]);
-/// two_batches.update(&[1], &[0]);
-/// assert_ne!(one_batch.to_string(), two_batches.to_string());
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct PackingDigest(ByteDigest);
-
-impl PackingDigest {
-    /// Adds a batch, given the `ordinal` and the `start` of each of its rows.
-    pub fn update(&mut self, ordinals: &[u64], starts: &[u32]) {
-        self.0.update(&(ordinals.len() as u64).to_le_bytes());
-        for (ordinal, start) in ordinals.iter().zip(starts) {
-            self.0.update(&ordinal.to_le_bytes());
-            self.0.update(&start.to_le_bytes());
-        }
-    }
-}
-
-impl fmt::Display for PackingDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

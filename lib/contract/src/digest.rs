@@ -36,17 +36,9 @@ pub struct RowDigest {
     rows: u64,
 }
 
-/// A column has no digest, because no plmkit file may hold its type or its values.
-#[derive(Debug, thiserror::Error)]
-#[error("column '{column}' has {problem}")]
-pub struct DigestError {
-    column: String,
-    problem: String,
-}
-
 impl RowDigest {
-    /// Adds every row of `batch`.
-    pub fn update(&mut self, batch: &RecordBatch) -> Result<(), DigestError> {
+    /// Adds every row of `batch`. The error names a column without a digest, because no plmkit file may hold its type or its values.
+    pub fn update(&mut self, batch: &RecordBatch) -> Result<(), String> {
         let schema = batch.schema();
         let columns: Vec<Column> = batch
             .columns()
@@ -120,7 +112,7 @@ struct Column {
 }
 
 impl Column {
-    fn new(name: &str, array: &ArrayRef) -> Result<Self, DigestError> {
+    fn new(name: &str, array: &ArrayRef) -> Result<Self, String> {
         let (bytes, width, offsets) = match array.data_type() {
             DataType::Boolean => {
                 let bits = array.as_boolean().values().iter();
@@ -164,15 +156,12 @@ impl Column {
 }
 
 /// Returns the bytes of a column of fixed-width values, and the bytes of one value.
-fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), DigestError> {
+fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), String> {
     match array.data_type() {
         DataType::FixedSizeList(_, count) => {
             let values = array.as_fixed_size_list().values();
             if values.null_count() > 0 {
-                return Err(DigestError {
-                    column: name.to_owned(),
-                    problem: "a null inside a list".to_owned(),
-                });
+                return Err(format!("column '{name}' has a null inside a list"));
             }
             let (bytes, width) = fixed_width_bytes(name, values)?;
             Ok((bytes, width * *count as usize))
@@ -188,10 +177,9 @@ fn fixed_width_bytes(name: &str, array: &ArrayRef) -> Result<(Buffer, usize), Di
             let width = array.data_type().primitive_width().unwrap_or_default();
             Ok((data.buffers()[0].slice(data.offset() * width), width))
         }
-        other => Err(DigestError {
-            column: name.to_owned(),
-            problem: format!("type {other}, which no plmkit file holds"),
-        }),
+        other => Err(format!(
+            "column '{name}' has type {other}, which no plmkit file holds"
+        )),
     }
 }
 
@@ -355,7 +343,7 @@ mod tests {
         let error = RowDigest::default()
             .update(&RecordBatch::new_empty(schema))
             .expect_err("no such column in the contract");
-        assert!(error.to_string().contains("'d'"), "{error}");
+        assert!(error.contains("'d'"), "{error}");
     }
 
     fn row() -> impl Strategy<Value = Row> {

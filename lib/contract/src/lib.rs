@@ -34,7 +34,7 @@ mod sequence_digests;
 mod stop;
 
 pub use alias::{
-    ALIASES_FILE, AliasColumns, AliasRow, DATASET, KNOWN_FILE, REPRESENTATIVE, aliases_schema,
+    ALIASES_FILE, AliasRow, DATASET, KNOWN_FILE, REPRESENTATIVE, alias_rows, aliases_schema,
     known_schema,
 };
 pub use alphabet::{
@@ -42,13 +42,13 @@ pub use alphabet::{
     residue_of, tokenize,
 };
 pub use batch_size::{BatchSize, DEFAULT_BATCH_TOKENS};
-pub use byte_digest::{ByteDigest, PackingDigest};
+pub use byte_digest::ByteDigest;
 pub use column::{Column, VOCABULARY, Widths};
 pub use dataset::{
     CombinedFrom, DATASET_FILE, EmbeddingWork, ListedColumn, ListedDataset, ListedFile,
     RecordCounts,
 };
-pub use digest::{DigestError, RowDigest, SequenceDigest, content_digest};
+pub use digest::{RowDigest, SequenceDigest, content_digest};
 pub use dtype::{Dtype, StoreDtype};
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of, exit_of_system};
@@ -62,7 +62,7 @@ pub use manifest::{
 };
 pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs, Scores};
-pub use peptide::{PEPTIDES_FILE, PeptideColumns, PeptideRow, peptides_schema};
+pub use peptide::{PEPTIDES_FILE, PeptideRow, peptide_rows, peptides_schema};
 pub use pooling::Pooling;
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, LOGIT_TOKENS, ModelName, PACKING, Provenance,
@@ -73,7 +73,7 @@ pub use refusing::Refusing;
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{Reason, Reject, RejectsList, Renamed};
 pub use row_key::{
-    KEY_COLUMNS, KeyColumns, KeyColumnsBuilder, N_WINDOWS, RowKey, ShardRow, ordinals,
+    Cell, KEY_COLUMNS, KeyColumns, N_WINDOWS, Row, RowKey, RowsBuilder, ShardRow, ordinals,
 };
 pub use row_span::RowSpan;
 pub use schema::{Kind, batches_schema, check_columns, fields_text, shard_schema};

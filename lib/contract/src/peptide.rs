@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int64Type};
-use arrow_array::{RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+use crate::{Cell, Row};
 
 /// The list of the peptides of contigs, in the folder of the shards.
 pub const PEPTIDES_FILE: &str = "peptides.parquet";
@@ -29,6 +31,19 @@ impl PeptideRow<'_> {
     /// Returns `+` or `-`.
     pub fn strand(self) -> &'static str {
         if self.frame > 0 { "+" } else { "-" }
+    }
+}
+
+impl Row for PeptideRow<'_> {
+    fn cells(&self) -> impl IntoIterator<Item = Cell<'_>> {
+        [
+            Cell::Long(self.ordinal.cast_signed()),
+            Cell::Text(Some(self.contig)),
+            Cell::Long(self.start.into()),
+            Cell::Long(self.end.into()),
+            Cell::Word(self.strand()),
+            Cell::Small(self.frame),
+        ]
     }
 }
 
@@ -56,40 +71,20 @@ pub fn peptides_schema() -> SchemaRef {
     Arc::new(Schema::new(fields.to_vec()))
 }
 
-/// The columns of a record batch of [`PEPTIDES_FILE`].
-#[derive(Debug)]
-pub struct PeptideColumns<'a> {
-    ordinals: &'a [i64],
-    contigs: &'a StringArray,
-    starts: &'a [i64],
-    ends: &'a [i64],
-    frames: &'a [i8],
-}
-
-impl<'a> PeptideColumns<'a> {
-    /// Takes the columns of a batch of a verified file.
-    ///
-    /// # Panics
-    /// If the batch lacks a column of [`peptides_schema`].
-    pub fn new(batch: &'a RecordBatch) -> Self {
-        let numbers = |name| &batch[name].as_primitive::<Int64Type>().values()[..];
-        Self {
-            ordinals: numbers("ordinal"),
-            contigs: batch["contig"].as_string(),
-            starts: numbers("start"),
-            ends: numbers("end"),
-            frames: batch["frame"].as_primitive::<Int8Type>().values(),
-        }
-    }
-
-    /// Iterates over all rows.
-    pub fn rows(&self) -> impl Iterator<Item = PeptideRow<'a>> {
-        (0..self.ordinals.len()).map(|row| PeptideRow {
-            ordinal: self.ordinals[row].cast_unsigned(),
-            contig: self.contigs.value(row),
-            start: self.starts[row] as u32,
-            end: self.ends[row] as u32,
-            frame: self.frames[row],
-        })
-    }
+/// Iterates over the rows of a batch of a verified [`PEPTIDES_FILE`].
+///
+/// # Panics
+/// If the batch lacks a column of [`peptides_schema`].
+pub fn peptide_rows(batch: &RecordBatch) -> impl Iterator<Item = PeptideRow<'_>> {
+    let numbers = |name| batch[name].as_primitive::<Int64Type>();
+    let [ordinals, starts, ends] = ["ordinal", "start", "end"].map(numbers);
+    let contigs = batch["contig"].as_string::<i32>();
+    let frames = batch["frame"].as_primitive::<Int8Type>();
+    (0..batch.num_rows()).map(move |row| PeptideRow {
+        ordinal: ordinals.value(row).cast_unsigned(),
+        contig: contigs.value(row),
+        start: starts.value(row) as u32,
+        end: ends.value(row) as u32,
+        frame: frames.value(row),
+    })
 }

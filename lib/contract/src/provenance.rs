@@ -127,18 +127,6 @@ impl Provenance {
         self
     }
 
-    /// Adds the fields of a struct as options.
-    ///
-    /// # Panics
-    /// If `options` is no JSON object.
-    #[must_use]
-    pub fn with_all(mut self, options: &impl Serialize) -> Self {
-        let fields: BTreeMap<_, _> =
-            serde_json::from_value(json!(options)).expect("fields with names");
-        self.options.extend(fields);
-        self
-    }
-
     /// Sets the digest of the list of rejected rows.
     #[must_use]
     pub fn with_rejects(mut self, digest: String) -> Self {

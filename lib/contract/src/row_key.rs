@@ -1,12 +1,16 @@
 //! Rows and the columns that identify them, in shards, batches and embeddings files.
 
+use std::any::Any;
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, Int64Builder, StringBuilder, UInt32Builder};
+use arrow_array::builder::{
+    ArrayBuilder, BooleanBuilder, Int8Builder, Int64Builder, StringBuilder, UInt32Builder,
+    make_builder,
+};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::SequenceDigest;
 
@@ -136,55 +140,138 @@ pub fn ordinals(batch: &RecordBatch) -> &[u64] {
     ordinals.inner().typed_data()
 }
 
-/// Builds the key columns of new rows.
-#[derive(Debug, Default)]
-pub struct KeyColumnsBuilder {
-    ordinals: Int64Builder,
-    ids: StringBuilder,
-    starts: UInt32Builder,
-    lengths: UInt32Builder,
-    truncated: BooleanBuilder,
-    digests: StringBuilder,
+/// A value of a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Cell<'a> {
+    /// Of a column of int64.
+    Long(i64),
+    /// Of a column of uint32.
+    Number(u32),
+    /// Of a column of int8.
+    Small(i8),
+    /// Of a column of bool.
+    Flag(bool),
+    /// Of a column of text; a null without one.
+    Text(Option<&'a str>),
+    /// The digest of a sequence, as text.
+    Digest(SequenceDigest),
+    /// A word of which a column has few.
+    Word(&'static str),
 }
 
-impl KeyColumnsBuilder {
-    /// Starts with room for `rows` rows whose ids have `id_bytes` bytes together.
-    pub fn with_capacity(rows: usize, id_bytes: usize) -> Self {
+/// A row whose cells are in the order of its file's columns.
+pub trait Row {
+    /// Returns the value of each column.
+    fn cells(&self) -> impl IntoIterator<Item = Cell<'_>>;
+}
+
+impl Row for RowKey<'_> {
+    fn cells(&self) -> impl IntoIterator<Item = Cell<'_>> {
+        [
+            Cell::Long(self.ordinal.cast_signed()),
+            Cell::Text(Some(self.id)),
+            Cell::Number(self.start),
+            Cell::Number(self.length),
+            Cell::Flag(self.truncated),
+            Cell::Digest(self.digest),
+        ]
+    }
+}
+
+impl Row for ShardRow<'_> {
+    fn cells(&self) -> impl IntoIterator<Item = Cell<'_>> {
+        [
+            Cell::Long(self.key.ordinal.cast_signed()),
+            Cell::Text(Some(self.key.id)),
+            Cell::Text(self.description),
+            Cell::Text(Some(self.sequence)),
+            Cell::Number(self.key.length),
+            Cell::Number(self.key.start),
+            Cell::Flag(self.key.truncated),
+            Cell::Digest(self.key.digest),
+        ]
+    }
+}
+
+/// Builds the columns of rows.
+pub struct RowsBuilder {
+    schema: SchemaRef,
+    columns: Vec<Box<dyn ArrayBuilder>>,
+    rows: usize,
+}
+
+impl RowsBuilder {
+    /// Starts without rows.
+    pub fn new(schema: SchemaRef) -> Self {
+        let columns = schema.fields().iter();
+        let columns = columns.map(|field| match field.data_type() {
+            // The default takes a kilobyte, and there may be thousands of builders.
+            DataType::Utf8 => Box::new(StringBuilder::with_capacity(0, 0)),
+            other => make_builder(other, 0),
+        });
         Self {
-            ordinals: Int64Builder::with_capacity(rows),
-            ids: StringBuilder::with_capacity(rows, id_bytes),
-            starts: UInt32Builder::with_capacity(rows),
-            lengths: UInt32Builder::with_capacity(rows),
-            truncated: BooleanBuilder::with_capacity(rows),
-            digests: StringBuilder::with_capacity(rows, 32 * rows),
+            columns: columns.collect(),
+            schema,
+            rows: 0,
         }
     }
 
-    /// Adds a row.
-    ///
-    /// # Panics
-    /// Never: digits are ASCII.
-    pub fn push(&mut self, key: &RowKey) {
-        self.ordinals.append_value(key.ordinal.cast_signed());
-        self.ids.append_value(key.id);
-        self.starts.append_value(key.start);
-        self.lengths.append_value(key.length);
-        self.truncated.append_value(key.truncated);
-        let digits = key.digest.digits();
-        // Digits are text.
-        let digits = str::from_utf8(&digits).unwrap_or_default();
-        self.digests.append_value(digits);
+    /// Starts without rows. The columns are [`KEY_COLUMNS`].
+    pub fn of_keys() -> Self {
+        Self::new(Arc::new(Schema::new(key_fields().to_vec())))
     }
 
-    /// Returns the columns of the rows so far, in the order of [`KEY_COLUMNS`], and empties the builder.
-    pub fn finish(&mut self) -> [ArrayRef; KEY_COLUMNS.len()] {
-        [
-            Arc::new(self.ordinals.finish()),
-            Arc::new(self.ids.finish()),
-            Arc::new(self.starts.finish()),
-            Arc::new(self.lengths.finish()),
-            Arc::new(self.truncated.finish()),
-            Arc::new(self.digests.finish()),
-        ]
+    /// Adds a row. Returns the bytes of its texts.
+    ///
+    /// # Panics
+    /// If a cell is of another type than its column.
+    pub fn push(&mut self, row: &impl Row) -> usize {
+        let mut bytes = 0;
+        for (column, cell) in self.columns.iter_mut().zip(row.cells()) {
+            let column = column.as_any_mut();
+            match cell {
+                Cell::Long(value) => typed::<Int64Builder>(column).append_value(value),
+                Cell::Number(value) => typed::<UInt32Builder>(column).append_value(value),
+                Cell::Small(value) => typed::<Int8Builder>(column).append_value(value),
+                Cell::Flag(value) => typed::<BooleanBuilder>(column).append_value(value),
+                Cell::Text(text) => {
+                    bytes += text.map_or(0, str::len);
+                    typed::<StringBuilder>(column).append_option(text);
+                }
+                Cell::Digest(digest) => digest.append_to(typed(column)),
+                Cell::Word(word) => typed::<StringBuilder>(column).append_value(word),
+            }
+        }
+        self.rows += 1;
+        bytes
     }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Returns the columns of the rows so far, and removes the rows.
+    pub fn finish(&mut self) -> Vec<ArrayRef> {
+        self.rows = 0;
+        self.columns.iter_mut().map(ArrayBuilder::finish).collect()
+    }
+
+    /// Returns the rows so far as a record batch, and removes them.
+    ///
+    /// # Panics
+    /// If a row lacked a value that every row must have.
+    pub fn batch(&mut self) -> RecordBatch {
+        let columns = self.finish();
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).expect("rows of the schema")
+    }
+}
+
+fn typed<B: ArrayBuilder>(column: &mut dyn Any) -> &mut B {
+    column.downcast_mut().expect("a column of this type")
 }

@@ -28,17 +28,24 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns the columns of shards and of lists of records. Those of batches and embeddings depend on how they were made.
+    pub fn schema(self) -> Option<SchemaRef> {
+        match self {
+            Self::Shard => Some(shard_schema()),
+            Self::Aliases => Some(aliases_schema()),
+            Self::Known => Some(known_schema()),
+            Self::Peptides => Some(peptides_schema()),
+            Self::Batches | Self::Embeddings => None,
+        }
+    }
+
     /// Checks that a file has the columns of this kind. The error describes what is wrong.
     pub fn check_columns(self, found: &Schema) -> Result<(), String> {
-        let expected = match self {
-            Self::Shard => shard_schema(),
-            Self::Batches => batches_schema(Labels::from_schema(found)),
-            Self::Embeddings => return EmbeddingLayout::from_schema(found).map(drop),
-            Self::Aliases => aliases_schema(),
-            Self::Known => known_schema(),
-            Self::Peptides => peptides_schema(),
-        };
-        check_columns(found, &expected)
+        if self == Self::Embeddings {
+            return EmbeddingLayout::from_schema(found).map(drop);
+        }
+        let batches = || batches_schema(Labels::from_schema(found));
+        check_columns(found, &self.schema().unwrap_or_else(batches))
     }
 }
 

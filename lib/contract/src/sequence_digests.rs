@@ -3,6 +3,10 @@
 //! BLAKE3 hashes a sequence of up to 1024 residues block after block of 64. A CPU has instructions for up to 16 such chains at a
 //! time, so sequences with the same number of blocks go together, all but their last blocks.
 
+use std::sync::Arc;
+
+use arrow_array::builder::StringBuilder;
+use arrow_array::{ArrayRef, StringArray};
 use blake3::IncrementCounter;
 use blake3::platform::Platform;
 
@@ -59,6 +63,26 @@ impl SequenceDigest {
             finish(platform, sequences, blocks, waiting, &mut digests);
         }
         digests
+    }
+}
+
+impl SequenceDigest {
+    /// Computes the digests of a column of sequences, as text.
+    pub fn column(sequences: &StringArray) -> ArrayRef {
+        let sequences = sequences.iter().map(Option::unwrap_or_default);
+        let sequences: Vec<&[u8]> = sequences.map(str::as_bytes).collect();
+        let mut column = StringBuilder::with_capacity(sequences.len(), 32 * sequences.len());
+        for digest in Self::of_all(&sequences) {
+            digest.append_to(&mut column);
+        }
+        Arc::new(column.finish())
+    }
+
+    /// Adds the digest to a column.
+    pub(crate) fn append_to(self, column: &mut StringBuilder) {
+        // Digits are text.
+        let digits = self.digits();
+        column.append_value(str::from_utf8(&digits).unwrap_or_default());
     }
 }
 

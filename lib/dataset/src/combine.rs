@@ -241,10 +241,10 @@ impl<'a> Combining<'a> {
                 ListWriter::create_rejects(&path)
             }?;
             lines.iter().try_for_each(|line| writer.push(line))?;
-            let (found, finished) = writer.finish()?.split();
+            let (found, file) = writer.finish()?;
             let list = ListedFile::new(&name, lines.len() as u64, &found);
             self.listed.rejects.push(list);
-            finished.publish()?;
+            file.finish()?;
             if of_rows {
                 digest = found;
             }
@@ -374,7 +374,7 @@ fn write(
             rows += batch.num_rows() as u64;
             advance(batch.num_rows() as u64);
         }
-        let digest = writer.finish(provenance)?.digest;
+        let digest = writer.finish(provenance)?;
         files.push(ListedFile::from_rows(&name, digest));
         all = [all, digest].into_iter().sum();
     }

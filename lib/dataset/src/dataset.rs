@@ -285,7 +285,7 @@ mod tests {
     use arrow_array::{FixedSizeListArray, Float32Array};
     use arrow_schema::{DataType, Field};
     use plmkit_contract::{
-        Column, KeyColumnsBuilder, Labels, Pooling, RowKey, SequenceDigest, StoreDtype,
+        Column, Labels, Pooling, RowKey, RowsBuilder, SequenceDigest, StoreDtype,
     };
     use plmkit_store::EmbeddingsWriter;
 
@@ -305,7 +305,7 @@ mod tests {
             stitched: false,
             labels: Labels::default(),
         };
-        let mut keys = KeyColumnsBuilder::default();
+        let mut keys = RowsBuilder::of_keys();
         keys.push(&RowKey {
             ordinal: 0,
             id: "P1",
@@ -317,7 +317,7 @@ mod tests {
         });
         let item = Arc::new(Field::new_list_field(DataType::Float32, false));
         let values: ArrayRef = Arc::new(Float32Array::from(vec![value]));
-        let mut columns = Vec::from(keys.finish());
+        let mut columns = keys.finish();
         columns.push(Arc::new(FixedSizeListArray::new(item, 1, values, None)));
         let mut writer = EmbeddingsWriter::create(path, &layout).expect("create");
         let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);

@@ -86,7 +86,7 @@ impl Dataset {
         ];
         for (kind, file, option) in lists {
             let mut count = 0_u64;
-            self.each_record(kind, stop, |row| count += u64::from(is_missing(row.id)))?;
+            self.each_record(kind, stop, |row| count += u64::from(is_missing(row.key.id)))?;
             if count > 0 {
                 let why = format!(
                     "; {count} of them in {file}, because other records have their residues: query-embeddings combine{option} gives them rows"

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use plmkit_contract::{
-    AliasColumns, AliasRow, DATASET_FILE, Kind, LIST_SHOWN, ListedFile, MANIFEST_FILE, Manifest,
-    RejectsList, Stop, one_line,
+    AliasRow, DATASET_FILE, Kind, LIST_SHOWN, ListedFile, MANIFEST_FILE, Manifest, RejectsList,
+    Stop, alias_rows, one_line,
 };
 use plmkit_store::{FileKind, RecordListReader, read_rejects, read_sealed};
 use serde_json::json;
@@ -106,7 +106,7 @@ impl Dataset {
                 if stop.requested() {
                     return Err(DatasetError::stopped());
                 }
-                AliasColumns::new(&batch).rows().for_each(|row| see(&row));
+                alias_rows(&batch).for_each(|row| see(&row));
             }
         }
         Ok(())

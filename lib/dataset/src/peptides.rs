@@ -4,7 +4,7 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideColumns, PeptideRow, Stop, ordinals};
+use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Stop, ordinals, peptide_rows};
 use plmkit_store::AtomicFile;
 
 use crate::folder::SHARDS;
@@ -59,7 +59,7 @@ pub fn write_peptides(
             if stop.requested() {
                 return Err(DatasetError::stopped());
             }
-            for peptide in PeptideColumns::new(&batch).rows() {
+            for peptide in peptide_rows(&batch) {
                 for records in &mut records {
                     if let Some(id) = records.id(peptide.ordinal)?
                         && ids.is_none_or(|ids| ids.find(id))

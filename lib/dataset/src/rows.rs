@@ -7,7 +7,8 @@ use arrow_array::types::{Float16Type, Float32Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop, StoreDtype};
 use plmkit_store::{
-    AtomicFile, EmbeddingsWriter, Existing, StoreError, TableFormat, TableWriter, remove_published,
+    AtomicFile, EmbeddingsWriter, StoreError, TableFormat, TableWriter, find_existing,
+    remove_published,
 };
 use serde_json::json;
 
@@ -70,9 +71,9 @@ pub fn write_rows(
     };
     if config.format == RowFormat::Parquet {
         let provenance = provenance(dataset, ids);
-        let find = || Existing::find(config.out, Kind::Embeddings, &provenance, stop);
-        if let Some(existing) = (!config.force).then(find).transpose()?.flatten() {
-            return Ok((existing.digest.rows(), true));
+        let find = || find_existing(config.out, Kind::Embeddings, &provenance, stop);
+        if let Some((_, digest)) = (!config.force).then(find).transpose()?.flatten() {
+            return Ok((digest.rows(), true));
         }
         let mut writer = EmbeddingsWriter::create(config.out, layout)?;
         let mut merge = merge(&dataset.places(&[])?);
@@ -81,7 +82,7 @@ pub fn write_rows(
             advance(rows.num_rows() as u64);
         }
         ids.map_or(Ok(()), |ids| dataset.check_found(ids, stop))?;
-        return Ok((writer.finish(&provenance)?.digest.rows(), false));
+        return Ok((writer.finish(&provenance)?.rows(), false));
     }
     let place = dataset.place_of(config.column)?;
     let mut expected = dataset.rows();

@@ -116,9 +116,9 @@ impl Sites {
         // The asked records that fasta-shard left out because another record has their residues, by the ordinal of that one.
         let mut copies: HashMap<u64, Vec<String>> = HashMap::new();
         dataset.each_record(Kind::Aliases, stop, |row| {
-            if self.proteins.contains_key(row.id) {
+            if self.proteins.contains_key(row.key.id) {
                 let copies = copies.entry(row.representative).or_default();
-                copies.push(row.id.to_owned());
+                copies.push(row.key.id.to_owned());
             }
         })?;
         let made_of = dataset.parts[0].provenance.text_option(SOURCE);

@@ -46,14 +46,13 @@ impl<'a> RejectsWriter<'a> {
         for reject in &rejects {
             self.writer.push(reject)?;
         }
-        let list = self.writer.finish()?;
-        let digest = list.summary().clone();
+        let (digest, list) = self.writer.finish()?;
         if rejects.is_empty() {
             remove_published(&self.config.rejects())?;
         } else {
             // If the run is killed before the output is published, the next run recognises the list.
             self.folder.note_list(&digest)?;
-            list.publish()?;
+            list.finish()?;
         }
         Ok(digest)
     }

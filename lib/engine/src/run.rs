@@ -11,7 +11,7 @@ use plmkit_esm2::{
     Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
 };
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
-use plmkit_store::{AtomicFile, Existing, StoreError, remove_file};
+use plmkit_store::{AtomicFile, StoreError, find_existing, remove_file};
 use serde_json::json;
 
 use crate::checkpoint::{Blocks, RunFolder, SavedWork};
@@ -63,15 +63,15 @@ pub fn embed(
         provenance: &provenance,
     };
     if !config.force
-        && let Some(Existing { digest, rejects }) =
-            Existing::find(&config.out, Kind::Embeddings, &provenance, stop)?
+        && let Some((found, digest)) =
+            find_existing(&config.out, Kind::Embeddings, &provenance, stop)?
     {
         if let Ok(folder) = claimed {
             folder.clean_up(&work)?;
         }
         let rows = digest.rows();
         let rejected = inputs.rows.saturating_sub(rows);
-        rejects_list::verify(config, rejects.as_deref(), rejected)?;
+        rejects_list::verify(config, found.rejects.as_deref(), rejected)?;
         return Ok(RunOutcome::AlreadyComplete { rows, rejected });
     }
     let folder = claimed?;
@@ -252,7 +252,7 @@ impl Work<'_> {
                 .with_model(self.config.model_name.clone())
                 .with_parity(parity.map(|parity| json!(parity)));
             let written = writer.blocks.publish(&provenance, claim)?;
-            Ok(written.digest.rows())
+            Ok(written.rows())
         });
         if published.is_err() {
             // The first error is the one to report.

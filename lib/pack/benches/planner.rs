@@ -3,7 +3,7 @@
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use plmkit_pack::{Groups, PackingReport, pack};
+use plmkit_pack::{PackingReport, pack};
 
 /// The default of `pack-batches`.
 const CAPACITY: u32 = 16_384;
@@ -15,14 +15,13 @@ fn planner(criterion: &mut Criterion) {
     group.sampling_mode(SamplingMode::Flat);
     for proteins in [100_000, 1_000_000] {
         let (ordinals, lengths): (Vec<u64>, Vec<u32>) = (0..proteins).flat_map(windows).unzip();
-        let groups = Groups::runs(ordinals);
-        let planned = pack(&lengths, &groups, CAPACITY);
+        let planned = pack(&lengths, &ordinals, CAPACITY);
         group.throughput(Throughput::Elements(lengths.len() as u64));
         group.bench_function(BenchmarkId::new("plan", proteins), |bencher| {
-            bencher.iter(|| pack(&lengths, &groups, CAPACITY));
+            bencher.iter(|| pack(&lengths, &ordinals, CAPACITY));
         });
         group.bench_function(BenchmarkId::new("report", proteins), |bencher| {
-            bencher.iter(|| PackingReport::new(&planned, &lengths));
+            bencher.iter(|| PackingReport::new(&planned, &lengths, CAPACITY));
         });
     }
 }

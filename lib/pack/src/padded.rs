@@ -19,10 +19,10 @@ pub struct PaddedCost {
 
 impl PaddedCost {
     /// Computes the cost of padding sequences of `lengths` tokens, in this order, with `budget` tokens per batch.
-    pub(crate) fn new(lengths: impl Iterator<Item = u32>, budget: u32) -> Self {
+    pub(crate) fn new(lengths: &[u32], budget: u32) -> Self {
         let (mut batches, mut tokens, mut real) = (0, 0, 0);
         let (mut count, mut longest) = (0_u64, 0_u64); // of the current batch
-        for length in lengths.map(u64::from) {
+        for length in lengths.iter().map(|&length| u64::from(length)) {
             real += length;
             let grown = longest.max(length);
             if count > 0 && (count + 1) * grown > u64::from(budget) {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn cost(lengths: &[u32], budget: u32) -> (u64, u64, Option<f64>) {
-        let cost = PaddedCost::new(lengths.iter().copied(), budget);
+        let cost = PaddedCost::new(lengths, budget);
         (cost.batches, cost.tokens, cost.tokens_per_real_token)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Packing, PaddedCost};
+use crate::PaddedCost;
 
 /// The use of batches by a packing.
 ///
@@ -57,84 +57,53 @@ pub struct Tail {
 }
 
 impl PackingReport {
-    /// Reports on `packing`, which was made from `lengths` (in tokens).
-    pub fn new(packing: &Packing, lengths: &[u32]) -> Self {
-        let capacity = u64::from(packing.capacity());
-        let filled: Vec<Fill> = packing
-            .batches()
-            .map(|batch| Fill::new(batch, lengths, capacity))
-            .collect();
-        let tail = filled
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, fill)| !fill.oversized)
-            .min_by_key(|(_, fill)| fill.tokens);
-        let tail = tail.map(|(batch, fill)| Tail {
+    /// Reports on `batches`, which were [packed](crate::pack) from `lengths` (in tokens) with this `capacity`.
+    pub fn new(batches: &[Vec<u32>], lengths: &[u32], capacity: u32) -> Self {
+        let tokens_of = |batch: &Vec<u32>| {
+            let lengths = batch.iter().map(|&index| lengths[index as usize]);
+            lengths.map(u64::from).sum::<u64>()
+        };
+        let filled: Vec<u64> = batches.iter().map(tokens_of).collect();
+        let room = |tokens: u64| tokens.max(capacity.into());
+        let is_oversized = |tokens: &u64| *tokens > u64::from(capacity);
+        let tail = filled.iter().enumerate().rev();
+        let tail = tail.filter(|(_, tokens)| !is_oversized(tokens));
+        let tail = tail.min_by_key(|(_, tokens)| **tokens);
+        let tail = tail.map(|(batch, &tokens)| Tail {
             batch: batch as u64,
-            sequences: fill.sequences,
-            tokens: fill.tokens,
-            utilization: fill.utilization(),
+            sequences: batches[batch].len() as u64,
+            tokens,
+            utilization: ratio(tokens, room(tokens)),
         });
-        let body: Vec<f64> = (0_u64..)
-            .zip(&filled)
-            .filter(|(batch, _)| tail.as_ref().is_none_or(|tail| tail.batch != *batch))
-            .map(|(_, fill)| fill.utilization())
-            .collect();
+        let body = (0_u64..).zip(&filled);
+        let body = body.filter(|(batch, _)| tail.as_ref().is_none_or(|tail| tail.batch != *batch));
+        let body = body.map(|(_, &tokens)| ratio(tokens, room(tokens)));
+        let body: Vec<f64> = body.collect();
         let below = |limit| {
             body.iter()
                 .filter(|&&utilization| utilization < limit)
                 .count() as u64
         };
-
-        let tokens = filled.iter().map(|fill| fill.tokens).sum();
-        let room: u64 = filled.iter().map(|fill| fill.room).sum();
+        let tokens = filled.iter().sum();
+        let all_room = filled.iter().map(|&tokens| room(tokens)).sum();
         let mut shortest_first = lengths.to_vec();
         shortest_first.sort_unstable();
-        let shortest_first = shortest_first.into_iter();
         Self {
-            max_batch_tokens: packing.capacity(),
+            max_batch_tokens: capacity,
             batches: filled.len() as u64,
-            sequences: packing.sequences() as u64,
+            sequences: lengths.len() as u64,
             tokens,
-            oversized_batches: filled.iter().filter(|fill| fill.oversized).count() as u64,
-            utilization: (!filled.is_empty()).then(|| ratio(tokens, room)),
+            oversized_batches: filled.iter().filter(|tokens| is_oversized(tokens)).count() as u64,
+            utilization: (!filled.is_empty()).then(|| ratio(tokens, all_room)),
             average_utilization: (!body.is_empty())
                 .then(|| body.iter().sum::<f64>() / body.len() as f64),
             min_utilization: body.iter().copied().reduce(f64::min),
             batches_below_85_percent: below(0.85),
             batches_below_80_percent: below(0.80),
             tail,
-            padded_in_input_order: PaddedCost::new(lengths.iter().copied(), packing.capacity()),
-            padded_sorted_by_length: PaddedCost::new(shortest_first, packing.capacity()),
+            padded_in_input_order: PaddedCost::new(lengths, capacity),
+            padded_sorted_by_length: PaddedCost::new(&shortest_first, capacity),
         }
-    }
-}
-
-/// The content and the capacity of a batch.
-struct Fill {
-    sequences: u64,
-    tokens: u64,
-    room: u64,
-    oversized: bool,
-}
-
-impl Fill {
-    fn new(batch: &[u32], lengths: &[u32], capacity: u64) -> Self {
-        let tokens = batch
-            .iter()
-            .map(|&index| u64::from(lengths[index as usize]))
-            .sum();
-        Self {
-            sequences: batch.len() as u64,
-            tokens,
-            room: capacity.max(tokens),
-            oversized: tokens > capacity,
-        }
-    }
-
-    fn utilization(&self) -> f64 {
-        ratio(self.tokens, self.room)
     }
 }
 
@@ -152,14 +121,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Groups, pack};
+    use crate::pack;
 
     fn report(lengths: &[u32], capacity: u32) -> PackingReport {
-        grouped(lengths, &Groups::runs(0..lengths.len()), capacity)
+        let keys: Vec<usize> = (0..lengths.len()).collect();
+        grouped(lengths, &keys, capacity)
     }
 
-    fn grouped(lengths: &[u32], groups: &Groups, capacity: u32) -> PackingReport {
-        PackingReport::new(&pack(lengths, groups, capacity), lengths)
+    fn grouped<K: PartialEq>(lengths: &[u32], keys: &[K], capacity: u32) -> PackingReport {
+        PackingReport::new(&pack(lengths, keys, capacity), lengths, capacity)
     }
 
     #[test]
@@ -220,7 +190,7 @@ mod tests {
     #[test]
     fn a_group_beyond_the_capacity_is_no_oversized_batch() {
         // Packs: [60], [60, 30], [90]; the first has the fewest tokens.
-        let report = grouped(&[90, 60, 60, 30], &Groups::runs("abbb".chars()), 100);
+        let report = grouped(&[90, 60, 60, 30], b"abbb", 100);
         assert_eq!((report.batches, report.oversized_batches), (3, 0));
         assert_eq!(report.utilization, Some(0.8));
         assert_eq!(report.tail.map(|tail| tail.batch), Some(0));

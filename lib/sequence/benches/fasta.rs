@@ -8,7 +8,7 @@ use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use plmkit_contract::Stop;
-use plmkit_sequence::{FastaReader, Input, Limits};
+use plmkit_sequence::{FastaReader, Limits};
 
 const PROTEINS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -37,9 +37,7 @@ fn fasta(criterion: &mut Criterion) {
 
 /// Reads all records and returns their number.
 fn read(path: &Path) -> u64 {
-    let input = Input::File(path.to_owned());
-    let mut reader =
-        FastaReader::open(&input, Limits::default(), &Stop::default()).expect("a file");
+    let mut reader = FastaReader::open(path, Limits::default(), &Stop::default()).expect("a file");
     let mut records = 0;
     while let Some(block) = reader.read().expect("FASTA") {
         records += block.len() as u64;

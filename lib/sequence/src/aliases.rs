@@ -2,19 +2,20 @@
 
 use std::path::Path;
 
-use plmkit_contract::{ALIASES_FILE, AliasRow, KNOWN_FILE, Kind, Provenance, SequenceDigest};
-use plmkit_store::{AliasesWriter, FileSummary, Finished, StoreError};
+use plmkit_contract::{
+    ALIASES_FILE, AliasRow, KNOWN_FILE, Kind, Provenance, RowDigest, RowKey, SequenceDigest,
+    ShardRow,
+};
+use plmkit_store::{AtomicFile, RecordListWriter, StoreError};
 
 use crate::id_table::IdTable;
-use crate::known::KnownSequences;
-use crate::protein::Protein;
 
 /// Finds the records whose residues another row has, and lists them.
 pub(crate) struct Aliases {
     /// The ordinals of the proteins in shards, and the list of their duplicates.
-    own: Option<(IdTable, AliasesWriter)>,
-    /// The proteins of known datasets, and the list of those that came again.
-    known: Option<(KnownSequences, AliasesWriter)>,
+    own: Option<(IdTable, RecordListWriter)>,
+    /// The ordinals of the rows of each known dataset, and the list of the proteins that came again.
+    known: Option<(Vec<IdTable>, RecordListWriter)>,
 }
 
 impl Aliases {
@@ -22,9 +23,9 @@ impl Aliases {
     pub(crate) fn new(
         folder: &Path,
         dedup: bool,
-        known: Option<KnownSequences>,
+        known: Option<Vec<IdTable>>,
     ) -> Result<Self, StoreError> {
-        let list = |name, kind| AliasesWriter::create(&folder.join(name), kind);
+        let list = |name, kind| RecordListWriter::create(&folder.join(name), kind);
         let own = dedup.then(|| Ok((IdTable::default(), list(ALIASES_FILE, Kind::Aliases)?)));
         let known = known.map(|known| Ok((known, list(KNOWN_FILE, Kind::Known)?)));
         Ok(Self {
@@ -33,39 +34,42 @@ impl Aliases {
         })
     }
 
-    /// Lists a protein, whose residues have the digest `whole`, if another row has them. Otherwise it must become rows of a shard.
+    /// Lists a protein, all whose residues have the digest `whole`, if another row has them. Otherwise it must become rows of a
+    /// shard.
     ///
     /// A sequence of a known dataset is never the representative of another record: each of its records is known.
     pub(crate) fn take(
         &mut self,
-        protein: Protein<'_>,
+        protein: &ShardRow<'_>,
         whole: SequenceDigest,
     ) -> Result<bool, StoreError> {
         let embedded = || {
-            if protein.is_truncated() {
-                SequenceDigest::new(protein.residues)
+            if protein.key.truncated {
+                SequenceDigest::new(protein.sequence.as_bytes())
             } else {
                 whole
             }
         };
         let row = |dataset, representative| AliasRow {
-            ordinal: protein.ordinal,
-            id: protein.id,
+            key: RowKey {
+                digest: embedded(),
+                ..protein.key
+            },
             description: protein.description,
-            length: protein.length,
-            truncated: protein.is_truncated(),
-            digest: embedded(),
             dataset,
             representative,
         };
-        if let Some((known, list)) = &mut self.known
-            && let Some((dataset, representative)) = known.find(embedded())
-        {
-            list.push(&row(Some(dataset), representative))?;
-            return Ok(true);
+        if let Some((known, list)) = &mut self.known {
+            let residues = embedded().value();
+            let mut known = (0..).zip(known);
+            let found = known.find_map(|(dataset, rows)| Some((dataset, rows.get(residues)?)));
+            if let Some((dataset, representative)) = found {
+                list.push(&row(Some(dataset), representative))?;
+                return Ok(true);
+            }
         }
         if let Some((seen, list)) = &mut self.own
-            && let Some(representative) = seen.add(whole.value(), protein.ordinal)
+            && let Some(representative) = seen.add(whole.value(), protein.key.ordinal)
         {
             list.push(&row(None, representative))?;
             return Ok(true);
@@ -73,15 +77,17 @@ impl Aliases {
         Ok(false)
     }
 
-    /// Completes the lists: of duplicates, and of records that are known.
+    /// Completes the lists, and returns their names and digests.
     pub(crate) fn finish(
         self,
         provenance: &Provenance,
-    ) -> Result<[Option<Finished<FileSummary>>; 2], StoreError> {
-        let finish = |list: AliasesWriter| list.finish(provenance);
-        Ok([
-            self.own.map(|(_, list)| finish(list)).transpose()?,
-            self.known.map(|(_, list)| finish(list)).transpose()?,
-        ])
+    ) -> Result<Vec<(&'static str, RowDigest, AtomicFile)>, StoreError> {
+        let own = self.own.map(|(_, list)| (ALIASES_FILE, list));
+        let known = self.known.map(|(_, list)| (KNOWN_FILE, list));
+        let lists = own.into_iter().chain(known).map(|(name, list)| {
+            let (digest, file) = list.finish(provenance)?;
+            Ok((name, digest, file))
+        });
+        lists.collect()
     }
 }

@@ -7,14 +7,8 @@ use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
 
 use crate::config::ShardTarget;
 
-/// Assigns each protein to a shard. Proteins that are kept whole above the maximum have separate shards.
-pub(crate) struct Assignment {
-    usual: Assigner,
-    long: Assigner,
-}
-
-/// Fills shards.
-enum Assigner {
+/// Assigns each protein to a shard.
+pub(crate) enum Assigner {
     /// A protein goes to the shard with the least load, the first among equals. Loads then differ by at most the largest cost.
     LeastLoaded(BinaryHeap<Reverse<(u64, usize)>>),
     /// Shards are filled one after another up to the limit. A protein above the limit has its own shard.
@@ -22,7 +16,7 @@ enum Assigner {
 }
 
 impl Assigner {
-    fn new(target: ShardTarget) -> Self {
+    pub(crate) fn new(target: ShardTarget) -> Self {
         match target {
             ShardTarget::Shards(count) => Self::LeastLoaded(
                 (0..count.get() as usize)
@@ -38,7 +32,7 @@ impl Assigner {
     }
 
     /// Returns the shard for a protein of this cost, and a shard that is now full.
-    fn assign(&mut self, cost: u64) -> (usize, Option<usize>) {
+    pub(crate) fn assign(&mut self, cost: u64) -> (usize, Option<usize>) {
         match self {
             Self::LeastLoaded(loads) => {
                 let Some(mut least) = loads.peek_mut() else {
@@ -57,27 +51,6 @@ impl Assigner {
                 (*shard, full)
             }
         }
-    }
-}
-
-impl Assignment {
-    pub(crate) fn new(target: ShardTarget) -> Self {
-        Self {
-            usual: Assigner::new(target),
-            long: Assigner::new(target),
-        }
-    }
-
-    /// Returns the shard for a protein of this cost, which may be `long`, and a shard that is now full.
-    pub(crate) fn assign(&mut self, long: bool, cost: u64) -> (ShardKey, Option<ShardKey>) {
-        let shards = if long {
-            &mut self.long
-        } else {
-            &mut self.usual
-        };
-        let (index, full) = shards.assign(cost);
-        let key = |index| ShardKey { long, index };
-        (key(index), full.map(key))
     }
 }
 

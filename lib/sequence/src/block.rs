@@ -5,8 +5,7 @@ use std::io::BufRead;
 
 use memchr::memchr;
 
-use crate::error::ShardError;
-use crate::input::Input;
+use crate::error::RecordError;
 use crate::records::Records;
 
 /// Limits of an input, which bound the memory of a reader.
@@ -62,32 +61,6 @@ pub(crate) struct Parsed {
     pub(crate) descriptions_cut: u64,
     /// Why the record after these is invalid.
     pub(crate) error: Option<RecordError>,
-}
-
-/// Why a record is invalid.
-#[derive(Debug)]
-pub(crate) struct RecordError {
-    id: Option<String>,
-    problem: String,
-}
-
-impl RecordError {
-    fn new(id: Option<&str>, problem: impl Into<String>) -> Self {
-        Self {
-            id: id.map(str::to_owned),
-            problem: problem.into(),
-        }
-    }
-
-    /// Makes the error of a run: this is the `record`-th of `input`, counted from 1.
-    pub(crate) fn of(self, input: &Input, record: u64) -> ShardError {
-        ShardError::Record {
-            input: input.clone(),
-            record,
-            id: self.id,
-            problem: self.problem,
-        }
-    }
 }
 
 impl FastaBlock {

@@ -4,7 +4,7 @@ use plmkit_contract::{SequenceDigest, UnknownResidue};
 
 use crate::block::{FastaBlock, Parsed};
 use crate::duplicate::fingerprint_of;
-use crate::nucleic_acids::{Alphabet, alphabet};
+use crate::nucleic_acids::is_nucleic;
 use crate::policy::{Outcome, Policy};
 use crate::translate::Translator;
 
@@ -15,8 +15,8 @@ pub(crate) struct PreparedChunk {
     pub(crate) outcomes: Vec<Result<Outcome, UnknownResidue>>,
     /// The fingerprint of each id.
     pub(crate) fingerprints: Vec<u128>,
-    /// The alphabet of each, if it was asked for.
-    pub(crate) alphabets: Vec<Alphabet>,
+    /// Whether each [looks like](is_nucleic) nucleic acids, if it was asked for.
+    pub(crate) alphabets: Vec<Option<bool>>,
     /// The digest of each accepted record and of each peptide, if it was asked for.
     pub(crate) digests: Vec<SequenceDigest>,
 }
@@ -32,7 +32,9 @@ pub(crate) fn prepare(
     let mut parsed = block.parse();
     let records = &mut parsed.records;
     let alphabets = records.iter().filter(|_| with_alphabets);
-    let alphabets = alphabets.map(|record| alphabet(record.sequence)).collect();
+    let alphabets = alphabets
+        .map(|record| is_nucleic(record.sequence))
+        .collect();
     let fingerprints = records.iter().map(|record| fingerprint_of(record.id));
     let fingerprints = fingerprints.collect();
     let outcomes = (0..records.len()).map(|i| {

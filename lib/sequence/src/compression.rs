@@ -1,10 +1,12 @@
 //! Compressed input, detected by its first bytes.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 use flate2::bufread::GzDecoder;
+use plmkit_contract::path_text;
 
-use crate::input::Input;
+use crate::input::shown;
 
 /// The number of bytes that [`Compression::detect`] needs.
 pub(crate) const MAGIC_LEN: usize = 6;
@@ -15,7 +17,7 @@ const BUFFER: usize = 1 << 16;
 /// The compression of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
-pub enum Compression {
+pub(crate) enum Compression {
     /// No compression.
     #[strum(to_string = "plain text")]
     Plain,
@@ -55,12 +57,16 @@ impl Compression {
     pub(crate) fn decode<R: Read + Send + 'static>(
         self,
         stream: R,
-        input: Input,
+        input: &Path,
     ) -> io::Result<Box<dyn Read + Send>> {
         let buffered = |stream| BufReader::with_capacity(BUFFER, stream);
         Ok(match self {
             Self::Plain | Self::Unsupported(_) => Box::new(stream),
-            Self::Gzip => Box::new(GzipMembers::new(buffered(stream), input)),
+            Self::Gzip => Box::new(GzipMembers {
+                input: shown(input).to_owned(),
+                member: Some(GzDecoder::new(buffered(stream))),
+                empty: true,
+            }),
             Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(buffered(stream))?),
         })
     }
@@ -71,19 +77,9 @@ impl Compression {
 /// Zero bytes may follow a member: tapes and copies by blocks pad files. A BGZF stream ends with an empty member. Writers that stream
 /// may leave it out, and a file that is truncated between two members lacks it too: that is a warning, as in htslib.
 struct GzipMembers<R> {
-    input: Input,
+    input: PathBuf,
     member: Option<GzDecoder<R>>,
     empty: bool,
-}
-
-impl<R: BufRead> GzipMembers<R> {
-    fn new(stream: R, input: Input) -> Self {
-        Self {
-            input,
-            member: Some(GzDecoder::new(stream)),
-            empty: true,
-        }
-    }
 }
 
 impl<R: BufRead> Read for GzipMembers<R> {
@@ -99,7 +95,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
             if ended && is_bgzf(member) && !self.empty {
                 tracing::warn!(
                     "{}: the end block of BGZF, 28 bytes, is missing: the file may be cut; every record before its end is read",
-                    self.input
+                    path_text(&self.input)
                 );
             }
             self.empty = true;
@@ -157,7 +153,7 @@ mod tests {
     fn plain(stream: Vec<u8>) -> io::Result<Vec<u8>> {
         let format = Compression::detect(&stream[..stream.len().min(MAGIC_LEN)]);
         let mut text = Vec::new();
-        let decoded = format.decode(Cursor::new(stream), Input::Stdin);
+        let decoded = format.decode(Cursor::new(stream), Path::new("-"));
         decoded?.read_to_end(&mut text)?;
         Ok(text)
     }

@@ -6,15 +6,13 @@ use std::path::PathBuf;
 
 use plmkit_contract::{KNOWN, Provenance};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::block::Limits;
 use crate::duplicate::DuplicatePolicy;
-use crate::fasta::BLOCK_BYTES;
-use crate::input::Input;
 use crate::known::KnownDatasets;
 use crate::policy::Policy;
-use crate::translate::{Translation, Translator};
+use crate::translate::Translation;
 
 /// The number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -52,8 +50,8 @@ pub struct ShardOptions {
 /// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
-    /// FASTA inputs, in order; at least one.
-    pub inputs: Vec<Input>,
+    /// FASTA inputs, in order; at least one. `-` is standard input.
+    pub inputs: Vec<PathBuf>,
     /// The output folder.
     pub folder: PathBuf,
     /// The options that decide the content.
@@ -77,7 +75,9 @@ impl ShardConfig {
         inputs: Vec<String>,
         known: Option<&KnownDatasets>,
     ) -> Provenance {
-        let mut provenance = Provenance::new("fasta-shard", inputs).with_all(&self.options);
+        let mut provenance = Provenance::new("fasta-shard", inputs);
+        let options = serde_json::from_value(json!(self.options));
+        provenance.options = options.expect("fields with names");
         for name in ["shards", "max_shard_tokens"] {
             let unset = provenance.options.entry(name.to_owned());
             unset.or_insert(Value::Null);
@@ -96,41 +96,10 @@ impl ShardConfig {
         }
     }
 
-    /// Whether digests of proteins decide what becomes of them.
-    pub(crate) fn identifies(&self) -> bool {
-        self.options.dedup || !self.known.is_empty()
-    }
-
-    /// Returns the number of shards, apart from those of long proteins, that are written at the same time.
-    pub(crate) fn open_shards(&self) -> usize {
-        match self.options.target {
-            ShardTarget::Shards(count) => count.get() as usize,
-            ShardTarget::MaxTokens(_) => 1,
-        }
-    }
-
-    /// Returns the translator of contigs, if there is a translation.
-    pub(crate) fn translator(&self) -> Option<Translator> {
-        let min_residues = self.options.policy.min_residues;
-        self.options
-            .translation
-            .map(|translation| Translator::new(translation, min_residues))
-    }
-
-    /// Returns how many row groups may be in work at once.
-    pub(crate) fn row_groups_ahead(&self) -> usize {
-        2 * self.threads.get()
-    }
-
     /// Returns how many chunks of records may be in work at once. The thread that reads them may be busy with a row group, which
     /// takes as long as dozens of chunks.
     pub(crate) fn chunks_ahead(&self) -> usize {
         let threads = self.threads.get();
         (16 * threads).min(128).max(2 * threads)
-    }
-
-    /// Returns how many bytes of chunks in work suffice: no more are read then. Long contigs are read one by one.
-    pub(crate) fn bytes_ahead(&self) -> usize {
-        BLOCK_BYTES * self.chunks_ahead()
     }
 }

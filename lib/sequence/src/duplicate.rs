@@ -30,15 +30,6 @@ pub enum DuplicatePolicy {
     Keep,
 }
 
-/// The id is already in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TakenId {
-    /// An earlier record has it.
-    ByRecord { first: u64 },
-    /// An earlier record was renamed to it, because it was not [announced](Ids::announce).
-    ByRenaming,
-}
-
 /// The ids of the records so far, in at most 24 bytes for each distinct id, twice that under [`DuplicatePolicy::DropIdentical`].
 /// [`DuplicatePolicy::Keep`] stores nothing.
 pub(crate) struct Ids {
@@ -77,18 +68,20 @@ impl Ids {
         }
     }
 
-    /// Adds the id of record `ordinal`, which has this fingerprint. Returns its new id if the policy renames it.
+    /// Adds the id of record `ordinal`, which has this fingerprint. Returns its new id if the policy renames it. The error is the
+    /// first record that has the id; `None` if an earlier record was renamed to it, because it was not
+    /// [announced](Self::announce).
     pub(crate) fn admit(
         &mut self,
         ordinal: u64,
         id: &str,
         fingerprint: u128,
-    ) -> Result<Option<String>, TakenId> {
+    ) -> Result<Option<String>, Option<u64>> {
         match self.policy {
             DuplicatePolicy::Keep => Ok(None),
             DuplicatePolicy::Error | DuplicatePolicy::DropIdentical => {
                 match self.taken.add(fingerprint, ordinal) {
-                    Some(first) => Err(TakenId::ByRecord { first }),
+                    Some(first) => Err(Some(first)),
                     None => Ok(None),
                 }
             }
@@ -98,7 +91,7 @@ impl Ids {
                     self.taken.insert(fingerprint, 1);
                     Ok(None)
                 }
-                Some(GIVEN) => Err(TakenId::ByRenaming),
+                Some(GIVEN) => Err(None),
                 Some(last) => Ok(Some(self.rename(id, fingerprint, last))),
             },
         }
@@ -145,7 +138,7 @@ mod tests {
         policy: DuplicatePolicy,
         announced: &[&str],
         ids: &[&str],
-    ) -> Result<Vec<String>, TakenId> {
+    ) -> Result<Vec<String>, Option<u64>> {
         let mut seen = Ids::new(policy);
         for id in announced {
             seen.announce(id);

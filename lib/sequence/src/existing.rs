@@ -6,29 +6,22 @@ use std::path::Path;
 use plmkit_contract::{Kind, Manifest, Provenance, Stop};
 use plmkit_store::{StoreError, read_byte_digest, read_sealed, verify_file};
 
-use crate::folder::{FolderContents, MANIFEST, OutputFolder, REJECTS, RENAMED};
+use crate::assignment::is_shard_name;
+use crate::folder::{MANIFEST, OutputFolder, REJECTS, RENAMED};
 
-/// The state of an earlier run of the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExistingSet {
-    /// The set is complete and verified.
-    Complete,
-    /// The run was killed while it published the shards.
-    Unfinished,
-}
-
-/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Polls `stop`.
+/// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Returns whether the
+/// set is complete and verified; if not, the run was killed while it published the shards. Polls `stop`.
 pub(crate) fn compare(
     folder: &OutputFolder,
-    found: &FolderContents,
+    found: &[String],
     provenance: &Provenance,
     stop: &Stop,
-) -> Result<ExistingSet, StoreError> {
-    if found.has_manifest() {
+) -> Result<bool, StoreError> {
+    if found.iter().any(|name| name == MANIFEST) {
         compare_set(folder, found, provenance, stop)?;
-        return Ok(ExistingSet::Complete);
+        return Ok(true);
     }
-    for name in found.shards() {
+    for name in shards(found) {
         let path = folder.file(name);
         let verified = verify_file(&path, Kind::Shard, stop);
         let (earlier, _) = verified.map_err(StoreError::of_existing)?;
@@ -36,13 +29,18 @@ pub(crate) fn compare(
             return Err(StoreError::exists(&path, difference));
         }
     }
-    if found.shards().next().is_none() {
+    if shards(found).next().is_none() {
         return Err(StoreError::exists(
             &folder.file(REJECTS),
             "no shard beside it",
         ));
     }
-    Ok(ExistingSet::Unfinished)
+    Ok(false)
+}
+
+/// Iterates over the names of shards.
+fn shards(found: &[String]) -> impl Iterator<Item = &String> {
+    found.iter().filter(|name| is_shard_name(name))
 }
 
 /// Compares the options of the set in `folder`, if there is one, with those of the work `provenance`, without its inputs.
@@ -73,7 +71,7 @@ fn read_manifest(path: &Path) -> Result<(Manifest, Provenance), StoreError> {
 
 fn compare_set(
     folder: &OutputFolder,
-    found: &FolderContents,
+    found: &[String],
     provenance: &Provenance,
     stop: &Stop,
 ) -> Result<(), StoreError> {
@@ -82,7 +80,7 @@ fn compare_set(
     if let Some(difference) = earlier.difference(provenance) {
         return Err(StoreError::exists(&path, difference));
     }
-    for name in found.shards() {
+    for name in shards(found) {
         if !manifest.shards.iter().any(|shard| shard.file == *name) {
             let path = folder.file(name);
             return Err(StoreError::exists(&path, "not in the manifest"));
@@ -100,19 +98,17 @@ fn compare_set(
             return Err(StoreError::exists(&path, "not the shard of the manifest"));
         }
     }
-    let mut lists = vec![(REJECTS, of_bytes(REJECTS)?, manifest.rejects_digest)];
-    if let Some(expected) = manifest.renamed_digest {
+    let mut lists = vec![(REJECTS, of_bytes(REJECTS)?, &manifest.rejects_digest)];
+    if let Some(expected) = &manifest.renamed_digest {
         lists.push((RENAMED, of_bytes(RENAMED)?, expected));
     }
-    let known = manifest.known.map(|known| (known.list, Kind::Known));
-    let listed = manifest.aliases.map(|list| (list, Kind::Aliases));
-    let peptides = manifest.peptides.map(|list| (list, Kind::Peptides));
-    let listed: Vec<_> = listed.into_iter().chain(known).chain(peptides).collect();
-    for (list, kind) in &listed {
-        lists.push((&list.file, of_rows(&list.file, *kind)?, list.digest.clone()));
+    for (name, kind, listed) in manifest.lists() {
+        if let Some(listed) = listed {
+            lists.push((name, of_rows(name, kind)?, &listed.digest));
+        }
     }
     for (name, found, expected) in lists {
-        if found != expected {
+        if found != *expected {
             let what = format_args!(
                 "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
             );

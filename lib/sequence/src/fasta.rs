@@ -1,6 +1,6 @@
 //! Reads FASTA records.
 
-use std::io::{BufRead, Read};
+use std::path::Path;
 
 use memchr::{memchr2, memrchr_iter};
 use plmkit_contract::{InputSummary, Quoted, Stop};
@@ -8,9 +8,9 @@ use plmkit_store::FileKind;
 
 use crate::block::{FastaBlock, Limits};
 use crate::error::ShardError;
-use crate::input::Input;
+use crate::input::shown;
 use crate::records::Records;
-use crate::source::{Source, inner_error};
+use crate::source::Source;
 
 /// The usual size of a block. The text of a block stays in the cache of a core.
 pub(crate) const BLOCK_BYTES: usize = 1 << 19;
@@ -22,11 +22,11 @@ const EXPLAINED_BYTES: u64 = 1 << 30;
 ///
 /// ```
 /// use plmkit_contract::Stop;
-/// use plmkit_sequence::{FastaReader, Input, Limits};
+/// use plmkit_sequence::{FastaReader, Limits};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("a.fasta");
 /// std::fs::write(&path, ">P1 a protein\r\nMKV\r\n\r\nLA\r\n>P2\n")?;
-/// let mut reader = FastaReader::open(&Input::File(path), Limits::default(), &Stop::default())?;
+/// let mut reader = FastaReader::open(&path, Limits::default(), &Stop::default())?;
 /// let records = reader.read()?.expect("the first block");
 /// let record = records.get(0);
 /// assert_eq!((record.id, record.description), ("P1", Some("a protein")));
@@ -46,8 +46,8 @@ pub struct FastaReader {
 }
 
 impl FastaReader {
-    /// Opens an input. A pipe ends once a stop is requested.
-    pub fn open(input: &Input, limits: Limits, stop: &Stop) -> Result<Self, ShardError> {
+    /// Opens an input, which may be `-`, standard input. Once a stop is requested, reading fails.
+    pub fn open(input: &Path, limits: Limits, stop: &Stop) -> Result<Self, ShardError> {
         Ok(Self::new(Source::open(input, stop)?, limits, BLOCK_BYTES))
     }
 
@@ -69,7 +69,10 @@ impl FastaReader {
         let parsed = block.parse();
         self.records += parsed.records.len() as u64;
         match parsed.error {
-            Some(error) => Err(error.of(self.source.input(), self.records + 1)),
+            Some(error) => {
+                let input = shown(self.source.input()).to_owned();
+                Err(ShardError::Record(input, self.records + 1, error))
+            }
             None => Ok(Some(parsed.records)),
         }
     }
@@ -89,11 +92,7 @@ impl FastaReader {
         let mut searched = 1;
         loop {
             let until = self.block_bytes.max(text.len() + self.block_bytes / 2);
-            let ended = !self
-                .source
-                .fill(&mut text, until + 1)
-                .map_err(inner_error)?;
-            if ended {
+            if !self.source.fill(&mut text, until + 1)? {
                 self.rest = Some(Vec::new());
                 let cut = false;
                 return Ok((!text.is_empty()).then_some(FastaBlock { text, limits, cut }));
@@ -124,8 +123,9 @@ impl FastaReader {
 
     /// Reads the rest, and returns the input's name, digest, bytes and number of records, which the caller counted.
     pub(crate) fn finish(self, records: u64) -> Result<InputSummary, ShardError> {
-        let name = self.source.input().name();
-        let (digest, bytes) = self.source.finish().map_err(inner_error)?;
+        let name = self.source.input().file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        let (digest, bytes) = self.source.finish()?;
         Ok(InputSummary {
             name,
             digest,
@@ -136,13 +136,13 @@ impl FastaReader {
 
     /// Reads on in a compressed input, for [`EXPLAINED_BYTES`], and returns its damage if there is any. It may explain an
     /// invalid record. Plain text has no checksum.
-    pub(crate) fn damage(mut self, stop: &Stop) -> Option<ShardError> {
+    pub(crate) fn damage(mut self) -> Option<ShardError> {
         let end = self.source.bytes_read() + EXPLAINED_BYTES;
-        while self.source.is_compressed() && self.source.bytes_read() < end && !stop.requested() {
+        while self.source.is_compressed() && self.source.bytes_read() < end {
             match self.source.skip() {
                 Ok(true) => {}
                 Ok(false) => return None,
-                Err(error) => return Some(inner_error(error)),
+                Err(error) => return Some(error),
             }
         }
         None
@@ -151,7 +151,7 @@ impl FastaReader {
     /// Skips the rest of a line, up to a carriage return: residues may follow it.
     fn skip_line(&mut self) -> Result<(), ShardError> {
         loop {
-            let bytes = self.source.fill_buf().map_err(inner_error)?;
+            let bytes = self.source.peek()?;
             let end = memchr2(b'\n', b'\r', bytes);
             let (skipped, ended) = (
                 end.unwrap_or(bytes.len()),
@@ -170,7 +170,7 @@ impl FastaReader {
         let source = &mut self.source;
         let (mut line, mut skipped) = (1, 0);
         loop {
-            let bytes = source.fill_buf().map_err(inner_error)?;
+            let bytes = source.peek()?;
             let is_end = bytes.is_empty();
             let first = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
             let found = first.map(|first| bytes[first]);
@@ -180,11 +180,10 @@ impl FastaReader {
             skipped += blank;
             match found {
                 Some(b'>') => return Ok(()),
-                Some(_) => return Err(not_fasta(source, line)),
+                Some(_) => return Err(other_text(source, line)?),
                 None if is_end => return Ok(()),
                 None if skipped > limit => {
-                    let (input, found) = (source.input().clone(), "blank lines only".to_owned());
-                    return Err(ShardError::NotFasta { input, line, found });
+                    return Err(not_fasta(source.input(), line, "blank lines only"));
                 }
                 None => {}
             }
@@ -199,26 +198,28 @@ fn last_record(text: &[u8], searched: usize) -> Option<usize> {
     starts.find(|&at| text[at - 1] == b'\n')
 }
 
+/// Makes the error of an input that has something else than a record in this line.
+fn not_fasta(input: &Path, line: u64, found: &str) -> ShardError {
+    let what = format!("not FASTA: expected '>' at the start of line {line}, found {found}");
+    ShardError::Text(shown(input).to_owned(), what)
+}
+
 /// Makes the error of a source whose next bytes, in this line, do not start a record.
-fn not_fasta(source: &mut Source, line: u64) -> ShardError {
+fn other_text(source: &mut Source, line: u64) -> Result<ShardError, ShardError> {
     let mut start = Vec::new();
-    let read = Read::take(&mut *source, 200).read_until(b'\n', &mut start);
-    if let Err(error) = read {
-        return inner_error(error);
-    }
-    let input = source.input().clone();
-    let kind = match &input {
-        _ if start.starts_with(b"\xef\xbb\xbf") => {
-            Some("a byte order mark (bytes EF BB BF); save the text without it".to_owned())
-        }
-        Input::File(path) if !source.is_compressed() => {
-            FileKind::detect(path).map(|kind| kind.to_string())
-        }
-        _ => None,
+    source.fill(&mut start, 200)?;
+    let start = start.split_inclusive(|&byte| byte == b'\n').next();
+    let start = start.unwrap_or_default();
+    let input = source.input();
+    let kind = if start.starts_with(b"\xef\xbb\xbf") {
+        Some("a byte order mark (bytes EF BB BF); save the text without it".to_owned())
+    } else if source.is_compressed() || input == "-" {
+        None
+    } else {
+        FileKind::detect(input).map(|kind| kind.to_string())
     };
-    let quoted = || Quoted(String::from_utf8_lossy(&start).trim_end()).to_string();
-    let found = kind.unwrap_or_else(quoted);
-    ShardError::NotFasta { input, line, found }
+    let quoted = || Quoted(String::from_utf8_lossy(start).trim_end()).to_string();
+    Ok(not_fasta(input, line, &kind.unwrap_or_else(quoted)))
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

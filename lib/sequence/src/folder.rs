@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Manifest, PEPTIDES_FILE};
 use plmkit_store::{
-    AtomicFile, Finished, Lock, StoreError, remove_file, strip_temporary_suffix, write_sealed,
+    AtomicFile, Lock, StoreError, remove_file, strip_temporary_suffix, write_sealed,
 };
 
 use crate::assignment::is_shard_name;
@@ -27,33 +27,6 @@ pub(crate) struct OutputFolder {
     /// The created folders, outermost first.
     created: Vec<PathBuf>,
     lock: Option<Lock>,
-}
-
-/// A complete set of shards that is not published yet.
-pub(crate) struct FinishedSet {
-    /// All files but the manifest, with their names.
-    pub(crate) files: Vec<(String, Finished<()>)>,
-    pub(crate) manifest: Manifest,
-}
-
-/// The files of a set in a folder.
-#[derive(Debug, Default)]
-pub(crate) struct FolderContents {
-    /// Names of published files, sorted.
-    pub(crate) names: Vec<String>,
-    /// Names of temporary files that a killed run left behind.
-    temporaries: Vec<String>,
-}
-
-impl FolderContents {
-    pub(crate) fn has_manifest(&self) -> bool {
-        self.names.iter().any(|found| found == MANIFEST)
-    }
-
-    /// Iterates over the names of shards, sorted.
-    pub(crate) fn shards(&self) -> impl Iterator<Item = &String> {
-        self.names.iter().filter(|name| is_shard_name(name))
-    }
 }
 
 impl OutputFolder {
@@ -97,44 +70,43 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Lists the files of a set.
-    pub(crate) fn list(&self) -> Result<FolderContents, StoreError> {
-        let failed = StoreError::cannot_read(&self.path);
-        let mut found = FolderContents::default();
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let name = entry
-                .map_err(failed)?
-                .file_name()
-                .to_string_lossy()
-                .into_owned();
-            if is_of_a_set(&name) {
-                found.names.push(name);
-            } else if strip_temporary_suffix(&name).is_some_and(is_of_a_set) {
-                found.temporaries.push(name);
-            }
-        }
-        found.names.sort();
-        Ok(found)
+    /// Returns the names of the files of a set, sorted.
+    pub(crate) fn list(&self) -> Result<Vec<String>, StoreError> {
+        self.names(is_of_a_set)
     }
 
     /// Removes the temporary files that a killed run left behind.
-    pub(crate) fn remove_temporaries(&self, found: &FolderContents) -> Result<(), StoreError> {
-        found
-            .temporaries
-            .iter()
-            .try_for_each(|name| self.remove(name))
+    pub(crate) fn remove_temporaries(&self) -> Result<(), StoreError> {
+        let names = self.names(|name| strip_temporary_suffix(name).is_some_and(is_of_a_set))?;
+        names.iter().try_for_each(|name| self.remove(name))
     }
 
-    /// Publishes all files and removes those of an older set. The manifest comes last and marks the set as complete. On an
+    fn names(&self, are_chosen: impl Fn(&str) -> bool) -> Result<Vec<String>, StoreError> {
+        let failed = StoreError::cannot_read(&self.path);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            names.push(name.to_string_lossy().into_owned());
+        }
+        names.retain(|name| are_chosen(name));
+        names.sort();
+        Ok(names)
+    }
+
+    /// Publishes the files of a set and removes those of an older set. The manifest comes last and marks the set as complete. On an
     /// error, no file of the new set stays.
-    pub(crate) fn publish(mut self, set: FinishedSet) -> Result<Manifest, StoreError> {
-        let is_new = |name: &String| set.files.iter().any(|(new, _)| new == name);
+    pub(crate) fn publish(
+        mut self,
+        files: Vec<(String, AtomicFile)>,
+        manifest: &Manifest,
+    ) -> Result<(), StoreError> {
         self.remove(MANIFEST)?;
-        for name in self.list()?.names.iter().filter(|name| !is_new(name)) {
+        let is_new = |name: &String| files.iter().any(|(new, _)| new == name);
+        for name in self.list()?.iter().filter(|name| !is_new(name)) {
             self.remove(name)?;
         }
         let mut published = Vec::new();
-        let result = self.publish_all(set, &mut published);
+        let result = self.publish_all(files, manifest, &mut published);
         if result.is_ok() {
             self.created.clear();
         } else {
@@ -148,17 +120,17 @@ impl OutputFolder {
 
     fn publish_all(
         &self,
-        set: FinishedSet,
+        files: Vec<(String, AtomicFile)>,
+        manifest: &Manifest,
         published: &mut Vec<String>,
-    ) -> Result<Manifest, StoreError> {
+    ) -> Result<(), StoreError> {
         // Recorded first: publishing may fail after the rename, at the fsync of the folder.
-        for (name, file) in set.files {
+        for (name, file) in files {
             published.push(name);
-            file.publish()?;
+            file.finish()?;
         }
         published.push(MANIFEST.to_owned());
-        write_sealed(AtomicFile::create(&self.file(MANIFEST))?, &set.manifest)?;
-        Ok(set.manifest)
+        write_sealed(AtomicFile::create(&self.file(MANIFEST))?, manifest)
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
@@ -180,29 +152,24 @@ impl Drop for OutputFolder {
 #[cfg(test)]
 mod tests {
     use plmkit_contract::{Kind, Provenance};
-    use plmkit_store::{ListWriter, SmallShardWriter};
+    use plmkit_store::{ListWriter, RecordListWriter};
 
     use super::*;
     use crate::assignment::ShardKey;
 
     /// Makes a set of `count` empty shards that is not published yet.
-    fn set(folder: &OutputFolder, count: usize) -> FinishedSet {
+    fn set(folder: &OutputFolder, count: usize) -> Vec<(String, AtomicFile)> {
         let provenance = Provenance::new("fasta-shard", Vec::new());
         let shard = |index| {
             let name = ShardKey { long: false, index }.file_name();
             let writer =
-                SmallShardWriter::create(&folder.file(&name), Kind::Shard).expect("create");
-            let (_, file) = writer.finish(&provenance).expect("finish").split();
-            (name, file)
+                RecordListWriter::create(&folder.file(&name), Kind::Shard).expect("create");
+            (name, writer.finish(&provenance).expect("finish").1)
         };
         let mut files: Vec<_> = (0..count).map(shard).collect();
         let rejects = ListWriter::create_rejects(&folder.file(REJECTS)).expect("create");
-        let (_, rejects) = rejects.finish().expect("finish").split();
-        files.push((REJECTS.to_owned(), rejects));
-        FinishedSet {
-            files,
-            manifest: Manifest::default(),
-        }
+        files.push((REJECTS.to_owned(), rejects.finish().expect("finish").1));
+        files
     }
 
     #[test]
@@ -211,20 +178,24 @@ mod tests {
         let open = || OutputFolder::open(temporary.path()).expect("open");
         let folder = open();
         let old = set(&folder, 4);
-        folder.publish(old).expect("publish");
+        let manifest = Manifest::default();
+        folder.publish(old, &manifest).expect("publish");
         let folder = open();
         let new = set(&folder, 3);
         let in_the_way = temporary.path().join("shard-00001.parquet");
         fs::remove_file(&in_the_way).expect("remove");
         fs::create_dir(&in_the_way).expect("folder");
-        assert!(folder.publish(new).is_err());
+        assert!(folder.publish(new, &manifest).is_err());
         let found = open().list().expect("found");
         assert!(
-            !found.has_manifest(),
+            !found.contains(&MANIFEST.to_owned()),
             "the old manifest would vouch for a mixed set"
         );
-        let shards: Vec<&String> = found.shards().collect();
+        let shards: Vec<&String> = found.iter().filter(|name| is_shard_name(name)).collect();
         assert_eq!(shards, ["shard-00001.parquet", "shard-00002.parquet"]);
-        assert!(found.temporaries.is_empty());
+        let names = fs::read_dir(temporary.path()).expect("folder");
+        let names = names.map(|entry| entry.expect("entry").file_name());
+        let mut names = names.map(|name| name.to_string_lossy().into_owned());
+        assert!(!names.any(|name| strip_temporary_suffix(&name).is_some()));
     }
 }

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
     DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
-    SequenceDigest, Stop, check_contract, path_text,
+    Stop, check_contract, path_text,
 };
-use plmkit_store::{EmbeddingsReader, StoreError, read_sealed};
+use plmkit_store::{EmbeddingsFile, StoreError, read_sealed};
 use serde_json::{Value, json};
 
 use crate::error::ShardError;
 use crate::id_table::IdTable;
-use crate::input::Input;
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded. The others decide which records are
 /// accepted.
@@ -20,10 +19,9 @@ const OF_RESIDUES: [&str; 3] = ["max_residues", "long_policy", "overlap"];
 
 /// The known datasets, as their `dataset.json` describe them.
 pub(crate) struct KnownDatasets {
-    datasets: Vec<(PathBuf, ListedDataset)>,
+    datasets: Vec<(PathBuf, ListedDataset, KnownDataset)>,
     /// What made the vectors of all.
     work: EmbeddingWork,
-    summaries: Vec<KnownDataset>,
 }
 
 impl KnownDatasets {
@@ -42,74 +40,65 @@ impl KnownDatasets {
                 path.join(DATASET_FILE)
             };
             let dataset: ListedDataset = read_sealed(&file)?;
-            let refused = |what: String| ShardError::Known(file.clone(), what);
+            let refused = |what: String| StoreError::malformed(&file, what);
             let summary = check(&dataset, options).map_err(refused)?;
             let work = dataset.work();
             let known = known.get_or_insert_with(|| Self {
                 datasets: Vec::new(),
                 work: work.clone(),
-                summaries: Vec::new(),
             });
             if let Some(difference) = known.work.difference(&work) {
                 let first = path_text(&known.datasets[0].0);
-                return Err(refused(format!(
-                    "{difference}; expected the work of {first}"
-                )));
+                return Err(refused(format!("{difference}; expected the work of {first}")).into());
             }
-            if known
-                .summaries
-                .iter()
-                .any(|other| other.digest == summary.digest)
-            {
-                return Err(refused("given more than once".to_owned()));
+            let mut others = known.datasets.iter();
+            if others.any(|(_, _, other)| other.digest == summary.digest) {
+                return Err(refused("given more than once".to_owned()).into());
             }
-            known.summaries.push(summary);
-            known.datasets.push((file, dataset));
+            known.datasets.push((file, dataset, summary));
         }
         Ok(known)
     }
 
     /// Returns the files that are read.
-    pub(crate) fn files(&self) -> Vec<Input> {
-        let parts = |(file, dataset): &(PathBuf, ListedDataset)| {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let parts = |(file, dataset, _): &(PathBuf, ListedDataset, _)| {
             let parts = dataset
                 .embeddings
                 .iter()
                 .map(|part| file.with_file_name(&part.file));
             parts.chain([file.clone()]).collect::<Vec<_>>()
         };
-        self.datasets
-            .iter()
-            .flat_map(parts)
-            .map(Input::File)
-            .collect()
+        self.datasets.iter().flat_map(parts).collect()
     }
 
     /// Returns the option of shards that lack the sequences of these datasets.
     pub(crate) fn option(&self) -> Value {
-        let digests: Vec<&str> = self.summaries.iter().map(|known| &*known.digest).collect();
+        let datasets = self.datasets.iter();
+        let digests: Vec<&str> = datasets.map(|(_, _, known)| &*known.digest).collect();
         json!({ "datasets": digests, "work": self.work })
     }
 
     /// Describes the datasets in the manifest beside the `list` of records.
     pub(crate) fn summary(&self, list: ListedFile) -> KnownSummary {
+        let datasets = self.datasets.iter();
         KnownSummary {
             list,
-            datasets: self.summaries.clone(),
+            datasets: datasets.map(|(_, _, known)| known.clone()).collect(),
             work: self.work.clone(),
         }
     }
 
-    /// Reads the sequence digests of all datasets. Returns `None` after a stop.
-    pub(crate) fn read(&self, stop: &Stop) -> Result<Option<KnownSequences>, ShardError> {
+    /// Reads the sequence digests of each dataset, with the ordinal of the first row that has it, in at most 24 bytes for each.
+    pub(crate) fn read(&self, stop: &Stop) -> Result<Vec<IdTable>, ShardError> {
         let mut all = Vec::with_capacity(self.datasets.len());
-        for (file, dataset) in &self.datasets {
+        for (file, dataset, _) in &self.datasets {
             let folder = file.parent().unwrap_or(Path::new(""));
             let mut table = IdTable::default();
             for part in &dataset.embeddings {
                 let path = folder.join(&part.file);
-                let mut keys = EmbeddingsReader::open_keys(&path)?;
-                let digest = keys.digest().to_string();
+                let embeddings = EmbeddingsFile::open(&path)?;
+                let digest = embeddings.digest().to_string();
                 if digest != part.digest {
                     let expected = &part.digest;
                     let what = format_args!(
@@ -117,11 +106,9 @@ impl KnownDatasets {
                     );
                     return Err(StoreError::malformed(&path, what).into());
                 }
-                while let Some(rows) = keys.next_keys()? {
-                    if stop.requested() {
-                        return Ok(None);
-                    }
-                    for (ordinal, digest) in rows {
+                for group in 0..embeddings.groups()?.len() {
+                    StoreError::check(stop)?;
+                    for (ordinal, digest) in embeddings.keys(group)? {
                         // Of several rows with the same residues, the first.
                         table.add(digest.value(), ordinal.min(IdTable::MAX_VALUE));
                     }
@@ -129,7 +116,7 @@ impl KnownDatasets {
             }
             all.push(table);
         }
-        Ok(Some(KnownSequences(all)))
+        Ok(all)
     }
 }
 
@@ -174,15 +161,4 @@ fn check(
         rows: rows.rows(),
         digest: rows.to_string(),
     })
-}
-
-/// The sequences of all known datasets, in at most 24 bytes for each.
-pub(crate) struct KnownSequences(Vec<IdTable>);
-
-impl KnownSequences {
-    /// Returns the first dataset that has these residues, and the ordinal of its first such row.
-    pub(crate) fn find(&self, residues: SequenceDigest) -> Option<(u32, u64)> {
-        let mut tables = (0..).zip(&self.0);
-        tables.find_map(|(dataset, table)| Some((dataset, table.get(residues.value())?)))
-    }
 }

@@ -18,7 +18,6 @@ mod id_table;
 mod input;
 mod known;
 mod nucleic_acids;
-mod pipe;
 mod policy;
 mod protein;
 mod records;
@@ -33,17 +32,14 @@ mod translate;
 mod windows;
 
 pub use block::Limits;
-pub use compression::Compression;
 pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
-pub use error::ShardError;
+pub use error::{RecordError, ShardError};
 pub use fasta::FastaReader;
-pub use input::Input;
 pub use policy::{LongPolicy, Outcome, Policy};
-pub use protein::{Protein, rows};
 pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
-pub use run::{ShardOutcome, check_work, make_shards};
+pub use run::{check_work, make_shards};
 pub use source::Source;
 pub use translate::{
     GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,

@@ -1,7 +1,9 @@
 //! Checks that an input holds proteins, or nucleic acids if it is to be translated.
 
+use std::path::Path;
+
 use crate::error::ShardError;
-use crate::input::Input;
+use crate::input::shown;
 
 /// The number of records that are checked, from the start of an input.
 const RECORDS: u64 = 1000;
@@ -38,14 +40,15 @@ impl NucleicAcidCheck {
         self.records < RECORDS
     }
 
-    /// Adds the next record. Returns true once the input is known to hold what is not expected.
-    pub(crate) fn add(&mut self, found: Alphabet) -> bool {
+    /// Adds the next record, given whether it [looks like](is_nucleic) nucleic acids. Returns true once the input is known to hold
+    /// what is not expected.
+    pub(crate) fn add(&mut self, is_nucleic: Option<bool>) -> bool {
         if !self.is_open() {
             return false;
         }
         self.records += 1;
-        self.judged += u64::from(found != Alphabet::Unknown);
-        self.nucleic += u64::from(found == Alphabet::NucleicAcids);
+        self.judged += u64::from(is_nucleic.is_some());
+        self.nucleic += u64::from(is_nucleic == Some(true));
         self.records == RECORDS && self.is_unexpected()
     }
 
@@ -56,47 +59,35 @@ impl NucleicAcidCheck {
     }
 
     /// Returns the error of an input that is not as expected.
-    pub(crate) fn error(&self, input: &Input) -> ShardError {
-        let input = input.clone();
-        if self.expected {
-            ShardError::Proteins(input)
+    pub(crate) fn error(&self, input: &Path) -> ShardError {
+        let what = if self.expected {
+            "expected nucleic acids, found proteins: in most records more than one letter of 20 is not A, C, G, T, U or N; without --translate they are taken as they are, --alphabet nucleotide translates them"
         } else {
-            ShardError::NucleicAcids(input)
-        }
+            "expected proteins, found nucleic acids: nearly all letters of most records are A, C, G, T, U or N; --translate orf or six-frame translates them, --alphabet protein takes them as residues"
+        };
+        ShardError::Text(shown(input).to_owned(), what.to_owned())
     }
 }
 
-/// What the letters of a record look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alphabet {
-    /// It is too short to tell.
-    Unknown,
-    Protein,
-    NucleicAcids,
-}
-
-/// Judges the letters of a record.
-pub(crate) fn alphabet(sequence: &[u8]) -> Alphabet {
+/// Whether the letters of a record look like nucleic acids; `None` if it is too short to tell.
+pub(crate) fn is_nucleic(sequence: &[u8]) -> Option<bool> {
     let letters = sequence.iter().filter(|byte| byte.is_ascii_alphabetic());
     let bases = sequence
         .iter()
         .filter(|byte| b"ACGTUN".contains(&byte.to_ascii_uppercase()));
-    match (letters.count(), bases.count()) {
-        (..LETTERS, _) => Alphabet::Unknown,
-        (letters, bases) if 20 * bases >= 19 * letters => Alphabet::NucleicAcids,
-        _ => Alphabet::Protein,
-    }
+    let (letters, bases) = (letters.count(), bases.count());
+    (letters >= LETTERS).then_some(20 * bases >= 19 * letters)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn is_nucleic(sequences: &[&str]) -> bool {
+    fn are_nucleic(sequences: &[&str]) -> bool {
         let unexpected = [false, true].map(|expected| {
             let mut check = NucleicAcidCheck::new(expected);
             for sequence in sequences {
-                assert!(!check.add(alphabet(sequence.as_bytes())), "too early");
+                assert!(!check.add(is_nucleic(sequence.as_bytes())), "too early");
             }
             check.is_unexpected()
         });
@@ -109,13 +100,13 @@ mod tests {
     fn nucleic_acids_are_distinguished_from_proteins() {
         let (dna, rna) = ("ACGTNacgtnACGTacgtnnGGCC", "AUGGCUUAAUGGCUUAAUGGCUUA");
         let protein = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ";
-        assert!(is_nucleic(&[dna]) && is_nucleic(&[rna]) && is_nucleic(&[dna, rna, protein]));
-        assert!(!is_nucleic(&[protein]) && !is_nucleic(&[protein, dna]) && !is_nucleic(&[]));
-        assert!(!is_nucleic(&["GAGAGATGA", "TTTT"]), "short peptides");
+        assert!(are_nucleic(&[dna]) && are_nucleic(&[rna]) && are_nucleic(&[dna, rna, protein]));
+        assert!(!are_nucleic(&[protein]) && !are_nucleic(&[protein, dna]) && !are_nucleic(&[]));
+        assert!(!are_nucleic(&["GAGAGATGA", "TTTT"]), "short peptides");
         // 19 of 20 letters, and 18 of 20.
-        assert!(is_nucleic(&["ACGTACGTACGTACGTACGR"]) && !is_nucleic(&["ACGTACGTACGTACGTACRR"]));
+        assert!(are_nucleic(&["ACGTACGTACGTACGTACGR"]) && !are_nucleic(&["ACGTACGTACGTACGTACRR"]));
         assert!(
-            is_nucleic(&["ACGT-ACGT-ACGT-ACGT-ACGT"]),
+            are_nucleic(&["ACGT-ACGT-ACGT-ACGT-ACGT"]),
             "gaps are no letters"
         );
     }
@@ -123,7 +114,7 @@ mod tests {
     #[test]
     fn a_large_input_is_judged_by_its_beginning() {
         let mut check = NucleicAcidCheck::new(false);
-        let found = (0..2 * RECORDS).position(|_| check.add(alphabet(&[b'A'; 30])));
+        let found = (0..2 * RECORDS).position(|_| check.add(is_nucleic(&[b'A'; 30])));
         assert_eq!(found, Some(RECORDS as usize - 1));
     }
 }

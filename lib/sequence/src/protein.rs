@@ -5,73 +5,42 @@ use plmkit_contract::{RowKey, SequenceDigest, ShardRow};
 use crate::policy::Policy;
 use crate::records::Record;
 
-/// An accepted record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protein<'a> {
-    /// 0-based position of the record in the whole input.
-    pub ordinal: u64,
-    /// Its id.
-    pub id: &'a str,
-    /// The rest of its header, if any.
-    pub description: Option<&'a str>,
-    /// The residues to embed, upper case: the first of the protein.
-    pub residues: &'a [u8],
-    /// Number of residues in the whole protein.
-    pub length: u32,
-}
-
-impl<'a> Protein<'a> {
-    /// Takes an accepted record, whose sequence is normalised.
-    pub fn new(policy: &Policy, ordinal: u64, record: Record<'a>) -> Self {
+impl Policy {
+    /// Makes one row of an accepted record, whose sequence is normalised: all its residues that are embedded. The row has no digest.
+    ///
+    /// # Panics
+    /// If residues are not ASCII.
+    pub fn protein<'a>(&self, ordinal: u64, record: Record<'a>) -> ShardRow<'a> {
         let length = u32::try_from(record.sequence.len()).unwrap_or(u32::MAX);
-        Self {
-            ordinal,
-            id: record.id,
+        let embedded = self.embedded(length);
+        let residues = &record.sequence[..embedded as usize];
+        ShardRow {
+            key: RowKey {
+                ordinal,
+                id: record.id,
+                start: 0,
+                length,
+                truncated: embedded < length,
+                digest: SequenceDigest::default(),
+                n_windows: 1,
+            },
             description: record.description,
-            residues: &record.sequence[..policy.embedded(length) as usize],
-            length,
+            sequence: str::from_utf8(residues).expect("residues are ASCII letters"),
         }
     }
 
-    /// Whether some of its residues are in no row.
-    pub fn is_truncated(self) -> bool {
-        (self.residues.len() as u32) < self.length
-    }
-}
-
-/// Returns the rows of proteins.
-///
-/// # Panics
-/// If residues are not ASCII.
-pub fn rows<'a>(
-    policy: &Policy,
-    proteins: impl IntoIterator<Item = Protein<'a>>,
-) -> Vec<ShardRow<'a>> {
-    let rows = proteins.into_iter().flat_map(|protein| {
-        policy.windows(protein.length).map(move |window| {
-            let residues = &protein.residues[window.start as usize..window.end as usize];
-            let key = RowKey {
-                ordinal: protein.ordinal,
-                id: protein.id,
+    /// Iterates over the rows of a [protein](Self::protein): itself, or its windows.
+    pub fn rows<'a>(&self, protein: ShardRow<'a>) -> impl Iterator<Item = ShardRow<'a>> {
+        let windows = self.windows(protein.key.length);
+        windows.map(move |window| ShardRow {
+            key: RowKey {
                 start: window.start,
-                length: protein.length,
-                truncated: protein.is_truncated(),
-                digest: SequenceDigest::default(),
-                n_windows: 1,
-            };
-            ShardRow {
-                key,
-                description: protein.description,
-                sequence: str::from_utf8(residues).expect("residues are ASCII letters"),
-            }
+                ..protein.key
+            },
+            sequence: &protein.sequence[window.start as usize..window.end as usize],
+            ..protein
         })
-    });
-    let mut rows: Vec<ShardRow<'_>> = rows.collect();
-    let sequences: Vec<&[u8]> = rows.iter().map(|row| row.sequence.as_bytes()).collect();
-    for (row, digest) in rows.iter_mut().zip(SequenceDigest::of_all(&sequences)) {
-        row.key.digest = digest;
     }
-    rows
 }
 
 #[cfg(test)]
@@ -87,7 +56,7 @@ mod tests {
             start,
             length: 15,
             truncated,
-            digest: SequenceDigest::new(sequence.as_bytes()),
+            digest: SequenceDigest::default(),
             n_windows: 1,
         };
         ShardRow {
@@ -119,8 +88,8 @@ mod tests {
                 long,
                 overlap: Some(3),
             };
-            let protein = Protein::new(&policy, 7, record);
-            assert_eq!(rows(&policy, [protein]), expected, "{long}");
+            let rows = policy.rows(policy.protein(7, record));
+            assert_eq!(rows.collect::<Vec<_>>(), expected, "{long}");
         }
     }
 }

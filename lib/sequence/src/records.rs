@@ -15,10 +15,8 @@ pub struct Records {
 /// The place of a record in the buffers.
 #[derive(Clone, Debug)]
 struct RecordSpan {
-    id: usize,
-    description: usize,
-    header_end: usize,
-    has_description: bool,
+    id: Range<usize>,
+    description: Option<Range<usize>>,
     sequence: Range<usize>,
 }
 
@@ -52,24 +50,16 @@ impl Records {
         }
     }
 
-    /// Removes all records, and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.headers.clear();
-        self.text.clear();
-        self.spans.clear();
-    }
-
     /// Adds a record whose sequence is empty so far.
     pub(crate) fn push_header(&mut self, id: &str, description: Option<&str>) {
-        let start = self.headers.len();
-        self.headers.push_str(id);
-        let middle = self.headers.len();
-        self.headers.push_str(description.unwrap_or_default());
+        let mut add = |text| {
+            let start = self.headers.len();
+            self.headers.push_str(text);
+            start..self.headers.len()
+        };
         self.spans.push(RecordSpan {
-            id: start,
-            description: middle,
-            header_end: self.headers.len(),
-            has_description: description.is_some(),
+            id: add(id),
+            description: description.map(add),
             sequence: self.text.len()..self.text.len(),
         });
     }
@@ -87,14 +77,14 @@ impl Records {
     /// Removes the last record.
     pub(crate) fn pop(&mut self) {
         if let Some(last) = self.spans.pop() {
-            self.headers.truncate(last.id);
+            self.headers.truncate(last.id.start);
             self.text.truncate(last.sequence.start);
         }
     }
 
     /// Adds a record.
+    #[cfg(test)]
     pub(crate) fn push(&mut self, record: Record<'_>) {
-        grow(&mut self.text, record.sequence.len());
         self.push_header(record.id, record.description);
         self.extend_last(record.sequence);
     }
@@ -105,10 +95,10 @@ impl Records {
     /// If there is no such record.
     pub fn get(&self, i: usize) -> Record<'_> {
         let span = &self.spans[i];
-        let description = &self.headers[span.description..span.header_end];
+        let description = span.description.clone();
         Record {
-            id: &self.headers[span.id..span.description],
-            description: span.has_description.then_some(description),
+            id: &self.headers[span.id.clone()],
+            description: description.map(|place| &self.headers[place]),
             sequence: &self.text[span.sequence.clone()],
         }
     }
@@ -133,12 +123,5 @@ impl Records {
     /// Iterates over the records.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Record<'_>> {
         (0..self.len()).map(|i| self.get(i))
-    }
-}
-
-/// Makes room for `bytes` more. A vector by itself doubles, and thousands of shards have such buffers.
-fn grow(text: &mut Vec<u8>, bytes: usize) {
-    if text.capacity() - text.len() < bytes {
-        text.reserve_exact(bytes.max(text.len() / 4));
     }
 }

@@ -3,41 +3,29 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Manifest, Stop};
-use plmkit_store::StoreError;
-use rayon::ThreadPoolBuilder;
+use plmkit_contract::{Manifest, Stop, path_text};
+use plmkit_store::{AtomicFile, StoreError};
+use rayon::{ScopeFifo, ThreadPoolBuilder};
 
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::error::ShardError;
-use crate::existing::{ExistingSet, compare, compare_options};
-use crate::folder::{FinishedSet, FolderContents, OutputFolder};
-use crate::input::Input;
+use crate::existing::{compare, compare_options};
+use crate::folder::OutputFolder;
+use crate::input::{can_be_read_again, check, shown};
 use crate::known::KnownDatasets;
 use crate::sharding_run::ShardingRun;
 use crate::source::Source;
-use crate::tasks::Tasks;
 
-/// The result of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ShardOutcome {
-    /// The set was made.
-    Made(Box<Manifest>),
-    /// The same set already existed, complete and undamaged.
-    AlreadyComplete,
-    /// A stop was requested. Nothing was left behind.
-    Stopped,
-}
-
-/// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`.
+/// Makes a set of shards: reads the inputs once, writes the shards, `rejects.csv` and, last, `manifest.json`. Returns `None` if the
+/// same set already exists, complete and undamaged. After an error, [`StoreError::Stopped`] among them, nothing is left behind.
 ///
 /// Only the fingerprints of ids, and of sequences if duplicates are to be found, grow with the inputs.
-pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, ShardError> {
+pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>, ShardError> {
     for input in &config.inputs {
-        let failed = |source| ShardError::Open(input.clone(), source);
-        input.check().map_err(failed)?;
+        check(input).map_err(StoreError::cannot_open(input))?;
     }
     let mut folder = OutputFolder::open(&config.folder)?;
     // A complete set can be verified in a read-only folder.
@@ -53,28 +41,21 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<ShardOutcome, Sh
     if let Some(known) = known {
         check_inputs(&known.files(), &folder, &found)?;
     }
-    if !config.force && !found.names.is_empty() {
-        match earlier(config, known, &folder, &found, stop)? {
-            Some(ExistingSet::Complete) => {
-                if claimed.is_ok() {
-                    // The set is complete even if temporary files of a killed run cannot be removed.
-                    let _ = folder.remove_temporaries(&found);
-                }
-                return Ok(ShardOutcome::AlreadyComplete);
-            }
-            Some(ExistingSet::Unfinished) => {}
-            None => return Ok(ShardOutcome::Stopped),
+    if !config.force && !found.is_empty() && is_complete(config, known, &folder, &found, stop)? {
+        if claimed.is_ok() {
+            // The set is complete even if temporary files of a killed run cannot be removed.
+            let _ = folder.remove_temporaries();
         }
+        return Ok(None);
     }
     claimed?;
-    folder.remove_temporaries(&found)?;
+    folder.remove_temporaries()?;
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
-    let set = pool.scope_fifo(|scope| make(config, known, &folder, Tasks(scope), stop))?;
-    match set {
-        Some(set) => Ok(ShardOutcome::Made(Box::new(folder.publish(set)?))),
-        None => Ok(ShardOutcome::Stopped),
-    }
+    let made = pool.scope_fifo(|scope| make(config, known, &folder, scope, stop));
+    let (files, manifest) = made?;
+    folder.publish(files, &manifest)?;
+    Ok(Some(manifest))
 }
 
 /// Checks what [`make_shards`] would refuse before it reads an input: known datasets, and a set of other options in the folder.
@@ -88,84 +69,63 @@ pub fn check_work(config: &ShardConfig) -> Result<(), ShardError> {
     Ok(())
 }
 
-/// Makes the files of the set. Returns `None` after a stop.
+/// Makes the files of the set, with their names, and its manifest.
 fn make<'a>(
     config: &'a ShardConfig,
     known: Option<&KnownDatasets>,
     folder: &'a OutputFolder,
-    tasks: Tasks<'a, '_>,
+    tasks: &'a ScopeFifo<'_>,
     stop: &Stop,
-) -> Result<Option<FinishedSet>, ShardError> {
-    let sequences = match known.map(|known| known.read(stop)).transpose()? {
-        Some(None) => return Ok(None),
-        read => read.flatten(),
-    };
+) -> Result<(Vec<(String, AtomicFile)>, Manifest), ShardError> {
+    let sequences = known.map(|known| known.read(stop)).transpose()?;
     let mut run = ShardingRun::new(config, folder, tasks, sequences)?;
     if config.options.duplicate_ids == DuplicatePolicy::Suffix {
         let inputs = config.inputs.iter();
-        for input in inputs.filter(|input| input.can_be_read_again()) {
-            if !run.announce(input, stop)? {
-                return Ok(None);
-            }
+        for input in inputs.filter(|input| can_be_read_again(input)) {
+            run.announce(input, stop)?;
         }
     }
     for input in &config.inputs {
-        if !run.read(input, stop)? {
-            return Ok(None);
-        }
+        run.read(input, stop)?;
     }
-    run.finish(known).map(Some)
+    run.finish(known)
 }
 
 /// Checks that no input is a file that the new set replaces.
 fn check_inputs(
-    inputs: &[Input],
+    inputs: &[PathBuf],
     folder: &OutputFolder,
-    found: &FolderContents,
+    found: &[String],
 ) -> Result<(), ShardError> {
     let inode = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
-    let outputs: HashSet<_> = found
-        .names
-        .iter()
-        .filter_map(|name| inode(&folder.file(name)))
-        .collect();
-    for input in inputs {
-        if let Input::File(path) = input
-            && inode(path).is_some_and(|inode| outputs.contains(&inode))
-        {
-            return Err(ShardError::InputInFolder(input.clone()));
-        }
-    }
-    Ok(())
+    let outputs = found.iter().map(|name| inode(&folder.file(name)));
+    let outputs: HashSet<_> = outputs.flatten().collect();
+    let mut inputs = inputs.iter().filter(|input| *input != Path::new("-"));
+    let taken = inputs.find(|input| inode(input).is_some_and(|inode| outputs.contains(&inode)));
+    taken.map_or(Ok(()), |input| {
+        Err(ShardError::InputInFolder(input.clone()))
+    })
 }
 
-/// Compares the content of the folder with the requested work. Returns `None` after a stop.
-fn earlier(
+/// Compares the content of the folder with the requested work. Returns whether the set is complete.
+fn is_complete(
     config: &ShardConfig,
     known: Option<&KnownDatasets>,
     folder: &OutputFolder,
-    found: &FolderContents,
+    found: &[String],
     stop: &Stop,
-) -> Result<Option<ExistingSet>, ShardError> {
-    let mut digests = Vec::new();
-    for input in &config.inputs {
-        let source = Source::open(input, stop)?;
-        match source.digest(stop)? {
-            Some(digest) => digests.push(digest),
-            None => return Ok(None),
-        }
-    }
-    let work = config.provenance(digests, known);
-    let earlier = match compare(folder, found, &work, stop) {
-        Err(StoreError::Stopped) => return Ok(None),
-        compared => compared?,
-    };
+) -> Result<bool, ShardError> {
+    let digests = config.inputs.iter();
+    let digests = digests.map(|input| Ok(Source::open(input, stop)?.finish()?.0));
+    let work = config.provenance(digests.collect::<Result<_, ShardError>>()?, known);
+    let is_complete = compare(folder, found, &work, stop)?;
     let mut inputs = config.inputs.iter();
-    match inputs.find(|input| !input.can_be_read_again()) {
-        Some(input) if earlier == ExistingSet::Unfinished => {
+    match inputs.find(|input| !can_be_read_again(input)) {
+        Some(input) if !is_complete => {
+            let input = path_text(shown(input));
             let difference = format!("an unfinished set, and {input} cannot be read again");
             Err(StoreError::exists(folder.path(), difference).into())
         }
-        _ => Ok(Some(earlier)),
+        _ => Ok(is_complete),
     }
 }

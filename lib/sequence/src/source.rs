@@ -1,187 +1,213 @@
 //! Sources of FASTA bytes.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
 
+use memchr::memchr;
 use plmkit_contract::{Stop, check_fetched, content_digest};
+use plmkit_store::StoreError;
 
 use crate::compression::{Compression, MAGIC_LEN};
 use crate::error::ShardError;
-use crate::input::{Input, not_a_folder};
-use crate::pipe::Pipe;
+use crate::input::{not_a_folder, shown};
 
-/// The size of the buffer. Larger reads, such as those of blocks, pass it by.
-const BUFFER: usize = 1 << 16;
+/// The size of reads.
+const CHUNK: usize = 1 << 18;
 
-/// The decompressed bytes of an input, counted and digested on reading.
-///
-/// Errors are [`ShardError`]s inside an [`io::Error`].
-pub struct Source(BufReader<Digested>);
+/// The most chunks that wait. The thread that takes them may be busy for as long as it takes to encode a row group.
+const WAITING: usize = 32;
 
-/// A stream whose bytes are counted and digested.
-struct Digested {
-    input: Input,
-    compression: Compression,
-    stream: Box<dyn Read + Send>,
+/// The interval of polls for a stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Bytes of a stream, and its compression.
+type Chunk = (Compression, Vec<u8>);
+
+/// The decompressed bytes of an input, counted and digested on reading. A thread reads and decompresses them: a read may block
+/// forever, and so may opening a FIFO. Every wait ends with [`StoreError::Stopped`] once a stop is requested.
+pub struct Source {
+    input: PathBuf,
+    stop: Stop,
+    chunks: Receiver<Result<Chunk, ShardError>>,
+    /// The current chunk, and how many of its bytes were consumed.
+    chunk: Chunk,
+    consumed: usize,
     bytes: u64,
     hasher: blake3::Hasher,
 }
 
-impl Read for Digested {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let count = self.stream.read(to).map_err(|error| {
-            let error = ShardError::from_stream(&self.input, self.compression, error);
-            io::Error::other(error)
-        })?;
-        self.hasher.update(&to[..count]);
-        self.bytes += count as u64;
-        Ok(count)
-    }
-}
-
 impl Source {
-    /// Opens an input and detects its compression. A pipe ends once a stop is requested.
-    pub fn open(input: &Input, stop: &Stop) -> Result<Self, ShardError> {
-        let stream = open_stream(input, stop);
-        let stream = stream.map_err(|source| ShardError::Open(input.clone(), source))?;
-        Self::new(input, stream, BUFFER, stop)
+    /// Opens an input and detects its compression.
+    pub fn open(input: &Path, stop: &Stop) -> Result<Self, ShardError> {
+        let path = input.to_owned();
+        Self::new(input, move || open_stream(&path), stop)
     }
 
-    /// Reads `stream` as the bytes of `input`, with a buffer of `buffer` bytes. A thread decompresses.
+    /// Reads what `open` opens as the bytes of `input`. The thread ends with the stream or with the process.
     pub(crate) fn new<R: Read + Send + 'static>(
-        input: &Input,
-        stream: R,
-        buffer: usize,
+        input: &Path,
+        open: impl FnOnce() -> io::Result<R> + Send + 'static,
         stop: &Stop,
     ) -> Result<Self, ShardError> {
-        let mut stream = Retrying(stream);
-        let mut magic = Vec::with_capacity(MAGIC_LEN);
-        stream
-            .by_ref()
-            .take(MAGIC_LEN as u64)
-            .read_to_end(&mut magic)
-            .map_err(|error| ShardError::from_stream(input, Compression::Plain, error))?;
-        let compression = match Compression::detect(&magic) {
-            Compression::Plain if magic.is_empty() => {
-                let compression = Compression::from_name(&input.name());
-                if compression != Compression::Plain {
-                    return Err(ShardError::Truncated(input.clone(), compression));
-                }
-                compression
+        let (sender, chunks) = sync_channel(WAITING);
+        let named = input.to_owned();
+        thread::Builder::new().spawn(move || {
+            if let Err(error) = send_all(&named, open, &sender) {
+                // The receiver may be gone.
+                let _ = sender.send(Err(error));
             }
-            compression => compression,
-        };
-        if let Compression::Unsupported(_) = compression {
-            return Err(ShardError::Unsupported(input.clone(), compression));
-        }
-        let stream = io::Cursor::new(magic).chain(stream);
-        let stream: Box<dyn Read + Send> = if compression == Compression::Plain {
-            Box::new(stream)
-        } else {
-            let named = input.clone();
-            let pipe = Pipe::open(move || compression.decode(stream, named), stop);
-            Box::new(pipe.map_err(|error| ShardError::from_stream(input, compression, error))?)
-        };
-        let digested = Digested {
-            input: input.clone(),
-            compression,
-            stream,
+        })?;
+        let mut source = Self {
+            input: input.to_owned(),
+            stop: stop.clone(),
+            chunks,
+            chunk: (Compression::Plain, Vec::new()),
+            consumed: 0,
             bytes: 0,
             hasher: blake3::Hasher::new(),
         };
-        Ok(Self(BufReader::with_capacity(buffer, digested)))
+        // The first chunk is empty and means that the stream is open.
+        source.next()?;
+        Ok(source)
+    }
+
+    /// Waits for the next chunk. Returns false at the end.
+    fn next(&mut self) -> Result<bool, ShardError> {
+        loop {
+            StoreError::check(&self.stop)?;
+            match self.chunks.recv_timeout(PATIENCE) {
+                Ok(chunk) => {
+                    (self.chunk, self.consumed) = (chunk?, 0);
+                    self.hasher.update(&self.chunk.1);
+                    self.bytes += self.chunk.1.len() as u64;
+                    return Ok(true);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(false),
+            }
+        }
     }
 
     /// Returns the input.
-    pub(crate) fn input(&self) -> &Input {
-        &self.0.get_ref().input
+    pub(crate) fn input(&self) -> &Path {
+        &self.input
     }
 
     /// Whether the input is compressed, so that damage or truncation can be detected.
     pub(crate) fn is_compressed(&self) -> bool {
-        self.0.get_ref().compression != Compression::Plain
+        self.chunk.0 != Compression::Plain
     }
 
     /// How many bytes of text were read.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.0.get_ref().bytes
+        self.bytes
+    }
+
+    /// Returns some of the next bytes; none at the end.
+    pub(crate) fn peek(&mut self) -> Result<&[u8], ShardError> {
+        while self.consumed == self.chunk.1.len() && self.next()? {}
+        Ok(&self.chunk.1[self.consumed..])
+    }
+
+    /// Consumes `count` of the bytes of [`peek`](Self::peek).
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.consumed += count;
     }
 
     /// Reads into `text` until it has `until` bytes. Returns false if the input ends before that.
-    pub(crate) fn fill(&mut self, text: &mut Vec<u8>, until: usize) -> io::Result<bool> {
-        let mut end = text.len();
-        text.resize(until.max(end), 0);
-        while end < until {
-            match self.read(&mut text[end..])? {
-                0 => break,
-                count => end += count,
+    pub(crate) fn fill(&mut self, text: &mut Vec<u8>, until: usize) -> Result<bool, ShardError> {
+        while text.len() < until {
+            let bytes = self.peek()?;
+            let count = bytes.len().min(until - text.len());
+            if count == 0 {
+                return Ok(false);
+            }
+            text.extend_from_slice(&bytes[..count]);
+            self.consume(count);
+        }
+        Ok(true)
+    }
+
+    /// Appends the next line, with its end. Returns false at the end of the input.
+    pub fn read_line(&mut self, line: &mut Vec<u8>) -> Result<bool, ShardError> {
+        loop {
+            let bytes = self.peek()?;
+            let end = memchr(b'\n', bytes);
+            let count = end.map_or(bytes.len(), |end| end + 1);
+            line.extend_from_slice(&bytes[..count]);
+            self.consume(count);
+            if end.is_some() || count == 0 {
+                return Ok(!line.is_empty());
             }
         }
-        text.truncate(end);
-        Ok(end >= until)
+    }
+
+    /// Skips some bytes. Returns false at the end.
+    pub(crate) fn skip(&mut self) -> Result<bool, ShardError> {
+        self.consumed = self.chunk.1.len();
+        self.next()
     }
 
     /// Reads the rest and returns the digest and the number of all bytes.
-    pub(crate) fn finish(mut self) -> io::Result<(String, u64)> {
+    pub(crate) fn finish(mut self) -> Result<(String, u64), ShardError> {
         while self.skip()? {}
-        let digested = self.0.get_ref();
-        Ok((content_digest(digested.hasher.finalize()), digested.bytes))
+        Ok((content_digest(self.hasher.finalize()), self.bytes))
     }
+}
 
-    /// Reads the rest and returns the digest of all bytes, or `None` after a stop.
-    pub(crate) fn digest(mut self, stop: &Stop) -> Result<Option<String>, ShardError> {
-        while !stop.requested() {
-            if !self.skip().map_err(inner_error)? && !stop.requested() {
-                return Ok(Some(content_digest(self.0.get_ref().hasher.finalize())));
-            }
+/// Sends the decompressed bytes of a stream, until the receiver is gone.
+fn send_all<R: Read + Send + 'static>(
+    input: &Path,
+    open: impl FnOnce() -> io::Result<R>,
+    sender: &SyncSender<Result<Chunk, ShardError>>,
+) -> Result<(), ShardError> {
+    let mut stream = Retrying(open().map_err(StoreError::cannot_open(shown(input)))?);
+    let mut magic = Vec::with_capacity(MAGIC_LEN);
+    let mut first = stream.by_ref().take(MAGIC_LEN as u64);
+    let read = first.read_to_end(&mut magic);
+    read.map_err(|error| ShardError::from_stream(input, Compression::Plain, &error))?;
+    let compression = Compression::detect(&magic);
+    let failed = |error| ShardError::from_stream(input, compression, &error);
+    if magic.is_empty() {
+        let expected = Compression::from_name(&input.to_string_lossy());
+        if expected != Compression::Plain {
+            let cut = io::ErrorKind::UnexpectedEof.into();
+            return Err(ShardError::from_stream(input, expected, &cut));
         }
-        Ok(None)
     }
-
-    /// Consumes some bytes. Returns false at the end.
-    pub(crate) fn skip(&mut self) -> io::Result<bool> {
-        let count = self.fill_buf()?.len();
-        self.consume(count);
-        Ok(count > 0)
+    if let Compression::Unsupported(found) = compression {
+        let what = format_args!("expected plain, gzip, bgzip or zstd, found {found}");
+        return Err(StoreError::malformed(shown(input), what).into());
     }
+    let stream = io::Cursor::new(magic).chain(stream);
+    let mut stream = compression.decode(stream, input).map_err(failed)?;
+    let mut chunk = Vec::new();
+    while sender.send(Ok((compression, chunk))).is_ok() {
+        chunk = vec![0; CHUNK];
+        let count = stream.read(&mut chunk).map_err(failed)?;
+        if count == 0 {
+            break;
+        }
+        chunk.truncate(count);
+    }
+    Ok(())
 }
 
-fn open_stream(input: &Input, stop: &Stop) -> io::Result<Box<dyn Read + Send>> {
-    let Input::File(path) = input else {
-        return Ok(Box::new(Pipe::open(|| Ok(io::stdin()), stop)?));
-    };
-    let metadata = path.metadata()?;
+fn open_stream(input: &Path) -> io::Result<Box<dyn Read + Send>> {
+    if input == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    let metadata = input.metadata()?;
     not_a_folder(&metadata)?;
+    let file = File::open(input)?;
     if metadata.is_file() {
-        let file = File::open(path)?;
         check_fetched(&file)?;
-        return Ok(Box::new(file));
     }
-    let path = path.clone();
-    Ok(Box::new(Pipe::open(move || File::open(path), stop)?))
-}
-
-/// Returns the [`ShardError`] inside an error of a [`Source`].
-pub(crate) fn inner_error(error: io::Error) -> ShardError {
-    error
-        .downcast()
-        .expect("a source fails with an error of this crate")
-}
-
-impl BufRead for Source {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.0.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.0.consume(count);
-    }
-}
-
-impl Read for Source {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
+    Ok(Box::new(file))
 }
 
 /// Repeats interrupted reads: some decoders would treat the error as the end.

@@ -4,29 +4,26 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use rayon::{ScopeFifo, Yield};
 
-/// Starts tasks. The thread that starts them belongs to the pool, and works on them while it waits: one thread is enough.
-#[derive(Clone, Copy)]
-pub(crate) struct Tasks<'a, 'scope>(pub(crate) &'a ScopeFifo<'scope>);
-
-/// The result of a task.
+/// The result of a task. The thread that starts tasks belongs to the pool, and works on them while it waits: one thread is enough.
 pub(crate) struct Task<T>(Receiver<T>);
 
-impl<'scope> Tasks<'_, 'scope> {
+impl<T> Task<T> {
     /// Starts a task after those that were started before.
-    pub(crate) fn start<T: Send + 'scope>(
-        self,
+    pub(crate) fn start<'scope>(
+        tasks: &ScopeFifo<'scope>,
         work: impl FnOnce() -> T + Send + 'scope,
-    ) -> Task<T> {
+    ) -> Self
+    where
+        T: Send + 'scope,
+    {
         let (sender, result) = sync_channel(1);
-        self.0.spawn_fifo(move |_| {
+        tasks.spawn_fifo(move |_| {
             // Nobody waits for the result after an error.
             let _ = sender.send(work());
         });
-        Task(result)
+        Self(result)
     }
-}
 
-impl<T> Task<T> {
     /// Waits for the result.
     ///
     /// # Panics

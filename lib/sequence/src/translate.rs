@@ -4,9 +4,9 @@
 
 mod bases;
 mod codon_table;
-mod frame;
 mod genetic_code;
 
+use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -15,8 +15,6 @@ use crate::residue::ResidueChanges;
 
 pub(crate) use bases::to_sets;
 use codon_table::{CodonTable, START, STOP};
-use frame::Frame;
-pub(crate) use frame::PeptidePlace;
 pub use genetic_code::GeneticCode;
 
 /// How contigs become peptides.
@@ -98,6 +96,48 @@ pub struct Translator {
     min_residues: usize,
 }
 
+/// The reading frames, in the order of the output: 1, 2 or 3 begins at that base. −1, −2 and −3 are the same codons on the other
+/// strand, read from the last one on. So does EMBOSS `transeq` number them, in its default.
+const FRAMES: [i8; 6] = [1, 2, 3, -1, -2, -3];
+
+/// The offset of the leftmost codon of a frame in the contig.
+fn offset(frame: i8) -> usize {
+    usize::from(frame.unsigned_abs()) - 1
+}
+
+/// The place of a peptide on its contig. Its text is the end of the peptide's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeptidePlace {
+    pub(crate) frame: i8,
+    /// The leftmost base, counted from 1 on the strand of the contig in every frame.
+    pub(crate) start: u32,
+    /// The rightmost base.
+    pub(crate) end: u32,
+}
+
+impl PeptidePlace {
+    /// Makes the place of codons `read` of the `codons` of a frame, counted from 0 as they are read.
+    fn new(frame: i8, read: Range<usize>, codons: usize) -> Self {
+        let Range { start, end } = if frame > 0 {
+            read
+        } else {
+            codons - read.end..codons - read.start
+        };
+        let base = |codon: usize| (offset(frame) + 3 * codon) as u32;
+        Self {
+            frame,
+            start: base(start) + 1,
+            end: base(end),
+        }
+    }
+}
+
+impl fmt::Display for PeptidePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}_{}", self.frame, self.start, self.end)
+    }
+}
+
 /// The peptides of a contig, in the order of the frames, and in a frame as they are read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Translated {
@@ -126,10 +166,10 @@ impl Translator {
             replaced: changes.replaced,
             ..Translated::default()
         };
-        for frame in Frame::ALL {
-            let bases = bases.get(frame.offset()..).unwrap_or_default();
+        for frame in FRAMES {
+            let bases = bases.get(offset(frame)..).unwrap_or_default();
             let codons = bases.chunks_exact(3);
-            if frame.is_forward() {
+            if frame > 0 {
                 let entries = codons.map(|codon| self.table.forward(codon));
                 self.read(frame, entries, &mut translated);
             } else {
@@ -143,7 +183,7 @@ impl Translator {
     /// Adds the peptides of a frame, whose codons have these `entries` as they are read.
     fn read(
         &self,
-        frame: Frame,
+        frame: i8,
         entries: impl ExactSizeIterator<Item = u8>,
         translated: &mut Translated,
     ) {
@@ -174,7 +214,8 @@ impl Translator {
                     _ => {}
                 }
                 if let Some(first) = first {
-                    translated.end(frame.place(first..at, codons), self.min_residues);
+                    let place = PeptidePlace::new(frame, first..at, codons);
+                    translated.end(place, self.min_residues);
                 }
                 first = (!needs_start).then_some(at + 1);
             } else if first.is_some() {
@@ -185,7 +226,8 @@ impl Translator {
             }
         }
         if let Some(first) = first {
-            translated.end(frame.place(first..codons, codons), self.min_residues);
+            let place = PeptidePlace::new(frame, first..codons, codons);
+            translated.end(place, self.min_residues);
         }
     }
 }

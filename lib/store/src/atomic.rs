@@ -31,6 +31,7 @@ use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 /// assert_eq!(std::fs::read(&path).unwrap(), b"whole");
 /// ```
 #[derive(Debug)]
+#[must_use]
 pub struct AtomicFile {
     path: PathBuf,
     /// Empty once the file is renamed: the name may then be another writer's.
@@ -39,7 +40,6 @@ pub struct AtomicFile {
     replaces: bool,
     /// `None` while suspended.
     writer: Option<BufWriter<File>>,
-    written: u64,
     /// Whether all written bytes are on the disk.
     synced: bool,
     /// Whether a file that is at the path may only be replaced by its own bytes.
@@ -77,14 +77,12 @@ impl AtomicFile {
             path: target,
             temporary,
             writer: Some(buffered(file)),
-            written: 0,
             synced: false,
             keeps: false,
         })
     }
 
     /// Lets a file that is at the path be replaced only by its own bytes: syncing and finishing fail if it has others.
-    #[must_use]
     pub fn keeping(mut self, keeps: bool) -> Self {
         self.keeps = keeps;
         self
@@ -95,9 +93,10 @@ impl AtomicFile {
         &self.path
     }
 
-    /// Returns the number of bytes written so far.
-    pub fn written(&self) -> u64 {
-        self.written
+    /// Reads the bytes so far, and returns their [`ByteDigest`](plmkit_contract::ByteDigest).
+    pub(crate) fn digest(&mut self) -> Result<String, StoreError> {
+        self.flush().map_err(|source| self.failed(source))?;
+        read_byte_digest(&self.temporary)
     }
 
     /// Appends bytes.
@@ -106,8 +105,8 @@ impl AtomicFile {
     }
 
     /// Closes the file descriptor until the next write, so that thousands of files can be unfinished at once.
-    pub fn suspend(&mut self) -> io::Result<()> {
-        self.flush()?;
+    pub fn suspend(&mut self) -> Result<(), StoreError> {
+        self.flush().map_err(|source| self.failed(source))?;
         if let Some(writer) = self.writer.take() {
             // The disk begins to write: the sync at the end takes less time. Without this nothing is lost.
             let _ = fadvise(writer.get_ref(), 0, None, Advice::DontNeed);
@@ -132,7 +131,7 @@ impl AtomicFile {
         self.sync_folder()
     }
 
-    /// Syncs the bytes to the disk, so that [`finish`](Self::finish) need not.
+    /// Syncs the bytes to the disk, so that [`finish`](Self::finish) need not. Several threads can sync a file each.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         if !self.synced {
             let synced = self.resumed().and_then(|writer| {
@@ -140,11 +139,8 @@ impl AtomicFile {
                 writer.get_ref().sync_all()
             });
             synced.map_err(|source| self.failed(source))?;
-            if self.keeps && self.path.exists() {
-                let [there, new] = [&self.path, &self.temporary].map(|path| read_byte_digest(path));
-                if there? != new? {
-                    return Err(StoreError::exists(&self.path, "it has other content"));
-                }
+            if self.keeps && self.path.exists() && read_byte_digest(&self.path)? != self.digest()? {
+                return Err(StoreError::exists(&self.path, "it has other content"));
             }
             self.synced = true;
         }
@@ -207,9 +203,7 @@ impl AtomicFile {
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.synced = false;
-        let count = self.resumed()?.write(bytes)?;
-        self.written += count as u64;
-        Ok(count)
+        self.resumed()?.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -295,44 +289,6 @@ pub fn remove_unfinished(path: &Path) {
         && let Some(name) = target.file_name()
     {
         remove_unheld(&target.with_file_name(hidden_name(name, MARK)));
-    }
-}
-
-/// A complete file that is not at its path yet. Dropped, it is removed.
-///
-/// [`publish`](Self::publish) renames it, so that several files can appear together.
-#[derive(Debug)]
-#[must_use]
-pub struct Finished<T> {
-    file: AtomicFile,
-    summary: T,
-}
-
-impl<T> Finished<T> {
-    pub(crate) fn new(file: AtomicFile, summary: T) -> Self {
-        Self { file, summary }
-    }
-
-    /// Returns the summary of the content.
-    pub fn summary(&self) -> &T {
-        &self.summary
-    }
-
-    /// Takes the summary out of the file.
-    pub fn split(self) -> (T, Finished<()>) {
-        (self.summary, Finished::new(self.file, ()))
-    }
-
-    /// Syncs the bytes to the disk, so that [`publish`](Self::publish) need not. Several threads can sync a file each.
-    pub fn sync(&mut self) -> Result<(), StoreError> {
-        self.file.sync()?;
-        let closed = self.file.suspend();
-        closed.map_err(|source| self.file.failed(source))
-    }
-
-    /// Renames the file to its path.
-    pub fn publish(self) -> Result<(), StoreError> {
-        self.file.finish()
     }
 }
 

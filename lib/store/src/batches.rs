@@ -12,13 +12,11 @@ use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::FileWriter;
 use arrow_ipc::{Block, root_as_footer};
 use arrow_schema::{Schema, SchemaRef};
-use plmkit_contract::{
-    Kind, Labels, PackingDigest, Provenance, RowDigest, Stop, batches_schema, key,
-};
+use plmkit_contract::{ByteDigest, Kind, Labels, Provenance, RowDigest, Stop, batches_schema, key};
 
 use crate::checksums::{Checksums, Format};
 use crate::verified::VerifiedFile;
-use crate::{AtomicFile, FileSummary, PackedBatch, StoreError};
+use crate::{AtomicFile, PackedBatch, StoreError};
 
 /// A batches file under construction.
 pub struct BatchesWriter {
@@ -74,18 +72,13 @@ impl BatchesWriter {
     }
 
     /// Writes the footer and publishes the file.
-    pub fn finish(mut self) -> Result<FileSummary, StoreError> {
+    pub fn finish(mut self) -> Result<(), StoreError> {
         self.writer
             .write_metadata(key::ROWS, self.digest.to_string());
         let end = self.writer.into_inner();
         let end = end.map_err(|error| StoreError::encoding_arrow(self.file.path(), error))?;
         self.file.append(&self.sums.seal(Format::ArrowIpc, &end))?;
-        let bytes = self.file.written();
-        self.file.finish()?;
-        Ok(FileSummary {
-            digest: self.digest,
-            bytes,
-        })
+        self.file.finish()
     }
 }
 
@@ -100,7 +93,7 @@ pub struct BatchesFile {
     schema: SchemaRef,
     provenance: Provenance,
     digest: RowDigest,
-    packing: PackingDigest,
+    packing: ByteDigest,
 }
 
 impl BatchesFile {
@@ -144,7 +137,7 @@ impl BatchesFile {
             blocks,
             provenance,
             digest,
-            packing: PackingDigest::default(),
+            packing: ByteDigest::default(),
         })
     }
 
@@ -155,12 +148,10 @@ impl BatchesFile {
         mut each: impl FnMut(usize, PackedBatch) -> Result<(), E>,
     ) -> Result<(), E> {
         for index in 0..self.len() {
-            if stop.requested() {
-                return Err(StoreError::Stopped.into());
-            }
+            StoreError::check(stop)?;
             let batch = self.batch(index)?;
             let (ordinals, starts) = (batch.ordinals(), batch.starts().values());
-            self.packing.update(ordinals, starts);
+            self.packing.update_packing(ordinals, starts);
             each(index, batch)?;
         }
         Ok(self.file.verify_rest(stop)?)
@@ -197,7 +188,7 @@ impl BatchesFile {
     }
 
     /// Returns the digest of the assignment of rows to batches, if the file is [verified](Self::verify).
-    pub fn packing(&self) -> &PackingDigest {
+    pub fn packing(&self) -> &ByteDigest {
         &self.packing
     }
 

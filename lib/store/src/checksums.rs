@@ -61,6 +61,14 @@ pub(crate) struct Segment {
     pub(crate) digest: u128,
 }
 
+/// The bytes of some segments.
+pub(crate) fn bytes(segments: &[Segment]) -> u64 {
+    segments
+        .iter()
+        .map(|segment| u64::from(segment.bytes))
+        .sum()
+}
+
 impl Segment {
     /// Whether `bytes` match the checksum.
     pub(crate) fn matches(&self, bytes: &[u8]) -> bool {

@@ -4,17 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
 use arrow_schema::SchemaRef;
 use parquet::basic::Encoding;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{EmbeddingLayout, Kind, Provenance, SequenceDigest, StoreDtype, ordinals};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, StoreDtype};
 
 use crate::parquet::{ParquetReader, properties};
 use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroupEncoder};
-use crate::{EmbeddingsFile, FileSummary, StoreError};
+use crate::{EmbeddingsFile, StoreError};
 
 /// The false positive rate of the bloom filters of ids, which take about a byte for each id.
 const ID_FALSE_POSITIVES: f64 = 0.02;
@@ -68,13 +67,12 @@ impl EmbeddingsWriter {
         groups.try_for_each(|rows| self.writer.push(&rows))
     }
 
-    /// Writes the footer and publishes the file.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<FileSummary, StoreError> {
+    /// Writes the footer and publishes the file. Returns the digest of all rows.
+    pub fn finish(mut self, provenance: &Provenance) -> Result<RowDigest, StoreError> {
         self.end_row_groups()?;
-        let finished = self.writer.finish(provenance)?;
-        let summary = *finished.summary();
-        finished.publish()?;
-        Ok(summary)
+        let (digest, file) = self.writer.finish(provenance)?;
+        file.finish()?;
+        Ok(digest)
     }
 }
 
@@ -118,25 +116,6 @@ pub type EmbeddingsReader = ParquetReader<EmbeddingLayout>;
 impl EmbeddingsReader {
     /// Opens a file and checks its columns and its provenance.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::new(EmbeddingsFile::open(path)?, None)
-    }
-
-    /// [Opens](Self::open) a file to read the [keys](Self::next_keys) of its rows. Other bytes are neither read nor verified.
-    pub fn open_keys(path: &Path) -> Result<Self, StoreError> {
-        let keys: &[&str] = &["ordinal", "sequence_digest"];
-        Self::new(EmbeddingsFile::open(path)?, Some(keys))
-    }
-
-    /// Reads the ordinals and digests of the next rows. Returns `None` after the last.
-    pub fn next_keys(&mut self) -> Result<Option<Vec<(u64, SequenceDigest)>>, StoreError> {
-        let Some(batch) = self.next_batch()? else {
-            return Ok(None);
-        };
-        let digests = batch["sequence_digest"].as_string::<i32>().iter();
-        // A verified file holds no other text.
-        let digests = digests.map(|text| text.and_then(|text| text.parse().ok()));
-        let digests = digests.map(Option::unwrap_or_default);
-        let rows = ordinals(&batch).iter().copied().zip(digests);
-        Ok(Some(rows.collect()))
+        Self::new(EmbeddingsFile::open(path)?)
     }
 }

@@ -15,7 +15,7 @@ use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::statistics::Statistics;
-use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind};
+use plmkit_contract::{EmbeddingLayout, KEY_COLUMNS, Kind, SequenceDigest, ordinals};
 
 use crate::StoreError;
 use crate::parquet::ParquetFile;
@@ -23,6 +23,8 @@ use crate::row_group::indexed_metadata;
 
 /// The column of ids: the second of the key.
 const ID: usize = 1;
+/// The column of sequence digests: the last of the key.
+const DIGEST: usize = KEY_COLUMNS.len() - 1;
 
 /// An embeddings file whose rows are read in any order. Only the bytes of the asked rows are read, and each is verified.
 ///
@@ -145,12 +147,23 @@ impl EmbeddingsFile {
         Ok(found.map(|(row, _)| row).collect())
     }
 
+    /// Reads the ordinals and digests of the rows of a row group. Bytes of other columns are neither read nor verified.
+    pub fn keys(&self, group: usize) -> Result<Vec<(u64, SequenceDigest)>, StoreError> {
+        let rows = self.metadata.metadata().row_group(group).num_rows() as usize;
+        let batch = self.read(group, slice::from_ref(&(0..rows)), [0, DIGEST])?;
+        let digests = batch["sequence_digest"].as_string::<i32>().iter();
+        // A verified file holds no other text.
+        let digests = digests.map(|text| text.unwrap_or_default().parse().unwrap_or_default());
+        Ok(ordinals(&batch).iter().copied().zip(digests).collect())
+    }
+
     /// The metadata with the page index.
     fn indexed(&self) -> Result<&ArrowReaderMetadata, StoreError> {
         if let Some(indexed) = self.indexed.get() {
             return Ok(indexed);
         }
-        let indexed = indexed_metadata(&self.file).and_then(|metadata| {
+        let indexed = indexed_metadata().parse_and_finish(&self.file);
+        let indexed = indexed.and_then(|metadata| {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
         });
         let indexed = indexed.map_err(|error| self.file.decoding_error(&error))?;

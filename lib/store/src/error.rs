@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{ContentError, Exit, Failure, io_text, one_line, path_text};
+use plmkit_contract::{ContentError, Exit, Failure, Stop, io_text, one_line, path_text};
 
 /// Why a file could not be read or written. Every message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +120,14 @@ impl StoreError {
             }
             other => other,
         }
+    }
+
+    /// Returns [`Stopped`](Self::Stopped) if a stop was requested.
+    pub fn check(stop: &Stop) -> Result<(), Self> {
+        if stop.requested() {
+            return Err(Self::Stopped);
+        }
+        Ok(())
     }
 
     /// Returns a function that makes the error of an input at `path` that cannot be opened.

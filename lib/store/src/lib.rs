@@ -3,7 +3,6 @@
 //! This crate publishes complete files only: it writes a file under a temporary name, and renames it once its bytes are on disk.
 //! It verifies the files of plmkit that it reads: every byte has a checksum, which must match before a decoder sees the byte.
 
-mod alias;
 mod atomic;
 mod batches;
 mod checksums;
@@ -26,7 +25,6 @@ mod packed_batch;
 mod packed_groups;
 mod parquet;
 mod parquet_writer;
-mod peptide;
 mod record_list;
 mod rejects;
 mod row_group;
@@ -35,14 +33,13 @@ mod table;
 mod unfinished;
 mod verified;
 
-pub use alias::AliasesWriter;
-pub use atomic::{AtomicFile, Finished, remove_published, remove_unfinished};
+pub use atomic::{AtomicFile, remove_published, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
 pub use csv_lines::CsvLines;
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
-pub use existing::{Existing, verify_file};
+pub use existing::{find_existing, verify_file};
 pub use external::ExternalParquet;
 pub use file_kind::FileKind;
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
@@ -52,24 +49,12 @@ pub use json::{read_sealed, write_json, write_report, write_sealed};
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
 pub use parquet::{ParquetFile, ParquetReader};
-pub use peptide::PeptidesWriter;
-pub use record_list::RecordListReader;
+pub use record_list::{RecordListReader, RecordListWriter};
 pub use rejects::{ListWriter, read_rejects};
 pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
 pub use shard::{
-    RowLength, Shard, ShardReader, ShardRows, ShardWriter, SmallShardWriter, encode_rows,
-    read_shard, row_bytes, shard_encoder,
+    RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
+    shard_encoder,
 };
 pub use table::{TableFormat, TableWriter};
 pub use unfinished::{Sink, UnfinishedEmbeddings};
-
-use plmkit_contract::RowDigest;
-
-/// The content of a finished data file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSummary {
-    /// The digest of its rows, with their number.
-    pub digest: RowDigest,
-    /// The file's size in bytes.
-    pub bytes: u64,
-}

@@ -144,13 +144,13 @@ mod tests {
     use arrow_array::{ArrayRef, UInt8Array};
     use arrow_buffer::OffsetBuffer;
     use arrow_schema::{DataType, Field};
-    use plmkit_contract::{KeyColumnsBuilder, Labels, RowKey, SequenceDigest, batches_schema};
+    use plmkit_contract::{Labels, RowKey, RowsBuilder, SequenceDigest, batches_schema};
 
     use super::*;
 
     /// Makes a batch with these offsets into five tokens.
     fn pack(offsets: &[i32]) -> Result<PackedBatch, String> {
-        let mut keys = KeyColumnsBuilder::default();
+        let mut keys = RowsBuilder::of_keys();
         for ordinal in 1..offsets.len() as u64 {
             keys.push(&RowKey {
                 ordinal,
@@ -165,7 +165,7 @@ mod tests {
         let item = Arc::new(Field::new_list_field(DataType::UInt8, false));
         let tokens: ArrayRef = Arc::new(UInt8Array::from(vec![0, 5, 2, 0, 2]));
         let offsets = OffsetBuffer::new(offsets.to_vec().into());
-        let mut columns = Vec::from(keys.finish());
+        let mut columns = keys.finish();
         columns.push(Arc::new(ListArray::new(item, offsets, tokens, None)));
         let schema = batches_schema(Labels::default());
         PackedBatch::new(RecordBatch::try_new(schema, columns).expect("columns"))

@@ -29,9 +29,6 @@ const ROWS_PER_BATCH: usize = 1024;
 /// The most bytes of a decoded batch of more than one row.
 const DECODED_BYTES: u64 = 16 << 20;
 
-/// The rows of a decoded batch of some columns, which are no lists.
-const ROWS_OF_KEYS: usize = 1 << 14;
-
 /// Returns the properties of the columns of a file: zstd, no dictionaries (ids, sequences and vectors hardly repeat), these
 /// encodings, and no minima and maxima of columns by which no reader can skip rows.
 pub(crate) fn properties(
@@ -171,27 +168,20 @@ impl<T> ParquetFile<T> {
 /// [`next_batch`](Self::next_batch) returns `Ok(None)`.
 pub struct ParquetReader<T> {
     opened: ParquetFile<T>,
-    /// Whether all columns are read, and so all bytes verified.
-    whole: bool,
     rows: ParquetRecordBatchReader,
     rows_per_batch: usize,
 }
 
 impl<T> ParquetReader<T> {
-    /// Reads all columns, or only the `chosen` ones, which are no lists. Other bytes are then neither read nor verified.
-    pub(crate) fn new(opened: ParquetFile<T>, chosen: Option<&[&str]>) -> Result<Self, StoreError> {
+    pub(crate) fn new(opened: ParquetFile<T>) -> Result<Self, StoreError> {
         let groups = opened.metadata.metadata().row_groups().iter();
         let bytes: i64 = groups.map(RowGroupMetaData::total_byte_size).sum();
         let bytes_per_row = u64::try_from(bytes).unwrap_or(0) / opened.digest.rows().max(1);
         let rows = DECODED_BYTES / bytes_per_row.max(1);
-        let rows_per_batch = match chosen {
-            None => ROWS_PER_BATCH.min(rows as usize).max(1),
-            Some(_) => ROWS_OF_KEYS,
-        };
+        let rows_per_batch = ROWS_PER_BATCH.min(rows as usize).max(1);
         Ok(Self {
-            rows: opened.decoder(rows_per_batch, chosen)?,
+            rows: opened.decoder(rows_per_batch, None)?,
             opened,
-            whole: chosen.is_none(),
             rows_per_batch,
         })
     }
@@ -202,12 +192,11 @@ impl<T> ParquetReader<T> {
         Ok(())
     }
 
-    /// Reads the next rows. Returns `None` after the last, when every byte of the columns that the file was opened for, of all
-    /// columns every byte of the file, is verified.
+    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose();
         let next = next.map_err(|error| self.file.decoding_error(&error))?;
-        if next.is_none() && self.whole {
+        if next.is_none() {
             self.verify(&Stop::default())?;
         }
         Ok(next)

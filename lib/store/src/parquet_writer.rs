@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use parquet::errors::ParquetError;
-use plmkit_contract::Provenance;
+use plmkit_contract::{Provenance, RowDigest};
 
 use crate::checksums::Format;
 use crate::footer_writer::RowGroups;
 use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder};
-use crate::{AtomicFile, FileSummary, Finished, StoreError};
+use crate::{AtomicFile, StoreError};
 
 /// A Parquet file that has no footer yet.
 pub(crate) struct ParquetWriter {
@@ -59,18 +59,14 @@ impl ParquetWriter {
         StoreError::encoding_parquet(self.file.path(), error)
     }
 
-    /// Writes the footer.
+    /// Writes the footer. Returns the digest of all rows, and the file, which is not published.
     pub(crate) fn finish(
         mut self,
         provenance: &Provenance,
-    ) -> Result<Finished<FileSummary>, StoreError> {
+    ) -> Result<(RowDigest, AtomicFile), StoreError> {
         let path = self.file.path();
         let footer = self.groups.footer(&self.encoder, provenance, path)?;
         self.file.append(&footer)?;
-        let summary = FileSummary {
-            digest: self.groups.rows(),
-            bytes: self.file.written(),
-        };
-        Ok(Finished::new(self.file, summary))
+        Ok((self.groups.rows(), self.file))
     }
 }

@@ -3,98 +3,84 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use parquet::errors::ParquetError;
-use plmkit_contract::{Kind, Provenance, aliases_schema, known_schema, peptides_schema};
+use plmkit_contract::{Kind, Provenance, Row, RowDigest, RowsBuilder};
 
 use crate::parquet::{ParquetFile, ParquetReader, properties_of_records};
 use crate::parquet_writer::ParquetWriter;
 use crate::row_group::RowGroupEncoder;
-use crate::{FileSummary, Finished, StoreError, shard_encoder};
+use crate::{AtomicFile, StoreError, shard_encoder};
 
 /// The most rows of a row group.
-pub(crate) const ROWS: usize = 1 << 16;
+const ROWS: usize = 1 << 16;
 /// A row group ends with the row in which its texts reach this many bytes.
 const TEXT_BYTES: usize = 1 << 26;
 
-/// The rows of a row group while they are gathered.
-pub trait ListRows: Default {
-    /// A row.
-    type Row<'a>;
-
-    /// Adds a row. Returns the bytes of its texts.
-    fn push(&mut self, row: Self::Row<'_>) -> usize;
-
-    /// Returns the columns of a list of this kind.
-    fn columns(self, kind: Kind) -> Vec<ArrayRef>;
-}
-
-/// Writes a list. Its bytes depend only on its rows.
-pub struct RecordListWriter<R> {
+/// Writes a list row by row. Its bytes depend only on its rows.
+pub struct RecordListWriter {
     writer: ParquetWriter,
-    rows: R,
-    count: usize,
+    rows: RowsBuilder,
     text_bytes: usize,
 }
 
-impl<R: ListRows> RecordListWriter<R> {
+impl RecordListWriter {
     /// Starts a list of this kind that will be at `path`.
+    ///
+    /// # Panics
+    /// If it is a kind of batches or embeddings.
     pub fn create(path: &Path, kind: Kind) -> Result<Self, StoreError> {
-        let encoder = |schema| {
+        let schema = kind.schema().expect("a kind of list");
+        let encoder = if kind == Kind::Shard {
+            shard_encoder(path)?
+        } else {
             let properties = properties_of_records().build();
-            RowGroupEncoder::new(path, kind, schema, properties)
-        };
-        let encoder = match kind {
-            Kind::Shard => shard_encoder(path)?,
-            Kind::Peptides => encoder(peptides_schema())?,
-            Kind::Known => encoder(known_schema())?,
-            _ => encoder(aliases_schema())?,
+            RowGroupEncoder::new(path, kind, Arc::clone(&schema), properties)?
         };
         Ok(Self {
             writer: ParquetWriter::create(path, Arc::new(encoder))?,
-            rows: R::default(),
-            count: 0,
+            rows: RowsBuilder::new(schema),
             text_bytes: 0,
         })
     }
 
     /// Adds a row.
-    pub fn push(&mut self, row: R::Row<'_>) -> Result<(), StoreError> {
+    pub fn push(&mut self, row: &impl Row) -> Result<(), StoreError> {
         self.text_bytes += self.rows.push(row);
-        self.count += 1;
-        if self.count == ROWS || self.text_bytes >= TEXT_BYTES {
+        if self.rows.len() == ROWS || self.text_bytes >= TEXT_BYTES {
             self.end_row_group()?;
         }
         Ok(())
     }
 
     fn end_row_group(&mut self) -> Result<(), StoreError> {
-        if self.count == 0 {
+        if self.rows.is_empty() {
             return Ok(());
         }
-        (self.count, self.text_bytes) = (0, 0);
-        let encoder = &self.writer.encoder;
-        let columns = std::mem::take(&mut self.rows).columns(encoder.kind);
-        let batch = RecordBatch::try_new(Arc::clone(&encoder.schema), columns);
-        let batch = batch.map_err(|error| self.writer.encoding(ParquetError::from(error)))?;
+        self.text_bytes = 0;
+        let batch = self.rows.batch();
         self.writer.push(&[batch])
     }
 
-    /// Writes the remaining rows and the footer.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
+    /// Writes the remaining rows and the footer. Returns the digest of all rows, and the file, which is not published.
+    pub fn finish(
+        mut self,
+        provenance: &Provenance,
+    ) -> Result<(RowDigest, AtomicFile), StoreError> {
         self.end_row_group()?;
         self.writer.finish(provenance)
     }
 }
 
-/// Reads a list; [`AliasColumns`](plmkit_contract::AliasColumns) and [`PeptideColumns`](plmkit_contract::PeptideColumns) have the
-/// rows of a batch.
+/// Reads a list; [`alias_rows`](plmkit_contract::alias_rows) and [`peptide_rows`](plmkit_contract::peptide_rows) are the rows of a
+/// batch.
 pub type RecordListReader = ParquetReader<()>;
 
 impl RecordListReader {
     /// Opens a list of this kind, and checks its columns and its provenance.
     pub fn open(path: &Path, kind: Kind) -> Result<Self, StoreError> {
         let opened = ParquetFile::of_kind(path, kind);
-        Self::new(opened.map_err(|error| error.of_input(kind))?, None)
+        Self::new(opened.map_err(|error| error.of_input(kind))?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,21 +4,21 @@
 //! `fasta-shard` lists records. `gpu-embed` lists rows of shards, and has one more column, `start`: a record may have several
 //! rows.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use plmkit_contract::{ByteDigest, LIST_SHOWN, Quoted, Reason, Reject, RejectsList, one_line};
 
 use serde::Serialize;
 
-use crate::{AtomicFile, Finished, Lines, StoreError};
+use crate::{AtomicFile, Lines, StoreError};
 
 const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
 const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
 
 /// Writes a list. Even an empty list has its header line.
 pub struct ListWriter {
-    writer: csv::Writer<DigestWriter>,
+    writer: csv::Writer<AtomicFile>,
 }
 
 impl ListWriter {
@@ -40,10 +40,7 @@ impl ListWriter {
     fn create(path: &Path, columns: &[&str]) -> Result<Self, StoreError> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
-            .from_writer(DigestWriter {
-                file: AtomicFile::create(path)?,
-                digest: ByteDigest::default(),
-            });
+            .from_writer(AtomicFile::create(path)?);
         writer
             .write_record(columns)
             .map_err(|error| StoreError::cannot_write(path)(error.into()))?;
@@ -53,36 +50,16 @@ impl ListWriter {
     /// Adds a line. A line with other columns than the list is an error.
     pub fn push(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
         let pushed = self.writer.serialize(line);
-        pushed.map_err(|error| {
-            StoreError::cannot_write(self.writer.get_ref().file.path())(error.into())
-        })
+        pushed.map_err(|error| StoreError::cannot_write(self.writer.get_ref().path())(error.into()))
     }
 
-    /// Completes the file. Its summary is the [`ByteDigest`] of the file.
-    pub fn finish(self) -> Result<Finished<String>, StoreError> {
-        let path = self.writer.get_ref().file.path().to_owned();
+    /// Completes the file. Returns its [`ByteDigest`], and the file, which is not published.
+    pub fn finish(self) -> Result<(String, AtomicFile), StoreError> {
+        let path = self.writer.get_ref().path().to_owned();
         let written = self.writer.into_inner();
-        let DigestWriter { file, digest } =
+        let mut file =
             written.map_err(|error| StoreError::cannot_write(&path)(error.into_error()))?;
-        Ok(Finished::new(file, digest.to_string()))
-    }
-}
-
-/// Digests the bytes that are written to a file.
-struct DigestWriter {
-    file: AtomicFile,
-    digest: ByteDigest,
-}
-
-impl Write for DigestWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.digest.update(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        Ok((file.digest()?, file))
     }
 }
 
@@ -166,9 +143,8 @@ mod tests {
         for reject in rejects {
             writer.push(reject).expect("push");
         }
-        let finished = writer.finish().expect("finish");
-        let digest = finished.summary().clone();
-        finished.publish().expect("publish");
+        let (digest, file) = writer.finish().expect("finish");
+        file.finish().expect("publish");
         let file = read_rejects(&path).expect("read");
         assert_eq!((file.lines.as_slice(), file.digest), (rejects, digest));
         std::fs::read_to_string(path).expect("read")

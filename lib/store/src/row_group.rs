@@ -1,5 +1,6 @@
 //! Encodes the row groups of shards and embeddings files: their bytes, and their metadata for the footer.
 
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,10 +24,9 @@ use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{Kind, RowDigest};
 
 use crate::StoreError;
-use crate::checksums::{Checksums, Segment};
+use crate::checksums::{Checksums, Segment, bytes};
 use crate::column_chunk::{ColumnChunk, bloom_filter, move_column, move_index};
 use crate::list_column::{column_chunk, list_bytes};
-use crate::verified::VerifiedFile;
 
 /// The least bytes of values in a row group, unless the file has fewer. A column chunk of vectors is large enough for sequential
 /// reads, and small enough to be skipped by `ordinal`.
@@ -54,7 +54,6 @@ pub struct PlacedRowGroup {
 }
 
 /// Encodes row groups of one kind of file and one layout.
-#[derive(Clone)]
 pub struct RowGroupEncoder {
     pub(crate) kind: Kind,
     pub(crate) schema: SchemaRef,
@@ -140,7 +139,7 @@ impl RowGroupEncoder {
     pub fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup> {
         let mut rows = RowDigest::default();
         for batch in batches {
-            update(&mut rows, batch)?;
+            rows.update(batch).map_err(ParquetError::General)?;
         }
         // Batches may have one row each, and the writer has overhead for each batch.
         let flat = batches.iter().map(|batch| batch.project(&self.flat));
@@ -152,23 +151,8 @@ impl RowGroupEncoder {
             Err(ArrowError::OffsetOverflowError(_)) => flat,
             joined => vec![joined?],
         };
-        let flat = self.encode_flat(flat.into_iter().map(Ok))?;
+        let flat = self.encode_flat(&flat)?;
         self.join(rows, flat, batches)
-    }
-
-    /// Encodes a row group without lists. Its batches are made and dropped one after another.
-    pub(crate) fn encode_each(
-        &self,
-        batches: impl Iterator<Item = Result<RecordBatch>>,
-    ) -> Result<RowGroup> {
-        let mut rows = RowDigest::default();
-        let digested = batches.map(|batch| {
-            let batch = batch?;
-            update(&mut rows, &batch)?;
-            Ok(batch)
-        });
-        let flat = self.encode_flat(digested)?;
-        self.join(rows, flat, &[])
     }
 
     /// Joins the columns that the library encoded, and the lists of `batches`.
@@ -238,17 +222,14 @@ impl RowGroupEncoder {
     }
 
     /// Encodes the columns that are not lists: the library writes them into a file in memory.
-    fn encode_flat(
-        &self,
-        batches: impl Iterator<Item = Result<RecordBatch>>,
-    ) -> Result<Vec<ColumnChunk>> {
+    fn encode_flat(&self, batches: &[RecordBatch]) -> Result<Vec<ColumnChunk>> {
         let schema = Arc::new(self.schema.project(&self.flat)?);
         let options = ArrowWriterOptions::new()
             .with_properties(self.properties.clone())
             .with_skip_arrow_metadata(true);
         let mut writer = ArrowWriter::try_new_with_options(Vec::new(), schema, options)?;
         for batch in batches {
-            writer.write(&batch?)?;
+            writer.write(batch)?;
         }
         let metadata = writer.finish()?;
         let file = Bytes::from(std::mem::take(writer.inner_mut()));
@@ -273,12 +254,6 @@ impl RowGroupEncoder {
             })
             .collect()
     }
-}
-
-/// Adds rows to a digest.
-fn update(rows: &mut RowDigest, batch: &RecordBatch) -> Result<()> {
-    let digested = rows.update(batch);
-    digested.map_err(|error| ParquetError::External(Box::new(error)))
 }
 
 impl RowGroup {
@@ -313,26 +288,31 @@ impl PlacedRowGroup {
 
     /// Returns the offset of the byte after it.
     pub(crate) fn end(&self) -> u64 {
-        let bytes = self.segments.iter();
-        self.start + bytes.map(|part| u64::from(part.bytes)).sum::<u64>()
+        self.start + bytes(&self.segments)
     }
 }
 
-/// Returns row group `number` of a file as it was written: it starts at `start`, and its rows have the digest `rows`. The metadata
-/// have the page index, and statistics in the written form.
+/// Returns row group `number` of a file as it was written: it starts at `start`, its rows have the digest `rows`, and `segments` are
+/// those of its bytes and what follows. The metadata have the page index, and statistics in the written form.
 pub(crate) fn placed_group(
-    file: &VerifiedFile,
     metadata: &ParquetMetaData,
     number: usize,
     start: u64,
     rows: RowDigest,
+    segments: &mut impl Iterator<Item = Segment>,
 ) -> Result<PlacedRowGroup> {
     let group = metadata.row_group(number);
     let index = metadata.page_index_for_row_group(number);
     let columns = 0..group.num_columns();
+    let mut left = group_bytes(group);
+    let own = iter::from_fn(|| {
+        let segment = (left > 0).then(|| segments.next())??;
+        left = left.saturating_sub(segment.bytes.into());
+        Some(segment)
+    });
     Ok(PlacedRowGroup {
         start,
-        segments: file.segments(start..start + group_bytes(group)).to_vec(),
+        segments: own.collect(),
         rows,
         metadata: as_written(group)?,
         column_indexes: columns
@@ -343,14 +323,13 @@ pub(crate) fn placed_group(
     })
 }
 
-/// Reads the metadata of a file with the page index, for [`placed_group`].
-pub(crate) fn indexed_metadata(file: &VerifiedFile) -> Result<ParquetMetaData> {
+/// Makes a reader of metadata with the page index, for [`placed_group`].
+pub(crate) fn indexed_metadata() -> ParquetMetaDataReader {
     // Statistics are kept in the written form, so that they can be written again.
     let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
     ParquetMetaDataReader::new()
         .with_page_index_policy(PageIndexPolicy::Optional)
         .with_metadata_options(Some(options))
-        .parse_and_finish(file)
 }
 
 /// Restores the metadata of a row group as it was written. The writer also puts minima and maxima of signed integers into the
@@ -370,7 +349,7 @@ fn as_written(group: &RowGroupMetaData) -> Result<RowGroupMetaData> {
 }
 
 /// Returns the number of bytes of a row group in its file.
-pub(crate) fn group_bytes(group: &RowGroupMetaData) -> u64 {
+fn group_bytes(group: &RowGroupMetaData) -> u64 {
     let columns = group.columns().iter();
     let sizes = columns.map(|column| {
         let filter = bloom_filter(column).map_or(0, |range| range.end - range.start);

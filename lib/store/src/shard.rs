@@ -6,36 +6,27 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StringArray, UInt8Array};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::ArrowError;
 use arrow_schema::{DataType, Field};
+use parquet::errors::ParquetError;
 use parquet::file::properties::EnabledStatistics;
 use plmkit_contract::{
-    DESCRIPTION, KeyColumns, KeyColumnsBuilder, Kind, Labels, Provenance, Quoted, RowDigest,
-    SAMPLE, ShardRow, batches_schema, shard_schema, tokenize,
+    DESCRIPTION, KeyColumns, Kind, Labels, Provenance, Quoted, RowDigest, RowsBuilder, SAMPLE,
+    SequenceDigest, ShardRow, batches_schema, shard_schema, tokenize,
 };
 
 use crate::packed_groups::PackedGroups;
 use crate::parquet::{ParquetFile, ParquetReader, properties_of_records};
 use crate::parquet_writer::ParquetWriter;
-use crate::record_list::{ListRows, RecordListWriter};
 use crate::row_group::{RowGroup, RowGroupEncoder};
-use crate::{FileSummary, Finished, StoreError};
+use crate::{AtomicFile, StoreError};
 
 pub use reader::{RowLength, ShardReader};
 
-/// The rows that are encoded at once. They stay in the cache of a core. Pages end at multiples of what the writer takes at once,
-/// which divides this number.
-const BATCH_ROWS: usize = 1 << 10;
-
 /// The most bytes of ids and descriptions that are packed together. The offsets of their columns are i32.
 const MOST_HEADER_BYTES: usize = 1 << 30;
-
-/// Writes a shard row by row.
-pub type SmallShardWriter = RecordListWriter<ShardColumns>;
 
 /// Writes a shard that is one of many: the rows of a row group wait elsewhere.
 ///
@@ -48,12 +39,12 @@ pub struct ShardWriter {
 impl ShardWriter {
     /// Starts a shard that will be at `path`. Its row groups come from [`encode_rows`] with this `encoder`.
     pub fn with_encoder(path: &Path, encoder: Arc<RowGroupEncoder>) -> Result<Self, StoreError> {
-        let mut writer = Self {
-            writer: ParquetWriter::create(path, encoder)?,
+        let mut writer = ParquetWriter::create(path, encoder)?;
+        writer.file.suspend()?;
+        Ok(Self {
+            writer,
             groups: PackedGroups::default(),
-        };
-        writer.close()?;
-        Ok(writer)
+        })
     }
 
     /// Adds a row group. The file descriptor is closed until the next one: there may be thousands of shards.
@@ -61,16 +52,14 @@ impl ShardWriter {
         let placed = self.writer.write(group, self.groups.end())?;
         let packed = self.groups.push(placed, &self.writer.encoder);
         packed.map_err(|error| self.writer.encoding(error))?;
-        self.close()
+        self.writer.file.suspend()
     }
 
-    fn close(&mut self) -> Result<(), StoreError> {
-        let closed = self.writer.file.suspend();
-        closed.map_err(StoreError::cannot_write(self.writer.file.path()))
-    }
-
-    /// Writes the footer.
-    pub fn finish(mut self, provenance: &Provenance) -> Result<Finished<FileSummary>, StoreError> {
+    /// Writes the footer. Returns the digest of all rows, and the file, which is not published.
+    pub fn finish(
+        mut self,
+        provenance: &Provenance,
+    ) -> Result<(RowDigest, AtomicFile), StoreError> {
         let groups = self.groups.unpack(&self.writer.encoder);
         self.writer.groups = groups.map_err(|error| self.writer.encoding(error))?;
         self.writer.finish(provenance)
@@ -88,78 +77,30 @@ pub fn shard_encoder(path: &Path) -> Result<RowGroupEncoder, StoreError> {
     RowGroupEncoder::new(path, Kind::Shard, shard_schema(), properties.build())
 }
 
-/// Encodes rows as a row group of the shard at `path`.
+/// Encodes rows as a row group of the shard at `path`. Computes their digests.
 pub fn encode_rows(
     path: &Path,
-    rows: &[ShardRow<'_>],
+    rows: &RecordBatch,
     encoder: &RowGroupEncoder,
 ) -> Result<RowGroup, StoreError> {
-    let batches = rows.chunks(BATCH_ROWS).map(|rows| {
-        let mut columns = ShardColumns::for_rows(rows);
-        for row in rows {
-            columns.push(row);
-        }
-        let columns = columns.columns(Kind::Shard);
-        Ok(RecordBatch::try_new(Arc::clone(&encoder.schema), columns)?)
+    let digests = SequenceDigest::column(rows["sequence"].as_string());
+    let columns = rows.schema_ref().fields().iter().zip(rows.columns());
+    let columns = columns.map(|(field, column)| match field.name().as_str() {
+        "sequence_digest" => Arc::clone(&digests),
+        _ => Arc::clone(column),
     });
-    let group = encoder.encode_each(batches);
+    let rows = RecordBatch::try_new(rows.schema(), columns.collect());
+    let group = rows.map_err(ParquetError::from);
+    let group = group.and_then(|rows| encoder.encode(&[rows]));
     group.map_err(|error| StoreError::encoding_parquet(path, error))
 }
 
 /// Returns the bytes that a row adds to a row group, before compression.
-pub fn row_bytes(id: &str, description: Option<&str>, residues: usize) -> usize {
+pub fn row_bytes(row: &ShardRow) -> usize {
     // Ordinal, length, start, truncated, digest.
     const FIXED_COLUMNS: usize = 8 + 4 + 4 + 1 + 32;
-    FIXED_COLUMNS + id.len() + description.map_or(0, str::len) + residues
-}
-
-/// The columns of the rows of a row group.
-#[derive(Default)]
-pub struct ShardColumns {
-    keys: KeyColumnsBuilder,
-    descriptions: StringBuilder,
-    sequences: StringBuilder,
-}
-
-impl ShardColumns {
-    /// Starts with room for these rows.
-    fn for_rows(rows: &[ShardRow<'_>]) -> Self {
-        let bytes = |of: fn(&ShardRow<'_>) -> usize| rows.iter().map(of).sum();
-        let descriptions = bytes(|row| row.description.map_or(0, str::len));
-        let sequences = bytes(|row| row.sequence.len());
-        Self {
-            keys: KeyColumnsBuilder::with_capacity(rows.len(), bytes(|row| row.key.id.len())),
-            descriptions: StringBuilder::with_capacity(rows.len(), descriptions),
-            sequences: StringBuilder::with_capacity(rows.len(), sequences),
-        }
-    }
-}
-
-impl ListRows for ShardColumns {
-    type Row<'a> = &'a ShardRow<'a>;
-
-    fn push(&mut self, row: &ShardRow<'_>) -> usize {
-        self.keys.push(&row.key);
-        self.descriptions.append_option(row.description);
-        self.sequences.append_value(row.sequence);
-        row_bytes(row.key.id, row.description, row.sequence.len())
-    }
-
-    fn columns(mut self, _: Kind) -> Vec<ArrayRef> {
-        let [ordinal, id, start, length, truncated, digest] = self.keys.finish();
-        let description = Arc::new(self.descriptions.finish());
-        let sequence = Arc::new(self.sequences.finish());
-        vec![
-            ordinal,
-            id,
-            description,
-            sequence,
-            length,
-            start,
-            truncated,
-            digest,
-        ]
-    }
+    let texts = row.key.id.len() + row.description.map_or(0, str::len) + row.sequence.len();
+    FIXED_COLUMNS + texts
 }
 
 /// A verified shard in memory.
@@ -191,7 +132,7 @@ pub fn read_shard(path: &Path) -> Result<Shard, StoreError> {
 
 fn open(path: &Path) -> Result<ParquetReader<()>, StoreError> {
     let opened = ParquetFile::of_kind(path, Kind::Shard);
-    ParquetReader::new(opened.map_err(|error| error.of_input(Kind::Shard))?, None)
+    ParquetReader::new(opened.map_err(|error| error.of_input(Kind::Shard))?)
 }
 
 impl Shard {
@@ -217,8 +158,8 @@ fn pack<'a>(
     provenance: &Provenance,
     path: &Path,
 ) -> Result<RecordBatch, StoreError> {
-    let mut keys = KeyColumnsBuilder::default();
-    let mut descriptions = StringBuilder::new();
+    let mut keys = RowsBuilder::of_keys();
+    let mut descriptions = Vec::new();
     let mut tokens = Vec::new(); // (total_tokens)
     let mut cu_seqlens = vec![0]; // (sequences + 1)
     let mut header_bytes = 0;
@@ -232,7 +173,7 @@ fn pack<'a>(
         header_bytes += row.key.id.len();
         if labels.description {
             header_bytes += row.description.map_or(0, str::len);
-            descriptions.append_option(row.description);
+            descriptions.push(row.description);
         }
         if header_bytes > MOST_HEADER_BYTES {
             return Err(too_long_headers(path));
@@ -242,17 +183,17 @@ fn pack<'a>(
         keys.push(&row.key);
     }
     let sequences = cu_seqlens.len() - 1;
-    let mut columns = Vec::from(keys.finish());
+    let mut columns = keys.finish();
     if labels.sample {
         let sample = provenance.text_option(SAMPLE).unwrap_or_default();
         columns.push(Arc::new(StringArray::from(vec![sample; sequences])));
     }
     if labels.description {
-        columns.push(Arc::new(descriptions.finish()));
+        columns.push(Arc::new(StringArray::from(descriptions)));
     }
     columns.push(token_lists(tokens, cu_seqlens));
     let batch = RecordBatch::try_new(batches_schema(labels), columns);
-    batch.map_err(|error: ArrowError| StoreError::encoding_arrow(path, error))
+    batch.map_err(|error| StoreError::encoding_arrow(path, error))
 }
 
 /// Makes the error of rows that have too many bytes of ids and descriptions to be packed together.

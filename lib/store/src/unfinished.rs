@@ -13,18 +13,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use arrow_array::RecordBatch;
+use bytes::Bytes;
 use parquet::errors::ParquetError;
 use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
 use rustix::fs::{Advice, fadvise};
 
-use crate::checksums::Format;
+use crate::checksums::{End, Format, bytes};
 use crate::embeddings::embeddings_encoder;
 use crate::footer_writer::RowGroups;
 use crate::lock::is_at;
 use crate::parquet::entries;
+use crate::parquet_writer::ParquetWriter;
 use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, indexed_metadata, placed_group};
-use crate::verified::{VerifiedFile, append};
-use crate::{AtomicFile, FileSummary, StoreError, remove_file};
+use crate::verified::append;
+use crate::{AtomicFile, StoreError, remove_file};
 
 /// The option of a record with the row digest of each row group.
 const ROW_GROUPS: &str = "row_groups";
@@ -35,19 +38,25 @@ const RECORD: &str = "record";
 pub struct UnfinishedEmbeddings {
     path: PathBuf,
     sink: Sink,
-    encoder: RowGroupEncoder,
     groups: RowGroups,
 }
 
-/// Writes row groups into an unfinished file, from several threads.
+/// Encodes row groups and writes them into an unfinished file, from several threads.
 #[derive(Clone)]
 pub struct Sink {
+    encoder: Arc<RowGroupEncoder>,
     file: Arc<File>,
     /// The path in messages.
     named: PathBuf,
 }
 
 impl Sink {
+    /// Encodes a row group.
+    pub fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup, StoreError> {
+        let group = self.encoder.encode(batches);
+        group.map_err(|error| self.encoding(error))
+    }
+
     /// Writes a row group at the offset `start`.
     pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut offset = start;
@@ -66,8 +75,7 @@ impl Sink {
         StoreError::cannot_write(&self.named)(source)
     }
 
-    /// Makes the error of rows that cannot be encoded.
-    pub fn encoding(&self, error: ParquetError) -> StoreError {
+    fn encoding(&self, error: ParquetError) -> StoreError {
         StoreError::encoding_parquet(&self.named, error)
     }
 
@@ -111,10 +119,7 @@ impl UnfinishedEmbeddings {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             record => record.map_err(failed)?,
         };
-        let data = file.try_clone().map_err(failed)?;
-        let verified = VerifiedFile::with_end(path, data, record, Format::Parquet)
-            .ok_or_else(|| StoreError::malformed(path, "its record is damaged"))?;
-        let (groups, provenance) = read_record(&verified)?;
+        let (groups, provenance) = read_record(path, record)?;
         if groups.end() > file.metadata().map_err(failed)?.len() {
             return Err(StoreError::malformed(path, "it is cut"));
         }
@@ -132,10 +137,10 @@ impl UnfinishedEmbeddings {
         Ok(Self {
             path: path.to_owned(),
             sink: Sink {
+                encoder: Arc::new(embeddings_encoder(path, layout)?),
                 file: Arc::new(file),
                 named: named.to_owned(),
             },
-            encoder: embeddings_encoder(path, layout)?,
             groups,
         })
     }
@@ -147,7 +152,7 @@ impl UnfinishedEmbeddings {
 
     /// Returns the encoder of its rows.
     pub fn encoder(&self) -> &RowGroupEncoder {
-        &self.encoder
+        &self.sink.encoder
     }
 
     /// Returns the offset of the next row group.
@@ -184,9 +189,7 @@ impl UnfinishedEmbeddings {
     pub fn verify(&self, threads: usize, stop: &Stop) -> Result<Vec<bool>, StoreError> {
         let verify = |groups: &[PlacedRowGroup]| {
             let intact = groups.iter().map(|group| {
-                if stop.requested() {
-                    return Err(StoreError::Stopped);
-                }
+                StoreError::check(stop)?;
                 Ok(self.read_segments(group, |_| Ok(())).is_ok())
             });
             intact.collect::<Result<Vec<bool>, _>>()
@@ -233,7 +236,9 @@ impl UnfinishedEmbeddings {
         let groups = self.groups.0.iter();
         let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
         let provenance = provenance.clone().with(ROW_GROUPS, rows);
-        let record = self.groups.footer(&self.encoder, &provenance, &self.path)?;
+        let record = self
+            .groups
+            .footer(&self.sink.encoder, &provenance, &self.path)?;
         let synced = self.sink.file.sync_data();
         synced.map_err(|source| self.sink.failed(source))?;
         let mut file = AtomicFile::create(&Self::record_of(&self.path))?;
@@ -264,43 +269,45 @@ impl UnfinishedEmbeddings {
         to: &Path,
         provenance: &Provenance,
     ) -> Result<(), StoreError> {
-        let mut file = AtomicFile::create(to)?;
-        let mut copied = RowGroups::default();
-        file.append(Format::Parquet.magic())?;
+        let mut writer = ParquetWriter::create(to, Arc::clone(&self.sink.encoder))?;
         for group in &self.groups.0[groups] {
-            self.read_segments(group, |bytes| file.write_all(bytes))
+            self.read_segments(group, |bytes| writer.file.write_all(bytes))
                 .map_err(StoreError::cannot_write(to))?;
-            let group = group.clone().with_offset(copied.end());
-            copied.push(group.map_err(|error| StoreError::encoding_parquet(to, error))?);
+            let group = group.clone().with_offset(writer.groups.end());
+            let group = group.map_err(|error| writer.encoding(error))?;
+            writer.groups.push(group);
         }
-        file.append(&copied.footer(&self.encoder, provenance, to)?)?;
-        file.finish()
+        writer.finish(provenance)?.1.finish()
     }
 
-    /// Completes the file and publishes it at the path of `claim`, by renaming if both are on one file system.
+    /// Completes the file and publishes it at the path of `claim`, by renaming if both are on one file system. Returns the digest of
+    /// all rows.
     pub fn publish(
         &self,
         provenance: &Provenance,
         claim: AtomicFile,
-    ) -> Result<FileSummary, StoreError> {
+    ) -> Result<RowDigest, StoreError> {
         let named = &self.sink.named;
-        let footer = self.groups.footer(&self.encoder, provenance, named)?;
+        let footer = self.groups.footer(&self.sink.encoder, provenance, named)?;
         self.sink.set_len(self.end())?;
         self.sink.write_bytes(self.end(), &footer)?;
         claim.finish_as(&self.sink.file, &self.path)?;
-        Ok(FileSummary {
-            digest: self.rows(),
-            bytes: self.end() + footer.len() as u64,
-        })
+        Ok(self.rows())
     }
 }
 
-/// Reads the row groups and the provenance of a record.
-fn read_record(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreError> {
-    let path = file.path();
+/// Reads the row groups and the provenance of a record of the file at `path`.
+fn read_record(path: &Path, record: Vec<u8>) -> Result<(RowGroups, Provenance), StoreError> {
     let malformed = |what: &str| StoreError::malformed(path, what);
-    let broken = |error: ParquetError| file.decoding_error(&error);
-    let metadata = indexed_metadata(file).map_err(broken)?;
+    let broken = |error: ParquetError| StoreError::decoding_parquet(path, &error);
+    let damaged = || malformed("its record is damaged");
+    let end = End::parse(Format::Parquet, &record).map_err(|_| damaged())?;
+    let file_bytes = bytes(&end.segments) + (end.block + end.footer) as u64;
+    let index = record.len() - end.block - end.footer;
+    let record = Bytes::from(record);
+    let mut metadata = indexed_metadata();
+    let parsed = metadata.try_parse_sized(&record, file_bytes);
+    let metadata = parsed.and_then(|()| metadata.finish()).map_err(broken)?;
     let (mut provenance, _) =
         Provenance::open(&entries(metadata.file_metadata()), Kind::Embeddings)
             .map_err(|error| StoreError::content(path, error))?;
@@ -311,10 +318,23 @@ fn read_record(file: &VerifiedFile) -> Result<(RowGroups, Provenance), StoreErro
         return Err(malformed("its record is of other row groups"));
     }
     let mut groups = RowGroups::default();
+    let mut segments = end.segments.into_iter();
     for (number, rows) in rows.into_iter().enumerate() {
         let rows = rows.parse().map_err(|()| malformed("no digest of rows"))?;
-        let placed = placed_group(file, &metadata, number, groups.end(), rows);
+        // The first bytes are of no row group.
+        if number == 0 {
+            segments.next();
+        }
+        let placed = placed_group(&metadata, number, groups.end(), rows, &mut segments);
         groups.push(placed.map_err(broken)?);
+    }
+    let mut at = 0;
+    for segment in segments {
+        let bytes = record[..index].get(at..at + segment.bytes as usize);
+        if !bytes.is_some_and(|bytes| segment.matches(bytes)) {
+            return Err(damaged());
+        }
+        at += segment.bytes as usize;
     }
     Ok((groups, provenance))
 }

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
+use bytes::buf::Reader;
+use bytes::{Buf, Bytes};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 use plmkit_contract::Stop;
@@ -22,6 +23,9 @@ use crate::input::open_input;
 
 /// The number of cached segments. A reader alternates between the columns of a row group, and pages do not end at segment ends.
 const RECENT: usize = 16;
+
+/// More than the bytes of a page header, whose statistics are short.
+const HEADER_BYTES: u64 = 1 << 12;
 
 /// A file with checksums, read segment by segment. It is a `ChunkReader` for the Parquet reader.
 ///
@@ -36,8 +40,6 @@ struct Inner {
     file: File,
     /// Total number of bytes.
     len: u64,
-    /// The last bytes of the file, if they are not in `file`.
-    tail: Bytes,
     segments: Vec<Segment>,
     /// The start of each segment, and the end of the last one.
     starts: Vec<u64>,
@@ -72,49 +74,26 @@ impl VerifiedFile {
             }
         };
         let footer = bytes.split_off(end.block);
-        Self::new(path, file, (len, Bytes::new()), end, footer.into())
-            .ok_or_else(|| unreadable(path, format, "it is cut"))
-    }
-
-    /// Opens a file whose first bytes are in `file`, at `path`, and whose last bytes are `end`; `None` if `end` is damaged.
-    pub(crate) fn with_end(path: &Path, file: File, end: Vec<u8>, format: Format) -> Option<Self> {
-        let found = End::parse(format, &end).ok()?;
-        let bytes = Bytes::from(end);
-        let data = found
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.bytes));
-        let len = data.sum::<u64>() + (found.block + found.footer) as u64;
-        let footer = bytes.slice(bytes.len() - found.footer..);
-        Self::new(path, file, (len, bytes), found, footer)
-    }
-
-    fn new(
-        path: &Path,
-        file: File,
-        (len, tail): (u64, Bytes),
-        end: End,
-        footer: Bytes,
-    ) -> Option<Self> {
-        let mut starts = vec![0_u64];
+        let mut starts = vec![0];
+        let mut data = 0;
         for segment in &end.segments {
-            starts.push(starts.last()? + u64::from(segment.bytes));
+            data += u64::from(segment.bytes);
+            starts.push(data);
         }
-        let end_bytes = (end.block + end.footer) as u64;
-        (*starts.last()? + end_bytes == len).then(|| {
-            Self(Arc::new(Inner {
-                path: path.to_owned(),
-                file,
-                len,
-                tail,
-                starts,
-                is_verified: end.segments.iter().map(|_| AtomicBool::default()).collect(),
-                segments: end.segments,
-                recent: Mutex::default(),
-                footer,
-                failure: Mutex::default(),
-            }))
-        })
+        if data + (end.block + end.footer) as u64 != len {
+            return Err(unreadable(path, format, "it is cut"));
+        }
+        Ok(Self(Arc::new(Inner {
+            path: path.to_owned(),
+            file,
+            len,
+            starts,
+            is_verified: end.segments.iter().map(|_| AtomicBool::default()).collect(),
+            segments: end.segments,
+            recent: Mutex::default(),
+            footer: footer.into(),
+            failure: Mutex::default(),
+        })))
     }
 
     /// Returns the footer and the trailer.
@@ -124,13 +103,6 @@ impl VerifiedFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0.path
-    }
-
-    /// Returns the segments in `range`, which starts and ends at segment boundaries.
-    pub(crate) fn segments(&self, range: Range<u64>) -> &[Segment] {
-        let [first, end] = [range.start, range.end]
-            .map(|place| self.0.starts.partition_point(|&start| start < place));
-        self.0.segments.get(first..end).unwrap_or_default()
     }
 
     /// Reads and verifies the bytes in `range`.
@@ -185,15 +157,7 @@ impl VerifiedFile {
         };
         let mut start = bytes.len();
         let range = inner.starts[segments.start]..inner.starts[segments.end];
-        let read = match range.start.checked_sub(inner.len - inner.tail.len() as u64) {
-            None => append(&inner.file, range, bytes),
-            Some(at) => {
-                let length = (range.end - range.start) as usize;
-                bytes.extend_from_slice(&inner.tail[at as usize..][..length]);
-                Ok(())
-            }
-        };
-        read.map_err(|source| match source.kind() {
+        append(&inner.file, range, bytes).map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => damaged(segments.start, segments.end),
             _ => StoreError::cannot_read(&inner.path)(source),
         })?;
@@ -213,9 +177,7 @@ impl VerifiedFile {
     pub(crate) fn verify_rest(&self, stop: &Stop) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
         for (index, is_verified) in self.0.is_verified.iter().enumerate() {
-            if stop.requested() {
-                return Err(StoreError::Stopped);
-            }
+            StoreError::check(stop)?;
             if !is_verified.load(Ordering::Relaxed) {
                 bytes.clear();
                 self.read_segments(index..index + 1, &mut bytes)?;
@@ -274,43 +236,20 @@ impl Length for VerifiedFile {
 }
 
 impl ChunkReader for VerifiedFile {
-    type T = Stream;
+    type T = Reader<Bytes>;
 
-    fn get_read(&self, start: u64) -> ParquetResult<Stream> {
-        Ok(Stream {
-            file: self.clone(),
-            at: start,
-            bytes: Bytes::new(),
-        })
+    /// Reads a page header, or the trailer.
+    fn get_read(&self, start: u64) -> ParquetResult<Reader<Bytes>> {
+        let data = *self.0.starts.last().unwrap_or(&0);
+        let end = if start < data {
+            data.min(start + HEADER_BYTES)
+        } else {
+            self.0.len
+        };
+        self.for_decoder(start..end).map(Bytes::reader)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
         self.for_decoder(start..start.saturating_add(length as u64))
-    }
-}
-
-/// The bytes of a file from a position on.
-pub(crate) struct Stream {
-    file: VerifiedFile,
-    at: u64,
-    /// Verified bytes that were not read yet.
-    bytes: Bytes,
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bytes.is_empty() {
-            let starts = &self.file.0.starts;
-            let after = starts.partition_point(|&start| start <= self.at);
-            let end = starts
-                .get(after)
-                .copied()
-                .unwrap_or_else(|| self.file.len());
-            self.bytes = self.file.for_decoder(self.at..end)?;
-            self.at = end;
-        }
-        let count = self.bytes.as_ref().read(buffer)?;
-        drop(self.bytes.split_to(count));
-        Ok(count)
     }
 }

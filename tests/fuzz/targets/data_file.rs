@@ -22,10 +22,10 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let shard = |path: &Path| Ok(read_shard(path)?.digest.rows());
     let keys = |path: &Path| -> Result<u64, StoreError> {
-        let mut reader = EmbeddingsReader::open_keys(path)?;
+        let file = EmbeddingsFile::open(path)?;
         let mut rows = 0;
-        while let Some(next) = reader.next_keys()? {
-            rows += next.len() as u64;
+        for group in 0..file.groups()?.len() {
+            rows += file.keys(group)?.len() as u64;
         }
         Ok(rows)
     };

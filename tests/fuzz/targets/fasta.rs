@@ -7,11 +7,11 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::Stop;
+use plmkit_contract::{ShardRow, Stop};
 use plmkit_fuzz::{as_file, judged};
 use plmkit_sequence::{
-    FastaReader, Input, InvalidPolicy, Limits, LongPolicy, Outcome, Policy, Protein, Record, Records,
-    ShardError, normalise, rows,
+    FastaReader, InvalidPolicy, Limits, LongPolicy, Outcome, Policy, Record, Records, ShardError,
+    normalise,
 };
 
 /// The longest header that is read.
@@ -46,8 +46,7 @@ fn records(bytes: &[u8], header_bytes: usize) -> Result<Vec<Records>, ShardError
             sequence_bytes: 1 << 14,
             ..Limits::default()
         };
-        let input = Input::File(path.to_owned());
-        let mut reader = FastaReader::open(&input, limits, &Stop::default())?;
+        let mut reader = FastaReader::open(path, limits, &Stop::default())?;
         std::iter::from_fn(|| reader.read().transpose()).collect()
     })
 }
@@ -82,24 +81,24 @@ fn account(policy: &Policy, record: Record) {
         (_, Err(_)) => assert_eq!(policy.invalid, InvalidPolicy::Error),
         (length, Ok(Outcome::Accepted(_))) => {
             let sequence = &sequence[..length];
-            cover(policy, Protein::new(policy, 0, Record { sequence, ..record }));
+            cover(policy, policy.protein(0, Record { sequence, ..record }));
         }
         (_, Ok(outcome)) => assert!(matches!(outcome, Outcome::Rejected(_))),
     }
 }
 
-fn cover(policy: &Policy, protein: Protein) {
+fn cover(policy: &Policy, protein: ShardRow) {
     let mut covered = 0;
-    for row in rows(policy, [protein]) {
+    for row in policy.rows(protein) {
         let start = row.key.start as usize;
         assert!(start <= covered, "a gap before {start}");
         covered = start + row.sequence.len();
-        assert_eq!(row.sequence.as_bytes(), &protein.residues[start..covered]);
-        let is_long = policy.separates(protein.length);
+        assert_eq!(row.sequence, &protein.sequence[start..covered]);
+        let is_long = policy.separates(protein.key.length);
         assert!(is_long || row.sequence.len() <= policy.max_residues as usize);
     }
-    assert_eq!(covered, protein.residues.len());
-    assert_eq!(protein.is_truncated(), covered < protein.length as usize);
+    assert_eq!(covered, protein.sequence.len());
+    assert_eq!(protein.key.truncated, covered < protein.key.length as usize);
 }
 
 /// Id, description and sequence.

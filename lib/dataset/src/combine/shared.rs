@@ -10,9 +10,9 @@ use arrow_schema::ArrowError;
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take;
 use plmkit_contract::{
-    AliasColumns, AliasRow, DESCRIPTION, EmbeddingWork, KEY_COLUMNS, KeyColumns, KeyColumnsBuilder,
-    Kind, KnownDataset, ListedDataset, MANIFEST_FILE, Quoted, Reject, RowDigest, RowKey, SAMPLE,
-    Stop, plural,
+    AliasRow, DESCRIPTION, EmbeddingWork, KEY_COLUMNS, KeyColumns, Kind, KnownDataset,
+    ListedDataset, MANIFEST_FILE, Quoted, Reject, RowDigest, RowKey, RowsBuilder, SAMPLE, Stop,
+    alias_rows, plural,
 };
 use plmkit_store::EmbeddingsWriter;
 use serde_json::{Value, json};
@@ -149,11 +149,8 @@ impl Combining<'_> {
                 count += batch.as_ref().map_or(0, RecordBatch::num_rows);
                 batches.extend(batch);
                 if count >= RECORDS || is_last {
-                    let columns: Vec<AliasColumns> =
-                        batches.iter().map(AliasColumns::new).collect();
-                    let mut records: Vec<AliasRow> =
-                        columns.iter().flat_map(AliasColumns::rows).collect();
-                    let key = |row: &AliasRow| (row.dataset, row.representative, row.ordinal);
+                    let mut records: Vec<AliasRow> = batches.iter().flat_map(alias_rows).collect();
+                    let key = |row: &AliasRow| (row.dataset, row.representative, row.key.ordinal);
                     records.sort_unstable_by_key(key);
                     for records in records.chunk_by(|one, next| one.dataset == next.dataset) {
                         let number = records[0].dataset.map(|number| number as usize);
@@ -196,8 +193,8 @@ impl Combining<'_> {
                 let same = same.take_while(|record| record.representative == key.ordinal);
                 copies.extend(same.map(|record| (place as u32, record)));
             }
-            for (_, record) in copies.iter().filter(|(_, record)| record.truncated) {
-                self.count_truncated(record.length.into());
+            for (_, record) in copies.iter().filter(|(_, record)| record.key.truncated) {
+                self.count_truncated(record.key.length.into());
             }
             // Many records may have one representative.
             for copies in copies.chunks(BATCH_ROWS) {
@@ -232,9 +229,9 @@ impl Combining<'_> {
     fn reject(&mut self, record: &AliasRow<'_>) -> bool {
         let of = |line: &&Reject| line.ordinal == record.representative;
         let copies = self.rows.iter().filter(of).map(|line| Reject {
-            ordinal: record.ordinal,
-            id: record.id.to_owned(),
-            length: record.length.into(),
+            ordinal: record.key.ordinal,
+            id: record.key.id.to_owned(),
+            length: record.key.length.into(),
             ..line.clone()
         });
         let copies: Vec<Reject> = copies.collect();
@@ -284,17 +281,17 @@ fn copy(
     part: &Part,
 ) -> Result<RecordBatch, ArrowError> {
     let keys = KeyColumns::new(rows);
-    let mut builder = KeyColumnsBuilder::default();
+    let mut builder = RowsBuilder::of_keys();
     for &(place, record) in copies {
         builder.push(&RowKey {
-            ordinal: record.ordinal,
-            id: record.id,
-            length: record.length,
-            truncated: record.truncated,
+            ordinal: record.key.ordinal,
+            id: record.key.id,
+            length: record.key.length,
+            truncated: record.key.truncated,
             ..keys.row(place as usize)
         });
     }
-    let mut columns = Vec::from(builder.finish());
+    let mut columns = builder.finish();
     let places = UInt32Array::from_iter_values(copies.iter().map(|&(place, _)| place));
     let schema = part.layout.schema();
     for field in &schema.fields()[KEY_COLUMNS.len()..] {
@@ -318,8 +315,8 @@ fn copy(
 fn without_row(record: &AliasRow<'_>, path: &Path) -> DatasetError {
     let what = format!(
         "ordinal {} {}: expected the row of ordinal {}, which has its residues, among the embeddings or their rejects",
-        record.ordinal,
-        Quoted(record.id),
+        record.key.ordinal,
+        Quoted(record.key.id),
         record.representative
     );
     DatasetError::content(path, what)

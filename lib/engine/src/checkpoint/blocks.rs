@@ -8,10 +8,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{Provenance, Reject};
+use plmkit_contract::{Provenance, Reject, RowDigest};
 use plmkit_store::{
-    AtomicFile, EmbeddingsWriter, FileSummary, PlacedRowGroup, StoreError, UnfinishedEmbeddings,
-    remove_file,
+    AtomicFile, EmbeddingsWriter, PlacedRowGroup, StoreError, UnfinishedEmbeddings, remove_file,
 };
 
 use super::encoders::{BlocksFile, RowGroupThread, encoder_threads};
@@ -298,7 +297,7 @@ impl<'a> Blocks<'a> {
         &mut self,
         provenance: &Provenance,
         claim: AtomicFile,
-    ) -> Result<FileSummary, StoreError> {
+    ) -> Result<RowDigest, StoreError> {
         self.file()?.file.publish(provenance, claim)
     }
 }

@@ -1,12 +1,11 @@
 //! Threads that encode row groups and append them to the output under construction.
 
 use std::io;
-use std::sync::Arc;
 use std::thread::{self, JoinHandle, available_parallelism};
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, bounded};
-use plmkit_store::{PlacedRowGroup, RowGroupEncoder, StoreError, UnfinishedEmbeddings};
+use plmkit_store::{PlacedRowGroup, StoreError, UnfinishedEmbeddings};
 
 /// Twelve were no faster for residues of an H200, in memory and on a disk.
 const MAX_THREADS: usize = 4;
@@ -17,7 +16,6 @@ pub(crate) type RowGroupThread = JoinHandle<Result<PlacedRowGroup, StoreError>>;
 /// The output under construction, with a thread for each row group on its way into it.
 pub(crate) struct BlocksFile {
     pub(crate) file: UnfinishedEmbeddings,
-    encoder: Arc<RowGroupEncoder>,
     /// Receives where the next row group starts, once the one before it is encoded.
     next_start: Receiver<u64>,
 }
@@ -34,27 +32,22 @@ impl BlocksFile {
         let (first, next_start) = bounded(1);
         // The channel has room for one.
         let _ = first.send(file.end());
-        Self {
-            encoder: Arc::new(file.encoder().clone()),
-            file,
-            next_start,
-        }
+        Self { file, next_start }
     }
 
     /// Cuts rows into row groups.
     pub(crate) fn cut(&self, rows: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
-        self.encoder.cut(rows.iter())
+        self.file.encoder().cut(rows.iter())
     }
 
     /// Starts to encode and write the next row group.
     pub(crate) fn submit(&mut self, rows: Vec<RecordBatch>) -> Result<RowGroupThread, StoreError> {
         let (end, next_start) = bounded(1);
         let start = std::mem::replace(&mut self.next_start, next_start);
-        let (encoder, sink) = (Arc::clone(&self.encoder), self.file.sink());
+        let sink = self.file.sink();
         let thread = thread::Builder::new().name("encoder".into());
         let thread = thread.spawn(move || {
-            let group = encoder.encode(&rows);
-            let group = group.map_err(|error| sink.encoding(error))?;
+            let group = sink.encode(&rows)?;
             let start = start.recv().map_err(|_| {
                 sink.failed(io::Error::other("the row group before it was not written"))
             })?;

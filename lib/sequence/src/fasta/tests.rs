@@ -1,4 +1,4 @@
-use std::io::Cursor;
+use std::io::{self, Cursor, Read};
 
 use plmkit_contract::{Exit, Failure};
 use proptest::prelude::*;
@@ -13,10 +13,21 @@ const LIMITS: Limits = Limits {
     blank_bytes: 100,
 };
 
+/// Yields at most so many bytes at a time.
+struct Few(Cursor<Vec<u8>>, usize);
+
+impl Read for Few {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..most])
+    }
+}
+
 /// Reads `text` in blocks of about `block` bytes. Returns the records, and how many descriptions were recoded and cut.
 fn read(text: &[u8], block: usize) -> Result<(Records, [u64; 2]), ShardError> {
-    let input = Input::File("a.fasta".into());
-    let source = Source::new(&input, Cursor::new(text.to_vec()), block, &Stop::default())?;
+    let input = Path::new("a.fasta");
+    let stream = Few(Cursor::new(text.to_vec()), block);
+    let source = Source::new(input, || Ok(stream), &Stop::default())?;
     let mut reader = FastaReader::new(source, LIMITS, block);
     let mut records = Records::default();
     let mut changed = [0; 2];
@@ -29,7 +40,8 @@ fn read(text: &[u8], block: usize) -> Result<(Records, [u64; 2]), ShardError> {
         changed[0] += parsed.descriptions_recoded;
         changed[1] += parsed.descriptions_cut;
         if let Some(error) = parsed.error {
-            return Err(error.of(&input, records.len() as u64 + 1));
+            let record = records.len() as u64 + 1;
+            return Err(ShardError::Record(input.to_owned(), record, error));
         }
     }
     assert_eq!(reader.finish(0)?.bytes, text.len() as u64);

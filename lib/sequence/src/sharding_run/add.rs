@@ -5,14 +5,13 @@ use std::fmt::Write;
 use plmkit_contract::{
     PeptideRow, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop, UnknownResidue,
 };
-use plmkit_store::ListWriter;
+use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;
-use crate::duplicate::TakenId;
-use crate::error::ShardError;
-use crate::input::Input;
+use crate::assignment::ShardKey;
+use crate::error::{RecordError, ShardError};
+use crate::folder::RENAMED;
 use crate::policy::Outcome;
-use crate::protein::Protein;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges};
 use crate::translate::Translated;
@@ -20,39 +19,20 @@ use crate::translate::Translated;
 /// The most windows of a protein: its rows are in memory at once.
 const MOST_WINDOWS: usize = 1 << 20;
 
-/// The place of a record in the inputs, for messages.
-#[derive(Clone, Copy)]
-pub(super) struct RecordPlace<'a> {
-    pub(super) input: &'a Input,
-    /// Its 1-based number in the input.
-    pub(super) number: u64,
-    pub(super) id: &'a str,
-}
-
-impl RecordPlace<'_> {
-    fn invalid(&self, problem: impl Into<String>) -> ShardError {
-        ShardError::Record {
-            input: self.input.clone(),
-            record: self.number,
-            id: (!self.id.is_empty()).then(|| self.id.to_owned()),
-            problem: problem.into(),
-        }
-    }
-}
-
 impl ShardingRun<'_, '_> {
-    /// Adds a record of this place. `digests` are those of its proteins and of later ones, if they were computed.
+    /// Adds a record. `digests` are those of its proteins and of later ones, if they were computed.
     pub(super) fn add(
         &mut self,
-        place: RecordPlace<'_>,
         record: Record<'_>,
         fingerprint: u128,
         outcome: Result<Outcome, UnknownResidue>,
         digests: &mut impl Iterator<Item = SequenceDigest>,
         stop: &Stop,
     ) -> Result<(), ShardError> {
-        let index = self.records;
-        self.records += 1;
+        let invalid = |run: &Self, problem: &str| {
+            let id = (!record.id.is_empty()).then_some(record.id);
+            run.invalid(RecordError::new(id, problem))
+        };
         let mut renamed = None;
         if !record.id.is_empty() {
             if self.ids.drops(fingerprint, record.sequence) {
@@ -60,20 +40,27 @@ impl ShardingRun<'_, '_> {
                 digests.by_ref().take(proteins).for_each(drop);
                 return self.reject(record, Reason::Duplicate);
             }
-            match self.ids.admit(index, record.id, fingerprint) {
+            match self.ids.admit(self.records - 1, record.id, fingerprint) {
                 Ok(new) => renamed = new,
-                Err(TakenId::ByRecord { first }) => {
+                Err(Some(first)) => {
                     let (input, number) = self.place(first);
-                    return Err(place.invalid(format!(
-                        "expected a new id, found that of record {number} of {input}; --duplicate-ids drop-identical lists it in rejects.csv if its residues are equal, suffix renames it, keep embeds it"
-                    )));
+                    return Err(invalid(
+                        self,
+                        &format!(
+                            "expected a new id, found that of record {number} of {input}; --duplicate-ids drop-identical lists it in rejects.csv if its residues are equal, suffix renames it, keep embeds it"
+                        ),
+                    ));
                 }
-                Err(TakenId::ByRenaming) => {
-                    return Err(place.invalid("its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes"));
+                Err(None) => {
+                    return Err(invalid(
+                        self,
+                        "its id is one that --duplicate-ids suffix gave to an earlier record; expected inputs that can be read twice, so that all ids are known first: give files, not pipes",
+                    ));
                 }
             }
         } else if self.policy.invalid != InvalidPolicy::Reject {
-            return Err(place.invalid(
+            return Err(invalid(
+                self,
                 "expected an id after '>', found none; --invalid reject sets the record aside",
             ));
         }
@@ -84,7 +71,7 @@ impl ShardingRun<'_, '_> {
             } else {
                 "residues"
             };
-            place.invalid(format!(
+            invalid(self, &format!(
                 "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
             ))
         })?;
@@ -97,16 +84,15 @@ impl ShardingRun<'_, '_> {
             ..record
         };
         match outcome {
-            Outcome::Accepted(changes) => self.add_protein(place, record, changes, digests.next()),
+            Outcome::Accepted(changes) => self.add_protein(record, changes, digests.next()),
             Outcome::Rejected(reason) => self.reject(record, reason),
-            Outcome::Translated(found) => self.add_peptides(place, record, &found, digests, stop),
+            Outcome::Translated(found) => self.add_peptides(record, &found, digests, stop),
         }
     }
 
-    /// Adds the peptides of a contig, which end after a stop.
+    /// Adds the peptides of a contig.
     fn add_peptides(
         &mut self,
-        place: RecordPlace<'_>,
         contig: Record<'_>,
         translated: &Translated,
         digests: &mut impl Iterator<Item = SequenceDigest>,
@@ -119,18 +105,16 @@ impl ShardingRun<'_, '_> {
         }
         let mut id = String::new();
         for (place_on_contig, sequence) in translated.iter() {
-            if stop.requested() {
-                break;
-            }
+            StoreError::check(stop)?;
             id.clear();
             let _ = write!(id, "{}_{place_on_contig}", contig.id);
             if let Some(list) = &mut self.peptides {
-                list.push(PeptideRow {
+                list.push(&PeptideRow {
                     ordinal: self.tally.manifest.records,
                     contig: contig.id,
                     start: place_on_contig.start,
                     end: place_on_contig.end,
-                    frame: place_on_contig.frame.0,
+                    frame: place_on_contig.frame,
                 })?;
             }
             let peptide = Record {
@@ -141,7 +125,7 @@ impl ShardingRun<'_, '_> {
             let digest = digests.next();
             match self.policy.reject(sequence.len()) {
                 Some(reason) => self.reject(peptide, reason)?,
-                None => self.add_protein(place, peptide, ResidueChanges::default(), digest)?,
+                None => self.add_protein(peptide, ResidueChanges::default(), digest)?,
             }
         }
         Ok(())
@@ -163,35 +147,35 @@ impl ShardingRun<'_, '_> {
     /// Adds a protein, or lists it if another row has its residues.
     fn add_protein(
         &mut self,
-        place: RecordPlace<'_>,
         record: Record<'_>,
         changes: ResidueChanges,
         digest: Option<SequenceDigest>,
     ) -> Result<(), ShardError> {
         let ordinal = self.next_ordinal();
-        let protein = Protein::new(&self.policy, ordinal, record);
+        let protein = self.policy.protein(ordinal, record);
         self.tally.count_normalised(changes);
         if let Some(digest) = digest
-            && self.aliases.take(protein, digest)?
+            && self.aliases.take(&protein, digest)?
         {
             return Ok(());
         }
-        let length = protein.length;
+        let length = protein.key.length;
         let windows = self.policy.windows(length);
         let rows = windows.len();
         if rows > MOST_WINDOWS {
-            return Err(place.invalid(format!(
+            let problem = format!(
                 "{length} residues are {rows} windows: expected at most {MOST_WINDOWS}; a larger --max-residues or a smaller --overlap makes fewer"
-            )));
+            );
+            return Err(self.invalid(RecordError::new(Some(record.id), problem)));
         }
         self.tally.count_accepted(&self.policy, length);
         let tokens = windows.map(|window| u64::from(window.end - window.start + SPECIAL_TOKENS));
-        let is_long = self.policy.separates(length);
-        let (key, full) = self.assignment.assign(is_long, tokens.sum());
-        if let Some(full) = full {
-            self.shards.close(full)?;
+        let long = self.policy.separates(length);
+        let (index, full) = self.assigners[usize::from(long)].assign(tokens.sum());
+        if let Some(index) = full {
+            self.shards.end_row_group(ShardKey { long, index })?;
         }
-        Ok(self.shards.push(key, protein)?)
+        Ok(self.shards.push(ShardKey { long, index }, protein)?)
     }
 
     fn next_ordinal(&mut self) -> u64 {
@@ -205,7 +189,7 @@ impl ShardingRun<'_, '_> {
         let ordinal = self.tally.manifest.records;
         let list = match &mut self.renamed {
             Some(list) => list,
-            none => none.insert(ListWriter::create_renames(&self.renamed_path)?),
+            none => none.insert(ListWriter::create_renames(&self.folder.file(RENAMED))?),
         };
         Ok(list.push(&Renamed {
             ordinal,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow_array::{FixedSizeListArray, Float32Array, RecordBatch};
 use arrow_schema::{DataType, Field, SchemaRef};
 use plmkit_contract::{
-    EmbeddingLayout, KeyColumnsBuilder, Kind, Labels, Provenance, RowKey, SequenceDigest, ShardRow,
+    EmbeddingLayout, Kind, Labels, Provenance, RowKey, RowsBuilder, SequenceDigest, ShardRow,
     StoreDtype,
 };
-use plmkit_store::{BatchesWriter, EmbeddingsWriter, Shard, SmallShardWriter, read_shard};
+use plmkit_store::{BatchesWriter, EmbeddingsWriter, RecordListWriter, Shard, read_shard};
 
 const PROTEINS: usize = 10_000;
 /// Tokens of a batch.
@@ -87,7 +87,7 @@ impl Protein {
 
 /// Writes a shard and reads it back.
 pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) -> Shard {
-    let mut writer = SmallShardWriter::create(path, Kind::Shard).expect("a file");
+    let mut writer = RecordListWriter::create(path, Kind::Shard).expect("a file");
     for protein in proteins {
         let row = ShardRow {
             key: protein.key(),
@@ -97,7 +97,7 @@ pub(crate) fn write_shard(path: &Path, proteins: &[Protein]) -> Shard {
         writer.push(&row).expect("space for a row");
     }
     let finished = writer.finish(&provenance()).expect("space for a file");
-    finished.publish().expect("space for a file");
+    finished.1.finish().expect("space for a file");
     read_shard(path).expect("a shard")
 }
 
@@ -131,11 +131,11 @@ pub(crate) fn write_embeddings(path: &Path, proteins: &[Protein]) {
     };
     let mut writer = EmbeddingsWriter::create(path, &layout).expect("a file");
     let schema = SchemaRef::clone(writer.schema());
-    let mut keys = KeyColumnsBuilder::default();
+    let mut keys = RowsBuilder::of_keys();
     for protein in &proteins[..EMBEDDINGS] {
         keys.push(&protein.key());
     }
-    let mut columns = Vec::from(keys.finish());
+    let mut columns = keys.finish();
     // Numbers in (-1, 1) with random last bits, like those of vectors.
     let values = (0..EMBEDDINGS as u64 * DIM as u64)
         .map(|i| (random(i) as f64 / 2f64.powi(63) - 1.0) as f32);

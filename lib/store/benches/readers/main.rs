@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use plmkit_contract::{ShardRow, Stop};
+use plmkit_contract::{RowsBuilder, ShardRow, Stop, shard_schema};
 use plmkit_store::{
     BatchesFile, EmbeddingsReader, Shard, encode_rows, read_shard, row_bytes, shard_encoder,
 };
@@ -47,14 +47,17 @@ fn readers(criterion: &mut Criterion) {
 /// The encoder alone, which is most of the work of `fasta-shard`: rows in memory to a row group in memory.
 fn encode(criterion: &mut Criterion, path: &Path, shard: &Shard) {
     let rows: Vec<ShardRow> = shard.rows().iter().collect();
-    let bytes = rows
-        .iter()
-        .map(|row| row_bytes(row.key.id, row.description, row.sequence.len()));
+    let bytes = rows.iter().map(row_bytes);
+    let mut columns = RowsBuilder::new(shard_schema());
+    for row in &rows {
+        columns.push(row);
+    }
+    let columns = columns.batch();
     let encoder = shard_encoder(path).expect("an encoder");
     let mut group = criterion.benchmark_group("shard");
     group.throughput(Throughput::Bytes(bytes.sum::<usize>() as u64));
     group.bench_function("encode", |bencher| {
-        bencher.iter(|| encode_rows(path, &rows, &encoder).expect("rows").bytes());
+        bencher.iter(|| encode_rows(path, &columns, &encoder).expect("rows").bytes());
     });
 }
 

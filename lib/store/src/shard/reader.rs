@@ -1,6 +1,7 @@
 //! A shard that is not held in memory.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
@@ -18,12 +19,10 @@ use crate::parquet::ParquetReader;
 /// checksums: a file that changes meanwhile is an error.
 pub struct ShardReader {
     reader: ParquetReader<()>,
-    /// Decoded record batches, in file order.
-    held: VecDeque<Held>,
-    /// The number of the row after them.
-    end: usize,
-    /// The bytes of their ids and descriptions.
-    header_bytes: usize,
+    /// Decoded record batches, in file order, each with the number of its rows that were not asked for.
+    held: VecDeque<(RecordBatch, usize)>,
+    /// The numbers of their rows.
+    rows: Range<usize>,
 }
 
 /// The length of a row.
@@ -37,23 +36,13 @@ pub struct RowLength {
     pub residues: u32,
 }
 
-/// A decoded record batch.
-struct Held {
-    batch: RecordBatch,
-    /// The number of its first row.
-    first: usize,
-    /// Its rows that were not asked for.
-    unused: usize,
-}
-
 impl ShardReader {
     /// Opens a shard and verifies its end.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Ok(Self {
             reader: open(path)?,
             held: VecDeque::new(),
-            end: 0,
-            header_bytes: 0,
+            rows: 0..0,
         })
     }
 
@@ -73,7 +62,7 @@ impl ShardReader {
                 });
             }
         }
-        (self.held, self.end, self.header_bytes) = (VecDeque::new(), 0, 0);
+        (self.held, self.rows) = (VecDeque::new(), 0..0);
         self.reader.rewind(None)
     }
 
@@ -94,35 +83,37 @@ impl ShardReader {
     /// If there is no such row, or if it was asked for before.
     pub fn pack(&mut self, rows: &[u32], labels: Labels) -> Result<RecordBatch, StoreError> {
         let last = rows.iter().max().map_or(0, |&row| row as usize);
-        while self.end <= last {
+        while self.rows.end <= last {
             let batch = self.reader.next_batch()?.expect("a row of the shard");
             let batch = if labels.description {
                 batch
             } else {
                 without_descriptions(&batch)
             };
-            self.header_bytes += header_bytes(&batch);
-            if self.header_bytes > MOST_HEADER_BYTES {
+            let unused = batch.num_rows();
+            self.rows.end += unused;
+            self.held.push_back((batch, unused));
+            let headers = self.held.iter().map(|(batch, _)| header_bytes(batch));
+            if headers.sum::<usize>() > MOST_HEADER_BYTES {
                 return Err(too_long_headers(self.reader.path()));
             }
-            self.held.push_back(Held {
-                first: self.end,
-                unused: batch.num_rows(),
-                batch,
-            });
-            self.end = self.held.back().map_or(0, |held| held.first + held.unused);
         }
-        let first = self.held.front().map_or(0, |held| held.first);
-        let held = ShardRows::new(first, self.held.iter().map(|held| &held.batch));
+        let held = ShardRows::new(self.rows.start, self.held.iter().map(|(batch, _)| batch));
         let packed = rows.iter().map(|&row| held.get(row as usize));
         let (provenance, path) = (self.reader.provenance(), self.reader.path());
         let packed = pack(packed, labels, provenance, path)?;
         for &row in rows {
-            let after = self.held.partition_point(|held| held.first <= row as usize);
-            self.held[after - 1].unused -= 1;
+            let mut end = self.rows.start;
+            let mut held = self.held.iter_mut();
+            let own = held.find(|(batch, _)| {
+                end += batch.num_rows();
+                (row as usize) < end
+            });
+            own.expect("a held row").1 -= 1;
         }
-        while let Some(held) = self.held.pop_front_if(|held| held.unused == 0) {
-            self.header_bytes -= header_bytes(&held.batch);
+        let is_used = |(_, unused): &mut (RecordBatch, usize)| *unused == 0;
+        while let Some((batch, _)) = self.held.pop_front_if(is_used) {
+            self.rows.start += batch.num_rows();
         }
         Ok(packed)
     }
@@ -130,7 +121,7 @@ impl ShardReader {
     /// Returns the number of decoded rows in memory.
     #[cfg(test)]
     pub(super) fn held_rows(&self) -> usize {
-        self.held.iter().map(|held| held.batch.num_rows()).sum()
+        self.held.iter().map(|(batch, _)| batch.num_rows()).sum()
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
-use plmkit_contract::{KeyColumnsBuilder, RowKey, SequenceDigest, StoreDtype};
+use plmkit_contract::{RowKey, RowsBuilder, SequenceDigest, StoreDtype};
 
 use super::*;
 use crate::{EmbeddingsReader, EmbeddingsWriter};
@@ -43,7 +43,7 @@ fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
     let (count, residues) = (lengths.len(), lengths.iter().sum());
     let squares: Vec<usize> = lengths.iter().map(|length| length * length).collect();
     let pairs = (0..squares.iter().sum::<usize>()).map(|at| at as f32 / 3.0);
-    let mut keys = KeyColumnsBuilder::default();
+    let mut keys = RowsBuilder::of_keys();
     for (ordinal, &length) in (ordinal..).zip(lengths) {
         keys.push(&RowKey {
             ordinal,
@@ -55,7 +55,7 @@ fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
             n_windows: 1,
         });
     }
-    let mut columns = Vec::from(keys.finish());
+    let mut columns = keys.finish();
     columns.extend([
         vectors(DIM, count, ordinal as f32),
         lists(vectors(DIM, residues, -1.0), lengths),
