@@ -144,12 +144,16 @@ mod tests {
         let manifest: Manifest = serde_json::from_value(manifest).expect("a manifest");
         let digest = SequenceDigest::new(b"MKV");
         let alias = |ordinal, representative, dataset| AliasRow {
-            ordinal,
-            id: "P",
+            key: RowKey {
+                ordinal,
+                id: "P",
+                start: 0,
+                length: 3,
+                truncated: false,
+                digest,
+                n_windows: 1,
+            },
             description: None,
-            length: 3,
-            truncated: false,
-            digest,
             dataset,
             representative,
         };

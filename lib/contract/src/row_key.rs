@@ -258,8 +258,17 @@ impl RowsBuilder {
 
     /// Returns the columns of the rows so far, and removes the rows.
     pub fn finish(&mut self) -> Vec<ArrayRef> {
-        self.rows = 0;
-        self.columns.iter_mut().map(ArrayBuilder::finish).collect()
+        let rows = std::mem::take(&mut self.rows);
+        let columns = self.columns.iter_mut();
+        let columns = columns.map(|column| {
+            let finished = column.finish();
+            // The next rows are of the same size: a column that grows is copied.
+            if let Some(texts) = finished.as_string_opt::<i32>() {
+                *column = Box::new(StringBuilder::with_capacity(rows, texts.values().len()));
+            }
+            finished
+        });
+        columns.collect()
     }
 
     /// Returns the rows so far as a record batch, and removes them.

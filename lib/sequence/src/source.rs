@@ -187,12 +187,16 @@ fn send_all<R: Read + Send + 'static>(
     let mut stream = compression.decode(stream, input).map_err(failed)?;
     let mut chunk = Vec::new();
     while sender.send(Ok((compression, chunk))).is_ok() {
-        chunk = vec![0; CHUNK];
-        let count = stream.read(&mut chunk).map_err(failed)?;
-        if count == 0 {
+        chunk = Vec::with_capacity(CHUNK);
+        let read = stream.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
+        if let Err(error) = read {
+            // What came before may explain it.
+            let _ = sender.send(Ok((compression, chunk)));
+            return Err(failed(error));
+        }
+        if chunk.is_empty() {
             break;
         }
-        chunk.truncate(count);
     }
     Ok(())
 }
