@@ -88,8 +88,7 @@ def embed(
         if rejected not in ("", "0"):
             records = "1 rejected record has" if rejected == "1" else f"{rejected} rejected records have"
             warnings.warn(f"{folder / sample}: {records} no row, see shards/rejects.csv and rejects", stacklevel=2)
-    # The folder may have other samples, of other calls.
-    return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])
+    return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])  # not those of other calls
 
 
 def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
