@@ -94,6 +94,7 @@ fn live_runs() -> LiveRuns {
                 time: Some(at(batch as u32)),
                 elapsed_s: Some(batch as f64),
                 wait_ms: Some(0.25),
+                compute_ms: Some(999.75),
                 queue_depth: Some(4),
                 sequences: 60,
                 tokens: 16_000,
