@@ -86,8 +86,8 @@ fn a_gpu_is_a_line_with_its_owners_and_so_is_a_run() {
 7  97 %  17408/81920 MiB  68°C  251/300 W  slow  OWNERS
 ";
     assert_eq!(gpus, expected.replace("OWNERS", &owners));
-    let expected = " state    done  tokens/s  idle  on       left
-a    running  64 %       280  0 %   gpu 0,3  ";
+    let expected = " state    done  tokens/s  idle       on       left
+a    running  64 %       280  17 % mild  gpu 0,3  ";
     assert!(runs.starts_with(expected), "{runs}");
     assert!(
         runs.contains("\n  batch 2/4  fill 92 %, least 84 %, 1 below 85 %  wait "),
@@ -138,7 +138,7 @@ fn the_compact_form_fits_forty_columns() {
 6  97 %  16384 MiB  67°C    251 W  slow
 7  97 %  17408 MiB  68°C    251 W  slow
 run  state    done  tokens/s  idle
-a    running  64 %       280  0 %
+a    running  64 %       280  17 %
 ";
     assert_eq!(without_host(&printed), expected);
     let widest = printed.lines().map(|line| line.chars().count()).max();

@@ -175,6 +175,14 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         }
         assert!(tree(folder) == before, "{arguments}");
     }
+}
+
+#[test]
+fn embeddings_are_replaced_for_all_samples_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 5);
+    run(&mut plmkit(folder, "a.fasta --out results"));
     let kept = fs::read(folder.join("results/a/embeddings/shard-00000.parquet")).expect("read");
     let wrong = plmkit(folder, "a.fasta --out results --layers 77 --force").output();
     assert_eq!(wrong.expect("the program starts").status.code(), Some(2));

@@ -206,11 +206,12 @@ impl Page {
     /// Adds a table with a row for each of `rows`, unless there is none. A column without any known cell is left out.
     pub fn table<'a, T: 'a>(
         &mut self,
-        rows: impl IntoIterator<Item = &'a T> + Clone,
+        rows: impl IntoIterator<Item = &'a T>,
         columns: &[Column<T>],
     ) -> &mut Self {
-        let rows = || rows.clone().into_iter();
-        let is_known = |column: &&Column<T>| rows().any(|row| (column.cell)(row).text.is_some());
+        let rows: Vec<&T> = rows.into_iter().collect();
+        let is_known =
+            |column: &&Column<T>| rows.iter().any(|row| (column.cell)(row).text.is_some());
         let columns: Vec<&Column<T>> = columns.iter().filter(is_known).collect();
         if columns.is_empty() {
             return self;
@@ -219,14 +220,14 @@ impl Page {
         html.push_str("<div class=\"wide\"><table><thead><tr>");
         for column in &columns {
             // The heading of a column of numbers is right-aligned as well.
-            let first = rows().next().map(|row| (column.cell)(row));
+            let first = rows.first().map(|row| (column.cell)(row));
             let class = first.map_or("", |cell| cell.alignment());
             let name = escape(&column.heading());
             // Writing to a string does not fail.
             let _ = write!(html, "<th scope=\"col\"{class}>{name}</th>");
         }
         html.push_str("</tr></thead><tbody>");
-        for row in rows() {
+        for row in rows {
             html.push_str("\n<tr>");
             for column in &columns {
                 let cell = (column.cell)(row);
