@@ -185,18 +185,13 @@ fn send_all<R: Read + Send + 'static>(
     }
     let stream = io::Cursor::new(magic).chain(stream);
     let mut stream = compression.decode(stream, input).map_err(failed)?;
-    let mut chunk = Vec::new();
+    let (mut chunk, mut buffer) = (Vec::new(), vec![0; CHUNK]);
     while sender.send(Ok((compression, chunk))).is_ok() {
-        chunk = Vec::with_capacity(CHUNK);
-        let read = stream.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
-        if let Err(error) = read {
-            // What came before may explain it.
-            let _ = sender.send(Ok((compression, chunk)));
-            return Err(failed(error));
-        }
-        if chunk.is_empty() {
+        let count = stream.read(&mut buffer).map_err(failed)?;
+        if count == 0 {
             break;
         }
+        chunk = buffer[..count].to_vec();
     }
     Ok(())
 }
