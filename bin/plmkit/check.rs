@@ -16,11 +16,9 @@ use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
 use crate::plan::{Sample, samples};
 use crate::programs::Programs;
 use crate::run::{BATCH_SIZE_FILE, Run};
+use crate::sample::MANIFEST;
 use crate::summary::{SUMMARY_FILE, SUMMARY_HEADER};
 use crate::versions::{VERSIONS_FILE, Versions};
-
-/// The manifest of shards in the folder of a sample.
-const MANIFEST: &str = "shards/manifest.json";
 
 impl Run {
     /// Checks all that can be refused, and tells all errors at once.

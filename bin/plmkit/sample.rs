@@ -13,6 +13,9 @@ use crate::params::{Existing, mark_of};
 use crate::plan::Sample;
 use crate::run::Run;
 
+/// The manifest of the shards, in the folder of a sample.
+pub(crate) const MANIFEST: &str = "shards/manifest.json";
+
 /// Folders of a sample with files of single shards, and the extensions of these files.
 const OF_SHARDS: [(&str, &[&str]); 4] = [
     ("batches", &["arrow"]),
@@ -43,7 +46,7 @@ impl<'r> SampleFolder<'r> {
     }
 
     pub(crate) fn manifest_path(&self) -> PathBuf {
-        self.path.join("shards/manifest.json")
+        self.path.join(MANIFEST)
     }
 
     /// A copy of the manifest of which embeddings were made, while the sample is cut again. It stays if that is interrupted or refused.

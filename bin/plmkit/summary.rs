@@ -10,6 +10,8 @@ use plmkit_contract::{DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_store::{read_sealed, write_report};
 use serde_json::Value;
 
+use crate::sample::MANIFEST;
+
 /// The name of the table, in a folder of results.
 pub(crate) const SUMMARY_FILE: &str = "summary.tsv";
 
@@ -70,7 +72,7 @@ impl Summary {
             failed,
             ..SummaryLine::default()
         };
-        if let Ok(manifest) = read_sealed::<Manifest>(&folder.join("shards/manifest.json")) {
+        if let Ok(manifest) = read_sealed::<Manifest>(&folder.join(MANIFEST)) {
             line.records = manifest.records;
             let truncated = manifest.changed.get("proteins_truncated");
             line.truncated = truncated.copied().unwrap_or_default();
@@ -182,7 +184,7 @@ impl Summary {
         for name in names {
             let folder = self.outdir.join(&name);
             let listed = read_sealed::<ListedDataset>(&folder.join(DATASET_FILE)).ok();
-            if listed.is_none() && !folder.join("shards/manifest.json").exists() {
+            if listed.is_none() && !folder.join(MANIFEST).exists() {
                 continue;
             }
             if let Some(digest) = listed.and_then(|listed| listed.model_digest) {
