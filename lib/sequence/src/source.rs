@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -24,8 +24,13 @@ const WAITING: usize = 32;
 /// The interval of polls for a stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Bytes of a stream, and its compression.
-type Chunk = (Compression, Vec<u8>);
+/// Some bytes of a stream.
+struct Chunk {
+    buffer: Vec<u8>,
+    /// How many bytes of the buffer were read.
+    len: usize,
+    compression: Compression,
+}
 
 /// The decompressed bytes of an input, counted and digested on reading. A thread reads and decompresses them: a read may block
 /// forever, and so may opening a FIFO. Every wait ends with [`StoreError::Stopped`] once a stop is requested.
@@ -33,6 +38,8 @@ pub struct Source {
     input: PathBuf,
     stop: Stop,
     chunks: Receiver<Result<Chunk, ShardError>>,
+    /// Takes the buffers of consumed chunks back.
+    used: Sender<Vec<u8>>,
     /// The current chunk, and how many of its bytes were consumed.
     chunk: Chunk,
     consumed: usize,
@@ -54,9 +61,10 @@ impl Source {
         stop: &Stop,
     ) -> Result<Self, ShardError> {
         let (sender, chunks) = sync_channel(WAITING);
+        let (used, buffers) = channel();
         let named = input.to_owned();
         thread::Builder::new().spawn(move || {
-            if let Err(error) = send_all(&named, open, &sender) {
+            if let Err(error) = send_all(&named, open, &sender, &buffers) {
                 // The receiver may be gone.
                 let _ = sender.send(Err(error));
             }
@@ -65,7 +73,12 @@ impl Source {
             input: input.to_owned(),
             stop: stop.clone(),
             chunks,
-            chunk: (Compression::Plain, Vec::new()),
+            used,
+            chunk: Chunk {
+                buffer: Vec::new(),
+                len: 0,
+                compression: Compression::Plain,
+            },
             consumed: 0,
             bytes: 0,
             hasher: blake3::Hasher::new(),
@@ -81,9 +94,13 @@ impl Source {
             StoreError::check(&self.stop)?;
             match self.chunks.recv_timeout(PATIENCE) {
                 Ok(chunk) => {
-                    (self.chunk, self.consumed) = (chunk?, 0);
-                    self.hasher.update(&self.chunk.1);
-                    self.bytes += self.chunk.1.len() as u64;
+                    let consumed = std::mem::replace(&mut self.chunk, chunk?);
+                    // The thread ends before the last chunks are consumed.
+                    let _ = self.used.send(consumed.buffer);
+                    self.consumed = 0;
+                    let bytes = &self.chunk.buffer[..self.chunk.len];
+                    self.hasher.update(bytes);
+                    self.bytes += bytes.len() as u64;
                     return Ok(true);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -99,7 +116,7 @@ impl Source {
 
     /// Whether the input is compressed, so that damage or truncation can be detected.
     pub(crate) fn is_compressed(&self) -> bool {
-        self.chunk.0 != Compression::Plain
+        self.chunk.compression != Compression::Plain
     }
 
     /// How many bytes of text were read.
@@ -109,8 +126,8 @@ impl Source {
 
     /// Returns some of the next bytes; none at the end.
     pub(crate) fn peek(&mut self) -> Result<&[u8], ShardError> {
-        while self.consumed == self.chunk.1.len() && self.next()? {}
-        Ok(&self.chunk.1[self.consumed..])
+        while self.consumed == self.chunk.len && self.next()? {}
+        Ok(&self.chunk.buffer[self.consumed..self.chunk.len])
     }
 
     /// Consumes `count` of the bytes of [`peek`](Self::peek).
@@ -148,7 +165,7 @@ impl Source {
 
     /// Skips some bytes. Returns false at the end.
     pub(crate) fn skip(&mut self) -> Result<bool, ShardError> {
-        self.consumed = self.chunk.1.len();
+        self.consumed = self.chunk.len;
         self.next()
     }
 
@@ -164,6 +181,7 @@ fn send_all<R: Read + Send + 'static>(
     input: &Path,
     open: impl FnOnce() -> io::Result<R>,
     sender: &SyncSender<Result<Chunk, ShardError>>,
+    buffers: &Receiver<Vec<u8>>,
 ) -> Result<(), ShardError> {
     let mut stream = Retrying(open().map_err(StoreError::cannot_open(shown(input)))?);
     let mut magic = Vec::with_capacity(MAGIC_LEN);
@@ -185,15 +203,23 @@ fn send_all<R: Read + Send + 'static>(
     }
     let stream = io::Cursor::new(magic).chain(stream);
     let mut stream = compression.decode(stream, input).map_err(failed)?;
-    let (mut chunk, mut buffer) = (Vec::new(), vec![0; CHUNK]);
-    while sender.send(Ok((compression, chunk))).is_ok() {
-        let count = stream.read(&mut buffer).map_err(failed)?;
-        if count == 0 {
-            break;
+    let (mut buffer, mut len) = (Vec::new(), 0);
+    loop {
+        let chunk = Chunk {
+            buffer,
+            len,
+            compression,
+        };
+        if sender.send(Ok(chunk)).is_err() {
+            return Ok(());
         }
-        chunk = buffer[..count].to_vec();
+        buffer = buffers.try_recv().unwrap_or_default();
+        buffer.resize(CHUNK, 0);
+        len = stream.read(&mut buffer).map_err(failed)?;
+        if len == 0 {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 fn open_stream(input: &Path) -> io::Result<Box<dyn Read + Send>> {
