@@ -13,7 +13,7 @@ use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
     Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of,
-    interval, keep_apart, keep_renameable, lists_of, variant,
+    interval, keep_apart, keep_data, keep_renameable, lists_of, variant,
 };
 use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, path_text, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
@@ -365,6 +365,9 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     // Without --force, the run looks at what is there.
     if !(args.force || args.probe) {
         return Ok(());
+    }
+    if !args.probe {
+        keep_data(&[("--out", &out)], Some(b"PAR1"))?;
     }
     let kind = args.out.as_deref().and_then(FileKind::detect);
     if let Some(kind) = kind.filter(|kind| args.probe || *kind != FileKind::Embeddings) {

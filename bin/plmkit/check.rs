@@ -1,9 +1,10 @@
 //! All that can be refused, before anything is written.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Exit, Fault, Stop, files_in};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::dataset_folder;
 use plmkit_store::{StoreError, read_sealed};
@@ -47,7 +48,8 @@ impl Run {
         }
         let force = args.force || options.gpu_embed.has("--force");
         let embedded = embeddings(&args.out).collect();
-        let compare = |model| Params::compare(&args.out, &options, model, (force, stop));
+        let compare =
+            |model| Params::compare(&args.out, &options, model, args.stage, (force, stop));
         let existing = model.as_ref().map(compare);
         let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
         if existing == Some(Existing::Replaced) {
@@ -96,12 +98,13 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     let is_ours = samples.iter().any(is_cut);
     let has = |name: &str, text: &str| {
         let path = out.join(name);
-        let found = fs::read(&path).map(|found| String::from_utf8_lossy(&found).contains(text));
-        (path, is_ours || found.unwrap_or(true))
+        let is_own = is_ours && !path.is_dir() || is_missing_or_has(&path, text);
+        (path, is_own)
     };
     let (size, params) = (out.join(BATCH_SIZE_FILE), Params::file(out));
     let is_size = is_ours || !size.exists() || read_sealed::<BatchSize>(&size).is_ok();
-    let are_params = is_ours || !params.exists() || Params::read(out).is_some();
+    let has_run = Params::read(out).is_some();
+    let are_params = is_ours || !params.exists() || has_run;
     let of_results = [
         has(SUMMARY_FILE, SUMMARY_HEADER),
         has(VERSIONS_FILE, "plmkit"),
@@ -116,11 +119,20 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         );
         errors.push(Fault::new(Exit::CannotCreate, what));
     }
-    let of_samples = samples.iter().map(|sample| {
-        let path = out.join(&sample.name).join(DATASET_FILE);
-        let is_own =
-            !path.exists() || read_sealed::<ListedDataset>(&path).is_ok() || is_cut(sample);
-        (path, is_own)
+    let of_samples = samples.iter().flat_map(|sample| {
+        let (folder, is_cut) = (out.join(&sample.name), is_cut(sample));
+        let dataset = folder.join(DATASET_FILE);
+        let is_dataset = !dataset.exists() || read_sealed::<ListedDataset>(&dataset).is_ok();
+        let is_folder = folder.is_dir() || !folder.exists();
+        let others = ["reports", "logs"].map(|name| {
+            files_in(&folder.join(name), &["html", "json", "jsonl", "csv"]).unwrap_or_default()
+        });
+        let others = others
+            .into_iter()
+            .flatten()
+            .map(move |path| (path, has_run || is_cut));
+        let files = [(dataset, is_dataset || is_cut), (folder, is_folder)];
+        files.into_iter().chain(others)
     });
     for (path, is_own) in of_results.into_iter().chain(of_samples) {
         if !is_own {
@@ -128,6 +140,13 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
             let what = format!("{}: {what}", path_text(&path));
             errors.push(Fault::new(Exit::CannotCreate, what));
         }
+    }
+}
+
+fn is_missing_or_has(path: &Path, text: &str) -> bool {
+    match fs::read(path) {
+        Ok(found) => String::from_utf8_lossy(&found).contains(text),
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 

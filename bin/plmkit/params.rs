@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop, files_in};
 use plmkit_contract::path_text;
-use plmkit_store::{StoreError, write_json};
+use plmkit_store::{StoreError, remove_file, write_json};
 use serde::{Deserialize, Serialize};
 
+use crate::args::Stage;
 use crate::model::Model;
 use crate::options::{AllOptions, ProgramOptions};
 
@@ -33,7 +34,7 @@ pub(crate) struct Params {
     pub(crate) allow_empty: bool,
 }
 
-/// What the parameters of an earlier run say about the embeddings in the folder.
+/// What the parameters of an earlier run say about the batches and embeddings in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     /// They are those of this run, or there are none.
@@ -55,37 +56,49 @@ impl Params {
         serde_json::from_slice(&fs::read(Self::file(outdir)).ok()?).ok()
     }
 
-    /// Compares with the run that made the embeddings of the folder, if it has some.
+    /// Compares with the run that began what is in the folder. A stage that goes on with it cannot change how.
     ///
     /// How records are cut is in the manifest of each sample, which fasta-shard compares.
     pub(crate) fn compare(
         outdir: &Path,
         options: &AllOptions,
         model: &Model,
+        stage: Option<Stage>,
         (force, stop): (bool, &Stop),
     ) -> Result<Existing, Fault> {
-        let Some(first) = embeddings(outdir).next() else {
-            return Ok(Existing::Same);
-        };
+        let goes_on = matches!(stage, Some(Stage::Embed | Stage::Finish));
+        let first = embeddings(outdir).next();
+        let shown = path_text(outdir);
         let Some(earlier) = Self::read(outdir) else {
-            return Ok(Existing::Unknown);
+            return match first {
+                _ if goes_on => {
+                    let what = "no run began here: expected a folder of --stage prepare";
+                    Err(Fault::new(Exit::NoInput, format!("{shown}: {what}")))
+                }
+                Some(_) => Ok(Existing::Unknown),
+                None => Ok(Existing::Same),
+            };
+        };
+        // The same weights may have another path, or be a copy.
+        let is_other = || match &first {
+            Some(first) => model.made(first, stop).map(|made| !made),
+            None => Ok(!model.is(&earlier.model)),
         };
         let other = match (earlier.other_options(options), earlier.other_model(model)) {
             (Some(other), _) => other,
-            // The same weights may have another path, or be a copy.
-            (None, Some(other)) if !model.made(&first, stop)? => other,
+            (None, Some(other)) if is_other()? => other,
             (None, _) => return Ok(Existing::Same),
         };
-        if force {
+        let what = if goes_on {
+            format!("was prepared with {other}; expected the same, or --stage prepare again")
+        } else if force || first.is_none() {
             return Ok(Existing::Replaced);
-        }
-        let outdir = path_text(outdir);
-        Err(Fault::new(
-            Exit::CannotCreate,
+        } else {
             format!(
-                "{outdir}: has embeddings of {other}; expected another folder, or --force, which replaces them"
-            ),
-        ))
+                "has embeddings of {other}; expected another folder, or --force, which replaces them"
+            )
+        };
+        Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")))
     }
 
     /// The options that decide the values of embeddings and differ, if any do.
@@ -114,11 +127,16 @@ impl Params {
         (known && self.weights != model.weights).then(|| "other weights".to_owned())
     }
 
-    /// Writes the parameters of this run. Embeddings that they may not be those of are marked before.
+    /// Writes the parameters of this run. Embeddings that they may not be those of are marked before, and batches are removed.
     pub(crate) fn write(&self, outdir: &Path, existing: Existing) -> Result<(), Fault> {
-        for path in embeddings(outdir).filter(|_| existing != Existing::Same) {
-            let mark = mark_of(&path);
-            File::create(&mark).map_err(StoreError::cannot_create(&mark))?;
+        if existing != Existing::Same {
+            for path in embeddings(outdir) {
+                let mark = mark_of(&path);
+                File::create(&mark).map_err(StoreError::cannot_create(&mark))?;
+            }
+            for path in in_samples(outdir, "batches", "arrow") {
+                remove_file(&path)?;
+            }
         }
         Ok(write_json(&Self::file(outdir), self)?)
     }
@@ -141,8 +159,17 @@ pub(crate) fn samples_with_embeddings(outdir: &Path) -> BTreeSet<String> {
 
 /// The embeddings of all samples in a folder of results.
 pub(crate) fn embeddings(outdir: &Path) -> impl Iterator<Item = PathBuf> {
+    in_samples(outdir, "embeddings", "parquet")
+}
+
+/// The files with this extension in a folder of each sample.
+fn in_samples(
+    outdir: &Path,
+    folder: &'static str,
+    extension: &'static str,
+) -> impl Iterator<Item = PathBuf> {
     let samples = fs::read_dir(outdir).into_iter().flatten().flatten();
-    samples.flat_map(|sample| {
-        files_in(&sample.path().join("embeddings"), &["parquet"]).unwrap_or_default()
+    samples.flat_map(move |sample| {
+        files_in(&sample.path().join(folder), &[extension]).unwrap_or_default()
     })
 }

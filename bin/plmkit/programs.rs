@@ -150,13 +150,8 @@ impl Programs {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.path(program));
-        // A program that outlived this one would write to files that a second run writes. `monitor-log record` is not to end before
-        // its command, which waits for the lock of its output instead.
-        if program == "monitor-log" {
-            command.env_remove(PARENT_VARIABLE);
-        } else {
-            command.env(PARENT_VARIABLE, std::process::id().to_string());
-        }
+        // A program that outlived this one would write to files that a second run writes. `monitor-log record` passes the signal on.
+        command.env(PARENT_VARIABLE, std::process::id().to_string());
         if self.log_format == LogFormat::Json {
             command.args(["--log-format", "json"]);
         }

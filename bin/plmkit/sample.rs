@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, files_in};
-use plmkit_contract::{DATASET_FILE, Manifest, ShardSummary, path_text};
+use plmkit_contract::{Manifest, ShardSummary, path_text};
 use plmkit_store::{StoreError, read_sealed, remove_file};
 
 use crate::params::{Existing, mark_of};
@@ -59,15 +59,14 @@ impl<'r> SampleFolder<'r> {
         self.manifest_path().exists() && !self.manifest_before().exists()
     }
 
-    /// Ends an attempt to cut the sample that was refused: its shards are as they were. Returns whether it has a verdict.
-    pub(crate) fn restore(&self) -> Result<bool, Fault> {
+    /// Ends an attempt to cut the sample that was refused, if its shards are as they were.
+    pub(crate) fn end_attempt(&self) -> Result<(), Fault> {
         let before = self.manifest_before();
         let [kept, now] = [&before, &self.manifest_path()].map(|path| fs::read(path).ok());
-        if kept.is_none() || kept != now {
-            return Ok(false);
+        if kept.is_some() && kept == now {
+            remove_file(&before)?;
         }
-        remove_file(&before)?;
-        Ok(self.path.join(DATASET_FILE).exists())
+        Ok(())
     }
 
     pub(crate) fn has_lost_shards(&self) -> bool {
@@ -115,8 +114,8 @@ impl<'r> SampleFolder<'r> {
         embeddings.iter().any(|path| mark_of(path).exists())
     }
 
-    /// Names files of shards that the manifest does not list: the folder is to be read as one table.
-    pub(crate) fn tell_surplus(&self) -> Result<(), Fault> {
+    /// Names files of shards that the manifest does not list: the folder is to be read as one table. Returns whether there are some.
+    pub(crate) fn tell_surplus(&self) -> Result<bool, Fault> {
         let listed = self.manifest()?.shards;
         let listed: BTreeSet<&OsStr> = listed.iter().map(|shard| name_of(shard).as_ref()).collect();
         let is_listed = |file: &Path| file.file_stem().is_some_and(|stem| listed.contains(stem));
@@ -133,7 +132,7 @@ impl<'r> SampleFolder<'r> {
                 surplus.join(" ")
             );
         }
-        Ok(())
+        Ok(!surplus.is_empty())
     }
 }
 

@@ -200,8 +200,8 @@ impl Run {
             let folder = SampleFolder::new(self, sample);
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
+            let name = &sample.name;
             if folder.is_unchecked() {
-                let name = &sample.name;
                 tracing::error!(
                     "{name}: has embeddings of other settings, which were to be replaced: embed it again"
                 );
@@ -211,12 +211,14 @@ impl Run {
             } else if folder.is_cut() {
                 let exit = folder.validate()?;
                 failures.go_on_after(exit, sample)?;
-                is_judged = exit == Exit::Done || exit == Exit::Negative;
+                // What an earlier run made of a sample may be fine, and is not what this one was asked for.
+                is_judged = exit == Exit::Negative || (exit == Exit::Done && !failed);
             } else if self.args.stage.is_none() {
-                // Refused as a whole: what an earlier run made of it still holds.
-                is_judged = folder.restore()?;
+                folder.end_attempt()?;
+            } else {
+                tracing::error!("{name}: not cut: expected --stage prepare with it");
             }
-            summary.add(&sample.name, is_judged, failed)?;
+            summary.add(name, is_judged)?;
         }
         let fine = summary.finish()?;
         self.versions

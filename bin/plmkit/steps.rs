@@ -83,6 +83,9 @@ impl SampleFolder<'_> {
             }
             exit = self.compute(name, &batches, true)?;
         }
+        if exit == Exit::Data {
+            tell_remedy(&self.sample.name);
+        }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
         if exit == Exit::Done || exit == Exit::Negative {
             remove_file(&batches)?;
@@ -102,7 +105,7 @@ impl SampleFolder<'_> {
         arguments.value("--out", batches);
         if !options.has("--max-batch-tokens") {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
-            if batches.exists() && !options.has("--force") {
+            if batches.exists() && !options.has("--force") && !self.run.args.force {
                 return Ok(Exit::Done);
             }
             let exit = self.run.need_batch_size()?;
@@ -190,7 +193,7 @@ impl SampleFolder<'_> {
         // An empty folder: nothing was rejected.
         let _ = fs::remove_dir(self.path.join("rejects"));
         let reported = self.report()?;
-        self.tell_surplus()?;
+        let has_surplus = self.tell_surplus()?;
         let options = &self.run.options.validate_embeddings;
         let mut arguments = Arguments::default();
         arguments.value("--dataset", &self.path);
@@ -212,7 +215,7 @@ impl SampleFolder<'_> {
         let validated = self.run.programs.run("validate-embeddings", arguments)?;
         match validated {
             Exit::Done => remove_folder(&self.path.join("batches"))?,
-            Exit::Data => tracing::error!("{name}: what is damaged --force makes again"),
+            Exit::Data if !has_surplus => tell_remedy(name),
             _ => {}
         }
         Ok(if validated == Exit::Done {
@@ -221,6 +224,11 @@ impl SampleFolder<'_> {
             validated
         })
     }
+}
+
+/// Says what mends a sample of which a program refused a file of its own.
+fn tell_remedy(sample: &str) {
+    tracing::error!("{sample}: what is damaged --force makes again");
 }
 
 /// Whether a file existed before and has other bytes now.

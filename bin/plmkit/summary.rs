@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{DATASET_FILE, ListedDataset, Manifest, path_text, plural};
+use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest, path_text, plural};
 use plmkit_store::{read_sealed, write_report};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(crate) struct Summary {
 }
 
 /// What became of a sample.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct SummaryLine {
     sample: String,
     records: u64,
@@ -37,10 +37,10 @@ struct SummaryLine {
     known: u64,
     truncated: u64,
     verdict: Verdict,
-    /// Whether a program refused it, or failed; its verdict is of what it has nevertheless.
-    failed: bool,
     model: String,
     model_digest: String,
+    /// What made its vectors, if it has some.
+    work: Option<EmbeddingWork>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display)]
@@ -64,12 +64,11 @@ impl Summary {
         }
     }
 
-    /// Adds a sample: `is_judged` says whether its verdict is of what it has now, `failed` whether a program failed before.
-    pub(crate) fn add(&mut self, sample: &str, is_judged: bool, failed: bool) -> Result<(), Fault> {
+    /// Adds a sample: `is_judged` says whether its verdict is of what this run was asked for.
+    pub(crate) fn add(&mut self, sample: &str, is_judged: bool) -> Result<(), Fault> {
         let folder = self.outdir.join(sample);
         let mut line = SummaryLine {
             sample: sample.to_owned(),
-            failed,
             ..SummaryLine::default()
         };
         if let Ok(manifest) = read_sealed::<Manifest>(&folder.join(MANIFEST)) {
@@ -98,21 +97,17 @@ impl Summary {
         };
         let sample = |line: &SummaryLine| line.sample.clone();
         let verdict = |line: &SummaryLine| format!("{}/{DATASET_FILE}", line.sample);
-        let (others, other_models) = self.others();
+        let others = self.others();
         if !others.is_empty() {
-            let others = others.join(" ");
-            tracing::info!("samples of earlier runs, left as they are: {others}");
+            let names: Vec<&str> = others.iter().map(|line| &*line.sample).collect();
+            let names = names.join(" ");
+            tracing::info!("samples of earlier runs, left as they are: {names}");
         }
-        let is_whole = |line: &&SummaryLine| line.verdict != Verdict::NotValidated;
         let mut errors = Vec::new();
         for (what, names) in [
             (
                 "not validated, see the messages above",
-                named(&|line| !is_whole(line), sample),
-            ),
-            (
-                "left as it was, see the messages above",
-                named(&|line| is_whole(line) && line.failed, sample),
+                named(&|line| line.verdict == Verdict::NotValidated, sample),
             ),
             (
                 "the validation failed, see",
@@ -133,16 +128,8 @@ impl Summary {
                 errors.push(format!("{what}; --allow-empty accepts it: {empty}"));
             }
         }
-        let models = self.models(other_models);
-        if models.len() > 1 {
-            let models = models
-                .iter()
-                .map(|(digest, sample)| format!("{digest} ({sample})"));
-            let models = models.collect::<Vec<_>>().join(" ");
-            errors.push(format!(
-                "embedded by different models, one sample of each is named: remove those of the wrong one: {models}"
-            ));
-        }
+        let all: Vec<&SummaryLine> = self.lines.iter().chain(&others).collect();
+        errors.extend(different_models(&all).or_else(|| different_work(&all)));
         for what in &errors {
             tracing::error!("{what}");
         }
@@ -159,7 +146,7 @@ impl Summary {
             let _ = write!(elsewhere, ", {known} known");
         }
         let done = self.lines.iter();
-        let done = done.filter(|line| line.verdict != Verdict::NotValidated && !line.failed);
+        let done = done.filter(|line| line.verdict != Verdict::NotValidated);
         let of_all = match (done.count(), self.lines.len()) {
             (done, all) if done < all => format!("{done} of "),
             _ => String::new(),
@@ -174,37 +161,58 @@ impl Summary {
         )
     }
 
-    /// Other samples in the folder of results, and the digests of their models.
-    fn others(&self) -> (Vec<String>, Vec<(String, String)>) {
+    /// Other samples in the folder of results.
+    fn others(&self) -> Vec<SummaryLine> {
         let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.sample).collect();
         let entries = fs::read_dir(&self.outdir).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let names: BTreeSet<String> = names.filter(|name| !known.contains(&**name)).collect();
-        let (mut others, mut models) = (Vec::new(), Vec::new());
-        for name in names {
-            let folder = self.outdir.join(&name);
+        let others = names.into_iter().filter_map(|sample| {
+            let folder = self.outdir.join(&sample);
             let listed = read_sealed::<ListedDataset>(&folder.join(DATASET_FILE)).ok();
             if listed.is_none() && !folder.join(MANIFEST).exists() {
-                continue;
+                return None;
             }
-            if let Some(digest) = listed.and_then(|listed| listed.model_digest) {
-                models.push((digest, name.clone()));
+            let mut line = SummaryLine {
+                sample,
+                ..SummaryLine::default()
+            };
+            if let Some(listed) = listed {
+                line.read_verdict(&listed, true);
             }
-            others.push(name);
-        }
-        (others, models)
+            Some(line)
+        });
+        others.collect()
     }
+}
 
-    /// The digests of all models, with a sample of each.
-    fn models(&self, others: Vec<(String, String)>) -> BTreeMap<String, String> {
-        let judged = self
-            .lines
-            .iter()
-            .filter(|line| line.verdict != Verdict::NotValidated);
-        let judged = judged.map(|line| (line.model_digest.clone(), line.sample.clone()));
-        let all = others.into_iter().rev().chain(judged.rev());
-        all.filter(|(digest, _)| !digest.is_empty()).collect()
-    }
+/// Names the models, with a sample of each, if there are several.
+fn different_models(samples: &[&SummaryLine]) -> Option<String> {
+    let samples = samples.iter().rev().filter(|line| line.work.is_some());
+    let models = samples.map(|line| (&line.model_digest, &line.sample));
+    let models: BTreeMap<_, _> = models.collect();
+    let names = models
+        .iter()
+        .map(|(digest, sample)| format!("{digest} ({sample})"));
+    let names = names.collect::<Vec<_>>().join(" ");
+    (models.len() > 1).then(|| {
+        format!("embedded by different models, one sample of each is named: remove those of the wrong one: {names}")
+    })
+}
+
+/// Names the first sample whose vectors were made with other options than those of the first.
+fn different_work(samples: &[&SummaryLine]) -> Option<String> {
+    let mut samples = samples
+        .iter()
+        .filter_map(|line| Some((line, line.work.as_ref()?)));
+    let (first, expected) = samples.next()?;
+    samples.find_map(|(line, work)| {
+        let what = expected.difference(work)?;
+        let (one, other) = (&line.sample, &first.sample);
+        Some(format!(
+            "embedded in different ways, remove the wrong sample: {one}: {what}, as in {other}"
+        ))
+    })
 }
 
 impl SummaryLine {
@@ -231,6 +239,7 @@ impl SummaryLine {
         self.rejected = reasons.filter_map(Value::as_u64).sum();
         text("model").clone_into(&mut self.model);
         self.model_digest = dataset.model_digest.clone().unwrap_or_default();
+        self.work = dataset.model_digest.as_ref().map(|_| dataset.work());
         self.verdict = if dataset.passed() {
             Verdict::Pass
         } else {
@@ -255,9 +264,9 @@ impl SummaryLine {
             known,
             truncated,
             verdict,
-            failed: _,
             model,
             model_digest,
+            work: _,
         } = self;
         let _ = writeln!(
             table,

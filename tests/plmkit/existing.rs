@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{assert_fails, run, test_data, tree};
+use crate::common::{assert_fails, command, run, test_data, tree};
 use crate::{copy_model, data, plmkit, proteins, with_model};
 
 #[test]
@@ -17,6 +17,8 @@ fn files_of_somebody_else_are_not_replaced() {
         "batch-size.json",
         "pipeline_info/params.json",
         "a/dataset.json",
+        "a/reports/run.html",
+        "a/logs/reads.csv",
     ] {
         let file = folder.join("results").join(name);
         fs::create_dir_all(file.parent().expect("a folder")).expect("folder");
@@ -61,6 +63,93 @@ fn embeddings_that_were_to_be_replaced_are_not_taken_for_new_ones() {
     run(&mut plmkit(folder, &stage("--layers last")));
     // The folder of batches is gone.
     run(&mut plmkit(folder, &embed));
+}
+
+#[test]
+fn a_stage_goes_on_with_the_options_of_prepare() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let line = "a.fasta --out results --quiet --stage";
+    for stage in ["embed --task 1/1", "finish"] {
+        let unprepared = plmkit(folder, &format!("{line} {stage}"));
+        assert_fails(unprepared, 66, "results: no run began here");
+        assert!(!folder.join("results").exists());
+    }
+    run(&mut plmkit(folder, &format!("{line} prepare")));
+    for stage in ["embed --task 1/1", "embed --task 1/1", "finish"] {
+        for options in ["--pool max", "--dtype bf16 --force"] {
+            let before = tree(folder);
+            let other = plmkit(folder, &format!("{line} {stage} {options}"));
+            assert_fails(
+                other,
+                73,
+                "results: was prepared with gpu-embed '--device cpu'",
+            );
+            assert!(tree(folder) == before, "{stage} {options}");
+        }
+        run(&mut plmkit(folder, &format!("{line} {stage}")));
+    }
+    proteins(folder, "b.fasta", 2);
+    let other = plmkit(folder, "a.fasta b.fasta --out results --stage finish").output();
+    let other = other.expect("the program starts");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(other.status.code(), Some(1), "{said}");
+    assert!(said.contains("b: not cut"), "{said}");
+}
+
+#[test]
+fn batches_of_an_interrupted_run_are_kept_if_they_are_whole_and_of_the_same_options() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let line = "a.fasta --out results --quiet";
+    let embeddings = folder.join("results/a/embeddings/shard-00000.parquet");
+    let batches = folder.join("results/a/batches/shard-00000.arrow");
+    let interrupt = || {
+        run(&mut plmkit(folder, line));
+        fs::remove_file(&embeddings).expect("embeddings");
+        let shard = "results/a/shards/shard-00000.parquet";
+        let out = "results/a/batches/shard-00000.arrow";
+        fs::create_dir_all(batches.parent().expect("a folder")).expect("folder");
+        run(&mut command(
+            folder,
+            &format!("pack-batches {shard} --out {out}"),
+        ));
+    };
+    interrupt();
+    fs::write(&batches, "damaged").expect("write");
+    let refused = plmkit(folder, line).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(65), "{said}");
+    assert!(
+        said.contains("a: what is damaged --force makes again"),
+        "{said}"
+    );
+    run(&mut plmkit(folder, &format!("{line} --force")));
+
+    interrupt();
+    run(plmkit(folder, line).args(["--pack-batches", "--description"]));
+    let rows = fs::read(&embeddings).expect("embeddings");
+    assert!(rows.windows(11).any(|bytes| bytes == b"description"));
+}
+
+#[test]
+fn samples_that_were_made_in_different_ways_are_told() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    proteins(folder, "b.fasta", 2);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    run(&mut plmkit(folder, "b.fasta --out other --pool max"));
+    fs::rename(folder.join("other/b"), folder.join("results/b")).expect("rename");
+    for line in ["a.fasta --out results", "a.fasta b.fasta --out results"] {
+        let mixed = plmkit(folder, line).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&mixed.stderr);
+        assert_eq!(mixed.status.code(), Some(1), "{said}");
+        let expected = "b: expected columns [\"mean_4\"], found [\"max_4\"], as in a";
+        assert!(said.trim_end().ends_with(expected), "{said}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -170,6 +171,40 @@ def test_samples_of_several_models_are_no_table(tmp_path):
     with pytest.raises(plmkit.PlmkitError, match="different models") as raised:
         plmkit.read(tmp_path)
     assert raised.value.code == 65
+
+
+def test_what_the_last_run_did_not_validate_is_left_out(tmp_path):
+    files = [tmp_path / "a.fasta", tmp_path / "b.fasta"]
+    for file, (id, residues) in zip(files, TWO.items(), strict=True):
+        file.write_text(f">{id}\n{residues}\n", encoding="utf-8")
+    embed(files, out=tmp_path / "out")
+    files[1].write_text(">P2\nMK1\n", encoding="utf-8")
+    with pytest.raises(plmkit.PlmkitError):
+        embed(files, out=tmp_path / "out", force=True, pool="max")
+    with pytest.warns(UserWarning, match="b: not validated by the last run"):
+        assert plmkit.read(tmp_path / "out")["id"].to_pylist() == ["P1"]
+
+
+@pytest.mark.parametrize(
+    "change, code, message",
+    [
+        (lambda out: shutil.rmtree(out / "b"), 66, "b/dataset.json: No such file"),
+        (lambda out: shutil.rmtree(out / "b/embeddings"), 66, "b/embeddings/shard-00000.parquet: missing"),
+        (lambda out: shutil.copytree(out / "b", out / "c"), 65, "rows of one sample in several folders"),
+        (lambda out: plmkit.run("query-embeddings", "combine", str(out / "b"), "--out", str(out / "c")), 65, "rows of one sample"),
+        (lambda out: (out / "b/dataset.json").write_text("{}"), 65, "b/dataset.json: not as validate-embeddings wrote it: KeyError"),
+        (lambda out: (out / "b/dataset.json").write_text("[]"), 65, "b/dataset.json: not as validate-embeddings wrote it: TypeError"),
+    ],
+)
+def test_samples_that_are_lost_doubled_or_damaged_are_errors(tmp_path, change, code, message):
+    files = [tmp_path / "a.fasta", tmp_path / "b.fasta"]
+    for file, (id, residues) in zip(files, TWO.items(), strict=True):
+        file.write_text(f">{id}\n{residues}\n", encoding="utf-8")
+    embed(files, out=tmp_path / "out")
+    change(tmp_path / "out")
+    with pytest.raises(plmkit.PlmkitError, match=message) as raised:
+        plmkit.read(tmp_path / "out")
+    assert raised.value.code == code
 
 
 def test_an_accepted_sample_without_rows_is_an_empty_table(tmp_path):

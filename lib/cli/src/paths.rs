@@ -15,8 +15,11 @@ use crate::Fault;
 /// A path of a command line, with its name in messages (usually its option).
 pub type NamedPath<'a> = (&'a str, &'a Path);
 
-/// The first bytes of Parquet, Arrow and compressed files, and of FASTA.
-const DATA: [&[u8]; 5] = [b"PAR1", b"ARROW1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b">"];
+/// The first bytes of FASTA, and of lists of rejected and renamed records.
+const TEXT_OF_DATA: [&[u8]; 3] = [b">", b"ordinal,id,length,reason", b"ordinal,id,new_id\n"];
+
+/// The bytes of a file that tell whether it is text.
+const HEAD: u64 = 4096;
 
 /// Files beside the data, which nothing else can write again.
 const NAMES_OF_DATA: [&str; 3] = [DATASET_FILE, MANIFEST_FILE, REJECTS_FILE];
@@ -205,16 +208,16 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
     Ok(())
 }
 
-/// Checks that no output replaces a file of data, or one that has the name of one: a table may replace files that begin with its own
-/// `magic`.
+/// Checks that no output replaces anything but text, and no text that is data or has the name of it. A table may replace files that begin
+/// with its own `magic`.
 pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
     for (option, path) in outputs {
         let mut head = Vec::new();
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
         let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
-        let _ = opened.map(|file| file.take(6).read_to_end(&mut head));
-        let mut others = DATA.iter().filter(|data| Some(**data) != magic);
-        if others.any(|data| head.starts_with(data)) || (is_file && has_name_of_data(path)) {
+        let _ = opened.map(|file| file.take(HEAD).read_to_end(&mut head));
+        let is_own = magic.is_some_and(|magic| head.starts_with(magic));
+        if is_file && !is_own && (is_data(&head) || has_name_of_data(path)) {
             let what = format!(
                 "{option} {}: exists, and is a file of other data, which nothing replaces",
                 path_text(path)
@@ -223,6 +226,13 @@ pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Faul
         }
     }
     Ok(())
+}
+
+/// Whether a file that begins like this is not text, or text that is data.
+fn is_data(head: &[u8]) -> bool {
+    // A character may be cut at the end.
+    let is_text = str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    !is_text || head.contains(&0) || TEXT_OF_DATA.iter().any(|data| head.starts_with(data))
 }
 
 /// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
@@ -283,11 +293,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("r");
         for (text, is_data) in [
-            (&b"PAR1"[..], true),
-            (b"ARROW1", true),
+            (&b"PAR1\0\0"[..], true),
+            (b"ARROW1\0\0", true),
             (b"\x1f\x8b", true),
+            (b"\x40\0\0\0\0\0\0\0{\"__metadata__\":", true),
+            (b"\x89PNG", true),
+            (b"ordinal,id,length,reason,start\n", true),
             (b">a", true),
             (b"{}", false),
+            (b"ordinal,id,mean_4\n", false),
+            ("…".as_bytes(), false),
+            (&"…".as_bytes()[..2], false),
             (b"", false),
         ] {
             fs::write(&path, text).expect("write");
@@ -297,7 +313,7 @@ mod tests {
                 is_data.then_some(Exit::CannotCreate)
             );
             let kept = keep_data(&[("--out", &path)], Some(b"PAR1"));
-            assert_eq!(kept.is_err(), is_data && text != b"PAR1");
+            assert_eq!(kept.is_err(), is_data && !text.starts_with(b"PAR1"));
         }
         for name in [
             "dataset.json",

@@ -249,13 +249,13 @@ fn one_line(info: &panic::PanicHookInfo<'_>) -> String {
 /// Names the process that started this program, if this program is to end when that process does.
 pub const PARENT_VARIABLE: &str = "PLMKIT_PARENT";
 
-/// Has the kernel end this process when its parent ends, however that happens, if the parent asked for it.
+/// Has the kernel send SIGTERM when the parent ends, however that happens, if the parent asked for it: this process saves its work.
 fn end_with_parent() {
     let named = env::var(PARENT_VARIABLE).ok();
     let Some(parent) = named.and_then(|pid| Pid::from_raw(pid.parse().ok()?)) else {
         return;
     };
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
     if getppid() == Some(parent) {
         return;
     }

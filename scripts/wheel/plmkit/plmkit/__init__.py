@@ -3,7 +3,6 @@
     import plmkit
 
     table = plmkit.embed({"P1": "MKVLAAGG", "P2": "MSTNPKPQ"}, model="facebook/esm2_t6_8M_UR50D", download=True)
-    table = plmkit.embed("proteins.fasta", model="facebook/esm2_t33_650M_UR50D", out="results")
     table = plmkit.read("results", columns=["id", "mean_33"])
 
 The functions return tables of pyarrow, which has to be installed (pip install pyarrow). Python only starts the programs.
@@ -11,7 +10,6 @@ The functions return tables of pyarrow, which has to be installed (pip install p
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
 
 OF_SAMPLE = "embeddings/[!.]*.parquet"
 
+OF_INPUT = ("combined", "description", "kernels", "packing", "sample", "source")  # options that decide no vector
+
 __all__ = ["PlmkitError", "Sequences", "embed", "read", "run"]
 
 Sequences = Union[str, "os.PathLike[str]", Iterable["str | os.PathLike[str]"], Mapping[str, str], Iterable[tuple[str, str]]]
@@ -36,11 +36,8 @@ Sequences = Union[str, "os.PathLike[str]", Iterable["str | os.PathLike[str]"], M
 
 
 class PlmkitError(RuntimeError):
-    """A run that failed, with what the program said.
-
-    `code` is its exit code: 1 for a negative verdict, 2 for wrong options, 65 and 66 for bad and missing inputs, 69 for a missing
-    device, 73 for results of other work in the folder, 75 for what may succeed later.
-    """
+    """A run that failed, with what the program said. `code` is its exit code: 1 for a negative verdict, 2 for wrong options, 65 and 66
+    for bad and missing inputs, 69 for a missing device, 73 for results of other work in the folder, 75 for what may succeed later."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -84,67 +81,77 @@ def embed(
         if before and error.code in (2, 65, 66, 69):  # a refused run changes nothing
             written.write_bytes(before)
         raise
-    for sample, rejected in _samples(folder).items():
+    for sample, (rejected, _) in _samples(folder).items():
         if rejected not in ("", "0"):
-            records = "1 rejected record has" if rejected == "1" else f"{rejected} rejected records have"
-            warnings.warn(f"{folder / sample}: {records} no row, see shards/rejects.csv and rejects", stacklevel=2)
+            what = f"{rejected} rejected record{' has' if rejected == '1' else 's have'} no row, see shards/rejects.csv and rejects"
+            warnings.warn(f"{folder / sample}: {what}", stacklevel=2)
     return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])  # not those of other calls
 
 
 def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
-    """Reads the embeddings in a folder of results, of a sample, or of Parquet files: sample by sample, in the order of the last run.
+    """Reads the embeddings in a folder of results, of a sample, or of Parquet files, in the order of the last run.
 
-    `columns` names those to read; all by default. A sample must have passed its validation and be whole, and its files are compared
-    with their checksums, for which they are read once more; `verify=False` does without. Warns of samples that were not validated.
+    `columns` names those to read. A sample must have passed its validation, be whole, and made as the others; its files are compared with
+    their checksums (`verify=False` does without). What the last run did not validate is left out, with a warning.
 
-    Records without a row of their own (rejected ones, and those that `dedup` and `known` leave out) are not in the table;
-    `query-embeddings combine` gives the latter a row again.
+    Rejected records are not in it, nor those that `dedup` and `known` leave out; `query-embeddings combine` gives these a row again.
     """
     import pyarrow.parquet
 
     folder = Path(results)
-    patterns = (OF_SAMPLE, f"*/{OF_SAMPLE}", "[!.]*.parquet")
-    files = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), None)
-    if files is None:
+    files = next(filter(None, (sorted(folder.glob(names)) for names in (OF_SAMPLE, f"*/{OF_SAMPLE}", "[!.]*.parquet"))), [])
+    if not files:
         raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
-    verdicts = {}
-    for sample in sorted({file.parent.parent for file in files if file.parent.name == "embeddings"}):
-        if (sample / "dataset.json").exists() and verify:
+    found = {file.parent.parent for file in files if file.parent.name == "embeddings"}
+    listed, verdicts = _samples(folder), {}
+    for sample in sorted(found | {folder / name for name in listed}) if verify else ():
+        if listed.get(sample.name, ("", ""))[1] == "not validated":
+            warnings.warn(f"{sample}: not validated by the last run, so its rows are left out", stacklevel=2)
+            files = [file for file in files if file.parent.parent != sample]
+        elif (sample / "dataset.json").exists() or sample not in found:
             verdicts[sample] = _verdict(sample)
-        elif (sample / "shards").exists() and not (sample / "dataset.json").exists():
+        elif (sample / "shards").exists():
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
-    if len(models := {verdict["model_digest"]: sample for sample, verdict in verdicts.items()}) > 1:
-        raise PlmkitError(65, f"{folder}: different models: {', '.join(map(str, models.values()))}; verify=False reads them")
-    of_run = dict(zip(_samples(folder), itertools.count()))
-    files.sort(key=lambda file: of_run.get(file.parent.parent.name, len(of_run)))
-    for _, of_folder in itertools.groupby([file for file in files if verify and file.absolute().parent.name == "embeddings"], lambda file: file.parent):
-        run("validate-embeddings", "--allow-empty", *map(os.fspath, of_folder))
-    for sample, verdict in verdicts.items():
-        judged = {part["file"]: part["digest"] for part in verdict["embeddings"]}
+    rows_of = [of for _, _, of in verdicts.values()]
+    if len({name for _, name in rows_of}) < len(rows_of) or len({combined for combined, _ in rows_of}) > 1:
+        raise PlmkitError(65, f"{folder}: rows of one sample in several folders: {', '.join(map(str, verdicts))}; verify=False reads them")
+    if len(works := {work: sample for sample, (work, _, _) in verdicts.items() if work}) > 1:
+        raise PlmkitError(65, f"{folder}: different models or options: {', '.join(map(str, works.values()))}; verify=False reads them")
+    files.sort(key=lambda file: list(listed).index(name) if (name := file.parent.parent.name) in listed else len(listed))
+    for parent in dict.fromkeys(file.parent for file in files if verify and file.absolute().parent.name == "embeddings"):
+        run("validate-embeddings", "--allow-empty", *(os.fspath(file) for file in files if file.parent == parent))
+    for sample, (_, judged, _) in verdicts.items():
         for path in sample.glob(OF_SAMPLE):
             if pyarrow.parquet.read_metadata(path).metadata[b"plmkit.rows"].decode() != judged.get(f"embeddings/{path.name}"):
                 raise PlmkitError(65, f"{path}: not what dataset.json is the verdict of; validate it again, or verify=False reads it")
     return _table(files, columns)
 
 
-def _verdict(sample: Path) -> dict:
+def _verdict(sample: Path) -> tuple[str | None, dict[str, str], tuple[bool, str]]:
+    """What made the vectors of a sample, if it has some; the digests of its files by their paths; whether it is combined, and its name."""
+    path = sample / "dataset.json"
     try:
-        verdict = json.loads((sample / "dataset.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise PlmkitError(65, f"{sample}/dataset.json: {error}") from error
-    if verdict["outcome"] != "pass":
-        raise PlmkitError(65, f"{sample}: its validation failed, see dataset.json; verify=False reads it")
-    for part in verdict["embeddings"]:
-        if not (sample / part["file"]).exists():
-            raise PlmkitError(66, f"{sample}/{part['file']}: missing, though dataset.json lists it; verify=False reads the others")
-    return verdict
+        verdict = json.loads(path.read_text(encoding="utf-8"))
+        judged = {part["file"]: part["digest"] for part in verdict["embeddings"]}
+        options = {key: value for key, value in verdict["options"].items() if key not in OF_INPUT}
+        work = json.dumps([verdict["model_digest"], verdict["columns"], options]) if verdict["model_digest"] else None
+        if verdict["outcome"] != "pass":
+            raise PlmkitError(65, f"{sample}: its validation failed, see dataset.json; verify=False reads it")
+        of = "combined" in verdict, verdict["sample"] or sample.name
+    except OSError as error:
+        raise PlmkitError(66, f"{path}: {error.strerror}, though summary.tsv lists its sample; verify=False reads the others") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PlmkitError(65, f"{path}: not as validate-embeddings wrote it: {error!r}") from error
+    if missing := [part for part in judged if not (sample / part).exists()]:
+        raise PlmkitError(66, f"{sample}/{missing[0]}: missing, though dataset.json lists it; verify=False reads the others")
+    return work, judged, of
 
 
-def _samples(folder: Path) -> dict[str, str]:
-    """The samples of the last run in a folder of results, in its order, with the number of their rejected records."""
+def _samples(folder: Path) -> dict[str, tuple[str, str]]:
+    """The samples of the last run in a folder of results, in its order, with the number of rejected records and the verdict."""
     summary = folder / "summary.tsv"
     lines = summary.read_text(encoding="utf-8").splitlines()[1:] if summary.exists() else []
-    return {fields[0]: fields[3] for fields in (line.split("\t") for line in lines) if len(fields) > 3}
+    return {fields[0]: (fields[3], fields[7]) for fields in (line.split("\t") for line in lines) if len(fields) > 7}
 
 
 def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table:
@@ -155,8 +162,7 @@ def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table
     try:
         return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        what = str(error).partition("\n")[0]
-        raise PlmkitError(65, f"{files[0].parent}: {what}") from error
+        raise PlmkitError(65, f"{files[0].parent}: {str(error).partition(chr(10))[0]}") from error
 
 
 def run(program: str, *arguments: str, progress: bool = False) -> None:
@@ -173,9 +179,8 @@ def run(program: str, *arguments: str, progress: bool = False) -> None:
         encoding="utf-8",
         errors="replace",
     ) as process:
-        assert process.stderr is not None
         try:
-            for line in process.stderr:
+            for line in process.stderr or ():
                 said.append(line.rstrip("\n"))
                 if progress:
                     sys.stderr.write(line)
@@ -186,19 +191,16 @@ def run(program: str, *arguments: str, progress: bool = False) -> None:
             process.wait()
             raise
     if process.returncode:
-        # As a shell counts: 128 and the signal.
-        code = process.returncode if process.returncode > 0 else 128 - process.returncode
-        errors = [line for line in said if ": warning: " not in line]
-        raise PlmkitError(code, "\n".join(errors[-20:]) or f"{program}: exit code {code}")
+        code = process.returncode if process.returncode > 0 else 128 - process.returncode  # as a shell counts
+        raise PlmkitError(code, "\n".join([line for line in said if ": warning: " not in line][-20:]) or f"{program}: exit code {code}")
 
 
 def _path(program: str) -> str:
     """The program of this environment, or the one on the PATH."""
     own = Path(sysconfig.get_path("scripts"), program)
-    found = str(own) if own.exists() else shutil.which(program)
-    if found is None:
-        raise PlmkitError(69, f"{program}: not in {own.parent} and not on the PATH")
-    return found
+    if found := str(own) if own.exists() else shutil.which(program):
+        return found
+    raise PlmkitError(69, f"{program}: not in {own.parent} and not on the PATH")
 
 
 def _arguments(options: Mapping[str, object]) -> Iterator[str]:
@@ -216,8 +218,7 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
 
 def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
     """The files that hold the sequences. Those in memory are written to `path`; what an earlier call wrote stays, but for `force`."""
-    if isinstance(sequences, (str, os.PathLike)):
-        return [os.fspath(sequences)]
+    sequences = [sequences] if isinstance(sequences, (str, os.PathLike)) else sequences
     given = list(sequences.items() if hasattr(sequences, "items") else sequences)  # a pandas.Series has them, too
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
         return [os.fspath(file) for file in given]
@@ -230,11 +231,10 @@ def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
     text = "".join(records)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return [os.fspath(path)]
-        if path.exists() and not force:
-            raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
-        path.write_text(text, encoding="utf-8")
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            if path.exists() and not force:
+                raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
+            path.write_text(text, encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise PlmkitError(65 if isinstance(error, UnicodeError) else 73, f"{path}: {error}") from error
     return [os.fspath(path)]
