@@ -112,11 +112,11 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, v
             verdicts[sample] = _verdict(sample)
         elif (sample / "shards").exists():
             warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
+    if len(works := {work: sample for sample, (work, _, _) in verdicts.items() if work}) > 1:
+        raise PlmkitError(65, f"{folder}: different models or options: {', '.join(map(str, works.values()))}; verify=False reads them")
     rows_of = [of for _, _, of in verdicts.values()]
     if len({name for _, name in rows_of}) < len(rows_of) or len({combined for combined, _ in rows_of}) > 1:
         raise PlmkitError(65, f"{folder}: rows of one sample in several folders: {', '.join(map(str, verdicts))}; verify=False reads them")
-    if len(works := {work: sample for sample, (work, _, _) in verdicts.items() if work}) > 1:
-        raise PlmkitError(65, f"{folder}: different models or options: {', '.join(map(str, works.values()))}; verify=False reads them")
     files.sort(key=lambda file: list(listed).index(name) if (name := file.parent.parent.name) in listed else len(listed))
     for parent in dict.fromkeys(file.parent for file in files if verify and file.absolute().parent.name == "embeddings"):
         run("validate-embeddings", "--allow-empty", *(os.fspath(file) for file in files if file.parent == parent))
