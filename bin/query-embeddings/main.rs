@@ -65,11 +65,11 @@ fn main() -> ExitCode {
 }
 
 /// Opens a dataset whose validation has passed, of which no file is an output. No output is one of the other `inputs`, or replaces
-/// data but those of another file in Parquet, if it `is_parquet`.
+/// data but those that begin with the same `magic`.
 fn open(
     dataset: &Path,
     inputs: &[NamedPath],
-    (outputs, is_parquet): (&[NamedPath], bool),
+    (outputs, magic): (&[NamedPath], Option<&[u8]>),
     stop: &Stop,
 ) -> Result<Dataset, Fault> {
     keep_renameable(outputs)?;
@@ -82,7 +82,7 @@ fn open(
     for (_, output) in outputs {
         check_outside(output, dataset)?;
     }
-    keep_data(outputs, is_parquet.then_some(&b"PAR1"[..]))?;
+    keep_data(outputs, magic)?;
     Ok(opened)
 }
 

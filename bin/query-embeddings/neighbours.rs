@@ -87,7 +87,8 @@ impl NeighboursArgs {
             return Err(Fault::usage(what));
         }
         let format = format_of_table(self.format, &self.out, TableFormat::Parquet)?;
-        let outputs = (&[("--out", &*self.out)][..], format == TableFormat::Parquet);
+        let magic = (format == TableFormat::Parquet).then_some(&b"PAR1"[..]);
+        let outputs = (&[("--out", &*self.out)][..], magic);
         let open = |dataset| open(dataset, &[], outputs, stop);
         let [queries, targets] = [open(&self.queries)?, open(&self.targets)?];
         let cpus = || available_parallelism().unwrap_or(NonZero::<usize>::MIN);

@@ -44,7 +44,7 @@ impl PeptidesArgs {
         let opened = open(
             &self.dataset,
             &self.asked.files.paths(),
-            (outputs, false),
+            (outputs, None),
             stop,
         )?;
         let format = format_of(self.format, &self.out).unwrap_or(PlaceFormat::Gff);

@@ -32,8 +32,12 @@ pub(crate) fn write(
     let is_matrix = config.format == RowFormat::Npy;
     let outputs = [("--out", out), ("--out", &*ids)];
     let outputs = &outputs[..if is_matrix { 2 } else { 1 }];
-    let is_parquet = config.format == RowFormat::Parquet;
-    let opened = open(dataset, others, (outputs, is_parquet), stop)?;
+    let magic: Option<&[u8]> = match config.format {
+        RowFormat::Parquet => Some(b"PAR1"),
+        RowFormat::Npy => Some(b"\x93NUMPY"),
+        RowFormat::Tsv | RowFormat::Csv => None,
+    };
+    let opened = open(dataset, others, (outputs, magic), stop)?;
     // Two matrices would have one file of ids.
     if is_matrix && out.extension().is_none_or(|found| found != "npy") {
         let out = path_text(out);
@@ -48,7 +52,7 @@ pub(crate) fn write(
         tracing::info!(
             "{outputs}: already complete: the same rows of the same dataset, {rows} verified"
         );
-    } else if let Some(ids) = config.ids.filter(|_| is_parquet) {
+    } else if let Some(ids) = config.ids.filter(|_| config.format == RowFormat::Parquet) {
         let ids = plural(ids.in_order().len() as u64, "id");
         tracing::info!("{outputs}: {rows} of {ids}");
     } else {

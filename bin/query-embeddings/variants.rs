@@ -30,7 +30,7 @@ pub(crate) struct VariantsArgs {
 impl VariantsArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let lines = self.read()?;
-        let opened = open(&self.dataset, &[], (&[], false), stop)?;
+        let opened = open(&self.dataset, &[], (&[], None), stop)?;
         let mut sites = Sites::default();
         for (line, variant) in &lines {
             sites.ask(&line.id, variant);

@@ -15,8 +15,14 @@ use crate::Fault;
 /// A path of a command line, with its name in messages (usually its option).
 pub type NamedPath<'a> = (&'a str, &'a Path);
 
-/// The first bytes of FASTA, and of lists of rejected and renamed records.
-const TEXT_OF_DATA: [&[u8]; 3] = [b">", b"ordinal,id,length,reason", b"ordinal,id,new_id\n"];
+/// The first bytes of data that may be text: FASTA, and lists of rejected and renamed records. Those of Parquet and Arrow are.
+const DATA: [&[u8]; 5] = [
+    b">",
+    b"ordinal,id,length,reason",
+    b"ordinal,id,new_id\n",
+    b"PAR1",
+    b"ARROW1",
+];
 
 /// The bytes of a file that tell whether it is text.
 const HEAD: u64 = 4096;
@@ -232,7 +238,7 @@ pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Faul
 fn is_data(head: &[u8]) -> bool {
     // A character may be cut at the end.
     let is_text = str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
-    !is_text || head.contains(&0) || TEXT_OF_DATA.iter().any(|data| head.starts_with(data))
+    !is_text || head.contains(&0) || DATA.iter().any(|data| head.starts_with(data))
 }
 
 /// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
@@ -302,6 +308,7 @@ mod tests {
             (b">a", true),
             (b"{}", false),
             (b"ordinal,id,mean_4\n", false),
+            (b"PAR", false),
             ("…".as_bytes(), false),
             (&"…".as_bytes()[..2], false),
             (b"", false),
