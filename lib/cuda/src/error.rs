@@ -1,6 +1,6 @@
 //! Errors of loading and computing on libtorch.
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::Exit;
 use plmkit_esm2::EsmError;
 use plmkit_gpu::GpuError;
 use tch::TchError;
@@ -19,11 +19,15 @@ pub(crate) enum CudaError {
     Torch(String),
 }
 
-impl Failure for CudaError {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Esm(error) => error.exit(),
-            Self::Gpu(_) | Self::Torch(_) => Exit::Internal,
+/// What the program is told.
+impl From<CudaError> for EsmError {
+    fn from(error: CudaError) -> Self {
+        match error {
+            CudaError::Esm(error) => error,
+            error => Self::Refused {
+                exit: Exit::Internal,
+                message: error.to_string(),
+            },
         }
     }
 }
@@ -70,6 +74,7 @@ impl CudaError {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::Failure;
     use tch::{Device, Kind, Tensor};
 
     use super::*;
@@ -83,8 +88,8 @@ mod tests {
         let too_much = Tensor::f_empty([1 << 50], (Kind::Float, Device::Cpu)).unwrap_err();
         let error = CudaError::from(too_much);
         assert!(is_out_of_memory(&error), "{error}");
-        assert_eq!(error.exit(), Exit::Transient);
         assert!(!error.to_string().contains('\n'));
+        assert_eq!(EsmError::from(error).exit(), Exit::Transient);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Buffers<T> {
     shared: Arc<Mutex<Shared<T>>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared<T> {
     /// Free memory, in the order in which it was returned.
     free: Vec<Vec<T>>,
@@ -22,16 +22,6 @@ struct Shared<T> {
     used: usize,
     /// The most values that were in use at once.
     most: usize,
-}
-
-impl<T> Default for Shared<T> {
-    fn default() -> Self {
-        Self {
-            free: Vec::new(),
-            used: 0,
-            most: 0,
-        }
-    }
 }
 
 /// A buffer of values. Drop returns its memory to the pool.

@@ -1,7 +1,5 @@
 //! The device of a model.
 
-mod error;
-
 use std::env;
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +8,8 @@ pub use plmkit_gpu::driver_version;
 use plmkit_gpu::{Gpu, GpuError, driver_cuda_version, gpus};
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::OpeningGpu;
-
-use error::driver_reason;
-pub use error::{DeviceError, ON_THE_CPU};
+use crate::EsmError;
+use crate::cuda::{Note, OpeningGpu};
 
 /// A device on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
@@ -39,26 +35,9 @@ pub enum Device {
 /// The least compute capability that CUDA 13, and so libtorch, supports: Turing's.
 const MIN_CAPABILITY: (i32, i32) = (7, 5);
 
-/// Why `auto` is the CPU.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum NoGpu {
-    #[error("this machine has no NVIDIA driver ({0})")]
-    NoDriver(String),
-    #[error("the NVIDIA driver shows no GPU to this process")]
-    NoneVisible,
-    #[error(
-        "{name} has compute capability {}.{}, and libtorch needs at least {}.{}",
-        .capability.0, .capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
-    )]
-    TooOld {
-        name: String,
-        capability: (i32, i32),
-    },
-}
-
 impl Device {
     /// Returns the GPU of the device, if the driver has it and libtorch supports it; `None` for the CPU.
-    pub(crate) fn gpu(self) -> Result<Option<OpeningGpu>, DeviceError> {
+    pub(crate) fn gpu(self) -> Result<Option<OpeningGpu>, EsmError> {
         let (index, gpu) = match self {
             Self::Cpu => return Ok(None),
             Self::Auto => match best(gpus())? {
@@ -79,20 +58,16 @@ impl Device {
 
     /// Logs the reason if `auto` is the CPU.
     pub fn log_if_cpu(self) {
-        if self == Self::Auto {
-            match best(gpus()) {
-                Ok(Err(why @ NoGpu::TooOld { .. })) => {
-                    tracing::warn!("{why}: computing on the CPU");
-                }
-                Ok(Err(why)) => tracing::info!("{why}: computing on the CPU"),
-                // Opening the device has reported errors.
-                Ok(Ok(_)) | Err(_) => {}
-            }
+        // Opening the device has reported errors.
+        if self == Self::Auto
+            && let Ok(Err(why)) = best(gpus())
+        {
+            why.log();
         }
     }
 
     /// Returns the visible GPUs, each for a worker process.
-    pub fn each_gpu() -> Result<Vec<WorkerGpu>, DeviceError> {
+    pub fn each_gpu() -> Result<Vec<WorkerGpu>, EsmError> {
         let found = gpus();
         let count = found.as_ref().map_or(0, Vec::len);
         Self::All.select_gpu(found, 0)?;
@@ -113,14 +88,10 @@ impl Device {
     }
 
     /// Returns GPU `index` of those that the driver has `found`.
-    fn select_gpu(
-        self,
-        found: Result<Vec<Gpu>, GpuError>,
-        index: usize,
-    ) -> Result<Gpu, DeviceError> {
-        let mut gpus = found.map_err(|error| DeviceError::from_driver(self, &error))?;
+    fn select_gpu(self, found: Result<Vec<Gpu>, GpuError>, index: usize) -> Result<Gpu, EsmError> {
+        let mut gpus = found.map_err(|error| driver_error(self, &error))?;
         if index >= gpus.len() {
-            return Err(DeviceError::Unavailable(format!(
+            return Err(EsmError::unavailable(format!(
                 "device '{self}' does not exist; found {}",
                 list_names(&gpus)
             )));
@@ -128,7 +99,7 @@ impl Device {
         let gpu = gpus.swap_remove(index);
         let ((major, minor), (least_major, least_minor)) = (gpu.capability, MIN_CAPABILITY);
         if gpu.capability < MIN_CAPABILITY {
-            return Err(DeviceError::Unavailable(format!(
+            return Err(EsmError::unavailable(format!(
                 "device '{self}', {}, has compute capability {major}.{minor}; expected at least {least_major}.{least_minor}",
                 gpu.name
             )));
@@ -138,25 +109,48 @@ impl Device {
 }
 
 /// Returns the first GPU that libtorch supports, or why there is none. A broken driver is an error because there may be a GPU.
-fn best(found: Result<Vec<Gpu>, GpuError>) -> Result<Result<(usize, Gpu), NoGpu>, DeviceError> {
+fn best(found: Result<Vec<Gpu>, GpuError>) -> Result<Result<(usize, Gpu), Note>, EsmError> {
+    let on_cpu = |warning, why: String| {
+        let text = format!("{why}: computing on the CPU");
+        Ok(Err(Note { warning, text }))
+    };
     let mut gpus = match found {
         Ok(gpus) => gpus,
         Err(error) if error.is_missing_driver() => {
-            return Ok(Err(NoGpu::NoDriver(driver_reason(&error))));
+            let why = format!("this machine has no NVIDIA driver ({error})");
+            return on_cpu(false, why);
         }
-        Err(error) => return Err(DeviceError::from_driver(Device::Auto, &error)),
+        Err(error) => return Err(driver_error(Device::Auto, &error)),
     };
     let usable = gpus.iter().position(|gpu| gpu.capability >= MIN_CAPABILITY);
-    Ok(match (usable, gpus.is_empty()) {
-        (Some(index), _) => Ok((index, gpus.swap_remove(index))),
-        (None, true) => Err(NoGpu::NoneVisible),
-        (None, false) => {
-            let Gpu {
-                name, capability, ..
-            } = gpus.swap_remove(0);
-            Err(NoGpu::TooOld { name, capability })
+    match (usable, gpus.first()) {
+        (Some(index), _) => Ok(Ok((index, gpus.swap_remove(index)))),
+        (None, None) => on_cpu(
+            false,
+            "the NVIDIA driver shows no GPU to this process".to_owned(),
+        ),
+        (None, Some(old)) => {
+            let ((major, minor), (least_major, least_minor)) = (old.capability, MIN_CAPABILITY);
+            let name = &old.name;
+            let why = format!(
+                "{name} has compute capability {major}.{minor}, and libtorch needs at least {least_major}.{least_minor}"
+            );
+            on_cpu(true, why)
         }
-    })
+    }
+}
+
+/// Returns the error for a driver that was asked for GPUs.
+fn driver_error(device: Device, error: &GpuError) -> EsmError {
+    match error {
+        _ if error.is_missing_driver() => EsmError::unavailable(format!(
+            "device '{device}' needs an NVIDIA driver, and this machine has none ({error})"
+        )),
+        GpuError::Driver { call, code, reason } => {
+            EsmError::of_driver(device, &format!("{call}: {reason} ({code})"))
+        }
+        other => EsmError::of_driver(device, &other.to_string()),
+    }
 }
 
 /// The environment variable with the GPUs that CUDA shows to a process.
@@ -344,11 +338,31 @@ mod tests {
         let old = gpu("Tesla P40", (6, 1));
         let gpus = vec![old.clone(), h100(), h100()];
         assert_eq!(best(Ok(gpus)), Ok(Ok((1, h100()))));
-        assert_eq!(best(Ok(vec![])), Ok(Err(NoGpu::NoneVisible)));
-        let reason = best(Ok(vec![old])).unwrap().unwrap_err().to_string();
-        assert!(reason.contains("compute capability 6.1"), "{reason}");
-        let expected = NoGpu::NoDriver(missing().to_string());
-        assert_eq!(best(Err(missing())), Ok(Err(expected)));
+        let reason = |found| best(found).unwrap().unwrap_err();
+        for (found, warning, text) in [
+            (
+                Ok(vec![]),
+                false,
+                "driver shows no GPU to this process: ".to_owned(),
+            ),
+            (
+                Ok(vec![old]),
+                true,
+                "compute capability 6.1, and ".to_owned(),
+            ),
+            (
+                Err(missing()),
+                false,
+                format!("no NVIDIA driver ({}): ", missing()),
+            ),
+        ] {
+            let why = reason(found);
+            assert!(
+                why.warning == warning && why.text.contains(&text),
+                "{why:?}"
+            );
+            assert!(why.text.ends_with(": computing on the CPU"), "{why:?}");
+        }
         assert_eq!(best(Err(failed())).unwrap_err().exit(), Exit::Unavailable);
     }
 

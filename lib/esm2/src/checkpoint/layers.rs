@@ -3,15 +3,15 @@
 use plmkit_cpu::{Isa, Layer, LayerNorm, Weights};
 use rayon::prelude::*;
 
+use super::CheckpointTensors;
 use super::cpu_model::layer_norm;
-use super::parameters::{GATE, QUERY_KEY_NORMS, layer_name};
-use super::{CheckpointTensors, StoredTensor};
+use super::parameters::{QKV, QUERY_KEY_NORMS, feed_forward_inputs, layer_name};
 use crate::rope::unpaired;
 use crate::{Dtype, EsmError};
 
 /// Packs a layer, on the threads of the current pool.
-pub(super) fn layer(
-    tensors: &CheckpointTensors<'_>,
+pub(crate) fn layer(
+    tensors: &CheckpointTensors,
     number: usize,
     (isa, dtype): (Isa, Dtype),
 ) -> Result<Layer, EsmError> {
@@ -21,9 +21,16 @@ pub(super) fn layer(
     // Packs the matrices of modules, one below the other. The channels of the first `paired` are paired for the rotation.
     let dense = |modules: &[&str], paired: usize| -> Result<Weights, EsmError> {
         let matrix = |module: &&str| tensors.get(&format!("{layer}.{module}.weight"));
-        let matrices: Vec<&StoredTensor<'_>> = modules.iter().map(matrix).collect();
+        let matrices: Vec<_> = modules.iter().map(matrix).collect();
         let &[height, inputs] = matrices[0].shape() else {
             unreachable!("shapes were checked");
+        };
+        let bytes: Vec<_> = matrices.iter().map(|matrix| matrix.bytes()).collect();
+        // The bytes of a row of a matrix.
+        let row = |number: usize, row: usize| {
+            let stored = matrices[number].stored_type();
+            let width = inputs * stored.bytes();
+            (stored, &bytes[number][row * width..][..width])
         };
         let place = |output: usize| match (output / height, output % height) {
             (number, row) if number < paired => (number, unpaired(row, config.head_dim())),
@@ -40,16 +47,15 @@ pub(super) fn layer(
             _ => stored[number][row],
         });
         let mut weights = Weights::zeros(isa, dtype, inputs, &biases.collect::<Vec<_>>())?;
-        if modules[0] == GATE {
+        if modules.len() == 2 {
             weights = weights.gated();
         }
         weights.panels().into_par_iter().for_each(|mut panel| {
             let rows = panel.outputs().map(place);
-            let rows = rows
-                .map(|(number, row)| (matrices[number].stored_type(), matrices[number].row(row)));
+            let rows = rows.map(|(number, place)| row(number, place));
             panel.pack(&rows.collect::<Vec<_>>());
         });
-        matrices.into_iter().for_each(StoredTensor::release);
+        matrices.iter().for_each(|matrix| matrix.release());
         Ok(weights)
     };
     let paired_norm = |module: &str| {
@@ -65,21 +71,15 @@ pub(super) fn layer(
             ..norm
         }
     };
-    let up: &[&str] = if config.is_gated() {
-        &[GATE, "intermediate.dense"]
-    } else {
-        &["intermediate.dense"]
-    };
-    let qkv = ["query", "key", "value"].map(|part| format!("attention.self.{part}"));
     let query_key_norms = || QUERY_KEY_NORMS.map(paired_norm);
     Ok(Layer {
         attention_norm: norm("attention.LayerNorm"),
-        qkv: dense(&qkv.each_ref().map(String::as_str), 2)?,
+        qkv: dense(&QKV, 2)?,
         query_key_norms: config.architecture.query_key_norm.then(query_key_norms),
-        inv_freq: tensors.frequencies()[number].clone(),
+        inv_freq: tensors.frequencies(number),
         out: dense(&["attention.output.dense"], 0)?,
         ffn_norm: norm("LayerNorm"),
-        up: dense(up, 0)?,
+        up: dense(feed_forward_inputs(config), 0)?,
         down: dense(&["output.dense"], 0)?,
         branch_scale: config.branch_scale() as f32,
     })

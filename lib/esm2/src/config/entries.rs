@@ -55,37 +55,37 @@ impl Entries {
         Ok(())
     }
 
+    /// Returns what `read` makes of the value of `key`. An error tells that something `expected` was not found.
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, String> {
+        read(self.get(key)).ok_or_else(|| self.invalid(key, expected))
+    }
+
     pub(super) fn count(&self, key: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
-        self.get(key)
-            .as_u64()
-            .and_then(|value| usize::try_from(value).ok())
-            .filter(|value| range.contains(value))
-            .ok_or_else(|| {
-                let (least, most) = range.into_inner();
-                self.invalid(key, &format!("a whole number from {least} to {most}"))
-            })
+        let (least, most) = (range.start(), range.end());
+        let expected = format!("a whole number from {least} to {most}");
+        self.read(key, &expected, |value| {
+            let value = usize::try_from(value.as_u64()?).ok()?;
+            range.contains(&value).then_some(value)
+        })
     }
 
     pub(super) fn epsilon(&self, key: &str) -> Result<f64, String> {
-        self.get(key)
-            .as_f64()
-            .filter(|value| *value > 0.0 && *value <= 0.1)
-            .ok_or_else(|| self.invalid(key, "a number above 0, at most 0.1"))
+        self.read(key, "a number above 0, at most 0.1", |value| {
+            value.as_f64().filter(|value| *value > 0.0 && *value <= 0.1)
+        })
     }
 
-    pub(super) fn flag(&self, key: &str) -> Result<bool, String> {
-        self.get(key)
-            .as_bool()
-            .ok_or_else(|| self.invalid(key, "true or false"))
-    }
-
-    /// Returns a flag, or `default` if it is absent.
-    pub(super) fn optional_flag(&self, key: &str, default: bool) -> Result<bool, String> {
-        if self.get(key).is_null() {
-            Ok(default)
-        } else {
-            self.flag(key)
-        }
+    /// Returns a flag, which may be absent if there is a default.
+    pub(super) fn flag(&self, key: &str, default: Option<bool>) -> Result<bool, String> {
+        self.read(key, "true or false", |value| match value {
+            Value::Null => default,
+            value => value.as_bool(),
+        })
     }
 
     pub(super) fn invalid(&self, key: &str, expected: &str) -> String {

@@ -39,13 +39,13 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
         heads: entries.count("num_attention_heads", 1..=1 << 12)?,
         intermediate: entries.count("intermediate_size", 1..=most.intermediate as usize)?,
         layer_norm_eps: entries.epsilon("layer_norm_eps")?,
-        token_dropout: entries.flag("token_dropout")?,
-        tied_decoder: entries.optional_flag("tie_word_embeddings", true)?,
+        token_dropout: entries.flag("token_dropout", None)?,
+        tied_decoder: entries.flag("tie_word_embeddings", Some(true))?,
         vocabulary: VOCABULARY,
         tokens: token_names("<null_1>"),
         architecture: Architecture {
             positions,
-            embedding_norm: entries.optional_flag("emb_layer_norm_before", false)?,
+            embedding_norm: entries.flag("emb_layer_norm_before", Some(false))?,
             ..Architecture::ESM2
         },
     })

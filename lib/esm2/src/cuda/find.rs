@@ -12,8 +12,7 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use plmkit_contract::{Exit, cause, check_regular, io_text, path_text};
 
 use super::{Functions, OpeningGpu, VERSION, Version};
-use crate::EsmError;
-use crate::device::ON_THE_CPU;
+use crate::{EsmError, ON_THE_CPU};
 
 /// The library's file.
 const FILE: &str = "libplmkit_cuda.so";
@@ -24,7 +23,7 @@ const PACKAGE: &str = "plmkit_cuda";
 
 /// Returns the functions of the library. Opens it on the first call.
 pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, EsmError> {
-    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+    static FUNCTIONS: OnceLock<&Functions> = OnceLock::new();
     if let Some(functions) = FUNCTIONS.get() {
         return Ok(functions);
     }
@@ -41,7 +40,7 @@ pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, 
         } else {
             Exit::Unavailable
         };
-        EsmError::Library { exit, message }
+        EsmError::Refused { exit, message }
     })?;
     Ok(FUNCTIONS.get_or_init(|| found))
 }
@@ -113,7 +112,7 @@ fn check_file(path: &Path) -> io::Result<()> {
 }
 
 /// Opens the library at `path` for the rest of the process.
-fn open(path: &Path) -> Result<Functions, String> {
+fn open(path: &Path) -> Result<&'static Functions, String> {
     let named = path_text(path);
     // Not a name that the loader searches, nor a file that would hang or end the process.
     let path = path
@@ -141,8 +140,11 @@ fn open(path: &Path) -> Result<Functions, String> {
             version.replace(char::is_control, " ")
         ));
     }
-    // SAFETY: the library has this version.
-    let functions = unsafe { Functions::find(&library) };
+    // SAFETY: a library of this version has this variable of this type, and stays open.
+    let functions = unsafe {
+        let functions = library.get::<*const Functions>(b"plmkit_cuda_functions");
+        functions.map(|functions| &**functions)
+    };
     let functions = functions.map_err(|error| format!("and {named}: {}", cause(&error)))?;
     std::mem::forget(library);
     Ok(functions)
