@@ -5,40 +5,21 @@ use plmkit_esm2::EsmError;
 use plmkit_gpu::GpuError;
 use tch::TchError;
 
-/// Why a model cannot be loaded or a batch cannot be computed.
+/// An error of the model, of libtorch or of plmkit's GPU kernels, as the program is told.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CudaError {
-    /// What can happen on any device.
-    #[error(transparent)]
-    Esm(#[from] EsmError),
-    /// One of plmkit's GPU kernels could not be compiled or launched.
-    #[error("GPU: {0}")]
-    Gpu(GpuError),
-    /// libtorch refused an operation.
-    #[error("libtorch: {0}")]
-    Torch(String),
-}
-
-/// What the program is told.
-impl From<CudaError> for EsmError {
-    fn from(error: CudaError) -> Self {
-        match error {
-            CudaError::Esm(error) => error,
-            error => Self::Refused {
-                exit: Exit::Internal,
-                message: error.to_string(),
-            },
-        }
-    }
-}
+#[error(transparent)]
+pub(crate) struct CudaError(#[from] pub(crate) EsmError);
 
 impl From<GpuError> for CudaError {
     fn from(error: GpuError) -> Self {
-        if error.is_out_of_memory() {
-            EsmError::OutOfMemory(error.to_string()).into()
+        Self(if error.is_out_of_memory() {
+            EsmError::OutOfMemory(error.to_string())
         } else {
-            Self::Gpu(error)
-        }
+            EsmError::Refused {
+                exit: Exit::Internal,
+                message: format!("GPU: {error}"),
+            }
+        })
     }
 }
 
@@ -64,11 +45,14 @@ impl CudaError {
             "std::bad_alloc",
             "could not create a primitive",
         ];
-        if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
-            EsmError::OutOfMemory(line).into()
+        Self(if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
+            EsmError::OutOfMemory(line)
         } else {
-            Self::Torch(line)
-        }
+            EsmError::Refused {
+                exit: Exit::Internal,
+                message: format!("libtorch: {line}"),
+            }
+        })
     }
 }
 
@@ -80,7 +64,7 @@ mod tests {
     use super::*;
 
     fn is_out_of_memory(error: &CudaError) -> bool {
-        matches!(error, CudaError::Esm(EsmError::OutOfMemory(_)))
+        error.0.is_out_of_memory()
     }
 
     #[test]
@@ -89,7 +73,7 @@ mod tests {
         let error = CudaError::from(too_much);
         assert!(is_out_of_memory(&error), "{error}");
         assert!(!error.to_string().contains('\n'));
-        assert_eq!(EsmError::from(error).exit(), Exit::Transient);
+        assert_eq!(error.0.exit(), Exit::Transient);
     }
 
     #[test]

@@ -14,9 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use plmkit_contract::{Column, Stop, catch_decoder_panic};
 use plmkit_esm2::cuda::{Answer, Batch, Bytes, Functions, Opening, OpeningGpu, Place, VERSION};
-use plmkit_esm2::{
-    DeviceTimes, Dtype, EsmError, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads,
-};
+use plmkit_esm2::{DeviceTimes, Dtype, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -124,7 +122,7 @@ unsafe extern "C" fn submit(
         let (columns, depth, dtype): (Vec<Column>, usize, Dtype) = read(request)?;
         let tokens = slice::from_raw_parts(batch.tokens, batch.total_tokens);
         let cu_seqlens = slice::from_raw_parts(batch.cu_seqlens, batch.sequences + 1);
-        let batch = Varlen::new(tokens, cu_seqlens).map_err(CudaError::Torch)?;
+        let batch = Varlen::new(tokens, cu_seqlens).map_err(CudaError::from_libtorch_message)?;
         let pending = model.submit(batch, &columns, (depth, dtype))?;
         ticket = Box::into_raw(Box::new(pending)).cast();
         Ok(())
@@ -185,7 +183,8 @@ unsafe extern "C" fn close(model: *mut c_void) {
 unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
     // SAFETY: as the caller promises.
     let bytes = unsafe { slice::from_raw_parts(request.data, request.len) };
-    serde_json::from_slice(bytes).map_err(|error| CudaError::Torch(error.to_string()))
+    serde_json::from_slice(bytes)
+        .map_err(|error| CudaError::from_libtorch_message(error.to_string()))
 }
 
 /// Does `work` and answers with its result. Returns whether it succeeded.
@@ -196,7 +195,7 @@ unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, C
     let panicked = |text| Err(CudaError::from_libtorch_message(format!("panic: {text}")));
     let done = catch_decoder_panic(work)
         .unwrap_or_else(panicked)
-        .map_err(EsmError::from);
+        .map_err(|CudaError(error)| error);
     let text = serde_json::to_vec(&done).unwrap_or_default();
     let bytes = Bytes {
         data: text.as_ptr(),

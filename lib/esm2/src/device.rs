@@ -38,17 +38,11 @@ const MIN_CAPABILITY: (i32, i32) = (7, 5);
 impl Device {
     /// Returns the GPU of the device, if the driver has it and libtorch supports it; `None` for the CPU.
     pub(crate) fn gpu(self) -> Result<Option<OpeningGpu>, EsmError> {
-        let (index, gpu) = match self {
-            Self::Cpu => return Ok(None),
-            Self::Auto => match best(gpus())? {
-                Ok(found) => found,
-                Err(_) => return Ok(None),
-            },
-            // A process computes on one device.
-            Self::All => (0, self.select_gpu(gpus(), 0)?),
-            Self::Cuda(index) => (index, self.select_gpu(gpus(), index)?),
-        };
-        Ok(Some(OpeningGpu {
+        if self == Self::Cpu {
+            return Ok(None);
+        }
+        let selected = self.select(gpus())?.ok();
+        Ok(selected.map(|(index, gpu)| OpeningGpu {
             device: self,
             name: gpu.name,
             index,
@@ -60,7 +54,7 @@ impl Device {
     pub fn log_if_cpu(self) {
         // Opening the device has reported errors.
         if self == Self::Auto
-            && let Ok(Err(why)) = best(gpus())
+            && let Ok(Err(why)) = self.select(gpus())
         {
             why.log();
         }
@@ -70,9 +64,9 @@ impl Device {
     pub fn each_gpu() -> Result<Vec<WorkerGpu>, EsmError> {
         let found = gpus();
         let count = found.as_ref().map_or(0, Vec::len);
-        Self::All.select_gpu(found, 0)?;
+        Self::All.select(found)?.ok();
         let visible = env::var(CUDA_VISIBLE_DEVICES).unwrap_or_default();
-        Ok(one_each(&visible, count))
+        Ok(one_each(visible.trim(), count))
     }
 
     /// Returns the GPUs of the device; none for the CPU, or if the driver does not tell.
@@ -87,69 +81,58 @@ impl Device {
         }
     }
 
-    /// Returns GPU `index` of those that the driver has `found`.
-    fn select_gpu(self, found: Result<Vec<Gpu>, GpuError>, index: usize) -> Result<Gpu, EsmError> {
-        let mut gpus = found.map_err(|error| driver_error(self, &error))?;
-        if index >= gpus.len() {
-            return Err(EsmError::unavailable(format!(
-                "device '{self}' does not exist; found {}",
-                list_names(&gpus)
-            )));
+    /// Returns the GPU of the device among those that the driver has `found`, or why `auto` is the CPU. A process computes on one of
+    /// `all`. A broken driver is an error for `auto` too, because there may be a GPU.
+    fn select(
+        self,
+        found: Result<Vec<Gpu>, GpuError>,
+    ) -> Result<Result<(usize, Gpu), Note>, EsmError> {
+        let refuse = |is_warning: bool, cpu: String, other: String| match self {
+            Self::Auto => Ok(Err(Note {
+                warning: is_warning,
+                text: format!("{cpu}: computing on the CPU"),
+            })),
+            _ => Err(EsmError::unavailable(format!("device '{self}'{other}"))),
+        };
+        let mut gpus = match found {
+            Ok(gpus) => gpus,
+            Err(error) if error.is_missing_driver() => {
+                return refuse(
+                    false,
+                    format!("this machine has no NVIDIA driver ({error})"),
+                    format!(" needs an NVIDIA driver, and this machine has none ({error})"),
+                );
+            }
+            Err(GpuError::Driver { call, code, reason }) => {
+                let found = format!("{call}: {reason} ({code})");
+                return Err(EsmError::of_driver(self, &found));
+            }
+            Err(other) => return Err(EsmError::of_driver(self, &other.to_string())),
+        };
+        let is_usable = |gpu: &Gpu| gpu.capability >= MIN_CAPABILITY;
+        let index = match self {
+            Self::Auto => gpus.iter().position(is_usable).unwrap_or(0),
+            Self::Cuda(index) => index,
+            Self::All | Self::Cpu => 0,
+        };
+        let (least, least_minor) = MIN_CAPABILITY;
+        match gpus.get(index) {
+            Some(gpu) if is_usable(gpu) => Ok(Ok((index, gpus.swap_remove(index)))),
+            Some(old) => {
+                let (name, (major, minor)) = (&old.name, old.capability);
+                let has = format!("has compute capability {major}.{minor}");
+                refuse(
+                    true,
+                    format!("{name} {has}, and libtorch needs at least {least}.{least_minor}"),
+                    format!(", {name}, {has}; expected at least {least}.{least_minor}"),
+                )
+            }
+            None => refuse(
+                false,
+                "the NVIDIA driver shows no GPU to this process".to_owned(),
+                format!(" does not exist; found {}", list_names(&gpus)),
+            ),
         }
-        let gpu = gpus.swap_remove(index);
-        let ((major, minor), (least_major, least_minor)) = (gpu.capability, MIN_CAPABILITY);
-        if gpu.capability < MIN_CAPABILITY {
-            return Err(EsmError::unavailable(format!(
-                "device '{self}', {}, has compute capability {major}.{minor}; expected at least {least_major}.{least_minor}",
-                gpu.name
-            )));
-        }
-        Ok(gpu)
-    }
-}
-
-/// Returns the first GPU that libtorch supports, or why there is none. A broken driver is an error because there may be a GPU.
-fn best(found: Result<Vec<Gpu>, GpuError>) -> Result<Result<(usize, Gpu), Note>, EsmError> {
-    let on_cpu = |warning, why: String| {
-        let text = format!("{why}: computing on the CPU");
-        Ok(Err(Note { warning, text }))
-    };
-    let mut gpus = match found {
-        Ok(gpus) => gpus,
-        Err(error) if error.is_missing_driver() => {
-            let why = format!("this machine has no NVIDIA driver ({error})");
-            return on_cpu(false, why);
-        }
-        Err(error) => return Err(driver_error(Device::Auto, &error)),
-    };
-    let usable = gpus.iter().position(|gpu| gpu.capability >= MIN_CAPABILITY);
-    match (usable, gpus.first()) {
-        (Some(index), _) => Ok(Ok((index, gpus.swap_remove(index)))),
-        (None, None) => on_cpu(
-            false,
-            "the NVIDIA driver shows no GPU to this process".to_owned(),
-        ),
-        (None, Some(old)) => {
-            let ((major, minor), (least_major, least_minor)) = (old.capability, MIN_CAPABILITY);
-            let name = &old.name;
-            let why = format!(
-                "{name} has compute capability {major}.{minor}, and libtorch needs at least {least_major}.{least_minor}"
-            );
-            on_cpu(true, why)
-        }
-    }
-}
-
-/// Returns the error for a driver that was asked for GPUs.
-fn driver_error(device: Device, error: &GpuError) -> EsmError {
-    match error {
-        _ if error.is_missing_driver() => EsmError::unavailable(format!(
-            "device '{device}' needs an NVIDIA driver, and this machine has none ({error})"
-        )),
-        GpuError::Driver { call, code, reason } => {
-            EsmError::of_driver(device, &format!("{call}: {reason} ({code})"))
-        }
-        other => EsmError::of_driver(device, &other.to_string()),
     }
 }
 
@@ -182,22 +165,16 @@ pub fn cuda_version() -> Option<String> {
 /// Returns the GPUs for worker processes: `count` GPUs, or the GPU instances (MIG) in `visible`. CUDA shows a process only the
 /// first instance, so that each process gets its own `CUDA_VISIBLE_DEVICES`.
 fn one_each(visible: &str, count: usize) -> Vec<WorkerGpu> {
-    let named: Vec<&str> = visible.split(',').map(str::trim).collect();
-    if named[0].starts_with("MIG-") {
-        let instances = named.into_iter().filter(|name| name.starts_with("MIG-"));
-        return instances
-            .map(|name| WorkerGpu {
-                device: Device::Cuda(0),
-                visible: Some(name.to_owned()),
-            })
-            .collect();
+    let worker = |index: usize, visible: Option<&str>| WorkerGpu {
+        device: Device::Cuda(index),
+        visible: visible.map(str::to_owned),
+    };
+    if !visible.starts_with("MIG-") {
+        return (0..count).map(|index| worker(index, None)).collect();
     }
-    (0..count)
-        .map(|index| WorkerGpu {
-            device: Device::Cuda(index),
-            visible: None,
-        })
-        .collect()
+    let names = visible.split(',').map(str::trim);
+    let instances = names.filter(|name| name.starts_with("MIG-"));
+    instances.map(|name| worker(0, Some(name))).collect()
 }
 
 /// Returns the count and names of GPUs.
@@ -326,17 +303,19 @@ mod tests {
                 "device 'cuda:1', Tesla P40, has compute capability 6.1; expected at least 7.5",
             ),
         ] {
-            let error = Device::Cuda(index).select_gpu(found, index).unwrap_err();
+            let error = Device::Cuda(index).select(found).unwrap_err();
             assert_eq!(error.to_string(), expected);
             assert_eq!(error.exit(), Exit::Unavailable);
         }
-        assert_eq!(Device::Cuda(0).select_gpu(Ok(vec![h100()]), 0), Ok(h100()));
+        let found = Device::Cuda(0).select(Ok(vec![h100()]));
+        assert_eq!(found, Ok(Ok((0, h100()))));
     }
 
     #[test]
     fn auto_is_the_first_supported_gpu_and_a_broken_driver_is_an_error() {
         let old = gpu("Tesla P40", (6, 1));
         let gpus = vec![old.clone(), h100(), h100()];
+        let best = |found| Device::Auto.select(found);
         assert_eq!(best(Ok(gpus)), Ok(Ok((1, h100()))));
         let reason = |found| best(found).unwrap().unwrap_err();
         for (found, warning, text) in [

@@ -25,51 +25,47 @@ pub(crate) fn layer(
         let &[height, inputs] = matrices[0].shape() else {
             unreachable!("shapes were checked");
         };
-        let bytes: Vec<_> = matrices.iter().map(|matrix| matrix.bytes()).collect();
-        // The bytes of a row of a matrix.
-        let row = |number: usize, row: usize| {
-            let stored = matrices[number].stored_type();
-            let width = inputs * stored.bytes();
-            (stored, &bytes[number][row * width..][..width])
+        let stored: Vec<_> = matrices.iter().map(|matrix| matrix.bytes()).collect();
+        // The stored row, counted over all matrices, of an output.
+        let place = |output: usize| match output / height {
+            number if number < paired => unpaired(output, config.head_dim()),
+            _ => output,
         };
-        let place = |output: usize| match (output / height, output % height) {
-            (number, row) if number < paired => (number, unpaired(row, config.head_dim())),
-            place => place,
-        };
-        let stored: Vec<_> = modules
-            .iter()
-            .map(|module| tensors.bias(&format!("{layer}.{module}"), height))
-            .collect();
-        let outputs = 0..height * modules.len();
-        let biases = outputs.map(place).map(|(number, row)| match dtype {
+        let biases = modules.iter();
+        let biases = biases.flat_map(|module| tensors.bias(&format!("{layer}.{module}"), height));
+        let biases: Vec<f32> = biases.collect();
+        let biases = (0..biases.len()).map(|output| match dtype {
             // Biases have the type of the weights.
-            Dtype::Bf16 => half::bf16::from_f32(stored[number][row]).to_f32(),
-            _ => stored[number][row],
+            Dtype::Bf16 => half::bf16::from_f32(biases[place(output)]).to_f32(),
+            _ => biases[place(output)],
         });
         let mut weights = Weights::zeros(isa, dtype, inputs, &biases.collect::<Vec<_>>())?;
         if modules.len() == 2 {
             weights = weights.gated();
         }
         weights.panels().into_par_iter().for_each(|mut panel| {
-            let rows = panel.outputs().map(place);
-            let rows = rows.map(|(number, place)| row(number, place));
+            let rows = panel.outputs().map(place).map(|row| {
+                let (matrix, row) = (row / height, row % height);
+                let dtype = matrices[matrix].stored_type();
+                let width = inputs * dtype.bytes();
+                (dtype, &stored[matrix][row * width..][..width])
+            });
             panel.pack(&rows.collect::<Vec<_>>());
         });
-        matrices.iter().for_each(|matrix| matrix.release());
+        for matrix in matrices {
+            matrix.release();
+        }
         Ok(weights)
     };
+    let paired = |values: &[f32]| {
+        let rows = 0..values.len();
+        rows.map(|row| values[unpaired(row, config.head_dim())])
+            .collect()
+    };
     let paired_norm = |module: &str| {
-        let paired = |values: &[f32]| {
-            let rows = 0..values.len();
-            let rows = rows.map(|row| values[unpaired(row, config.head_dim())]);
-            rows.collect()
-        };
-        let norm = norm(module);
-        LayerNorm {
-            weight: paired(&norm.weight),
-            bias: paired(&norm.bias),
-            ..norm
-        }
+        let LayerNorm { weight, bias, eps } = norm(module);
+        let (weight, bias) = (paired(&weight), paired(&bias));
+        LayerNorm { weight, bias, eps }
     };
     let query_key_norms = || QUERY_KEY_NORMS.map(paired_norm);
     Ok(Layer {

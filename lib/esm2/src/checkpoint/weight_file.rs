@@ -121,7 +121,11 @@ impl WeightFile {
             };
             Some((name, tensor))
         };
-        Ok(header.offset_keys().into_iter().filter_map(tensor).collect())
+        Ok(header
+            .offset_keys()
+            .into_iter()
+            .filter_map(tensor)
+            .collect())
     }
 
     /// Compares the records of a PyTorch file with the CRC-32 in its archive, on the threads of the current pool.

@@ -68,18 +68,16 @@ fn find(programs: &Path) -> PathBuf {
         prefix.join("lib/plmkit"),
         prefix.join(PACKAGE),
     ];
-    for (lib, packages) in [
-        ("lib", "site-packages"),
-        ("lib64", "site-packages"),
-        ("lib", "dist-packages"),
-    ] {
-        let pythons = std::fs::read_dir(prefix.join(lib))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let pythons =
-            pythons.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python3"));
-        places.extend(pythons.map(|entry| entry.path().join(packages).join(PACKAGE)));
+    for lib in ["lib", "lib64"] {
+        let entries = std::fs::read_dir(prefix.join(lib)).into_iter().flatten();
+        let pythons = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.as_encoded_bytes().starts_with(b"python3")
+        });
+        for python in pythons.map(|entry| entry.path()) {
+            let packages = ["site-packages", "dist-packages"];
+            places.extend(packages.map(|packages| python.join(packages).join(PACKAGE)));
+        }
     }
     let paths = places.into_iter().map(|place| place.join(FILE));
     let mut present = paths.filter(|path| path.is_file());
@@ -98,12 +96,13 @@ fn check_file(path: &Path) -> io::Result<()> {
     if File::open(path)?.read_exact(&mut header).is_err() {
         return Ok(()); // The loader has words for it.
     }
-    let (offset, size, number) = SECTIONS;
-    let word = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-    let offset = header[offset..]
-        .first_chunk()
-        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let end = offset.saturating_add(word(size) * word(number));
+    let number = |at: usize, bytes: usize| {
+        let bytes = header[at..at + bytes].iter().rev();
+        bytes.fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+    };
+    let (offset, size, count) = SECTIONS;
+    let sections = number(size, 2) * number(count, 2);
+    let end = number(offset, 8).saturating_add(sections);
     if header.starts_with(b"\x7fELF\x02\x01") && end > metadata.len() {
         let what = format!("cut; expected {end} bytes, found {}", metadata.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));

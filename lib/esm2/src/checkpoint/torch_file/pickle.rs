@@ -62,10 +62,11 @@ pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<&str, TensorEnt
 
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
+    Mark,
     /// Not part of any tensor.
     Other,
     None,
-    Number(i64),
+    Number(isize),
     Text(&'a str),
     /// The name of a known class or function.
     Class(&'a str),
@@ -85,7 +86,6 @@ struct Machine<'a> {
     /// The instructions that follow.
     rest: &'a [u8],
     stack: Vec<Value<'a>>,
-    marks: Vec<usize>,
     memo: HashMap<usize, Value<'a>>,
     /// The values of each tuple, and alternating keys and values of each dictionary.
     items: Vec<Vec<Value<'a>>>,
@@ -104,7 +104,6 @@ impl<'a> Machine<'a> {
         self.execute(instruction)?;
         let most = [
             self.stack.len(),
-            self.marks.len(),
             self.memo.len(),
             self.items.len(),
             self.tensors.len(),
@@ -120,11 +119,7 @@ impl<'a> Machine<'a> {
             // PROTO, FRAME
             0x80 => return self.number(1).filter(|version| *version <= 5).map(drop),
             0x95 => return self.slice(8).map(drop),
-            // MARK
-            b'(' => {
-                self.marks.push(self.stack.len());
-                return Some(());
-            }
+            b'(' => Value::Mark,
             // BINPUT, LONG_BINPUT, MEMOIZE
             b'q' => return self.number(1).and_then(|key| self.memoize(key)),
             b'r' => return self.number(4).and_then(|key| self.memoize(key)),
@@ -154,8 +149,8 @@ impl<'a> Machine<'a> {
             b'G' => self.slice(8).map(|_| Value::Other)?,
             // BININT, BININT1, BININT2, LONG1
             b'J' => self.signed(4)?,
-            b'K' => Value::Number(self.number(1)? as i64),
-            b'M' => Value::Number(self.number(2)? as i64),
+            b'K' => Value::Number(self.number(1)?.cast_signed()),
+            b'M' => Value::Number(self.number(2)?.cast_signed()),
             0x8a => self.number(1).and_then(|length| self.signed(length))?,
             // BINUNICODE, SHORT_BINUNICODE
             b'X' => self.number(4).and_then(|length| self.text(length))?,
@@ -200,10 +195,10 @@ impl<'a> Machine<'a> {
 
     /// Returns a class or function that a pickle may use.
     fn class(&mut self, module: &str, name: &'a str) -> Option<Value<'a>> {
-        let is_known = match module {
-            "collections" => name == "OrderedDict",
-            "torch._utils" => ["_rebuild_tensor_v2", "_rebuild_parameter"].contains(&name),
-            "torch" => storage_type(name).is_some(),
+        let is_known = match (module, name) {
+            ("collections", "OrderedDict")
+            | ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_parameter") => true,
+            ("torch", name) => storage_type(name).is_some(),
             _ => false,
         };
         if is_known {
@@ -295,8 +290,11 @@ impl<'a> Machine<'a> {
 
     /// Pops the values since the last mark.
     fn since_mark(&mut self) -> Option<Vec<Value<'a>>> {
-        let mark = self.marks.pop()?;
-        (mark <= self.stack.len()).then(|| self.stack.split_off(mark))
+        let is_mark = |value: &Value<'_>| matches!(value, Value::Mark);
+        let mark = self.stack.iter().rposition(is_mark)?;
+        let values = self.stack.split_off(mark + 1);
+        self.stack.pop();
+        Some(values)
     }
 
     /// Pops `count` values.
@@ -319,8 +317,8 @@ impl<'a> Machine<'a> {
 
     /// Reads an integer of up to eight bytes, little-endian, in two's complement.
     fn signed(&mut self, length: usize) -> Option<Value<'a>> {
-        let unused = u32::try_from(64_usize.checked_sub(8 * length)?).ok()?;
-        let number = self.number(length)?.cast_signed() as i64;
+        let unused = isize::BITS.checked_sub(8 * length as u32)?;
+        let number = self.number(length)?.cast_signed();
         let shifted = number.checked_shl(unused).unwrap_or(0);
         Some(Value::Number(shifted.checked_shr(unused).unwrap_or(0)))
     }
