@@ -37,14 +37,11 @@ pub(super) fn canonical(stored: &str) -> Vec<String> {
     if let Some(names) = look_up(name) {
         return names;
     }
-    vec![if name == STATE_INV_FREQ {
-        SHARED_INV_FREQ.to_owned()
-    } else if let Some(stem) = name.strip_suffix("LayerNorm.gamma") {
-        format!("{stem}LayerNorm.weight")
-    } else if let Some(stem) = name.strip_suffix("LayerNorm.beta") {
-        format!("{stem}LayerNorm.bias")
-    } else {
-        name.to_owned()
+    vec![match name {
+        STATE_INV_FREQ => SHARED_INV_FREQ.to_owned(),
+        name => name
+            .replace("LayerNorm.gamma", "LayerNorm.weight")
+            .replace("LayerNorm.beta", "LayerNorm.bias"),
     }]
 }
 

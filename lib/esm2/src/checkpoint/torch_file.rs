@@ -119,12 +119,7 @@ fn tensor(
     name: &str,
     entry: TensorEntry<'_>,
 ) -> Result<StoredTensor, String> {
-    let TensorEntry {
-        storage: (dtype, key, length),
-        offset,
-        shape,
-        strides,
-    } = entry;
+    let (dtype, key, length) = entry.storage;
     let (path, width) = (format!("data/{key}"), dtype.bitsize() / 8);
     let place = match record(&path) {
         // Some versions write no record for an empty storage.
@@ -141,14 +136,14 @@ fn tensor(
     }
     // A tensor with more values than its storage repeats values. No weight does, and a copy of it would take more memory
     // than the file has bytes. The offset of an empty tensor can lie beyond the storage.
-    let mut sizes = shape.iter();
+    let mut sizes = entry.shape.iter();
     let values = sizes.try_fold(1, |values: usize, &size| values.checked_mul(size));
-    let last = end(&shape, &strides).and_then(|end| match end {
-        0 => Some(0),
-        end => end.checked_add(offset),
-    });
-    let fits = |last: usize| last <= length;
-    if !last.is_some_and(fits) || !values.is_some_and(fits) {
+    let end = match end(&entry.shape, &entry.strides) {
+        Some(end) if end > 0 => end.checked_add(entry.offset),
+        end => end,
+    };
+    let fits = |count: Option<usize>| count.is_some_and(|count| count <= length);
+    if !fits(end) || !fits(values) {
         return Err(damaged(format!(
             "tensor {}: expected to lie in its storage of {length} values",
             Quoted(name)
@@ -157,9 +152,9 @@ fn tensor(
     Ok(StoredTensor {
         file: Arc::clone(file),
         dtype,
-        shape,
-        strides,
-        start: place.start + offset.saturating_mul(width).min(place.len()),
+        shape: entry.shape,
+        strides: entry.strides,
+        start: place.start + entry.offset.saturating_mul(width).min(place.len()),
     })
 }
 

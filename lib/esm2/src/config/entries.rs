@@ -1,5 +1,6 @@
 //! The entries of a `config.json`.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use plmkit_contract::Quoted;
@@ -32,25 +33,27 @@ impl Entries {
         }
     }
 
-    /// Checks an optional object that describes the rotation of queries and keys, as transformers 5 or 4 writes it.
-    pub(super) fn must_be_default_rotation(&self, key: &str) -> Result<(), String> {
-        let Value::Object(object) = self.get(key) else {
-            return self.must_be(key, Value::Null, true);
-        };
-        let known = [
+    /// Checks the optional objects that describe the rotation of queries and keys, as transformers 5 or 4 writes them.
+    pub(super) fn must_be_default_rotation(&self) -> Result<(), String> {
+        let known = BTreeMap::from([
             ("rope_type", Value::from("default")),
             ("type", Value::from("default")),
             ("rope_theta", Value::from(ROPE_BASE)),
             ("partial_rotary_factor", Value::from(1.0)),
-        ];
-        let of_key = |what| format!("key '{key}': {what}");
-        let entries = Self(object.clone());
-        // The type first: it explains the others.
-        let names = known.iter().map(|(name, _)| *name);
-        for name in names.chain(object.keys().map(String::as_str)) {
-            let expected = known.iter().find(|(known, _)| *known == name);
-            let expected = expected.map_or(Value::Null, |(_, value)| value.clone());
-            entries.must_be(name, expected, true).map_err(of_key)?;
+        ]);
+        for key in ["rope_parameters", "rope_scaling"] {
+            let Value::Object(object) = self.get(key) else {
+                self.must_be(key, Value::Null, true)?;
+                continue;
+            };
+            let entries = Self(object.clone());
+            // The type first: it explains the others.
+            let names = known.keys().rev().copied();
+            for name in names.chain(object.keys().map(String::as_str)) {
+                let expected = known.get(name).cloned().unwrap_or_default();
+                let checked = entries.must_be(name, expected, true);
+                checked.map_err(|what| format!("key '{key}': {what}"))?;
+            }
         }
         Ok(())
     }

@@ -28,8 +28,7 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     entries.must_be("hidden_act", "gelu", true)?;
     entries.must_be("rope_theta", ROPE_BASE, true)?;
     entries.must_be("partial_rotary_factor", 1.0, true)?;
-    entries.must_be_default_rotation("rope_parameters")?;
-    entries.must_be_default_rotation("rope_scaling")?;
+    entries.must_be_default_rotation()?;
     entries.must_be("is_decoder", false, true)?;
     entries.must_be("is_folding_model", false, true)?;
     let most = ModelShape::MOST;
