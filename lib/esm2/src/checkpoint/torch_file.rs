@@ -15,8 +15,8 @@ use std::sync::Arc;
 use plmkit_contract::Quoted;
 use rawzip::{CompressionMethod, ZipArchive};
 
-use self::pickle::{TensorEntry, state_dictionary};
-use super::stored_tensor::{StoredTensor, end};
+use self::pickle::state_dictionary;
+use super::stored_tensor::StoredTensor;
 use super::weight_file::WeightFile;
 
 /// More records than any checkpoint has. PyTorch writes one for each tensor.
@@ -32,18 +32,14 @@ pub(super) type Record = (Range<usize>, u32);
 pub(super) fn tensors(file: &Arc<WeightFile>) -> Result<Vec<(String, StoredTensor)>, String> {
     let bytes = file.bytes();
     let records = records(bytes)?;
-    let record = |name: &str| records.get(name).map(|(place, _)| place.clone());
     // libtorch no longer runs on big-endian machines.
-    if record("byteorder").is_some_and(|place| bytes[place] != *b"little") {
+    let order = records.get("byteorder");
+    if order.is_some_and(|(place, _)| bytes[place.clone()] != *b"little") {
         return Err(damaged("byte order: expected little"));
     }
     // A wrong checksum explains why a pickle cannot be read.
     check_sum(bytes, PICKLE, &records[PICKLE])?;
-    let entries = state_dictionary(&bytes[records[PICKLE].0.clone()])?;
-    let tensor = |(name, entry): (&str, TensorEntry<'_>)| {
-        Ok((name.to_owned(), tensor(file, record, name, entry)?))
-    };
-    entries.into_iter().map(tensor).collect()
+    state_dictionary(file, &records)
 }
 
 fn damaged(reason: impl std::fmt::Display) -> String {
@@ -110,52 +106,6 @@ pub(super) fn check_sum(bytes: &[u8], name: &str, record: &Record) -> Result<(),
     Err(format!(
         "damaged: record {name} has CRC-32 {found:08x}, expected {expected:08x}"
     ))
-}
-
-/// Returns a tensor of the pickle. Checks that it lies in its storage, and that the storage has the size of its record.
-fn tensor(
-    file: &Arc<WeightFile>,
-    record: impl Fn(&str) -> Option<Range<usize>>,
-    name: &str,
-    entry: TensorEntry<'_>,
-) -> Result<StoredTensor, String> {
-    let (dtype, key, length) = entry.storage;
-    let (path, width) = (format!("data/{key}"), dtype.bitsize() / 8);
-    let place = match record(&path) {
-        // Some versions write no record for an empty storage.
-        None if length == 0 => 0..0,
-        None => return Err(damaged(format!("no record {}", Quoted(&path)))),
-        Some(place) => place,
-    };
-    if length.checked_mul(width) != Some(place.len()) {
-        return Err(damaged(format!(
-            "record {}: expected {length} values of {dtype}, found {} bytes",
-            Quoted(&path),
-            place.len()
-        )));
-    }
-    // A tensor with more values than its storage repeats values. No weight does, and a copy of it would take more memory
-    // than the file has bytes. The offset of an empty tensor can lie beyond the storage.
-    let mut sizes = entry.shape.iter();
-    let values = sizes.try_fold(1, |values: usize, &size| values.checked_mul(size));
-    let end = match end(&entry.shape, &entry.strides) {
-        Some(end) if end > 0 => end.checked_add(entry.offset),
-        end => end,
-    };
-    let fits = |count: Option<usize>| count.is_some_and(|count| count <= length);
-    if !fits(end) || !fits(values) {
-        return Err(damaged(format!(
-            "tensor {}: expected to lie in its storage of {length} values",
-            Quoted(name)
-        )));
-    }
-    Ok(StoredTensor {
-        file: Arc::clone(file),
-        dtype,
-        shape: entry.shape,
-        strides: entry.strides,
-        start: place.start + entry.offset.saturating_mul(width).min(place.len()),
-    })
 }
 
 #[cfg(test)]

@@ -4,11 +4,14 @@
 //! no tensor is made of, such as `_metadata` and hooks.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use plmkit_contract::Quoted;
 use safetensors::Dtype;
 
-use super::damaged;
+use super::{PICKLE, Record, damaged};
+use crate::checkpoint::stored_tensor::{StoredTensor, end};
+use crate::checkpoint::weight_file::WeightFile;
 
 /// The pickle of the 15B model has less than a quarter of a MiB.
 const MAX_BYTES: usize = 4 << 20;
@@ -20,20 +23,13 @@ const MAX_VALUES: usize = 1 << 18;
 /// More dimensions than a weight has.
 const MAX_DIMENSIONS: usize = 8;
 
-/// A tensor as the pickle describes it.
-#[derive(Clone, Debug)]
-pub(super) struct TensorEntry<'a> {
-    /// The array of values that the tensor lies in: their type, the name of its record, and their number.
-    pub(super) storage: (Dtype, &'a str, usize),
-    /// Index of the first value in the storage.
-    pub(super) offset: usize,
-    pub(super) shape: Vec<usize>,
-    /// For each dimension, the distance between neighbours, in values.
-    pub(super) strides: Vec<usize>,
-}
-
-/// Returns the tensors of a state dictionary by name.
-pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<&str, TensorEntry<'_>>, String> {
+/// Returns the tensors of the state dictionary in the pickle of a file, given its records. Checks that each tensor lies in its storage,
+/// and that each storage has the size of its record.
+pub(super) fn state_dictionary(
+    file: &Arc<WeightFile>,
+    records: &BTreeMap<String, Record>,
+) -> Result<Vec<(String, StoredTensor)>, String> {
+    let pickle = &file.bytes()[records[PICKLE].0.clone()];
     if pickle.len() > MAX_BYTES {
         return Err(damaged(format!(
             "expected a pickle of at most {MAX_BYTES} bytes, found {}",
@@ -41,8 +37,14 @@ pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<&str, TensorEnt
         )));
     }
     let mut machine = Machine {
+        file,
+        records,
         rest: pickle,
-        ..Machine::default()
+        stack: Vec::new(),
+        memo: HashMap::new(),
+        items: Vec::new(),
+        tensors: Vec::new(),
+        refusal: None,
     };
     loop {
         let position = pickle.len() - machine.rest.len();
@@ -70,8 +72,8 @@ enum Value<'a> {
     Text(&'a str),
     /// The name of a known class or function.
     Class(&'a str),
-    /// See [`TensorEntry::storage`].
-    Storage(Dtype, &'a str, usize),
+    /// An array of values that tensors lie in: their type, the place of the first in the file, and their number.
+    Storage(Dtype, usize, usize),
     /// Index in [`Machine::tensors`].
     Tensor(usize),
     /// Index in [`Machine::items`].
@@ -81,16 +83,18 @@ enum Value<'a> {
 }
 
 /// The stack machine that runs pickles, reduced to dictionaries of tensors.
-#[derive(Default)]
 struct Machine<'a> {
+    file: &'a Arc<WeightFile>,
+    records: &'a BTreeMap<String, Record>,
     /// The instructions that follow.
     rest: &'a [u8],
     stack: Vec<Value<'a>>,
     memo: HashMap<usize, Value<'a>>,
     /// The values of each tuple, and alternating keys and values of each dictionary.
     items: Vec<Vec<Value<'a>>>,
-    tensors: Vec<TensorEntry<'a>>,
-    /// Why a class or a tensor was refused.
+    /// Tensors; for one that does not lie in its storage, the values of that.
+    tensors: Vec<Result<StoredTensor, usize>>,
+    /// Why something was refused.
     refusal: Option<String>,
 }
 
@@ -177,7 +181,7 @@ impl<'a> Machine<'a> {
             },
             // BINPERSID
             b'Q' => match self.stack.pop()? {
-                Value::Tuple(id) => storage(&self.items[id])?,
+                Value::Tuple(id) => self.storage(id)?,
                 _ => return None,
             },
             // REDUCE
@@ -204,7 +208,7 @@ impl<'a> Machine<'a> {
         if is_known {
             return Some(Value::Class(name));
         }
-        self.refusal = Some(if (module, name) == ("argparse", "Namespace") {
+        self.refuse(if (module, name) == ("argparse", "Namespace") {
             "a fair-esm checkpoint, which is not read: convert-fair-esm.py makes a folder of it that is"
                 .to_owned()
         } else {
@@ -212,8 +216,41 @@ impl<'a> Machine<'a> {
                 "has an object of class {}, which is not read: save the model again with transformers' save_pretrained",
                 Quoted(&format!("{module}.{name}"))
             )
-        });
+        })
+    }
+
+    fn refuse<T>(&mut self, reason: String) -> Option<T> {
+        self.refusal = Some(reason);
         None
+    }
+
+    /// Returns the storage of a persistent id: `("storage", class, key, device, length)`.
+    fn storage(&mut self, id: usize) -> Option<Value<'a>> {
+        let [
+            Value::Text("storage"),
+            Value::Class(class),
+            Value::Text(key),
+            _,
+            length,
+        ] = self.items[id][..]
+        else {
+            return None;
+        };
+        let (dtype, length, path) = (storage_type(class)?, size(length)?, format!("data/{key}"));
+        let place = match self.records.get(&path) {
+            Some((place, _)) => place.clone(),
+            // Some versions write no record for an empty storage.
+            None if length == 0 => 0..0,
+            None => return self.refuse(damaged(format!("no record {}", Quoted(&path)))),
+        };
+        if length.checked_mul(dtype.bitsize() / 8) == Some(place.len()) {
+            return Some(Value::Storage(dtype, place.start, length));
+        }
+        self.refuse(damaged(format!(
+            "record {}: expected {length} values of {dtype}, found {} bytes",
+            Quoted(&path),
+            place.len()
+        )))
     }
 
     /// Makes an object of a class, or calls a function.
@@ -225,7 +262,7 @@ impl<'a> Machine<'a> {
             (
                 "_rebuild_tensor_v2",
                 &[
-                    Value::Storage(dtype, key, length),
+                    Value::Storage(dtype, start, length),
                     offset,
                     Value::Tuple(shape),
                     Value::Tuple(strides),
@@ -241,12 +278,11 @@ impl<'a> Machine<'a> {
                 };
                 // A view with the flag `neg` has the values of the storage with the other sign.
                 if !no_flags {
-                    self.refusal = Some(
+                    return self.refuse(
                         "has a tensor with flags, such as a negative or conjugate view, which is not read: save the \
                          model again with transformers' save_pretrained"
                             .to_owned(),
                     );
-                    return None;
                 }
                 let sizes = |tuple: usize| self.items[tuple].iter().copied().map(size).collect();
                 let (shape, strides): (Vec<usize>, Vec<usize>) =
@@ -254,11 +290,26 @@ impl<'a> Machine<'a> {
                 if shape.len() != strides.len() || shape.len() > MAX_DIMENSIONS {
                     return None;
                 }
-                self.tensors.push(TensorEntry {
-                    storage: (dtype, key, length),
-                    offset: size(offset)?,
-                    shape,
-                    strides,
+                // A tensor with more values than its storage repeats values. No weight does, and a copy of it would take more memory
+                // than the file has bytes. The offset of an empty tensor can lie beyond the storage.
+                let (offset, mut sizes) = (size(offset)?, shape.iter());
+                let values = sizes.try_fold(1, |values: usize, &size| values.checked_mul(size));
+                let end = match end(&shape, &strides) {
+                    Some(end) if end > 0 => end.checked_add(offset),
+                    end => end,
+                };
+                let fits = |count: Option<usize>| count.is_some_and(|count| count <= length);
+                let lies_in_storage = fits(end) && fits(values);
+                self.tensors.push(if lies_in_storage {
+                    Ok(StoredTensor {
+                        file: Arc::clone(self.file),
+                        dtype,
+                        shape,
+                        strides,
+                        start: start + offset.min(length) * (dtype.bitsize() / 8),
+                    })
+                } else {
+                    Err(length)
                 });
                 Some(Value::Tensor(self.tensors.len() - 1))
             }
@@ -335,7 +386,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns the tensors of the dictionary on top of the stack.
-    fn into_tensors(mut self) -> Result<BTreeMap<&'a str, TensorEntry<'a>>, String> {
+    fn into_tensors(mut self) -> Result<Vec<(String, StoredTensor)>, String> {
         let Some(Value::Dictionary(index)) = self.stack.pop() else {
             return Err(damaged("expected a dictionary of tensors"));
         };
@@ -344,15 +395,21 @@ impl<'a> Machine<'a> {
             let &[Value::Text(name), value] = item else {
                 return Err(damaged("expected the names of tensors"));
             };
-            let of_entry = |what| Err(damaged(format!("entry {}{what}", Quoted(name))));
-            let Value::Tensor(tensor) = value else {
-                return of_entry(": expected a tensor");
+            let quoted = Quoted(name);
+            let tensor = match value {
+                Value::Tensor(tensor) => self.tensors[tensor].clone().map_err(|length| {
+                    format!("tensor {quoted}: expected to lie in its storage of {length} values")
+                }),
+                _ => Err(format!("entry {quoted}: expected a tensor")),
             };
-            if tensors.insert(name, self.tensors[tensor].clone()).is_some() {
-                return of_entry(" is there twice");
+            if tensors.insert(name, tensor.map_err(damaged)?).is_some() {
+                return Err(damaged(format!("entry {quoted} is there twice")));
             }
         }
-        Ok(tensors)
+        let tensors = tensors.into_iter();
+        Ok(tensors
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .collect())
     }
 }
 
@@ -371,20 +428,6 @@ fn storage_type(class: &str) -> Option<Dtype> {
         "BoolStorage" => Dtype::BOOL,
         _ => return None,
     })
-}
-
-/// Returns the storage of a persistent id: `("storage", class, key, device, length)`.
-fn storage<'a>(id: &[Value<'a>]) -> Option<Value<'a>> {
-    match *id {
-        [
-            Value::Text("storage"),
-            Value::Class(class),
-            Value::Text(key),
-            _,
-            length,
-        ] => Some(Value::Storage(storage_type(class)?, key, size(length)?)),
-        _ => None,
-    }
 }
 
 fn size(value: Value<'_>) -> Option<usize> {
