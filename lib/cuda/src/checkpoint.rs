@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::Stop;
-use plmkit_esm2::cuda::Opening;
+use plmkit_esm2::cuda::{Note, Opening};
 use plmkit_esm2::{
     BIAS, CheckpointTensors, Device as Requested, EMBEDDING_NORM, EsmError, Head, POSITIONS,
     Positions, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS, feed_forward_inputs, layer_name,
@@ -24,12 +24,13 @@ use crate::rope::{Frequencies, pair_channels};
 use crate::shim::cuda_memory;
 use crate::transfer::Transfer;
 
-/// Copies a model to the device of `opening`. Returns it with the time to compile kernels for the operations between libtorch's.
+/// Copies a model to the device of `opening`. Returns it with the time to compile kernels for the operations between libtorch's, and
+/// log lines.
 pub(crate) fn load(
     tensors: &CheckpointTensors,
     opening: &Opening,
     stop: &Stop,
-) -> Result<(TorchModel, Option<Duration>), CudaError> {
+) -> Result<(TorchModel, Option<Duration>, Vec<Note>), CudaError> {
     // Loading only copies, and libtorch would keep the threads.
     set_threads(NonZeroUsize::MIN);
     let _no_grad = tch::no_grad_guard();
@@ -44,7 +45,11 @@ pub(crate) fn load(
     let layers = (0..tensors.config().layers).map(|layer| copying.layer(layer, kind));
     let layers = layers.collect::<Result<_, _>>()?;
     let started = Instant::now();
-    let kernels = compile(opening);
+    let mut notes = tensors.notes();
+    let kernels = compile(opening).unwrap_or_else(|note| {
+        notes.push(note);
+        None
+    });
     let compiled = kernels.as_ref().map(|_| started.elapsed());
     let encoder = Encoder {
         layers,
@@ -52,7 +57,7 @@ pub(crate) fn load(
         attention: Attention::new(gpu.map(|gpu| gpu.capability)),
         gpu: kernels,
     };
-    Ok((copying.model(encoder, opening)?, compiled))
+    Ok((copying.model(encoder, opening)?, compiled, notes))
 }
 
 /// Checks that the weights fit in the device memory if nothing else uses it.
@@ -244,13 +249,14 @@ fn upload(bytes: &[u8], device: Device) -> Result<Tensor, CudaError> {
     Ok(copy)
 }
 
-/// Compiles plmkit's kernels for a GPU; `None` on a CPU, if libtorch's are asked for, or after a warning if they do not compile.
-fn compile(opening: &Opening) -> Option<GpuKernels> {
-    let index = opening.gpu.as_ref().filter(|_| opening.fused)?.index;
-    let compiled = GpuKernels::compile(index, opening.dtype);
-    compiled
-        .inspect_err(|error| {
-            tracing::warn!("{error}; libtorch computes what plmkit's kernels would, more slowly");
-        })
-        .ok()
+/// Compiles plmkit's kernels for a GPU; `None` on a CPU, or if libtorch's are asked for. If they do not compile, returns a warning.
+fn compile(opening: &Opening) -> Result<Option<GpuKernels>, Note> {
+    let Some(gpu) = opening.gpu.as_ref().filter(|_| opening.fused) else {
+        return Ok(None);
+    };
+    let compiled = GpuKernels::compile(gpu.index, opening.dtype);
+    compiled.map(Some).map_err(|error| Note {
+        warning: true,
+        text: format!("{error}; libtorch computes what plmkit's kernels would, more slowly"),
+    })
 }

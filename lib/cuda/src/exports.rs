@@ -13,7 +13,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use plmkit_contract::{Column, Stop, catch_decoder_panic};
-use plmkit_esm2::cuda::{Answer, Batch, Bytes, Functions, Opening, OpeningGpu, Place, VERSION};
+use plmkit_esm2::cuda::{
+    Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Place, VERSION,
+};
 use plmkit_esm2::{DeviceTimes, Dtype, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +24,6 @@ use crate::CudaError;
 use crate::checkpoint;
 use crate::libtorch;
 use crate::model::TorchModel;
-use crate::notes::noting;
 use crate::shim::cuda_memory;
 use crate::transfer::Pending;
 
@@ -71,8 +72,7 @@ unsafe extern "C" fn open(request: Bytes, stop: *const AtomicBool, answer: Answe
     let work = || unsafe {
         let opening: Opening = read(request)?;
         let stop = Stop::of(&*stop);
-        let (loaded, notes) = noting(|| load(&opening, &stop));
-        let (model, info) = loaded?;
+        let (model, info, notes) = load(&opening, &stop)?;
         opened = Box::into_raw(Box::new(model)).cast();
         Ok((info, notes))
     };
@@ -81,12 +81,12 @@ unsafe extern "C" fn open(request: Bytes, stop: *const AtomicBool, answer: Answe
     opened
 }
 
-fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo), CudaError> {
+fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo, Vec<Note>), CudaError> {
     set_threads(opening.threads);
     let gpu = opening.gpu.as_ref();
     libtorch::prepare(gpu)?;
     let path = Path::new(&opening.model);
-    let (checkpoint, (model, compiled)) = read_checkpoint(path, stop, |tensors, _| {
+    let (checkpoint, (model, compiled, notes)) = read_checkpoint(path, stop, |tensors, _| {
         checkpoint::load(tensors, opening, stop)
     })?;
     let info = ModelInfo {
@@ -102,7 +102,7 @@ fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo), CudaE
             ..LoadTimes::default()
         },
     };
-    Ok((model, info))
+    Ok((model, info, notes))
 }
 
 /// See [`Functions::submit`].

@@ -19,6 +19,7 @@ use plmkit_cpu::Isa;
 use rayon::ThreadPool;
 
 use crate::cpu::{CpuModel, Layers};
+use crate::cuda::Note;
 use crate::model_info::no_head;
 use crate::threads::pool;
 use crate::{CheckpointInfo, Dtype, EsmError, Head, ModelConfig};
@@ -41,7 +42,7 @@ pub fn read_checkpoint<T, E: From<EsmError>>(
     copy: impl FnOnce(&CheckpointTensors, &ThreadPool) -> Result<T, E>,
 ) -> Result<(CheckpointInfo, T), E> {
     let (pool, tensors) = (pool()?, CheckpointTensors::open(model)?);
-    tensors.report();
+    tensors.notes().iter().for_each(Note::log);
     let mut info = Err(EsmError::Stopped);
     let copied = pool.in_place_scope(|scope| {
         scope.spawn(|_| info = describe(&tensors, stop));

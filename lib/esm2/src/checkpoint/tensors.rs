@@ -17,6 +17,7 @@ use super::parameters::{
 use super::stored_tensor::{StoredTensor, stored_type};
 use super::weight_file::WeightFile;
 use crate::config::{Positions, from_shapes};
+use crate::cuda::Note;
 use crate::rope::default_inv_freq;
 use crate::{EsmError, Head, ModelConfig};
 
@@ -139,21 +140,28 @@ impl CheckpointTensors {
         }
     }
 
-    /// Logs what is not as in a published ESM-2.
-    pub(super) fn report(&self) {
-        let folder = path_text(&self.folder);
+    /// Returns log lines of what is not as in a published ESM-2.
+    pub fn notes(&self) -> Vec<Note> {
+        let (mut notes, folder) = (Vec::new(), path_text(&self.folder));
         if self.has_classifier {
-            tracing::info!("{folder}: its classifier is not used");
+            notes.push(Note {
+                warning: false,
+                text: format!("{folder}: its classifier is not used"),
+            });
         }
         let layers = self.config.layers;
         let is_stored = |layer: &usize| self.stored_frequencies(*layer).is_some();
         let computed = layers - (0..layers).filter(is_stored).count();
         if computed > 0 && self.config.architecture.positions == Positions::StoredRotary {
-            tracing::warn!(
-                "{folder}: no inv_freq for {computed} of {layers} layers: computed them; the published ESM-2 have theirs \
-                 rounded to f16, which shifts the vectors of long sequences"
-            );
+            notes.push(Note {
+                warning: true,
+                text: format!(
+                    "{folder}: no inv_freq for {computed} of {layers} layers: computed them; the published ESM-2 have \
+                     theirs rounded to f16, which shifts the vectors of long sequences"
+                ),
+            });
         }
+        notes
     }
 
     /// Returns the files: weights, then `config.json`, if there is one.

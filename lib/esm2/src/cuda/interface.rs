@@ -122,7 +122,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// Logs the line.
+    /// Logs the line. The library has no log.
     pub(crate) fn log(&self) {
         if self.warning {
             tracing::warn!("{}", self.text);
