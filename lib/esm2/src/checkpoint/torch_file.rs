@@ -111,6 +111,8 @@ pub(super) fn check_sum(bytes: &[u8], name: &str, record: &Record) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
     use std::path::Path;
 
     use safetensors::Dtype;
@@ -121,7 +123,12 @@ mod tests {
     const SMALLEST: &[u8] = include_bytes!("../../../../test-data/smallest.bin");
 
     fn tensors_of(path: &Path, bytes: &[u8]) -> Result<Vec<(String, StoredTensor)>, String> {
-        std::fs::write(path, bytes).unwrap();
+        // In place: a file that is truncated and written again is flushed to the disk.
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let file = file.unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
         tensors(&Arc::new(
             WeightFile::open(path.to_owned(), Vec::new()).unwrap(),
         ))
