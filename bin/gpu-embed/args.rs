@@ -17,7 +17,7 @@ use plmkit_cli::{
 };
 use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, path_text, plural};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
-use plmkit_esm2::{ComputeOptions, Device, Dtype, EsmError, Isa, Kernels};
+use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::{Settings, model_name, resolve};
 use plmkit_store::FileKind;
 use strum::VariantNames;
@@ -252,12 +252,9 @@ impl Program for Args {
 
     fn check(self) -> Result<(), Fault> {
         let model = resolve(&self.model, &Settings::from_env(), None, &Stop::default());
-        let checked = model.map(|model| plmkit_esm2::check_outputs(&model, &self.outputs.into()));
-        match checked {
-            // A model that cannot be read is told by plmkit, or is still to be fetched.
-            Err(_) | Ok(Ok(()) | Err(EsmError::Checkpoint(_))) => Ok(()),
-            Ok(Err(error)) => Err(error.into()),
-        }
+        // A model that cannot be read is told by plmkit, or is still to be fetched.
+        let Ok(model) = model else { return Ok(()) };
+        Ok(plmkit_esm2::check_outputs(&model, &self.outputs.into())?)
     }
 }
 

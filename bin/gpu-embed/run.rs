@@ -3,7 +3,7 @@
 use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, on_abort, print, silence_refusals};
 use plmkit_contract::{BatchSize, path_text, plural};
 use plmkit_engine::{EmbedSummary, RunConfig, RunOutcome, RunProgress, embed, probe, serve};
-use plmkit_esm2::DeviceError;
+use plmkit_esm2::EsmError;
 use plmkit_hub::HubError;
 
 use crate::args::{Args, check_outputs};
@@ -24,10 +24,7 @@ pub(crate) fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
         serve(&RunConfig::try_from(args)?)?;
         return Ok(Exit::Done);
     }
-    let aborted = DeviceError::Driver {
-        device: args.device,
-        found: "it aborts".to_owned(),
-    };
+    let aborted = EsmError::of_driver(args.device, "it aborts");
     on_abort(&args, stop, &aborted.into())
         .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
     let (mode, quiet) = (args.progress, args.common.quiet);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{io_text, path_text};
-use plmkit_esm2::{EsmError, Head, check_checkpoint, read_checkpoint};
+use plmkit_esm2::{CheckpointTensors, EsmError, Head, read_checkpoint};
 use plmkit_hub::{ModelId, Settings, model_name, resolve};
 use plmkit_store::EmbeddingsReader;
 
@@ -51,7 +51,7 @@ impl Model {
         let Ok(found) = resolve(Path::new(&self.name), &Settings::from_env(), None, stop) else {
             return Ok(None);
         };
-        let (info, ()) = read_checkpoint(&found, stop, |_| Ok::<_, EsmError>(()))?;
+        let (info, ()) = read_checkpoint(&found, stop, |_, _| Ok::<_, EsmError>(()))?;
         let heads = info.heads.into_iter();
         let heads = heads.filter_map(|(head, digest)| Some((head.name(), digest.ok()?)));
         Ok(Some(heads.chain([("model", info.digest)]).collect()))
@@ -96,7 +96,7 @@ fn with_owner(name: &str, fault: Fault) -> Fault {
 
 fn weights(model: &Path) -> Result<String, Fault> {
     let mut text = Vec::new();
-    for file in check_checkpoint(model).map_err(EsmError::from)? {
+    for file in CheckpointTensors::open(model)?.files() {
         let found = fs::metadata(&file).map_err(|error| {
             let what = format!("{}: cannot read it: {}", path_text(&file), io_text(&error));
             Fault::new(Exit::NoInput, what)

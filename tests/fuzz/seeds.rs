@@ -43,7 +43,14 @@ fn main() -> Result<()> {
     rejects(&seeds("rejects")?)?;
     model(&seeds("config")?, &seeds("checkpoint")?)?;
     let smallest = concat!(env!("CARGO_MANIFEST_DIR"), "/test-data/smallest.bin");
-    fs::copy(smallest, seeds("torch_file")?.join("smallest.bin"))?;
+    let mut smallest = fs::read(smallest)?;
+    // Without checksums, so that changed bytes reach the readers.
+    for at in 0..smallest.len() - 4 {
+        if smallest[at..].starts_with(b"PK\x01\x02") {
+            smallest[at + 16..at + 20].fill(0);
+        }
+    }
+    fs::write(seeds("torch_file")?.join("smallest.bin"), smallest)?;
     logs(&seeds("events")?, &seeds("gpu_csv")?)
 }
 

@@ -7,7 +7,9 @@ use std::io::{self, ErrorKind};
 ///
 /// The numbers from 64 up follow `sysexits.h`. Of this table, a scheduler should retry only [`Exit::Transient`]. A program that a
 /// signal stops dies of that signal: a shell sees 130 for SIGINT and 143 for SIGTERM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, serde::Serialize, serde::Deserialize,
+)]
 #[repr(u8)]
 pub enum Exit {
     /// Everything asked for was done.

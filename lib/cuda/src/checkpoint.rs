@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use plmkit_contract::Stop;
-use plmkit_esm2::cuda::Opening;
+use plmkit_esm2::cuda::{Note, Opening};
 use plmkit_esm2::{
-    BIAS, CheckpointTensors, Device as Requested, DeviceError, EMBEDDING_NORM, EsmError, GATE,
-    Head, POSITIONS, Positions, QUERY_KEY_NORMS, StoredTensor, WORDS, layer_name,
+    BIAS, CheckpointTensors, Device as Requested, EMBEDDING_NORM, EsmError, Head, POSITIONS,
+    Positions, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS, feed_forward_inputs, layer_name,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -24,12 +24,13 @@ use crate::rope::{Frequencies, pair_channels};
 use crate::shim::cuda_memory;
 use crate::transfer::Transfer;
 
-/// Copies a model to the device of `opening`. Returns it with the time to compile kernels for the operations between libtorch's.
+/// Copies a model to the device of `opening`. Returns it with the time to compile kernels for the operations between libtorch's, and
+/// log lines.
 pub(crate) fn load(
-    tensors: &CheckpointTensors<'_>,
+    tensors: &CheckpointTensors,
     opening: &Opening,
     stop: &Stop,
-) -> Result<(TorchModel, Option<Duration>), CudaError> {
+) -> Result<(TorchModel, Option<Duration>, Vec<Note>), CudaError> {
     // Loading only copies, and libtorch would keep the threads.
     set_threads(NonZeroUsize::MIN);
     let _no_grad = tch::no_grad_guard();
@@ -40,12 +41,15 @@ pub(crate) fn load(
         device: gpu.map_or(Device::Cpu, |gpu| Device::Cuda(gpu.index)),
         stop,
     };
-    let frequencies = tensors.frequencies().iter().enumerate();
     let kind = kind_of(opening.dtype);
-    let layers = frequencies.map(|(layer, inv_freq)| copying.layer(layer, inv_freq, kind));
+    let layers = (0..tensors.config().layers).map(|layer| copying.layer(layer, kind));
     let layers = layers.collect::<Result<_, _>>()?;
     let started = Instant::now();
-    let kernels = compile(opening);
+    let mut notes = tensors.notes();
+    let kernels = compile(opening).unwrap_or_else(|note| {
+        notes.push(note);
+        None
+    });
     let compiled = kernels.as_ref().map(|_| started.elapsed());
     let encoder = Encoder {
         layers,
@@ -53,11 +57,11 @@ pub(crate) fn load(
         attention: Attention::new(gpu.map(|gpu| gpu.capability)),
         gpu: kernels,
     };
-    Ok((copying.model(encoder, opening)?, compiled))
+    Ok((copying.model(encoder, opening)?, compiled, notes))
 }
 
 /// Checks that the weights fit in the device memory if nothing else uses it.
-fn check_memory(tensors: &CheckpointTensors<'_>, opening: &Opening) -> Result<(), CudaError> {
+fn check_memory(tensors: &CheckpointTensors, opening: &Opening) -> Result<(), CudaError> {
     let Some(gpu) = &opening.gpu else {
         return Ok(());
     };
@@ -68,18 +72,16 @@ fn check_memory(tensors: &CheckpointTensors<'_>, opening: &Opening) -> Result<()
     if needed < total {
         return Ok(());
     }
-    let device = Requested::Cuda(gpu.index);
-    Err(EsmError::from(DeviceError::TooSmall {
-        device,
-        total,
-        needed,
-    })
+    let (device, total, needed) = (Requested::Cuda(gpu.index), total >> 20, needed >> 20);
+    Err(EsmError::unavailable(format!(
+        "device '{device}' has {total} MiB of memory; expected more than {needed} MiB, the size of the model"
+    ))
     .into())
 }
 
 /// Copies weights to a device: the dense layers of the encoder in the type of the model, everything else in f32.
 struct Copying<'a> {
-    tensors: &'a CheckpointTensors<'a>,
+    tensors: &'a CheckpointTensors,
     device: Device,
     stop: &'a Stop,
 }
@@ -143,19 +145,14 @@ impl Copying<'_> {
         copy(self.tensors.get(name), self.device)
     }
 
-    fn layer(&self, layer: usize, inv_freq: &[f32], kind: Kind) -> Result<Layer, CudaError> {
-        let narrow = |module: &str| self.linear(module)?.to_kind(kind);
+    fn layer(&self, layer: usize, kind: Kind) -> Result<Layer, CudaError> {
+        let inv_freq = Frequencies::new(self.tensors.frequencies(layer), self.device)?;
         let (config, layer) = (self.tensors.config(), layer_name(layer));
-        let mut up = self.linear(&format!("{layer}.intermediate.dense"))?;
-        if config.is_gated() {
-            let gate = self.linear(&format!("{layer}.{GATE}"))?;
-            up = Linear {
-                weight: Tensor::f_cat(&[gate.weight, up.weight], 0)?,
-                bias: (gate.bias.zip(up.bias))
-                    .map(|(gate, up)| Tensor::f_cat(&[gate, up], 0))
-                    .transpose()?,
-            };
-        }
+        let dense = |modules: &[&str], paired: usize| {
+            let modules = modules.iter().map(|module| format!("{layer}.{module}"));
+            let dense = self.dense(&modules.collect::<Vec<_>>(), paired)?;
+            dense.to_kind(kind)
+        };
         let query_key_norm = || -> Result<LayerNorm, CudaError> {
             let [query, key] =
                 QUERY_KEY_NORMS.map(|module| self.layer_norm(&format!("{layer}.{module}")));
@@ -172,51 +169,47 @@ impl Copying<'_> {
         };
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
-            qkv: self
-                .qkv(&format!("{layer}.attention.self"))?
-                .to_kind(kind)?,
+            qkv: dense(&QKV, 2)?,
             query_key_norm: (config.architecture.query_key_norm)
                 .then(query_key_norm)
                 .transpose()?,
-            inv_freq: Frequencies::new(inv_freq.to_vec(), self.device)?,
-            out: narrow(&format!("{layer}.attention.output.dense"))?,
+            inv_freq,
+            out: dense(&["attention.output.dense"], 0)?,
             ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
-            up: up.to_kind(kind)?,
+            up: dense(feed_forward_inputs(config), 0)?,
             gated: config.is_gated(),
-            down: narrow(&format!("{layer}.output.dense"))?,
+            down: dense(&["output.dense"], 0)?,
             branch_scale: (config.architecture.branch_depth).map(|_| config.branch_scale()),
         })
     }
 
-    fn qkv(&self, module: &str) -> Result<Linear, CudaError> {
+    /// Returns dense layers, one below the other. The channels of the first `paired` are paired for the rotation.
+    fn dense(&self, modules: &[String], paired: usize) -> Result<Linear, CudaError> {
+        let heads = self.tensors.config().heads;
         let stack = |what: &str| -> Result<Tensor, CudaError> {
-            let query = self.tensor(&format!("{module}.query.{what}"))?;
-            let key = self.tensor(&format!("{module}.key.{what}"))?;
-            let value = self.tensor(&format!("{module}.value.{what}"))?;
-            let heads = self.tensors.config().heads;
-            Ok(Tensor::f_cat(
-                &[
-                    pair_channels(&query, heads)?,
-                    pair_channels(&key, heads)?,
-                    value,
-                ],
-                0,
-            )?)
+            let parts = modules.iter().enumerate().map(|(number, module)| {
+                let part = self.tensor(&format!("{module}.{what}"))?;
+                if number < paired {
+                    pair_channels(&part, heads)
+                } else {
+                    Ok(part)
+                }
+            });
+            let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+            Ok(match &parts[..] {
+                [_] => parts.remove(0),
+                parts => Tensor::f_cat(parts, 0)?,
+            })
         };
-        let bias = self.tensors.config().architecture.dense_bias;
+        let bias = self.tensors.find(&format!("{}.bias", modules[0])).is_some();
         Ok(Linear {
-            weight: stack("weight")?,                       // (3·hidden, hidden)
-            bias: bias.then(|| stack("bias")).transpose()?, // (3·hidden)
+            weight: stack("weight")?,                       // (out of all, in)
+            bias: bias.then(|| stack("bias")).transpose()?, // (out of all)
         })
     }
 
     fn linear(&self, module: &str) -> Result<Linear, CudaError> {
-        let bias = format!("{module}.bias");
-        let stored = self.tensors.find(&bias).is_some();
-        Ok(Linear {
-            weight: self.tensor(&format!("{module}.weight"))?,
-            bias: stored.then(|| self.tensor(&bias)).transpose()?,
-        })
+        self.dense(&[module.to_owned()], 0)
     }
 
     fn layer_norm(&self, module: &str) -> Result<LayerNorm, CudaError> {
@@ -233,9 +226,9 @@ impl Copying<'_> {
 }
 
 /// Copies a stored tensor to `device` in f32.
-fn copy(stored: &StoredTensor<'_>, device: Device) -> Result<Tensor, CudaError> {
+fn copy(stored: &StoredTensor, device: Device) -> Result<Tensor, CudaError> {
     let shape: Vec<i64> = stored.shape().iter().map(|&size| size as i64).collect();
-    let bytes = upload(stored.bytes(), device)?;
+    let bytes = upload(&stored.bytes(), device)?;
     stored.release();
     Ok(bytes
         .f_view_dtype(kind_of(stored.stored_type()))?
@@ -256,13 +249,14 @@ fn upload(bytes: &[u8], device: Device) -> Result<Tensor, CudaError> {
     Ok(copy)
 }
 
-/// Compiles plmkit's kernels for a GPU; `None` on a CPU, if libtorch's are asked for, or after a warning if they do not compile.
-fn compile(opening: &Opening) -> Option<GpuKernels> {
-    let index = opening.gpu.as_ref().filter(|_| opening.fused)?.index;
-    let compiled = GpuKernels::compile(index, opening.dtype);
-    compiled
-        .inspect_err(|error| {
-            tracing::warn!("{error}; libtorch computes what plmkit's kernels would, more slowly");
-        })
-        .ok()
+/// Compiles plmkit's kernels for a GPU; `None` on a CPU, or if libtorch's are asked for. If they do not compile, returns a warning.
+fn compile(opening: &Opening) -> Result<Option<GpuKernels>, Note> {
+    let Some(gpu) = opening.gpu.as_ref().filter(|_| opening.fused) else {
+        return Ok(None);
+    };
+    let compiled = GpuKernels::compile(gpu.index, opening.dtype);
+    compiled.map(Some).map_err(|error| Note {
+        warning: true,
+        text: format!("{error}; libtorch computes what plmkit's kernels would, more slowly"),
+    })
 }

@@ -1,40 +1,25 @@
 //! Errors of loading and computing on libtorch.
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_contract::Exit;
 use plmkit_esm2::EsmError;
 use plmkit_gpu::GpuError;
 use tch::TchError;
 
-/// Why a model cannot be loaded or a batch cannot be computed.
+/// An error of the model, of libtorch or of plmkit's GPU kernels, as the program is told.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CudaError {
-    /// What can happen on any device.
-    #[error(transparent)]
-    Esm(#[from] EsmError),
-    /// One of plmkit's GPU kernels could not be compiled or launched.
-    #[error("GPU: {0}")]
-    Gpu(GpuError),
-    /// libtorch refused an operation.
-    #[error("libtorch: {0}")]
-    Torch(String),
-}
-
-impl Failure for CudaError {
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Esm(error) => error.exit(),
-            Self::Gpu(_) | Self::Torch(_) => Exit::Internal,
-        }
-    }
-}
+#[error(transparent)]
+pub(crate) struct CudaError(#[from] pub(crate) EsmError);
 
 impl From<GpuError> for CudaError {
     fn from(error: GpuError) -> Self {
-        if error.is_out_of_memory() {
-            EsmError::OutOfMemory(error.to_string()).into()
+        Self(if error.is_out_of_memory() {
+            EsmError::OutOfMemory(error.to_string())
         } else {
-            Self::Gpu(error)
-        }
+            EsmError::Refused {
+                exit: Exit::Internal,
+                message: format!("GPU: {error}"),
+            }
+        })
     }
 }
 
@@ -60,22 +45,26 @@ impl CudaError {
             "std::bad_alloc",
             "could not create a primitive",
         ];
-        if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
-            EsmError::OutOfMemory(line).into()
+        Self(if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
+            EsmError::OutOfMemory(line)
         } else {
-            Self::Torch(line)
-        }
+            EsmError::Refused {
+                exit: Exit::Internal,
+                message: format!("libtorch: {line}"),
+            }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plmkit_contract::Failure;
     use tch::{Device, Kind, Tensor};
 
     use super::*;
 
     fn is_out_of_memory(error: &CudaError) -> bool {
-        matches!(error, CudaError::Esm(EsmError::OutOfMemory(_)))
+        error.0.is_out_of_memory()
     }
 
     #[test]
@@ -83,8 +72,8 @@ mod tests {
         let too_much = Tensor::f_empty([1 << 50], (Kind::Float, Device::Cpu)).unwrap_err();
         let error = CudaError::from(too_much);
         assert!(is_out_of_memory(&error), "{error}");
-        assert_eq!(error.exit(), Exit::Transient);
         assert!(!error.to_string().contains('\n'));
+        assert_eq!(error.0.exit(), Exit::Transient);
     }
 
     #[test]

@@ -12,14 +12,11 @@ use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use plmkit_contract::{Stop, catch_decoder_panic, exit_of};
+use plmkit_contract::{Column, Stop, catch_decoder_panic};
 use plmkit_esm2::cuda::{
-    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, Open, Opened, Opening,
-    OpeningGpu, Refusal, Submit, Submitting, VERSION, Version,
+    Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Place, VERSION,
 };
-use plmkit_esm2::{
-    DeviceTimes, EsmError, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads,
-};
+use plmkit_esm2::{DeviceTimes, Dtype, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,13 +24,19 @@ use crate::CudaError;
 use crate::checkpoint;
 use crate::libtorch;
 use crate::model::TorchModel;
-use crate::notes::noting;
 use crate::shim::cuda_memory;
 use crate::transfer::Pending;
 
-/// The functions have the types of the interface.
-const _: (Version, Check, Open, Submit, Collect, Memory, Close) =
-    (version, check, open, submit, collect, memory, close);
+/// See [`Functions`].
+#[unsafe(export_name = "plmkit_cuda_functions")]
+static FUNCTIONS: Functions = Functions {
+    check,
+    open,
+    submit,
+    collect,
+    memory,
+    close,
+};
 
 /// See [`Version`](plmkit_esm2::cuda::Version).
 #[unsafe(export_name = "plmkit_cuda_version")]
@@ -43,26 +46,24 @@ extern "C" fn version() -> *const c_char {
     text.as_ptr()
 }
 
-/// See [`Check`](plmkit_esm2::cuda::Check).
+/// See [`Functions::check`].
 ///
 /// # Safety
 /// Request and answer live for the call.
-#[unsafe(export_name = "plmkit_cuda_check")]
 unsafe extern "C" fn check(request: Bytes, answer: Answer) -> bool {
     // SAFETY: as the caller promises.
     let work = || unsafe {
         let gpu: Option<OpeningGpu> = read(request)?;
-        Ok(libtorch::prepare(gpu.as_ref()).map_err(EsmError::from)?)
+        Ok(libtorch::prepare(gpu.as_ref())?)
     };
     // SAFETY: as the caller promises.
     unsafe { reply(answer, work) }
 }
 
-/// See [`Open`](plmkit_esm2::cuda::Open).
+/// See [`Functions::open`].
 ///
 /// # Safety
 /// Request and answer live for the call, the flag as long as the process.
-#[unsafe(export_name = "plmkit_cuda_open")]
 unsafe extern "C" fn open(request: Bytes, stop: *const AtomicBool, answer: Answer) -> *mut c_void {
     // The program reports what is answered.
     panic::set_hook(Box::new(|_| {}));
@@ -71,22 +72,21 @@ unsafe extern "C" fn open(request: Bytes, stop: *const AtomicBool, answer: Answe
     let work = || unsafe {
         let opening: Opening = read(request)?;
         let stop = Stop::of(&*stop);
-        let (loaded, notes) = noting(|| load(&opening, &stop));
-        let (model, info) = loaded?;
+        let (model, info, notes) = load(&opening, &stop)?;
         opened = Box::into_raw(Box::new(model)).cast();
-        Ok(Opened { info, notes })
+        Ok((info, notes))
     };
     // SAFETY: as the caller promises.
     unsafe { reply(answer, work) };
     opened
 }
 
-fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo), CudaError> {
+fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo, Vec<Note>), CudaError> {
     set_threads(opening.threads);
     let gpu = opening.gpu.as_ref();
-    libtorch::prepare(gpu).map_err(EsmError::from)?;
+    libtorch::prepare(gpu)?;
     let path = Path::new(&opening.model);
-    let (checkpoint, (model, compiled)) = read_checkpoint(path, stop, |tensors| {
+    let (checkpoint, (model, compiled, notes)) = read_checkpoint(path, stop, |tensors, _| {
         checkpoint::load(tensors, opening, stop)
     })?;
     let info = ModelInfo {
@@ -102,14 +102,13 @@ fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo), CudaE
             ..LoadTimes::default()
         },
     };
-    Ok((model, info))
+    Ok((model, info, notes))
 }
 
-/// See [`Submit`](plmkit_esm2::cuda::Submit).
+/// See [`Functions::submit`].
 ///
 /// # Safety
 /// The model is open, and everything else lives for the call.
-#[unsafe(export_name = "plmkit_cuda_submit")]
 unsafe extern "C" fn submit(
     model: *const c_void,
     batch: Batch,
@@ -120,12 +119,11 @@ unsafe extern "C" fn submit(
     // SAFETY: as the caller promises.
     let work = || unsafe {
         let model = &*model.cast::<TorchModel>();
-        let asked: Submitting = read(request)?;
+        let (columns, depth, dtype): (Vec<Column>, usize, Dtype) = read(request)?;
         let tokens = slice::from_raw_parts(batch.tokens, batch.total_tokens);
         let cu_seqlens = slice::from_raw_parts(batch.cu_seqlens, batch.sequences + 1);
-        let batch = Varlen::new(tokens, cu_seqlens).map_err(CudaError::Torch)?;
-        let how = (asked.depth, asked.dtype);
-        let pending = model.submit(batch, &asked.columns, how)?;
+        let batch = Varlen::new(tokens, cu_seqlens).map_err(CudaError::from_libtorch_message)?;
+        let pending = model.submit(batch, &columns, (depth, dtype))?;
         ticket = Box::into_raw(Box::new(pending)).cast();
         Ok(())
     };
@@ -134,19 +132,23 @@ unsafe extern "C" fn submit(
     ticket
 }
 
-/// See [`Collect`](plmkit_esm2::cuda::Collect).
+/// See [`Functions::collect`].
 ///
 /// # Safety
 /// The ticket was not collected before, and the places are memory of their sizes that nothing else uses.
-#[unsafe(export_name = "plmkit_cuda_collect")]
-unsafe extern "C" fn collect(ticket: *mut c_void, columns: Columns, answer: Answer) -> bool {
+unsafe extern "C" fn collect(
+    ticket: *mut c_void,
+    places: *const Place,
+    count: usize,
+    answer: Answer,
+) -> bool {
     // SAFETY: as the caller promises.
     let work = || unsafe {
         let pending = Box::from_raw(ticket.cast::<Pending>());
-        if columns.count == 0 {
+        if count == 0 {
             return Ok(None::<DeviceTimes>);
         }
-        let places = slice::from_raw_parts(columns.places, columns.count).iter();
+        let places = slice::from_raw_parts(places, count).iter();
         let places = places.map(|place| slice::from_raw_parts_mut(place.data, place.len));
         pending.collect(&mut places.collect::<Vec<_>>())
     };
@@ -154,11 +156,10 @@ unsafe extern "C" fn collect(ticket: *mut c_void, columns: Columns, answer: Answ
     unsafe { reply(answer, work) }
 }
 
-/// See [`Memory`](plmkit_esm2::cuda::Memory).
+/// See [`Functions::memory`].
 ///
 /// # Safety
 /// The model is open, and everything else lives for the call.
-#[unsafe(export_name = "plmkit_cuda_memory")]
 unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer) -> bool {
     // SAFETY: as the caller promises.
     let work = || unsafe { (*model.cast::<TorchModel>()).memory(&read(request)?) };
@@ -166,11 +167,10 @@ unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer
     unsafe { reply(answer, work) }
 }
 
-/// See [`Close`](plmkit_esm2::cuda::Close).
+/// See [`Functions::close`].
 ///
 /// # Safety
 /// The model is open and not used again.
-#[unsafe(export_name = "plmkit_cuda_close")]
 unsafe extern "C" fn close(model: *mut c_void) {
     // SAFETY: as the caller promises.
     let _ = catch_decoder_panic(|| drop(unsafe { Box::from_raw(model.cast::<TorchModel>()) }));
@@ -183,7 +183,8 @@ unsafe extern "C" fn close(model: *mut c_void) {
 unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
     // SAFETY: as the caller promises.
     let bytes = unsafe { slice::from_raw_parts(request.data, request.len) };
-    serde_json::from_slice(bytes).map_err(|error| CudaError::Torch(error.to_string()))
+    serde_json::from_slice(bytes)
+        .map_err(|error| CudaError::from_libtorch_message(error.to_string()))
 }
 
 /// Does `work` and answers with its result. Returns whether it succeeded.
@@ -194,7 +195,7 @@ unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, C
     let panicked = |text| Err(CudaError::from_libtorch_message(format!("panic: {text}")));
     let done = catch_decoder_panic(work)
         .unwrap_or_else(panicked)
-        .map_err(refusal);
+        .map_err(|CudaError(error)| error);
     let text = serde_json::to_vec(&done).unwrap_or_default();
     let bytes = Bytes {
         data: text.as_ptr(),
@@ -203,17 +204,6 @@ unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, C
     // SAFETY: as the caller promises.
     unsafe { (answer.write)(answer.to, bytes) };
     done.is_ok()
-}
-
-fn refusal(error: CudaError) -> Refusal {
-    match error {
-        CudaError::Esm(EsmError::OutOfMemory(what)) => Refusal::OutOfMemory(what),
-        CudaError::Esm(EsmError::Stopped) => Refusal::Stopped,
-        error => Refusal::Other {
-            exit: exit_of(&error).code(),
-            message: error.to_string(),
-        },
-    }
 }
 
 #[cfg(test)]
@@ -244,7 +234,7 @@ mod tests {
         assert!(!done);
         assert_eq!(
             text,
-            r#"{"Err":{"Other":{"exit":70,"message":"libtorch: panic: at layer 7"}}}"#
+            r#"{"Err":{"Refused":{"exit":"Internal","message":"libtorch: panic: at layer 7"}}}"#
         );
 
         let request = b"[";

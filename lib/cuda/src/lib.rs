@@ -34,7 +34,6 @@ mod libtorch;
 mod linear;
 mod memory;
 mod model;
-mod notes;
 mod pooling;
 mod rope;
 mod shim;

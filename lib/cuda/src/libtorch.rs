@@ -10,7 +10,7 @@ use libloading::Symbol;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use plmkit_contract::{cause, path_text};
 use plmkit_esm2::cuda::OpeningGpu;
-use plmkit_esm2::{DeviceError, ON_THE_CPU};
+use plmkit_esm2::{EsmError, ON_THE_CPU};
 use plmkit_gpu::driver_cuda_version;
 
 /// libtorch for CUDA. Loading it registers its operations.
@@ -33,21 +33,21 @@ pub(crate) fn set_threads(threads: NonZeroUsize) {
 }
 
 /// Checks libtorch and, for a GPU, loads its part for CUDA and checks that the driver supports that version of CUDA.
-pub(crate) fn prepare(gpu: Option<&OpeningGpu>) -> Result<(), DeviceError> {
+pub(crate) fn prepare(gpu: Option<&OpeningGpu>) -> Result<(), EsmError> {
     check_version()?;
     let Some(OpeningGpu { device, name, .. }) = gpu else {
         return Ok(());
     };
     let device = format!("device '{device}', {name}");
     if let Err(found) = load() {
-        return Err(DeviceError::Unavailable(format!(
+        return Err(EsmError::unavailable(format!(
             "{device}, needs libtorch for CUDA, which cannot be loaded: {found}; {}; {ON_THE_CPU}",
             remedy()
         )));
     }
     match (cuda_version(), driver_cuda_version()) {
         (Some(needed), Some((major, minor))) if major < needed => {
-            Err(DeviceError::Unavailable(format!(
+            Err(EsmError::unavailable(format!(
                 "{device}: libtorch needs an NVIDIA driver for CUDA {needed} or newer; found one for CUDA \
                  {major}.{minor}; {ON_THE_CPU}"
             )))
@@ -94,7 +94,7 @@ fn cpu_folder() -> PathBuf {
 
 /// Checks that libtorch has the version that this library is compiled for. A pip environment can have another version, and the
 /// loader only notices missing functions.
-fn check_version() -> Result<(), DeviceError> {
+fn check_version() -> Result<(), EsmError> {
     let library = loaded(CPU_LIBRARY);
     // SAFETY: the signature is that of torch's stable C interface. The first bytes of the number are the version.
     let version = library.as_ref().and_then(|library| unsafe {
@@ -108,7 +108,7 @@ fn check_version() -> Result<(), DeviceError> {
             let version = found.map_or("an older one".to_owned(), |[major, minor, patch, ..]| {
                 format!("{major}.{minor}.{patch}")
             });
-            Err(DeviceError::Unavailable(format!(
+            Err(EsmError::unavailable(format!(
                 "expected libtorch {}.{}; found {version} in {}",
                 TORCH.0,
                 TORCH.1,

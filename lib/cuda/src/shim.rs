@@ -288,7 +288,7 @@ mod tests {
         let offsets = Tensor::from_slice(&[0, 4]);
         for kernel in [VarlenKernel::Flash, VarlenKernel::MemoryEfficient] {
             let error = kernel.forward([&x, &x, &x], &offsets, 4, 0.25).unwrap_err();
-            assert!(matches!(error, CudaError::Torch(_)));
+            assert!(!error.0.is_out_of_memory());
             let text = error.to_string();
             assert!(
                 text.contains("_attention_forward' with arguments from the 'CPU' backend"),

@@ -7,9 +7,7 @@ use plmkit_contract::{
     ByteDigest, Column, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SCORES,
     SCORES_POSITIONS, Stop, WINDOWS,
 };
-use plmkit_esm2::{
-    Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
-};
+use plmkit_esm2::{Device, Dtype, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::{AtomicFile, StoreError, find_existing, remove_file};
 use serde_json::json;
@@ -91,7 +89,7 @@ fn start_computing<'a>(
     stop: &'a Stop,
 ) -> Result<Box<dyn Compute + 'a>, EngineError> {
     let devices = match (config.compute.device, config.workers) {
-        (Device::All, _) => Device::each_gpu().map_err(EsmError::from)?,
+        (Device::All, _) => Device::each_gpu()?,
         (device, Some(count)) => {
             let visible = None;
             vec![WorkerGpu { device, visible }; count.get()]

@@ -1,7 +1,6 @@
 //! Reuses memory of large results. The system clears each page of new memory, which costs more than computing the digests of the
 //! results.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +13,7 @@ pub struct Buffers<T> {
     shared: Arc<Mutex<Shared<T>>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared<T> {
     /// Free memory, in the order in which it was returned.
     free: Vec<Vec<T>>,
@@ -22,16 +21,6 @@ struct Shared<T> {
     used: usize,
     /// The most values that were in use at once.
     most: usize,
-}
-
-impl<T> Default for Shared<T> {
-    fn default() -> Self {
-        Self {
-            free: Vec::new(),
-            used: 0,
-            most: 0,
-        }
-    }
 }
 
 /// A buffer of values. Drop returns its memory to the pool.
@@ -44,6 +33,7 @@ impl<T> Default for Shared<T> {
 /// buffer.copy_from_slice(&[1.0, 2.0]);
 /// assert_eq!(buffer[..], [1.0, 2.0]);
 /// ```
+#[derive(Debug)]
 pub struct Buffer<T> {
     /// May be longer than the buffer.
     memory: Vec<T>,
@@ -148,12 +138,6 @@ impl<T> Deref for Buffer<T> {
 impl<T> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.memory[..self.len]
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Buffer<T> {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self[..].fmt(to)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use plmkit_contract::Exit;
 use plmkit_cpu::Isa;
 
 use crate::cuda::{self, OpeningGpu};
@@ -23,15 +24,16 @@ pub struct ComputeOptions {
 impl ComputeOptions {
     /// Checks that the device is usable and computes in the type, as far as possible without using it. Returns whether it is the CPU.
     pub fn check(&self) -> Result<bool, EsmError> {
-        let plan = self.plan()?;
-        if plan.cpu_isa.is_none() {
-            cuda::check(plan.gpu.as_ref())?;
+        let (cpu_isa, gpu, _) = self.resolve()?;
+        if cpu_isa.is_none() {
+            cuda::check(gpu.as_ref())?;
         }
-        Ok(plan.gpu.is_none())
+        Ok(gpu.is_none())
     }
 
-    /// Returns the plan for the device. Fails if it does not compute in the type.
-    pub(crate) fn plan(&self) -> Result<Plan, EsmError> {
+    /// Returns the instruction set, if plmkit's kernels for a CPU compute, the GPU, if one computes, and the type. libtorch computes on
+    /// a CPU if it is neither. Fails if the device does not compute in the type.
+    pub(crate) fn resolve(&self) -> Result<(Option<Isa>, Option<OpeningGpu>, Dtype), EsmError> {
         let gpu = self.device.gpu()?;
         let cpu_isa = match self.kernels {
             _ if gpu.is_some() => None,
@@ -39,12 +41,9 @@ impl ComputeOptions {
             Kernels::Isa(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
-        Ok(Plan {
-            cpu_isa,
-            dtype: self.dtype_for(cpu_isa, gpu.as_ref().map(|gpu| gpu.capability))?,
-            gpu,
-            fused: self.kernels != Kernels::Libtorch,
-        })
+        let capability = gpu.as_ref().map(|gpu| gpu.capability);
+        let dtype = self.dtype_for(cpu_isa, capability)?;
+        Ok((cpu_isa, gpu, dtype))
     }
 
     /// Returns the type of the computation. `cpu_isa` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
@@ -73,24 +72,12 @@ impl ComputeOptions {
             (Kernels::Libtorch, None) => "by --kernels libtorch".to_owned(),
         };
         let known: Vec<String> = known.iter().map(Dtype::to_string).collect();
-        Err(EsmError::NoSuchDtype {
-            dtype,
-            place,
-            known: known.join(" or "),
+        let known = known.join(" or ");
+        Err(EsmError::Refused {
+            exit: Exit::Usage,
+            message: format!("--dtype {dtype}: not computed {place}; expected {known}"),
         })
     }
-}
-
-/// [`ComputeOptions`] resolved for a device.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// The instruction set, if plmkit's kernels for a CPU compute; otherwise, libtorch does.
-    pub(crate) cpu_isa: Option<Isa>,
-    /// The GPU; `None` for the CPU.
-    pub(crate) gpu: Option<OpeningGpu>,
-    pub(crate) dtype: Dtype,
-    /// On a GPU, whether to use plmkit's kernels between matrix products and attention.
-    pub(crate) fused: bool,
 }
 
 /// The kernels that compute the layers on a CPU.

@@ -147,10 +147,7 @@ impl ModelConfig {
 
     /// Returns the number of values in the vectors.
     pub fn widths(&self) -> Widths {
-        Widths {
-            dim: self.hidden,
-            logits: self.vocabulary,
-        }
+        self.shape().widths()
     }
 
     /// Returns the name of the token of each value in the logits of a residue; `None` where there is no token.

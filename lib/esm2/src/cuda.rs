@@ -8,9 +8,8 @@ mod interface;
 mod model;
 
 pub use interface::{
-    Answer, Batch, Bytes, Check, Close, Collect, Columns, Memory, MemoryAsked, Note, Open, Opened,
-    Opening, OpeningGpu, Place, Refusal, Submit, Submitting, VERSION, Version,
+    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Place, VERSION,
+    Version,
 };
-
-use interface::Functions;
-pub(crate) use model::{CudaModel, Pending, check};
+pub use model::Ticket;
+pub(crate) use model::{CudaModel, check};

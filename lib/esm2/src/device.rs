@@ -1,7 +1,5 @@
 //! The device of a model.
 
-mod error;
-
 use std::env;
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +8,8 @@ pub use plmkit_gpu::driver_version;
 use plmkit_gpu::{Gpu, GpuError, driver_cuda_version, gpus};
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::OpeningGpu;
-
-use error::driver_reason;
-pub use error::{DeviceError, ON_THE_CPU};
+use crate::EsmError;
+use crate::cuda::{Note, OpeningGpu};
 
 /// A device on a command line: `auto`, `cpu`, `cuda`, `cuda:N` or `all`.
 ///
@@ -39,37 +35,14 @@ pub enum Device {
 /// The least compute capability that CUDA 13, and so libtorch, supports: Turing's.
 const MIN_CAPABILITY: (i32, i32) = (7, 5);
 
-/// Why `auto` is the CPU.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum NoGpu {
-    #[error("this machine has no NVIDIA driver ({0})")]
-    NoDriver(String),
-    #[error("the NVIDIA driver shows no GPU to this process")]
-    NoneVisible,
-    #[error(
-        "{name} has compute capability {}.{}, and libtorch needs at least {}.{}",
-        .capability.0, .capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
-    )]
-    TooOld {
-        name: String,
-        capability: (i32, i32),
-    },
-}
-
 impl Device {
     /// Returns the GPU of the device, if the driver has it and libtorch supports it; `None` for the CPU.
-    pub(crate) fn gpu(self) -> Result<Option<OpeningGpu>, DeviceError> {
-        let (index, gpu) = match self {
-            Self::Cpu => return Ok(None),
-            Self::Auto => match best(gpus())? {
-                Ok(found) => found,
-                Err(_) => return Ok(None),
-            },
-            // A process computes on one device.
-            Self::All => (0, self.select_gpu(gpus(), 0)?),
-            Self::Cuda(index) => (index, self.select_gpu(gpus(), index)?),
-        };
-        Ok(Some(OpeningGpu {
+    pub(crate) fn gpu(self) -> Result<Option<OpeningGpu>, EsmError> {
+        if self == Self::Cpu {
+            return Ok(None);
+        }
+        let selected = self.select(gpus())?.ok();
+        Ok(selected.map(|(index, gpu)| OpeningGpu {
             device: self,
             name: gpu.name,
             index,
@@ -79,25 +52,21 @@ impl Device {
 
     /// Logs the reason if `auto` is the CPU.
     pub fn log_if_cpu(self) {
-        if self == Self::Auto {
-            match best(gpus()) {
-                Ok(Err(why @ NoGpu::TooOld { .. })) => {
-                    tracing::warn!("{why}: computing on the CPU");
-                }
-                Ok(Err(why)) => tracing::info!("{why}: computing on the CPU"),
-                // Opening the device has reported errors.
-                Ok(Ok(_)) | Err(_) => {}
-            }
+        // Opening the device has reported errors.
+        if self == Self::Auto
+            && let Ok(Err(why)) = self.select(gpus())
+        {
+            why.log();
         }
     }
 
     /// Returns the visible GPUs, each for a worker process.
-    pub fn each_gpu() -> Result<Vec<WorkerGpu>, DeviceError> {
+    pub fn each_gpu() -> Result<Vec<WorkerGpu>, EsmError> {
         let found = gpus();
         let count = found.as_ref().map_or(0, Vec::len);
-        Self::All.select_gpu(found, 0)?;
+        Self::All.select(found)?.ok();
         let visible = env::var(CUDA_VISIBLE_DEVICES).unwrap_or_default();
-        Ok(one_each(&visible, count))
+        Ok(one_each(visible.trim(), count))
     }
 
     /// Returns the GPUs of the device; none for the CPU, or if the driver does not tell.
@@ -112,51 +81,59 @@ impl Device {
         }
     }
 
-    /// Returns GPU `index` of those that the driver has `found`.
-    fn select_gpu(
+    /// Returns the GPU of the device among those that the driver has `found`, or why `auto` is the CPU. A process computes on one of
+    /// `all`. A broken driver is an error for `auto` too, because there may be a GPU.
+    fn select(
         self,
         found: Result<Vec<Gpu>, GpuError>,
-        index: usize,
-    ) -> Result<Gpu, DeviceError> {
-        let mut gpus = found.map_err(|error| DeviceError::from_driver(self, &error))?;
-        if index >= gpus.len() {
-            return Err(DeviceError::Unavailable(format!(
-                "device '{self}' does not exist; found {}",
-                list_names(&gpus)
-            )));
+    ) -> Result<Result<(usize, Gpu), Note>, EsmError> {
+        let refuse = |is_warning: bool, cpu: String, other: String| match self {
+            Self::Auto => Ok(Err(Note {
+                warning: is_warning,
+                text: format!("{cpu}: computing on the CPU"),
+            })),
+            _ => Err(EsmError::unavailable(format!("device '{self}'{other}"))),
+        };
+        let mut gpus = match found {
+            Ok(gpus) => gpus,
+            Err(error) if error.is_missing_driver() => {
+                return refuse(
+                    false,
+                    format!("this machine has no NVIDIA driver ({error})"),
+                    format!(" needs an NVIDIA driver, and this machine has none ({error})"),
+                );
+            }
+            Err(GpuError::Driver { call, code, reason }) => {
+                let found = format!("{call}: {reason} ({code})");
+                return Err(EsmError::of_driver(self, &found));
+            }
+            Err(other) => return Err(EsmError::of_driver(self, &other.to_string())),
+        };
+        let is_usable = |gpu: &Gpu| gpu.capability >= MIN_CAPABILITY;
+        let index = match self {
+            Self::Auto => gpus.iter().position(is_usable).unwrap_or(0),
+            Self::Cuda(index) => index,
+            Self::All | Self::Cpu => 0,
+        };
+        let (least, least_minor) = MIN_CAPABILITY;
+        match gpus.get(index) {
+            Some(gpu) if is_usable(gpu) => Ok(Ok((index, gpus.swap_remove(index)))),
+            Some(old) => {
+                let (name, (major, minor)) = (&old.name, old.capability);
+                let has = format!("has compute capability {major}.{minor}");
+                refuse(
+                    true,
+                    format!("{name} {has}, and libtorch needs at least {least}.{least_minor}"),
+                    format!(", {name}, {has}; expected at least {least}.{least_minor}"),
+                )
+            }
+            None => refuse(
+                false,
+                "the NVIDIA driver shows no GPU to this process".to_owned(),
+                format!(" does not exist; found {}", list_names(&gpus)),
+            ),
         }
-        let gpu = gpus.swap_remove(index);
-        let ((major, minor), (least_major, least_minor)) = (gpu.capability, MIN_CAPABILITY);
-        if gpu.capability < MIN_CAPABILITY {
-            return Err(DeviceError::Unavailable(format!(
-                "device '{self}', {}, has compute capability {major}.{minor}; expected at least {least_major}.{least_minor}",
-                gpu.name
-            )));
-        }
-        Ok(gpu)
     }
-}
-
-/// Returns the first GPU that libtorch supports, or why there is none. A broken driver is an error because there may be a GPU.
-fn best(found: Result<Vec<Gpu>, GpuError>) -> Result<Result<(usize, Gpu), NoGpu>, DeviceError> {
-    let mut gpus = match found {
-        Ok(gpus) => gpus,
-        Err(error) if error.is_missing_driver() => {
-            return Ok(Err(NoGpu::NoDriver(driver_reason(&error))));
-        }
-        Err(error) => return Err(DeviceError::from_driver(Device::Auto, &error)),
-    };
-    let usable = gpus.iter().position(|gpu| gpu.capability >= MIN_CAPABILITY);
-    Ok(match (usable, gpus.is_empty()) {
-        (Some(index), _) => Ok((index, gpus.swap_remove(index))),
-        (None, true) => Err(NoGpu::NoneVisible),
-        (None, false) => {
-            let Gpu {
-                name, capability, ..
-            } = gpus.swap_remove(0);
-            Err(NoGpu::TooOld { name, capability })
-        }
-    })
 }
 
 /// The environment variable with the GPUs that CUDA shows to a process.
@@ -188,22 +165,16 @@ pub fn cuda_version() -> Option<String> {
 /// Returns the GPUs for worker processes: `count` GPUs, or the GPU instances (MIG) in `visible`. CUDA shows a process only the
 /// first instance, so that each process gets its own `CUDA_VISIBLE_DEVICES`.
 fn one_each(visible: &str, count: usize) -> Vec<WorkerGpu> {
-    let named: Vec<&str> = visible.split(',').map(str::trim).collect();
-    if named[0].starts_with("MIG-") {
-        let instances = named.into_iter().filter(|name| name.starts_with("MIG-"));
-        return instances
-            .map(|name| WorkerGpu {
-                device: Device::Cuda(0),
-                visible: Some(name.to_owned()),
-            })
-            .collect();
+    let worker = |index: usize, visible: Option<&str>| WorkerGpu {
+        device: Device::Cuda(index),
+        visible: visible.map(str::to_owned),
+    };
+    if !visible.starts_with("MIG-") {
+        return (0..count).map(|index| worker(index, None)).collect();
     }
-    (0..count)
-        .map(|index| WorkerGpu {
-            device: Device::Cuda(index),
-            visible: None,
-        })
-        .collect()
+    let names = visible.split(',').map(str::trim);
+    let instances = names.filter(|name| name.starts_with("MIG-"));
+    instances.map(|name| worker(0, Some(name))).collect()
 }
 
 /// Returns the count and names of GPUs.
@@ -332,23 +303,45 @@ mod tests {
                 "device 'cuda:1', Tesla P40, has compute capability 6.1; expected at least 7.5",
             ),
         ] {
-            let error = Device::Cuda(index).select_gpu(found, index).unwrap_err();
+            let error = Device::Cuda(index).select(found).unwrap_err();
             assert_eq!(error.to_string(), expected);
             assert_eq!(error.exit(), Exit::Unavailable);
         }
-        assert_eq!(Device::Cuda(0).select_gpu(Ok(vec![h100()]), 0), Ok(h100()));
+        let found = Device::Cuda(0).select(Ok(vec![h100()]));
+        assert_eq!(found, Ok(Ok((0, h100()))));
     }
 
     #[test]
     fn auto_is_the_first_supported_gpu_and_a_broken_driver_is_an_error() {
         let old = gpu("Tesla P40", (6, 1));
         let gpus = vec![old.clone(), h100(), h100()];
+        let best = |found| Device::Auto.select(found);
         assert_eq!(best(Ok(gpus)), Ok(Ok((1, h100()))));
-        assert_eq!(best(Ok(vec![])), Ok(Err(NoGpu::NoneVisible)));
-        let reason = best(Ok(vec![old])).unwrap().unwrap_err().to_string();
-        assert!(reason.contains("compute capability 6.1"), "{reason}");
-        let expected = NoGpu::NoDriver(missing().to_string());
-        assert_eq!(best(Err(missing())), Ok(Err(expected)));
+        let reason = |found| best(found).unwrap().unwrap_err();
+        for (found, warning, text) in [
+            (
+                Ok(vec![]),
+                false,
+                "driver shows no GPU to this process: ".to_owned(),
+            ),
+            (
+                Ok(vec![old]),
+                true,
+                "compute capability 6.1, and ".to_owned(),
+            ),
+            (
+                Err(missing()),
+                false,
+                format!("no NVIDIA driver ({}): ", missing()),
+            ),
+        ] {
+            let why = reason(found);
+            assert!(
+                why.warning == warning && why.text.contains(&text),
+                "{why:?}"
+            );
+            assert!(why.text.ends_with(": computing on the CPU"), "{why:?}");
+        }
         assert_eq!(best(Err(failed())).unwrap_err().exit(), Exit::Unavailable);
     }
 

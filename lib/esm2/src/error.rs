@@ -1,57 +1,28 @@
 //! Errors of loading and computing.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, NoSuchLayer, path_text};
+use plmkit_contract::{Exit, Failure, NoSuchLayer, exit_of_system, io_text, one_line, path_text};
 use plmkit_cpu::ForwardError;
+use serde::{Deserialize, Serialize};
 
-use crate::{CheckpointError, DeviceError, Dtype, Head};
+use crate::Device;
+
+/// Advice for a device that cannot be used.
+pub const ON_THE_CPU: &str = "--device cpu computes on the CPU";
 
 /// Why a model cannot be loaded or a batch cannot be computed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum EsmError {
-    /// The checkpoint cannot be loaded.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The device cannot be used.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The model does not have a layer.
-    #[error(transparent)]
-    NoSuchLayer(#[from] NoSuchLayer),
-    /// The checkpoint has no head that an output needs, or one that cannot be computed.
-    #[error("{}: has no {head}; {reason}", path_text(.model))]
-    NoHead {
-        /// The checkpoint.
-        model: PathBuf,
-        /// The head.
-        head: Head,
-        /// What was expected.
-        reason: String,
-    },
-    /// A sequence has more tokens than the model has positions.
-    #[error(
-        "{}: takes at most {longest} residues, found a row of {found}; expected shards by fasta-shard --max-residues {longest}, \
-         with --long-policy truncate or window for longer proteins",
-        path_text(.model)
-    )]
-    TooLong {
-        /// The checkpoint.
-        model: PathBuf,
-        /// The most residues.
-        longest: usize,
-        /// Those of the row.
-        found: usize,
-    },
-    /// The device or the kernels do not compute in a type.
-    #[error("--dtype {dtype}: not computed {place}; expected {known}")]
-    NoSuchDtype {
-        /// The type.
-        dtype: Dtype,
-        /// The device, and the kernels if they were selected.
-        place: String,
-        /// The types in which they compute, for a message.
-        known: String,
+    /// The checkpoint, the device or an option cannot be used.
+    #[error("{message}")]
+    Refused {
+        /// The exit code of the program.
+        exit: Exit,
+        /// One line: the file, what was expected and what was found.
+        message: String,
     },
     /// Memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
@@ -59,14 +30,6 @@ pub enum EsmError {
     /// A stop was requested.
     #[error("stopped")]
     Stopped,
-    /// The library for GPUs failed.
-    #[error("{message}")]
-    Library {
-        /// The exit code of the program.
-        exit: Exit,
-        /// The library's words.
-        message: String,
-    },
 }
 
 impl EsmError {
@@ -74,18 +37,52 @@ impl EsmError {
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory(_))
     }
+
+    /// The machine lacks a GPU or library, or has one that cannot be used.
+    pub fn unavailable(message: String) -> Self {
+        let exit = Exit::Unavailable;
+        Self::Refused { exit, message }
+    }
+
+    /// The driver of a device does not work, in its own words.
+    pub fn of_driver(device: Device, found: &str) -> Self {
+        Self::unavailable(format!(
+            "device '{device}': the NVIDIA driver does not work: {found}; {ON_THE_CPU}"
+        ))
+    }
+
+    /// A file or folder of a checkpoint, and what was expected and found.
+    pub(crate) fn of_file(exit: Exit, path: &Path, reason: impl Display) -> Self {
+        let reason = one_line(&reason.to_string(), usize::MAX);
+        let message = format!("{}: {reason}", path_text(path));
+        Self::Refused { exit, message }
+    }
+
+    /// A file is damaged, or not that of an ESM.
+    pub(crate) fn invalid(path: &Path, reason: impl Display) -> Self {
+        Self::of_file(Exit::Data, path, reason)
+    }
+
+    /// A file or folder cannot be opened.
+    pub(crate) fn cannot_open(path: &Path, error: &io::Error) -> Self {
+        let exit = exit_of_system(error).unwrap_or(Exit::NoInput);
+        Self::of_file(exit, path, format!("cannot open: {}", io_text(error)))
+    }
 }
 
 impl Failure for EsmError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Checkpoint(error) => error.exit(),
-            Self::Device(error) => error.exit(),
-            Self::NoSuchLayer(_) | Self::NoSuchDtype { .. } => Exit::Usage,
-            Self::NoHead { .. } | Self::TooLong { .. } => Exit::Data,
+            Self::Refused { exit, .. } => *exit,
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
-            Self::Library { exit, .. } => *exit,
         }
+    }
+}
+
+impl From<NoSuchLayer> for EsmError {
+    fn from(error: NoSuchLayer) -> Self {
+        let (exit, message) = (Exit::Usage, error.to_string());
+        Self::Refused { exit, message }
     }
 }
 

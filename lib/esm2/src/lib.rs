@@ -12,7 +12,6 @@
     )
 )]
 
-mod backend;
 mod buffers;
 mod checkpoint;
 mod compute_options;
@@ -29,18 +28,16 @@ mod threads;
 mod timing;
 mod varlen;
 
-pub use backend::Ticket;
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
-    BIAS, CheckpointError, CheckpointTensors, EMBEDDING_NORM, GATE, POSITIONS, QUERY_KEY_NORMS,
-    StoredTensor, WORDS, check_checkpoint, check_outputs, layer_name, read_checkpoint, read_config,
+    BIAS, CheckpointTensors, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS,
+    check_outputs, feed_forward_inputs, layer_name, read_checkpoint, read_config,
 };
 pub use compute_options::{ComputeOptions, Kernels};
 pub use config::{Architecture, FeedForward, ModelConfig, Positions};
-pub use device::{
-    CUDA_VISIBLE_DEVICES, Device, DeviceError, ON_THE_CPU, WorkerGpu, cuda_version, driver_version,
-};
-pub use error::EsmError;
+pub use cuda::Ticket;
+pub use device::{CUDA_VISIBLE_DEVICES, Device, WorkerGpu, cuda_version, driver_version};
+pub use error::{EsmError, ON_THE_CPU};
 pub use heads::Head;
 pub use model::Esm2;
 pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use plmkit_contract::{Column, Stop};
-use plmkit_cpu::Isa;
 
-use crate::backend::{Backend, Ticket};
 use crate::checkpoint;
-use crate::cuda::{CudaModel, MemoryAsked};
-use crate::{Buffer, ComputeOptions, Dtype, EsmError, LoadTimes, ModelInfo, Varlen};
+use crate::cpu::CpuModel;
+use crate::cuda::{CudaModel, MemoryAsked, Opening};
+use crate::threads::threads;
+use crate::{
+    Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, LoadTimes, ModelInfo, Ticket, Varlen,
+};
 
 /// A model on a device.
 ///
@@ -33,9 +35,14 @@ pub struct Esm2 {
     /// The folder or weight file.
     source: PathBuf,
     info: ModelInfo,
-    backend: Box<dyn Backend>,
-    /// The instruction set, if plmkit's CPU kernels compute.
-    isa: Option<Isa>,
+    backend: Backend,
+    buffers: Buffers<f32>,
+}
+
+/// What computes batches: plmkit's kernels for a CPU, or the library for GPUs.
+enum Backend {
+    Cpu(Box<CpuModel>),
+    Cuda(CudaModel),
 }
 
 impl Esm2 {
@@ -44,29 +51,36 @@ impl Esm2 {
     /// and on a GPU while batches are computed.
     pub fn load(model: &Path, options: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let plan = options.plan()?;
-        let isa = plan.cpu_isa;
-        let (mut info, backend): (_, Box<dyn Backend>) = if let Some(isa) = isa {
-            let (checkpoint, cpu) = checkpoint::load_cpu(model, (isa, plan.dtype), stop)?;
+        let (cpu_isa, gpu, dtype) = options.resolve()?;
+        let (mut info, backend) = if let Some(isa) = cpu_isa {
+            let (checkpoint, cpu) = checkpoint::load_cpu(model, (isa, dtype), stop)?;
             let info = ModelInfo {
                 checkpoint,
                 device: "cpu".to_owned(),
                 gpu: None,
-                dtype: plan.dtype,
-                kernels: isa.for_weights(plan.dtype).to_string(),
+                dtype,
+                kernels: isa.for_weights(dtype).to_string(),
                 load_times: LoadTimes::default(),
             };
-            (info, Box::new(cpu))
+            (info, Backend::Cpu(Box::new(cpu)))
         } else {
-            let (info, cuda) = CudaModel::open(model, plan, options.profile, stop)?;
-            (info, Box::new(cuda))
+            let opening = Opening {
+                model: model.as_os_str().to_owned(),
+                gpu,
+                dtype,
+                fused: options.kernels != Kernels::Libtorch,
+                profile: options.profile,
+                threads: threads(),
+            };
+            let (info, cuda) = CudaModel::open(&opening, stop)?;
+            (info, Backend::Cuda(cuda))
         };
         info.load_times.all = started.elapsed();
         Ok(Self {
             source: model.to_owned(),
             info,
             backend,
-            isa,
+            buffers: Buffers::default(),
         })
     }
 
@@ -81,7 +95,7 @@ impl Esm2 {
         let started = Instant::now();
         let columns = columns.to_vec();
         let asked = MemoryAsked::Reserve { largest, columns };
-        if self.backend.memory(&asked)?.is_some() {
+        if self.memory(&asked)?.is_some() {
             self.info.load_times.pinned = Some(started.elapsed());
             self.info.load_times.all += started.elapsed();
         }
@@ -90,20 +104,28 @@ impl Esm2 {
 
     /// Returns the device memory that tensors hold now, and the most since the last call, in MiB; `None` on a CPU.
     pub fn used_memory_mib(&self) -> Option<(u64, u64)> {
-        self.backend.memory(&MemoryAsked::Used).ok()?
+        self.memory(&MemoryAsked::Used).ok()?
     }
 
     /// Frees device memory that is cached for later batches, so that fragments do not remain.
     pub fn release(&self) -> Result<(), EsmError> {
-        self.backend.memory(&MemoryAsked::Release).map(drop)
+        self.memory(&MemoryAsked::Release).map(drop)
+    }
+
+    fn memory(&self, asked: &MemoryAsked) -> Result<Option<(u64, u64)>, EsmError> {
+        match &self.backend {
+            Backend::Cpu(_) => Ok(None),
+            Backend::Cuda(model) => model.memory(asked),
+        }
     }
 
     /// Loads the same checkpoint in f32, for comparison; `None` unless plmkit's CPU kernels compute it. Packs each layer when it
     /// computes it, so that only one layer is in memory.
     pub fn in_f32(&self) -> Result<Option<Self>, EsmError> {
-        let Some(isa) = self.isa else {
+        let Backend::Cpu(own) = &self.backend else {
             return Ok(None);
         };
+        let isa = own.readout.isa;
         Ok(Some(Self {
             source: self.source.clone(),
             info: ModelInfo {
@@ -111,8 +133,8 @@ impl Esm2 {
                 kernels: isa.for_weights(Dtype::F32).to_string(),
                 ..self.info.clone()
             },
-            backend: Box::new(checkpoint::stream(&self.source, isa)?),
-            isa: Some(isa),
+            backend: Backend::Cpu(Box::new(checkpoint::stream(&self.source, isa)?)),
+            buffers: Buffers::default(),
         }))
     }
 
@@ -142,9 +164,25 @@ impl Esm2 {
         self.info.heads_for(&self.source, columns)?;
         let longest = batch.spans().map(|span| span.len()).max();
         self.info.check_length(&self.source, longest.unwrap_or(0))?;
-        match self.info.depth(columns)? {
-            Some(depth) => self.backend.submit(batch, columns, (depth, dtype), stop),
-            None => Ok(Ticket::default()),
+        let Some(depth) = self.info.depth(columns)? else {
+            return Ok(Ticket::default());
+        };
+        let (widths, how) = (self.info.config().widths(), (depth, dtype));
+        let mut values = batch.buffers(columns, widths, &self.buffers);
+        match &self.backend {
+            Backend::Cpu(model) => {
+                let mut x = self.buffers.take(batch.total_tokens() * widths.dim);
+                model.compute(batch, (columns, &mut values), how, &mut x, stop)?;
+                Ok(Ticket::of(values))
+            }
+            Backend::Cuda(model) => {
+                let ticket = model.submit(batch, (columns, values), how)?;
+                if self.info.gpu.is_some() {
+                    return Ok(ticket);
+                }
+                // libtorch's operations on a CPU have computed it.
+                ticket.collect().map(|(values, _)| Ticket::of(values))
+            }
         }
     }
 }

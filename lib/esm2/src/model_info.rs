@@ -76,11 +76,7 @@ impl ModelInfo {
         let heads = columns.iter().copied().filter_map(Head::for_column);
         let digest = |head: Head| match &self.checkpoint.heads[&head] {
             Ok(digest) => Ok((head, digest.as_str())),
-            Err(reason) => Err(EsmError::NoHead {
-                model: model.to_owned(),
-                head,
-                reason: reason.clone(),
-            }),
+            Err(reason) => Err(no_head(model, head, reason)),
         };
         heads.map(digest).collect()
     }
@@ -88,11 +84,14 @@ impl ModelInfo {
     /// Checks that the model has a position for each of the `tokens` of a sequence. `model` is the checkpoint, for the error.
     pub fn check_length(&self, model: &Path, tokens: usize) -> Result<(), EsmError> {
         match self.config().longest() {
-            Some(longest) if tokens > longest => Err(EsmError::TooLong {
-                model: model.to_owned(),
-                longest: longest - SPECIAL_TOKENS as usize,
-                found: tokens - SPECIAL_TOKENS as usize,
-            }),
+            Some(longest) if tokens > longest => {
+                let [longest, found] = [longest, tokens].map(|all| all - SPECIAL_TOKENS as usize);
+                let reason = format!(
+                    "takes at most {longest} residues, found a row of {found}; expected shards by fasta-shard \
+                     --max-residues {longest}, with --long-policy truncate or window for longer proteins"
+                );
+                Err(EsmError::invalid(model, reason))
+            }
             _ => Ok(()),
         }
     }
@@ -106,4 +105,9 @@ impl ModelInfo {
             depth => Ok(depth),
         }
     }
+}
+
+/// The error of a checkpoint without a head that an output needs, or with one that cannot be computed.
+pub(crate) fn no_head(model: &Path, head: Head, reason: &str) -> EsmError {
+    EsmError::invalid(model, format!("has no {head}; {reason}"))
 }

@@ -1,6 +1,5 @@
 //! The number of CPU threads.
 
-use std::iter::successors;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,16 +21,13 @@ pub(crate) fn threads() -> NonZeroUsize {
 
 /// Returns as many threads for loading, or fewer if the system refuses some.
 pub(crate) fn pool() -> Result<ThreadPool, EsmError> {
-    let counts = successors(NonZeroUsize::new(threads().get()), |count| {
-        NonZeroUsize::new(count.get() / 2)
-    });
-    let mut refused = String::new();
-    for count in counts {
-        let pool = ThreadPoolBuilder::new().num_threads(count.get());
+    let mut count = threads().get();
+    loop {
+        let pool = ThreadPoolBuilder::new().num_threads(count);
         match pool.thread_name(|_| "loading".to_owned()).build() {
             Ok(pool) => return Ok(pool),
-            Err(error) => refused = error.to_string(),
+            Err(error) if count == 1 => return Err(EsmError::OutOfMemory(error.to_string())),
+            Err(_) => count /= 2,
         }
     }
-    Err(EsmError::OutOfMemory(refused))
 }

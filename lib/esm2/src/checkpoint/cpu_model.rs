@@ -1,22 +1,22 @@
 //! A model of plmkit's CPU kernels from stored tensors.
 
-use std::sync::Mutex;
+use std::cell::RefCell;
 
 use plmkit_cpu::{
-    ContactHead, Embedding, Isa, LanguageModelHead, LayerNorm, OutOfMemory, Readout, Weights,
+    ContactHead, Embedding, Isa, LanguageModelHead, Layer, LayerNorm, OutOfMemory, Readout, Weights,
 };
 
 use super::CheckpointTensors;
 use super::parameters::{BIAS, EMBEDDING_NORM, POSITIONS, WORDS};
 use crate::config::Positions;
 use crate::cpu::{CpuModel, Layers};
-use crate::{Buffers, Dtype, EsmError, Head};
+use crate::{Dtype, EsmError, Head};
 
 /// Returns a model of `layers`, with the heads that the checkpoint has.
 pub(super) fn cpu_model(
-    tensors: &CheckpointTensors<'_>,
+    tensors: &CheckpointTensors,
     isa: Isa,
-    layers: Layers,
+    layers: Vec<Layer>,
 ) -> Result<CpuModel, EsmError> {
     let (config, of) = (tensors.config(), &tensors.config().architecture);
     let values = |name: &str| tensors.get(name).values();
@@ -53,16 +53,14 @@ pub(super) fn cpu_model(
     embedding.norm = of.embedding_norm.then(|| norm(EMBEDDING_NORM));
     Ok(CpuModel {
         embedding,
-        layers,
+        layers: Layers::Packed(layers),
         readout,
-        arena: Mutex::default(),
-        buffers: Buffers::default(),
-        widths: config.widths(),
+        arena: RefCell::default(),
     })
 }
 
 /// Returns the `LayerNorm` of a module.
-pub(super) fn layer_norm(tensors: &CheckpointTensors<'_>, module: &str) -> LayerNorm {
+pub(super) fn layer_norm(tensors: &CheckpointTensors, module: &str) -> LayerNorm {
     LayerNorm {
         weight: tensors.get(&format!("{module}.weight")).values(),
         bias: tensors.bias(module, tensors.config().hidden),

@@ -3,8 +3,8 @@
 use blake3::Hasher;
 use plmkit_contract::Stop;
 
-use super::parameters::{Parameter, parameters};
-use super::tensors::CheckpointTensors;
+use super::CheckpointTensors;
+use super::parameters::parameters;
 use crate::config::Architecture;
 use crate::{EsmError, Head};
 
@@ -14,7 +14,7 @@ const PIECE: usize = 1 << 21;
 /// Returns the digest of a model: of the configuration, the name, type, shape and stored bytes of every encoder tensor in the order of
 /// computation, and the rotary frequencies. Fails if a weight is not finite.
 pub(super) fn digest_of_model(
-    tensors: &CheckpointTensors<'_>,
+    tensors: &CheckpointTensors,
     stop: &Stop,
 ) -> Result<String, EsmError> {
     let config = tensors.config();
@@ -36,15 +36,20 @@ pub(super) fn digest_of_model(
     hasher.update(&config.layer_norm_eps.to_le_bytes());
     hasher.update(&[u8::from(config.token_dropout)]);
     update(&mut hasher, tensors, parameters(config), stop)?;
-    for frequency in tensors.frequencies().iter().flatten() {
-        hasher.update(&frequency.to_le_bytes());
+    for layer in 0..config.layers {
+        if let Some((name, stored)) = tensors.stored_frequencies(layer) {
+            stored.check_finite(&name, 0, &stored.bytes())?;
+        }
+        for frequency in tensors.frequencies(layer) {
+            hasher.update(&frequency.to_le_bytes());
+        }
     }
     Ok(text(&hasher))
 }
 
 /// Returns the digest of the stored tensors of a head. Fails if a weight is not finite.
 pub(super) fn digest_of_head(
-    tensors: &CheckpointTensors<'_>,
+    tensors: &CheckpointTensors,
     head: Head,
     stop: &Stop,
 ) -> Result<String, EsmError> {
@@ -56,21 +61,21 @@ pub(super) fn digest_of_head(
 /// Adds tensors, on the threads of the current pool.
 fn update(
     hasher: &mut Hasher,
-    tensors: &CheckpointTensors<'_>,
-    parameters: Vec<Parameter>,
+    tensors: &CheckpointTensors,
+    parameters: Vec<(String, Vec<usize>)>,
     stop: &Stop,
 ) -> Result<(), EsmError> {
-    for Parameter { name, .. } in parameters {
+    for (name, shape) in parameters {
         if stop.requested() {
             return Err(EsmError::Stopped);
         }
         let tensor = tensors.get(&name);
-        for word in [&name, &tensor.data.dtype.to_string()] {
+        for word in [&name, &tensor.dtype.to_string()] {
             update_number(hasher, word.len());
             hasher.update(word.as_bytes());
         }
-        update_number(hasher, tensor.shape().len());
-        for &size in tensor.shape() {
+        update_number(hasher, shape.len());
+        for size in shape {
             update_number(hasher, size);
         }
         for (number, piece) in tensor.bytes().chunks(PIECE).enumerate() {

@@ -1,15 +1,16 @@
 //! The files of a model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use plmkit_contract::Quoted;
+use plmkit_contract::{Exit, Quoted};
 use serde_json::Value;
 
-use super::CheckpointError;
 use super::weight_file::{WeightFile, open};
+use crate::EsmError;
 
 /// Weight files and indexes of several, with the names of the Hub. The first that exists is read.
 const WEIGHTS: [&str; 4] = [
@@ -33,65 +34,64 @@ pub(super) fn model_folder(model: &Path) -> &Path {
 }
 
 /// Opens the weight files of a model that is named by its folder, a weight file or an index.
-pub(super) fn weight_files(model: &Path) -> Result<Vec<WeightFile>, CheckpointError> {
+pub(super) fn weight_files(model: &Path) -> Result<Vec<Arc<WeightFile>>, EsmError> {
     let files = paths(model)?.into_iter();
     files
-        .map(|(path, indexed)| WeightFile::open(path, indexed))
+        .map(|(path, indexed)| WeightFile::open(path, indexed).map(Arc::new))
         .collect()
 }
 
-/// The weight files of a model, each with the names of the tensors that an index says are in it.
-type Paths = BTreeMap<PathBuf, Vec<String>>;
-
-fn paths(model: &Path) -> Result<Paths, CheckpointError> {
-    let open = |source| CheckpointError::Open {
-        path: model.to_owned(),
-        source,
-    };
-    let no_weights = |reason| CheckpointError::NoWeights {
-        path: model.to_owned(),
-        reason,
-    };
-    let path = if fs::metadata(model).map_err(open)?.is_dir() {
+/// Returns the weight files of a model, each with the names of the tensors that an index says are in it.
+fn paths(model: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
+    let open = |error: io::Error| EsmError::cannot_open(model, &error);
+    let no_weights = |reason: String| Err(EsmError::of_file(Exit::NoInput, model, reason));
+    let mut path = model.to_owned();
+    if fs::metadata(model).map_err(open)?.is_dir() {
         if model.join("adapter_config.json").exists() {
-            return Err(no_weights(format!(
+            return no_weights(format!(
                 "has {MERGE}; a weight file that is named is read without it"
-            )));
+            ));
         }
-        let mut paths = WEIGHTS.into_iter().map(|name| model.join(name));
-        let found = paths.find(|path| path.exists());
-        let Some(path) = found.or_else(|| first_release(model)) else {
-            let found = other_weights(model).map_err(open)?;
-            return Err(no_weights(format!(
-                "expected model.safetensors, pytorch_model.bin or an index of either, found {found}"
-            )));
+        let mut known = WEIGHTS.into_iter().map(|name| model.join(name));
+        // ESMC was first released with one file in a folder.
+        let first_release = with_extension(&model.join("data/weights"), "pth").unwrap_or_default();
+        path = match (known.find(|path| path.exists()), &first_release[..]) {
+            (Some(path), _) => path,
+            (None, [path]) => path.clone(),
+            (None, _) => {
+                let fair_esm = with_extension(model, "pt").map_err(open)?;
+                let found = fair_esm.first().and_then(|path| path.file_name());
+                let found = found.map_or("none of them".to_owned(), |name| {
+                    let name = name.to_string_lossy();
+                    let name = Quoted(&name);
+                    format!(
+                        "{name}, a fair-esm checkpoint: convert-fair-esm.py makes a folder of it that is read"
+                    )
+                });
+                return no_weights(format!(
+                    "expected model.safetensors, pytorch_model.bin or an index of either, found {found}"
+                ));
+            }
         };
-        path
-    } else {
-        model.to_owned()
-    };
-    if path.file_stem().is_some_and(|stem| stem == "adapter_model") {
-        return Err(no_weights(format!("is {MERGE}")));
     }
-    if path.to_string_lossy().ends_with(".index.json") {
+    if path.file_stem().is_some_and(|stem| stem == "adapter_model") {
+        no_weights(format!("is {MERGE}"))
+    } else if path.to_string_lossy().ends_with(".index.json") {
         indexed(model_folder(&path), &path)
     } else if is_weights(&path) {
-        Ok(Paths::from([(path, Vec::new())]))
+        Ok(BTreeMap::from([(path, Vec::new())]))
     } else {
-        Err(no_weights(
-            "expected a folder, or a file with a name in .safetensors or .bin".to_owned(),
-        ))
+        no_weights("expected a folder, or a file with a name in .safetensors or .bin".to_owned())
     }
 }
 
-/// Returns the one file of weights of a folder that is as ESMC was first released.
-fn first_release(folder: &Path) -> Option<PathBuf> {
-    let files = fs::read_dir(folder.join("data/weights")).ok()?;
-    let paths = files.filter_map(|entry| Some(entry.ok()?.path()));
-    let weights: Vec<PathBuf> = paths
-        .filter(|path| path.extension().is_some_and(|found| found == "pth"))
-        .collect();
-    <[PathBuf; 1]>::try_from(weights).ok().map(|[path]| path)
+/// Returns the files of a folder with an extension, in the order of their names.
+fn with_extension(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|found| found == extension));
+    paths.sort();
+    Ok(paths)
 }
 
 /// Whether a file can contain weights, by its name. Files in `.pt` and `.pth` are usually fair-esm's; the reader says so.
@@ -101,9 +101,9 @@ fn is_weights(path: &Path) -> bool {
 }
 
 /// Returns the files that an index names.
-fn indexed(folder: &Path, index: &Path) -> Result<Paths, CheckpointError> {
+fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
     let invalid = |reason: String| {
-        CheckpointError::invalid(index, format!("not an index of weight files: {reason}"))
+        EsmError::invalid(index, format!("not an index of weight files: {reason}"))
     };
     let json = read_json(index)?;
     let json: Value = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
@@ -111,7 +111,7 @@ fn indexed(folder: &Path, index: &Path) -> Result<Paths, CheckpointError> {
         .as_object()
         .filter(|map| !map.is_empty())
         .ok_or_else(|| invalid("key 'weight_map': expected tensor names and files".to_owned()))?;
-    let mut paths = Paths::new();
+    let mut paths = BTreeMap::<_, Vec<String>>::new();
     for (tensor, file) in map {
         let name = file
             .as_str()
@@ -129,40 +129,16 @@ fn is_file_name(name: &str) -> bool {
     matches!(components.next(), Some(Component::Normal(_))) && components.next().is_none()
 }
 
-/// Describes weights in a folder that cannot be read.
-fn other_weights(folder: &Path) -> io::Result<String> {
-    let names: BTreeSet<String> = fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect::<io::Result<_>>()?;
-    let mut names = names.iter();
-    Ok(
-        match names.find(|name| {
-            Path::new(name)
-                .extension()
-                .is_some_and(|found| found == "pt")
-        }) {
-            Some(name) => format!(
-                "{}, a fair-esm checkpoint: convert-fair-esm.py makes a folder of it that is read",
-                Quoted(name)
-            ),
-            None => "none of them".to_owned(),
-        },
-    )
-}
-
 /// Reads a JSON file of a checkpoint. The index of the 15B model has 100 KiB.
-pub(super) fn read_json(path: &Path) -> Result<Vec<u8>, CheckpointError> {
+pub(super) fn read_json(path: &Path) -> Result<Vec<u8>, EsmError> {
     const LIMIT: u64 = 16 << 20;
     let mut json = Vec::new();
     open(path)
         .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut json))
-        .map_err(|source| CheckpointError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
+        .map_err(|error| EsmError::cannot_open(path, &error))?;
     if json.len() as u64 > LIMIT {
         let reason = format!("expected at most {LIMIT} bytes of JSON, found more");
-        return Err(CheckpointError::invalid(path, reason));
+        return Err(EsmError::invalid(path, reason));
     }
     Ok(json)
 }

@@ -19,9 +19,6 @@ const UNUSED_END: &str = "_extra_state";
 /// What a checkpoint's names begin with, if the encoder is a part of the model.
 const PREFIXES: [&str; 2] = ["esm.", "esmc."];
 
-/// The modules of a layout, each with the canonical ones that it is made of, one below the other. `*` is the number of a layer.
-type Table = [(&'static str, &'static [&'static str])];
-
 /// Returns the canonical names of a stored tensor: of each matrix, if it is several of one shape, one below the other, and none if it
 /// is not read.
 ///
@@ -37,22 +34,19 @@ pub(super) fn canonical(stored: &str) -> Vec<String> {
         return Vec::new();
     }
     // Names that are not in the table are canonical.
-    if let Some(names) = look_up(esmc::TABLE, name) {
+    if let Some(names) = look_up(name) {
         return names;
     }
-    vec![if name == STATE_INV_FREQ {
-        SHARED_INV_FREQ.to_owned()
-    } else if let Some(stem) = name.strip_suffix("LayerNorm.gamma") {
-        format!("{stem}LayerNorm.weight")
-    } else if let Some(stem) = name.strip_suffix("LayerNorm.beta") {
-        format!("{stem}LayerNorm.bias")
-    } else {
-        name.to_owned()
+    vec![match name {
+        STATE_INV_FREQ => SHARED_INV_FREQ.to_owned(),
+        name => name
+            .replace("LayerNorm.gamma", "LayerNorm.weight")
+            .replace("LayerNorm.beta", "LayerNorm.bias"),
     }]
 }
 
 /// Returns the canonical names of a parameter of a module in the table.
-fn look_up(table: &Table, name: &str) -> Option<Vec<String>> {
+fn look_up(name: &str) -> Option<Vec<String>> {
     let kinds = ["weight", "bias", "inv_freq"];
     let kind = kinds.into_iter().find(|kind| name.ends_with(kind))?;
     let module = name.strip_suffix(kind)?;
@@ -60,7 +54,7 @@ fn look_up(table: &Table, name: &str) -> Option<Vec<String>> {
         .strip_suffix(['.', '_'])
         .filter(|_| kind != "inv_freq")
         .unwrap_or(name);
-    table.iter().find_map(|(pattern, canonical)| {
+    esmc::TABLE.iter().find_map(|(pattern, canonical)| {
         let layer = layer_in(module, pattern)?;
         let name = |canonical: &&str| format!("{}.{kind}", canonical.replace('*', layer));
         Some(canonical.iter().map(name).collect())

@@ -1,71 +1,74 @@
 //! The tensors of a checkpoint under their canonical names, checked against a configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plmkit_contract::{Quoted, path_text};
 
-use super::error::{CheckpointError, list_names};
-use super::foreign::{adapter, common_prefix, foreign_prefix};
-use super::names::{CLASSIFIERS, SHARED_INV_FREQ, canonical};
+use super::config_at;
+use super::folder::{model_folder, weight_files};
+use super::foreign::{adapter, common_prefix, foreign_prefix, list_names};
+use super::names::{CLASSIFIERS, canonical};
 use super::parameters::{
-    BIAS, DECODER, DECODER_BIAS, POSITIONS, Parameter, WORDS, decoder_parameters, head_parameters,
-    inv_freq_name, parameters,
+    BIAS, DECODER, DECODER_BIAS, POSITIONS, WORDS, frequency_names, head_parameters,
+    optional_parameters, parameters,
 };
 use super::stored_tensor::{StoredTensor, stored_type};
 use super::weight_file::WeightFile;
-use crate::config::Positions;
+use crate::config::{Positions, from_shapes};
+use crate::cuda::Note;
 use crate::rope::default_inv_freq;
-use crate::{Head, ModelConfig};
+use crate::{EsmError, Head, ModelConfig};
 
 /// The tensors of a checkpoint by canonical name, checked against its configuration: all tensors of the encoder are there, and all
 /// tensors have the right shape and a supported type.
-pub struct CheckpointTensors<'a> {
+pub struct CheckpointTensors {
+    folder: PathBuf,
+    pub(super) files: Vec<Arc<WeightFile>>,
     config: ModelConfig,
-    tensors: BTreeMap<String, StoredTensor<'a>>,
-    /// The rotary frequencies of each layer; none in a model whose positions are learned.
-    frequencies: Vec<Vec<f32>>,
-    /// The layers whose frequencies are computed though the checkpoint should have them.
-    computed_frequencies: usize,
+    tensors: BTreeMap<String, StoredTensor>,
     /// Whether the language-model head decodes with a matrix that is not the word embeddings.
     own_decoder: bool,
     /// Whether a classifier is stored, which is not read.
     has_classifier: bool,
 }
 
-impl<'a> CheckpointTensors<'a> {
-    /// Reads the headers of `files`, and checks names, shapes and types against those of the model in `config`. `folder` is for
-    /// messages. `config` gets the stored names and shapes.
-    pub(super) fn read(
-        files: &'a [WeightFile],
-        folder: &Path,
-        config: impl FnOnce(&[(&str, &[usize])]) -> Result<ModelConfig, CheckpointError>,
-    ) -> Result<Self, CheckpointError> {
-        let mut stored = Vec::new();
-        for file in files {
-            let tensors = file.tensors()?.into_iter();
-            stored.extend(tensors.map(|(name, data)| (name, data, file)));
-        }
+impl CheckpointTensors {
+    /// Opens the folder or weight file `model`. Reads headers, and checks names, shapes and types against those of its configuration.
+    ///
+    /// # Errors
+    /// The model is of another kind, or its weights are missing or have other shapes.
+    pub fn open(model: &Path) -> Result<Self, EsmError> {
+        let (folder, files) = (model_folder(model).to_owned(), weight_files(model)?);
+        let stored: Vec<_> = files
+            .iter()
+            .map(WeightFile::tensors)
+            .collect::<Result<_, _>>()?;
+        let stored: Vec<(String, StoredTensor)> = stored.into_iter().flatten().collect();
         // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
         let shapes = stored.iter();
-        let shapes = shapes.map(|(name, data, _)| (name.as_str(), data.shape.as_slice()));
-        let config = config(&shapes.collect::<Vec<_>>())?;
-        let mut tensors = BTreeMap::<String, StoredTensor<'_>>::new();
+        let shapes = shapes.map(|(name, tensor)| (name.as_str(), tensor.shape()));
+        let config = match from_shapes(&shapes.collect::<Vec<_>>()) {
+            Some(config) => config,
+            None => config_at(&folder.join("config.json"))?,
+        };
+        let mut tensors = BTreeMap::<String, StoredTensor>::new();
         let (mut has_classifier, mut prefix) = (false, None);
-        for (name, data, file) in stored {
+        for (name, tensor) in stored {
+            let path = tensor.file.path.clone();
             if let Some(adapter) = adapter(&name) {
-                return Err(CheckpointError::invalid(&file.path, adapter));
+                return Err(EsmError::invalid(&path, adapter));
             }
             prefix = Some(common_prefix(&name, prefix.as_deref()).to_owned());
             has_classifier |= CLASSIFIERS.iter().any(|head| name.starts_with(head));
             let names = canonical(&name);
-            let parts = data.divided(names.len().max(1));
-            for (name, data) in names.into_iter().zip(parts) {
-                let tensor = StoredTensor { data, file };
-                if let Some(other) = tensors.insert(name.clone(), tensor) {
-                    let (name, other) = (Quoted(&name), path_text(other.path()));
+            let parts = tensor.divided(names.len().max(1));
+            for (name, part) in names.into_iter().zip(parts) {
+                if let Some(other) = tensors.insert(name.clone(), part) {
+                    let (name, other) = (Quoted(&name), path_text(&other.file.path));
                     let reason = format!("tensor {name} is stored twice, here and in {other}");
-                    return Err(CheckpointError::invalid(&file.path, reason));
+                    return Err(EsmError::invalid(&path, reason));
                 }
             }
         }
@@ -73,34 +76,26 @@ impl<'a> CheckpointTensors<'a> {
             // ESM-2 stores a table that it does not use.
             tensors.remove(POSITIONS);
         }
-        let computed = if config.is_rotary() {
-            default_inv_freq(config.head_dim())
-        } else {
-            Vec::new()
-        };
-        let stores_frequencies = config.architecture.positions == Positions::StoredRotary;
         let mut read = Self {
-            frequencies: vec![computed; config.layers],
-            computed_frequencies: if stores_frequencies { config.layers } else { 0 },
+            folder,
+            files,
             config,
             tensors,
             own_decoder: false,
             has_classifier,
         };
-        read.check(folder, &prefix.unwrap_or_default())?;
+        read.check(&prefix.unwrap_or_default())?;
         read.settle_decoder();
-        read.read_frequencies()?;
         Ok(read)
     }
 
     /// Checks names, shapes and types. `prefix` is what all stored names begin with.
-    fn check(&self, folder: &Path, prefix: &str) -> Result<(), CheckpointError> {
+    fn check(&self, prefix: &str) -> Result<(), EsmError> {
         let (required, optional) = (parameters(&self.config), optional_parameters(&self.config));
         let all = || required.iter().chain(&optional);
-        let known: BTreeSet<&str> = all().map(|known| known.name.as_str()).collect();
+        let known: BTreeSet<&String> = all().map(|(name, _)| name).collect();
         let missing = self.missing(&required);
-        let names = self.tensors.keys();
-        let unexpected = names.filter(|name| !known.contains(name.as_str()));
+        let unexpected = self.tensors.keys().filter(|name| !known.contains(name));
         let unexpected: Vec<String> = unexpected.cloned().collect();
         if !missing.is_empty() || !unexpected.is_empty() {
             let reason = format!(
@@ -109,25 +104,20 @@ impl<'a> CheckpointTensors<'a> {
                 list_names(&unexpected),
                 foreign_prefix(prefix)
             );
-            return Err(CheckpointError::invalid(folder, reason));
+            return Err(EsmError::invalid(&self.folder, reason));
         }
-        for Parameter { name, shape } in all() {
+        for (name, shape) in all() {
             let Some(tensor) = self.find(name) else {
                 continue;
             };
-            let invalid = |reason| {
-                CheckpointError::invalid(tensor.path(), format!("tensor '{name}': {reason}"))
-            };
-            let (found, dtype) = (&tensor.data.shape, tensor.data.dtype);
+            let (found, dtype) = (tensor.shape(), tensor.dtype);
             if found != shape {
-                return Err(invalid(format!(
-                    "expected shape {shape:?}, found {found:?}"
-                )));
+                let what = format!("expected shape {shape:?}, found {found:?}");
+                return Err(tensor.invalid(name, &what));
             }
             if stored_type(dtype).is_none() {
-                return Err(invalid(format!(
-                    "expected type F32, F16 or BF16, found {dtype}"
-                )));
+                let what = format!("expected type F32, F16 or BF16, found {dtype}");
+                return Err(tensor.invalid(name, &what));
             }
         }
         Ok(())
@@ -150,58 +140,48 @@ impl<'a> CheckpointTensors<'a> {
         }
     }
 
-    /// Reads the stored frequencies, `(head_dim/2)` for each layer.
-    ///
-    /// ESM-2 was trained with frequencies rounded to f16, and its checkpoints store the rounded ones: at position 1000, exact
-    /// frequencies differ by up to 0.16 radian.
-    fn read_frequencies(&mut self) -> Result<(), CheckpointError> {
-        if self.config.architecture.positions != Positions::StoredRotary {
-            return Ok(());
+    /// Returns log lines of what is not as in a published ESM-2.
+    pub fn notes(&self) -> Vec<Note> {
+        let (mut notes, folder) = (Vec::new(), path_text(&self.folder));
+        if self.has_classifier {
+            notes.push(Note {
+                warning: false,
+                text: format!("{folder}: its classifier is not used"),
+            });
         }
-        for layer in 0..self.config.layers {
-            let own = inv_freq_name(layer);
-            let names = [own.as_str(), SHARED_INV_FREQ].into_iter();
-            let mut stored = names.filter_map(|name| Some((name, self.find(name)?)));
-            if let Some((name, tensor)) = stored.next() {
-                tensor.check_finite(name, 0, tensor.bytes())?;
-                self.frequencies[layer] = tensor.values();
-                self.computed_frequencies -= 1;
-            }
+        let layers = self.config.layers;
+        let is_stored = |layer: &usize| self.stored_frequencies(*layer).is_some();
+        let computed = layers - (0..layers).filter(is_stored).count();
+        if computed > 0 && self.config.architecture.positions == Positions::StoredRotary {
+            notes.push(Note {
+                warning: true,
+                text: format!(
+                    "{folder}: no inv_freq for {computed} of {layers} layers: computed them; the published ESM-2 have \
+                     theirs rounded to f16, which shifts the vectors of long sequences"
+                ),
+            });
         }
-        Ok(())
+        notes
     }
 
-    /// Logs what is not as in a published ESM-2.
-    pub(super) fn report(&self, folder: &Path) {
-        let folder = path_text(folder);
-        if self.has_classifier {
-            tracing::info!("{folder}: its classifier is not used");
-        }
-        if self.computed_frequencies > 0 {
-            tracing::warn!(
-                "{folder}: no inv_freq for {} of {} layers: computed them; the published ESM-2 have theirs rounded to f16, \
-                 which shifts the vectors of long sequences",
-                self.computed_frequencies,
-                self.config.layers,
-            );
-        }
+    /// Returns the files: weights, then `config.json`, if there is one.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let weights = self.files.iter().map(|file| file.path.clone());
+        let config = self.folder.join("config.json");
+        let config = config.exists().then_some(config);
+        weights.chain(config).collect()
     }
 
     /// Returns the names of parameters that are not stored.
-    fn missing(&self, parameters: &[Parameter]) -> Vec<String> {
-        let names = parameters.iter().map(|parameter| &parameter.name);
+    fn missing(&self, parameters: &[(String, Vec<usize>)]) -> Vec<String> {
+        let names = parameters.iter().map(|(name, _)| name);
         let missing = names.filter(|name| !self.tensors.contains_key(*name));
         missing.cloned().collect()
     }
 
     /// Returns the tensors that a head is computed from.
-    pub(super) fn head_parameters(&self, head: Head) -> Vec<Parameter> {
-        let mut parameters = head_parameters(&self.config, head);
-        if head == Head::LanguageModel && self.own_decoder {
-            let [decoder, _] = decoder_parameters(&self.config);
-            parameters.push(decoder);
-        }
-        parameters
+    pub(super) fn head_parameters(&self, head: Head) -> Vec<(String, Vec<usize>)> {
+        head_parameters(&self.config, head, self.own_decoder)
     }
 
     /// Says why a head cannot be computed, if so.
@@ -216,7 +196,7 @@ impl<'a> CheckpointTensors<'a> {
     }
 
     /// Returns a tensor by its canonical name, if it is stored.
-    pub fn find(&self, name: &str) -> Option<&StoredTensor<'a>> {
+    pub fn find(&self, name: &str) -> Option<&StoredTensor> {
         self.tensors.get(name)
     }
 
@@ -225,14 +205,27 @@ impl<'a> CheckpointTensors<'a> {
         &self.config
     }
 
-    /// Returns the rotary frequencies of each layer, `(head_dim/2)` f32; empty in a model whose positions are learned.
-    pub fn frequencies(&self) -> &[Vec<f32>] {
-        &self.frequencies
+    /// Returns the stored rotary frequencies of a layer, with their name.
+    pub(super) fn stored_frequencies(&self, layer: usize) -> Option<(String, &StoredTensor)> {
+        let mut names = frequency_names(layer).into_iter();
+        names.find_map(|name| self.find(&name).map(|stored| (name, stored)))
+    }
+
+    /// Returns the rotary frequencies of a layer, `(head_dim/2)` f32; none in a model whose positions are learned.
+    ///
+    /// ESM-2 was trained with frequencies rounded to f16, and its checkpoints store the rounded ones: at position 1000, exact
+    /// frequencies differ by up to 0.16 radian.
+    pub fn frequencies(&self, layer: usize) -> Vec<f32> {
+        match self.stored_frequencies(layer) {
+            Some((_, stored)) => stored.values(),
+            None if self.config.is_rotary() => default_inv_freq(self.config.head_dim()),
+            None => Vec::new(),
+        }
     }
 
     /// Returns a tensor of the encoder, or of a head that the checkpoint [has](Self::has), by its canonical name.
     #[allow(clippy::missing_panics_doc, reason = "names were checked")]
-    pub fn get(&self, name: &str) -> &StoredTensor<'a> {
+    pub fn get(&self, name: &str) -> &StoredTensor {
         self.find(name).expect("names were checked")
     }
 
@@ -251,26 +244,4 @@ impl<'a> CheckpointTensors<'a> {
     pub fn decoder(&self) -> &'static str {
         if self.own_decoder { DECODER } else { WORDS }
     }
-}
-
-/// Returns the tensors that a checkpoint may lack.
-fn optional_parameters(config: &ModelConfig) -> Vec<Parameter> {
-    let stored = config.architecture.positions == Positions::StoredRotary;
-    let layers = if stored { config.layers } else { 0 };
-    let shared = stored.then(|| SHARED_INV_FREQ.to_owned());
-    let frequencies = (0..layers)
-        .map(inv_freq_name)
-        .chain(shared)
-        .map(|name| Parameter {
-            name,
-            shape: vec![config.head_dim() / 2],
-        });
-    let heads = [Head::LanguageModel, Head::Contact];
-    let heads = heads
-        .into_iter()
-        .flat_map(|head| head_parameters(config, head));
-    frequencies
-        .chain(heads)
-        .chain(decoder_parameters(config))
-        .collect()
 }

@@ -5,18 +5,18 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use memmap2::{Mmap, UncheckedAdvice};
-use plmkit_contract::{Quoted, Stop, check_fetched, check_regular};
+use plmkit_contract::{Exit, Stop, check_fetched, check_regular};
 use rayon::prelude::*;
 use safetensors::tensor::Metadata;
 use safetensors::{SafeTensorError, SafeTensors};
 
-use super::error::list_names;
-use super::tensor::TensorData;
-use super::torch_file::Record;
-use super::{CheckpointError, torch_file};
+use super::list_names;
+use super::stored_tensor::{StoredTensor, strides_of};
+use super::torch_file;
+use crate::EsmError;
 
 /// A weight file in memory.
 #[derive(Debug)]
@@ -26,16 +26,17 @@ pub(super) struct WeightFile {
     indexed: Vec<String>,
     bytes: Mmap,
     file: File,
-    opened: Stamp,
+    opened: [i64; 3],
 }
 
-/// Size and times of change of a file: any write changes one of them.
-type Stamp = (u64, SystemTime, (i64, i64));
-
-fn stamp(file: &File) -> io::Result<Stamp> {
+/// Returns size and time of change of a file: any write changes one of them.
+fn stamp(file: &File) -> io::Result<[i64; 3]> {
     let found = file.metadata()?;
-    let changed = (found.ctime(), found.ctime_nsec());
-    Ok((found.len(), found.modified()?, changed))
+    Ok([
+        found.size().cast_signed(),
+        found.ctime(),
+        found.ctime_nsec(),
+    ])
 }
 
 /// Opens a regular file.
@@ -48,7 +49,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 impl WeightFile {
     #[allow(unsafe_code)]
-    pub(super) fn open(path: PathBuf, indexed: Vec<String>) -> Result<Self, CheckpointError> {
+    pub(super) fn open(path: PathBuf, indexed: Vec<String>) -> Result<Self, EsmError> {
         let mapped = open(&path).and_then(|file| {
             let opened = stamp(&file)?;
             // SAFETY: the bytes are only read, as bytes: they are checked, hashed and copied, and no value of another
@@ -57,79 +58,91 @@ impl WeightFile {
             // The map is dropped after loading, or with a model that reads its layers when it computes them.
             Ok((unsafe { Mmap::map(&file)? }, file, opened))
         });
-        match mapped {
-            Ok((bytes, file, opened)) => Ok(Self {
-                path,
-                indexed,
-                bytes,
-                file,
-                opened,
-            }),
-            Err(source) => Err(CheckpointError::Open { path, source }),
-        }
+        let (bytes, file, opened) = mapped.map_err(|error| EsmError::cannot_open(&path, &error))?;
+        Ok(Self {
+            path,
+            indexed,
+            bytes,
+            file,
+            opened,
+        })
     }
 
     /// Checks that the file is still the one that was opened: otherwise the weights may be of two models.
-    pub(super) fn check_unchanged(&self) -> Result<(), CheckpointError> {
+    pub(super) fn check_unchanged(&self) -> Result<(), EsmError> {
         match stamp(&self.file) {
             Ok(now) if now == self.opened => Ok(()),
-            _ => Err(CheckpointError::Changed {
-                path: self.path.clone(),
-            }),
+            _ => Err(EsmError::of_file(
+                Exit::Transient,
+                &self.path,
+                "changed while it was read",
+            )),
         }
+    }
+
+    /// Returns the bytes of the file.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Returns the tensors of the file with the names that they have in it. Offsets and shapes are checked against the
     /// file size, names against the index.
-    pub(super) fn tensors(&self) -> Result<Vec<(String, TensorData<'_>)>, CheckpointError> {
+    pub(super) fn tensors(self: &Arc<Self>) -> Result<Vec<(String, StoredTensor)>, EsmError> {
         let tensors = if self.is_safetensors() {
-            match SafeTensors::deserialize(&self.bytes) {
-                Ok(file) => {
-                    let tensors = file.tensors().into_iter();
-                    Ok(tensors.map(|(name, view)| (name, view.into())).collect())
-                }
-                Err(error) => Err(safetensors_damage(&self.bytes, &error)),
-            }
+            self.safetensors()
         } else {
-            torch_file::tensors(&self.bytes)
+            torch_file::tensors(self)
         };
-        let invalid = |reason| CheckpointError::invalid(&self.path, reason);
-        let tensors: Vec<(String, TensorData<'_>)> = tensors.map_err(invalid)?;
+        let invalid = |reason| EsmError::invalid(&self.path, reason);
+        let tensors = tensors.map_err(invalid)?;
         let found: BTreeSet<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
-        let indexed = self.indexed.iter();
-        let missing: Vec<_> = indexed
-            .filter(|name| !found.contains(name.as_str()))
-            .cloned()
-            .collect();
+        let mut missing = self.indexed.clone();
+        missing.retain(|name| !found.contains(name.as_str()));
         if missing.is_empty() {
-            Ok(tensors)
-        } else {
-            let missing = list_names(&missing);
-            Err(invalid(format!(
-                "not the file of this model's index: missing {missing}"
-            )))
+            return Ok(tensors);
         }
+        let missing = list_names(&missing);
+        Err(invalid(format!(
+            "not the file of this model's index: missing {missing}"
+        )))
+    }
+
+    fn safetensors(self: &Arc<Self>) -> Result<Vec<(String, StoredTensor)>, String> {
+        let (length, header) = SafeTensors::read_metadata(&self.bytes)
+            .map_err(|error| safetensors_damage(&self.bytes, &error))?;
+        let tensor = |name: String| {
+            let info = header.info(&name)?;
+            let tensor = StoredTensor {
+                file: Arc::clone(self),
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                strides: strides_of(&info.shape),
+                start: size_of::<u64>() + length + info.data_offsets.0,
+            };
+            Some((name, tensor))
+        };
+        Ok(header
+            .offset_keys()
+            .into_iter()
+            .filter_map(tensor)
+            .collect())
     }
 
     /// Compares the records of a PyTorch file with the CRC-32 in its archive, on the threads of the current pool.
-    pub(super) fn check_sums(&self, stop: &Stop) -> Result<(), CheckpointError> {
+    pub(super) fn check_sums(&self, stop: &Stop) -> Result<(), EsmError> {
         if self.is_safetensors() {
             return Ok(());
         }
-        let invalid = |reason| CheckpointError::invalid(&self.path, reason);
+        let invalid = |reason| EsmError::invalid(&self.path, reason);
         let records = torch_file::records(&self.bytes).map_err(invalid)?;
-        let records: Vec<(String, Record<'_>)> = records.into_iter().collect();
+        let records: Vec<_> = records.iter().collect();
         let damage = records.par_iter().find_map_first(|(name, record)| {
-            let expected = record.crc;
-            if expected == 0 || stop.requested() {
+            if stop.requested() {
                 return None;
             }
-            let found = crc32fast::hash(record.bytes);
-            self.release(record.bytes);
-            let record = Quoted(name);
-            (found != expected).then(|| {
-                format!("damaged: record {record} has CRC-32 {found:08x}, expected {expected:08x}")
-            })
+            let damage = torch_file::check_sum(&self.bytes, name, record).err();
+            self.release(record.0.start, record.0.len());
+            damage
         });
         damage.map_or(Ok(()), |reason| Err(invalid(reason)))
     }
@@ -140,22 +153,19 @@ impl WeightFile {
             .is_some_and(|found| found == "safetensors")
     }
 
-    /// Releases the memory of some `bytes` of the file. A later access reads them from the file again.
+    /// Releases the memory of some bytes of the file. A later access reads them from the file again.
     ///
     /// The system can take such pages back at any time, but counts them as memory of this process.
     #[allow(unsafe_code)]
-    pub(super) fn release(&self, bytes: &[u8]) {
-        let map = &self.bytes;
-        let Some(offset) = bytes.as_ptr().addr().checked_sub(map.as_ptr().addr()) else {
-            return;
-        };
-        if bytes.is_empty() || offset + bytes.len() > map.len() {
+    pub(super) fn release(&self, start: usize, length: usize) {
+        if length == 0 {
             return;
         }
         // SAFETY: the pages show a file and were never written, so that reading them again gives the same bytes. See `open`
         // for files that change. If the system refuses, nothing has happened.
-        let _ =
-            unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes.len()) };
+        let _ = unsafe {
+            (self.bytes).unchecked_advise_range(UncheckedAdvice::DontNeed, start, length)
+        };
     }
 }
 
@@ -224,10 +234,9 @@ mod tests {
         assert_eq!(sum(), 7 << 20);
         assert_eq!(resident(&path), 1 << 10);
         // A page is released even if only part of it is asked for.
-        file.release(&file.bytes[(1 << 19) + 1..]);
+        file.release((1 << 19) + 1, (1 << 19) - 1);
         assert_eq!(resident(&path), 1 << 9);
-        file.release(&file.bytes[..]);
-        file.release(&[7; 16]);
+        file.release(0, 1 << 20);
         assert_eq!(resident(&path), 0);
         assert_eq!(sum(), 7 << 20);
     }

@@ -1,5 +1,6 @@
 //! The entries of a `config.json`.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use plmkit_contract::Quoted;
@@ -32,60 +33,62 @@ impl Entries {
         }
     }
 
-    /// Checks an optional object that describes the rotation of queries and keys, as transformers 5 or 4 writes it.
-    pub(super) fn must_be_default_rotation(&self, key: &str) -> Result<(), String> {
-        let Value::Object(object) = self.get(key) else {
-            return self.must_be(key, Value::Null, true);
-        };
-        let known = [
+    /// Checks the optional objects that describe the rotation of queries and keys, as transformers 5 or 4 writes them.
+    pub(super) fn must_be_default_rotation(&self) -> Result<(), String> {
+        let known = BTreeMap::from([
             ("rope_type", Value::from("default")),
             ("type", Value::from("default")),
             ("rope_theta", Value::from(ROPE_BASE)),
             ("partial_rotary_factor", Value::from(1.0)),
-        ];
-        let of_key = |what| format!("key '{key}': {what}");
-        let entries = Self(object.clone());
-        // The type first: it explains the others.
-        let names = known.iter().map(|(name, _)| *name);
-        for name in names.chain(object.keys().map(String::as_str)) {
-            let expected = known.iter().find(|(known, _)| *known == name);
-            let expected = expected.map_or(Value::Null, |(_, value)| value.clone());
-            entries.must_be(name, expected, true).map_err(of_key)?;
+        ]);
+        for key in ["rope_parameters", "rope_scaling"] {
+            let Value::Object(object) = self.get(key) else {
+                self.must_be(key, Value::Null, true)?;
+                continue;
+            };
+            let entries = Self(object.clone());
+            // The type first: it explains the others.
+            let names = known.keys().rev().copied();
+            for name in names.chain(object.keys().map(String::as_str)) {
+                let expected = known.get(name).cloned().unwrap_or_default();
+                let checked = entries.must_be(name, expected, true);
+                checked.map_err(|what| format!("key '{key}': {what}"))?;
+            }
         }
         Ok(())
     }
 
+    /// Returns what `read` makes of the value of `key`. An error tells that something `expected` was not found.
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, String> {
+        read(self.get(key)).ok_or_else(|| self.invalid(key, expected))
+    }
+
     pub(super) fn count(&self, key: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
-        self.get(key)
-            .as_u64()
-            .and_then(|value| usize::try_from(value).ok())
-            .filter(|value| range.contains(value))
-            .ok_or_else(|| {
-                let (least, most) = range.into_inner();
-                self.invalid(key, &format!("a whole number from {least} to {most}"))
-            })
+        let (least, most) = (range.start(), range.end());
+        let expected = format!("a whole number from {least} to {most}");
+        self.read(key, &expected, |value| {
+            let value = usize::try_from(value.as_u64()?).ok()?;
+            range.contains(&value).then_some(value)
+        })
     }
 
     pub(super) fn epsilon(&self, key: &str) -> Result<f64, String> {
-        self.get(key)
-            .as_f64()
-            .filter(|value| *value > 0.0 && *value <= 0.1)
-            .ok_or_else(|| self.invalid(key, "a number above 0, at most 0.1"))
+        self.read(key, "a number above 0, at most 0.1", |value| {
+            value.as_f64().filter(|value| *value > 0.0 && *value <= 0.1)
+        })
     }
 
-    pub(super) fn flag(&self, key: &str) -> Result<bool, String> {
-        self.get(key)
-            .as_bool()
-            .ok_or_else(|| self.invalid(key, "true or false"))
-    }
-
-    /// Returns a flag, or `default` if it is absent.
-    pub(super) fn optional_flag(&self, key: &str, default: bool) -> Result<bool, String> {
-        if self.get(key).is_null() {
-            Ok(default)
-        } else {
-            self.flag(key)
-        }
+    /// Returns a flag, which may be absent if there is a default.
+    pub(super) fn flag(&self, key: &str, default: Option<bool>) -> Result<bool, String> {
+        self.read(key, "true or false", |value| match value {
+            Value::Null => default,
+            value => value.as_bool(),
+        })
     }
 
     pub(super) fn invalid(&self, key: &str, expected: &str) -> String {

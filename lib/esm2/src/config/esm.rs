@@ -28,8 +28,7 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     entries.must_be("hidden_act", "gelu", true)?;
     entries.must_be("rope_theta", ROPE_BASE, true)?;
     entries.must_be("partial_rotary_factor", 1.0, true)?;
-    entries.must_be_default_rotation("rope_parameters")?;
-    entries.must_be_default_rotation("rope_scaling")?;
+    entries.must_be_default_rotation()?;
     entries.must_be("is_decoder", false, true)?;
     entries.must_be("is_folding_model", false, true)?;
     let most = ModelShape::MOST;
@@ -39,13 +38,13 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
         heads: entries.count("num_attention_heads", 1..=1 << 12)?,
         intermediate: entries.count("intermediate_size", 1..=most.intermediate as usize)?,
         layer_norm_eps: entries.epsilon("layer_norm_eps")?,
-        token_dropout: entries.flag("token_dropout")?,
-        tied_decoder: entries.optional_flag("tie_word_embeddings", true)?,
+        token_dropout: entries.flag("token_dropout", None)?,
+        tied_decoder: entries.flag("tie_word_embeddings", Some(true))?,
         vocabulary: VOCABULARY,
         tokens: token_names("<null_1>"),
         architecture: Architecture {
             positions,
-            embedding_norm: entries.optional_flag("emb_layer_norm_before", false)?,
+            embedding_norm: entries.flag("emb_layer_norm_before", Some(false))?,
             ..Architecture::ESM2
         },
     })

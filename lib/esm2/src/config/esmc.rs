@@ -29,8 +29,7 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     for key in ["attention_bias", "mlp_bias", "tie_word_embeddings"] {
         entries.must_be(key, false, true)?;
     }
-    entries.must_be_default_rotation("rope_parameters")?;
-    entries.must_be_default_rotation("rope_scaling")?;
+    entries.must_be_default_rotation()?;
     let most = ModelShape::MOST;
     // The second names are those of the first checkpoints.
     let count = |keys: [&str; 2], most: u32| {

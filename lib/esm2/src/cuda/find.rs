@@ -12,8 +12,7 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use plmkit_contract::{Exit, cause, check_regular, io_text, path_text};
 
 use super::{Functions, OpeningGpu, VERSION, Version};
-use crate::EsmError;
-use crate::device::ON_THE_CPU;
+use crate::{EsmError, ON_THE_CPU};
 
 /// The library's file.
 const FILE: &str = "libplmkit_cuda.so";
@@ -24,7 +23,7 @@ const PACKAGE: &str = "plmkit_cuda";
 
 /// Returns the functions of the library. Opens it on the first call.
 pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, EsmError> {
-    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+    static FUNCTIONS: OnceLock<&Functions> = OnceLock::new();
     if let Some(functions) = FUNCTIONS.get() {
         return Ok(functions);
     }
@@ -41,7 +40,7 @@ pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, 
         } else {
             Exit::Unavailable
         };
-        EsmError::Library { exit, message }
+        EsmError::Refused { exit, message }
     })?;
     Ok(FUNCTIONS.get_or_init(|| found))
 }
@@ -69,18 +68,16 @@ fn find(programs: &Path) -> PathBuf {
         prefix.join("lib/plmkit"),
         prefix.join(PACKAGE),
     ];
-    for (lib, packages) in [
-        ("lib", "site-packages"),
-        ("lib64", "site-packages"),
-        ("lib", "dist-packages"),
-    ] {
-        let pythons = std::fs::read_dir(prefix.join(lib))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let pythons =
-            pythons.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python3"));
-        places.extend(pythons.map(|entry| entry.path().join(packages).join(PACKAGE)));
+    for lib in ["lib", "lib64"] {
+        let entries = std::fs::read_dir(prefix.join(lib)).into_iter().flatten();
+        let pythons = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.as_encoded_bytes().starts_with(b"python3")
+        });
+        for python in pythons.map(|entry| entry.path()) {
+            let packages = ["site-packages", "dist-packages"];
+            places.extend(packages.map(|packages| python.join(packages).join(PACKAGE)));
+        }
     }
     let paths = places.into_iter().map(|place| place.join(FILE));
     let mut present = paths.filter(|path| path.is_file());
@@ -99,12 +96,13 @@ fn check_file(path: &Path) -> io::Result<()> {
     if File::open(path)?.read_exact(&mut header).is_err() {
         return Ok(()); // The loader has words for it.
     }
-    let (offset, size, number) = SECTIONS;
-    let word = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-    let offset = header[offset..]
-        .first_chunk()
-        .map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let end = offset.saturating_add(word(size) * word(number));
+    let number = |at: usize, bytes: usize| {
+        let bytes = header[at..at + bytes].iter().rev();
+        bytes.fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+    };
+    let (offset, size, count) = SECTIONS;
+    let sections = number(size, 2) * number(count, 2);
+    let end = number(offset, 8).saturating_add(sections);
     if header.starts_with(b"\x7fELF\x02\x01") && end > metadata.len() {
         let what = format!("cut; expected {end} bytes, found {}", metadata.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -113,7 +111,7 @@ fn check_file(path: &Path) -> io::Result<()> {
 }
 
 /// Opens the library at `path` for the rest of the process.
-fn open(path: &Path) -> Result<Functions, String> {
+fn open(path: &Path) -> Result<&'static Functions, String> {
     let named = path_text(path);
     // Not a name that the loader searches, nor a file that would hang or end the process.
     let path = path
@@ -141,8 +139,11 @@ fn open(path: &Path) -> Result<Functions, String> {
             version.replace(char::is_control, " ")
         ));
     }
-    // SAFETY: the library has this version.
-    let functions = unsafe { Functions::find(&library) };
+    // SAFETY: a library of this version has this variable of this type, and stays open.
+    let functions = unsafe {
+        let functions = library.get::<*const Functions>(b"plmkit_cuda_functions");
+        functions.map(|functions| &**functions)
+    };
     let functions = functions.map_err(|error| format!("and {named}: {}", cause(&error)))?;
     std::mem::forget(library);
     Ok(functions)

@@ -4,11 +4,10 @@ use std::ffi::{OsString, c_char, c_void};
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
-use libloading::os::unix::Library;
 use plmkit_contract::Column;
 use serde::{Deserialize, Serialize};
 
-use crate::{Device, Dtype, ModelInfo};
+use crate::{Device, Dtype};
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
 pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 1");
@@ -16,50 +15,27 @@ pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", inter
 /// Returns [`VERSION`], ended by 0. Every version of the library has this function, `plmkit_cuda_version`.
 pub type Version = unsafe extern "C" fn() -> *const c_char;
 
-/// Declares the types of functions, and a table of them by their names in the library.
-macro_rules! functions {
-    ($($(#[$doc:meta])* $kind:ident $field:ident $symbol:literal ($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        $($(#[$doc])* pub type $kind = unsafe extern "C" fn($($argument),*) $(-> $result)?;)*
-
-        /// The functions of the library, which stays open.
-        #[derive(Debug)]
-        pub(super) struct Functions {
-            $(pub(super) $field: $kind,)*
-        }
-
-        impl Functions {
-            /// Finds the functions.
-            ///
-            /// # Safety
-            /// The library has [`VERSION`].
-            #[allow(unsafe_code)]
-            pub(super) unsafe fn find(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: a library of this version has these functions with these types.
-                Ok(Self {
-                    $($field: *unsafe { library.get($symbol) }?,)*
-                })
-            }
-        }
-    };
-}
-
-functions! {
+/// The functions of the library, which has them in the variable `plmkit_cuda_functions`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Functions {
     /// Checks that libtorch can compute on an `Option<OpeningGpu>`, or on the CPU, and answers with `()`.
-    Check check b"plmkit_cuda_check" (Bytes, Answer) -> bool;
-    /// Loads the model of an [`Opening`] and answers with [`Opened`]. Polls the flag, which is true if the program is to stop and
-    /// lives as long as the process. Returns the model; null after a refusal.
-    Open open b"plmkit_cuda_open" (Bytes, *const AtomicBool, Answer) -> *mut c_void;
-    /// Begins to compute the columns of a [`Submitting`] for a batch, and answers with `()`. Has read the batch when it returns.
-    /// Returns a ticket; null after a refusal. One thread at a time may use a model.
-    Submit submit b"plmkit_cuda_submit" (*const c_void, Batch, Bytes, Answer) -> *mut c_void;
-    /// Waits for a ticket, writes its columns and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device measured them.
-    /// Without columns, drops the computation. The ticket ends in any case.
-    Collect collect b"plmkit_cuda_collect" (*mut c_void, Columns, Answer) -> bool;
+    pub check: unsafe extern "C" fn(Bytes, Answer) -> bool,
+    /// Loads the model of an [`Opening`] and answers with its [`ModelInfo`](crate::ModelInfo) and log lines, `Vec<Note>`. Polls the
+    /// flag, which is true if the program is to stop and lives as long as the process. Returns the model; null after a refusal.
+    pub open: unsafe extern "C" fn(Bytes, *const AtomicBool, Answer) -> *mut c_void,
+    /// Begins to compute columns, which need the first so many layers, in a type, for a batch: `(&[Column], usize, Dtype)`. Their heads
+    /// exist. Answers with `()`. Has read the batch when it returns. Returns a ticket; null after a refusal. One thread at a time may
+    /// use a model.
+    pub submit: unsafe extern "C" fn(*const c_void, Batch, Bytes, Answer) -> *mut c_void,
+    /// Waits for a ticket, writes its columns to so many places and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device
+    /// measured them. Without places, drops the computation. The ticket ends in any case.
+    pub collect: unsafe extern "C" fn(*mut c_void, *const Place, usize, Answer) -> bool,
     /// Does what a [`MemoryAsked`] says and answers with `Option<(u64, u64)>`: MiB of device memory that tensors hold now, and the
     /// most since the last answer; with none on a CPU.
-    Memory memory b"plmkit_cuda_memory" (*const c_void, Bytes, Answer) -> bool;
+    pub memory: unsafe extern "C" fn(*const c_void, Bytes, Answer) -> bool,
     /// Ends a model. Its tickets may outlive it.
-    Close close b"plmkit_cuda_close" (*mut c_void);
+    pub close: unsafe extern "C" fn(*mut c_void),
 }
 
 /// Bytes that a call lends: JSON.
@@ -72,7 +48,7 @@ pub struct Bytes {
     pub len: usize,
 }
 
-/// Takes the answer of a function, once: JSON of a `Result` with a [`Refusal`].
+/// Takes the answer of a function, once: JSON of a `Result` with an [`EsmError`](crate::EsmError).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Answer {
@@ -96,17 +72,7 @@ pub struct Batch {
     pub sequences: usize,
 }
 
-/// Memory for the values of each column.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Columns {
-    /// The first of them.
-    pub places: *const Place,
-    /// Their number; 0 to drop the values.
-    pub count: usize,
-}
-
-/// Memory for values.
+/// Memory for the values of a column.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Place {
@@ -146,17 +112,8 @@ pub struct OpeningGpu {
     pub capability: (i32, i32),
 }
 
-/// A loaded model.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Opened {
-    /// The facts about it.
-    pub info: ModelInfo,
-    /// Log lines.
-    pub notes: Vec<Note>,
-}
-
 /// A log line.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Whether it is a warning; otherwise information.
     pub warning: bool,
@@ -164,18 +121,18 @@ pub struct Note {
     pub text: String,
 }
 
-/// What to compute for a batch.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Submitting {
-    /// The columns. Their heads exist.
-    pub columns: Vec<Column>,
-    /// The layers that they need.
-    pub depth: usize,
-    /// The type.
-    pub dtype: Dtype,
+impl Note {
+    /// Logs the line. The library has no log.
+    pub(crate) fn log(&self) {
+        if self.warning {
+            tracing::warn!("{}", self.text);
+        } else {
+            tracing::info!("{}", self.text);
+        }
+    }
 }
 
-/// What [`Memory`] is asked for.
+/// What [`Functions::memory`] is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MemoryAsked {
     /// The memory that tensors hold.
@@ -188,21 +145,5 @@ pub enum MemoryAsked {
         largest: (usize, usize),
         /// The columns.
         columns: Vec<Column>,
-    },
-}
-
-/// Why a function failed.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Refusal {
-    /// Memory is full: see [`EsmError::OutOfMemory`](crate::EsmError::OutOfMemory).
-    OutOfMemory(String),
-    /// The program is to stop.
-    Stopped,
-    /// Anything else.
-    Other {
-        /// The exit code of the program.
-        exit: u8,
-        /// One line.
-        message: String,
     },
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use plmkit_contract::{Column, Pooling, Stop};
-use plmkit_esm2::{Dtype, Esm2, EsmError, set_threads};
+use plmkit_contract::{Column, Exit, Failure, Pooling, Stop};
+use plmkit_esm2::{Dtype, Esm2, set_threads};
 
 use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
 
@@ -103,6 +103,6 @@ fn a_layer_that_the_model_has_not_is_refused() {
     let error = model
         .embed(pack.batch(), &[column], Dtype::F32, &Stop::default())
         .unwrap_err();
-    assert!(matches!(error, EsmError::NoSuchLayer(_)));
+    assert_eq!(error.exit(), Exit::Usage);
     assert_eq!(error.to_string(), "layer 5 does not exist; expected 0 to 4");
 }

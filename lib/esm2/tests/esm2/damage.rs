@@ -537,6 +537,13 @@ fn claims_of_a_pickle() {
         &claimed(&one, 1 << 62, &[0, 1 << 40], &[1, 1]),
         "unexpected 1 ('a')",
     );
+    // Two matrices of nothing in one are two of nothing.
+    let name = text("transformer.blocks.0.ffn.1.weight");
+    let entry = [name, tensor(&one, 0, &[4, 0], &[1 << 62, 1])].concat();
+    refused_pickle(
+        &pickle(&dictionary(&entry)),
+        "unexpected 1 ('encoder.layer.0.intermediate.gate.weight')",
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use plmkit_contract::{Column, Exit, Failure, Stop};
-use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, EsmError, Kernels};
+use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, Kernels};
 use plmkit_esm2::{Isa, ModelConfig};
 use safetensors::Dtype;
 use serde_json::json;
@@ -409,7 +409,7 @@ fn esmc_has_no_contact_head_and_its_own_decoder() {
         &Stop::default(),
     );
     let error = contacts.unwrap_err();
-    assert!(matches!(error, EsmError::NoHead { .. }), "{error}");
+    assert_eq!(error.exit(), Exit::Data);
     assert!(error.to_string().contains("has no contact head"), "{error}");
     // Without its decoder there is no head: the word embeddings are none.
     let mut model = esmc();

@@ -2,8 +2,6 @@
 //!
 //! The last two store queries, keys and values, and the gate and the input of the feed-forward network, one below the other.
 
-use super::Table;
-
 const QKV: &[&str] = &[
     "encoder.layer.*.attention.self.query",
     "encoder.layer.*.attention.self.key",
@@ -14,9 +12,10 @@ const GATE_AND_UP: &[&str] = &[
     "encoder.layer.*.intermediate.dense",
 ];
 
-/// The modules of the encoder and of the language-model head.
+/// The modules of the encoder and of the language-model head, each with the canonical ones that it is made of, one below the other.
+/// `*` is the number of a layer.
 #[rustfmt::skip]
-pub(super) const TABLE: &Table = &[
+pub(super) const TABLE: &[(&str, &[&str])] = &[
     ("embed_tokens", &["embeddings.word_embeddings"]),
     ("layers.*.input_layernorm", &["encoder.layer.*.attention.LayerNorm"]),
     ("layers.*.self_attn.q_proj", &["encoder.layer.*.attention.self.query"]),

@@ -4,48 +4,32 @@
 //! no tensor is made of, such as `_metadata` and hooks.
 
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use plmkit_contract::Quoted;
 use safetensors::Dtype;
 
-use super::damaged;
+use super::{PICKLE, Record, damaged};
+use crate::checkpoint::stored_tensor::{StoredTensor, end};
+use crate::checkpoint::weight_file::WeightFile;
 
 /// The pickle of the 15B model has less than a quarter of a MiB.
 const MAX_BYTES: usize = 4 << 20;
 
-/// More values than `torch.save` keeps on the stack or in the memo for the 15B model, 20 for each tensor or module.
+/// More values than `torch.save` keeps on the stack or in the memo for the 15B model, and more tuples and dictionaries than it makes:
+/// 20 for each tensor or module.
 const MAX_VALUES: usize = 1 << 18;
 
 /// More dimensions than a weight has.
 const MAX_DIMENSIONS: usize = 8;
 
-/// The deepest nesting of tuples: the arguments of a tensor contain the tuple of its storage.
-const MAX_DEPTH: usize = 4;
-
-/// A tensor as the pickle describes it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct TensorEntry {
-    pub(super) storage: Rc<Storage>,
-    /// Index of the first value in the storage.
-    pub(super) offset: usize,
-    pub(super) shape: Vec<usize>,
-    /// For each dimension, the distance between neighbours, in values.
-    pub(super) strides: Vec<usize>,
-}
-
-/// An array of values that tensors lie in.
-#[derive(Debug, PartialEq)]
-pub(super) struct Storage {
-    /// The name of its record.
-    pub(super) key: Rc<str>,
-    pub(super) dtype: Dtype,
-    /// The number of values.
-    pub(super) length: usize,
-}
-
-/// Returns the tensors of a state dictionary by name.
-pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<String, TensorEntry>, String> {
+/// Returns the tensors of the state dictionary in the pickle of a file, given its records. Checks that each tensor lies in its storage,
+/// and that each storage has the size of its record.
+pub(super) fn state_dictionary(
+    file: &Arc<WeightFile>,
+    records: &BTreeMap<String, Record>,
+) -> Result<Vec<(String, StoredTensor)>, String> {
+    let pickle = &file.bytes()[records[PICKLE].0.clone()];
     if pickle.len() > MAX_BYTES {
         return Err(damaged(format!(
             "expected a pickle of at most {MAX_BYTES} bytes, found {}",
@@ -53,8 +37,14 @@ pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<String, TensorE
         )));
     }
     let mut machine = Machine {
+        file,
+        records,
         rest: pickle,
-        ..Machine::default()
+        stack: Vec::new(),
+        memo: HashMap::new(),
+        items: Vec::new(),
+        tensors: Vec::new(),
+        refusal: None,
     };
     loop {
         let position = pickle.len() - machine.rest.len();
@@ -72,106 +62,71 @@ pub(super) fn state_dictionary(pickle: &[u8]) -> Result<BTreeMap<String, TensorE
     }
 }
 
-#[derive(Clone, Debug)]
-enum Value {
+#[derive(Clone, Copy, Debug)]
+enum Value<'a> {
+    Mark,
     /// Not part of any tensor.
     Other,
     None,
-    Number(i64),
-    Text(Rc<str>),
-    Tuple(Rc<Tuple>),
-    Class(Class),
-    Storage(Rc<Storage>),
-    Tensor(Rc<TensorEntry>),
-    /// Index in [`Machine::dictionaries`]: a dictionary can change after it was put into another.
+    Number(isize),
+    Text(&'a str),
+    /// The name of a known class or function.
+    Class(&'a str),
+    /// An array of values that tensors lie in: their type, the place of the first in the file, and their number.
+    Storage(Dtype, usize, usize),
+    /// Index in [`Machine::tensors`].
+    Tensor(usize),
+    /// Index in [`Machine::items`].
+    Tuple(usize),
+    /// Index in [`Machine::items`]: a dictionary can change after it was put into another.
     Dictionary(usize),
 }
 
-#[derive(Debug)]
-struct Tuple {
-    values: Vec<Value>,
-    depth: usize,
-}
-
-/// A class that a pickle may use.
-#[derive(Clone, Copy, Debug)]
-enum Class {
-    OrderedDict,
-    Tensor,
-    Parameter,
-    Storage(Dtype),
-}
-
-impl Class {
-    fn parse(module: &str, name: &str) -> Result<Self, String> {
-        Ok(match (module, name) {
-            ("collections", "OrderedDict") => Self::OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2") => Self::Tensor,
-            ("torch._utils", "_rebuild_parameter") => Self::Parameter,
-            ("torch", "DoubleStorage") => Self::Storage(Dtype::F64),
-            ("torch", "FloatStorage") => Self::Storage(Dtype::F32),
-            ("torch", "HalfStorage") => Self::Storage(Dtype::F16),
-            ("torch", "BFloat16Storage") => Self::Storage(Dtype::BF16),
-            ("torch", "LongStorage") => Self::Storage(Dtype::I64),
-            ("torch", "IntStorage") => Self::Storage(Dtype::I32),
-            ("torch", "ShortStorage") => Self::Storage(Dtype::I16),
-            ("torch", "CharStorage") => Self::Storage(Dtype::I8),
-            ("torch", "ByteStorage") => Self::Storage(Dtype::U8),
-            ("torch", "BoolStorage") => Self::Storage(Dtype::BOOL),
-            ("argparse", "Namespace") => {
-                return Err(
-                    "a fair-esm checkpoint, which is not read: convert-fair-esm.py makes a folder of it that is"
-                        .to_owned(),
-                );
-            }
-            _ => {
-                return Err(format!(
-                    "has an object of class {}, which is not read: save the model again with transformers' \
-                     save_pretrained",
-                    Quoted(&format!("{module}.{name}"))
-                ));
-            }
-        })
-    }
-}
-
 /// The stack machine that runs pickles, reduced to dictionaries of tensors.
-#[derive(Default)]
 struct Machine<'a> {
+    file: &'a Arc<WeightFile>,
+    records: &'a BTreeMap<String, Record>,
     /// The instructions that follow.
     rest: &'a [u8],
-    stack: Vec<Value>,
-    marks: Vec<usize>,
-    memo: HashMap<usize, Value>,
-    dictionaries: Vec<Vec<(Value, Value)>>,
-    /// Why a class was refused.
+    stack: Vec<Value<'a>>,
+    memo: HashMap<usize, Value<'a>>,
+    /// The values of each tuple, and alternating keys and values of each dictionary.
+    items: Vec<Vec<Value<'a>>>,
+    /// Tensors; for one that does not lie in its storage, the values of that.
+    tensors: Vec<Result<StoredTensor, usize>>,
+    /// Why something was refused.
     refusal: Option<String>,
 }
 
-impl Machine<'_> {
-    /// Executes the next instruction. Returns whether it was the last; `None` for damage or a refused class.
+impl<'a> Machine<'a> {
+    /// Executes the next instruction. Returns whether it was the last; `None` for damage or a refusal.
     fn step(&mut self) -> Option<bool> {
-        let instruction = self.byte()?;
-        if instruction != usize::from(b'.') {
-            self.execute(instruction as u8)?;
+        let instruction = self.slice(1)?[0];
+        if instruction == b'.' {
+            return Some(true);
         }
-        (self.stack.len() <= MAX_VALUES).then_some(instruction == usize::from(b'.'))
+        self.execute(instruction)?;
+        let most = [
+            self.stack.len(),
+            self.memo.len(),
+            self.items.len(),
+            self.tensors.len(),
+        ];
+        most.into_iter()
+            .all(|count| count <= MAX_VALUES)
+            .then_some(false)
     }
 
     /// Executes an instruction; `None` for one that is unknown or does not fit.
     fn execute(&mut self, instruction: u8) -> Option<()> {
         let value = match instruction {
             // PROTO, FRAME
-            0x80 => return self.byte().filter(|version| *version <= 5).map(drop),
-            0x95 => return self.take::<8>().map(drop),
-            // MARK
-            b'(' => {
-                self.marks.push(self.stack.len());
-                return (self.marks.len() <= MAX_VALUES).then_some(());
-            }
+            0x80 => return self.number(1).filter(|version| *version <= 5).map(drop),
+            0x95 => return self.slice(8).map(drop),
+            b'(' => Value::Mark,
             // BINPUT, LONG_BINPUT, MEMOIZE
-            b'q' => return self.byte().and_then(|key| self.memoize(key)),
-            b'r' => return self.u32().and_then(|key| self.memoize(key)),
+            b'q' => return self.number(1).and_then(|key| self.memoize(key)),
+            b'r' => return self.number(4).and_then(|key| self.memoize(key)),
             0x94 => return self.memoize(self.memo.len()),
             // APPEND, APPENDS: lists are skipped.
             b'a' => return self.stack.pop().map(drop),
@@ -185,250 +140,299 @@ impl Machine<'_> {
                 return matches!(self.stack.last()?, Value::Dictionary(_)).then_some(());
             }
             // BINGET, LONG_BINGET
-            b'h' => self.byte().and_then(|key| self.memo.get(&key).cloned())?,
-            b'j' => self.u32().and_then(|key| self.memo.get(&key).cloned())?,
+            b'h' => self
+                .number(1)
+                .and_then(|key| self.memo.get(&key).copied())?,
+            b'j' => self
+                .number(4)
+                .and_then(|key| self.memo.get(&key).copied())?,
             // NONE, NEWTRUE, NEWFALSE, EMPTY_LIST
             b'N' => Value::None,
             0x88 | 0x89 | b']' => Value::Other,
             // BINFLOAT
-            b'G' => self.take::<8>().map(|_| Value::Other)?,
+            b'G' => self.slice(8).map(|_| Value::Other)?,
             // BININT, BININT1, BININT2, LONG1
-            b'J' => Value::Number(i32::from_le_bytes(self.take()?).into()),
-            b'K' => Value::Number(self.byte()?.cast_signed() as i64),
-            b'M' => Value::Number(u16::from_le_bytes(self.take()?).into()),
-            0x8a => self.long()?,
+            b'J' => self.signed(4)?,
+            b'K' => Value::Number(self.number(1)?.cast_signed()),
+            b'M' => Value::Number(self.number(2)?.cast_signed()),
+            0x8a => self.number(1).and_then(|length| self.signed(length))?,
             // BINUNICODE, SHORT_BINUNICODE
-            b'X' => self.u32().and_then(|length| self.text(length))?,
-            0x8c => self.byte().and_then(|length| self.text(length))?,
+            b'X' => self.number(4).and_then(|length| self.text(length))?,
+            0x8c => self.number(1).and_then(|length| self.text(length))?,
             // EMPTY_TUPLE, TUPLE, TUPLE1, TUPLE2, TUPLE3
-            b')' => tuple(Vec::new())?,
-            b't' => tuple(self.since_mark()?)?,
-            0x85..=0x87 => tuple(self.last(usize::from(instruction - 0x84))?)?,
+            b')' => Value::Tuple(self.keep(Vec::new())),
+            b't' => self
+                .since_mark()
+                .map(|items| Value::Tuple(self.keep(items)))?,
+            0x85..=0x87 => {
+                let items = self.last(usize::from(instruction - 0x84))?;
+                Value::Tuple(self.keep(items))
+            }
             // EMPTY_DICT
-            b'}' => self.dictionary(),
+            b'}' => Value::Dictionary(self.keep(Vec::new())),
             // GLOBAL, STACK_GLOBAL
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
-                self.class(&module, &name)?
+                self.class(module, name)?
             }
             0x93 => match (self.stack.pop()?, self.stack.pop()?) {
-                (Value::Text(name), Value::Text(module)) => self.class(&module, &name)?,
+                (Value::Text(name), Value::Text(module)) => self.class(module, name)?,
                 _ => return None,
             },
             // BINPERSID
-            b'Q' => storage(&self.stack.pop()?)?,
+            b'Q' => match self.stack.pop()? {
+                Value::Tuple(id) => self.storage(id)?,
+                _ => return None,
+            },
             // REDUCE
-            b'R' => {
-                let (arguments, class) = (self.stack.pop()?, self.stack.pop()?);
-                self.construct(&class, &arguments)?
-            }
+            b'R' => match (self.stack.pop()?, self.stack.pop()?) {
+                (Value::Tuple(arguments), Value::Class(class)) => {
+                    self.construct(class, arguments)?
+                }
+                _ => return None,
+            },
             _ => return None,
         };
         self.stack.push(value);
         Some(())
     }
 
-    fn class(&mut self, module: &str, name: &str) -> Option<Value> {
-        let class = Class::parse(module, name).map_err(|reason| self.refusal = Some(reason));
-        class.ok().map(Value::Class)
+    /// Returns a class or function that a pickle may use.
+    fn class(&mut self, module: &str, name: &'a str) -> Option<Value<'a>> {
+        let is_known = match (module, name) {
+            ("collections", "OrderedDict")
+            | ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_parameter") => true,
+            ("torch", name) => storage_type(name).is_some(),
+            _ => false,
+        };
+        if is_known {
+            return Some(Value::Class(name));
+        }
+        self.refuse(if (module, name) == ("argparse", "Namespace") {
+            "a fair-esm checkpoint, which is not read: convert-fair-esm.py makes a folder of it that is"
+                .to_owned()
+        } else {
+            format!(
+                "has an object of class {}, which is not read: save the model again with transformers' save_pretrained",
+                Quoted(&format!("{module}.{name}"))
+            )
+        })
     }
 
-    /// Makes an object of a class.
-    fn construct(&mut self, class: &Value, arguments: &Value) -> Option<Value> {
-        let (Value::Class(class), Value::Tuple(arguments)) = (class, arguments) else {
+    fn refuse<T>(&mut self, reason: String) -> Option<T> {
+        self.refusal = Some(reason);
+        None
+    }
+
+    /// Returns the storage of a persistent id: `("storage", class, key, device, length)`.
+    fn storage(&mut self, id: usize) -> Option<Value<'a>> {
+        let [
+            Value::Text("storage"),
+            Value::Class(class),
+            Value::Text(key),
+            _,
+            length,
+        ] = self.items[id][..]
+        else {
             return None;
         };
-        match (class, &arguments.values[..]) {
-            (Class::OrderedDict, []) => Some(self.dictionary()),
-            (Class::Parameter, [Value::Tensor(tensor), ..]) => Some(Value::Tensor(tensor.clone())),
+        let (dtype, length, path) = (storage_type(class)?, size(length)?, format!("data/{key}"));
+        let place = match self.records.get(&path) {
+            Some((place, _)) => place.clone(),
+            // Some versions write no record for an empty storage.
+            None if length == 0 => 0..0,
+            None => return self.refuse(damaged(format!("no record {}", Quoted(&path)))),
+        };
+        if length.checked_mul(dtype.bitsize() / 8) == Some(place.len()) {
+            return Some(Value::Storage(dtype, place.start, length));
+        }
+        self.refuse(damaged(format!(
+            "record {}: expected {length} values of {dtype}, found {} bytes",
+            Quoted(&path),
+            place.len()
+        )))
+    }
+
+    /// Makes an object of a class, or calls a function.
+    fn construct(&mut self, class: &str, arguments: usize) -> Option<Value<'a>> {
+        match (class, &self.items[arguments][..]) {
+            ("OrderedDict", []) => Some(Value::Dictionary(self.keep(Vec::new()))),
+            ("_rebuild_parameter", &[tensor @ Value::Tensor(_), ..]) => Some(tensor),
             // storage, offset, shape, strides, requires_grad, hooks, and since 2.0 flags
             (
-                Class::Tensor,
-                [
-                    Value::Storage(storage),
+                "_rebuild_tensor_v2",
+                &[
+                    Value::Storage(dtype, start, length),
                     offset,
-                    shape,
-                    strides,
+                    Value::Tuple(shape),
+                    Value::Tuple(strides),
                     _,
                     _,
-                    flags @ ..,
+                    ref flags @ ..,
                 ],
             ) => {
+                let no_flags = match *flags {
+                    [] | [Value::None] => true,
+                    [Value::Dictionary(flags)] => self.items[flags].is_empty(),
+                    _ => false,
+                };
                 // A view with the flag `neg` has the values of the storage with the other sign.
-                if !self.is_empty(flags) {
-                    self.refusal = Some(
+                if !no_flags {
+                    return self.refuse(
                         "has a tensor with flags, such as a negative or conjugate view, which is not read: save the \
                          model again with transformers' save_pretrained"
                             .to_owned(),
                     );
+                }
+                let sizes = |tuple: usize| self.items[tuple].iter().copied().map(size).collect();
+                let (shape, strides): (Vec<usize>, Vec<usize>) =
+                    Option::zip(sizes(shape), sizes(strides))?;
+                if shape.len() != strides.len() || shape.len() > MAX_DIMENSIONS {
                     return None;
                 }
-                let (shape, strides) = (sizes(shape)?, sizes(strides)?);
-                (shape.len() == strides.len()).then_some(())?;
-                Some(Value::Tensor(Rc::new(TensorEntry {
-                    storage: storage.clone(),
-                    offset: size(offset)?,
-                    shape,
-                    strides,
-                })))
+                // A tensor with more values than its storage repeats values. No weight does, and a copy of it would take more memory
+                // than the file has bytes. The offset of an empty tensor can lie beyond the storage.
+                let (offset, mut sizes) = (size(offset)?, shape.iter());
+                let values = sizes.try_fold(1, |values: usize, &size| values.checked_mul(size));
+                let end = match end(&shape, &strides) {
+                    Some(end) if end > 0 => end.checked_add(offset),
+                    end => end,
+                };
+                let fits = |count: Option<usize>| count.is_some_and(|count| count <= length);
+                let lies_in_storage = fits(end) && fits(values);
+                self.tensors.push(if lies_in_storage {
+                    Ok(StoredTensor {
+                        file: Arc::clone(self.file),
+                        dtype,
+                        shape,
+                        strides,
+                        start: start + offset.min(length) * (dtype.bitsize() / 8),
+                    })
+                } else {
+                    Err(length)
+                });
+                Some(Value::Tensor(self.tensors.len() - 1))
             }
             _ => None,
         }
     }
 
-    /// Whether the flags of a tensor are absent, `None` or an empty dictionary.
-    fn is_empty(&self, flags: &[Value]) -> bool {
-        match flags {
-            [] | [Value::None] => true,
-            [Value::Dictionary(index)] => self.dictionaries[*index].is_empty(),
-            _ => false,
-        }
-    }
-
-    fn dictionary(&mut self) -> Value {
-        self.dictionaries.push(Vec::new());
-        Value::Dictionary(self.dictionaries.len() - 1)
+    /// Keeps the values of a tuple or dictionary. Returns their index.
+    fn keep(&mut self, items: Vec<Value<'a>>) -> usize {
+        self.items.push(items);
+        self.items.len() - 1
     }
 
     /// Adds alternating keys and values to the dictionary on top of the stack.
-    fn set(&mut self, items: Vec<Value>) -> Option<()> {
-        let Value::Dictionary(index) = *self.stack.last()? else {
-            return None;
-        };
-        let entries = self.dictionaries.get_mut(index)?;
-        let mut items = items.into_iter();
-        while let Some(key) = items.next() {
-            entries.push((key, items.next()?));
+    fn set(&mut self, items: Vec<Value<'a>>) -> Option<()> {
+        match *self.stack.last()? {
+            Value::Dictionary(index) if items.len().is_multiple_of(2) => {
+                self.items[index].extend(items);
+                Some(())
+            }
+            _ => None,
         }
-        Some(())
     }
 
     fn memoize(&mut self, key: usize) -> Option<()> {
-        let value = self.stack.last()?.clone();
-        self.memo.insert(key, value);
-        (self.memo.len() <= MAX_VALUES).then_some(())
+        self.memo.insert(key, *self.stack.last()?);
+        Some(())
     }
 
     /// Pops the values since the last mark.
-    fn since_mark(&mut self) -> Option<Vec<Value>> {
-        let mark = self.marks.pop()?;
-        (mark <= self.stack.len()).then(|| self.stack.split_off(mark))
+    fn since_mark(&mut self) -> Option<Vec<Value<'a>>> {
+        let is_mark = |value: &Value<'_>| matches!(value, Value::Mark);
+        let mark = self.stack.iter().rposition(is_mark)?;
+        let values = self.stack.split_off(mark + 1);
+        self.stack.pop();
+        Some(values)
     }
 
     /// Pops `count` values.
-    fn last(&mut self, count: usize) -> Option<Vec<Value>> {
+    fn last(&mut self, count: usize) -> Option<Vec<Value<'a>>> {
         let start = self.stack.len().checked_sub(count)?;
         Some(self.stack.split_off(start))
     }
 
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.rest.split_first_chunk()?;
+    fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
-        Some(*taken)
+        Some(taken)
     }
 
-    fn byte(&mut self) -> Option<usize> {
-        self.take().map(|[byte]| byte.into())
-    }
-
-    fn u32(&mut self) -> Option<usize> {
-        Some(u32::from_le_bytes(self.take()?) as usize)
-    }
-
-    fn text(&mut self, length: usize) -> Option<Value> {
-        let (text, rest) = self.rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(Value::Text(str::from_utf8(text).ok()?.into()))
-    }
-
-    fn line(&mut self) -> Option<String> {
-        let length = self.rest.iter().position(|&byte| byte == b'\n')?;
-        let line = str::from_utf8(&self.rest[..length]).ok()?;
-        self.rest = &self.rest[length + 1..];
-        Some(line.to_owned())
+    /// Reads a number of up to eight bytes, little-endian.
+    fn number(&mut self, length: usize) -> Option<usize> {
+        let bytes = self.slice(length)?.iter().rev();
+        Some(bytes.fold(0, |number, &byte| number << 8 | usize::from(byte)))
     }
 
     /// Reads an integer of up to eight bytes, little-endian, in two's complement.
-    fn long(&mut self) -> Option<Value> {
-        let length = self.byte()?;
-        let (bytes, rest) = self.rest.split_at_checked(length)?;
-        self.rest = rest;
-        let sign = bytes
-            .last()
-            .map_or(0, |&byte| if byte < 128 { 0 } else { 255 });
-        let mut wide = [sign; 8];
-        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Value::Number(i64::from_le_bytes(wide)))
+    fn signed(&mut self, length: usize) -> Option<Value<'a>> {
+        let unused = isize::BITS.checked_sub(8 * length as u32)?;
+        let number = self.number(length)?.cast_signed();
+        let shifted = number.checked_shl(unused).unwrap_or(0);
+        Some(Value::Number(shifted.checked_shr(unused).unwrap_or(0)))
+    }
+
+    fn text(&mut self, length: usize) -> Option<Value<'a>> {
+        let text = str::from_utf8(self.slice(length)?);
+        text.ok().map(Value::Text)
+    }
+
+    fn line(&mut self) -> Option<&'a str> {
+        let length = self.rest.iter().position(|&byte| byte == b'\n')?;
+        let line = self.slice(length + 1)?;
+        str::from_utf8(&line[..length]).ok()
     }
 
     /// Returns the tensors of the dictionary on top of the stack.
-    fn into_tensors(mut self) -> Result<BTreeMap<String, TensorEntry>, String> {
+    fn into_tensors(mut self) -> Result<Vec<(String, StoredTensor)>, String> {
         let Some(Value::Dictionary(index)) = self.stack.pop() else {
             return Err(damaged("expected a dictionary of tensors"));
         };
         let mut tensors = BTreeMap::new();
-        for (key, value) in self.dictionaries.swap_remove(index) {
-            let Value::Text(name) = key else {
+        for item in self.items[index].chunks(2) {
+            let &[Value::Text(name), value] = item else {
                 return Err(damaged("expected the names of tensors"));
             };
-            let Value::Tensor(tensor) = value else {
-                return Err(damaged(format!(
-                    "entry {}: expected a tensor",
-                    Quoted(&name)
-                )));
+            let quoted = Quoted(name);
+            let tensor = match value {
+                Value::Tensor(tensor) => self.tensors[tensor].clone().map_err(|length| {
+                    format!("tensor {quoted}: expected to lie in its storage of {length} values")
+                }),
+                _ => Err(format!("entry {quoted}: expected a tensor")),
             };
-            // Many entries can share one long name. Copies of it would take more memory than the file has bytes.
-            if tensors.contains_key(&*name) {
-                return Err(damaged(format!("entry {} is there twice", Quoted(&name))));
+            if tensors.insert(name, tensor.map_err(damaged)?).is_some() {
+                return Err(damaged(format!("entry {quoted} is there twice")));
             }
-            tensors.insert(name.to_string(), (*tensor).clone());
         }
-        Ok(tensors)
+        let tensors = tensors.into_iter();
+        Ok(tensors
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .collect())
     }
 }
 
-fn tuple(values: Vec<Value>) -> Option<Value> {
-    let depth = |value: &Value| match value {
-        Value::Tuple(tuple) => tuple.depth,
-        _ => 0,
-    };
-    let depth = 1 + values.iter().map(depth).max().unwrap_or(0);
-    (depth <= MAX_DEPTH).then(|| Value::Tuple(Rc::new(Tuple { values, depth })))
+/// Returns the type of the values of a class of storages.
+fn storage_type(class: &str) -> Option<Dtype> {
+    Some(match class {
+        "DoubleStorage" => Dtype::F64,
+        "FloatStorage" => Dtype::F32,
+        "HalfStorage" => Dtype::F16,
+        "BFloat16Storage" => Dtype::BF16,
+        "LongStorage" => Dtype::I64,
+        "IntStorage" => Dtype::I32,
+        "ShortStorage" => Dtype::I16,
+        "CharStorage" => Dtype::I8,
+        "ByteStorage" => Dtype::U8,
+        "BoolStorage" => Dtype::BOOL,
+        _ => return None,
+    })
 }
 
-/// Returns the storage of a persistent id: `("storage", class, key, device, length)`.
-fn storage(id: &Value) -> Option<Value> {
-    let Value::Tuple(id) = id else {
-        return None;
-    };
-    match &id.values[..] {
-        [
-            Value::Text(kind),
-            Value::Class(Class::Storage(dtype)),
-            Value::Text(key),
-            _,
-            length,
-        ] if &**kind == "storage" => Some(Value::Storage(Rc::new(Storage {
-            key: key.clone(),
-            dtype: *dtype,
-            length: size(length)?,
-        }))),
-        _ => None,
-    }
-}
-
-fn sizes(value: &Value) -> Option<Vec<usize>> {
+fn size(value: Value<'_>) -> Option<usize> {
     match value {
-        Value::Tuple(tuple) if tuple.values.len() <= MAX_DIMENSIONS => {
-            tuple.values.iter().map(size).collect()
-        }
-        _ => None,
-    }
-}
-
-fn size(value: &Value) -> Option<usize> {
-    match value {
-        Value::Number(number) => usize::try_from(*number).ok(),
+        Value::Number(number) => usize::try_from(number).ok(),
         _ => None,
     }
 }
