@@ -1,17 +1,22 @@
 //! From a batch to rows of the output. Out-of-memory errors and values that are not finite are handled here.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
+use arrow_array::RecordBatch;
 use half::f16;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, MASK, Reason, SPECIAL_TOKENS, Stop, StoreDtype, Widths,
-    residue_of,
+    AMINO_ACIDS, Column, EmbeddingLayout, MASK, Reason, Reject, SPECIAL_TOKENS, Stop, StoreDtype,
+    Widths, residue_of,
 };
-use plmkit_esm2::{Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, Ticket, Varlen};
+use plmkit_esm2::{
+    Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, KernelKind, Ticket, Varlen,
+};
+use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::PackedBatch;
 
 use crate::EngineError;
-use crate::batch::{Batch, BatchResult, BatchStats};
+use crate::batch::Batch;
 use crate::columns::OutputRow;
 use crate::config::Injection;
 use crate::scores::{of_amino_acids, of_model};
@@ -32,9 +37,23 @@ pub(crate) struct Embedder<'a> {
     pub(crate) halves: Buffers<f16>,
     stitcher: Stitcher,
     limit: TokenLimit,
-    /// Statistics of the batch that is computed.
-    stats: BatchStats,
+    /// Of the batch that is computed: how often it was halved, sequences that were computed again in f32, and the device's times.
+    oom_splits: u64,
+    in_f32: u64,
+    times: Option<DeviceTimes>,
 }
+
+/// The fields of `kernels` of an event.
+const KERNELS: [(&str, KernelKind); 8] = [
+    ("gemm_ms", KernelKind::Gemm),
+    ("attention_ms", KernelKind::Attention),
+    ("embedding_ms", KernelKind::Embedding),
+    ("layer_norm_ms", KernelKind::LayerNorm),
+    ("rotary_ms", KernelKind::Rotary),
+    ("gelu_ms", KernelKind::Gelu),
+    ("pooling_ms", KernelKind::Pooling),
+    ("collect_ms", KernelKind::Collect),
+];
 
 /// A batch of which some rows are computed, or copies of its only row.
 #[derive(Clone, Copy)]
@@ -130,7 +149,9 @@ impl<'a> Embedder<'a> {
             stitcher: Stitcher::new(sources, widths),
             sources,
             limit: TokenLimit::default(),
-            stats: BatchStats::default(),
+            oom_splits: 0,
+            in_f32: 0,
+            times: None,
         }
     }
 
@@ -146,25 +167,52 @@ impl<'a> Embedder<'a> {
         Some(self.submit_rows(selection, &whole, self.model.info().dtype))
     }
 
-    /// Returns the rows of a batch, from the ticket that [`submit`](Self::submit) gave or from a new computation; `None` after a
-    /// requested stop. The batches of an unfinished protein must come one after the other.
+    /// Gives a batch that was `begun` its rows, from the ticket that [`submit`](Self::submit) gave or from a new computation. Returns
+    /// false after a requested stop. The batches of an unfinished protein must come one after the other.
     pub(crate) fn embed(
         &mut self,
-        batch: &Batch,
+        batch: &mut Batch,
+        begun: Instant,
         submitted: Option<Result<Ticket, EngineError>>,
-    ) -> Result<Option<BatchResult>, EngineError> {
-        match self.embed_rows(batch, submitted) {
-            Err(EngineError::Model(EsmError::Stopped)) => Ok(None),
-            result => result.map(Some),
+    ) -> Result<bool, EngineError> {
+        (self.oom_splits, self.in_f32, self.times) = (0, 0, None);
+        let (rows, rejected) = match self.embed_rows(batch, submitted) {
+            Err(EngineError::Model(EsmError::Stopped)) => return Ok(false),
+            result => result?,
+        };
+        let memory_mib = self.model.used_memory_mib();
+        if let Some((_, peak_mib)) = memory_mib {
+            self.spare_memory(peak_mib, batch.largest().1);
         }
+        let times = self.times;
+        let kernels = times.and_then(|times| times.kernels);
+        // Another batch may have been computed meanwhile, so a device's own clock is better.
+        let compute = times.map_or_else(|| begun.elapsed(), |times| times.compute);
+        batch.event = BatchDone {
+            compute_ms: Some(milliseconds(compute)),
+            h2d_ms: times.map(|times| milliseconds(times.h2d)),
+            d2h_ms: times.map(|times| milliseconds(times.d2h)),
+            kernels: kernels.map(|kernels| {
+                KERNELS
+                    .map(|(name, kind)| (name.to_owned(), milliseconds(kernels[kind as usize])))
+                    .into()
+            }),
+            oom_splits: self.oom_splits,
+            recomputed: self.in_f32,
+            device_memory_mib: memory_mib.map(|(now, _)| now),
+            device_memory_peak_mib: memory_mib.map(|(_, peak)| peak),
+            ..std::mem::take(&mut batch.event)
+        };
+        batch.finish(rows, rejected);
+        Ok(true)
     }
 
+    /// Computes the rows of the output, and those without vectors.
     fn embed_rows(
         &mut self,
         batch: &Batch,
         submitted: Option<Result<Ticket, EngineError>>,
-    ) -> Result<BatchResult, EngineError> {
-        self.stats = BatchStats::default();
+    ) -> Result<(RecordBatch, Vec<Reject>), EngineError> {
         let (windows, whole) = windows_and_others(batch);
         let mut computed = Computed::of(self.sources);
         if !whole.is_empty() {
@@ -186,15 +234,8 @@ impl<'a> Embedder<'a> {
         let rejected = computed.rejected.iter();
         let rejected = rejected.map(|&(row, reason)| batch.reject(row, reason));
         let rejected = rejected.collect();
-        self.stats.memory_mib = self.model.used_memory_mib();
-        if let Some((_, peak_mib)) = self.stats.memory_mib {
-            self.spare_memory(peak_mib, batch.most_tokens());
-        }
-        Ok(BatchResult {
-            rows: self.lay_out(&batch.packed, &rows, computed.values)?,
-            rejected,
-            stats: Some(self.stats),
-        })
+        let rows = self.lay_out(&batch.packed, &rows, computed.values)?;
+        Ok((rows, rejected))
     }
 
     pub(crate) fn widths(&self) -> Widths {
@@ -360,7 +401,7 @@ impl<'a> Embedder<'a> {
             }
             self.limit.record_failure(tokens);
             self.model.release()?;
-            self.stats.oom_splits += 1;
+            self.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
         self.compute(selection, (before, dtype), None, computed)?;
@@ -402,7 +443,9 @@ impl<'a> Embedder<'a> {
         (columns, times): (Vec<Buffer<f32>>, Option<DeviceTimes>),
         computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        self.stats.add_device_times(times);
+        if let Some(times) = times {
+            *self.times.get_or_insert_default() += times;
+        }
         let residues = rows.iter().map(|&row| selection.residues(row));
         let by_row = split_columns(selection.columns, self.widths(), &columns, residues);
         let by_row: Vec<(usize, Vec<&[f32]>)> = rows.iter().copied().zip(by_row).collect();
@@ -416,13 +459,13 @@ impl<'a> Embedder<'a> {
         if finite.iter().all(|&finite| finite) && computed.values.iter().all(|own| own.is_empty()) {
             drop(by_row);
             computed.values = columns;
-            self.stats.in_f32 += u64::from(dtype != self.model.info().dtype);
+            self.in_f32 += u64::from(dtype != self.model.info().dtype);
             return Ok(());
         }
         for ((row, own), finite) in by_row.into_iter().zip(finite) {
             if finite {
                 computed.extend(&own);
-                self.stats.in_f32 += u64::from(dtype != self.model.info().dtype);
+                self.in_f32 += u64::from(dtype != self.model.info().dtype);
             } else if matches!(dtype, Dtype::F32 | Dtype::Int8) {
                 // int8 has scales in f32, and so the range of f32.
                 computed.rejected.push((row, Reason::NotFinite));

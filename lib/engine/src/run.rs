@@ -11,10 +11,10 @@ use plmkit_esm2::{
     Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
 };
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
-use plmkit_store::{AtomicFile, StoreError, find_existing, remove_file};
+use plmkit_store::{AtomicFile, ListWriter, StoreError, find_existing};
 use serde_json::json;
 
-use crate::checkpoint::{Blocks, RunFolder, SavedWork};
+use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
 use crate::claim::claim_output;
 use crate::event_log::EventLog;
 use crate::in_process::InProcess;
@@ -22,10 +22,9 @@ use crate::inputs::RunInputs;
 use crate::masking::Masking;
 use crate::parity::Parity;
 use crate::pipeline::{self, Compute};
-use crate::rejects_list::{self, RejectsWriter};
+use crate::rejects_list;
 use crate::sample::ParitySample;
 use crate::workers::WorkerPool;
-use crate::writer::Writer;
 use crate::{EmbedSummary, EngineError, RunConfig, RunOutcome, RunProgress};
 
 /// Embeds every sequence of the batches files into one embeddings file, and reports progress.
@@ -75,8 +74,8 @@ pub fn embed(
         return Ok(RunOutcome::AlreadyComplete { rows, rejected });
     }
     let folder = claimed?;
-    let saved = SavedWork::load(&folder, &work, stop)?;
-    let outcome = work.embed(&folder, &mut *computing, saved, report);
+    let blocks = Blocks::load(&folder, &work, stop)?;
+    let outcome = work.embed(blocks, &mut *computing, report);
     let outcome = outcome.map_err(|error| folder.explain(error))?;
     if let RunOutcome::Done(_) = outcome {
         folder.clean_up(&work)?;
@@ -122,28 +121,22 @@ impl Work<'_> {
     /// run.
     fn embed(
         &self,
-        folder: &RunFolder,
+        mut blocks: Blocks<'_>,
         computing: &mut dyn Compute,
-        saved: SavedWork,
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
         let (config, inputs) = (self.config, self.inputs);
         let claim = AtomicFile::create(&config.out)?;
-        let rejects = RejectsWriter::begin(config, folder)?;
+        let rejects = rejects_list::begin(config, blocks.folder)?;
         let before = Instant::now();
         let parity = check_parity(config, inputs, self.info, computing)?;
         let compared = parity.map(|_| before.elapsed());
-        for path in &saved.to_replace {
-            remove_file(path)?;
+        for path in &blocks.to_replace {
+            remove_checkpoint(path)?;
         }
-        let SavedWork {
-            blocks,
-            first,
-            parts,
-            ..
-        } = saved;
+        let (first, parts) = (blocks.batches, &blocks.parts);
         let to_compute = inputs.workload(|index| {
-            index >= first && !parts.iter().any(|part| part.block.batches.contains(&index))
+            index >= first && !parts.iter().any(|part| part.batches.contains(&index))
         });
         let batches_saved = inputs.total.batches - to_compute.batches;
         let workers = computing.workers();
@@ -162,26 +155,16 @@ impl Work<'_> {
             compare_ms: compared.map(milliseconds),
             ..self.started()
         };
-        let mut writer = Writer {
-            blocks: Blocks::new(
-                folder,
-                self,
-                blocks,
-                parts.iter().map(|part| part.block.batches.start).collect(),
-            ),
-            events: EventLog::start(config.events.as_deref(), started)?,
-            batches: first,
-            saved_batches: first,
-            in_f32: 0,
-        };
+        let mut events = EventLog::start(config.events.as_deref(), started)?;
         config.compute.device.log_if_cpu();
         report(RunProgress::Started {
             tokens: inputs.total.tokens,
             saved: inputs.workload(|index| index < first).tokens,
         });
-        let computed = pipeline::run(self, parts, computing, &mut writer, report);
+        let computed = pipeline::run(self, computing, (&mut blocks, &mut events), report);
         report(RunProgress::Ended);
-        self.finish(writer, (claim, rejects, parity), batches_saved, computed)
+        let published = (claim, rejects, parity);
+        self.finish((blocks, events), published, batches_saved, computed)
     }
 
     /// Describes the model and its inputs for the first event.
@@ -227,36 +210,37 @@ impl Work<'_> {
     /// Publishes a complete output, or saves an incomplete one. `saved_before` batches were saved when the run began.
     fn finish(
         &self,
-        mut writer: Writer<'_>,
-        (claim, rejects, parity): (AtomicFile, RejectsWriter<'_>, Option<Parity>),
+        (mut blocks, mut events): (Blocks<'_>, EventLog),
+        (claim, rejects, parity): (AtomicFile, ListWriter, Option<Parity>),
         saved_before: u64,
         computed: Result<(), EngineError>,
     ) -> Result<RunOutcome, EngineError> {
-        let mut events = writer.events;
-        let rejected_rows = writer.blocks.rejected();
+        let config = self.config;
+        let rejected_rows = blocks.rejected();
         let rejected = rejected_rows.len() as u64;
         // The event is about the whole output, rejects of earlier runs included.
         events.done.rejected = rejected;
         let batches = self.inputs.total.batches;
-        if computed.is_ok() && writer.batches < batches {
+        if computed.is_ok() && blocks.batches < batches {
             events.end(Outcome::Stopped);
-            let saved = (writer.batches - writer.blocks.unsaved()).max(saved_before);
+            let saved = (blocks.batches - blocks.unsaved()).max(saved_before);
             return Ok(RunOutcome::Stopped { saved, batches });
         }
         let published = computed.and_then(|()| {
             // The rejects list first.
+            let digest = rejects_list::publish(config, blocks.folder, rejects, rejected_rows)?;
             let provenance = self
                 .provenance
                 .clone()
-                .with_rejects(rejects.publish(rejected_rows)?)
-                .with_model(self.config.model_name.clone())
+                .with_rejects(digest)
+                .with_model(config.model_name.clone())
                 .with_parity(parity.map(|parity| json!(parity)));
-            let written = writer.blocks.publish(&provenance, claim)?;
+            let written = blocks.publish(&provenance, claim)?;
             Ok(written.rows())
         });
         if published.is_err() {
             // The first error is the one to report.
-            let _ = writer.blocks.keep();
+            let _ = blocks.keep();
         }
         let tiers = events.end(match published {
             Ok(_) => Outcome::Done,
@@ -266,9 +250,9 @@ impl Work<'_> {
             rows: published?,
             truncated: self.inputs.truncated,
             rejected,
-            batches: writer.batches,
-            saved_batches: writer.saved_batches,
-            in_f32: writer.in_f32,
+            batches,
+            saved_batches: batches - events.batches,
+            in_f32: events.recomputed,
             tokens: events.done.tokens,
             tiers,
             columns: self.layout.columns.clone(),

@@ -7,57 +7,43 @@
 //! Both ends are the same program, so the format needs no version.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::num::NonZeroUsize;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::ArrowError;
-use plmkit_contract::Labels;
 use plmkit_esm2::{Buffer, Buffers, Device, ModelInfo};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, BatchResult};
+use crate::batch::Batch;
 use crate::columns::into_arrow_buffer;
 use crate::parity::Parity;
 use crate::sample::ParitySample;
 
-/// A request of a run to a worker. The first one is [`Load`](Request::Load).
+/// A request of a run to a worker, or an answer, which come in the order of the requests.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
-    /// Load the model, and answer [`Answer::Ready`].
-    Load(Load),
-    /// Compare int8 with f32, and answer [`Answer::Parity`].
-    Measure(ParitySample),
-    /// Compute the batch in the body, and answer [`Answer::Batch`].
-    Batch(Box<Batch>),
-}
-
-/// The options of a worker that differ from those of the run. All others are on its command line.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Load {
-    pub(crate) device: Device,
-    /// CPU threads.
-    pub(crate) threads: usize,
-    /// Whether the windows of a protein are stitched into one row.
-    pub(crate) stitched: bool,
-    /// The label columns of the rows.
-    pub(crate) labels: Labels,
-    /// The most sequences and the most tokens of a batch.
-    pub(crate) largest_batch: (usize, usize),
-    /// Whether the worker logs messages about the model. Only one of all workers does.
-    pub(crate) logs: bool,
-}
-
-/// An answer of a worker. Answers come in the order of the requests.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum Message {
+    /// The first request: load the model, and answer [`Ready`](Self::Ready). These options differ from those of the run. All others are
+    /// on the worker's command line.
+    Load {
+        device: Device,
+        /// CPU threads.
+        threads: NonZeroUsize,
+        /// The most sequences and the most tokens of a batch.
+        largest_batch: (usize, usize),
+        /// Whether the worker logs messages about the model. Only one of all workers does.
+        logs: bool,
+    },
     /// The model is loaded.
     Ready(ModelInfo),
+    /// Compare int8 with f32, and answer [`Parity`](Self::Parity).
+    Measure(ParitySample),
     /// How close int8 is to f32.
     Parity(Parity),
-    /// A batch is computed. Its rows are in the body.
-    Batch(BatchResult),
+    /// Compute the batch, whose sequences are in the body. Or it is computed, and its rows are in the body.
+    Batch(Box<Batch>),
     /// The worker ends. This is its last message.
     Failed {
         /// The exit code of a run in one process that fails for the same reason.
@@ -130,14 +116,12 @@ fn invalid(error: ArrowError) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use arrow_array::{ArrayRef, Float32Array, Int64Array};
     use plmkit_contract::{Reason, Reject};
-    use plmkit_esm2::{DeviceTimes, KernelTimes};
+    use plmkit_store::PackedBatch;
 
     use super::*;
-    use crate::batch::BatchStats;
 
     fn rows() -> RecordBatch {
         let ordinals: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
@@ -172,39 +156,24 @@ mod tests {
     }
 
     #[test]
-    fn device_times_arrive_with_the_result() {
-        let ms = Duration::from_millis;
-        let stats = BatchStats {
-            wait: ms(1),
-            compute: ms(20),
-            device: Some(DeviceTimes {
-                h2d: ms(2),
-                compute: ms(20),
-                d2h: ms(3),
-                kernels: Some(KernelTimes::default()),
-            }),
-            queue_depth: 4,
-            worker: None,
-            oom_splits: 2,
-            in_f32: 1,
-            memory_mib: Some((900, 1200)),
+    fn a_batch_arrives_with_its_event_and_without_its_columns() {
+        let mut batch = Batch::new("a".to_owned(), PackedBatch::default(), vec![vec![3]], None);
+        batch.event.compute_ms = Some(20.5);
+        batch.event.oom_splits = 2;
+        let rejected = Reject {
+            ordinal: 7,
+            id: "P".to_owned(),
+            length: 9,
+            reason: Reason::OutOfMemory,
+            start: Some(0),
         };
-        let result = BatchResult {
-            rows: rows(),
-            rejected: vec![Reject {
-                ordinal: 7,
-                id: "P".to_owned(),
-                length: 9,
-                reason: Reason::OutOfMemory,
-                start: Some(0),
-            }],
-            stats: Some(stats),
-        };
-        let frame = frame(&result, Some(&result.rows));
-        let (found, body) = received::<BatchResult>(&mut frame.as_slice()).expect("a frame");
-        assert_eq!(found.rejected, result.rejected);
-        assert_eq!(found.stats, Some(stats));
-        assert_eq!(body, Some(rows()));
+        batch.finish(rows(), vec![rejected]);
+        let frame = frame(&batch, batch.rows.as_ref());
+        let (found, body) = received::<Batch>(&mut frame.as_slice()).expect("a frame");
+        assert_eq!(found.rejected, batch.rejected);
+        assert_eq!(found.event, batch.event);
+        assert_eq!((found.name, found.passes), (batch.name, batch.passes));
+        assert_eq!((found.rows, body), (None, Some(rows())));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use arrow_array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
-use super::message::{Answer, Request, encode, receive};
+use super::message::{Message, encode, receive};
 use crate::EngineError;
 
 /// This program, even after its file was replaced.
@@ -21,13 +21,8 @@ const PROGRAM: &str = "/proc/self/exe";
 /// How long a worker may take to exit after it has hung up.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A message of a worker.
-pub(crate) struct Message {
-    /// The number of its process.
-    pub(crate) process: u64,
-    /// `None` if the worker has hung up.
-    pub(crate) answer: Option<(Answer, Option<RecordBatch>)>,
-}
+/// A message of a worker: the number of its process and, unless it has hung up, the message with its rows.
+pub(crate) type Answer = (u64, Option<(Message, Option<RecordBatch>)>);
 
 /// A running worker. It is killed on drop.
 pub(crate) struct Process {
@@ -40,7 +35,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers go to `messages`, with rows in
+    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers come with rows in
     /// memory of `results`.
     ///
     /// The worker is killed when the calling thread ends.
@@ -48,7 +43,7 @@ impl Process {
         number: u64,
         arguments: &[OsString],
         visible: Option<&str>,
-        messages: Sender<Message>,
+        answers: Sender<Answer>,
         results: Buffers<u8>,
     ) -> io::Result<Self> {
         let (mut line, theirs) = UnixStream::pair()?;
@@ -80,11 +75,7 @@ impl Process {
                 // An unreadable frame was cut by the end of the worker.
                 let answer = receive(&mut line, &results).unwrap_or(None);
                 let ended = answer.is_none();
-                let message = Message {
-                    process: number,
-                    answer,
-                };
-                if messages.send(message).is_err() || ended {
+                if answers.send((number, answer)).is_err() || ended {
                     break;
                 }
             }
@@ -101,7 +92,7 @@ impl Process {
     /// Sends a request. Success does not mean that the worker has received it.
     pub(crate) fn send(
         &self,
-        request: &Request,
+        request: &Message,
         body: Option<&RecordBatch>,
     ) -> Result<(), EngineError> {
         let mut frame = Vec::new();
