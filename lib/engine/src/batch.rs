@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{Reason, Reject};
+use plmkit_contract::{Exit, Reason, Reject};
 use plmkit_logs::event::{BatchDone, utilization};
 use plmkit_store::PackedBatch;
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,7 @@ impl Batch {
 
     /// Makes the error of this batch.
     pub(crate) fn error(&self, what: impl Display) -> EngineError {
-        EngineError::Batches(format!("{}: {what}", self.name))
+        EngineError::new(Exit::Data, format_args!("{}: {what}", self.name))
     }
 
     /// The line of the rejects list for row `row`.

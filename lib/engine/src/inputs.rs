@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use plmkit_contract::{
-    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
-    WINDOWS, path_text,
+    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Exit, Labels, SAMPLE, SOURCE,
+    Stop, WINDOWS, path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
@@ -150,7 +150,7 @@ impl RunInputs {
             let last = name_of(path, file.len().saturating_sub(1));
             order
                 .check_end()
-                .map_err(|what| EngineError::Batches(format!("{last}: {what}")))?;
+                .map_err(|what| EngineError::new(Exit::Data, format_args!("{last}: {what}")))?;
             let own = &mut inputs.batches[first..];
             if inputs.masking.is_none()
                 && let Some(tail) = tail(own.iter().map(|batch| batch.size.tokens), budget)

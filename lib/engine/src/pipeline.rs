@@ -98,10 +98,12 @@ pub(crate) fn run_stages(
                     // If the computation has ended, it reports its own error.
                     let _ = batches_in.send(Err(error));
                 }
-            })?;
+            })
+            .map_err(EngineError::not_started("thread"))?;
         let writer = thread::Builder::new()
             .name("writer".into())
-            .spawn_scoped(scope, move || write(&results))?;
+            .spawn_scoped(scope, move || write(&results))
+            .map_err(EngineError::not_started("thread"))?;
         let computed = compute(&batches, &mut |batch| results_in.send(batch).is_ok());
         // The other threads end when their queues close.
         drop((batches, results_in));

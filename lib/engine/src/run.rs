@@ -4,21 +4,21 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SCORES,
-    SCORES_POSITIONS, Stop, WINDOWS,
+    ByteDigest, Column, EmbeddingLayout, Exit, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance,
+    SCORES, SCORES_POSITIONS, Stop, WINDOWS, path_text,
 };
 use plmkit_esm2::{
     Device, Dtype, EsmError, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads,
 };
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
-use plmkit_store::{AtomicFile, ListWriter, StoreError, find_existing};
+use plmkit_store::{AtomicFile, StoreError, find_existing};
 use serde_json::json;
 
 use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
 use crate::claim::claim_output;
+use crate::embedder::Embedder;
 use crate::event_log::EventLog;
-use crate::in_process::InProcess;
-use crate::inputs::RunInputs;
+use crate::inputs::{RunInputs, Workload};
 use crate::masking::Masking;
 use crate::parity::Parity;
 use crate::pipeline::{self, Compute};
@@ -45,7 +45,9 @@ pub fn embed(
     };
     let inputs = RunInputs::open(config, stop)?;
     if inputs.stitched() && config.outputs.contacts {
-        return Err(EngineError::Contacts);
+        let what = "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
+                    --long-policy window";
+        return Err(EngineError::new(Exit::Usage, what));
     }
     let mut computing = start_computing(config, &inputs, stop)?;
     let info = computing.info().clone();
@@ -97,7 +99,7 @@ fn start_computing<'a>(
         }
         (_, None) => {
             set_threads(config.threads);
-            let model = InProcess::load(config, inputs.largest_batch, stop)?;
+            let model = Embedder::load(config, inputs.largest_batch, stop)?;
             return Ok(Box::new(model));
         }
     };
@@ -138,22 +140,12 @@ impl Work<'_> {
         let to_compute = inputs.workload(|index| {
             index >= first && !parts.iter().any(|part| part.batches.contains(&index))
         });
-        let batches_saved = inputs.total.batches - to_compute.batches;
-        let workers = computing.workers();
+        let batches = inputs.total.batches;
+        let saved_before = batches - to_compute.batches;
         let started = RunStarted {
-            // Each worker has a device of this kind.
-            device: Some(match &workers {
-                Some(_) => self.info.device_kind().to_owned(),
-                None => self.info.device.clone(),
-            }),
-            workers: workers.as_ref().map(|workers| workers.len() as u64),
-            worker_gpus: workers.and_then(|workers| workers.iter().map(WorkerGpu::uuid).collect()),
-            batches_total: Some(to_compute.batches),
-            sequences_total: Some(to_compute.sequences),
-            tokens_total: Some(to_compute.tokens),
-            batches_saved: (batches_saved > 0).then_some(batches_saved),
+            batches_saved: (saved_before > 0).then_some(saved_before),
             compare_ms: compared.map(milliseconds),
-            ..self.started()
+            ..self.started(computing, &to_compute)
         };
         let mut events = EventLog::start(config.events.as_deref(), started)?;
         config.compute.device.log_if_cpu();
@@ -163,13 +155,53 @@ impl Work<'_> {
         });
         let computed = pipeline::run(self, computing, (&mut blocks, &mut events), report);
         report(RunProgress::Ended);
-        let published = (claim, rejects, parity);
-        self.finish((blocks, events), published, batches_saved, computed)
+        let rejected_rows = blocks.rejected();
+        let rejected = rejected_rows.len() as u64;
+        // The event is about the whole output, rejects of earlier runs included.
+        events.done.rejected = rejected;
+        if computed.is_ok() && blocks.batches < batches {
+            events.end(Outcome::Stopped);
+            let saved = (blocks.batches - blocks.unsaved()).max(saved_before);
+            return Ok(RunOutcome::Stopped { saved, batches });
+        }
+        let published = computed.and_then(|()| {
+            // The rejects list first.
+            let digest = rejects_list::publish(config, blocks.folder, rejects, rejected_rows)?;
+            let provenance = self
+                .provenance
+                .clone()
+                .with_rejects(digest)
+                .with_model(config.model_name.clone())
+                .with_parity(parity.map(|parity| json!(parity)));
+            Ok(blocks.publish(&provenance, claim)?.rows())
+        });
+        if published.is_err() {
+            // The first error is the one to report.
+            let _ = blocks.keep();
+        }
+        let tiers = events.end(match published {
+            Ok(_) => Outcome::Done,
+            Err(_) => Outcome::Failed,
+        });
+        Ok(RunOutcome::Done(EmbedSummary {
+            rows: published?,
+            truncated: inputs.truncated,
+            rejected,
+            batches,
+            saved_batches: batches - events.batches,
+            in_f32: events.recomputed,
+            tokens: events.done.tokens,
+            tiers,
+            columns: self.layout.columns.clone(),
+            widths: self.layout.widths(),
+            elapsed: events.elapsed(),
+        }))
     }
 
-    /// Describes the model and its inputs for the first event.
-    fn started(&self) -> RunStarted {
+    /// Describes the model and the work `to_compute` for the first event.
+    fn started(&self, computing: &dyn Compute, to_compute: &Workload) -> RunStarted {
         let (config, inputs, info) = (self.config, self.inputs, self.info);
+        let workers = computing.workers();
         // All GPUs, or the device that was selected.
         let device = match config.compute.device {
             Device::All => Ok(Device::All),
@@ -184,6 +216,16 @@ impl Work<'_> {
             model_digest: Some(info.checkpoint.digest.clone()),
             model: Some(config.model_name.name.clone()),
             model_revision: config.model_name.revision.clone(),
+            // Each worker has a device of this kind.
+            device: Some(match &workers {
+                Some(_) => info.device_kind().to_owned(),
+                None => info.device.clone(),
+            }),
+            workers: workers.as_ref().map(|workers| workers.len() as u64),
+            worker_gpus: workers.and_then(|workers| workers.iter().map(WorkerGpu::uuid).collect()),
+            batches_total: Some(to_compute.batches),
+            sequences_total: Some(to_compute.sequences),
+            tokens_total: Some(to_compute.tokens),
             sample: inputs.sample().map(str::to_owned),
             driver_version: on_gpu.then(driver_version).flatten(),
             cuda_version: on_gpu.then(cuda_version).flatten(),
@@ -205,60 +247,6 @@ impl Work<'_> {
             pin_ms: info.load_times.pinned.map(milliseconds),
             ..RunStarted::default()
         }
-    }
-
-    /// Publishes a complete output, or saves an incomplete one. `saved_before` batches were saved when the run began.
-    fn finish(
-        &self,
-        (mut blocks, mut events): (Blocks<'_>, EventLog),
-        (claim, rejects, parity): (AtomicFile, ListWriter, Option<Parity>),
-        saved_before: u64,
-        computed: Result<(), EngineError>,
-    ) -> Result<RunOutcome, EngineError> {
-        let config = self.config;
-        let rejected_rows = blocks.rejected();
-        let rejected = rejected_rows.len() as u64;
-        // The event is about the whole output, rejects of earlier runs included.
-        events.done.rejected = rejected;
-        let batches = self.inputs.total.batches;
-        if computed.is_ok() && blocks.batches < batches {
-            events.end(Outcome::Stopped);
-            let saved = (blocks.batches - blocks.unsaved()).max(saved_before);
-            return Ok(RunOutcome::Stopped { saved, batches });
-        }
-        let published = computed.and_then(|()| {
-            // The rejects list first.
-            let digest = rejects_list::publish(config, blocks.folder, rejects, rejected_rows)?;
-            let provenance = self
-                .provenance
-                .clone()
-                .with_rejects(digest)
-                .with_model(config.model_name.clone())
-                .with_parity(parity.map(|parity| json!(parity)));
-            let written = blocks.publish(&provenance, claim)?;
-            Ok(written.rows())
-        });
-        if published.is_err() {
-            // The first error is the one to report.
-            let _ = blocks.keep();
-        }
-        let tiers = events.end(match published {
-            Ok(_) => Outcome::Done,
-            Err(_) => Outcome::Failed,
-        });
-        Ok(RunOutcome::Done(EmbedSummary {
-            rows: published?,
-            truncated: self.inputs.truncated,
-            rejected,
-            batches,
-            saved_batches: batches - events.batches,
-            in_f32: events.recomputed,
-            tokens: events.done.tokens,
-            tiers,
-            columns: self.layout.columns.clone(),
-            widths: self.layout.widths(),
-            elapsed: events.elapsed(),
-        }))
     }
 }
 
@@ -332,11 +320,10 @@ fn check_parity(
     tracing::debug!("int8: comparing with f32 on a sample");
     let parity = computing.measure_parity(sample)?;
     if !parity.suffices() {
-        let model = config.model.clone();
-        return Err(EngineError::Parity {
-            model,
-            parity: Box::new(parity),
-        });
+        let model = path_text(&config.model);
+        let what =
+            format_args!("{model}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32");
+        return Err(EngineError::new(Exit::Data, what));
     }
     tracing::info!("int8: {parity}");
     Ok(Some(parity))

@@ -75,8 +75,6 @@ struct Slot {
     gpu: WorkerGpu,
     /// `None` if no further process can be started.
     process: Option<Process>,
-    /// Whether the process has loaded the model.
-    ready: bool,
     /// Processes in a row that were lost before they were ready.
     failed: usize,
 }
@@ -94,7 +92,6 @@ impl<'a> WorkerPool<'a> {
         let slots = devices.into_iter().map(|gpu| Slot {
             gpu,
             process: None,
-            ready: false,
             failed: 0,
         });
         let mut pool = Self {
@@ -141,9 +138,8 @@ impl<'a> WorkerPool<'a> {
             logs: self.starts == 0,
         };
         self.starts += 1;
-        let process = process.map_err(EngineError::Start)?;
+        let process = process.map_err(EngineError::not_started("worker"))?;
         process.send(&load, None)?;
-        slot.ready = false;
         slot.process = Some(process);
         Ok(())
     }
@@ -163,27 +159,26 @@ impl<'a> WorkerPool<'a> {
     }
 
     fn handle(&mut self, (number, answer): Answer) -> Result<(), EngineError> {
-        let sent = |slot: &Slot| {
-            let process = slot.process.as_ref();
-            process.is_some_and(|process| process.number == number)
-        };
-        let Some(worker) = self.slots.iter().position(sent) else {
+        let slots = self.slots.iter_mut().enumerate();
+        let mut running = slots.filter_map(|(worker, slot)| {
+            let process = slot.process.as_mut()?;
+            Some((worker, process, &mut slot.failed))
+        });
+        let sent = running.find(|(_, process, _)| process.number == number);
+        let Some((worker, process, failed)) = sent else {
             // The process has been replaced.
             return Ok(());
         };
-        let slot = &mut self.slots[worker];
         match answer {
             Some((Message::Ready(info), _)) => {
-                slot.ready = true;
-                slot.failed = 0;
+                process.ready = true;
+                *failed = 0;
                 if let Some(first) = &self.info
                     && !first.agrees_with(&info)
                 {
                     let model = path_text(&self.config.model);
-                    return Err(EngineError::Worker {
-                        exit: Exit::Data,
-                        message: format!("{model}: changed while workers loaded it"),
-                    });
+                    let what = format_args!("{model}: changed while workers loaded it");
+                    return Err(EngineError::new(Exit::Data, what));
                 }
                 self.info = Some(info);
                 Ok(())
@@ -202,19 +197,19 @@ impl<'a> WorkerPool<'a> {
             }
             Some((Message::Failed { exit, message }, _)) => {
                 // Another worker has loaded the model, so a replacement that cannot load it is only lost.
-                let lost_in_loading = !slot.ready && self.info.is_some();
+                let lost_in_loading = !process.ready && self.info.is_some();
                 match Exit::from_code(exit).unwrap_or(Exit::Internal) {
                     _ if lost_in_loading => self.replace_lost(worker, Exit::Transient, &message),
                     exit @ (Exit::Transient | Exit::Internal) => {
                         self.replace_lost(worker, exit, &message)
                     }
-                    exit => Err(EngineError::Worker { exit, message }),
+                    exit => Err(EngineError::new(exit, message)),
                 }
             }
             Some(_) => self.replace_lost(worker, Exit::Internal, "it sent no rows"),
             None => {
-                let end = slot.process.take().map(Process::describe_end);
-                self.replace_lost(worker, Exit::Transient, &end.unwrap_or_default())
+                let end = process.describe_end();
+                self.replace_lost(worker, Exit::Transient, &end)
             }
         }
     }
@@ -223,17 +218,14 @@ impl<'a> WorkerPool<'a> {
     /// too many batches are skipped.
     fn replace_lost(&mut self, worker: usize, exit: Exit, why: &str) -> Result<(), EngineError> {
         let slot = &mut self.slots[worker];
-        slot.process = None;
+        let was_ready = slot.process.take().is_some_and(|process| process.ready);
+        slot.failed += usize::from(!was_ready);
         self.crashed_at = Some(Instant::now());
-        if !slot.ready {
-            slot.failed += 1;
-        }
-        slot.ready = false;
         let message = format!("worker {worker} is lost: {why}");
         if slot.failed < MAX_CRASHES && self.start_process(worker).is_ok() {
             tracing::warn!("{message}; another takes its place");
         } else if self.slots.iter().all(|slot| slot.process.is_none()) {
-            return Err(EngineError::Worker { exit, message });
+            return Err(EngineError::new(exit, message));
         } else {
             tracing::warn!("{message}; the run goes on without it");
         }
@@ -243,13 +235,11 @@ impl<'a> WorkerPool<'a> {
         if self.skipped <= most {
             return Ok(());
         }
-        Err(EngineError::Worker {
-            exit: Exit::Transient,
-            message: format!(
-                "{} batches were skipped one after the other, and none was computed; fewer workers or smaller batches need less memory",
-                self.skipped
-            ),
-        })
+        let what = format_args!(
+            "{} batches were skipped one after the other, and none was computed; fewer workers or smaller batches need less memory",
+            self.skipped
+        );
+        Err(EngineError::new(Exit::Transient, what))
     }
 }
 
@@ -267,8 +257,8 @@ impl Compute for WorkerPool<'_> {
         let mut asked = None;
         loop {
             // The process that was asked may have been replaced.
-            let ready = self.slots.iter().filter(|slot| slot.ready);
-            let ready: Vec<&Process> = ready.filter_map(|slot| slot.process.as_ref()).collect();
+            let running = self.slots.iter().filter_map(|slot| slot.process.as_ref());
+            let ready: Vec<&Process> = running.filter(|process| process.ready).collect();
             if !ready.iter().any(|process| Some(process.number) == asked)
                 && let Some(process) = ready.first()
             {
@@ -344,7 +334,7 @@ impl WorkerPool<'_> {
         let crashed_at = self.crashed_at;
         let cooled_down = crashed_at.is_none_or(|crashed| crashed.elapsed() >= COOLDOWN);
         for (worker, slot) in self.slots.iter().enumerate() {
-            let Some(process) = slot.process.as_ref().filter(|_| slot.ready) else {
+            let Some(process) = slot.process.as_ref().filter(|process| process.ready) else {
                 continue;
             };
             if !self.schedule.is_busy(worker) {

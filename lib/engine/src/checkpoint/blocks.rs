@@ -10,11 +10,11 @@ use std::slice;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{Provenance, Reject, RowDigest, Stop, path_text};
+use plmkit_contract::{KeyColumns, Provenance, Reject, RowDigest, Stop, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbeddings, remove_file};
 
 use super::block::{Block, RETRYABLE};
-use super::part::{keys, open_part};
+use super::part::open_part;
 use super::run_folder::{RunFolder, remove_checkpoint};
 use crate::batch::Batch;
 use crate::run::Work;
@@ -359,8 +359,8 @@ impl<'a> Blocks<'a> {
 /// Sorts rows by ordinal and start. Returns slices of these batches, without copying values.
 fn sorted<'r>(batches: impl Iterator<Item = &'r RecordBatch>) -> Vec<RecordBatch> {
     let rows = batches.flat_map(|batch| {
-        let keys = keys(batch).enumerate();
-        keys.map(move |(row, key)| (key, batch, row))
+        let keys = KeyColumns::new(batch);
+        (0..batch.num_rows()).map(move |row| (keys.row(row).sort_key(), batch, row))
     });
     let mut rows: Vec<((u64, u32), &RecordBatch, usize)> = rows.collect();
     rows.sort_unstable_by_key(|&(key, ..)| key);

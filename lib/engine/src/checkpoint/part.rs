@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt32Type;
-use arrow_array::{RecordBatch, UInt32Array};
+use arrow_array::UInt32Array;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use plmkit_contract::{Provenance, ordinals};
+use plmkit_contract::{KeyColumns, Provenance};
 use plmkit_store::{EmbeddingsReader, StoreError};
 
 use super::Block;
@@ -36,7 +34,9 @@ pub(crate) fn read_part(
     }
     let all = concat_batches(reader.schema(), &all)
         .map_err(|error| StoreError::malformed(path, error))?;
-    let mut places: HashMap<(u64, u32), u32> = keys(&all).zip(0..).collect();
+    let keys = KeyColumns::new(&all);
+    let places = keys.rows().map(|row| row.sort_key()).zip(0..);
+    let mut places: HashMap<(u64, u32), u32> = places.collect();
     let rejected = block.rejected.iter();
     let rejected: BTreeMap<(u64, u32), _> = rejected
         .map(|row| ((row.ordinal, row.start.unwrap_or(0)), row))
@@ -62,11 +62,4 @@ pub(crate) fn read_part(
         batch.saved = true;
     }
     Ok(())
-}
-
-/// Ordinal and start of each row.
-pub(crate) fn keys(rows: &RecordBatch) -> impl Iterator<Item = (u64, u32)> {
-    let ordinals = ordinals(rows);
-    let starts = rows["start"].as_primitive::<UInt32Type>().values();
-    ordinals.iter().copied().zip(starts.iter().copied())
 }

@@ -28,6 +28,8 @@ pub(crate) type Answer = (u64, Option<(Message, Option<RecordBatch>)>);
 pub(crate) struct Process {
     /// Unique among all processes of the run.
     pub(crate) number: u64,
+    /// Whether it has loaded the model.
+    pub(crate) ready: bool,
     child: Child,
     /// Frames for the worker; `None` only during drop.
     requests: Option<Sender<Vec<u8>>>,
@@ -59,6 +61,7 @@ impl Process {
         let (requests, frames) = unbounded::<Vec<u8>>();
         let mut process = Self {
             number,
+            ready: false,
             child,
             requests: Some(requests),
             threads: Vec::new(),
@@ -114,7 +117,7 @@ impl Process {
     }
 
     /// Waits for a worker that has hung up, and describes how it ended.
-    pub(crate) fn describe_end(mut self) -> String {
+    pub(crate) fn describe_end(&mut self) -> String {
         let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {

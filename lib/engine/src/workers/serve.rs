@@ -16,7 +16,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::message::{Message, encode, receive, send};
 use crate::batch::Batch;
-use crate::in_process::InProcess;
+use crate::embedder::Embedder;
 use crate::pipeline::{Compute, run_stages};
 use crate::{EngineError, RunConfig};
 
@@ -72,7 +72,7 @@ fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineErr
     };
     let stop = Stop::default();
     set_threads(threads);
-    let load_model = || InProcess::load(&config, largest_batch, &stop);
+    let load_model = || Embedder::load(&config, largest_batch, &stop);
     let mut model = if logs {
         load_model()
     } else {
@@ -93,7 +93,7 @@ fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineErr
 /// Computes the first batch and all others: one thread reads, one computes, one sends.
 fn compute_batches(
     config: &RunConfig,
-    model: &mut InProcess<'_>,
+    model: &mut Embedder<'_>,
     line: &UnixStream,
     first: Batch,
 ) -> Result<(), EngineError> {
