@@ -32,6 +32,8 @@ pub(crate) struct OutputRow {
     pub(crate) letters: Vec<u8>,
     /// The number of windows, if the row was stitched.
     pub(crate) n_windows: Option<u32>,
+    /// The values of each source of a row that was stitched, until they are among those of all rows.
+    pub(crate) values: Vec<Vec<f32>>,
 }
 
 impl Embedder<'_> {

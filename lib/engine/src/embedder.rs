@@ -228,6 +228,7 @@ impl<'a> Embedder<'a> {
             row,
             letters: letters(&batch.packed, row),
             n_windows: None,
+            values: Vec::new(),
         });
         let mut rows: Vec<OutputRow> = kept.collect();
         let ordinals = batch.packed.ordinals();
@@ -296,13 +297,13 @@ impl<'a> Embedder<'a> {
                 .stitcher
                 .add((row, batch.packed.span(row)), tokens, own);
             // Log-probabilities are made of logits later, and residues that are not masked have none.
-            let is_storable = |values: &[Vec<f32>]| {
-                let mut columns = values[..of_model(&self.sources).len()].iter();
+            let is_storable = |own: &OutputRow| {
+                let mut columns = own.values[..of_model(&self.sources).len()].iter();
                 columns.all(|values| is_storable(values, self.config.store_dtype))
             };
             match protein {
-                Some(Ok((own, values))) if is_storable(&values) => {
-                    computed.extend(&values);
+                Some(Ok(mut own)) if is_storable(&own) => {
+                    computed.extend(&std::mem::take(&mut own.values));
                     stitched = Some(own);
                 }
                 Some(Ok(_)) => drop(computed.rejected.insert(row, Reason::NotFinite)),

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use plmkit_contract::EmbeddingLayout;
-use plmkit_esm2::{ModelInfo, Ticket, WorkerGpu};
+use plmkit_esm2::{ModelInfo, WorkerGpu};
 use plmkit_logs::event::milliseconds;
 
 use crate::EngineError;
@@ -33,7 +33,7 @@ impl Compute for Embedder<'_> {
         deliver: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<(), EngineError> {
         // The batch that a GPU computes while the next one is started, when it began, and what the model gave for it.
-        let mut on_device: Option<(Batch, Instant, Option<Result<Ticket, EngineError>>)> = None;
+        let mut on_device = None;
         while !self.stop.requested() {
             let asked = Instant::now();
             let batch = match on_device {
@@ -49,10 +49,7 @@ impl Compute for Embedder<'_> {
                 batch.event.wait_ms = Some(milliseconds(wait));
                 batch.event.queue_depth = Some(batches.len() as u64);
                 let begun = Instant::now();
-                let ticket = match batch.saved {
-                    true => None,
-                    false => self.submit(&batch),
-                };
+                let ticket = (!batch.saved).then(|| self.submit(&batch)).flatten();
                 (batch, begun, ticket)
             });
             let started = next

@@ -299,9 +299,9 @@ impl RunInputs {
                 block.rows >= ROW_GROUP_ROWS as u64 || bytes(&block) >= ROW_GROUP_BYTES as u64;
             let next = self.batches.get(index as usize + 1);
             // Each shard may hold every tenth protein, for example: then the block is all of its file.
-            let ends = next.is_none_or(|next| match batch.sorted {
-                true => full,
-                false => next.file != batch.file,
+            let ends = next.is_none_or(|next| {
+                let file_ends = next.file != batch.file;
+                if batch.sorted { full } else { file_ends }
             });
             if ends {
                 blocks.push(start..index + 1);

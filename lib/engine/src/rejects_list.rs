@@ -18,10 +18,8 @@ pub(crate) fn begin(config: &RunConfig, folder: &RunFolder) -> Result<ListWriter
     if !config.force && path.exists() {
         let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
         if !folder.published_lists().contains(&found) {
-            return Err(StoreError::Exists {
-                path,
-                difference: "a list of rejects that is not of this run".to_owned(),
-            });
+            let difference = "a list of rejects that is not of this run";
+            return Err(StoreError::exists(&path, difference));
         }
     }
     Ok(writer)

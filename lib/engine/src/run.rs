@@ -12,7 +12,7 @@ use plmkit_esm2::{
 };
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::{AtomicFile, StoreError, find_existing};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
 use crate::claim::claim_output;
@@ -278,21 +278,30 @@ fn provenance(
         .with("device", info.device_kind())
         .with(KERNELS, info.kernels.as_str())
         .with("store_dtype", config.store_dtype.to_string());
-    for (name, value) in &inputs.origin {
-        provenance = provenance.with(name, value.clone());
-    }
-    if let Some(windows) = inputs.windows {
-        provenance = provenance.with(WINDOWS, windows.to_string());
-    }
-    if let Some(scores) = config.outputs.scores {
-        provenance = provenance.with(SCORES, scores.to_string());
-    }
-    if let Some(positions) = inputs.masking.as_ref().and_then(Masking::digest) {
-        provenance = provenance.with(SCORES_POSITIONS, positions);
-    }
-    if layout.columns.contains(&Column::Logits) {
-        provenance = provenance.with(LOGIT_TOKENS, json!(info.config().logit_tokens()));
-    }
+    let positions = inputs.masking.as_ref().and_then(Masking::digest);
+    let has_logits = layout.columns.contains(&Column::Logits);
+    let optional = [
+        (
+            WINDOWS,
+            inputs.windows.map(|windows| windows.to_string().into()),
+        ),
+        (
+            SCORES,
+            config
+                .outputs
+                .scores
+                .map(|scores| scores.to_string().into()),
+        ),
+        (SCORES_POSITIONS, positions.map(Value::from)),
+        (
+            LOGIT_TOKENS,
+            has_logits.then(|| json!(info.config().logit_tokens())),
+        ),
+    ];
+    let optional = optional.into_iter();
+    let optional = optional.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    provenance.options.extend(inputs.origin.clone());
+    provenance.options.extend(optional);
     // The digest of a model covers the encoder only.
     for (head, digest) in info.heads_for(&config.model, &layout.columns)? {
         provenance = provenance.with(head.name(), digest);

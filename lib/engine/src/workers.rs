@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, never, select, unbounded};
 use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text};
-use plmkit_esm2::{Buffers, EsmError, ModelInfo, WorkerGpu};
+use plmkit_esm2::{Buffers, Esm2, EsmError, ModelInfo, WorkerGpu, set_threads};
 
 use crate::batch::Batch;
 use crate::inputs::RunInputs;
@@ -31,7 +31,7 @@ use crate::pipeline::{BatchQueue, Compute};
 use crate::sample::ParitySample;
 use crate::{EngineError, RunConfig};
 use message::Message;
-use process::{Answer, Process};
+use process::Process;
 use schedule::{GROUPS_PER_WORKER, MAX_CRASHES, Schedule};
 use slow_batches::SlowBatches;
 
@@ -50,16 +50,14 @@ pub(crate) struct WorkerPool<'a> {
     stop: &'a Stop,
     slots: Vec<Slot>,
     /// The answers of all workers, and the sender for new workers.
-    answers: Receiver<Answer>,
-    answers_in: Sender<Answer>,
+    answers: Receiver<(u64, Option<Message>)>,
+    answers_in: Sender<(u64, Option<Message>)>,
     /// The most sequences and the most tokens of a batch.
     largest_batch: (usize, usize),
     /// Memory for results.
     results: Buffers<u8>,
     /// The model of the last worker that was ready.
     info: Option<ModelInfo>,
-    /// How close int8 is to f32, after a worker has compared them.
-    parity: Option<Parity>,
     schedule: Schedule<Batch>,
     slow: SlowBatches,
     /// The number of processes started.
@@ -103,7 +101,6 @@ impl<'a> WorkerPool<'a> {
             largest_batch: inputs.largest_batch,
             results: Buffers::default(),
             info: None,
-            parity: None,
             schedule: Schedule::new(count * GROUPS_PER_WORKER + config.prefetch),
             slow: SlowBatches::new(count, Instant::now()),
             starts: 0,
@@ -139,7 +136,7 @@ impl<'a> WorkerPool<'a> {
         };
         self.starts += 1;
         let process = process.map_err(EngineError::not_started("worker"))?;
-        process.send(&load, None)?;
+        process.send(&load)?;
         slot.process = Some(process);
         Ok(())
     }
@@ -158,7 +155,8 @@ impl<'a> WorkerPool<'a> {
         }
     }
 
-    fn handle(&mut self, (number, answer): Answer) -> Result<(), EngineError> {
+    /// Takes the answer of the process of this number; `None` after it has hung up.
+    fn handle(&mut self, (number, answer): (u64, Option<Message>)) -> Result<(), EngineError> {
         let slots = self.slots.iter_mut().enumerate();
         let mut running = slots.filter_map(|(worker, slot)| {
             let process = slot.process.as_mut()?;
@@ -170,7 +168,7 @@ impl<'a> WorkerPool<'a> {
             return Ok(());
         };
         match answer {
-            Some((Message::Ready(info), _)) => {
+            Some(Message::Ready(info)) => {
                 process.ready = true;
                 *failed = 0;
                 if let Some(first) = &self.info
@@ -180,22 +178,17 @@ impl<'a> WorkerPool<'a> {
                     let what = format_args!("{model}: changed while workers loaded it");
                     return Err(EngineError::new(Exit::Data, what));
                 }
-                self.info = Some(info);
+                self.info = Some(*info);
                 Ok(())
             }
-            Some((Message::Parity(parity), _)) => {
-                self.parity = Some(parity);
-                Ok(())
-            }
-            Some((Message::Batch(mut batch), Some(rows))) => {
+            Some(Message::Batch(mut batch)) if batch.rows.is_some() => {
                 self.skipped = 0;
-                batch.rows = Some(rows);
                 batch.event.worker = Some(worker as u64);
                 self.slow.finish(worker, Instant::now());
                 self.schedule.add_computed(worker, *batch);
                 Ok(())
             }
-            Some((Message::Failed { exit, message }, _)) => {
+            Some(Message::Failed { exit, message }) => {
                 // Another worker has loaded the model, so a replacement that cannot load it is only lost.
                 let lost_in_loading = !process.ready && self.info.is_some();
                 match Exit::from_code(exit).unwrap_or(Exit::Internal) {
@@ -253,23 +246,10 @@ impl Compute for WorkerPool<'_> {
     }
 
     fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError> {
-        let request = Message::Measure(sample);
-        let mut asked = None;
-        loop {
-            // The process that was asked may have been replaced.
-            let running = self.slots.iter().filter_map(|slot| slot.process.as_ref());
-            let ready: Vec<&Process> = running.filter(|process| process.ready).collect();
-            if !ready.iter().any(|process| Some(process.number) == asked)
-                && let Some(process) = ready.first()
-            {
-                process.send(&request, None)?;
-                asked = Some(process.number);
-            }
-            self.wait()?;
-            if let Some(parity) = self.parity.take() {
-                return Ok(parity);
-            }
-        }
+        // Workers compute on GPUs, and int8 is of CPUs: only a test has both, and this process computes too.
+        set_threads(self.config.threads);
+        let model = Esm2::load(&self.config.model, self.config.compute, self.stop)?;
+        Ok(sample.measure(&model, self.stop)?)
     }
 
     fn run(
@@ -299,7 +279,9 @@ impl Compute for WorkerPool<'_> {
                 default(POLL_INTERVAL) => self.warn_of_slow_batches(),
             }
             while let Some((computed, mut skipped)) = self.schedule.pop_complete() {
-                skipped.iter_mut().for_each(|batch| skip(batch, layout));
+                for batch in &mut skipped {
+                    skip(batch, layout);
+                }
                 for batch in computed.into_iter().chain(skipped) {
                     if !deliver(batch) {
                         return Ok(());
@@ -342,8 +324,9 @@ impl WorkerPool<'_> {
             }
             while let Some(batches) = self.schedule.assign(worker, &running, cooled_down) {
                 for batch in batches {
-                    let request = Message::Batch(Box::new(batch.clone()));
-                    process.send(&request, Some(batch.packed.record_batch()))?;
+                    let mut batch = batch.clone();
+                    batch.rows = Some(batch.packed.record_batch().clone());
+                    process.send(&Message::Batch(Box::new(batch)))?;
                 }
             }
         }

@@ -59,8 +59,7 @@ impl Block {
     ) -> Result<Vec<Self>, StoreError> {
         let blocks = found.options.remove(BLOCKS).unwrap_or_default();
         if let Some(difference) = found.difference(provenance) {
-            let path = path.to_owned();
-            return Err(StoreError::Exists { path, difference });
+            return Err(StoreError::exists(path, difference));
         }
         let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
         let [found, expected] = [&found, provenance].map(kernels);

@@ -5,7 +5,7 @@
 //! has the order of the input.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::time::Instant;
 
@@ -79,13 +79,13 @@ impl<'a> Blocks<'a> {
     /// Returns a checkpoint if this run can use it. Others are removed, or are of other work.
     fn usable<T>(
         &mut self,
-        path: &PathBuf,
+        path: &Path,
         found: Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         match found {
             Ok(found) => return Ok(Some(found)),
             Err(StoreError::Exists { .. }) if self.work.config.force => {
-                self.to_replace.push(path.clone());
+                self.to_replace.push(path.to_owned());
             }
             Err(StoreError::Exists { difference, .. }) => {
                 return Err(self.folder.other_work(&difference));
@@ -289,7 +289,9 @@ impl<'a> Blocks<'a> {
                 slice::from_ref(&part),
                 self.work.provenance,
             ))?;
-            batches.iter_mut().for_each(|batch| batch.saved = true);
+            for batch in batches {
+                batch.saved = true;
+            }
             self.parts.push(part);
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(crate) fn read_part(
     let rejected: BTreeMap<(u64, u32), _> = rejected
         .map(|row| ((row.ordinal, row.start.unwrap_or(0)), row))
         .collect();
-    let mut rows_of = |batch: &Batch| {
+    let rows_of = |batch: &Batch| {
         let (mut own_rejected, mut kept) = (Vec::new(), Vec::new());
         for row in batch.output_rows() {
             let key = batch.key(row);
@@ -53,7 +53,7 @@ pub(crate) fn read_part(
         let rows = take_record_batch(&all, &UInt32Array::from(kept)).ok()?;
         Some((rows, own_rejected))
     };
-    let results: Option<Vec<_>> = batches.iter().map(|batch| rows_of(batch)).collect();
+    let results: Option<Vec<_>> = batches.iter().map(rows_of).collect();
     let results = results
         .filter(|_| places.is_empty())
         .ok_or_else(|| StoreError::malformed(path, "its rows are not those of its batches"))?;

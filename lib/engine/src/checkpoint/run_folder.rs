@@ -134,10 +134,8 @@ impl RunFolder {
 
     /// Makes the error that the folder belongs to other work.
     pub(crate) fn other_work(&self, difference: &str) -> StoreError {
-        StoreError::Exists {
-            path: self.path.clone(),
-            difference: format!("an unfinished run of which {difference}"),
-        }
+        let difference = format!("an unfinished run of which {difference}");
+        StoreError::exists(&self.path, difference)
     }
 
     /// Lists the parts in the folder, in ascending order. Removes unfinished ones.

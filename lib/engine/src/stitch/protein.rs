@@ -104,7 +104,7 @@ impl Stitcher {
         (row, window): (usize, RowSpan),
         tokens: &[u8],
         values: Result<Vec<&[f32]>, Reason>,
-    ) -> Option<Result<(OutputRow, Vec<Vec<f32>>), Reason>> {
+    ) -> Option<Result<OutputRow, Reason>> {
         let open = self.open.take().filter(|_| window.start > 0);
         let mut open = open.unwrap_or_else(|| Ok(self.start_protein()));
         match (&mut open, values) {
@@ -171,7 +171,7 @@ impl Protein {
         }
     }
 
-    fn finish(mut self, row: usize, stitcher: &Stitcher) -> (OutputRow, Vec<Vec<f32>>) {
+    fn finish(mut self, row: usize, stitcher: &Stitcher) -> OutputRow {
         self.tracks.iter_mut().for_each(|track| track.add(None));
         let values = stitcher.wanted.iter().map(|&wanted| {
             let is_source = |tracked: &Column| *tracked == source(wanted);
@@ -183,12 +183,12 @@ impl Protein {
             })
         });
         let values = values.collect();
-        let row = OutputRow {
+        OutputRow {
             row,
             letters: self.residues,
             n_windows: Some(self.n_windows),
-        };
-        (row, values)
+            values,
+        }
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
         stitcher: &mut Stitcher,
         window: RowSpan,
         from: f32,
-    ) -> Option<Result<(OutputRow, Vec<Vec<f32>>), Reason>> {
+    ) -> Option<Result<OutputRow, Reason>> {
         let vectors: Vec<f32> = (0..window.residues)
             .flat_map(|residue| [from + residue as f32; DIM])
             .collect();
@@ -254,14 +254,14 @@ mod tests {
         let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert_eq!(add(&mut stitcher, window(0, 3), 0.0), None);
         let protein = add(&mut stitcher, window(2, 3), 8.0).expect("the last");
-        let (row, values) = protein.expect("both windows have values");
+        let row = protein.expect("both windows have values");
         // Residue 2 has the value 2 in the first window and 8 in the second, where it is at an end of each.
         let both = |values: [f32; 5]| values.map(|value| [value; DIM]).concat();
-        assert_eq!(values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
-        assert_eq!(values[0], [5.0; DIM]);
-        assert_eq!(values[1], [10.0; DIM]);
-        assert_eq!(values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
-        assert_eq!(values[3], [4.0; DIM], "three residues each");
+        assert_eq!(row.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
+        assert_eq!(row.values[0], [5.0; DIM]);
+        assert_eq!(row.values[1], [10.0; DIM]);
+        assert_eq!(row.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
+        assert_eq!(row.values[3], [4.0; DIM], "three residues each");
         assert_eq!((row.row, row.n_windows), (4, Some(2)));
         assert_eq!(row.letters, b"MKVLA");
     }

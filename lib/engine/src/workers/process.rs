@@ -9,7 +9,6 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
@@ -20,9 +19,6 @@ use crate::EngineError;
 const PROGRAM: &str = "/proc/self/exe";
 /// How long a worker may take to exit after it has hung up.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// A message of a worker: the number of its process and, unless it has hung up, the message with its rows.
-pub(crate) type Answer = (u64, Option<(Message, Option<RecordBatch>)>);
 
 /// A running worker. It is killed on drop.
 pub(crate) struct Process {
@@ -37,7 +33,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers come with rows in
+    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers come with its number, and `None` after it has hung up. Rows are in
     /// memory of `results`.
     ///
     /// The worker is killed when the calling thread ends.
@@ -45,7 +41,7 @@ impl Process {
         number: u64,
         arguments: &[OsString],
         visible: Option<&str>,
-        answers: Sender<Answer>,
+        answers: Sender<(u64, Option<Message>)>,
         results: Buffers<u8>,
     ) -> io::Result<Self> {
         let (mut line, theirs) = UnixStream::pair()?;
@@ -93,13 +89,9 @@ impl Process {
     }
 
     /// Sends a request. Success does not mean that the worker has received it.
-    pub(crate) fn send(
-        &self,
-        request: &Message,
-        body: Option<&RecordBatch>,
-    ) -> Result<(), EngineError> {
+    pub(crate) fn send(&self, request: &Message) -> Result<(), EngineError> {
         let mut frame = Vec::new();
-        encode(&mut frame, request, body).map_err(EngineError::Connection)?;
+        encode(&mut frame, request).map_err(EngineError::Connection)?;
         if let Some(requests) = &self.requests {
             let _ = requests.send(frame);
         }

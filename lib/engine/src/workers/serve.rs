@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use arrow_array::RecordBatch;
 use crossbeam_channel::unbounded;
 use plmkit_contract::{Labels, Stop, exit_of};
 use plmkit_esm2::{Buffers, ComputeOptions, set_threads};
@@ -50,15 +49,12 @@ pub fn serve(config: &RunConfig) -> Result<(), EngineError> {
 }
 
 fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineError> {
-    let Some((
-        Message::Load {
-            device,
-            threads,
-            largest_batch,
-            logs,
-        },
-        _,
-    )) = next_request(line)?
+    let Some(Message::Load {
+        device,
+        threads,
+        largest_batch,
+        logs,
+    }) = next_request(line)?
     else {
         return Err(unexpected("no request to load"));
     };
@@ -78,16 +74,11 @@ fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineErr
     } else {
         with_default(NoSubscriber::new(), load_model)
     }?;
-    send(&mut &*line, &Message::Ready(model.info().clone())).map_err(broken)?;
-    while let Some((request, body)) = next_request(line)? {
-        if let Message::Measure(sample) = request {
-            let parity = model.measure_parity(sample)?;
-            send(&mut &*line, &Message::Parity(parity)).map_err(broken)?;
-        } else {
-            return compute_batches(&config, &mut model, line, batch(request, body)?);
-        }
+    send(&mut &*line, &Message::Ready(Box::new(model.info().clone()))).map_err(broken)?;
+    match next_request(line)? {
+        Some(request) => compute_batches(&config, &mut model, line, batch(request)?),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Computes the first batch and all others: one thread reads, one computes, one sends.
@@ -105,9 +96,9 @@ fn compute_batches(
         |queue| {
             let mut next = first;
             while queue.send(Ok(next)).is_ok()
-                && let Some((request, body)) = next_request(line)?
+                && let Some(request) = next_request(line)?
             {
-                next = batch(request, body)?;
+                next = batch(request)?;
             }
             Ok(())
         },
@@ -120,10 +111,8 @@ fn compute_batches(
         |results| {
             // Reused: fresh memory of this size is slow.
             let mut frame = Vec::new();
-            for mut batch in results {
-                let rows = batch.rows.take();
-                let answer = Message::Batch(Box::new(batch));
-                encode(&mut frame, &answer, rows.as_ref()).map_err(broken)?;
+            for batch in results {
+                encode(&mut frame, &Message::Batch(Box::new(batch))).map_err(broken)?;
                 (&mut &*line).write_all(&frame).map_err(broken)?;
             }
             Ok(())
@@ -132,16 +121,20 @@ fn compute_batches(
 }
 
 /// Receives the next request; `None` if the run has hung up.
-fn next_request(line: &UnixStream) -> Result<Option<(Message, Option<RecordBatch>)>, EngineError> {
+fn next_request(line: &UnixStream) -> Result<Option<Message>, EngineError> {
     receive(&mut &*line, &Buffers::default()).map_err(broken)
 }
 
 /// Makes the batch of a request.
-fn batch(request: Message, body: Option<RecordBatch>) -> Result<Batch, EngineError> {
-    let (Message::Batch(mut batch), Some(rows)) = (request, body) else {
+fn batch(request: Message) -> Result<Batch, EngineError> {
+    let Message::Batch(mut batch) = request else {
         return Err(unexpected("no batch"));
     };
-    batch.packed = PackedBatch::new(rows).map_err(|what| unexpected(&what))?;
+    let rows = batch.rows.take();
+    let packed = rows.ok_or_else(|| "a batch without sequences".to_owned());
+    batch.packed = packed
+        .and_then(PackedBatch::new)
+        .map_err(|what| unexpected(&what))?;
     Ok(*batch)
 }
 
