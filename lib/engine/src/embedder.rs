@@ -36,9 +36,8 @@ pub(crate) struct Embedder<'a> {
     pub(crate) halves: Buffers<f16>,
     stitcher: Stitcher,
     limit: TokenLimit,
-    /// Of the batch that is computed: how often it was halved, sequences that were computed again in f32, and the device's times.
-    oom_splits: u64,
-    in_f32: u64,
+    /// Of the batch that is computed, what its event tells of that, and the device's times.
+    event: BatchDone,
     times: Option<DeviceTimes>,
 }
 
@@ -153,8 +152,7 @@ impl<'a> Embedder<'a> {
             sources,
             halves: Buffers::default(),
             limit: TokenLimit::default(),
-            oom_splits: 0,
-            in_f32: 0,
+            event: BatchDone::default(),
             times: None,
         })
     }
@@ -179,7 +177,7 @@ impl<'a> Embedder<'a> {
         layout: &EmbeddingLayout,
         (begun, submitted): (Instant, Option<Result<Ticket, EngineError>>),
     ) -> Result<bool, EngineError> {
-        (self.oom_splits, self.in_f32, self.times) = (0, 0, None);
+        (self.event, self.times) = (std::mem::take(&mut batch.event), None);
         let (rows, rejected) = match self.embed_rows(batch, layout, submitted) {
             Err(EngineError::Model(EsmError::Stopped)) => return Ok(false),
             result => result?,
@@ -201,11 +199,9 @@ impl<'a> Embedder<'a> {
                     .map(|(name, kind)| (name.to_owned(), milliseconds(kernels[kind as usize])))
                     .into()
             }),
-            oom_splits: self.oom_splits,
-            recomputed: self.in_f32,
             device_memory_mib: memory_mib.map(|(now, _)| now),
             device_memory_peak_mib: memory_mib.map(|(_, peak)| peak),
-            ..std::mem::take(&mut batch.event)
+            ..std::mem::take(&mut self.event)
         };
         batch.finish(rows, rejected);
         Ok(true)
@@ -383,7 +379,7 @@ impl<'a> Embedder<'a> {
             }
             self.limit.record_failure(tokens);
             self.model.release()?;
-            self.oom_splits += 1;
+            self.event.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
         self.compute(computed, (before, dtype), None)?;
@@ -440,13 +436,13 @@ impl<'a> Embedder<'a> {
         if finite.iter().all(|&finite| finite) && computed.values.iter().all(|own| own.is_empty()) {
             drop(by_row);
             computed.values = columns;
-            self.in_f32 += u64::from(dtype != self.model.info().dtype);
+            self.event.recomputed += u64::from(dtype != self.model.info().dtype);
             return Ok(());
         }
         for ((row, own), finite) in by_row.into_iter().zip(finite) {
             if finite {
                 computed.extend(&own);
-                self.in_f32 += u64::from(dtype != self.model.info().dtype);
+                self.event.recomputed += u64::from(dtype != self.model.info().dtype);
             } else if matches!(dtype, Dtype::F32 | Dtype::Int8) {
                 // int8 has scales in f32, and so the range of f32.
                 computed.rejected.insert(row, Reason::NotFinite);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::thread::{self, JoinHandle, sleep};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, unbounded};
@@ -27,14 +27,13 @@ pub(crate) struct Process {
     /// Whether it has loaded the model.
     pub(crate) ready: bool,
     child: Child,
-    /// Frames for the worker; `None` only during drop.
-    requests: Option<Sender<Vec<u8>>>,
-    threads: Vec<JoinHandle<()>>,
+    /// Frames for the worker.
+    requests: Sender<Vec<u8>>,
 }
 
 impl Process {
-    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers come with its number, and `None` after it has hung up. Rows are in
-    /// memory of `results`.
+    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers come with its number, and `None`
+    /// after it has hung up. Rows are in memory of `results`.
     ///
     /// The worker is killed when the calling thread ends.
     pub(crate) fn start(
@@ -55,21 +54,21 @@ impl Process {
             .envs(visible.map(|visible| (CUDA_VISIBLE_DEVICES, visible)))
             .spawn()?;
         let (requests, frames) = unbounded::<Vec<u8>>();
-        let mut process = Self {
+        let process = Self {
             number,
             ready: false,
             child,
-            requests: Some(requests),
-            threads: Vec::new(),
+            requests,
         };
         let mut line_in = line.try_clone()?;
-        process.spawn_thread("worker-in", move || {
+        // Both threads end with the worker, or with this object.
+        spawn("worker-in", move || {
             // If the worker has gone, the other thread reports it.
             while let Ok(frame) = frames.recv()
                 && line_in.write_all(&frame).is_ok()
             {}
         })?;
-        process.spawn_thread("worker-out", move || {
+        spawn("worker-out", move || {
             loop {
                 // An unreadable frame was cut by the end of the worker.
                 let answer = receive(&mut line, &results).unwrap_or(None);
@@ -82,19 +81,11 @@ impl Process {
         Ok(process)
     }
 
-    fn spawn_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let thread = thread::Builder::new().name(name.into()).spawn(run)?;
-        self.threads.push(thread);
-        Ok(())
-    }
-
     /// Sends a request. Success does not mean that the worker has received it.
     pub(crate) fn send(&self, request: &Message) -> Result<(), EngineError> {
         let mut frame = Vec::new();
         encode(&mut frame, request).map_err(EngineError::Connection)?;
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(frame);
-        }
+        let _ = self.requests.send(frame);
         Ok(())
     }
 
@@ -125,11 +116,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         let _ = self.child.wait();
-        self.requests = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(run)?;
+    Ok(())
 }
 
 fn describe_exit(status: ExitStatus) -> String {
