@@ -1,30 +1,21 @@
-//! A batch of the run, and its result.
+//! A batch of the run, from its batches file to the rows of the output.
 
 use std::fmt::Display;
-use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use plmkit_contract::{Reason, Reject};
-use plmkit_esm2::DeviceTimes;
+use plmkit_contract::{Exit, Reason, Reject};
+use plmkit_logs::event::{BatchDone, utilization};
 use plmkit_store::PackedBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 
-/// One batch and its place in the inputs. Messages between processes carry the sequences separately.
+/// One batch. Messages between processes carry its sequences and its rows separately.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Batch {
-    /// Position among all batches of the run.
-    pub(crate) index: u64,
     /// The batches file and the position in it, for messages.
     pub(crate) name: String,
-    /// Whether this is the batch of the leftovers, which pack-batches could not fill.
-    pub(crate) tail: bool,
-    /// The token budget of the packing, if the file records it.
-    pub(crate) token_budget: Option<u64>,
-    /// The sequences.
+    /// The sequences, until the rows are computed.
     #[serde(skip)]
     pub(crate) packed: PackedBatch,
     /// The residues that are masked, each in a copy of the only sequence, and which copies are computed together.
@@ -33,53 +24,59 @@ pub(crate) struct Batch {
     pub(crate) stitched: bool,
     /// Whether no protein continues in the next batch.
     pub(crate) at_boundary: bool,
-    /// The result, where an earlier run saved it.
+    /// The rows of the output, once they are computed.
     #[serde(skip)]
-    pub(crate) saved: Option<BatchResult>,
-}
-
-/// The rows of the output that come from a batch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct BatchResult {
-    /// The rows. Messages between processes carry them separately.
-    #[serde(skip, default = "no_rows")]
-    pub(crate) rows: RecordBatch,
+    pub(crate) rows: Option<RecordBatch>,
     /// The rows of the output that have no vectors, in the order of the batch.
     pub(crate) rejected: Vec<Reject>,
-    /// Statistics of the computation; `None` where an earlier run computed the rows.
-    pub(crate) stats: Option<BatchStats>,
-}
-
-/// Statistics of the computation of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct BatchStats {
-    /// Time that the computation waited for the batch.
-    pub(crate) wait: Duration,
-    pub(crate) compute: Duration,
-    /// Times by the clock of a device that has one.
-    pub(crate) device: Option<DeviceTimes>,
-    /// Batches in the queue behind this one.
-    pub(crate) queue_depth: u64,
-    /// The worker that computed the batch.
-    pub(crate) worker: Option<u64>,
-    /// How often sequences were split into two halves because memory ran out.
-    pub(crate) oom_splits: u64,
-    /// Sequences that were computed again in f32.
-    pub(crate) in_f32: u64,
-    /// Device memory that tensors held after the batch, and at most since the previous one, in MiB.
-    pub(crate) memory_mib: Option<(u64, u64)>,
+    /// Whether the rows are in a part.
+    pub(crate) saved: bool,
+    /// What the run events tell of it.
+    pub(crate) event: BatchDone,
 }
 
 impl Batch {
-    /// How often each token is computed: once, and in each masked copy.
-    pub(crate) fn times(&self) -> usize {
-        1 + self.passes.iter().map(Vec::len).sum::<usize>()
+    /// Makes a batch to compute. The copies of one sequence fill what they fill, so that a batch of them has no token budget.
+    pub(crate) fn new(
+        name: String,
+        packed: PackedBatch,
+        passes: Vec<Vec<usize>>,
+        token_budget: Option<u64>,
+    ) -> Self {
+        let times = 1 + passes.iter().map(Vec::len).sum::<usize>() as u64;
+        let sequences = packed.sequences() as u64 * times;
+        let tokens = packed.tokens().len() as u64 * times;
+        let ends = packed.cu_seqlens().windows(2);
+        let lengths = ends.map(|ends| u64::from(ends[1].abs_diff(ends[0])));
+        let event = BatchDone {
+            sequences,
+            tokens,
+            // Without <cls> and <eos>.
+            residues: tokens - 2 * sequences,
+            longest: lengths.clone().max(),
+            pairs: Some(lengths.map(|length| length * length * times).sum()),
+            token_budget,
+            utilization: token_budget.and_then(|budget| utilization(tokens, budget)),
+            ..BatchDone::default()
+        };
+        Self {
+            name,
+            packed,
+            passes,
+            stitched: false,
+            at_boundary: false,
+            rows: None,
+            rejected: Vec::new(),
+            saved: false,
+            event,
+        }
     }
 
-    /// The most tokens that are computed together.
-    pub(crate) fn most_tokens(&self) -> usize {
-        let copies = self.passes.iter().map(Vec::len).max();
-        self.packed.tokens().len() * copies.unwrap_or(1)
+    /// The most sequences, and the most tokens, that are computed together.
+    pub(crate) fn largest(&self) -> (usize, usize) {
+        let copies = self.passes.iter().map(Vec::len).max().unwrap_or(1);
+        let (sequences, tokens) = (self.packed.sequences(), self.packed.tokens().len());
+        (sequences * copies, tokens * copies)
     }
 
     /// Whether a row is a window that is stitched together with others.
@@ -87,9 +84,10 @@ impl Batch {
         self.stitched && self.packed.span(row).is_window()
     }
 
-    /// The rows of the batch that become rows of the output, rejected ones included.
+    /// The rows of the batch that become rows of the output, rejected ones included: of a stitched protein, the last window.
     pub(crate) fn output_rows(&self) -> impl Iterator<Item = usize> {
-        output_rows(&self.packed, self.stitched)
+        (0..self.packed.sequences())
+            .filter(|&row| !self.is_window(row) || self.packed.span(row).is_last())
     }
 
     /// The key of the output row that comes from row `row` of the batch: ordinal and start.
@@ -101,7 +99,7 @@ impl Batch {
 
     /// Makes the error of this batch.
     pub(crate) fn error(&self, what: impl Display) -> EngineError {
-        EngineError::Batches(format!("{}: {what}", self.name))
+        EngineError::new(Exit::Data, format_args!("{}: {what}", self.name))
     }
 
     /// The line of the rejects list for row `row`.
@@ -115,25 +113,12 @@ impl Batch {
             start: Some(start),
         }
     }
-}
 
-/// The rows of a batch that become rows of the output: if windows are `stitched`, only the last window of a protein.
-pub(crate) fn output_rows(packed: &PackedBatch, stitched: bool) -> impl Iterator<Item = usize> {
-    (0..packed.sequences()).filter(move |&row| {
-        let span = packed.span(row);
-        !stitched || !span.is_window() || span.is_last()
-    })
-}
-
-fn no_rows() -> RecordBatch {
-    RecordBatch::new_empty(Arc::new(Schema::empty()))
-}
-
-impl BatchStats {
-    /// Adds device times.
-    pub(crate) fn add_device_times(&mut self, times: Option<DeviceTimes>) {
-        if let Some(times) = times {
-            *self.device.get_or_insert_default() += times;
-        }
+    /// Takes over the result: the rows of the output, and those without vectors. The sequences are not needed any more.
+    pub(crate) fn finish(&mut self, rows: RecordBatch, rejected: Vec<Reject>) {
+        self.packed = PackedBatch::default();
+        self.rows = Some(rows);
+        self.event.rejected = rejected.len() as u64;
+        self.rejected = rejected;
     }
 }

@@ -1,15 +1,13 @@
 //! Checkpoints: finished batches on disk. They are the output under construction, and what a later run resumes from.
 //!
-//! `record` defines the metadata of the files and `run_folder` their places. `blocks` writes them and `resume` reads them.
+//! `block` defines the metadata of the files and `run_folder` their places. `blocks` writes and loads them, and `part` reads rows.
 
+mod block;
 mod blocks;
-mod encoders;
 mod part;
-mod record;
-mod resume;
 mod run_folder;
 
+pub(crate) use block::Block;
 pub(crate) use blocks::Blocks;
-pub(crate) use part::Part;
-pub(crate) use resume::SavedWork;
-pub(crate) use run_folder::RunFolder;
+pub(crate) use part::read_part;
+pub(crate) use run_folder::{RunFolder, remove_checkpoint};

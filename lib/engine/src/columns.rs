@@ -24,7 +24,7 @@ use crate::embedder::Embedder;
 use crate::scores::{log_likelihood, log_probs, of_amino_acids};
 
 /// A row of the output.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct OutputRow {
     /// The row of the batch with its key. For a stitched protein, the last window.
     pub(crate) row: usize,
@@ -32,6 +32,8 @@ pub(crate) struct OutputRow {
     pub(crate) letters: Vec<u8>,
     /// The number of windows, if the row was stitched.
     pub(crate) n_windows: Option<u32>,
+    /// The values of each source of a row that was stitched, until they are among those of all rows.
+    pub(crate) values: Vec<Vec<f32>>,
 }
 
 impl Embedder<'_> {
@@ -39,45 +41,38 @@ impl Embedder<'_> {
     /// other.
     pub(crate) fn lay_out(
         &self,
+        layout: &EmbeddingLayout,
         packed: &PackedBatch,
-        rows: &[OutputRow],
-        values: Vec<Buffer<f32>>,
+        (rows, values): (&[OutputRow], Vec<Buffer<f32>>),
     ) -> Result<RecordBatch, ArrowError> {
-        let mut arrays = key_columns(self.layout, packed, rows)?;
+        let mut arrays = key_columns(layout, packed, rows)?;
         let mut values: Vec<_> = self.sources.iter().copied().zip(values).collect();
-        let mut log_probs = self.log_probs(&values);
-        let schema = self.layout.schema();
-        let fields = &schema.fields()[self.layout.keys()..];
-        // The likelihood before the table that it is made of.
-        let columns = self.layout.columns.iter().zip(fields).rev();
-        let mut computed = Vec::new();
-        for (&column, field) in columns {
+        let mut likelihood = None;
+        if layout.columns.contains(&Column::LogProbs) {
+            let log_probs = self.log_probs(&values);
+            likelihood = Some(likelihoods(rows, &log_probs));
+            // Before the logits of masked residues.
+            values.insert(0, (Column::LogProbs, log_probs));
+        }
+        let schema = layout.schema();
+        for (&column, field) in layout.columns.iter().zip(&schema.fields()[layout.keys()..]) {
             if column == Column::LogLikelihood {
-                computed.push(likelihoods(rows, &log_probs));
+                arrays.extend(likelihood.take());
                 continue;
             }
             let lengths = rows.iter().map(|row| match column {
                 Column::Contacts => row.letters.len() * row.letters.len(),
                 _ => row.letters.len(),
             });
-            let values = if column == Column::LogProbs {
-                std::mem::take(&mut log_probs)
-            } else {
-                let own = values.iter_mut().find(|(source, _)| *source == column);
-                own.map(|(_, values)| std::mem::take(values))
-                    .unwrap_or_default()
-            };
-            computed.push(self.array(field.data_type(), lengths, values)?);
+            let own = values.iter_mut().find(|(source, _)| *source == column);
+            let own = own.map(|(_, values)| std::mem::take(values));
+            arrays.push(self.array(field.data_type(), lengths, own.unwrap_or_default())?);
         }
-        arrays.extend(computed.into_iter().rev());
         RecordBatch::try_new(Arc::clone(&schema), arrays)
     }
 
-    /// Returns the log-probabilities of all rows, if they are asked for.
+    /// Returns the log-probabilities of all rows.
     fn log_probs(&self, values: &[(Column, Buffer<f32>)]) -> Buffer<f32> {
-        if !self.layout.columns.contains(&Column::LogProbs) {
-            return Buffer::default();
-        }
         let of = |column| values.iter().find(|(source, _)| *source == column);
         match (of(Column::LogProbs), of(Column::Logits)) {
             (Some((_, masked)), _) => log_probs(masked.as_chunks().0.iter().copied()).into(),
@@ -107,7 +102,7 @@ impl Embedder<'_> {
                 let item = Arc::clone(item);
                 Arc::new(FixedSizeListArray::try_new(item, *dim, items, None)?)
             }
-            _ => match self.layout.dtype {
+            _ => match self.config.store_dtype {
                 StoreDtype::F32 => {
                     Arc::new(Float32Array::new(into_arrow_buffer(values).into(), None))
                 }

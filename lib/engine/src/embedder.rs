@@ -1,69 +1,107 @@
 //! From a batch to rows of the output. Out-of-memory errors and values that are not finite are handled here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Instant;
 
+use arrow_array::RecordBatch;
 use half::f16;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, MASK, Reason, SPECIAL_TOKENS, Stop, StoreDtype, Widths,
-    residue_of,
+    AMINO_ACIDS, Column, EmbeddingLayout, Exit, MASK, Reason, Reject, SPECIAL_TOKENS, Scores, Stop,
+    StoreDtype, Widths, residue_of,
 };
-use plmkit_esm2::{Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, Ticket, Varlen};
+use plmkit_esm2::{
+    Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, KernelKind, Ticket, Varlen,
+};
+use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::PackedBatch;
 
-use crate::EngineError;
-use crate::batch::{Batch, BatchResult, BatchStats};
+use crate::batch::Batch;
 use crate::columns::OutputRow;
-use crate::config::Injection;
-use crate::scores::{of_amino_acids, of_model};
-use crate::stitch::{StitchedProtein, Stitcher};
+use crate::scores::{of_amino_acids, of_model, sources};
+use crate::stitch::Stitcher;
 use crate::token_limit::TokenLimit;
+use crate::{EngineError, RunConfig};
 
-/// Computes batches with a model and stitches the windows of proteins.
+/// A loaded model that computes batches and stitches the windows of proteins.
 ///
 /// If memory runs out or values are not finite, only the sequences that cannot be computed are rejected.
 pub(crate) struct Embedder<'a> {
-    model: &'a Esm2,
-    injection: &'a Injection,
-    stop: &'a Stop,
-    pub(crate) layout: &'a EmbeddingLayout,
-    /// The [sources](crate::scores::sources) of the columns of the layout.
-    pub(crate) sources: &'a [Column],
+    pub(crate) model: Esm2,
+    pub(crate) config: &'a RunConfig,
+    pub(crate) stop: &'a Stop,
+    /// The [sources](crate::scores::sources) of the columns of the output.
+    pub(crate) sources: Vec<Column>,
     /// Memory for f16 values.
     pub(crate) halves: Buffers<f16>,
     stitcher: Stitcher,
     limit: TokenLimit,
-    /// Statistics of the batch that is computed.
-    stats: BatchStats,
+    /// Of the batch that is computed, what its event tells of that, and the device's times.
+    event: BatchDone,
+    times: Option<DeviceTimes>,
 }
 
-/// A batch of which some rows are computed, or copies of its only row.
-#[derive(Clone, Copy)]
-struct Selection<'a> {
-    batch: &'a Batch,
+/// The fields of `kernels` of an event.
+const KERNELS: [(&str, KernelKind); 8] = [
+    ("gemm_ms", KernelKind::Gemm),
+    ("attention_ms", KernelKind::Attention),
+    ("embedding_ms", KernelKind::Embedding),
+    ("layer_norm_ms", KernelKind::LayerNorm),
+    ("rotary_ms", KernelKind::Rotary),
+    ("gelu_ms", KernelKind::Gelu),
+    ("pooling_ms", KernelKind::Pooling),
+    ("collect_ms", KernelKind::Collect),
+];
+
+/// Rows of a batch, or copies of its only row, and what is computed of them.
+struct Computation<'b> {
+    batch: &'b Batch,
     /// Columns of the model.
-    columns: &'a [Column],
+    columns: Vec<Column>,
     /// The type in which all values must be finite.
     dtype: StoreDtype,
     /// Whether the numbers of the rows are those of residues, of which each is masked in a copy of the only row.
     is_masked: bool,
+    /// For each source, the values of the accepted rows, one after the other.
+    values: Vec<Buffer<f32>>,
+    /// The rows without values.
+    rejected: BTreeMap<usize, Reason>,
 }
 
-impl Selection<'_> {
+impl<'b> Computation<'b> {
+    fn new(batch: &'b Batch, sources: &[Column], dtype: StoreDtype) -> Self {
+        Self {
+            batch,
+            columns: of_model(sources).to_vec(),
+            dtype,
+            is_masked: false,
+            values: sources.iter().map(|_| Buffer::default()).collect(),
+            rejected: BTreeMap::new(),
+        }
+    }
+
+    /// Appends the values of a row, one slice for each source.
+    fn extend(&mut self, row: &[impl AsRef<[f32]>]) {
+        for (source, values) in self.values.iter_mut().zip(row) {
+            source.extend_from_slice(values.as_ref());
+        }
+    }
+
     /// The row of the batch.
-    fn place(self, row: usize) -> usize {
+    fn place(&self, row: usize) -> usize {
         if self.is_masked { 0 } else { row }
     }
 
-    fn residues(self, row: usize) -> usize {
+    fn residues(&self, row: usize) -> usize {
         self.batch.packed.residues(self.place(row))
     }
 
-    fn ordinal(self, row: usize) -> u64 {
+    fn ordinal(&self, row: usize) -> u64 {
         self.batch.packed.ordinals()[self.place(row)]
     }
 
     /// Offsets of rows that are laid end to end, starting at 0: `(rows + 1)`.
-    fn cu_seqlens(self, rows: &[usize]) -> Vec<i32> {
+    fn cu_seqlens(&self, rows: &[usize]) -> Vec<i32> {
         let mut end = 0;
         let ends = rows.iter().map(|&row| {
             end += (self.residues(row) as u32 + SPECIAL_TOKENS).cast_signed();
@@ -73,7 +111,7 @@ impl Selection<'_> {
     }
 
     /// The tokens of rows, end to end.
-    fn tokens(self, rows: &[usize]) -> Vec<u8> {
+    fn tokens(&self, rows: &[usize]) -> Vec<u8> {
         let packed = &self.batch.packed;
         let (all, offsets) = (packed.tokens(), packed.cu_seqlens());
         let mut tokens = Vec::new();
@@ -89,128 +127,124 @@ impl Selection<'_> {
     }
 }
 
-/// Values of rows of a batch.
-struct Computed {
-    /// For each column, the values of the accepted rows, one after the other.
-    values: Vec<Buffer<f32>>,
-    /// The rows without values, in ascending order.
-    rejected: Vec<(usize, Reason)>,
-}
-
-impl Computed {
-    fn of(columns: &[Column]) -> Self {
-        Self {
-            values: columns.iter().map(|_| Buffer::default()).collect(),
-            rejected: Vec::new(),
-        }
-    }
-
-    /// Appends the values of a row, one slice for each column.
-    fn extend(&mut self, row: &[impl AsRef<[f32]>]) {
-        for (column, values) in self.values.iter_mut().zip(row) {
-            column.extend_from_slice(values.as_ref());
-        }
-    }
-}
-
 impl<'a> Embedder<'a> {
-    /// Makes rows with the columns of `layout` from their `sources`.
-    pub(crate) fn new(
-        (model, injection): (&'a Esm2, &'a Injection),
-        (layout, sources): (&'a EmbeddingLayout, &'a [Column]),
+    /// Loads the model of `config`. `largest_batch` is the most sequences and the most tokens of a batch. Fails if the model cannot
+    /// compute the outputs.
+    pub(crate) fn load(
+        config: &'a RunConfig,
+        largest_batch: (usize, usize),
         stop: &'a Stop,
-    ) -> Self {
-        let widths = model.info().config().widths();
-        Self {
-            model,
-            injection,
-            stop,
-            layout,
-            halves: Buffers::default(),
-            stitcher: Stitcher::new(sources, widths),
-            sources,
-            limit: TokenLimit::default(),
-            stats: BatchStats::default(),
+    ) -> Result<Self, EngineError> {
+        let mut model = Esm2::load(&config.model, config.compute, stop)?;
+        let columns = config.columns(model.info())?;
+        let needed = sources(&columns, false);
+        model.info().heads_for(&config.model, &needed)?;
+        // If that much memory is refused, batches are split later.
+        if let Err(error) = model.reserve(largest_batch, &needed) {
+            tracing::debug!("{error}");
         }
+        let sources = sources(&columns, config.outputs.scores == Some(Scores::Masked));
+        Ok(Self {
+            stitcher: Stitcher::new(&sources, model.info().config().widths()),
+            model,
+            config,
+            stop,
+            sources,
+            halves: Buffers::default(),
+            limit: TokenLimit::default(),
+            event: BatchDone::default(),
+            times: None,
+        })
     }
 
     /// Starts the computation of a batch, except for its windows, if the token limit permits it. A device computes while the program
     /// goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
     pub(crate) fn submit(&self, batch: &Batch) -> Option<Result<Ticket, EngineError>> {
         let (_, whole) = windows_and_others(batch);
-        let selection = self.whole_rows(batch);
-        let tokens = last(&selection.cu_seqlens(&whole));
+        let rows = Computation::new(batch, &self.sources, self.config.store_dtype);
+        let tokens = last(&rows.cu_seqlens(&whole));
         if whole.is_empty() || !self.limit.permits(tokens) {
             return None;
         }
-        Some(self.submit_rows(selection, &whole, self.model.info().dtype))
+        Some(self.submit_rows(&rows, &whole, self.model.info().dtype))
     }
 
-    /// Returns the rows of a batch, from the ticket that [`submit`](Self::submit) gave or from a new computation; `None` after a
-    /// requested stop. The batches of an unfinished protein must come one after the other.
+    /// Gives a batch that was `begun` its rows, from the ticket that [`submit`](Self::submit) gave or from a new computation. Returns
+    /// false after a requested stop. The batches of an unfinished protein must come one after the other.
     pub(crate) fn embed(
         &mut self,
-        batch: &Batch,
-        submitted: Option<Result<Ticket, EngineError>>,
-    ) -> Result<Option<BatchResult>, EngineError> {
-        match self.embed_rows(batch, submitted) {
-            Err(EngineError::Model(EsmError::Stopped)) => Ok(None),
-            result => result.map(Some),
+        batch: &mut Batch,
+        layout: &EmbeddingLayout,
+        (begun, submitted): (Instant, Option<Result<Ticket, EngineError>>),
+    ) -> Result<bool, EngineError> {
+        (self.event, self.times) = (std::mem::take(&mut batch.event), None);
+        let (rows, rejected) = match self.embed_rows(batch, layout, submitted) {
+            Err(EngineError::Model(EsmError::Stopped)) => return Ok(false),
+            result => result?,
+        };
+        let memory_mib = self.model.used_memory_mib();
+        if let Some((_, peak_mib)) = memory_mib {
+            self.spare_memory(peak_mib, batch.largest().1);
         }
+        let times = self.times;
+        let kernels = times.and_then(|times| times.kernels);
+        // Another batch may have been computed meanwhile, so a device's own clock is better.
+        let compute = times.map_or_else(|| begun.elapsed(), |times| times.compute);
+        batch.event = BatchDone {
+            compute_ms: Some(milliseconds(compute)),
+            h2d_ms: times.map(|times| milliseconds(times.h2d)),
+            d2h_ms: times.map(|times| milliseconds(times.d2h)),
+            kernels: kernels.map(|kernels| {
+                KERNELS
+                    .map(|(name, kind)| (name.to_owned(), milliseconds(kernels[kind as usize])))
+                    .into()
+            }),
+            device_memory_mib: memory_mib.map(|(now, _)| now),
+            device_memory_peak_mib: memory_mib.map(|(_, peak)| peak),
+            ..std::mem::take(&mut self.event)
+        };
+        batch.finish(rows, rejected);
+        Ok(true)
     }
 
+    /// Computes the rows of the output, and those without vectors.
     fn embed_rows(
         &mut self,
         batch: &Batch,
+        layout: &EmbeddingLayout,
         submitted: Option<Result<Ticket, EngineError>>,
-    ) -> Result<BatchResult, EngineError> {
-        self.stats = BatchStats::default();
+    ) -> Result<(RecordBatch, Vec<Reject>), EngineError> {
         let (windows, whole) = windows_and_others(batch);
-        let mut computed = Computed::of(self.sources);
+        let mut computed = Computation::new(batch, &self.sources, self.config.store_dtype);
         if !whole.is_empty() {
-            computed = self.compute_all(self.whole_rows(batch), &whole, submitted)?;
+            self.compute_all(&mut computed, &whole, submitted)?;
         }
-        let is_kept = |row: &&usize| computed.rejected.iter().all(|(other, _)| other != *row);
+        let is_kept = |row: &&usize| !computed.rejected.contains_key(row);
         let kept = whole.iter().filter(is_kept).map(|&row| OutputRow {
             row,
             letters: letters(&batch.packed, row),
             n_windows: None,
+            values: Vec::new(),
         });
         let mut rows: Vec<OutputRow> = kept.collect();
         let ordinals = batch.packed.ordinals();
         // One protein after the other: the values of all residues of a batch may exceed the memory.
         for protein in windows.chunk_by(|&a, &b| ordinals[a] == ordinals[b]) {
-            rows.extend(self.stitch(batch, protein, &mut computed)?);
+            rows.extend(self.stitch(protein, &mut computed)?);
         }
-        computed.rejected.sort_unstable();
         let rejected = computed.rejected.iter();
-        let rejected = rejected.map(|&(row, reason)| batch.reject(row, reason));
+        let rejected = rejected.map(|(&row, &reason)| batch.reject(row, reason));
         let rejected = rejected.collect();
-        self.stats.memory_mib = self.model.used_memory_mib();
-        if let Some((_, peak_mib)) = self.stats.memory_mib {
-            self.spare_memory(peak_mib, batch.most_tokens());
-        }
-        Ok(BatchResult {
-            rows: self.lay_out(&batch.packed, &rows, computed.values)?,
-            rejected,
-            stats: Some(self.stats),
-        })
+        let rows = self.lay_out(layout, &batch.packed, (&rows, computed.values));
+        let refused = |error| {
+            let what = format_args!("cannot lay out vectors: {error}");
+            EngineError::new(Exit::Internal, what)
+        };
+        Ok((rows.map_err(refused)?, rejected))
     }
 
     pub(crate) fn widths(&self) -> Widths {
         self.model.info().config().widths()
-    }
-
-    fn whole_rows<'b>(&self, batch: &'b Batch) -> Selection<'b>
-    where
-        'a: 'b,
-    {
-        Selection {
-            batch,
-            columns: of_model(self.sources),
-            dtype: self.layout.dtype,
-            is_masked: false,
-        }
     }
 
     /// Halves the next batches if the last ones nearly filled the device memory.
@@ -232,54 +266,44 @@ impl<'a> Embedder<'a> {
     /// returns its row.
     fn stitch(
         &mut self,
-        batch: &Batch,
         rows: &[usize],
-        computed: &mut Computed,
+        computed: &mut Computation<'_>,
     ) -> Result<Option<OutputRow>, EngineError> {
+        let batch = computed.batch;
         let columns = self.stitcher.columns().to_vec();
-        let mut windows = Computed::of(&[]);
-        if !self.stitcher.is_lost(batch.packed.span(rows[0])) {
-            let selection = Selection {
-                batch,
-                columns: of_model(&columns),
-                // Blending is in f32, whatever the stored type.
-                dtype: StoreDtype::F32,
-                is_masked: false,
-            };
-            windows = self.compute_all(selection, rows, None)?;
+        // Blending is in f32, whatever the stored type.
+        let mut windows = Computation::new(batch, &columns, StoreDtype::F32);
+        if self.stitcher.is_lost(batch.packed.span(rows[0])) {
+            windows.values.clear();
+        } else {
+            self.compute_all(&mut windows, rows, None)?;
         }
-        let rejection = |row: usize| -> Option<Reason> {
-            let mut rejected = windows.rejected.iter();
-            rejected.find_map(|&(other, reason)| (other == row).then_some(reason))
-        };
-        let kept = rows.iter().filter(|&&row| rejection(row).is_none());
+        let is_kept = |row: &&usize| !windows.rejected.contains_key(row);
+        let kept = rows.iter().filter(is_kept);
         let residues = kept.map(|&row| batch.packed.residues(row));
         let mut values = split_columns(&columns, self.widths(), &windows.values, residues);
         let mut stitched = None;
         for &row in rows {
-            let own = match rejection(row) {
-                Some(reason) => Err(reason),
+            let own = match windows.rejected.get(&row) {
+                Some(&reason) => Err(reason),
                 None => Ok(values.next().unwrap_or_default()),
             };
-            let own = own.as_deref().map_err(|reason| *reason);
             let tokens = batch.packed.residue_tokens(row);
-            let protein = self.stitcher.add(batch.packed.span(row), tokens, own);
+            let protein = self
+                .stitcher
+                .add((row, batch.packed.span(row)), tokens, own);
             // Log-probabilities are made of logits later, and residues that are not masked have none.
-            let is_storable = |protein: &StitchedProtein| {
-                let mut columns = protein.values[..of_model(self.sources).len()].iter();
-                columns.all(|values| is_storable(values, self.layout.dtype))
+            let is_storable = |own: &OutputRow| {
+                let mut columns = own.values[..of_model(&self.sources).len()].iter();
+                columns.all(|values| is_storable(values, self.config.store_dtype))
             };
             match protein {
-                Some(Ok(protein)) if is_storable(&protein) => {
-                    computed.extend(&protein.values);
-                    stitched = Some(OutputRow {
-                        row,
-                        letters: protein.sequence,
-                        n_windows: Some(protein.n_windows),
-                    });
+                Some(Ok(mut own)) if is_storable(&own) => {
+                    computed.extend(&std::mem::take(&mut own.values));
+                    stitched = Some(own);
                 }
-                Some(Ok(_)) => computed.rejected.push((row, Reason::NotFinite)),
-                Some(Err(reason)) => computed.rejected.push((row, reason)),
+                Some(Ok(_)) => drop(computed.rejected.insert(row, Reason::NotFinite)),
+                Some(Err(reason)) => drop(computed.rejected.insert(row, reason)),
                 None => {}
             }
         }
@@ -289,40 +313,36 @@ impl<'a> Embedder<'a> {
     /// Computes rows, and after the columns of the model the logits of masked residues, if they are asked for.
     fn compute_all(
         &mut self,
-        selection: Selection<'_>,
+        computed: &mut Computation<'_>,
         rows: &[usize],
         submitted: Option<Result<Ticket, EngineError>>,
-    ) -> Result<Computed, EngineError> {
-        let mut computed = Computed::of(selection.columns);
+    ) -> Result<(), EngineError> {
         let dtype = self.model.info().dtype;
-        self.compute(selection, (rows, dtype), submitted, &mut computed)?;
-        if of_model(self.sources) != self.sources && computed.rejected.is_empty() {
-            match self.mask(selection)? {
+        self.compute(computed, (rows, dtype), submitted)?;
+        if of_model(&self.sources) != self.sources && computed.rejected.is_empty() {
+            computed.values.truncate(computed.columns.len());
+            match self.mask(computed)? {
                 Ok(logits) => computed.values.push(logits.into()),
                 Err(reason) => {
-                    computed = Computed::of(&[]);
-                    computed.rejected.push((0, reason));
+                    computed.values.clear();
+                    computed.rejected.insert(0, reason);
                 }
             }
         }
-        Ok(computed)
+        Ok(())
     }
 
     /// Returns the logits of the amino acids for each residue of the only row, `(residues, 20)`, while it is masked; NaN for residues
     /// that are not. The inner error is the reason for a rejection.
-    fn mask(&mut self, selection: Selection<'_>) -> Result<Result<Vec<f32>, Reason>, EngineError> {
-        let selection = Selection {
-            columns: &[Column::Logits],
-            is_masked: true,
-            ..selection
-        };
-        let (residues, width) = (selection.residues(0), self.widths().logits);
+    fn mask(&mut self, row: &Computation<'_>) -> Result<Result<Vec<f32>, Reason>, EngineError> {
+        let (residues, width) = (row.residues(0), self.widths().logits);
         let mut masked = vec![[f32::NAN; AMINO_ACIDS.len()]; residues];
-        for pass in &selection.batch.passes {
-            let mut computed = Computed::of(selection.columns);
+        for pass in &row.batch.passes {
+            let mut computed = Computation::new(row.batch, &[Column::Logits], row.dtype);
+            computed.is_masked = true;
             let dtype = self.model.info().dtype;
-            self.compute(selection, (pass, dtype), None, &mut computed)?;
-            if let Some(&(_, reason)) = computed.rejected.first() {
+            self.compute(&mut computed, (pass, dtype), None)?;
+            if let Some((_, &reason)) = computed.rejected.first_key_value() {
                 return Ok(Err(reason));
             }
             let copies = computed.values[0].chunks_exact(residues * width);
@@ -337,97 +357,97 @@ impl<'a> Embedder<'a> {
     /// f32, if that has a larger range.
     fn compute(
         &mut self,
-        selection: Selection<'_>,
+        computed: &mut Computation<'_>,
         (rows, dtype): (&[usize], Dtype),
         submitted: Option<Result<Ticket, EngineError>>,
-        computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        let cu_seqlens = selection.cu_seqlens(rows);
+        let cu_seqlens = computed.cu_seqlens(rows);
         let tokens = last(&cu_seqlens);
         if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
-            let submitted = submitted.unwrap_or_else(|| self.submit_rows(selection, rows, dtype));
+            let submitted = submitted.unwrap_or_else(|| self.submit_rows(computed, rows, dtype));
             match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
                 Ok(values) => {
                     self.limit.record_success(tokens);
-                    return self.keep_finite(selection, (rows, dtype), values, computed);
+                    return self.keep_finite(computed, (rows, dtype), values);
                 }
                 Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
                 Err(error) => return Err(error),
             }
             if let [row] = rows {
-                computed.rejected.push((*row, Reason::OutOfMemory));
+                computed.rejected.insert(*row, Reason::OutOfMemory);
                 return Ok(());
             }
             self.limit.record_failure(tokens);
             self.model.release()?;
-            self.stats.oom_splits += 1;
+            self.event.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
-        self.compute(selection, (before, dtype), None, computed)?;
-        self.compute(selection, (after, dtype), None, computed)
+        self.compute(computed, (before, dtype), None)?;
+        self.compute(computed, (after, dtype), None)
     }
 
     /// Starts the computation of rows in one type. The tokens of a whole batch are not copied.
     fn submit_rows(
         &self,
-        selection: Selection<'_>,
+        computation: &Computation<'_>,
         rows: &[usize],
         dtype: Dtype,
     ) -> Result<Ticket, EngineError> {
-        let packed = &selection.batch.packed;
-        let ordinals = rows.iter().map(|&row| selection.ordinal(row));
-        self.injection.maybe_fail(ordinals);
-        let is_whole = !selection.is_masked && rows.len() == packed.sequences();
+        let packed = &computation.batch.packed;
+        let ordinals = rows.iter().map(|&row| computation.ordinal(row));
+        self.config.injection.maybe_fail(ordinals);
+        let is_whole = !computation.is_masked && rows.len() == packed.sequences();
         let (tokens, offsets): (Cow<[u8]>, Cow<[i32]>) = if is_whole {
             (packed.tokens().into(), packed.cu_seqlens().into())
         } else {
             (
-                selection.tokens(rows).into(),
-                selection.cu_seqlens(rows).into(),
+                computation.tokens(rows).into(),
+                computation.cu_seqlens(rows).into(),
             )
         };
-        self.injection.check_memory(tokens.len())?;
+        self.config.injection.check_memory(tokens.len())?;
         let batch = Varlen::new(&tokens, &offsets);
-        let batch = batch.map_err(|error| selection.batch.error(error))?;
+        let batch = batch.map_err(|error| computation.batch.error(error))?;
         Ok(self
             .model
-            .submit(batch, selection.columns, dtype, self.stop)?)
+            .submit(batch, &computation.columns, dtype, self.stop)?)
     }
 
     /// Appends the values of the rows whose values are all finite. Rejects each of the others, or computes it again in f32.
     fn keep_finite(
         &mut self,
-        selection: Selection<'_>,
+        computed: &mut Computation<'_>,
         (rows, dtype): (&[usize], Dtype),
         (columns, times): (Vec<Buffer<f32>>, Option<DeviceTimes>),
-        computed: &mut Computed,
     ) -> Result<(), EngineError> {
-        self.stats.add_device_times(times);
-        let residues = rows.iter().map(|&row| selection.residues(row));
-        let by_row = split_columns(selection.columns, self.widths(), &columns, residues);
+        if let Some(times) = times {
+            *self.times.get_or_insert_default() += times;
+        }
+        let residues = rows.iter().map(|&row| computed.residues(row));
+        let by_row = split_columns(&computed.columns, self.widths(), &columns, residues);
         let by_row: Vec<(usize, Vec<&[f32]>)> = rows.iter().copied().zip(by_row).collect();
         let is_finite = |(row, own): &(usize, Vec<&[f32]>)| {
-            let injected = &self.injection.not_finite;
+            let injected = &self.config.injection.not_finite;
             let mut columns = own.iter();
-            !injected.contains(&selection.ordinal(*row))
-                && columns.all(|values| is_storable(values, selection.dtype))
+            !injected.contains(&computed.ordinal(*row))
+                && columns.all(|values| is_storable(values, computed.dtype))
         };
         let finite: Vec<bool> = by_row.iter().map(is_finite).collect();
         if finite.iter().all(|&finite| finite) && computed.values.iter().all(|own| own.is_empty()) {
             drop(by_row);
             computed.values = columns;
-            self.stats.in_f32 += u64::from(dtype != self.model.info().dtype);
+            self.event.recomputed += u64::from(dtype != self.model.info().dtype);
             return Ok(());
         }
         for ((row, own), finite) in by_row.into_iter().zip(finite) {
             if finite {
                 computed.extend(&own);
-                self.stats.in_f32 += u64::from(dtype != self.model.info().dtype);
+                self.event.recomputed += u64::from(dtype != self.model.info().dtype);
             } else if matches!(dtype, Dtype::F32 | Dtype::Int8) {
                 // int8 has scales in f32, and so the range of f32.
-                computed.rejected.push((row, Reason::NotFinite));
+                computed.rejected.insert(row, Reason::NotFinite);
             } else {
-                self.compute(selection, (&[row], Dtype::F32), None, computed)?;
+                self.compute(computed, (&[row], Dtype::F32), None)?;
             }
         }
         Ok(())
@@ -454,10 +474,10 @@ fn last(cu_seqlens: &[i32]) -> usize {
 
 /// Splits the values of columns by row, given the residues of each. Each item has one slice for each column.
 fn split_columns<'v>(
-    columns: &'v [Column],
+    columns: &[Column],
     widths: Widths,
     values: &'v [Buffer<f32>],
-    residues: impl Iterator<Item = usize> + 'v,
+    residues: impl Iterator<Item = usize>,
 ) -> impl Iterator<Item = Vec<&'v [f32]>> {
     let mut left: Vec<&[f32]> = values.iter().map(|values| &values[..]).collect();
     residues.map(move |residues| {

@@ -1,14 +1,12 @@
 //! Why a run failed.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use arrow_schema::ArrowError;
 use plmkit_contract::{Exit, Failure, io_text, path_text};
 use plmkit_esm2::EsmError;
 use plmkit_store::StoreError;
-
-use crate::parity::Parity;
 
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -19,47 +17,18 @@ pub enum EngineError {
     /// The model could not be loaded or could not compute.
     #[error(transparent)]
     Model(#[from] EsmError),
-    /// A batches file holds rows that the run cannot embed: an unknown token, a row that another file has too, windows out of
-    /// order, or rows of another set of shards.
-    #[error("{0}")]
-    Batches(String),
-    /// Contacts are requested for proteins in windows.
-    #[error(
-        "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
-         --long-policy window"
-    )]
-    Contacts,
-    /// int8 vectors of the run's own sequences differ too much from f32 vectors.
-    #[error(
-        "{}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32",
-        path_text(.model)
-    )]
-    Parity {
-        /// The checkpoint.
-        model: PathBuf,
-        /// The measured cosines.
-        parity: Box<Parity>,
-    },
-    /// A worker reported an error that ends the run, or no worker is left.
+    /// The batches files hold rows that the run cannot embed, the options do not fit them, vectors in int8 differ too much from f32,
+    /// the machine refuses a thread or a process, or a worker reported an error that ends the run.
     #[error("{message}")]
-    Worker {
-        /// The exit code of a run in one process that fails for the same reason.
+    Run {
+        /// The exit code of the program.
         exit: Exit,
-        /// The worker's message.
+        /// The error in words.
         message: String,
     },
-    /// A worker process could not be started.
-    #[error("cannot start a worker: {}", io_text(.0))]
-    Start(#[source] std::io::Error),
     /// A run and its worker do not understand each other, or one of them has gone.
     #[error("the connection between a run and its worker broke: {}", io_text(.0))]
-    Connection(std::io::Error),
-    /// Vectors do not fit the columns of the output.
-    #[error("cannot lay out vectors: {0}")]
-    Layout(#[from] ArrowError),
-    /// A thread could not be started.
-    #[error("cannot start a thread: {}", io_text(.0))]
-    Thread(#[from] std::io::Error),
+    Connection(io::Error),
 }
 
 impl Failure for EngineError {
@@ -67,18 +36,31 @@ impl Failure for EngineError {
         match self {
             Self::Store(error) => error.exit(),
             Self::Model(error) => error.exit(),
-            Self::Batches(_) | Self::Parity { .. } => Exit::Data,
-            Self::Worker { exit, .. } => *exit,
-            Self::Contacts => Exit::Usage,
-            Self::Layout(_) => Exit::Internal,
-            Self::Start(_) | Self::Connection(_) | Self::Thread(_) => Exit::Transient,
+            Self::Run { exit, .. } => *exit,
+            Self::Connection(_) => Exit::Transient,
         }
     }
 }
 
 impl EngineError {
+    pub(crate) fn new(exit: Exit, message: impl Display) -> Self {
+        let message = message.to_string();
+        Self::Run { exit, message }
+    }
+
     /// Makes the error of a batches file.
     pub(crate) fn batches(path: &Path, what: impl Display) -> Self {
-        Self::Batches(format!("{}: {what}", path_text(path)))
+        Self::new(Exit::Data, format_args!("{}: {what}", path_text(path)))
+    }
+
+    /// Makes the error of a thread or a process that cannot be started.
+    pub(crate) fn not_started(what: &str) -> impl Fn(io::Error) -> Self {
+        move |error| {
+            let error = io_text(&error);
+            Self::new(
+                Exit::Transient,
+                format_args!("cannot start a {what}: {error}"),
+            )
+        }
     }
 }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use plmkit_contract::{
-    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
-    WINDOWS, path_text,
+    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Exit, Labels, SAMPLE, SOURCE,
+    Stop, WINDOWS, path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
 
-use crate::batch::{Batch, output_rows};
+use crate::batch::Batch;
 use crate::config::Windows;
 use crate::masking::Masking;
 use crate::stitch::WindowOrder;
@@ -30,15 +30,14 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// The work of a batch whose tokens are computed so many `times`.
-    fn of(packed: &PackedBatch, times: u64) -> Self {
-        let residues = (0..packed.sequences()).map(|row| packed.residues(row) as u64);
-        let rows = packed.sequences() as u64;
+    fn of(batch: &Batch) -> Self {
+        let rows = batch.packed.sequences();
+        let residues = (0..rows).map(|row| batch.packed.residues(row) as u64);
         Self {
             batches: 1,
-            sequences: rows * times,
-            tokens: packed.tokens().len() as u64 * times,
-            rows,
+            sequences: batch.event.sequences,
+            tokens: batch.event.tokens,
+            rows: rows as u64,
             residues: residues.clone().sum(),
             pairs: residues.map(|residues| residues * residues).sum(),
         }
@@ -79,8 +78,6 @@ pub(crate) struct RunInputs {
     pub(crate) labels: Labels,
     /// Options that name the set of shards and its labels. The output repeats them.
     pub(crate) origin: BTreeMap<String, Value>,
-    /// The work that made the known datasets whose sequences the batches lack.
-    pub(crate) known_work: Option<EmbeddingWork>,
 }
 
 /// A batch of the run.
@@ -97,19 +94,8 @@ struct Planned {
     tail: bool,
     /// Whether no protein continues in the next batch.
     at_boundary: bool,
-    end: BatchEnd,
-}
-
-/// The order of the rows before and after the end of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BatchEnd {
-    /// A later batch of the file has rows that precede some of the rows so far.
-    Overlapping,
-    /// All rows so far precede all later rows of the run.
-    Sorted,
-    /// The file ends, and the next file has rows that precede some of the rows so far: each shard holds every tenth protein, for
-    /// example.
-    FileEnd,
+    /// Whether all rows so far precede all later rows of the run.
+    sorted: bool,
 }
 
 impl RunInputs {
@@ -124,7 +110,6 @@ impl RunInputs {
         let mut ends_of_proteins = HashMap::new();
         let mut keys = Vec::new();
         let mut ordinal_ranges = Vec::new();
-        let mut lengths = Vec::new();
         for (number, path) in (0u32..).zip(paths) {
             let file = BatchesFile::open_unverified(path);
             let mut file = file.map_err(|error| error.of_input(FileKind::Batches))?;
@@ -133,26 +118,29 @@ impl RunInputs {
             let (first, budget) = (inputs.batches.len(), token_budget(&file));
             file.verify(stop, |record_batch, packed| {
                 for row in inputs.rows_apart(&packed) {
-                    let (part, passes) = inputs.part(&packed, row, budget);
+                    let name = name_of(path, record_batch);
+                    let batch = inputs.cut(name, &packed, row, budget);
                     if row.is_some() {
-                        let id = part.ids().value(0).to_owned();
+                        let id = batch.packed.ids().value(0).to_owned();
                         let end: &mut u64 = ends_of_proteins.entry(id).or_default();
-                        *end = part.span(0).range().end.max(*end);
+                        *end = batch.packed.span(0).range().end.max(*end);
                     }
-                    let size = inputs.add_batch(&mut order, &part, &passes);
-                    let name = || name_of(path, record_batch);
+                    if inputs.stitched() {
+                        let checked = order.check_batch(&batch.packed);
+                        checked.map_err(|what| batch.error(what))?;
+                    }
+                    inputs.count(&batch);
+                    let ordinals = batch.packed.ordinals().iter().copied();
+                    ordinal_ranges.push((ordinals.clone().min(), ordinals.max()));
                     inputs.batches.push(Planned {
                         file: number as usize,
                         record_batch,
                         row,
-                        size: size
-                            .map_err(|what| EngineError::Batches(format!("{}: {what}", name())))?,
+                        size: Workload::of(&batch),
                         tail: false,
                         at_boundary: !order.unfinished(),
-                        end: BatchEnd::Overlapping,
+                        sorted: false,
                     });
-                    let ordinals = part.ordinals().iter().copied();
-                    ordinal_ranges.push((ordinals.clone().min(), ordinals.max()));
                 }
                 let ordinals = packed.ordinals().iter().copied();
                 let rows = ordinals.zip(packed.starts().values());
@@ -162,9 +150,8 @@ impl RunInputs {
             let last = name_of(path, file.len().saturating_sub(1));
             order
                 .check_end()
-                .map_err(|what| EngineError::Batches(format!("{last}: {what}")))?;
+                .map_err(|what| EngineError::new(Exit::Data, format_args!("{last}: {what}")))?;
             let own = &mut inputs.batches[first..];
-            lengths.push(own.len());
             if inputs.masking.is_none()
                 && let Some(tail) = tail(own.iter().map(|batch| batch.size.tokens), budget)
             {
@@ -175,9 +162,8 @@ impl RunInputs {
         if let Some(masking) = &inputs.masking {
             masking.check(&ends_of_proteins)?;
         }
-        let ends = ends(&ordinal_ranges, lengths.into_iter());
-        for (batch, end) in inputs.batches.iter_mut().zip(ends) {
-            batch.end = end;
+        for (batch, sorted) in inputs.batches.iter_mut().zip(sorted(&ordinal_ranges)) {
+            batch.sorted = sorted;
         }
         keys.sort_unstable();
         let mut pairs = keys.windows(2);
@@ -203,7 +189,6 @@ impl RunInputs {
             .collect();
         let Some(first) = self.files.first() else {
             (self.windows, self.labels, self.origin) = (found, file.labels(), origin);
-            self.known_work = EmbeddingWork::required(options);
             return Ok(());
         };
         let (path, first) = (file.path(), path_text(first.path()));
@@ -227,19 +212,18 @@ impl RunInputs {
 
     /// Checks that embeddings with the `options` of this run belong to the known datasets whose sequences the batches lack.
     pub(crate) fn check_known(&self, options: &BTreeMap<String, Value>) -> Result<(), EngineError> {
-        let work = EmbeddingWork::new(options);
-        let difference = self
-            .known_work
-            .as_ref()
-            .and_then(|known| known.difference(&work));
-        match (difference, self.files.first()) {
-            (Some(difference), Some(first)) => {
-                let what = format_args!(
+        let Some(first) = self.files.first() else {
+            return Ok(());
+        };
+        let known = EmbeddingWork::required(&first.provenance().options);
+        match known.and_then(|known| known.difference(&EmbeddingWork::new(options))) {
+            Some(difference) => Err(EngineError::batches(
+                first.path(),
+                format_args!(
                     "the sequences of earlier datasets are left out (fasta-shard --known), and their embeddings were made otherwise: {difference}"
-                );
-                Err(EngineError::batches(first.path(), what))
-            }
-            _ => Ok(()),
+                ),
+            )),
+            None => Ok(()),
         }
     }
 
@@ -251,47 +235,36 @@ impl RunInputs {
         }
     }
 
-    /// Returns a record batch or a row of it, with the passes of its masked copies.
-    fn part(
+    /// Makes the batch of a record batch, or of a row of it with the passes of its masked copies.
+    fn cut(
         &self,
+        name: String,
         packed: &PackedBatch,
         row: Option<usize>,
         budget: Option<u64>,
-    ) -> (PackedBatch, Vec<Vec<usize>>) {
-        let Some((row, masking)) = row.zip(self.masking.as_ref()) else {
-            return (packed.clone(), Vec::new());
+    ) -> Batch {
+        let mut batch = match row.zip(self.masking.as_ref()) {
+            None => Batch::new(name, packed.clone(), Vec::new(), budget),
+            Some((row, masking)) => {
+                let passes = masking.passes(packed.ids().value(row), packed.span(row), budget);
+                Batch::new(name, packed.alone(row), passes, None)
+            }
         };
-        let passes = masking.passes(packed.ids().value(row), packed.span(row), budget);
-        (packed.alone(row), passes)
+        batch.stitched = self.stitched();
+        batch
     }
 
-    /// Adds the next batch of the run. Returns its size.
-    fn add_batch(
-        &mut self,
-        order: &mut WindowOrder,
-        packed: &PackedBatch,
-        passes: &[Vec<usize>],
-    ) -> Result<Workload, String> {
-        if self.stitched() {
-            order.check_batch(packed)?;
-        }
-        for row in output_rows(packed, self.stitched()) {
+    /// Adds the next batch of the run to the totals.
+    fn count(&mut self, batch: &Batch) {
+        for row in batch.output_rows() {
             self.rows += 1;
-            self.truncated += u64::from(packed.truncated().value(row));
+            self.truncated += u64::from(batch.packed.truncated().value(row));
         }
-        let copies = passes.iter().map(Vec::len);
-        let size = Workload::of(packed, 1 + copies.clone().sum::<usize>() as u64);
-        let most = copies.max().unwrap_or(1);
         let (sequences, tokens) = self.largest_batch;
-        self.largest_batch = (
-            sequences.max(packed.sequences() * most),
-            tokens.max(packed.tokens().len() * most),
-        );
-        let offsets = packed.cu_seqlens().windows(2);
-        let longest = offsets.map(|pair| (pair[1] - pair[0]) as usize).max();
-        self.longest = self.longest.max(longest.unwrap_or(0));
-        self.total.add(&size);
-        Ok(size)
+        let own = batch.largest();
+        self.largest_batch = (sequences.max(own.0), tokens.max(own.1));
+        self.longest = self.longest.max(batch.event.longest.unwrap_or(0) as usize);
+        self.total.add(&Workload::of(batch));
     }
 
     /// The name of the sample, if there is one.
@@ -320,12 +293,17 @@ impl RunInputs {
         };
         let mut blocks = Vec::new();
         let (mut start, mut block) = (0, Workload::default());
-        for (index, &Planned { size, end, .. }) in (0..).zip(&self.batches) {
-            block.add(&size);
+        for (index, batch) in (0..).zip(&self.batches) {
+            block.add(&batch.size);
             let full =
                 block.rows >= ROW_GROUP_ROWS as u64 || bytes(&block) >= ROW_GROUP_BYTES as u64;
-            let last = index + 1 == self.total.batches;
-            if end == BatchEnd::FileEnd || (full && end == BatchEnd::Sorted) || last {
+            let next = self.batches.get(index as usize + 1);
+            // Each shard may hold every tenth protein, for example: then the block is all of its file.
+            let ends = next.is_none_or(|next| {
+                let file_ends = next.file != batch.file;
+                if batch.sorted { full } else { file_ends }
+            });
+            if ends {
                 blocks.push(start..index + 1);
                 (start, block) = (index + 1, Workload::default());
             }
@@ -366,21 +344,12 @@ impl RunInputs {
         let batches = batches.filter(move |&(index, _)| wanted(index));
         batches.map(|(index, planned)| {
             let file = &self.files[planned.file];
-            let budget = token_budget(file);
             let packed = file.batch(planned.record_batch)?;
-            let (packed, passes) = self.part(&packed, planned.row, budget);
-            Ok(Batch {
-                index,
-                name: name_of(file.path(), planned.record_batch),
-                tail: planned.tail,
-                // The copies of one sequence fill what they fill.
-                token_budget: budget.filter(|_| planned.row.is_none()),
-                packed,
-                passes,
-                stitched: self.stitched(),
-                at_boundary: planned.at_boundary,
-                saved: None,
-            })
+            let name = name_of(file.path(), planned.record_batch);
+            let mut batch = self.cut(name, &packed, planned.row, token_budget(file));
+            (batch.event.batch, batch.event.tail) = (index, planned.tail);
+            batch.at_boundary = planned.at_boundary;
+            Ok(batch)
         })
     }
 }
@@ -390,32 +359,22 @@ fn name_of(path: &Path, record_batch: usize) -> String {
     format!("{}: record batch {record_batch}", path_text(path))
 }
 
-/// Classifies the end of each batch, given the smallest and largest ordinal of each batch and the number of batches of each file.
-fn ends(
-    batches: &[(Option<u64>, Option<u64>)],
-    files: impl Iterator<Item = usize>,
-) -> Vec<BatchEnd> {
+/// Returns whether all rows up to the end of each batch precede all later rows, given the smallest and largest ordinal of each batch.
+fn sorted(batches: &[(Option<u64>, Option<u64>)]) -> Vec<bool> {
     let mut largest = None;
     let before = batches.iter().map(|&(_, last)| {
         largest = largest.max(last);
         largest
     });
     let before: Vec<Option<u64>> = before.collect();
-    let mut ends = vec![BatchEnd::Overlapping; batches.len()];
     let mut smallest = u64::MAX;
-    for (batch, &(first, _)) in batches.iter().enumerate().rev() {
-        if before[batch].is_none_or(|last| last < smallest) {
-            ends[batch] = BatchEnd::Sorted;
-        }
+    let ends = batches.iter().zip(before).rev().map(|(&(first, _), last)| {
+        let sorted = last.is_none_or(|last| last < smallest);
         smallest = smallest.min(first.unwrap_or(u64::MAX));
-    }
-    let mut end = 0;
-    for batches in files {
-        end += batches;
-        if let Some(last @ BatchEnd::Overlapping) = ends.get_mut(end.wrapping_sub(1)) {
-            *last = BatchEnd::FileEnd;
-        }
-    }
+        sorted
+    });
+    let mut ends: Vec<bool> = ends.collect();
+    ends.reverse();
     ends
 }
 
@@ -438,25 +397,20 @@ fn token_budget(file: &BatchesFile) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::BatchEnd::{FileEnd, Overlapping, Sorted};
-
     #[test]
     fn a_block_ends_where_no_later_row_precedes_it() {
-        let ends = |batches: &[(u64, u64)], files: &[usize]| {
+        let sorted = |batches: &[(u64, u64)]| {
             let batches: Vec<_> = batches.iter().map(|&(a, b)| (Some(a), Some(b))).collect();
-            super::ends(&batches, files.iter().copied())
+            super::sorted(&batches)
         };
         let sections = [(0, 4), (1, 5), (6, 9), (10, 10)];
-        assert_eq!(ends(&sections, &[4]), [Overlapping, Sorted, Sorted, Sorted]);
+        assert_eq!(sorted(&sections), [false, true, true, true]);
         // Two windows of one protein.
-        assert_eq!(ends(&[(0, 1), (1, 2)], &[2]), [Overlapping, Sorted]);
+        assert_eq!(sorted(&[(0, 1), (1, 2)]), [false, true]);
         // Two shards with every second protein each.
         let twice = [(0, 6), (2, 4), (1, 7), (3, 5)];
-        assert_eq!(
-            ends(&twice, &[2, 2]),
-            [Overlapping, FileEnd, Overlapping, Sorted]
-        );
-        assert_eq!(ends(&[], &[0, 0]), []);
+        assert_eq!(sorted(&twice), [false, false, false, true]);
+        assert_eq!(sorted(&[]), [false; 0]);
     }
 
     #[test]

@@ -41,7 +41,6 @@ mod scores;
 mod stitch;
 mod token_limit;
 mod workers;
-mod writer;
 
 pub use config::{Injection, RunConfig, Windows, rejects_beside};
 pub use error::EngineError;

@@ -86,10 +86,7 @@ fn existing(config: &RunConfig, wanted: &BatchSize) -> Result<Option<BatchSize>,
     let found: Result<BatchSize, _> = read_sealed(path).map_err(StoreError::of_existing);
     let found = found.and_then(|found| match found.difference(wanted) {
         None => Ok(found),
-        Some(difference) => Err(StoreError::Exists {
-            path: path.clone(),
-            difference,
-        }),
+        Some(difference) => Err(StoreError::exists(path, difference)),
     });
     match found {
         Err(error) if config.force => {

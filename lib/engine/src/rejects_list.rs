@@ -9,53 +9,43 @@ use plmkit_store::{ListWriter, StoreError, read_rejects, remove_published, remov
 use crate::RunConfig;
 use crate::checkpoint::RunFolder;
 
-/// The rejects list of a run, under construction.
-pub(crate) struct RejectsWriter<'a> {
-    config: &'a RunConfig,
-    folder: &'a RunFolder,
-    writer: ListWriter,
+/// Begins the list of a run before anything is computed, so that an unwritable path is an error in time. An existing list stays
+/// until it is replaced; it may be replaced if a killed run of this output published it, or with `--force`.
+pub(crate) fn begin(config: &RunConfig, folder: &RunFolder) -> Result<ListWriter, StoreError> {
+    let path = config.rejects();
+    // From here on, no other process publishes a list at this path.
+    let writer = ListWriter::create_rejected_rows(&path)?;
+    if !config.force && path.exists() {
+        let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
+        if !folder.published_lists().contains(&found) {
+            let difference = "a list of rejects that is not of this run";
+            return Err(StoreError::exists(&path, difference));
+        }
+    }
+    Ok(writer)
 }
 
-impl<'a> RejectsWriter<'a> {
-    /// Begins the list before anything is computed, so that an unwritable path is an error in time. An existing list stays until
-    /// it is replaced; it may be replaced if a killed run of this output published it, or with `--force`.
-    pub(crate) fn begin(config: &'a RunConfig, folder: &'a RunFolder) -> Result<Self, StoreError> {
-        let path = config.rejects();
-        // From here on, no other process publishes a list at this path.
-        let writer = ListWriter::create_rejected_rows(&path)?;
-        if !config.force && path.exists() {
-            let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
-            if !folder.published_lists().contains(&found) {
-                return Err(StoreError::Exists {
-                    path,
-                    difference: "a list of rejects that is not of this run".to_owned(),
-                });
-            }
-        }
-        Ok(Self {
-            config,
-            folder,
-            writer,
-        })
+/// Publishes the list in the order of the input. Returns its digest. Instead of an empty list, none is published, and what an earlier
+/// run published is removed.
+pub(crate) fn publish(
+    config: &RunConfig,
+    folder: &RunFolder,
+    mut writer: ListWriter,
+    mut rejects: Vec<Reject>,
+) -> Result<String, StoreError> {
+    rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
+    for reject in &rejects {
+        writer.push(reject)?;
     }
-
-    /// Publishes the list in the order of the input. Returns its digest. Instead of an empty list, none is published, and what an
-    /// earlier run published is removed.
-    pub(crate) fn publish(mut self, mut rejects: Vec<Reject>) -> Result<String, StoreError> {
-        rejects.sort_by_key(|reject| (reject.ordinal, reject.start));
-        for reject in &rejects {
-            self.writer.push(reject)?;
-        }
-        let (digest, list) = self.writer.finish()?;
-        if rejects.is_empty() {
-            remove_published(&self.config.rejects())?;
-        } else {
-            // If the run is killed before the output is published, the next run recognises the list.
-            self.folder.note_list(&digest)?;
-            list.finish()?;
-        }
-        Ok(digest)
+    let (digest, list) = writer.finish()?;
+    if rejects.is_empty() {
+        remove_published(&config.rejects())?;
+    } else {
+        // If the run is killed before the output is published, the next run recognises the list.
+        folder.note_list(&digest)?;
+        list.finish()?;
     }
+    Ok(digest)
 }
 
 /// Checks the list of a complete output: it must exist if rows are `rejected`, and have the `digest` that the output records.

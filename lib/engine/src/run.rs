@@ -4,26 +4,25 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SCORES,
-    SCORES_POSITIONS, Stop, WINDOWS,
+    ByteDigest, Column, EmbeddingLayout, Exit, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance,
+    SCORES, SCORES_POSITIONS, Stop, WINDOWS, path_text,
 };
 use plmkit_esm2::{Device, Dtype, ModelInfo, WorkerGpu, cuda_version, driver_version, set_threads};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
-use plmkit_store::{AtomicFile, StoreError, find_existing, remove_file};
-use serde_json::json;
+use plmkit_store::{AtomicFile, StoreError, find_existing};
+use serde_json::{Value, json};
 
-use crate::checkpoint::{Blocks, RunFolder, SavedWork};
+use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
 use crate::claim::claim_output;
+use crate::embedder::Embedder;
 use crate::event_log::EventLog;
-use crate::in_process::InProcess;
-use crate::inputs::RunInputs;
+use crate::inputs::{RunInputs, Workload};
 use crate::masking::Masking;
 use crate::parity::Parity;
 use crate::pipeline::{self, Compute};
-use crate::rejects_list::{self, RejectsWriter};
+use crate::rejects_list;
 use crate::sample::ParitySample;
 use crate::workers::WorkerPool;
-use crate::writer::Writer;
 use crate::{EmbedSummary, EngineError, RunConfig, RunOutcome, RunProgress};
 
 /// Embeds every sequence of the batches files into one embeddings file, and reports progress.
@@ -44,7 +43,9 @@ pub fn embed(
     };
     let inputs = RunInputs::open(config, stop)?;
     if inputs.stitched() && config.outputs.contacts {
-        return Err(EngineError::Contacts);
+        let what = "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
+                    --long-policy window";
+        return Err(EngineError::new(Exit::Usage, what));
     }
     let mut computing = start_computing(config, &inputs, stop)?;
     let info = computing.info().clone();
@@ -73,8 +74,8 @@ pub fn embed(
         return Ok(RunOutcome::AlreadyComplete { rows, rejected });
     }
     let folder = claimed?;
-    let saved = SavedWork::load(&folder, &work, stop)?;
-    let outcome = work.embed(&folder, &mut *computing, saved, report);
+    let blocks = Blocks::load(&folder, &work, stop)?;
+    let outcome = work.embed(blocks, &mut *computing, report);
     let outcome = outcome.map_err(|error| folder.explain(error))?;
     if let RunOutcome::Done(_) = outcome {
         folder.clean_up(&work)?;
@@ -96,7 +97,7 @@ fn start_computing<'a>(
         }
         (_, None) => {
             set_threads(config.threads);
-            let model = InProcess::load(config, inputs.largest_batch, stop)?;
+            let model = Embedder::load(config, inputs.largest_batch, stop)?;
             return Ok(Box::new(model));
         }
     };
@@ -120,71 +121,85 @@ impl Work<'_> {
     /// run.
     fn embed(
         &self,
-        folder: &RunFolder,
+        mut blocks: Blocks<'_>,
         computing: &mut dyn Compute,
-        saved: SavedWork,
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
         let (config, inputs) = (self.config, self.inputs);
         let claim = AtomicFile::create(&config.out)?;
-        let rejects = RejectsWriter::begin(config, folder)?;
+        let rejects = rejects_list::begin(config, blocks.folder)?;
         let before = Instant::now();
         let parity = check_parity(config, inputs, self.info, computing)?;
         let compared = parity.map(|_| before.elapsed());
-        for path in &saved.to_replace {
-            remove_file(path)?;
+        for path in &blocks.to_replace {
+            remove_checkpoint(path)?;
         }
-        let SavedWork {
-            blocks,
-            first,
-            parts,
-            ..
-        } = saved;
+        let (first, parts) = (blocks.batches, &blocks.parts);
         let to_compute = inputs.workload(|index| {
-            index >= first && !parts.iter().any(|part| part.block.batches.contains(&index))
+            index >= first && !parts.iter().any(|part| part.batches.contains(&index))
         });
-        let batches_saved = inputs.total.batches - to_compute.batches;
-        let workers = computing.workers();
+        let batches = inputs.total.batches;
+        let saved_before = batches - to_compute.batches;
         let started = RunStarted {
-            // Each worker has a device of this kind.
-            device: Some(match &workers {
-                Some(_) => self.info.device_kind().to_owned(),
-                None => self.info.device.clone(),
-            }),
-            workers: workers.as_ref().map(|workers| workers.len() as u64),
-            worker_gpus: workers.and_then(|workers| workers.iter().map(WorkerGpu::uuid).collect()),
-            batches_total: Some(to_compute.batches),
-            sequences_total: Some(to_compute.sequences),
-            tokens_total: Some(to_compute.tokens),
-            batches_saved: (batches_saved > 0).then_some(batches_saved),
+            batches_saved: (saved_before > 0).then_some(saved_before),
             compare_ms: compared.map(milliseconds),
-            ..self.started()
+            ..self.started(computing, &to_compute)
         };
-        let mut writer = Writer {
-            blocks: Blocks::new(
-                folder,
-                self,
-                blocks,
-                parts.iter().map(|part| part.block.batches.start).collect(),
-            ),
-            events: EventLog::start(config.events.as_deref(), started)?,
-            batches: first,
-            saved_batches: first,
-            in_f32: 0,
-        };
+        let mut events = EventLog::start(config.events.as_deref(), started)?;
         config.compute.device.log_if_cpu();
         report(RunProgress::Started {
             tokens: inputs.total.tokens,
             saved: inputs.workload(|index| index < first).tokens,
         });
-        let computed = pipeline::run(self, parts, computing, &mut writer, report);
+        let computed = pipeline::run(self, computing, (&mut blocks, &mut events), report);
         report(RunProgress::Ended);
-        self.finish(writer, (claim, rejects, parity), batches_saved, computed)
+        let rejected_rows = blocks.rejected();
+        let rejected = rejected_rows.len() as u64;
+        // The event is about the whole output, rejects of earlier runs included.
+        events.done.rejected = rejected;
+        if computed.is_ok() && blocks.batches < batches {
+            events.end(Outcome::Stopped);
+            let saved = (blocks.batches - blocks.unsaved()).max(saved_before);
+            return Ok(RunOutcome::Stopped { saved, batches });
+        }
+        let published = computed.and_then(|()| {
+            // The rejects list first.
+            let digest = rejects_list::publish(config, blocks.folder, rejects, rejected_rows)?;
+            let provenance = self
+                .provenance
+                .clone()
+                .with_rejects(digest)
+                .with_model(config.model_name.clone())
+                .with_parity(parity.map(|parity| json!(parity)));
+            Ok(blocks.publish(&provenance, claim)?.rows())
+        });
+        if published.is_err() {
+            // The first error is the one to report.
+            let _ = blocks.keep();
+        }
+        let tiers = events.end(match published {
+            Ok(_) => Outcome::Done,
+            Err(_) => Outcome::Failed,
+        });
+        Ok(RunOutcome::Done(EmbedSummary {
+            rows: published?,
+            truncated: inputs.truncated,
+            rejected,
+            batches,
+            saved_batches: batches - events.batches,
+            in_f32: events.recomputed,
+            tokens: events.done.tokens,
+            tiers,
+            columns: self.layout.columns.clone(),
+            widths: self.layout.widths(),
+            elapsed: events.elapsed(),
+        }))
     }
 
-    /// Describes the model and its inputs for the first event.
-    fn started(&self) -> RunStarted {
+    /// Describes the model and the work `to_compute` for the first event.
+    fn started(&self, computing: &dyn Compute, to_compute: &Workload) -> RunStarted {
         let (config, inputs, info) = (self.config, self.inputs, self.info);
+        let workers = computing.workers();
         // All GPUs, or the device that was selected.
         let device = match config.compute.device {
             Device::All => Ok(Device::All),
@@ -199,6 +214,16 @@ impl Work<'_> {
             model_digest: Some(info.checkpoint.digest.clone()),
             model: Some(config.model_name.name.clone()),
             model_revision: config.model_name.revision.clone(),
+            // Each worker has a device of this kind.
+            device: Some(match &workers {
+                Some(_) => info.device_kind().to_owned(),
+                None => info.device.clone(),
+            }),
+            workers: workers.as_ref().map(|workers| workers.len() as u64),
+            worker_gpus: workers.and_then(|workers| workers.iter().map(WorkerGpu::uuid).collect()),
+            batches_total: Some(to_compute.batches),
+            sequences_total: Some(to_compute.sequences),
+            tokens_total: Some(to_compute.tokens),
             sample: inputs.sample().map(str::to_owned),
             driver_version: on_gpu.then(driver_version).flatten(),
             cuda_version: on_gpu.then(cuda_version).flatten(),
@@ -220,59 +245,6 @@ impl Work<'_> {
             pin_ms: info.load_times.pinned.map(milliseconds),
             ..RunStarted::default()
         }
-    }
-
-    /// Publishes a complete output, or saves an incomplete one. `saved_before` batches were saved when the run began.
-    fn finish(
-        &self,
-        mut writer: Writer<'_>,
-        (claim, rejects, parity): (AtomicFile, RejectsWriter<'_>, Option<Parity>),
-        saved_before: u64,
-        computed: Result<(), EngineError>,
-    ) -> Result<RunOutcome, EngineError> {
-        let mut events = writer.events;
-        let rejected_rows = writer.blocks.rejected();
-        let rejected = rejected_rows.len() as u64;
-        // The event is about the whole output, rejects of earlier runs included.
-        events.done.rejected = rejected;
-        let batches = self.inputs.total.batches;
-        if computed.is_ok() && writer.batches < batches {
-            events.end(Outcome::Stopped);
-            let saved = (writer.batches - writer.blocks.unsaved()).max(saved_before);
-            return Ok(RunOutcome::Stopped { saved, batches });
-        }
-        let published = computed.and_then(|()| {
-            // The rejects list first.
-            let provenance = self
-                .provenance
-                .clone()
-                .with_rejects(rejects.publish(rejected_rows)?)
-                .with_model(self.config.model_name.clone())
-                .with_parity(parity.map(|parity| json!(parity)));
-            let written = writer.blocks.publish(&provenance, claim)?;
-            Ok(written.rows())
-        });
-        if published.is_err() {
-            // The first error is the one to report.
-            let _ = writer.blocks.keep();
-        }
-        let tiers = events.end(match published {
-            Ok(_) => Outcome::Done,
-            Err(_) => Outcome::Failed,
-        });
-        Ok(RunOutcome::Done(EmbedSummary {
-            rows: published?,
-            truncated: self.inputs.truncated,
-            rejected,
-            batches: writer.batches,
-            saved_batches: writer.saved_batches,
-            in_f32: writer.in_f32,
-            tokens: events.done.tokens,
-            tiers,
-            columns: self.layout.columns.clone(),
-            widths: self.layout.widths(),
-            elapsed: events.elapsed(),
-        }))
     }
 }
 
@@ -304,21 +276,30 @@ fn provenance(
         .with("device", info.device_kind())
         .with(KERNELS, info.kernels.as_str())
         .with("store_dtype", config.store_dtype.to_string());
-    for (name, value) in &inputs.origin {
-        provenance = provenance.with(name, value.clone());
-    }
-    if let Some(windows) = inputs.windows {
-        provenance = provenance.with(WINDOWS, windows.to_string());
-    }
-    if let Some(scores) = config.outputs.scores {
-        provenance = provenance.with(SCORES, scores.to_string());
-    }
-    if let Some(positions) = inputs.masking.as_ref().and_then(Masking::digest) {
-        provenance = provenance.with(SCORES_POSITIONS, positions);
-    }
-    if layout.columns.contains(&Column::Logits) {
-        provenance = provenance.with(LOGIT_TOKENS, json!(info.config().logit_tokens()));
-    }
+    let positions = inputs.masking.as_ref().and_then(Masking::digest);
+    let has_logits = layout.columns.contains(&Column::Logits);
+    let optional = [
+        (
+            WINDOWS,
+            inputs.windows.map(|windows| windows.to_string().into()),
+        ),
+        (
+            SCORES,
+            config
+                .outputs
+                .scores
+                .map(|scores| scores.to_string().into()),
+        ),
+        (SCORES_POSITIONS, positions.map(Value::from)),
+        (
+            LOGIT_TOKENS,
+            has_logits.then(|| json!(info.config().logit_tokens())),
+        ),
+    ];
+    let optional = optional.into_iter();
+    let optional = optional.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    provenance.options.extend(inputs.origin.clone());
+    provenance.options.extend(optional);
     // The digest of a model covers the encoder only.
     for (head, digest) in info.heads_for(&config.model, &layout.columns)? {
         provenance = provenance.with(head.name(), digest);
@@ -346,11 +327,10 @@ fn check_parity(
     tracing::debug!("int8: comparing with f32 on a sample");
     let parity = computing.measure_parity(sample)?;
     if !parity.suffices() {
-        let model = config.model.clone();
-        return Err(EngineError::Parity {
-            model,
-            parity: Box::new(parity),
-        });
+        let model = path_text(&config.model);
+        let what =
+            format_args!("{model}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32");
+        return Err(EngineError::new(Exit::Data, what));
     }
     tracing::info!("int8: {parity}");
     Ok(Some(parity))

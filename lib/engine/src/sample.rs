@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 
 use plmkit_contract::{Column, Stop, Widths};
 use plmkit_esm2::{Buffer, Esm2, EsmError, Varlen};
-use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 use crate::inputs::RunInputs;
@@ -22,7 +21,7 @@ const BATCHES: u64 = 16;
 const CANDIDATES: usize = 4;
 
 /// Sequences from all over a run, the same for the same batches.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct ParitySample {
     /// Token ids of each sequence to choose from, in the order of choice.
     candidates: Vec<Vec<u8>>,

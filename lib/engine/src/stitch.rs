@@ -10,7 +10,7 @@ mod order;
 mod protein;
 
 pub(crate) use order::WindowOrder;
-pub(crate) use protein::{StitchedProtein, Stitcher};
+pub(crate) use protein::Stitcher;
 
 use blend::Blend;
 use moments::Moments;

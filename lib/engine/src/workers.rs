@@ -16,21 +16,22 @@ mod schedule;
 mod serve;
 mod slow_batches;
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, never, select, unbounded};
 use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text};
-use plmkit_esm2::{Buffers, EsmError, ModelInfo, WorkerGpu};
+use plmkit_esm2::{Buffers, Esm2, EsmError, ModelInfo, WorkerGpu, set_threads};
 
-use crate::batch::{Batch, BatchResult, BatchStats};
+use crate::batch::Batch;
 use crate::inputs::RunInputs;
 use crate::parity::Parity;
-use crate::pipeline::{BatchQueue, Compute, Deliver};
+use crate::pipeline::{BatchQueue, Compute};
 use crate::sample::ParitySample;
 use crate::{EngineError, RunConfig};
-use message::{Answer, Load, Request};
-use process::{Message, Process};
+use message::Message;
+use process::Process;
 use schedule::{GROUPS_PER_WORKER, MAX_CRASHES, Schedule};
 use slow_batches::SlowBatches;
 
@@ -48,16 +49,16 @@ pub(crate) struct WorkerPool<'a> {
     config: &'a RunConfig,
     stop: &'a Stop,
     slots: Vec<Slot>,
-    /// The messages of all workers, and the sender for new workers.
-    messages: Receiver<Message>,
-    messages_in: Sender<Message>,
+    /// The answers of all workers, and the sender for new workers.
+    answers: Receiver<(u64, Option<Message>)>,
+    answers_in: Sender<(u64, Option<Message>)>,
+    /// The most sequences and the most tokens of a batch.
+    largest_batch: (usize, usize),
     /// Memory for results.
     results: Buffers<u8>,
     /// The model of the last worker that was ready.
     info: Option<ModelInfo>,
-    /// How close int8 is to f32, after a worker has compared them.
-    parity: Option<Parity>,
-    schedule: Schedule<Batch, BatchResult>,
+    schedule: Schedule<Batch>,
     slow: SlowBatches,
     /// The number of processes started.
     starts: u64,
@@ -70,11 +71,8 @@ pub(crate) struct WorkerPool<'a> {
 /// The place of a worker and its replacements.
 struct Slot {
     gpu: WorkerGpu,
-    load: Load,
     /// `None` if no further process can be started.
     process: Option<Process>,
-    /// Whether the process has loaded the model.
-    ready: bool,
     /// Processes in a row that were lost before they were ready.
     failed: usize,
 }
@@ -87,31 +85,22 @@ impl<'a> WorkerPool<'a> {
         inputs: &RunInputs,
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
-        let (messages_in, messages) = unbounded();
+        let (answers_in, answers) = unbounded();
         let count = devices.len();
-        let slots = devices.into_iter().enumerate().map(|(worker, gpu)| Slot {
-            load: Load {
-                device: gpu.device,
-                threads: share(config.threads.get(), worker, count),
-                stitched: inputs.stitched(),
-                labels: inputs.labels,
-                largest_batch: inputs.largest_batch,
-                logs: worker == 0,
-            },
+        let slots = devices.into_iter().map(|gpu| Slot {
             gpu,
             process: None,
-            ready: false,
             failed: 0,
         });
         let mut pool = Self {
             config,
             stop,
             slots: slots.collect(),
-            messages,
-            messages_in,
+            answers,
+            answers_in,
+            largest_batch: inputs.largest_batch,
             results: Buffers::default(),
             info: None,
-            parity: None,
             schedule: Schedule::new(count * GROUPS_PER_WORKER + config.prefetch),
             slow: SlowBatches::new(count, Instant::now()),
             starts: 0,
@@ -129,20 +118,25 @@ impl<'a> WorkerPool<'a> {
 
     /// Starts a process for a worker.
     fn start_process(&mut self, worker: usize) -> Result<(), EngineError> {
+        let count = self.slots.len();
         let slot = &mut self.slots[worker];
         let process = Process::start(
             self.starts,
             &self.config.worker_arguments,
             slot.gpu.visible.as_deref(),
-            self.messages_in.clone(),
+            self.answers_in.clone(),
             self.results.clone(),
         );
+        let load = Message::Load {
+            device: slot.gpu.device,
+            threads: share(self.config.threads, worker, count),
+            largest_batch: self.largest_batch,
+            // Replacements must not repeat the messages.
+            logs: self.starts == 0,
+        };
         self.starts += 1;
-        let process = process.map_err(EngineError::Start)?;
-        process.send(&Request::Load(slot.load), None)?;
-        // Replacements must not repeat the messages.
-        slot.load.logs = false;
-        slot.ready = false;
+        let process = process.map_err(EngineError::not_started("worker"))?;
+        process.send(&load)?;
         slot.process = Some(process);
         Ok(())
     }
@@ -153,71 +147,62 @@ impl<'a> WorkerPool<'a> {
             if self.stop.requested() {
                 return Err(EsmError::Stopped.into());
             }
-            match self.messages.recv_timeout(POLL_INTERVAL) {
-                Ok(message) => return self.handle(message),
+            match self.answers.recv_timeout(POLL_INTERVAL) {
+                Ok(answer) => return self.handle(answer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the pool has a sender"),
             }
         }
     }
 
-    fn handle(&mut self, message: Message) -> Result<(), EngineError> {
-        let sent = |slot: &Slot| {
-            let process = slot.process.as_ref();
-            process.is_some_and(|process| process.number == message.process)
-        };
-        let Some(worker) = self.slots.iter().position(sent) else {
+    /// Takes the answer of the process of this number; `None` after it has hung up.
+    fn handle(&mut self, (number, answer): (u64, Option<Message>)) -> Result<(), EngineError> {
+        let slots = self.slots.iter_mut().enumerate();
+        let mut running = slots.filter_map(|(worker, slot)| {
+            let process = slot.process.as_mut()?;
+            Some((worker, process, &mut slot.failed))
+        });
+        let sent = running.find(|(_, process, _)| process.number == number);
+        let Some((worker, process, failed)) = sent else {
             // The process has been replaced.
             return Ok(());
         };
-        let slot = &mut self.slots[worker];
-        match message.answer {
-            Some((Answer::Ready(info), _)) => {
-                slot.ready = true;
-                slot.failed = 0;
+        match answer {
+            Some(Message::Ready(info)) => {
+                process.ready = true;
+                *failed = 0;
                 if let Some(first) = &self.info
                     && !first.agrees_with(&info)
                 {
                     let model = path_text(&self.config.model);
-                    return Err(EngineError::Worker {
-                        exit: Exit::Data,
-                        message: format!("{model}: changed while workers loaded it"),
-                    });
+                    let what = format_args!("{model}: changed while workers loaded it");
+                    return Err(EngineError::new(Exit::Data, what));
                 }
-                self.info = Some(info);
+                self.info = Some(*info);
                 Ok(())
             }
-            Some((Answer::Parity(parity), _)) => {
-                self.parity = Some(parity);
-                Ok(())
-            }
-            Some((Answer::Batch(mut result), Some(rows))) => {
+            Some(Message::Batch(mut batch)) if batch.rows.is_some() => {
                 self.skipped = 0;
-                result.rows = rows;
-                if let Some(stats) = &mut result.stats {
-                    stats.worker = Some(worker as u64);
-                }
+                batch.event.worker = Some(worker as u64);
                 self.slow.finish(worker, Instant::now());
-                self.schedule.add_result(worker, result);
+                self.schedule.add_computed(worker, *batch);
                 Ok(())
             }
-            Some((Answer::Batch(_), None)) => {
-                self.replace_lost(worker, Exit::Internal, "it sent no rows")
-            }
-            Some((Answer::Failed { exit, message }, _)) => {
+            Some(Message::Failed { exit, message }) => {
                 // Another worker has loaded the model, so a replacement that cannot load it is only lost.
-                let lost_in_loading = !slot.ready && self.info.is_some();
+                let lost_in_loading = !process.ready && self.info.is_some();
                 match Exit::from_code(exit).unwrap_or(Exit::Internal) {
                     _ if lost_in_loading => self.replace_lost(worker, Exit::Transient, &message),
                     exit @ (Exit::Transient | Exit::Internal) => {
                         self.replace_lost(worker, exit, &message)
                     }
-                    exit => Err(EngineError::Worker { exit, message }),
+                    exit => Err(EngineError::new(exit, message)),
                 }
             }
+            Some(_) => self.replace_lost(worker, Exit::Internal, "it sent no rows"),
             None => {
-                let end = slot.process.take().map(Process::describe_end);
-                self.replace_lost(worker, Exit::Transient, &end.unwrap_or_default())
+                let end = process.describe_end();
+                self.replace_lost(worker, Exit::Transient, &end)
             }
         }
     }
@@ -226,17 +211,14 @@ impl<'a> WorkerPool<'a> {
     /// too many batches are skipped.
     fn replace_lost(&mut self, worker: usize, exit: Exit, why: &str) -> Result<(), EngineError> {
         let slot = &mut self.slots[worker];
-        slot.process = None;
+        let was_ready = slot.process.take().is_some_and(|process| process.ready);
+        slot.failed += usize::from(!was_ready);
         self.crashed_at = Some(Instant::now());
-        if !slot.ready {
-            slot.failed += 1;
-        }
-        slot.ready = false;
         let message = format!("worker {worker} is lost: {why}");
         if slot.failed < MAX_CRASHES && self.start_process(worker).is_ok() {
             tracing::warn!("{message}; another takes its place");
         } else if self.slots.iter().all(|slot| slot.process.is_none()) {
-            return Err(EngineError::Worker { exit, message });
+            return Err(EngineError::new(exit, message));
         } else {
             tracing::warn!("{message}; the run goes on without it");
         }
@@ -246,13 +228,11 @@ impl<'a> WorkerPool<'a> {
         if self.skipped <= most {
             return Ok(());
         }
-        Err(EngineError::Worker {
-            exit: Exit::Transient,
-            message: format!(
-                "{} batches were skipped one after the other, and none was computed; fewer workers or smaller batches need less memory",
-                self.skipped
-            ),
-        })
+        let what = format_args!(
+            "{} batches were skipped one after the other, and none was computed; fewer workers or smaller batches need less memory",
+            self.skipped
+        );
+        Err(EngineError::new(Exit::Transient, what))
     }
 }
 
@@ -266,32 +246,19 @@ impl Compute for WorkerPool<'_> {
     }
 
     fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError> {
-        let request = Request::Measure(sample);
-        let mut asked = None;
-        loop {
-            // The process that was asked may have been replaced.
-            let ready = self.slots.iter().filter(|slot| slot.ready);
-            let ready: Vec<&Process> = ready.filter_map(|slot| slot.process.as_ref()).collect();
-            if !ready.iter().any(|process| Some(process.number) == asked)
-                && let Some(process) = ready.first()
-            {
-                process.send(&request, None)?;
-                asked = Some(process.number);
-            }
-            self.wait()?;
-            if let Some(parity) = self.parity.take() {
-                return Ok(parity);
-            }
-        }
+        // Workers compute on GPUs, and int8 is of CPUs: only a test has both, and this process computes too.
+        set_threads(self.config.threads);
+        let model = Esm2::load(&self.config.model, self.config.compute, self.stop)?;
+        Ok(sample.measure(&model, self.stop)?)
     }
 
     fn run(
         &mut self,
         layout: &EmbeddingLayout,
         batches: &BatchQueue,
-        deliver: &mut Deliver<'_>,
+        deliver: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<(), EngineError> {
-        let (messages, nothing) = (self.messages.clone(), never());
+        let (answers, nothing) = (self.answers.clone(), never());
         // The batches of an incomplete group. No protein has windows in two groups of the schedule.
         let mut group = Vec::new();
         let mut ended = false;
@@ -307,15 +274,16 @@ impl Compute for WorkerPool<'_> {
                     Ok(batch) => self.add(&mut group, batch?),
                     Err(_) => ended = true,
                 },
-                recv(messages) -> message => self.handle(message.expect("the pool has a sender"))?,
+                recv(answers) -> answer => self.handle(answer.expect("the pool has a sender"))?,
                 // No answer is waiting here, so a slow worker is slow indeed.
                 default(POLL_INTERVAL) => self.warn_of_slow_batches(),
             }
-            while let Some((batches, results)) = self.schedule.pop_complete() {
-                let skip = || batches.iter().map(|batch| skip(batch, layout)).collect();
-                let results = results.unwrap_or_else(skip);
-                for (batch, result) in batches.into_iter().zip(results) {
-                    if !deliver(batch, result) {
+            while let Some((computed, mut skipped)) = self.schedule.pop_complete() {
+                for batch in &mut skipped {
+                    skip(batch, layout);
+                }
+                for batch in computed.into_iter().chain(skipped) {
+                    if !deliver(batch) {
                         return Ok(());
                     }
                 }
@@ -327,10 +295,10 @@ impl Compute for WorkerPool<'_> {
 
 impl WorkerPool<'_> {
     /// Adds the next batch to the schedule, or to the incomplete `group`.
-    fn add(&mut self, group: &mut Vec<Batch>, mut batch: Batch) {
-        if let Some(saved) = batch.saved.take() {
+    fn add(&mut self, group: &mut Vec<Batch>, batch: Batch) {
+        if batch.saved {
             // A part starts at a boundary, so no group is incomplete.
-            self.schedule.add(vec![batch], vec![saved]);
+            self.schedule.add(Vec::new(), vec![batch]);
             return;
         }
         let at_boundary = batch.at_boundary;
@@ -348,7 +316,7 @@ impl WorkerPool<'_> {
         let crashed_at = self.crashed_at;
         let cooled_down = crashed_at.is_none_or(|crashed| crashed.elapsed() >= COOLDOWN);
         for (worker, slot) in self.slots.iter().enumerate() {
-            let Some(process) = slot.process.as_ref().filter(|_| slot.ready) else {
+            let Some(process) = slot.process.as_ref().filter(|process| process.ready) else {
                 continue;
             };
             if !self.schedule.is_busy(worker) {
@@ -356,8 +324,9 @@ impl WorkerPool<'_> {
             }
             while let Some(batches) = self.schedule.assign(worker, &running, cooled_down) {
                 for batch in batches {
-                    let request = Request::Batch(Box::new(batch.clone()));
-                    process.send(&request, Some(batch.packed.record_batch()))?;
+                    let mut batch = batch.clone();
+                    batch.rows = Some(batch.packed.record_batch().clone());
+                    process.send(&Message::Batch(Box::new(batch)))?;
                 }
             }
         }
@@ -382,20 +351,18 @@ impl WorkerPool<'_> {
     }
 }
 
-/// Makes the result of a batch that is skipped: all rows are rejected.
-fn skip(batch: &Batch, layout: &EmbeddingLayout) -> BatchResult {
+/// Rejects all rows of a batch that is skipped.
+fn skip(batch: &mut Batch, layout: &EmbeddingLayout) {
     tracing::warn!(
         "{}: skipped after crashing {MAX_CRASHES} workers; its sequences are listed as rejected",
         batch.name
     );
     let rows = batch.output_rows();
-    BatchResult {
-        rows: RecordBatch::new_empty(layout.schema()),
-        rejected: rows
-            .map(|row| batch.reject(row, Reason::WorkerLost))
-            .collect(),
-        stats: Some(BatchStats::default()),
-    }
+    let rejected = rows.map(|row| batch.reject(row, Reason::WorkerLost));
+    let rejected = rejected.collect();
+    (batch.event.wait_ms, batch.event.compute_ms) = (Some(0.0), Some(0.0));
+    batch.event.queue_depth = Some(0);
+    batch.finish(RecordBatch::new_empty(layout.schema()), rejected);
 }
 
 impl Drop for WorkerPool<'_> {
@@ -409,21 +376,24 @@ impl Drop for WorkerPool<'_> {
 }
 
 /// Returns the threads of one of `count` workers that have `threads` together, at least one.
-fn share(threads: usize, worker: usize, count: usize) -> usize {
-    let more = usize::from(worker < threads % count);
-    (threads / count + more).max(1)
+fn share(threads: NonZeroUsize, worker: usize, count: usize) -> NonZeroUsize {
+    let more = usize::from(worker < threads.get() % count);
+    NonZeroUsize::new(threads.get() / count + more).unwrap_or(NonZeroUsize::MIN)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::share;
 
     #[test]
     fn threads_are_shared_and_every_worker_has_one() {
         let shares = |threads, count| {
+            let threads = NonZeroUsize::new(threads).expect("threads");
             let workers = 0..count;
             workers
-                .map(|i| share(threads, i, count))
+                .map(|i| share(threads, i, count).get())
                 .collect::<Vec<_>>()
         };
         assert_eq!(shares(8, 3), [3, 3, 2]);

@@ -51,10 +51,10 @@ pub use packed_batch::PackedBatch;
 pub use parquet::{ParquetFile, ParquetReader};
 pub use record_list::{RecordListReader, RecordListWriter};
 pub use rejects::{ListWriter, read_rejects};
-pub use row_group::{PlacedRowGroup, ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
+pub use row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
 pub use shard::{
     RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
     shard_encoder,
 };
 pub use table::{TableFormat, TableWriter};
-pub use unfinished::{Sink, UnfinishedEmbeddings};
+pub use unfinished::UnfinishedEmbeddings;

@@ -44,7 +44,7 @@ pub struct RowGroup {
 
 /// The metadata of a row group at a position in a file.
 #[derive(Clone, Debug)]
-pub struct PlacedRowGroup {
+pub(crate) struct PlacedRowGroup {
     pub(crate) metadata: RowGroupMetaData,
     pub(crate) column_indexes: Vec<Option<ColumnIndexMetaData>>,
     pub(crate) offset_indexes: Vec<Option<OffsetIndexMetaData>>,

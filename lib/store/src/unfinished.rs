@@ -4,6 +4,7 @@
 //! complete, the record is in a file beside it, which is replaced as a whole. A killed writer loses only the row groups after the
 //! last record.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -11,7 +12,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle, available_parallelism};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -34,16 +36,23 @@ const ROW_GROUPS: &str = "row_groups";
 /// The extension of a record's file, instead of `parquet`.
 const RECORD: &str = "record";
 
+/// The most threads that encode at once. Twelve were no faster for residues of an H200, in memory and on a disk.
+const MAX_ENCODERS: usize = 4;
+
 /// An unfinished embeddings file, which outlives its writer.
 pub struct UnfinishedEmbeddings {
     path: PathBuf,
     sink: Sink,
     groups: RowGroups,
+    /// Encode the next row groups and write them, each behind the one before it.
+    encoders: VecDeque<JoinHandle<Result<PlacedRowGroup, StoreError>>>,
+    /// Receives where the next row group starts, once the one before it is encoded.
+    next_start: Receiver<u64>,
 }
 
 /// Encodes row groups and writes them into an unfinished file, from several threads.
 #[derive(Clone)]
-pub struct Sink {
+struct Sink {
     encoder: Arc<RowGroupEncoder>,
     file: Arc<File>,
     /// The path in messages.
@@ -52,13 +61,13 @@ pub struct Sink {
 
 impl Sink {
     /// Encodes a row group.
-    pub fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup, StoreError> {
+    fn encode(&self, batches: &[RecordBatch]) -> Result<RowGroup, StoreError> {
         let group = self.encoder.encode(batches);
         group.map_err(|error| self.encoding(error))
     }
 
     /// Writes a row group at the offset `start`.
-    pub fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
+    fn write(&self, group: &RowGroup, start: u64) -> Result<PlacedRowGroup, StoreError> {
         let mut offset = start;
         for bytes in &group.pieces {
             self.write_bytes(offset, bytes)?;
@@ -70,8 +79,29 @@ impl Sink {
         group.placed(start).map_err(|error| self.encoding(error))
     }
 
+    /// Reads and verifies the segments of a row group, and gives each to `use_bytes`.
+    fn read_segments(
+        &self,
+        group: &PlacedRowGroup,
+        mut use_bytes: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut start = group.start;
+        let mut bytes = Vec::new();
+        for segment in &group.segments {
+            let end = start + u64::from(segment.bytes);
+            bytes.clear();
+            append(&self.file, start..end, &mut bytes)?;
+            if !segment.matches(&bytes) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            use_bytes(&bytes)?;
+            start = end;
+        }
+        Ok(())
+    }
+
     /// Makes the error of a failed write.
-    pub fn failed(&self, source: io::Error) -> StoreError {
+    fn failed(&self, source: io::Error) -> StoreError {
         StoreError::cannot_write(&self.named)(source)
     }
 
@@ -105,16 +135,18 @@ impl UnfinishedEmbeddings {
         Ok(created)
     }
 
-    /// Opens the file at `path`, with the provenance of its last record; `None` if it has no record. Does not verify the row
-    /// groups.
+    /// Opens the file at `path`, with the provenance of its last record; `None` if there is no file, or no record. Does not verify
+    /// the row groups.
     pub fn open(
         path: &Path,
         named: &Path,
         layout: &EmbeddingLayout,
     ) -> Result<Option<(Self, Provenance)>, StoreError> {
         let failed = StoreError::cannot_read(path);
-        let opened = OpenOptions::new().read(true).write(true).open(path);
-        let file = opened.map_err(failed)?;
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
         let record = match fs::read(Self::record_of(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             record => record.map_err(failed)?,
@@ -134,6 +166,9 @@ impl UnfinishedEmbeddings {
         layout: &EmbeddingLayout,
         groups: RowGroups,
     ) -> Result<Self, StoreError> {
+        let (start, next_start) = channel();
+        // The receiver is here.
+        let _ = start.send(groups.end());
         Ok(Self {
             path: path.to_owned(),
             sink: Sink {
@@ -142,6 +177,8 @@ impl UnfinishedEmbeddings {
                 named: named.to_owned(),
             },
             groups,
+            encoders: VecDeque::new(),
+            next_start,
         })
     }
 
@@ -150,22 +187,12 @@ impl UnfinishedEmbeddings {
         path.with_extension(RECORD)
     }
 
-    /// Returns the encoder of its rows.
-    pub fn encoder(&self) -> &RowGroupEncoder {
-        &self.sink.encoder
+    /// Cuts rows into row groups.
+    pub fn cut(&self, rows: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+        self.sink.encoder.cut(rows.iter())
     }
 
-    /// Returns the offset of the next row group.
-    pub fn end(&self) -> u64 {
-        self.groups.end()
-    }
-
-    /// Returns the digest of all rows.
-    pub fn rows(&self) -> RowDigest {
-        self.groups.rows()
-    }
-
-    /// Returns the number of row groups.
+    /// Returns the number of row groups that are written.
     pub fn len(&self) -> usize {
         self.groups.0.len()
     }
@@ -175,26 +202,61 @@ impl UnfinishedEmbeddings {
         self.len() == 0
     }
 
-    /// Returns a writer of row groups, in any order and from several threads.
-    pub fn sink(&self) -> Sink {
-        self.sink.clone()
+    /// Starts to encode and write the next row group, in a thread. Waits while too many row groups are in progress.
+    pub fn submit(&mut self, rows: Vec<RecordBatch>) -> Result<(), StoreError> {
+        let is_written = |encoder: &JoinHandle<_>| encoder.is_finished();
+        while self.encoders.len() >= encoders() || self.encoders.front().is_some_and(is_written) {
+            self.wait()?;
+        }
+        let (end, next_start) = channel();
+        let start = std::mem::replace(&mut self.next_start, next_start);
+        let sink = self.sink.clone();
+        let thread = thread::Builder::new().name("encoder".into());
+        let thread = thread.spawn(move || {
+            let group = sink.encode(&rows)?;
+            let start = start.recv().map_err(|_| {
+                sink.failed(io::Error::other("the row group before it was not written"))
+            })?;
+            let _ = end.send(start + group.bytes());
+            sink.write(&group, start)
+        });
+        let thread = thread.map_err(|source| self.sink.failed(source))?;
+        self.encoders.push_back(thread);
+        Ok(())
     }
 
-    /// Adds a row group that was written at [`end`](Self::end).
-    pub fn push(&mut self, group: PlacedRowGroup) {
-        self.groups.push(group);
+    /// Waits until all submitted row groups are written, or until all threads have ended after one of them failed.
+    pub fn wait_for_all(&mut self) -> Result<(), StoreError> {
+        while !self.encoders.is_empty() {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the first row group in progress. Nothing can follow one that is missing.
+    fn wait(&mut self) -> Result<(), StoreError> {
+        match self.encoders.pop_front().map(join) {
+            Some(Ok(written)) => self.groups.push(written),
+            Some(Err(error)) => {
+                self.encoders.drain(..).for_each(|other| drop(join(other)));
+                return Err(error);
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// Verifies the bytes of all row groups; returns whether each of them is intact.
-    pub fn verify(&self, threads: usize, stop: &Stop) -> Result<Vec<bool>, StoreError> {
+    pub fn verify(&self, stop: &Stop) -> Result<Vec<bool>, StoreError> {
+        let sink = &self.sink;
         let verify = |groups: &[PlacedRowGroup]| {
             let intact = groups.iter().map(|group| {
                 StoreError::check(stop)?;
-                Ok(self.read_segments(group, |_| Ok(())).is_ok())
+                Ok(sink.read_segments(group, |_| Ok(())).is_ok())
             });
             intact.collect::<Result<Vec<bool>, _>>()
         };
-        let share = self.len().div_ceil(threads.max(1)).max(1);
+        let share = self.len().div_ceil(encoders()).max(1);
         let verified = thread::scope(|scope| {
             let shares = self.groups.0.chunks(share);
             let threads: Vec<_> = shares
@@ -208,27 +270,6 @@ impl UnfinishedEmbeddings {
             joined.collect::<Result<Vec<_>, _>>()
         });
         Ok(verified?.concat())
-    }
-
-    /// Reads and verifies the segments of a row group, and gives each to `use_bytes`.
-    fn read_segments(
-        &self,
-        group: &PlacedRowGroup,
-        mut use_bytes: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut start = group.start;
-        let mut bytes = Vec::new();
-        for segment in &group.segments {
-            let end = start + u64::from(segment.bytes);
-            bytes.clear();
-            append(&self.sink.file, start..end, &mut bytes)?;
-            if !segment.matches(&bytes) {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            use_bytes(&bytes)?;
-            start = end;
-        }
-        Ok(())
     }
 
     /// Saves all row groups for a later run: syncs their bytes, and writes a record.
@@ -246,20 +287,15 @@ impl UnfinishedEmbeddings {
         file.finish()
     }
 
-    /// Removes all but the first `count` row groups.
+    /// Removes all but the first `count` row groups, and saves these for a later run, unless the file was published.
     pub fn truncate(&mut self, count: usize, provenance: &Provenance) -> Result<(), StoreError> {
+        let is_here = is_at(&self.sink.file, &self.path);
+        if !is_here.map_err(|source| self.sink.failed(source))? {
+            return Ok(());
+        }
         self.groups.0.truncate(count);
         self.record(provenance)?;
-        self.sink.set_len(self.end())
-    }
-
-    /// Saves all row groups for a later run, unless the file was published.
-    pub fn close(&self, provenance: &Provenance) -> Result<(), StoreError> {
-        match is_at(&self.sink.file, &self.path) {
-            Ok(true) => self.record(provenance),
-            Ok(false) => Ok(()),
-            Err(source) => Err(self.sink.failed(source)),
-        }
+        self.sink.set_len(self.groups.end())
     }
 
     /// Copies some row groups into a new embeddings file, byte by byte.
@@ -271,7 +307,8 @@ impl UnfinishedEmbeddings {
     ) -> Result<(), StoreError> {
         let mut writer = ParquetWriter::create(to, Arc::clone(&self.sink.encoder))?;
         for group in &self.groups.0[groups] {
-            self.read_segments(group, |bytes| writer.file.write_all(bytes))
+            self.sink
+                .read_segments(group, |bytes| writer.file.write_all(bytes))
                 .map_err(StoreError::cannot_write(to))?;
             let group = group.clone().with_offset(writer.groups.end());
             let group = group.map_err(|error| writer.encoding(error))?;
@@ -289,11 +326,23 @@ impl UnfinishedEmbeddings {
     ) -> Result<RowDigest, StoreError> {
         let named = &self.sink.named;
         let footer = self.groups.footer(&self.sink.encoder, provenance, named)?;
-        self.sink.set_len(self.end())?;
-        self.sink.write_bytes(self.end(), &footer)?;
+        self.sink.set_len(self.groups.end())?;
+        self.sink.write_bytes(self.groups.end(), &footer)?;
         claim.finish_as(&self.sink.file, &self.path)?;
-        Ok(self.rows())
+        Ok(self.groups.rows())
     }
+}
+
+/// The threads that encode at once on this machine.
+fn encoders() -> usize {
+    let threads = available_parallelism().map_or(1, usize::from);
+    threads.min(MAX_ENCODERS)
+}
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Reads the row groups and the provenance of a record of the file at `path`.

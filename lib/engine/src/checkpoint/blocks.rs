@@ -5,216 +5,262 @@
 //! has the order of the input.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{Provenance, Reject, RowDigest};
-use plmkit_store::{
-    AtomicFile, EmbeddingsWriter, PlacedRowGroup, StoreError, UnfinishedEmbeddings, remove_file,
-};
+use plmkit_contract::{KeyColumns, Provenance, Reject, RowDigest, Stop, path_text};
+use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbeddings, remove_file};
 
-use super::encoders::{BlocksFile, RowGroupThread, encoder_threads};
-use super::part::keys;
-use super::record::{Block, with_blocks};
-use super::run_folder::RunFolder;
-use crate::batch::{Batch, BatchResult};
+use super::block::{Block, RETRYABLE};
+use super::part::open_part;
+use super::run_folder::{RunFolder, remove_checkpoint};
+use crate::batch::Batch;
 use crate::run::Work;
 
 /// Collects batches into blocks, encodes complete blocks, and saves finished work.
 pub(crate) struct Blocks<'a> {
-    folder: &'a RunFolder,
+    pub(crate) folder: &'a RunFolder,
     work: &'a Work<'a>,
     last_checkpoint: Instant,
-    /// The batches of the incomplete block.
-    open: Vec<FinishedBatch>,
-    encoding: VecDeque<EncodingBlock>,
-    file: Option<BlocksFile>,
+    /// The batches so far, those of earlier runs included.
+    pub(crate) batches: u64,
+    /// The last of them: those of the incomplete block.
+    open: Vec<Batch>,
+    /// Before these, the blocks on their way into the file, each with the number of its row groups.
+    encoding: VecDeque<(Vec<Batch>, usize)>,
+    /// The output under construction.
+    file: Option<UnfinishedEmbeddings>,
     /// The blocks in the file.
     finished: Vec<Block>,
     /// The number of finished blocks on record.
     recorded: usize,
-    /// The first batches of the parts whose rows are not in blocks on record.
-    parts: Vec<u64>,
-}
-
-/// The results of a batch.
-struct FinishedBatch {
-    index: u64,
-    rows: RecordBatch,
-    rejected: Vec<Reject>,
-    at_boundary: bool,
-    /// Whether the rows are in a part.
-    saved: bool,
-}
-
-/// A block on its way into the file.
-struct EncodingBlock {
-    batches: Vec<FinishedBatch>,
-    /// Row groups in progress, and the written ones before them.
-    in_progress: VecDeque<RowGroupThread>,
-    placed: Vec<PlacedRowGroup>,
-    /// Whether all row groups were submitted.
-    submitted: bool,
+    /// The parts whose rows are not in blocks on record, in ascending order and without overlaps.
+    pub(crate) parts: Vec<Block>,
+    /// Checkpoints of other work, which this run replaces.
+    pub(crate) to_replace: Vec<PathBuf>,
 }
 
 impl<'a> Blocks<'a> {
-    /// Continues the output of `work`. `saved` is the file with its first blocks, and `parts` are the first batches of the parts.
-    pub(crate) fn new(
+    /// Continues the output of `work` after the checkpoints in the folder. Everything but the rows of parts is verified, and damaged
+    /// checkpoints are removed. Checkpoints of other work are an error or, with `--force`, are listed to be replaced.
+    pub(crate) fn load(
         folder: &'a RunFolder,
         work: &'a Work<'a>,
-        saved: Option<(UnfinishedEmbeddings, Vec<Block>)>,
-        parts: Vec<u64>,
-    ) -> Self {
-        let (file, finished) = saved.unzip();
-        let finished = finished.unwrap_or_default();
-        Self {
+        stop: &Stop,
+    ) -> Result<Self, StoreError> {
+        let mut blocks = Self {
             folder,
             work,
             last_checkpoint: Instant::now(),
+            batches: 0,
             open: Vec::new(),
             encoding: VecDeque::new(),
-            file: file.map(BlocksFile::new),
-            recorded: finished.len(),
-            finished,
-            parts,
+            file: None,
+            finished: Vec::new(),
+            recorded: 0,
+            parts: Vec::new(),
+            to_replace: Vec::new(),
+        };
+        let path = folder.blocks();
+        let found = folder.open_blocks(work);
+        match blocks.usable(&path, found)? {
+            Some(Some((file, found))) => blocks.continue_file(file, found, stop)?,
+            Some(None) => remove_checkpoint(&path)?,
+            None => {}
         }
+        blocks.batches = blocks.saved();
+        blocks.recorded = blocks.finished.len();
+        blocks.load_parts()?;
+        Ok(blocks)
     }
 
-    /// Adds the result of the next batch.
-    pub(crate) fn push(&mut self, batch: &Batch, result: BatchResult) -> Result<(), StoreError> {
-        // Without a computation, the rows come from a part.
-        let saved = result.stats.is_none();
-        if saved {
+    /// Returns a checkpoint if this run can use it. Others are removed, or are of other work.
+    fn usable<T>(
+        &mut self,
+        path: &Path,
+        found: Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match found {
+            Ok(found) => return Ok(Some(found)),
+            Err(StoreError::Exists { .. }) if self.work.config.force => {
+                self.to_replace.push(path.to_owned());
+            }
+            Err(StoreError::Exists { difference, .. }) => {
+                return Err(self.folder.other_work(&difference));
+            }
+            Err(error) => {
+                tracing::warn!("{error}; it is computed again");
+                remove_checkpoint(path)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Verifies the blocks that were found in the file, and keeps those before the first one that has to be computed again. Valid
+    /// blocks after it become parts.
+    fn continue_file(
+        &mut self,
+        mut file: UnfinishedEmbeddings,
+        found: Vec<Block>,
+        stop: &Stop,
+    ) -> Result<(), StoreError> {
+        let path = self.folder.blocks();
+        let intact = file.verify(stop)?;
+        let (mut kept_row_groups, mut row_groups) = (0, 0);
+        for (number, block) in found.into_iter().enumerate() {
+            let own = row_groups..row_groups + block.row_groups;
+            row_groups = own.end;
+            let why = if !intact[own.clone()].iter().all(|&intact| intact) {
+                "damaged"
+            } else if block.is_retryable() {
+                RETRYABLE
+            } else if self.work.blocks.get(number) != Some(&block.batches) {
+                "of other batches"
+            } else if self.finished.len() == number {
+                kept_row_groups = row_groups;
+                self.finished.push(block);
+                continue;
+            } else {
+                let part = Block::recorded(slice::from_ref(&block), self.work.provenance);
+                file.copy(own, &self.folder.part(block.batches.start), &part)?;
+                continue;
+            };
+            let (first, last) = (block.batches.start, block.batches.end - 1);
+            let path = path_text(&path);
+            tracing::warn!("{path}: batches {first} to {last}: {why}; computed again");
+        }
+        if self.finished.is_empty() {
+            return remove_checkpoint(&path);
+        }
+        file.truncate(kept_row_groups, &self.record())?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Lists the parts after the blocks in the file.
+    fn load_parts(&mut self) -> Result<(), StoreError> {
+        let (first, work) = (self.saved(), self.work);
+        for path in self.folder.parts()? {
+            let end = self.parts.last().map_or(first, |part| part.batches.end);
+            let opened = open_part(&path, work.provenance);
+            if opened.as_ref().is_ok_and(|part| part.batches.end <= first) {
+                // An earlier run was killed after it recorded a block and before it removed the parts of the block.
+                remove_file(&path)?;
+                continue;
+            }
+            let checked = opened.and_then(|part| {
+                let batches = &part.batches;
+                let is_misplaced = batches.start < end
+                    || batches.end > work.inputs.total.batches
+                    || !work.inputs.is_whole(batches)
+                    || self.folder.part(batches.start) != path;
+                if part.is_retryable() {
+                    Err(StoreError::malformed(&path, RETRYABLE))
+                } else if is_misplaced {
+                    let what = "overlaps another part, or cuts a protein";
+                    Err(StoreError::malformed(&path, what))
+                } else {
+                    Ok(part)
+                }
+            });
+            let part = self.usable(&path, checked)?;
+            self.parts.extend(part);
+        }
+        Ok(())
+    }
+
+    /// The number of batches in the blocks in the file.
+    pub(crate) fn saved(&self) -> u64 {
+        self.finished.last().map_or(0, |block| block.batches.end)
+    }
+
+    /// The provenance of the file with its blocks.
+    fn record(&self) -> Provenance {
+        Block::recorded(&self.finished, self.work.provenance)
+    }
+
+    /// Adds the next batch, which has its rows.
+    pub(crate) fn push(&mut self, batch: Batch) -> Result<(), StoreError> {
+        if batch.saved {
             // A part holds consecutive batches, so one ends here.
             self.save_rows()?;
         }
-        self.open.push(FinishedBatch {
-            index: batch.index,
-            rows: result.rows,
-            rejected: result.rejected,
-            at_boundary: batch.at_boundary,
-            saved,
-        });
-        let end = batch.index + 1;
+        let at_boundary = batch.at_boundary;
+        self.open.push(batch);
+        self.batches += 1;
         let planned = &self.work.blocks;
-        let ends_block = planned.binary_search_by_key(&end, |block| block.end);
+        let ends_block = planned.binary_search_by_key(&self.batches, |block| block.end);
         if ends_block.is_ok() {
             self.encode()?;
         }
         let interval = self.work.config.checkpoint_interval;
-        if batch.at_boundary && self.last_checkpoint.elapsed() >= interval {
+        if at_boundary && self.last_checkpoint.elapsed() >= interval {
             self.save()?;
         }
         Ok(())
     }
 
-    /// Starts to encode the open block, which is complete. Waits while too many row groups are in progress.
+    /// Starts to encode the open block, which is complete. The rows of a block stay in memory until all of its row groups are in the
+    /// file.
     fn encode(&mut self) -> Result<(), StoreError> {
+        let rows = sorted(self.open.iter().filter_map(|batch| batch.rows.as_ref()));
+        let groups = self.file()?.cut(&rows);
         let batches = std::mem::take(&mut self.open);
-        let rows = sorted(batches.iter().map(|batch| &batch.rows));
-        let groups = self.file().map(|file| file.cut(&rows));
-        self.encoding.push_back(EncodingBlock {
-            batches,
-            in_progress: VecDeque::new(),
-            placed: Vec::new(),
-            submitted: false,
-        });
-        for rows in groups? {
-            // The rows of a block stay in memory until all of its row groups are in the file.
-            while self.in_progress() >= encoder_threads() || self.first_is_written() {
-                self.wait()?;
-            }
-            let thread = self.file()?.submit(rows)?;
-            if let Some(block) = self.encoding.back_mut() {
-                block.in_progress.push_back(thread);
-            }
-        }
-        if let Some(block) = self.encoding.back_mut() {
-            block.submitted = true;
+        self.encoding.push_back((batches, groups.len()));
+        for rows in groups {
+            self.file()?.submit(rows)?;
+            self.finish_blocks();
         }
         self.finish_blocks();
         Ok(())
     }
 
     /// The output under construction, created if missing.
-    fn file(&mut self) -> Result<&mut BlocksFile, StoreError> {
+    fn file(&mut self) -> Result<&mut UnfinishedEmbeddings, StoreError> {
         let file = if let Some(file) = self.file.take() {
             file
         } else {
             let (path, named) = (self.folder.blocks(), self.folder.named(self.work.config));
-            let file = UnfinishedEmbeddings::create(&path, &named, self.work.layout)?;
-            BlocksFile::new(file)
+            UnfinishedEmbeddings::create(&path, &named, self.work.layout)?
         };
         Ok(self.file.insert(file))
     }
 
-    /// The number of row groups in progress.
-    fn in_progress(&self) -> usize {
-        let blocks = self.encoding.iter();
-        blocks.map(|block| block.in_progress.len()).sum()
-    }
-
-    /// Whether the first row group in progress has been written.
-    fn first_is_written(&self) -> bool {
-        let mut threads = self.encoding.iter().flat_map(|block| &block.in_progress);
-        threads.next().is_some_and(RowGroupThread::is_finished)
-    }
-
-    /// Waits for the first row group in progress.
-    fn wait(&mut self) -> Result<(), StoreError> {
-        let mut blocks = self.encoding.iter_mut();
-        if let Some(block) = blocks.find(|block| !block.in_progress.is_empty())
-            && let Some(thread) = block.in_progress.pop_front()
-        {
-            let placed = thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // A block that lacks a row group never becomes complete, nor do those after it.
-            block.submitted &= placed.is_ok();
-            block.placed.push(placed?);
-        }
+    /// Waits until all complete blocks are in the file.
+    fn wait_for_all(&mut self) -> Result<(), StoreError> {
+        let written = self.file.as_mut().map(UnfinishedEmbeddings::wait_for_all);
         self.finish_blocks();
-        Ok(())
-    }
-
-    /// Waits until all submitted row groups are written.
-    pub(crate) fn wait_for_all(&mut self) -> Result<(), StoreError> {
-        while self.in_progress() > 0 {
-            self.wait()?;
-        }
-        Ok(())
+        written.unwrap_or(Ok(()))
     }
 
     /// Moves blocks whose row groups are all in the file to the finished ones.
     fn finish_blocks(&mut self) {
-        while let Some(block) = self
+        let written = self.file.as_ref().map_or(0, UnfinishedEmbeddings::len);
+        let mut left = written - self.row_groups();
+        while let Some((batches, row_groups)) = self
             .encoding
-            .pop_front_if(|block| block.submitted && block.in_progress.is_empty())
+            .pop_front_if(|(_, row_groups)| *row_groups <= left)
         {
-            let [Some(first), Some(last)] = [block.batches.first(), block.batches.last()] else {
-                continue;
-            };
-            let rejected = block.batches.iter().flat_map(|batch| &batch.rejected);
-            self.finished.push(Block {
-                batches: first.index..last.index + 1,
-                row_groups: block.placed.len(),
-                rejected: rejected.cloned().collect(),
-            });
-            if let Some(output) = &mut self.file {
-                let placed = block.placed.into_iter();
-                placed.for_each(|group| output.file.push(group));
-            }
+            left -= row_groups;
+            let block = Block::new(self.saved(), &batches, row_groups);
+            self.finished.push(block);
         }
+    }
+
+    /// The number of row groups of the finished blocks.
+    fn row_groups(&self) -> usize {
+        self.finished.iter().map(|block| block.row_groups).sum()
     }
 
     /// Makes a checkpoint: complete blocks in the output under construction, the rows of the incomplete block in parts.
     fn save(&mut self) -> Result<(), StoreError> {
         self.wait_for_all()?;
-        if let Some(output) = &self.file
+        if let Some(file) = &self.file
             && self.finished.len() > self.recorded
         {
-            let record = with_blocks(self.work.provenance, &self.finished);
-            output.file.record(&record)?;
+            file.record(&self.record())?;
             self.recorded = self.finished.len();
             self.remove_parts()?;
         }
@@ -225,44 +271,45 @@ impl<'a> Blocks<'a> {
 
     /// Saves the rows of the incomplete block in parts, up to the last protein whose windows are all computed.
     fn save_rows(&mut self) -> Result<(), StoreError> {
+        let mut first = self.batches - self.open.len() as u64;
         let end = self.open.iter().rposition(|batch| batch.at_boundary);
         let complete = &mut self.open[..end.map_or(0, |last| last + 1)];
         for batches in complete.chunk_by_mut(|one, next| one.saved == next.saved) {
+            let part = Block::new(first, batches, 0);
+            first = part.batches.end;
             if batches[0].saved {
                 continue;
             }
-            let first = batches[0].index;
-            let mut part = EmbeddingsWriter::create(&self.folder.part(first), self.work.layout)?;
-            for batch in &*batches {
-                part.write(&batch.rows)?;
+            let path = self.folder.part(part.batches.start);
+            let mut file = EmbeddingsWriter::create(&path, self.work.layout)?;
+            for rows in batches.iter().filter_map(|batch| batch.rows.as_ref()) {
+                file.write(rows)?;
             }
-            let rejected = batches.iter().flat_map(|batch| &batch.rejected);
-            let block = Block {
-                batches: first..first + batches.len() as u64,
-                row_groups: 0,
-                rejected: rejected.cloned().collect(),
-            };
-            part.finish(&with_blocks(self.work.provenance, &[block]))?;
+            file.finish(&Block::recorded(
+                slice::from_ref(&part),
+                self.work.provenance,
+            ))?;
             for batch in batches {
                 batch.saved = true;
             }
-            self.parts.push(first);
+            self.parts.push(part);
         }
         Ok(())
     }
 
     /// Removes the parts whose rows are in blocks on record.
     fn remove_parts(&mut self) -> Result<(), StoreError> {
-        let end = self.finished.last().map_or(0, |block| block.batches.end);
-        for first in self.parts.extract_if(.., |first| *first < end) {
-            remove_file(&self.folder.part(first))?;
+        let end = self.saved();
+        let recorded = |part: &mut Block| part.batches.start < end;
+        for part in self.parts.extract_if(.., recorded) {
+            remove_file(&self.folder.part(part.batches.start))?;
         }
         Ok(())
     }
 
     /// The rejected rows of all batches so far.
     pub(crate) fn rejected(&self) -> Vec<Reject> {
-        let encoding = self.encoding.iter().flat_map(|block| &block.batches);
+        let encoding = self.encoding.iter().flat_map(|(batches, _)| batches);
         let unfinished = encoding.chain(&self.open);
         let unfinished = unfinished.flat_map(|batch| &batch.rejected);
         let finished = self.finished.iter().flat_map(|block| &block.rejected);
@@ -274,17 +321,26 @@ impl<'a> Blocks<'a> {
         self.open.iter().filter(|batch| !batch.saved).count() as u64
     }
 
-    /// Saves finished work at the end of an incomplete run. Blocks that could not be written are saved in parts.
+    /// Ends a complete output without publishing it, or saves an incomplete one for the next run.
+    pub(crate) fn end(&mut self) -> Result<(), StoreError> {
+        if self.batches < self.work.inputs.total.batches {
+            self.keep()
+        } else {
+            self.wait_for_all()
+        }
+    }
+
+    /// Saves finished work of an incomplete run. Blocks that could not be written are saved in parts.
     pub(crate) fn keep(&mut self) -> Result<(), StoreError> {
-        // Every thread must end, even if one of them fails.
-        while self.wait_for_all().is_err() {}
-        let unwritten = self.encoding.drain(..).flat_map(|block| block.batches);
+        // The first error is the one to report.
+        let _ = self.wait_for_all();
+        let unwritten = self.encoding.drain(..).flat_map(|(batches, _)| batches);
         self.open = unwritten.chain(self.open.drain(..)).collect();
-        match &self.file {
-            Some(_) if self.finished.is_empty() => self.folder.remove_blocks()?,
-            Some(output) => {
-                let record = with_blocks(self.work.provenance, &self.finished);
-                output.file.close(&record)?;
+        let (row_groups, record) = (self.row_groups(), self.record());
+        match &mut self.file {
+            Some(_) if self.finished.is_empty() => remove_checkpoint(&self.folder.blocks())?,
+            Some(file) => {
+                file.truncate(row_groups, &record)?;
                 self.remove_parts()?;
             }
             None => {}
@@ -298,15 +354,15 @@ impl<'a> Blocks<'a> {
         provenance: &Provenance,
         claim: AtomicFile,
     ) -> Result<RowDigest, StoreError> {
-        self.file()?.file.publish(provenance, claim)
+        self.file()?.publish(provenance, claim)
     }
 }
 
 /// Sorts rows by ordinal and start. Returns slices of these batches, without copying values.
 fn sorted<'r>(batches: impl Iterator<Item = &'r RecordBatch>) -> Vec<RecordBatch> {
     let rows = batches.flat_map(|batch| {
-        let keys = keys(batch).enumerate();
-        keys.map(move |(row, key)| (key, batch, row))
+        let keys = KeyColumns::new(batch);
+        (0..batch.num_rows()).map(move |row| (keys.row(row).sort_key(), batch, row))
     });
     let mut rows: Vec<((u64, u32), &RecordBatch, usize)> = rows.collect();
     rows.sort_unstable_by_key(|&(key, ..)| key);

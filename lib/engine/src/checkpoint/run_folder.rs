@@ -4,14 +4,14 @@ use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{EmbeddingLayout, Provenance, Quoted, path_text};
+use plmkit_contract::{Quoted, path_text};
 use plmkit_store::{
     AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_file,
     remove_unfinished, strip_temporary_suffix,
 };
 
-use super::part::Part;
-use super::record::{Block, RETRYABLE, malformed, take_blocks};
+use super::block::Block;
+use super::part::open_part;
 use crate::run::Work;
 use crate::{EngineError, RunConfig};
 
@@ -31,9 +31,6 @@ pub(crate) struct RunFolder {
     /// `None` only during drop: the lock file has to go before the folder.
     lock: Option<Lock>,
 }
-
-/// The output under construction, the blocks that its record lists, if it does, and its provenance without them.
-pub(crate) type FoundBlocks = (UnfinishedEmbeddings, Option<Vec<Block>>, Provenance);
 
 impl RunFolder {
     /// Claims the output, or fails if another run has the claim. The folder is beside the output, or in `within`, which is
@@ -115,92 +112,46 @@ impl RunFolder {
         }
     }
 
-    /// Opens the output under construction, if it has a record. Write errors name `named`.
+    /// Opens the output of `work` under construction and lists its blocks, if it has a record. See [`Block::all_of`].
     pub(crate) fn open_blocks(
         &self,
-        named: &Path,
-        layout: &EmbeddingLayout,
-    ) -> Result<Option<FoundBlocks>, StoreError> {
+        work: &Work<'_>,
+    ) -> Result<Option<(UnfinishedEmbeddings, Vec<Block>)>, StoreError> {
         let path = self.blocks();
-        if !path.exists() {
+        let named = self.named(work.config);
+        let Some((file, found)) = UnfinishedEmbeddings::open(&path, &named, work.layout)? else {
             return Ok(None);
+        };
+        let blocks = Block::all_of(&path, found, work.provenance)?;
+        let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
+        if row_groups == file.len() {
+            Ok(Some((file, blocks)))
+        } else {
+            let what = "not the row groups of its blocks";
+            Err(StoreError::malformed(&path, what))
         }
-        let opened = UnfinishedEmbeddings::open(&path, named, layout)?;
-        Ok(opened.map(|(file, mut provenance)| (file, take_blocks(&mut provenance), provenance)))
     }
 
     /// Makes the error that the folder belongs to other work.
     pub(crate) fn other_work(&self, difference: &str) -> StoreError {
-        StoreError::Exists {
-            path: self.path.clone(),
-            difference: format!("an unfinished run of which {difference}"),
-        }
+        let difference = format!("an unfinished run of which {difference}");
+        StoreError::exists(&self.path, difference)
     }
 
-    /// Removes the output under construction.
-    pub(crate) fn remove_blocks(&self) -> Result<(), StoreError> {
-        remove_file(&self.blocks())?;
-        remove_file(&UnfinishedEmbeddings::record_of(&self.blocks()))
-    }
-
-    /// Returns the parts of the same work from the batch `first` on, in ascending order and without overlaps. Parts of other work are
-    /// an error or, with `--force`, the second result, to be replaced. Removes unusable parts.
-    pub(crate) fn parts(
-        &self,
-        work: &Work<'_>,
-        first: u64,
-    ) -> Result<(Vec<Part>, Vec<PathBuf>), StoreError> {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut to_replace = Vec::new();
-        for name in self.part_names()? {
-            let path = self.path.join(&name);
-            if strip_temporary_suffix(&name).is_some() {
-                remove_file(&path)?;
-                continue;
-            }
-            let end = parts.last().map_or(first, |part| part.block.batches.end);
-            let problem = match Part::open(&path, work.provenance) {
-                Ok(Err(difference)) if !work.config.force => {
-                    return Err(self.other_work(&difference));
-                }
-                Ok(Err(_)) => {
-                    to_replace.push(path);
-                    continue;
-                }
-                Ok(Ok(part)) => {
-                    let batches = &part.block.batches;
-                    if batches.end <= first {
-                        // An earlier run was killed after it recorded a block and before it removed the parts of the block.
-                        remove_file(&path)?;
-                        continue;
-                    } else if part.block.is_retryable() {
-                        malformed(&path, RETRYABLE)
-                    } else if batches.start < end
-                        || batches.end > work.inputs.total.batches
-                        || !work.inputs.is_whole(batches)
-                    {
-                        malformed(&path, "overlaps another part, or cuts a protein")
-                    } else {
-                        parts.push(part);
-                        continue;
-                    }
-                }
-                Err(error) => error,
-            };
-            tracing::warn!("{problem}; it is computed again");
-            remove_file(&path)?;
-        }
-        Ok((parts, to_replace))
-    }
-
-    /// Lists the names of parts in the folder, finished or not, in ascending order.
-    fn part_names(&self) -> Result<Vec<String>, StoreError> {
+    /// Lists the parts in the folder, in ascending order. Removes unfinished ones.
+    pub(crate) fn parts(&self) -> Result<Vec<PathBuf>, StoreError> {
         let entries = entries(&self.path).map_err(StoreError::cannot_read(&self.path))?;
         let names = entries.iter().filter(|entry| is_file(entry)).map(name_of);
-        let is_part = |name: &String| is_part(strip_temporary_suffix(name).unwrap_or(name));
-        let mut names: Vec<String> = names.filter(is_part).collect();
-        names.sort();
-        Ok(names)
+        let mut parts = Vec::new();
+        for name in names {
+            match strip_temporary_suffix(&name) {
+                None if is_part(&name) => parts.push(self.path.join(name)),
+                Some(part) if is_part(part) => remove_file(&self.path.join(name))?,
+                _ => {}
+            }
+        }
+        parts.sort();
+        Ok(parts)
     }
 
     /// Notes the digest of a rejects list before the list is published.
@@ -225,16 +176,16 @@ impl RunFolder {
         remove_file(&rejects)?;
         remove_unfinished(&rejects);
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
-        let blocks = self.open_blocks(&self.blocks(), work.layout).ok().flatten();
-        let mut other = blocks.and_then(|(_, _, found)| found.difference(work.provenance));
-        if other.is_none() {
-            self.remove_blocks()?;
-        }
-        for name in self.part_names()? {
-            let path = self.path.join(&name);
-            match Part::open(&path, work.provenance) {
-                Ok(Err(difference)) => other = Some(difference),
-                _ => remove_file(&path)?,
+        let blocks = (self.blocks(), self.open_blocks(work).map(drop));
+        let parts = self.parts()?.into_iter().map(|path| {
+            let opened = open_part(&path, work.provenance).map(drop);
+            (path, opened)
+        });
+        let mut other = None;
+        for (path, opened) in std::iter::once(blocks).chain(parts) {
+            match opened {
+                Err(StoreError::Exists { difference, .. }) => other = Some(difference),
+                _ => remove_checkpoint(&path)?,
             }
         }
         let names = entries(&self.path).unwrap_or_default();
@@ -248,6 +199,12 @@ impl RunFolder {
         }
         Ok(())
     }
+}
+
+/// Removes a checkpoint, and the record that the output under construction has beside it.
+pub(crate) fn remove_checkpoint(path: &Path) -> Result<(), StoreError> {
+    remove_file(path)?;
+    remove_file(&UnfinishedEmbeddings::record_of(path))
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {

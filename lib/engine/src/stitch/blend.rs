@@ -55,7 +55,7 @@ impl Blend {
     }
 
     /// Passes the vectors of the remaining residues to `done`.
-    pub(crate) fn finish(mut self, done: impl FnMut(&[f32])) {
+    pub(crate) fn finish(&mut self, done: impl FnMut(&[f32])) {
         self.emit_before(self.first + self.weights.len(), done);
     }
 

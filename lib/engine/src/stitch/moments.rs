@@ -43,17 +43,16 @@ impl Moments {
         }
     }
 
-    /// Returns a pooling of at least one vector: `(dim)`, or `None` for [`Pooling::Bos`], which is not over residues.
-    pub(crate) fn pooled(&self, pool: Pooling) -> Option<Vec<f32>> {
+    /// Returns a pooling of at least one vector: `(dim)`. That of [`Pooling::Bos`] is the mean of the windows' own vectors.
+    pub(crate) fn pooled(&self, pool: Pooling) -> Vec<f32> {
         match pool {
-            Pooling::Mean => Some(self.mean.iter().map(|&mean| mean as f32).collect()),
-            Pooling::Max => Some(self.max.clone()),
+            Pooling::Mean | Pooling::Bos => self.mean.iter().map(|&mean| mean as f32).collect(),
+            Pooling::Max => self.max.clone(),
             // Divided by n, as for a protein that is computed at full length.
             Pooling::Std => {
                 let variances = self.squares.iter().map(|sum| sum / self.weight);
-                Some(variances.map(|variance| variance.sqrt() as f32).collect())
+                variances.map(|variance| variance.sqrt() as f32).collect()
             }
-            Pooling::Bos => None,
         }
     }
 }
@@ -69,7 +68,7 @@ mod tests {
         for &value in values {
             moments.add(&[value], 1.0);
         }
-        moments.pooled(pool).expect("over residues")[0]
+        moments.pooled(pool)[0]
     }
 
     proptest! {
@@ -105,6 +104,6 @@ mod tests {
         let mut moments = Moments::new(2);
         moments.add(&[1.0, 10.0], 300.0);
         moments.add(&[5.0, -10.0], 100.0);
-        assert_eq!(moments.pooled(Pooling::Mean), Some(vec![2.0, 5.0]));
+        assert_eq!(moments.pooled(Pooling::Mean), [2.0, 5.0]);
     }
 }

@@ -1,19 +1,11 @@
 //! Stitching the windows of one protein after the other.
 
+use std::ops::Range;
+
 use plmkit_contract::{Column, Pooling, Reason, RowSpan, Widths, residue_of};
 
 use super::{Blend, Moments};
-
-/// A protein whose windows are stitched.
-#[derive(Debug, PartialEq)]
-pub(crate) struct StitchedProtein {
-    /// The values of each requested column. [`Column::values`] says how many.
-    pub(crate) values: Vec<Vec<f32>>,
-    /// The residues of the protein.
-    pub(crate) sequence: Vec<u8>,
-    /// The number of windows.
-    pub(crate) n_windows: u32,
-}
+use crate::columns::OutputRow;
 
 /// Stitches proteins, one after the other.
 ///
@@ -40,29 +32,38 @@ struct Protein {
 
 /// The state of one tracked column.
 #[derive(Debug)]
-enum Track {
-    /// A column with a vector for each window.
-    Windows(Moments),
-    /// A column with a vector for each residue.
-    Residues(Blend, ResidueSink),
-}
-
-/// Receives the final vector of each residue.
-#[derive(Debug)]
-struct ResidueSink {
-    /// Present if a pooling of the layer is requested.
+struct Track {
+    /// Present if the column has a vector for each residue, and not for each window.
+    blend: Option<Blend>,
+    /// Present if a pooling of these vectors is requested.
     moments: Option<Moments>,
-    /// Present if the vectors themselves are requested: `(residues so far, dim)`.
+    /// Present if the vectors of residues are requested: `(residues so far, dim)`.
     vectors: Option<Vec<f32>>,
 }
 
-impl ResidueSink {
-    fn add(&mut self, vector: &[f32]) {
-        if let Some(moments) = &mut self.moments {
-            moments.add(vector, 1.0);
-        }
-        if let Some(vectors) = &mut self.vectors {
-            vectors.extend_from_slice(vector);
+impl Track {
+    /// Adds a window with its values; or without, after the last window.
+    fn add(&mut self, window: Option<(Range<usize>, &[f32])>) {
+        let Self {
+            blend,
+            moments,
+            vectors,
+        } = self;
+        let mut keep = |vector: &[f32], weight: f64| {
+            if let Some(moments) = moments {
+                moments.add(vector, weight);
+            }
+            if let Some(vectors) = vectors {
+                vectors.extend_from_slice(vector);
+            }
+        };
+        match (blend, window) {
+            (Some(blend), Some((window, values))) => {
+                blend.add(window, values, |vector| keep(vector, 1.0));
+            }
+            (Some(blend), None) => blend.finish(|vector| keep(vector, 1.0)),
+            (None, Some((window, values))) => keep(values, window.len() as f64),
+            (None, None) => {}
         }
     }
 }
@@ -95,15 +96,15 @@ impl Stitcher {
         window.start > 0 && matches!(self.open, Some(Err(_)))
     }
 
-    /// Adds the next window, in an order that [`WindowOrder`](super::WindowOrder) accepts: its tokens without `<cls>` and `<eos>`,
-    /// and its values for each of [`columns`](Self::columns), or why it has none. Returns the protein after its last window, or
-    /// the reason of its first rejected window.
+    /// Adds the next window, in an order that [`WindowOrder`](super::WindowOrder) accepts: its row of the batch, its tokens without
+    /// `<cls>` and `<eos>`, and its values for each of [`columns`](Self::columns), or why it has none. Returns the row of the protein
+    /// after its last window, with the values of each requested column, or the reason of its first rejected window.
     pub(crate) fn add(
         &mut self,
-        window: RowSpan,
+        (row, window): (usize, RowSpan),
         tokens: &[u8],
-        values: Result<&[&[f32]], Reason>,
-    ) -> Option<Result<StitchedProtein, Reason>> {
+        values: Result<Vec<&[f32]>, Reason>,
+    ) -> Option<Result<OutputRow, Reason>> {
         let open = self.open.take().filter(|_| window.start > 0);
         let mut open = open.unwrap_or_else(|| Ok(self.start_protein()));
         match (&mut open, values) {
@@ -112,7 +113,7 @@ impl Stitcher {
             (Err(_), _) => {}
         }
         if window.is_last() {
-            return Some(open.map(|protein| protein.finish(self)));
+            return Some(open.map(|protein| protein.finish(row, self)));
         }
         self.open = Some(open);
         None
@@ -121,16 +122,14 @@ impl Stitcher {
     fn start_protein(&self) -> Protein {
         let tracks = self.tracked.iter().map(|&column| {
             let dim = column.values(1, self.widths);
-            if matches!(column, Column::Pooled { .. }) {
-                return Track::Windows(Moments::new(dim));
-            }
+            let of_windows = matches!(column, Column::Pooled { .. });
             let mut wanted = self.wanted.iter();
             let pooled = wanted.any(|&wanted| wanted != column && source(wanted) == column);
-            let sink = ResidueSink {
-                moments: pooled.then(|| Moments::new(dim)),
-                vectors: self.wanted.contains(&column).then(Vec::new),
-            };
-            Track::Residues(Blend::new(dim), sink)
+            Track {
+                blend: (!of_windows).then(|| Blend::new(dim)),
+                moments: (pooled || of_windows).then(|| Moments::new(dim)),
+                vectors: (!of_windows && self.wanted.contains(&column)).then(Vec::new),
+            }
         });
         Protein {
             tracks: tracks.collect(),
@@ -160,7 +159,7 @@ fn source(wanted: Column) -> Column {
 }
 
 impl Protein {
-    fn add(&mut self, window: RowSpan, tokens: &[u8], values: &[&[f32]]) {
+    fn add(&mut self, window: RowSpan, tokens: &[u8], values: Vec<&[f32]>) {
         let range = window.start as usize..window.start as usize + tokens.len();
         self.n_windows += 1;
         let known = self.residues.len().saturating_sub(range.start);
@@ -168,41 +167,27 @@ impl Protein {
         self.residues
             .extend(unknown.filter_map(|&token| residue_of(token)));
         for (track, values) in self.tracks.iter_mut().zip(values) {
-            match track {
-                Track::Windows(moments) => moments.add(values, tokens.len() as f64),
-                Track::Residues(blend, sink) => {
-                    blend.add(range.clone(), values, |vector| sink.add(vector));
-                }
-            }
+            track.add(Some((range.clone(), values)));
         }
     }
 
-    fn finish(self, stitcher: &Stitcher) -> StitchedProtein {
-        let mut values = vec![Vec::new(); stitcher.wanted.len()];
-        for (track, &tracked) in self.tracks.into_iter().zip(&stitcher.tracked) {
-            let (moments, mut vectors) = match track {
-                Track::Windows(moments) => {
-                    (None, moments.pooled(Pooling::Mean).unwrap_or_default())
-                }
-                Track::Residues(blend, mut sink) => {
-                    blend.finish(|vector| sink.add(vector));
-                    (sink.moments, sink.vectors.unwrap_or_default())
-                }
-            };
-            let columns = stitcher.wanted.iter().zip(&mut values);
-            for (&wanted, values) in columns.filter(|(wanted, _)| source(**wanted) == tracked) {
-                *values = match (wanted, &moments) {
-                    (Column::Pooled { pool, .. }, Some(moments)) => {
-                        moments.pooled(pool).unwrap_or_default()
-                    }
-                    _ => std::mem::take(&mut vectors),
-                };
-            }
-        }
-        StitchedProtein {
+    fn finish(mut self, row: usize, stitcher: &Stitcher) -> OutputRow {
+        self.tracks.iter_mut().for_each(|track| track.add(None));
+        let values = stitcher.wanted.iter().map(|&wanted| {
+            let is_source = |tracked: &Column| *tracked == source(wanted);
+            let track = stitcher.tracked.iter().position(is_source);
+            let track = track.and_then(|track| self.tracks.get_mut(track));
+            track.map_or_else(Vec::new, |track| match (wanted, &track.moments) {
+                (Column::Pooled { pool, .. }, Some(moments)) => moments.pooled(pool),
+                _ => track.vectors.take().unwrap_or_default(),
+            })
+        });
+        let values = values.collect();
+        OutputRow {
+            row,
+            letters: self.residues,
+            n_windows: Some(self.n_windows),
             values,
-            n_windows: self.n_windows,
-            sequence: self.residues,
         }
     }
 }
@@ -238,7 +223,7 @@ mod tests {
         stitcher: &mut Stitcher,
         window: RowSpan,
         from: f32,
-    ) -> Option<Result<StitchedProtein, Reason>> {
+    ) -> Option<Result<OutputRow, Reason>> {
         let vectors: Vec<f32> = (0..window.residues)
             .flat_map(|residue| [from + residue as f32; DIM])
             .collect();
@@ -252,7 +237,7 @@ mod tests {
             })
             .collect();
         let tokens = &TOKENS[window.start as usize..][..window.residues];
-        stitcher.add(window, tokens, Ok(&values))
+        stitcher.add((4, window), tokens, Ok(values))
     }
 
     #[test]
@@ -269,16 +254,16 @@ mod tests {
         let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert_eq!(add(&mut stitcher, window(0, 3), 0.0), None);
         let protein = add(&mut stitcher, window(2, 3), 8.0).expect("the last");
-        let protein = protein.expect("both windows have values");
+        let row = protein.expect("both windows have values");
         // Residue 2 has the value 2 in the first window and 8 in the second, where it is at an end of each.
         let both = |values: [f32; 5]| values.map(|value| [value; DIM]).concat();
-        assert_eq!(protein.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
-        assert_eq!(protein.values[0], [5.0; DIM]);
-        assert_eq!(protein.values[1], [10.0; DIM]);
-        assert_eq!(protein.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
-        assert_eq!(protein.values[3], [4.0; DIM], "three residues each");
-        assert_eq!(protein.n_windows, 2);
-        assert_eq!(protein.sequence, b"MKVLA");
+        assert_eq!(row.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
+        assert_eq!(row.values[0], [5.0; DIM]);
+        assert_eq!(row.values[1], [10.0; DIM]);
+        assert_eq!(row.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
+        assert_eq!(row.values[3], [4.0; DIM], "three residues each");
+        assert_eq!((row.row, row.n_windows), (4, Some(2)));
+        assert_eq!(row.letters, b"MKVLA");
     }
 
     #[test]
@@ -287,10 +272,10 @@ mod tests {
         let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert!(!stitcher.is_lost(window(0, 2)));
         assert_eq!(add(&mut stitcher, window(0, 2), 0.0), None);
-        let lost = stitcher.add(window(1, 3), &TOKENS[1..4], Err(Reason::NotFinite));
+        let lost = stitcher.add((5, window(1, 3)), &TOKENS[1..4], Err(Reason::NotFinite));
         assert_eq!(lost, None);
         assert!(stitcher.is_lost(window(3, 2)));
-        let lost = stitcher.add(window(3, 2), &TOKENS[3..], Err(Reason::OutOfMemory));
+        let lost = stitcher.add((6, window(3, 2)), &TOKENS[3..], Err(Reason::OutOfMemory));
         assert_eq!(lost, Some(Err(Reason::NotFinite)), "the first reason");
 
         assert!(!stitcher.is_lost(window(0, 4)));

@@ -7,57 +7,35 @@
 //! Both ends are the same program, so the format needs no version.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::num::NonZeroUsize;
 
-use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::ArrowError;
-use plmkit_contract::Labels;
 use plmkit_esm2::{Buffer, Buffers, Device, ModelInfo};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, BatchResult};
+use crate::batch::Batch;
 use crate::columns::into_arrow_buffer;
-use crate::parity::Parity;
-use crate::sample::ParitySample;
 
-/// A request of a run to a worker. The first one is [`Load`](Request::Load).
+/// A request of a run to a worker, or an answer, which come in the order of the requests.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
-    /// Load the model, and answer [`Answer::Ready`].
-    Load(Load),
-    /// Compare int8 with f32, and answer [`Answer::Parity`].
-    Measure(ParitySample),
-    /// Compute the batch in the body, and answer [`Answer::Batch`].
-    Batch(Box<Batch>),
-}
-
-/// The options of a worker that differ from those of the run. All others are on its command line.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Load {
-    pub(crate) device: Device,
-    /// CPU threads.
-    pub(crate) threads: usize,
-    /// Whether the windows of a protein are stitched into one row.
-    pub(crate) stitched: bool,
-    /// The label columns of the rows.
-    pub(crate) labels: Labels,
-    /// The most sequences and the most tokens of a batch.
-    pub(crate) largest_batch: (usize, usize),
-    /// Whether the worker logs messages about the model. Only one of all workers does.
-    pub(crate) logs: bool,
-}
-
-/// An answer of a worker. Answers come in the order of the requests.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum Message {
+    /// The first request: load the model, and answer [`Ready`](Self::Ready). These options differ from those of the run. All others are
+    /// on the worker's command line.
+    Load {
+        device: Device,
+        /// CPU threads.
+        threads: NonZeroUsize,
+        /// The most sequences and the most tokens of a batch.
+        largest_batch: (usize, usize),
+        /// Whether the worker logs messages about the model. Only one of all workers does.
+        logs: bool,
+    },
     /// The model is loaded.
-    Ready(ModelInfo),
-    /// How close int8 is to f32.
-    Parity(Parity),
-    /// A batch is computed. Its rows are in the body.
-    Batch(BatchResult),
+    Ready(Box<ModelInfo>),
+    /// Compute the batch, whose sequences are in the place of its rows. Or it is computed. The rows are in the body.
+    Batch(Box<Batch>),
     /// The worker ends. This is its last message.
     Failed {
         /// The exit code of a run in one process that fails for the same reason.
@@ -67,18 +45,16 @@ pub(crate) enum Answer {
 }
 
 /// Encodes a frame into `frame`, in place of its content.
-pub(crate) fn encode(
-    mut frame: &mut Vec<u8>,
-    head: &impl Serialize,
-    body: Option<&RecordBatch>,
-) -> io::Result<()> {
-    let head = serde_json::to_vec(head)?;
+pub(crate) fn encode(mut frame: &mut Vec<u8>, message: &Message) -> io::Result<()> {
+    let head = serde_json::to_vec(message)?;
     frame.clear();
     frame.extend((head.len() as u32).to_le_bytes());
     frame.extend(0u64.to_le_bytes());
     frame.extend(head);
     let start = frame.len();
-    if let Some(rows) = body {
+    if let Message::Batch(batch) = message
+        && let Some(rows) = &batch.rows
+    {
         let mut writer = StreamWriter::try_new(&mut frame, &rows.schema()).map_err(invalid)?;
         writer.write(rows).map_err(invalid)?;
         writer.finish().map_err(invalid)?;
@@ -88,18 +64,15 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// Sends a frame without rows.
-pub(crate) fn send(to: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
+/// Sends a message.
+pub(crate) fn send(to: &mut impl Write, message: &Message) -> io::Result<()> {
     let mut frame = Vec::new();
-    encode(&mut frame, head, None)?;
+    encode(&mut frame, message)?;
     to.write_all(&frame)
 }
 
-/// Receives a frame, with its rows in memory of `buffers`. Returns `None` if the other end hung up after the last frame.
-pub(crate) fn receive<T: DeserializeOwned>(
-    from: &mut impl Read,
-    buffers: &Buffers<u8>,
-) -> io::Result<Option<(T, Option<RecordBatch>)>> {
+/// Receives a message, with its rows in memory of `buffers`. Returns `None` if the other end hung up after the last frame.
+pub(crate) fn receive(from: &mut impl Read, buffers: &Buffers<u8>) -> io::Result<Option<Message>> {
     let (mut first, mut sizes) = (Vec::new(), [0; 12]);
     match from.take(1).read_to_end(&mut first)? {
         0 => return Ok(None),
@@ -114,13 +87,14 @@ pub(crate) fn receive<T: DeserializeOwned>(
         from.read_exact(&mut bytes)?;
         Ok(bytes)
     };
-    let head: T = serde_json::from_slice(&bytes(head.into())?)?;
-    if body == 0 {
-        return Ok(Some((head, None)));
+    let mut message: Message = serde_json::from_slice(&bytes(head.into())?)?;
+    if let Message::Batch(batch) = &mut message
+        && body > 0
+    {
+        let mut body = into_arrow_buffer(bytes(body)?);
+        batch.rows = StreamDecoder::new().decode(&mut body).map_err(invalid)?;
     }
-    let mut body = into_arrow_buffer(bytes(body)?);
-    let rows = StreamDecoder::new().decode(&mut body).map_err(invalid)?;
-    Ok(Some((head, rows)))
+    Ok(Some(message))
 }
 
 fn invalid(error: ArrowError) -> io::Error {
@@ -130,14 +104,12 @@ fn invalid(error: ArrowError) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
-    use arrow_array::{ArrayRef, Float32Array, Int64Array};
+    use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
     use plmkit_contract::{Reason, Reject};
-    use plmkit_esm2::{DeviceTimes, KernelTimes};
+    use plmkit_store::PackedBatch;
 
     use super::*;
-    use crate::batch::BatchStats;
 
     fn rows() -> RecordBatch {
         let ordinals: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
@@ -145,73 +117,66 @@ mod tests {
         RecordBatch::try_from_iter([("ordinal", ordinals), ("value", values)]).expect("columns")
     }
 
-    fn frame(head: &impl Serialize, body: Option<&RecordBatch>) -> Vec<u8> {
+    fn batch(name: &str, rows: Option<RecordBatch>) -> Batch {
+        let passes = vec![vec![3]];
+        let mut batch = Batch::new(name.to_owned(), PackedBatch::default(), passes, None);
+        batch.rows = rows;
+        batch
+    }
+
+    fn frame(batch: Batch) -> Vec<u8> {
         let mut frame = vec![1, 2, 3];
-        encode(&mut frame, head, body).expect("encoded");
+        encode(&mut frame, &Message::Batch(Box::new(batch))).expect("encoded");
         frame
     }
 
-    fn received<T: DeserializeOwned>(line: &mut &[u8]) -> Option<(T, Option<RecordBatch>)> {
-        receive(line, &Buffers::default()).expect("whole frames")
+    fn received(line: &mut &[u8]) -> Option<Batch> {
+        match receive(line, &Buffers::default()).expect("whole frames")? {
+            Message::Batch(batch) => Some(*batch),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn frames_arrive_with_their_rows_and_then_the_end() {
         let part = rows().slice(1, 1);
-        let frames = [
-            frame(&"a", Some(&rows())),
-            frame(&"b", None),
-            frame(&"c", Some(&part)),
-        ];
+        let sent = [("a", Some(rows())), ("b", None), ("c", Some(part))];
+        let frames = sent.clone().map(|(name, rows)| frame(batch(name, rows)));
         let line = frames.concat();
         let mut line = line.as_slice();
-        for (head, body) in [("a", Some(rows())), ("b", None), ("c", Some(part))] {
-            assert_eq!(received::<String>(&mut line), Some((head.to_owned(), body)));
+        for (name, rows) in sent {
+            let found = received(&mut line).expect("a frame");
+            assert_eq!((found.name.as_str(), found.rows), (name, rows));
         }
-        assert_eq!(received::<String>(&mut line), None);
+        assert!(received(&mut line).is_none());
     }
 
     #[test]
-    fn device_times_arrive_with_the_result() {
-        let ms = Duration::from_millis;
-        let stats = BatchStats {
-            wait: ms(1),
-            compute: ms(20),
-            device: Some(DeviceTimes {
-                h2d: ms(2),
-                compute: ms(20),
-                d2h: ms(3),
-                kernels: Some(KernelTimes::default()),
-            }),
-            queue_depth: 4,
-            worker: None,
-            oom_splits: 2,
-            in_f32: 1,
-            memory_mib: Some((900, 1200)),
+    fn a_batch_arrives_with_its_event_and_its_rejected_rows() {
+        let mut batch = batch("a", None);
+        batch.event.compute_ms = Some(20.5);
+        batch.event.oom_splits = 2;
+        let rejected = Reject {
+            ordinal: 7,
+            id: "P".to_owned(),
+            length: 9,
+            reason: Reason::OutOfMemory,
+            start: Some(0),
         };
-        let result = BatchResult {
-            rows: rows(),
-            rejected: vec![Reject {
-                ordinal: 7,
-                id: "P".to_owned(),
-                length: 9,
-                reason: Reason::OutOfMemory,
-                start: Some(0),
-            }],
-            stats: Some(stats),
-        };
-        let frame = frame(&result, Some(&result.rows));
-        let (found, body) = received::<BatchResult>(&mut frame.as_slice()).expect("a frame");
-        assert_eq!(found.rejected, result.rejected);
-        assert_eq!(found.stats, Some(stats));
-        assert_eq!(body, Some(rows()));
+        batch.finish(rows(), vec![rejected]);
+        let frame = frame(batch.clone());
+        let found = received(&mut frame.as_slice()).expect("a frame");
+        assert_eq!(found.rejected, batch.rejected);
+        assert_eq!(found.event, batch.event);
+        assert_eq!((found.name, found.passes), (batch.name, batch.passes));
+        assert_eq!(found.rows, batch.rows);
     }
 
     #[test]
     fn a_frame_that_is_cut_anywhere_is_an_error() {
-        let frame = frame(&"a head", Some(&rows()));
+        let frame = frame(batch("a head", Some(rows())));
         for end in 1..frame.len() {
-            let cut = receive::<String>(&mut &frame[..end], &Buffers::default());
+            let cut = receive(&mut &frame[..end], &Buffers::default());
             assert!(cut.is_err(), "{end}");
         }
     }

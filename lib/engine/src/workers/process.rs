@@ -6,14 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
-use std::thread::{self, JoinHandle, sleep};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
 use crossbeam_channel::{Sender, unbounded};
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
-use super::message::{Answer, Request, encode, receive};
+use super::message::{Message, encode, receive};
 use crate::EngineError;
 
 /// This program, even after its file was replaced.
@@ -21,34 +20,27 @@ const PROGRAM: &str = "/proc/self/exe";
 /// How long a worker may take to exit after it has hung up.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A message of a worker.
-pub(crate) struct Message {
-    /// The number of its process.
-    pub(crate) process: u64,
-    /// `None` if the worker has hung up.
-    pub(crate) answer: Option<(Answer, Option<RecordBatch>)>,
-}
-
 /// A running worker. It is killed on drop.
 pub(crate) struct Process {
     /// Unique among all processes of the run.
     pub(crate) number: u64,
+    /// Whether it has loaded the model.
+    pub(crate) ready: bool,
     child: Child,
-    /// Frames for the worker; `None` only during drop.
-    requests: Option<Sender<Vec<u8>>>,
-    threads: Vec<JoinHandle<()>>,
+    /// Frames for the worker.
+    requests: Sender<Vec<u8>>,
 }
 
 impl Process {
-    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers go to `messages`, with rows in
-    /// memory of `results`.
+    /// Starts this program with `arguments`, and with `visible` as `CUDA_VISIBLE_DEVICES`. Its answers come with its number, and `None`
+    /// after it has hung up. Rows are in memory of `results`.
     ///
     /// The worker is killed when the calling thread ends.
     pub(crate) fn start(
         number: u64,
         arguments: &[OsString],
         visible: Option<&str>,
-        messages: Sender<Message>,
+        answers: Sender<(u64, Option<Message>)>,
         results: Buffers<u8>,
     ) -> io::Result<Self> {
         let (mut line, theirs) = UnixStream::pair()?;
@@ -62,29 +54,26 @@ impl Process {
             .envs(visible.map(|visible| (CUDA_VISIBLE_DEVICES, visible)))
             .spawn()?;
         let (requests, frames) = unbounded::<Vec<u8>>();
-        let mut process = Self {
+        let process = Self {
             number,
+            ready: false,
             child,
-            requests: Some(requests),
-            threads: Vec::new(),
+            requests,
         };
         let mut line_in = line.try_clone()?;
-        process.spawn_thread("worker-in", move || {
+        // Both threads end with the worker, or with this object.
+        spawn("worker-in", move || {
             // If the worker has gone, the other thread reports it.
             while let Ok(frame) = frames.recv()
                 && line_in.write_all(&frame).is_ok()
             {}
         })?;
-        process.spawn_thread("worker-out", move || {
+        spawn("worker-out", move || {
             loop {
                 // An unreadable frame was cut by the end of the worker.
                 let answer = receive(&mut line, &results).unwrap_or(None);
                 let ended = answer.is_none();
-                let message = Message {
-                    process: number,
-                    answer,
-                };
-                if messages.send(message).is_err() || ended {
+                if answers.send((number, answer)).is_err() || ended {
                     break;
                 }
             }
@@ -92,23 +81,11 @@ impl Process {
         Ok(process)
     }
 
-    fn spawn_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let thread = thread::Builder::new().name(name.into()).spawn(run)?;
-        self.threads.push(thread);
-        Ok(())
-    }
-
     /// Sends a request. Success does not mean that the worker has received it.
-    pub(crate) fn send(
-        &self,
-        request: &Request,
-        body: Option<&RecordBatch>,
-    ) -> Result<(), EngineError> {
+    pub(crate) fn send(&self, request: &Message) -> Result<(), EngineError> {
         let mut frame = Vec::new();
-        encode(&mut frame, request, body).map_err(EngineError::Connection)?;
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(frame);
-        }
+        encode(&mut frame, request).map_err(EngineError::Connection)?;
+        let _ = self.requests.send(frame);
         Ok(())
     }
 
@@ -123,7 +100,7 @@ impl Process {
     }
 
     /// Waits for a worker that has hung up, and describes how it ended.
-    pub(crate) fn describe_end(mut self) -> String {
+    pub(crate) fn describe_end(&mut self) -> String {
         let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -139,11 +116,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
         let _ = self.child.wait();
-        self.requests = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(run)?;
+    Ok(())
 }
 
 fn describe_exit(status: ExitStatus) -> String {

@@ -9,27 +9,28 @@ pub(crate) const MAX_CRASHES: usize = 2;
 /// Groups that a worker may hold: it starts the next one without waiting.
 pub(crate) const GROUPS_PER_WORKER: usize = 2;
 
-/// Groups of `T` with their results `R`, in the order in which they came.
+/// Groups of batches `T`, in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Schedule<T, R> {
-    groups: VecDeque<Group<T, R>>,
+pub(crate) struct Schedule<T> {
+    groups: VecDeque<Group<T>>,
     /// The most groups at once.
     window: usize,
 }
 
 #[derive(Debug)]
-struct Group<T, R> {
+struct Group<T> {
     batches: Vec<T>,
-    results: Vec<R>,
+    /// The first of them, computed.
+    computed: Vec<T>,
     /// The worker that holds the group.
     worker: Option<usize>,
     /// The workers that crashed while they held the group, in that order.
     crashed_workers: Vec<usize>,
 }
 
-impl<T, R> Group<T, R> {
+impl<T> Group<T> {
     fn is_complete(&self) -> bool {
-        self.results.len() == self.batches.len() || self.is_skipped()
+        self.computed.len() >= self.batches.len() || self.is_skipped()
     }
 
     fn is_skipped(&self) -> bool {
@@ -42,7 +43,7 @@ impl<T, R> Group<T, R> {
     }
 }
 
-impl<T, R> Schedule<T, R> {
+impl<T> Schedule<T> {
     /// Makes a schedule for at most `window` groups at once, complete ones that wait for others included.
     pub(crate) fn new(window: usize) -> Self {
         Self {
@@ -61,11 +62,11 @@ impl<T, R> Schedule<T, R> {
         self.groups.is_empty()
     }
 
-    /// Adds a group, with the results of all its batches or of none.
-    pub(crate) fn add(&mut self, batches: Vec<T>, results: Vec<R>) {
+    /// Adds a group of batches to compute, or of computed ones.
+    pub(crate) fn add(&mut self, batches: Vec<T>, computed: Vec<T>) {
         self.groups.push_back(Group {
             batches,
-            results,
+            computed,
             worker: None,
             crashed_workers: Vec::new(),
         });
@@ -86,13 +87,13 @@ impl<T, R> Schedule<T, R> {
         if in_hand >= GROUPS_PER_WORKER || self.held_by(worker).any(Group::is_suspect) {
             return None;
         }
-        let eligible = |group: &Group<T, R>| {
+        let eligible = |group: &Group<T>| {
             let is_waiting = group.worker.is_none() && !group.is_complete();
             let crashed_with = |worker: &usize| group.crashed_workers.contains(worker);
             is_waiting && (!crashed_with(&worker) || running.iter().all(crashed_with))
         };
-        let suspect = |group: &Group<T, R>| cooled_down && group.is_suspect() && eligible(group);
-        let other = |group: &Group<T, R>| !group.is_suspect() && eligible(group);
+        let suspect = |group: &Group<T>| cooled_down && group.is_suspect() && eligible(group);
+        let other = |group: &Group<T>| !group.is_suspect() && eligible(group);
         let place = match self.groups.iter().position(suspect) {
             Some(_) if in_hand > 0 => return None,
             Some(place) => place,
@@ -103,7 +104,7 @@ impl<T, R> Schedule<T, R> {
         Some(&group.batches)
     }
 
-    fn held_by(&self, worker: usize) -> impl Iterator<Item = &Group<T, R>> {
+    fn held_by(&self, worker: usize) -> impl Iterator<Item = &Group<T>> {
         let groups = self.groups.iter();
         groups.filter(move |group| group.worker == Some(worker))
     }
@@ -113,11 +114,11 @@ impl<T, R> Schedule<T, R> {
         self.held_by(worker).next().is_some()
     }
 
-    /// Adds the next result of a worker, whose results come in the order in which it got the batches.
-    pub(crate) fn add_result(&mut self, worker: usize, result: R) {
+    /// Adds the next computed batch of a worker, in the order in which it got them.
+    pub(crate) fn add_computed(&mut self, worker: usize, batch: T) {
         let mut groups = self.groups.iter_mut();
         if let Some(group) = groups.find(|group| group.worker == Some(worker)) {
-            group.results.push(result);
+            group.computed.push(batch);
             if group.is_complete() {
                 group.worker = None;
             }
@@ -131,7 +132,7 @@ impl<T, R> Schedule<T, R> {
         let groups = self.groups.iter_mut();
         for group in groups.filter(|group| group.worker == Some(worker)) {
             group.worker = None;
-            group.results.clear();
+            group.computed.clear();
             group.crashed_workers.push(worker);
             if group.is_skipped() {
                 skipped += group.batches.len();
@@ -140,11 +141,14 @@ impl<T, R> Schedule<T, R> {
         skipped
     }
 
-    /// Removes the first group with its results, if it is complete; with none if it is skipped.
-    pub(crate) fn pop_complete(&mut self) -> Option<(Vec<T>, Option<Vec<R>>)> {
+    /// Removes the first group, if it is complete. Returns its computed batches or, if it is skipped, the batches in the second place.
+    pub(crate) fn pop_complete(&mut self) -> Option<(Vec<T>, Vec<T>)> {
         let group = self.groups.pop_front_if(|group| group.is_complete())?;
-        let results = (!group.is_skipped()).then_some(group.results);
-        Some((group.batches, results))
+        Some(if group.is_skipped() {
+            (Vec::new(), group.batches)
+        } else {
+            (group.computed, Vec::new())
+        })
     }
 }
 
@@ -152,7 +156,7 @@ impl<T, R> Schedule<T, R> {
 mod tests {
     use super::*;
 
-    fn schedule(groups: &str) -> Schedule<char, u32> {
+    fn schedule(groups: &str) -> Schedule<char> {
         let mut schedule = Schedule::new(8);
         for group in groups.chars() {
             schedule.add(vec![group], Vec::new());
@@ -160,7 +164,7 @@ mod tests {
         schedule
     }
 
-    fn assign(schedule: &mut Schedule<char, u32>, worker: usize) -> Option<char> {
+    fn assign(schedule: &mut Schedule<char>, worker: usize) -> Option<char> {
         let batches = schedule.assign(worker, &[0, 1], true);
         batches.map(|batches| batches[0])
     }
@@ -172,11 +176,11 @@ mod tests {
         assert_eq!(assign(&mut schedule, 1), Some('b'));
         assert_eq!(assign(&mut schedule, 0), Some('c'));
         assert_eq!(assign(&mut schedule, 0), None);
-        schedule.add_result(0, 10);
+        schedule.add_computed(0, 'A');
         assert_eq!(assign(&mut schedule, 0), Some('d'));
         assert_eq!(assign(&mut schedule, 1), None, "nothing waits");
         assert!(schedule.is_busy(1));
-        schedule.add_result(1, 10);
+        schedule.add_computed(1, 'B');
         assert!(!schedule.is_busy(1));
     }
 
@@ -186,23 +190,23 @@ mod tests {
         schedule.add(vec!['a', 'b'], Vec::new());
         schedule.add(vec!['c'], Vec::new());
         assert!(schedule.has_room());
-        schedule.add(vec!['s'], vec![30]);
+        schedule.add(Vec::new(), vec!['S']);
         assert!(!schedule.has_room());
         for worker in [0, 1] {
             assign(&mut schedule, worker);
         }
-        schedule.add_result(1, 20);
-        schedule.add_result(0, 9);
+        schedule.add_computed(1, 'C');
+        schedule.add_computed(0, 'X');
         assert_eq!(schedule.pop_complete(), None, "b is not computed");
         schedule.requeue(0);
         assign(&mut schedule, 1);
-        schedule.add_result(1, 10);
-        schedule.add_result(1, 11);
+        schedule.add_computed(1, 'A');
+        schedule.add_computed(1, 'B');
         let left: Vec<_> = std::iter::from_fn(|| schedule.pop_complete()).collect();
         let expected = [
-            (vec!['a', 'b'], Some(vec![10, 11])),
-            (vec!['c'], Some(vec![20])),
-            (vec!['s'], Some(vec![30])),
+            (vec!['A', 'B'], vec![]),
+            (vec!['C'], vec![]),
+            (vec!['S'], vec![]),
         ];
         assert_eq!(left, expected);
         assert!(schedule.is_empty() && schedule.has_room());
@@ -220,18 +224,20 @@ mod tests {
         assert_eq!(next, Some('c'), "a and b are for others");
         assert_eq!(assign(&mut schedule, 1), Some('a'));
         assert_eq!(assign(&mut schedule, 1), None, "nothing beside a");
-        schedule.add_result(1, 1);
+        schedule.add_computed(1, 'A');
         assert_eq!(assign(&mut schedule, 1), Some('b'));
         assert_eq!(schedule.requeue(1), 1, "b is skipped");
         assert_eq!(assign(&mut schedule, 1), Some('d'));
-        schedule.add_result(0, 3);
-        schedule.add_result(1, 4);
-        let results: Vec<_> = std::iter::from_fn(|| schedule.pop_complete()).collect();
-        let results: Vec<u32> = results
-            .into_iter()
-            .flat_map(|(_, results)| results.unwrap_or_else(|| vec![99]))
-            .collect();
-        assert_eq!(results, [1, 99, 3, 4]);
+        schedule.add_computed(0, 'C');
+        schedule.add_computed(1, 'D');
+        let left: Vec<_> = std::iter::from_fn(|| schedule.pop_complete()).collect();
+        let expected = [
+            (vec!['A'], vec![]),
+            (vec![], vec!['b']),
+            (vec!['C'], vec![]),
+            (vec!['D'], vec![]),
+        ];
+        assert_eq!(left, expected);
     }
 
     #[test]
@@ -242,7 +248,7 @@ mod tests {
         assert_eq!(schedule.assign(1, &[0, 1], false), Some(&['b'][..]));
         assert_eq!(schedule.assign(1, &[0, 1], false), None);
         assert_eq!(assign(&mut schedule, 1), None, "a needs empty hands");
-        schedule.add_result(1, 1);
+        schedule.add_computed(1, 'B');
         let alone = schedule.assign(0, &[0], true);
         assert_eq!(alone, Some(&['a'][..]), "no other is left");
     }

@@ -2,21 +2,20 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::net::Shutdown;
-use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use arrow_array::RecordBatch;
-use crossbeam_channel::{Receiver, unbounded};
-use plmkit_contract::{EmbeddingLayout, Stop, exit_of};
+use crossbeam_channel::unbounded;
+use plmkit_contract::{Labels, Stop, exit_of};
 use plmkit_esm2::{Buffers, ComputeOptions, set_threads};
 use plmkit_store::PackedBatch;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::message::{Answer, Load, Request, encode, receive, send};
-use crate::batch::{Batch, BatchResult};
-use crate::in_process::InProcess;
+use super::message::{Message, encode, receive, send};
+use crate::batch::Batch;
+use crate::embedder::Embedder;
 use crate::pipeline::{Compute, run_stages};
 use crate::{EngineError, RunConfig};
 
@@ -40,7 +39,7 @@ pub fn serve(config: &RunConfig) -> Result<(), EngineError> {
         Ok(()) => Ok(()),
         Err(error @ EngineError::Connection(_)) => Err(error),
         Err(error) => {
-            let failed = Answer::Failed {
+            let failed = Message::Failed {
                 exit: exit_of(&error).code(),
                 message: error.to_string(),
             };
@@ -50,114 +49,93 @@ pub fn serve(config: &RunConfig) -> Result<(), EngineError> {
 }
 
 fn serve_requests(config: &RunConfig, line: &UnixStream) -> Result<(), EngineError> {
-    let Some((Request::Load(load), _)) = next_request(line)? else {
+    let Some(Message::Load {
+        device,
+        threads,
+        largest_batch,
+        logs,
+    }) = next_request(line)?
+    else {
         return Err(unexpected("no request to load"));
     };
     let config = RunConfig {
         compute: ComputeOptions {
-            device: load.device,
+            device,
             ..config.compute
         },
-        threads: NonZeroUsize::new(load.threads).unwrap_or(NonZeroUsize::MIN),
+        threads,
         ..config.clone()
     };
     let stop = Stop::default();
-    let mut model = load_model(&config, load, &stop)?;
-    let info = model.info().clone();
-    let layout = config.layout(&info, (load.stitched, load.labels))?;
-    send(&mut &*line, &Answer::Ready(info)).map_err(broken)?;
-    while let Some((request, body)) = next_request(line)? {
-        if let Request::Measure(sample) = request {
-            let parity = model.measure_parity(sample)?;
-            send(&mut &*line, &Answer::Parity(parity)).map_err(broken)?;
-        } else {
-            return compute_batches(&mut model, &layout, line, batch(request, body)?);
-        }
-    }
-    Ok(())
-}
-
-fn load_model<'a>(
-    config: &'a RunConfig,
-    load: Load,
-    stop: &'a Stop,
-) -> Result<InProcess<'a>, EngineError> {
-    set_threads(config.threads);
-    let load_model = || InProcess::load(config, load.largest_batch, stop);
-    if load.logs {
+    set_threads(threads);
+    let load_model = || Embedder::load(&config, largest_batch, &stop);
+    let mut model = if logs {
         load_model()
     } else {
         with_default(NoSubscriber::new(), load_model)
+    }?;
+    send(&mut &*line, &Message::Ready(Box::new(model.info().clone()))).map_err(broken)?;
+    match next_request(line)? {
+        Some(request) => compute_batches(&config, &mut model, line, batch(request)?),
+        None => Ok(()),
     }
 }
 
 /// Computes the first batch and all others: one thread reads, one computes, one sends.
 fn compute_batches(
-    model: &mut InProcess<'_>,
-    layout: &EmbeddingLayout,
+    config: &RunConfig,
+    model: &mut Embedder<'_>,
     line: &UnixStream,
     first: Batch,
 ) -> Result<(), EngineError> {
+    let labels = Labels::from_schema(first.packed.record_batch().schema_ref());
+    let layout = config.layout(model.info(), (first.stitched, labels))?;
     run_stages(
         // Unbounded: the run sends requests before it reads answers, so a worker must always read.
         unbounded(),
         |queue| {
-            let mut next = Some(Ok(first));
-            while let Some(batch) = next {
-                let ended = batch.is_err() || queue.send(batch).is_err();
-                next = if ended { None } else { next_batch(line) };
+            let mut next = first;
+            while queue.send(Ok(next)).is_ok()
+                && let Some(request) = next_request(line)?
+            {
+                next = batch(request)?;
             }
+            Ok(())
         },
         |batches, deliver| {
+            let computed = catch_unwind(AssertUnwindSafe(|| model.run(&layout, batches, deliver)));
             // However the computation ends, the reader must not wait for more batches.
-            let _hang_up = HangUp(line);
-            model.run(layout, batches, deliver)
+            let _ = line.shutdown(Shutdown::Read);
+            computed.unwrap_or_else(|panic| resume_unwind(panic))
         },
-        |results| send_results(line, results),
+        |results| {
+            // Reused: fresh memory of this size is slow.
+            let mut frame = Vec::new();
+            for batch in results {
+                encode(&mut frame, &Message::Batch(Box::new(batch))).map_err(broken)?;
+                (&mut &*line).write_all(&frame).map_err(broken)?;
+            }
+            Ok(())
+        },
     )
 }
 
-/// Closes the reading side of a connection on drop.
-struct HangUp<'a>(&'a UnixStream);
-
-impl Drop for HangUp<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.shutdown(Shutdown::Read);
-    }
-}
-
 /// Receives the next request; `None` if the run has hung up.
-fn next_request(line: &UnixStream) -> Result<Option<(Request, Option<RecordBatch>)>, EngineError> {
+fn next_request(line: &UnixStream) -> Result<Option<Message>, EngineError> {
     receive(&mut &*line, &Buffers::default()).map_err(broken)
 }
 
-fn next_batch(line: &UnixStream) -> Option<Result<Batch, EngineError>> {
-    let request = next_request(line).transpose()?;
-    Some(request.and_then(|(request, body)| batch(request, body)))
-}
-
 /// Makes the batch of a request.
-fn batch(request: Request, body: Option<RecordBatch>) -> Result<Batch, EngineError> {
-    let (Request::Batch(mut batch), Some(rows)) = (request, body) else {
+fn batch(request: Message) -> Result<Batch, EngineError> {
+    let Message::Batch(mut batch) = request else {
         return Err(unexpected("no batch"));
     };
-    batch.packed = PackedBatch::new(rows).map_err(|what| unexpected(&what))?;
+    let rows = batch.rows.take();
+    let packed = rows.ok_or_else(|| "a batch without sequences".to_owned());
+    batch.packed = packed
+        .and_then(PackedBatch::new)
+        .map_err(|what| unexpected(&what))?;
     Ok(*batch)
-}
-
-/// Sends results until there are no more.
-fn send_results(
-    line: &UnixStream,
-    results: &Receiver<(Batch, BatchResult)>,
-) -> Result<(), EngineError> {
-    // Reused: fresh memory of this size is slow.
-    let mut frame = Vec::new();
-    while let Ok((_, result)) = results.recv() {
-        let rows = result.rows.clone();
-        encode(&mut frame, &Answer::Batch(result), Some(&rows)).map_err(broken)?;
-        (&mut &*line).write_all(&frame).map_err(broken)?;
-    }
-    Ok(())
 }
 
 fn unexpected(what: &str) -> EngineError {

@@ -66,9 +66,8 @@ fn rows(ordinal: u64, lengths: &[usize]) -> RecordBatch {
 }
 
 fn push(file: &mut UnfinishedEmbeddings, rows: &[RecordBatch]) {
-    let group = file.encoder().encode(rows).expect("rows");
-    let placed = file.sink().write(&group, file.end()).expect("write");
-    file.push(placed);
+    file.submit(rows.to_vec()).expect("a thread");
+    file.wait_for_all().expect("written");
 }
 
 fn provenance() -> Provenance {
@@ -123,15 +122,15 @@ fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
     let mut file = opened(&path);
     assert_eq!(file.len(), 1);
     push(&mut file, &second);
-    file.close(&provenance()).expect("close");
+    file.truncate(2, &provenance()).expect("close");
     let mut file = opened(&path);
     file.truncate(2, &provenance()).expect("cut");
     push(&mut file, &third);
-    assert_eq!(file.verify(2, &Stop::default()).expect("read"), [true; 3]);
+    assert_eq!(file.verify(&Stop::default()).expect("read"), [true; 3]);
     let found = publish(&file, &folder.path().join("again.parquet"));
     assert!(found == expected);
     // A published file stays as it is.
-    file.close(&provenance()).expect("nothing to do");
+    file.truncate(0, &provenance()).expect("nothing to do");
     assert!(fs::read(folder.path().join("again.parquet")).expect("output") == expected);
 }
 
@@ -180,7 +179,7 @@ fn damage_is_located() {
     for ordinal in 0..3 {
         push(&mut file, &[rows(10 * ordinal, &[2, 3])]);
     }
-    file.close(&provenance()).expect("close");
+    file.record(&provenance()).expect("record");
     let record = UnfinishedEmbeddings::record_of(&path);
     let whole = fs::read(&record).expect("record");
     for place in (0..whole.len()).step_by(31) {
@@ -199,7 +198,7 @@ fn damage_is_located() {
         fs::write(&path, damaged).expect("write");
         let opened = UnfinishedEmbeddings::open(&path, &path, &layout());
         let (file, _) = opened.expect("whole").expect("a record");
-        let intact = file.verify(1, &Stop::default()).expect("read");
+        let intact = file.verify(&Stop::default()).expect("read");
         let hit = ends.partition_point(|&end| end <= place as u64);
         assert_eq!(intact, [0, 1, 2].map(|group| group != hit), "byte {place}");
     }

@@ -1,0 +1,74 @@
+//! The provenance of checkpoints: that of the output, with an option that lists the blocks in the file. A part is a file of one
+//! block.
+
+use std::ops::Range;
+use std::path::Path;
+
+use plmkit_contract::{KERNELS, Provenance, Reason, Reject};
+use plmkit_store::StoreError;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::batch::Batch;
+
+/// The option that lists the blocks of a checkpoint.
+const BLOCKS: &str = "blocks";
+
+/// Why a checkpoint with a [retryable](Block::is_retryable) sequence is not used.
+pub(crate) const RETRYABLE: &str = "has sequences for which memory ran out or workers were lost";
+
+/// Consecutive batches that are encoded and written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Block {
+    pub(crate) batches: Range<u64>,
+    /// The row groups in the output; 0 in a part.
+    pub(crate) row_groups: usize,
+    /// The sequences without vectors.
+    pub(crate) rejected: Vec<Reject>,
+}
+
+impl Block {
+    /// Makes the block of `batches`, of which the first is batch `first` of the run.
+    pub(crate) fn new(first: u64, batches: &[Batch], row_groups: usize) -> Self {
+        let rejected = batches.iter().flat_map(|batch| &batch.rejected);
+        Self {
+            batches: first..first + batches.len() as u64,
+            row_groups,
+            rejected: rejected.cloned().collect(),
+        }
+    }
+
+    /// Whether the next run may embed a rejected sequence: memory ran out, or workers were lost.
+    pub(crate) fn is_retryable(&self) -> bool {
+        let mut reasons = self.rejected.iter().map(|reject| reject.reason);
+        reasons.any(|reason| matches!(reason, Reason::OutOfMemory | Reason::WorkerLost))
+    }
+
+    /// Returns the provenance of a file of these blocks.
+    pub(crate) fn recorded(blocks: &[Self], provenance: &Provenance) -> Provenance {
+        provenance.clone().with(BLOCKS, json!(blocks))
+    }
+
+    /// Returns the blocks of the checkpoint at `path`, whose provenance is `found`. If it is of other work, the error is
+    /// [`StoreError::Exists`]. It is useless if it was computed by other kernels: the output would not be that of an uninterrupted
+    /// run, to the byte.
+    pub(crate) fn all_of(
+        path: &Path,
+        mut found: Provenance,
+        provenance: &Provenance,
+    ) -> Result<Vec<Self>, StoreError> {
+        let blocks = found.options.remove(BLOCKS).unwrap_or_default();
+        if let Some(difference) = found.difference(provenance) {
+            return Err(StoreError::exists(path, difference));
+        }
+        let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
+        let [found, expected] = [&found, provenance].map(kernels);
+        if found != expected {
+            let what =
+                format_args!("computed by the kernels {found}, and this run's are {expected}");
+            return Err(StoreError::malformed(path, what));
+        }
+        serde_json::from_value(blocks)
+            .map_err(|_| StoreError::malformed(path, "not the blocks of a run"))
+    }
+}
