@@ -238,6 +238,11 @@ fn embeddings_are_a_reference_for_each_other_window_by_window() {
     assert_eq!(check(&report, "reference")["offenders"][0]["start"], 20);
     let first = "first: ordinal 9 'P09' from residue 20: mean_6: cosine ";
     assert!(stderr.contains(first), "{stderr}");
+    let theirs = rows().remove(9).vector;
+    let squares = theirs.iter().map(|&value| f64::from(value).powi(2));
+    let share = 100.0 / squares.sum::<f64>().sqrt();
+    let most = report["agreement"][0]["max_difference"].as_f64();
+    assert!((most.expect("a number") / share - 1.0).abs() < 1e-5);
     compared(&embeddings, &["--min-cosine", "-1"], 0);
 }
 
