@@ -24,8 +24,6 @@ GPU_LOAD ?=
 # Which tests of torture, by parts of their names, and which checks of Nextflow: all where none is named.
 TORTURE ?=
 NEXTFLOW ?=
-# Options of the planted faults: --binary FILE, --options "--model {model}", --fasta FILE, …
-FAULTS ?=
 # Options of the benchmark: --quick, --models 150M, --baseline FILE, …
 BENCH ?=
 # Which parts to measure, and options of criterion: attention, linear/avx2, --save-baseline NAME, …
@@ -49,7 +47,7 @@ demo: build ## Run the whole chain on 100 proteins and a tiny model
 
 test: build .venv/readers/complete ## Run the tests, and open every file with pyarrow, polars and DuckDB
 	cargo test --release --locked $(CRATES)
-	$(if $(WITH_LIBRARY),cargo test --release --locked $(CRATES) --test gpu_embed -- --ignored)
+	$(if $(WITH_LIBRARY),cargo test --release --locked $(CRATES) --test gpu_embed --test validate_embeddings -- --ignored)
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider -m "not elsewhere" tests/python tests/bench
 
 results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
@@ -64,10 +62,6 @@ torture: build ## Kill the programs, fill their disks, damage their files and st
 translate-check: build .venv/readers/complete ## Compare translations with EMBOSS (minutes, root, 25 MB of Debian's packages)
 	@tests/install/packages.sh emboss emboss-test bowtie-examples
 	.venv/readers/bin/python tests/translate/check.py
-
-faults: library .venv/readers/complete ## Plant wrong values in embeddings and count what validate-embeddings finds (minutes)
-	cargo build --release --locked --example reseal
-	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python tests/faults $(FAULTS)
 
 parity: export PYTHONDONTWRITEBYTECODE = 1
 parity: library .venv/reference/complete ## Compare with transformers, fair-esm and float64, all models (minutes, 5 GB of Python packages)
@@ -227,6 +221,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build library demo test nightly results-check torture faults parity parity-mutants bench bench-parts bench-scores bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build library demo test nightly results-check torture parity parity-mutants bench bench-parts bench-scores bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel wheel-check dist-check images sif images-check conda aarch64-check goldens

@@ -7,8 +7,8 @@ use std::process::{Child, Command, ExitStatus, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use plmkit_logs::GpuSample;
 use plmkit_logs::gpu_csv::GpuCsvReader;
+use plmkit_logs::{GpuSample, Timestamp};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -139,6 +139,17 @@ impl Case {
 pub(crate) fn fixture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/monitor_log");
     folder.join(name)
+}
+
+/// The first lines of the run events, at these seconds of the run as if it worked now.
+pub(crate) fn events_of_now(lines: usize, seconds: &[&str]) -> String {
+    let log = fs::read_to_string(fixture("events.jsonl")).expect("events");
+    let mut log: String = log.split_inclusive('\n').take(lines).collect();
+    for second in seconds {
+        let time = format!("2026-01-31T12:00:{second}Z");
+        log = log.replace(&time, &Timestamp::now().to_string());
+    }
+    log
 }
 
 /// Fails unless `text` contains `part`.

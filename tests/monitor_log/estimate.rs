@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::common::{assert_fails, command, run, test_data};
 
+const MODEL: &str = "facebook/esm2_t6_8M_UR50D";
+
 /// Cuts the test proteins into windows, in two shards.
 fn shards(folder: &Path) {
     let fasta = test_data("proteins.fasta");
@@ -31,8 +33,7 @@ fn the_work_is_that_of_the_manifest_and_of_the_shards() {
     shards(folder.path());
     let manifest = fs::read(folder.path().join("set/manifest.json")).expect("manifest");
     let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
-    let model = "--model facebook/esm2_t6_8M_UR50D";
-    let exact = estimate(folder.path(), &format!("set {model}"));
+    let exact = estimate(folder.path(), &format!("set --model {MODEL}"));
     for (of_work, of_manifest) in [
         ("sequences", "rows"),
         ("proteins", "accepted"),
@@ -40,19 +41,20 @@ fn the_work_is_that_of_the_manifest_and_of_the_shards() {
     ] {
         assert_eq!(exact[of_work], manifest[of_manifest], "{of_work}");
     }
-    // 12 x 320 x 320 parameters in each of 6 layers.
-    let tokens = exact["tokens"].as_f64().expect("a number");
-    assert_eq!(
-        exact["linear_flops"],
-        tokens * 2.0 * 6.0 * 12.0 * 320.0 * 320.0
-    );
-
     // One by one they are the same.
     let files = "set/shard-00000.parquet set/shard-00001.parquet";
-    let files = estimate(folder.path(), &format!("{files} {model}"));
+    let files = estimate(folder.path(), &format!("{files} --model {MODEL}"));
     for figure in ["attention_flops", "proteins", "embedding_bytes", "times"] {
         assert_eq!(files[figure], exact[figure], "{figure}");
     }
+}
+
+/// Operations of the 8M model on so many tokens and pairs of tokens: of the matrix products and of attention.
+fn flops(tokens: f64, pairs: f64) -> [f64; 2] {
+    [
+        tokens * 2.0 * 6.0 * 12.0 * 320.0 * 320.0,
+        pairs * 6.0 * 4.0 * 320.0,
+    ]
 }
 
 #[test]
@@ -60,34 +62,133 @@ fn figures_of_three_proteins_are_those_by_hand() {
     let folder = tempfile::tempdir().expect("temp folder");
     let fasta = ">a\nMKV\n>b\nMKVLA\n>c\nMKVLAMKV\n";
     fs::write(folder.path().join("a.fasta"), fasta).expect("write");
+    for cut in [
+        "whole",
+        "cut --long-policy truncate --max-residues 5",
+        "windows --long-policy window --max-residues 5 --overlap 2",
+    ] {
+        let line = format!("fasta-shard a.fasta --shards 1 --out {cut}");
+        run(&mut command(folder.path(), &line));
+    }
+    // 5, 7 and 10 tokens; in windows 5, 7, 7 and 7.
+    let [linear, attention] = flops(22.0, 174.0);
+    let whole: f64 = flops(22.0, 174.0).iter().sum();
+    let windows: f64 = flops(26.0, 172.0).iter().sum();
+    let hours = |flops: f64| flops / 1e9 / 3600.0;
+    let (tokens, masked) = (4 * 5 + 6 * 7 + 9 * 10, 4 * 25 + 6 * 49 + 9 * 100);
+    for (options, figures) in [
+        (
+            "whole --residues",
+            &[
+                ("/shards", 1.0),
+                ("/proteins", 3.0),
+                ("/tokens", 22.0),
+                ("/pairs", 174.0),
+                ("/residues", 16.0),
+                ("/linear_flops", linear),
+                ("/attention_flops", attention),
+                // Four of a shard, eight of a sample, four of a run.
+                ("/files", 16.0),
+                // Three keys of 49 bytes and vectors, and those of the residues.
+                ("/embedding_bytes", 3.0 * 49.0 + 19.0 * 320.0 * 4.0),
+                ("/times/0/device_hours", hours(whole)),
+                ("/times/0/wall_hours", hours(whole)),
+            ][..],
+        ),
+        (
+            "whole --logits --store-dtype f16",
+            &[("/embedding_bytes", 3.0 * (49.0 + 640.0) + 16.0 * 33.0 * 2.0)],
+        ),
+        (
+            "cut",
+            &[("/proteins", 3.0), ("/sequences", 3.0), ("/residues", 13.0)],
+        ),
+        // A map of contacts is that of the whole protein.
+        (
+            "windows --contacts",
+            &[
+                ("/proteins", 3.0),
+                ("/sequences", 4.0),
+                ("/tokens", 26.0),
+                ("/pairs", 172.0),
+                ("/residues", 16.0),
+                ("/embedding_bytes", 3.0 * (49.0 + 1280.0) + 98.0 * 4.0),
+            ],
+        ),
+        // A row is computed once more for each residue.
+        (
+            "whole --scores masked",
+            &[
+                ("/proteins", 3.0),
+                ("/sequences", 19.0),
+                ("/tokens", f64::from(tokens)),
+                ("/pairs", f64::from(masked)),
+                ("/residues", 16.0),
+            ],
+        ),
+        // The larger shard is more than half of the work; of three equal ones, half of the work is more than one shard.
+        (
+            "whole windows --gpus 2",
+            &[
+                ("/files", 4.0 + 2.0 * 12.0),
+                ("/times/0/device_hours", hours(whole + windows)),
+                ("/times/0/wall_hours", hours(windows)),
+            ],
+        ),
+        (
+            "whole whole whole --gpus 2",
+            &[("/times/0/wall_hours", hours(1.5 * whole))],
+        ),
+        // 40 % of 989.4 and 66.9 TFLOP/s of an H100.
+        (
+            "whole --dtype f16",
+            &[("/times/1/flops_per_s", 0.4 * (989.4 * 1e12))],
+        ),
+        (
+            "whole --dtype f32",
+            &[("/times/1/flops_per_s", 0.4 * (66.9 * 1e12))],
+        ),
+    ] {
+        let rate = if options.contains("--dtype") {
+            ""
+        } else {
+            " --tflops 0.001"
+        };
+        let line = format!("{options} --model {MODEL}{rate}");
+        let found = estimate(folder.path(), &line);
+        for (figure, expected) in figures {
+            let found = found.pointer(figure).and_then(Value::as_f64);
+            assert_eq!(found, Some(*expected), "{options}: {figure}");
+        }
+    }
+}
+
+#[test]
+fn the_estimate_is_printed_as_a_table_with_the_time_on_each_device() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    fs::write(folder.path().join("a.fasta"), ">a\nMKV\n").expect("write");
     run(&mut command(
         folder.path(),
         "fasta-shard a.fasta --shards 1 --out set",
     ));
-    let options = "set --model facebook/esm2_t6_8M_UR50D --residues --tflops 0.001";
-    let found = estimate(folder.path(), options);
-    // 5, 7 and 10 tokens.
-    let (linear, attention) = (
-        22.0 * 2.0 * 6.0 * 12.0 * 320.0 * 320.0,
-        (25.0 + 49.0 + 100.0) * 6.0 * 4.0 * 320.0,
+    let printed = |options: &str| {
+        let line = format!("monitor-log estimate set --model {MODEL} {options}");
+        let output = command(folder.path(), &line).output().expect("run");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let expected = format!(
+        "{MODEL}: 6 layers of 320, mean_6 in f32
+work   1 proteins, 1 sequences, 5 tokens
+       7.39e7 FLOP, 0.3 % of them attention
+files  16
+bytes  1329 of embeddings, before compression
+time   of 1 of 1 shards at the given 0.000001 TFLOP/s: 1.2 min on a device (1.2 min on 2)
+"
     );
-    for (figure, expected) in [
-        ("shards", 1.0),
-        ("proteins", 3.0),
-        ("tokens", 22.0),
-        ("pairs", 174.0),
-        ("residues", 16.0),
-        ("linear_flops", linear),
-        ("attention_flops", attention),
-        // Four of a shard, six of a sample, four of a run.
-        ("files", 16.0),
-        // Three keys of 49 bytes and vectors, and those of the residues.
-        ("embedding_bytes", 3.0 * 49.0 + 19.0 * 320.0 * 4.0),
-    ] {
-        assert_eq!(found[figure].as_f64(), Some(expected), "{figure}");
-    }
-    let hours = found["times"][0]["device_hours"].as_f64();
-    assert_eq!(hours, Some((linear + attention) / 1e9 / 3600.0));
+    assert_eq!(printed("--tflops 0.000001 --gpus 2"), expected);
+    let devices = |dtype: &str| printed(&format!("--dtype {dtype}"));
+    assert!(devices("f16").contains(" on T4"));
+    assert!(!devices("bf16").contains(" on T4"), "it has no bf16");
 }
 
 /// Run events of a shard, which took 10 s.
@@ -96,7 +197,7 @@ fn events(of: &Value, outcome: &str) -> String {
     let (sequences, tokens, pairs) = (&of["sequences"], &of["tokens"], &of["pairs"]);
     let run = r#"{"type":"run","run":"a","tool":"gpu-embed","version":"1","device":"cuda:0","gpu_names":["NVIDIA L4"],"dtype":"f16","flops_per_token":14745600,"flops_per_pair":7680}"#;
     let batch = format!(
-        r#"{{"type":"batch","run":"a","batch":0,"sequences":{sequences},"tokens":{tokens},"residues":1,"longest":1024,"pairs":{pairs}}}"#
+        r#"{{"type":"batch","run":"a","batch":0,"sequences":{sequences},"tokens":{tokens},"residues":1,"elapsed_s":10.0,"longest":1024,"pairs":{pairs}}}"#
     );
     let done = format!(
         r#"{{"type":"done","run":"a","sequences":{sequences},"tokens":{tokens},"residues":1,"elapsed_s":10.0,"outcome":"{outcome}"}}"#
@@ -108,39 +209,69 @@ fn events(of: &Value, outcome: &str) -> String {
 fn shards_that_measured_runs_finished_take_no_time() {
     let folder = tempfile::tempdir().expect("temp folder");
     shards(folder.path());
-    let model = "--model facebook/esm2_t6_8M_UR50D";
-    let of = |options: &str| estimate(folder.path(), &format!("{options} {model}"));
+    let of = |options: &str| estimate(folder.path(), &format!("{options} --model {MODEL}"));
     let flops = |of: &Value| {
         let flops = |name: &str| of[name].as_f64().expect("a number");
         flops("linear_flops") + flops("attention_flops")
     };
     let first = of("set/shard-00000.parquet");
     let second = flops(&of("set/shard-00001.parquet"));
-    for (outcome, left, expected) in [("done", 1, second), ("stopped", 2, second + flops(&first))] {
-        fs::write(folder.path().join("e.jsonl"), events(&first, outcome)).expect("write");
-        let found = of("set --measured e.jsonl");
-        assert_eq!(found["shards_left"], left, "{outcome}");
+    let write = |log: &str| fs::write(folder.path().join("e.jsonl"), log).expect("write");
+    let done = events(&first, "done");
+    let (killed, _) = done.split_once("{\"type\":\"done").expect("an end");
+    let sequences = first["sequences"].as_u64().expect("a number");
+    let of_other = done.replacen(
+        &format!("\"sequences\":{sequences},"),
+        &format!("\"sequences\":{},", sequences + 1),
+        1,
+    );
+    let (both, twice) = ("set", "set/shard-00000.parquet set/shard-00000.parquet");
+    let all = second + flops(&first);
+    for (shards, log, left, expected) in [
+        (both, &*done, 1, second),
+        (twice, &done, 1, flops(&first)),
+        (both, &events(&first, "stopped"), 2, all),
+        (both, killed, 2, all),
+        (both, &of_other, 2, all),
+    ] {
+        write(log);
+        let found = of(&format!("{shards} --measured e.jsonl"));
+        assert_eq!(found["shards_left"], left, "{log}");
         let time = &found["times"][0];
         assert_eq!(time["device"], "NVIDIA L4 in f16");
         let rate = flops(&first) / 10.0;
         assert_eq!(time["flops_per_s"].as_f64(), Some(rate));
         let seconds = time["device_hours"].as_f64().expect("hours") * 3600.0;
         let ratio = seconds * rate / expected;
-        assert!((ratio - 1.0).abs() < 1e-9, "{outcome}: {ratio}");
+        assert!((ratio - 1.0).abs() < 1e-9, "{log}: {ratio}");
     }
-    let no_log =
-        "monitor-log estimate set --model facebook/esm2_t6_8M_UR50D --measured set/manifest.json";
-    assert_fails(
-        command(folder.path(), no_log),
-        65,
-        "manifest.json: line 1: not a run event",
-    );
-    let other = "monitor-log estimate set --model facebook/esm2_t12_35M_UR50D --measured e.jsonl";
-    assert_fails(
-        command(folder.path(), other),
-        65,
-        "e.jsonl: run a: its operations are not those of this model",
-    );
+    // A run on a CPU, which took twice as long: all that both computed, in the time of both.
+    let cpu = done.replace("\"gpu_names\":[\"NVIDIA L4\"],", "");
+    let cpu = cpu.replace("cuda:0", "cpu").replace("10.0", "20.0");
+    fs::write(folder.path().join("cpu.jsonl"), cpu).expect("write");
+    write(&done);
+    let found = of("set --measured e.jsonl cpu.jsonl");
+    assert_eq!(found["times"][0]["device"], "NVIDIA L4 in f16, cpu in f16");
+    let rate = found["times"][0]["flops_per_s"].as_f64();
+    assert_eq!(rate, Some(2.0 * flops(&first) / 30.0));
+
+    let other = "its operations are not those of this model: measured was unknown";
+    let impossible = "its rate is impossible; expected 1 to 1e18 operations a second";
+    for (from, to, what) in [
+        ("", "", "manifest.json: line 1: not a run event"),
+        ("14745600", "7", other),
+        (",\"flops_per_pair\":7680", "", "its operations are unknown"),
+        ("\"elapsed_s\":10.0", "\"elapsed_s\":0.0", impossible),
+    ] {
+        write(&done.replace(from, to));
+        let log = if from.is_empty() {
+            "set/manifest.json"
+        } else {
+            "e.jsonl"
+        };
+        let line = format!("monitor-log estimate set --model {MODEL} --measured {log}");
+        assert_fails(command(folder.path(), &line), 65, what);
+    }
 }
 
 #[test]
@@ -233,7 +364,7 @@ fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
         let line = format!("fasta-shard --shards 1 {options} a.fasta");
         run(&mut command(folder.path(), &line));
     }
-    let model = "--model facebook/esm2_t6_8M_UR50D";
+    let model = format!("--model {MODEL}");
     let of = |set: &str| estimate(folder.path(), &format!("{set} {model}"));
     let files = |set: &str| of(set)["files"].as_u64().expect("a number");
     assert_eq!(files("set"), files("plain") + 1);
@@ -284,9 +415,9 @@ fn counts_that_are_not_those_of_the_shards_are_refused() {
         // In the sums, too.
         changed[figure] = count.into();
         fs::write(&path, seal(&changed)).expect("write");
-        let line = "monitor-log estimate set --model facebook/esm2_t6_8M_UR50D";
+        let line = format!("monitor-log estimate set --model {MODEL}");
         let what = "set/shard-00001.parquet: is not the shard that its manifest lists";
-        assert_fails(command(folder.path(), line), 65, what);
+        assert_fails(command(folder.path(), &line), 65, what);
     }
 }
 
@@ -296,42 +427,38 @@ fn a_changed_shard_and_an_unknown_model_are_errors() {
     shards(folder.path());
     let shard = |name: &str| folder.path().join("set").join(name);
     let estimate = |line: &str| command(folder.path(), &format!("monitor-log estimate {line}"));
+    for (shards, options, code, what) in [
+        ("set", "--tflops NaN", 2, "expected a number above 0"),
+        ("set", "--tflops 0", 2, "expected a number above 0"),
+        (
+            "set",
+            "--tflops 1 --measured e.jsonl",
+            2,
+            "cannot be used with",
+        ),
+        ("set", "--gpus 0", 2, "invalid value '0'"),
+        (
+            "set",
+            "--layers 7",
+            2,
+            "layer 7 does not exist; expected 0 to 6",
+        ),
+        ("none", "--gpus 1", 66, "none"),
+    ] {
+        let line = format!("{shards} --model {MODEL} {options}");
+        assert_fails(estimate(&line), code, what);
+    }
     assert_fails(
         estimate("set --model esm2"),
         66,
         "esm2: expected a folder with config.json, or one of facebook/",
     );
-    assert_fails(
-        estimate("none --model facebook/esm2_t6_8M_UR50D"),
-        66,
-        "none",
-    );
-    for (rate, what) in [
-        ("--tflops NaN", "expected a number above 0"),
-        ("--tflops 0", "expected a number above 0"),
-        ("--tflops 1 --measured e.jsonl", "cannot be used with"),
-        ("--gpus 0", "invalid value '0'"),
-    ] {
-        let line = format!("set --model facebook/esm2_t6_8M_UR50D {rate}");
-        assert_fails(estimate(&line), 2, what);
-    }
-    let layer = "set --model facebook/esm2_t6_8M_UR50D --layers 7";
-    assert_fails(
-        estimate(layer),
-        2,
-        "layer 7 does not exist; expected 0 to 6",
-    );
     fs::copy(shard("shard-00000.parquet"), shard("shard-00001.parquet")).expect("copy");
-    let other = "set --model facebook/esm2_t6_8M_UR50D";
-    assert_fails(
-        estimate(other),
-        65,
-        "shard-00001.parquet: is not the shard that its manifest lists",
-    );
+    let other = "shard-00001.parquet: is not the shard that its manifest lists";
+    assert_fails(estimate(&format!("set --model {MODEL}")), 65, other);
     fs::remove_file(shard("shard-00001.parquet")).expect("remove");
     for set in ["set", "set/manifest.json"] {
-        let lost = format!("{set} --model facebook/esm2_t6_8M_UR50D");
         let what = "set/shard-00001.parquet: cannot open: no such file";
-        assert_fails(estimate(&lost), 66, what);
+        assert_fails(estimate(&format!("{set} --model {MODEL}")), 66, what);
     }
 }

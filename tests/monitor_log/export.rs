@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, assert_contains, fixture, kill, wait_for};
+use crate::case::{Case, assert_contains, events_of_now, kill, wait_for};
 use crate::common::assert_failed;
 
 /// An exporter on a free port.
@@ -101,13 +101,8 @@ fn gpus_have_their_uuid_and_index_and_unknown_values_are_left_out() {
 #[test]
 fn a_run_is_followed_while_it_works() {
     let case = Case::new();
-    let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
-    let now = plmkit_logs::Timestamp::now().to_string();
-    let log = log.replace("2026-01-31T12:00:00.000Z", &now);
-    let log = log.replace("2026-01-31T12:00:03.000Z", &now);
     let write = |lines: usize| {
-        let text: String = log.split_inclusive('\n').take(lines).collect();
-        case.write("events.jsonl", &text);
+        case.write("events.jsonl", &events_of_now(lines, &["00.000", "03.000"]));
     };
     let exporter = Exporter::start(&case, " --drop-after 24h --events .");
     write(2);
@@ -128,10 +123,8 @@ fn a_run_is_followed_while_it_works() {
 #[test]
 fn a_run_that_ended_long_ago_is_left_out() {
     let case = Case::new();
-    let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
     // The second run has no times, so the time of the file counts for it.
-    let first_run = log.split_inclusive('\n').take(7).collect::<String>();
-    case.write("old.jsonl", &first_run);
+    case.write("old.jsonl", &events_of_now(7, &[]));
     let metrics = Exporter::start(&case, " --drop-after 1h --events old.jsonl").metrics();
     assert!(!metrics.contains("plmkit_run"), "{metrics}");
     assert_contains(&metrics, "plmkit_host_memory_size_bytes ");
@@ -171,12 +164,7 @@ fn paths_and_methods_have_their_status_and_metrics_their_media_type() {
 #[test]
 fn finished_runs_leave_after_their_time() {
     let case = Case::new();
-    let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
-    let now = plmkit_logs::Timestamp::now().to_string();
-    let run_a: String = log.split_inclusive('\n').take(7).collect();
-    let run_a = run_a.replace("2026-01-31T12:00:00.000Z", &now);
-    let run_a = run_a.replace("2026-01-31T12:00:12.500Z", &now);
-    case.write("events.jsonl", &run_a);
+    case.write("events.jsonl", &events_of_now(7, &["00.000", "12.500"]));
     let exporter = Exporter::start(&case, " --drop-after 3s --events .");
     let series = || {
         let metrics = exporter.metrics();
@@ -222,15 +210,6 @@ fn an_instance_has_metrics_of_its_own() {
     let exporter = Exporter::with(&case, "", &[("FAKE_NVML_MIG", "1")]);
     let instance = "plmkit_gpu_memory_used_bytes{uuid=\"MIG-2\",index=\"0\"} 3221225472";
     assert_contains(&exporter.metrics(), instance);
-}
-
-#[test]
-fn silent_clients_do_not_delay_others() {
-    let case = Case::new();
-    let exporter = Exporter::start(&case, "");
-    let connect = |_| TcpStream::connect(&exporter.address).unwrap();
-    let _silent: Vec<TcpStream> = (0..20).map(connect).collect();
-    assert_contains(&exporter.metrics(), "\nplmkit_exporter_driver_up 0\n");
 }
 
 #[test]

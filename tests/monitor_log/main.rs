@@ -13,7 +13,6 @@ mod metrics;
 mod record;
 mod report;
 mod report_join;
-mod report_page;
 mod terminal;
 mod top;
 mod top_screen;

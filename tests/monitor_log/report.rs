@@ -172,12 +172,14 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
             "{line}"
         );
     }
-    let output = case.run("report --quiet --events events.jsonl --out no/such/report.json");
-    assert_failed(
-        &output,
-        73,
-        "report.json: cannot create: no such file or directory",
-    );
+    for (outputs, file) in [
+        ("--out no/such/r.json", "r.json"),
+        ("--out r --html no/such/r.html", "r.html"),
+    ] {
+        let output = case.run(&format!("report --quiet --events events.jsonl {outputs}"));
+        let what = format!("no/such/{file}: cannot create: no such file or directory");
+        assert_failed(&output, 73, &what);
+    }
 }
 
 #[test]
@@ -224,6 +226,8 @@ fn an_input_is_never_overwritten() {
         "--out ./events.jsonl",
         "--out r --mqc events.jsonl",
         "--out r --mqc ./r",
+        "--out r --html events.jsonl",
+        "--out r --html ./r",
     ] {
         let output = case.run(&format!("report --events events.jsonl {outputs}"));
         assert_failed(&output, 2, "are the same file");
@@ -282,5 +286,36 @@ fn text_from_a_log_does_not_control_the_terminal() {
                 "{text}"
             );
         }
+    }
+}
+
+#[test]
+fn the_page_is_self_contained_and_has_the_content_of_the_report() {
+    let case = Case::with_logs();
+    case.report("--events events.jsonl --gpu gpu.csv --html r.html");
+    let page = case.read("r.html");
+    for part in [
+        "<h1>Embedding runs</h1>",
+        "verdict: mild</span>",
+        "gpu 0 (Fake, 0, GPU-0)",
+        "it was idle part of the time",
+        ">2,890</td>",
+        "<figcaption>tokens/s, up to ",
+        "utilization in %, up to 100, over ",
+        "<title>a</title>",
+        "prefers-color-scheme: dark",
+        "@media print",
+    ] {
+        assert_contains(&page, part);
+    }
+    // A column without a known cell is left out.
+    assert!(!page.contains("MFU"), "{page}");
+    let count = |part: &str| page.matches(part).count();
+    assert_eq!(count("<svg "), count("</svg>"));
+    let external = [
+        "http:", "https:", "<script", "<link", "<img", "url(", "@import",
+    ];
+    for part in external {
+        assert!(!page.contains(part), "{part}");
     }
 }

@@ -229,37 +229,3 @@ fn one_gpu_without_samples_leaves_the_energy_unknown() {
     let unknown = ["mean_power_w", "energy_j", "residues_per_joule"];
     assert_unknown(&found, &unknown);
 }
-
-#[test]
-fn failing_hardware_is_a_negative_verdict_and_other_findings_are_not() {
-    let case = case();
-    for (from, to, code, findings) in [
-        ("GPU-9", "", 0, &[][..]),
-        (
-            ",21500,none,0\n",
-            ",21500,none,1\n",
-            1,
-            &["critical: gpu 0 (NVIDIA H100 80GB HBM3, GPU-0): 1 memory error that"],
-        ),
-        (
-            ",none,0\n",
-            ",sw_thermal_slowdown,0\n",
-            1,
-            &["sw_thermal_slowdown in 100.0 % of the time"],
-        ),
-        (
-            ",none,0\n",
-            ",sw_power_cap,0\n",
-            0,
-            &["ok: gpu 1 (NVIDIA H100 80GB HBM3, GPU-1): it was kept busy"],
-        ),
-    ] {
-        case.write("gpu.csv", &samples().replace(from, to));
-        let args = "report --events events.jsonl --gpu gpu.csv --out r.json --fail-on mild";
-        let (found, stderr) = case.code_and_stderr(args);
-        assert_eq!(found, code, "{stderr}");
-        for finding in findings {
-            assert_contains(&stderr, finding);
-        }
-    }
-}

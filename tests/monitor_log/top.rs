@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::case::{Case, assert_contains, fixture, text};
+use crate::case::{Case, assert_contains, events_of_now, text};
 use crate::terminal::Terminal;
 
 /// A machine of eight GPUs, the first with MIG instances, and a run on two of them.
@@ -20,10 +20,7 @@ impl Machine {
         let case = Case::with_gpus();
         let owner = Command::new("sleep").arg("60").spawn().unwrap();
         case.write("pids", &format!("{} 4194300", owner.id()));
-        let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
-        let now = plmkit_logs::Timestamp::now().to_string();
-        let begun: String = log.split_inclusive('\n').take(3).collect();
-        let begun = begun.replace("2026-01-31T12:00:06.000Z", &now);
+        let begun = events_of_now(3, &["06.000"]);
         let begun = begun.replace("[\"GPU-0\"]", "[\"GPU-3\",\"GPU-0\"]");
         case.write("run.jsonl", &begun);
         Self { case, owner }
@@ -161,6 +158,8 @@ fn json_has_samples_processes_and_runs() {
         (&known["gpu_uuid"], &known["mem_used_mib"]),
         (&"GPU-0".into(), &5120.into())
     );
+    let id = Command::new("id").arg("-un").output().unwrap();
+    assert_eq!(known["user"], text(&id.stdout).trim());
     assert_eq!(
         (&hidden["pid"], &hidden["user"]),
         (&4_194_300.into(), &Value::Null)

@@ -7,17 +7,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::case::{Case, assert_contains, fixture, kill, wait_until, wait_within};
+use crate::case::{Case, assert_contains, events_of_now, kill, wait_until, wait_within};
 use crate::terminal::{Terminal, pair, spawn};
 
 /// A case with four GPUs and a running run.
 fn busy() -> Case {
     let case = Case::with_gpus();
-    let log = std::fs::read_to_string(fixture("events.jsonl")).unwrap();
-    let now = plmkit_logs::Timestamp::now().to_string();
-    let begun: String = log.split_inclusive('\n').take(3).collect();
-    let begun = begun.replace("2026-01-31T12:00:06.000Z", &now);
-    case.write("run.jsonl", &begun);
+    case.write("run.jsonl", &events_of_now(3, &["06.000"]));
     case
 }
 

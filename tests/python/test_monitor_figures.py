@@ -37,14 +37,19 @@ class Logs:
 
     def __init__(self, folder, seed, boot=True):
         self.folder, self.random, self.boot = folder, random.Random(seed), boot
+        # When the wall clock is set, and by how much.
+        self.jump = 0, 0
         self.rows, self.events = [], []
+
+    def clock(self, ms):
+        return clock(ms + (self.jump[1] if ms >= self.jump[0] else 0))
 
     def moment(self, ms):
         return {"boot_id": "b", "boot_s": f"{1000 + ms / 1000:.3f}"} if self.boot else {}
 
     def run(self, name, from_ms, to_ms, gpus, job=None, outcome="done"):
         def event(kind, ms, **fields):
-            time = {"time": clock(ms)} | ({"boot_s": 1000 + ms / 1000} if self.boot else {})
+            time = {"time": self.clock(ms)} | ({"boot_s": 1000 + ms / 1000} if self.boot else {})
             self.events.append({"type": kind, "run": name} | time | fields)
 
         boot = {"boot_id": "b"} if self.boot else {}
@@ -61,7 +66,7 @@ class Logs:
         before = times[0]
         for ms in times:
             for index, gpu in enumerate(gpus):
-                row = {"timestamp": clock(ms), "index": index, "uuid": gpu, "name": "Fake"}
+                row = {"timestamp": self.clock(ms), "index": index, "uuid": gpu, "name": "Fake"}
                 row |= self.moment(ms) | ({"interval_s": interval} if interval else {})
                 watts = draw.uniform(60, 700)
                 if gpu in energy:
@@ -219,7 +224,8 @@ def check(folder):
     run("monitor-log", "report", *logs, "--out", folder / "report.json")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     with open(folder / "gpu.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+        # A row that is there twice counts once.
+        rows = list({tuple(row.values()): row for row in csv.DictReader(file)}.values())
     for row in rows:
         # Hot is within 5 °C of the board's limit, or above 80 °C.
         limit = int(row.get("temperature_limit_c") or 85) - 5
@@ -234,7 +240,7 @@ def check(folder):
         spans[event["run"]] = min(times), max(times)
     moments = {job: [ms for name in names for ms in range(*spans[name])] for job, names in runs.items()}
     gpus = {}
-    for uuid in sorted({row["uuid"] for row in rows}):
+    for uuid in sorted({row["uuid"] for row in rows} - {""}):
         own = [row for row in rows if row["uuid"] == uuid]
         gpus[uuid] = Gpu(own, lambda row: any(row.get(column) for column in ANSWERS))
     at_work = {uuid: Counter() for uuid in gpus}
@@ -304,8 +310,18 @@ def test_a_gpu_that_is_lost_has_no_figures_and_is_the_finding(logs):
     report = check(logs.folder)
     lost = gpu_of(report, 1)
     assert lost["coverage"] < 0.07 and lost["energy_j"] is None
+    assert [gpu["lost"] for gpu in report["gpus"]] == [False, True] and report["gpus"][1]["silent_s"] == pytest.approx(199, abs=2)
     found = [finding["kind"] for finding in report["findings"] if finding["subject"].startswith("gpu 1")]
     assert "gpu_lost" in found and "bottleneck" not in found
+
+
+def test_a_gpu_that_is_lost_late_is_not_called_idle_and_a_row_of_the_host_is_no_gpu(logs):
+    logs.run("r", 500, 213_500, GPUS)
+    logs.record(logs.steps(0, 220_000, 1000), GPUS, lost=[("GPU-1", 150_000, 999_999)])
+    logs.rows.append({"timestamp": logs.clock(230_000)} | logs.moment(230_000))
+    logs.write()
+    gpus = check(logs.folder)["gpus"]
+    assert [gpu["bottleneck"] is None for gpu in gpus] == [False, True]
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -318,6 +334,12 @@ def test_intervals_of_20_ms_and_of_1_s_in_one_log(logs, is_told):
     else:
         logs.record(fast + slow, GPUS[:1], counter=GPUS[:1]).write()
     assert gpu_of(check(logs.folder))["coverage"] > 0.98
+
+
+def test_pauses_are_no_pace(logs):
+    logs.run("r", 0, 300_000, GPUS[:1])
+    logs.record([*range(0, 60_000, 1000), 160_000, 260_000, *range(261_000, 310_000, 1000)], GPUS[:1], interval=1).write()
+    assert gpu_of(check(logs.folder))["coverage"] < 0.4
 
 
 def test_two_workers_on_two_gpus_one_of_which_had_its_driver_reloaded(logs):
@@ -340,8 +362,47 @@ def test_a_folder_with_other_files(tmp_path):
 def test_a_recording_of_a_tenth_of_a_run(logs):
     logs.run("r", 0, 200_000, GPUS[:1])
     logs.record(logs.steps(50_000, 70_000, 1000), GPUS[:1], interval=1).write()
-    gpu = gpu_of(check(logs.folder))
+    report = check(logs.folder)
+    gpu = gpu_of(report)
     assert 0.09 < gpu["coverage"] < 0.11 and gpu["values"]["gpu_util"]["mean"] is None and gpu["energy_j"] is None
+    assert any("% of the run, too little to give figures" in note for note in report["runs"][0]["notes"])
+
+
+def test_a_reading_around_a_short_run_tells_of_the_time_around_it(logs):
+    logs.run("r", 13_000, 16_000, GPUS[:1])
+    logs.record(range(0, 60_000, 10_000), GPUS[:1], interval=10).write()
+    report = check(logs.folder)
+    assert gpu_of(report)["coverage"] == 1 and gpu_of(report)["energy_j"] is None
+    assert report["gpus"][0]["values"] == {}
+    assert any("too few for its figures" in note for note in report["runs"][0]["notes"])
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000, 30_000, -90_000])
+def test_a_wall_clock_that_is_set_changes_nothing(tmp_path, jump_ms):
+    logs = Logs(tmp_path, seed=1)
+    logs.jump = 50_000, jump_ms
+    logs.run("r", 20_000, 80_000, GPUS)
+    logs.record(logs.steps(0, 100_000, 1000), GPUS, interval=1, counter=["GPU-0"]).write()
+    assert gpu_of(check(tmp_path))["coverage"] > 0.98
+
+
+def test_only_one_of_run_and_samples_names_its_boot(tmp_path):
+    logs = Logs(tmp_path, seed=1)
+    logs.run("r", 20_000, 80_000, GPUS)
+    logs.boot = False
+    logs.record(logs.steps(0, 100_000, 1000), GPUS, interval=1).write()
+    run("monitor-log", "report", "--gpu", tmp_path / "gpu.csv", "--events", tmp_path / "events.jsonl", "--out", tmp_path / "report.json")
+    [found] = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["runs"]
+    assert [gpu["coverage"] for gpu in found["gpus"]] == [0, 0] and found["efficiency"]["energy_j"] is None
+    assert any(note.startswith("it is not joined with the samples") for note in found["notes"])
+
+
+def test_rows_that_are_read_twice_count_once(logs):
+    logs.run("r", 20_000, 80_000, GPUS)
+    logs.record(logs.steps(0, 100_000, 1000), GPUS, interval=1, counter=["GPU-0"])
+    logs.rows += logs.rows
+    logs.write()
+    assert gpu_of(check(logs.folder))["coverage"] > 0.98
 
 
 def test_a_gpu_that_was_gone_for_half_of_a_run(logs):
@@ -350,7 +411,8 @@ def test_a_gpu_that_was_gone_for_half_of_a_run(logs):
     report = check(logs.folder)
     assert gpu_of(report)["coverage"] == pytest.approx(0.5, abs=0.002)
     assert gpu_of(report)["partial"] and not report["gpus"][0]["lost"]
-    assert any("came back" in finding["text"] for finding in report["findings"])
+    assert any("it gave no values for 49" in finding["text"] and "came back" in finding["text"] for finding in report["findings"])
+    assert any("its energy is scaled to the run" in note for note in report["runs"][0]["notes"])
 
 
 def test_two_runs_on_one_gpu_share_its_energy(logs):

@@ -6,7 +6,6 @@ mod files;
 mod mutations;
 mod plausible;
 mod reference;
-mod reference_files;
 mod set;
 mod spot_check;
 mod unusual;

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, ListArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, Float32Array, ListArray, UInt32Array};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::Field;
 use plmkit_contract::{
-    EmbeddingLayout, Kind, Labels, ModelName, Provenance, RESIDUES, RowDigest, RowKey, RowsBuilder,
-    SequenceDigest, ShardRow, StoreDtype,
+    EmbeddingLayout, Labels, ModelName, Provenance, RESIDUES, RowDigest, RowKey, SequenceDigest,
+    StoreDtype,
 };
-use plmkit_store::{EmbeddingsWriter, RecordListWriter, read_shard};
+use plmkit_store::read_shard;
 
-use crate::common::bin;
+use crate::common::command;
+use crate::set::{column, write_embeddings, write_shard};
 
 pub(crate) const DIM: usize = 32;
 pub(crate) const FILES: usize = 3;
@@ -29,6 +30,7 @@ pub(crate) struct Protein {
     pub(crate) start: u32,
     pub(crate) length: u32,
     pub(crate) truncated: bool,
+    pub(crate) n_windows: u32,
     pub(crate) digest: SequenceDigest,
     /// `(length, DIM)`
     pub(crate) residues: Vec<f32>,
@@ -43,6 +45,26 @@ pub(crate) struct File {
     pub(crate) rows: Vec<Protein>,
     pub(crate) provenance: Provenance,
     pub(crate) columns: Vec<&'static str>,
+    pub(crate) store_dtype: StoreDtype,
+    pub(crate) stitched: bool,
+}
+
+/// A shard before it is written. Its rows have no vectors.
+#[derive(Clone)]
+pub(crate) struct Shard {
+    pub(crate) rows: Vec<Protein>,
+    pub(crate) provenance: Provenance,
+}
+
+/// A set before it is written.
+#[derive(Clone)]
+pub(crate) struct Data {
+    pub(crate) files: Vec<File>,
+    pub(crate) shards: Vec<Shard>,
+    /// The lines of rejects.csv.
+    pub(crate) rejects: String,
+    /// The lines of lists of rows that were not embedded.
+    pub(crate) lists: Vec<String>,
 }
 
 /// A number from 0 to 1 that looks random: splitmix64.
@@ -89,6 +111,7 @@ fn protein(ordinal: u64, model: u64) -> Protein {
         start: 0,
         length: length as u32,
         truncated: false,
+        n_windows: 1,
         digest: SequenceDigest::new(sequence.as_bytes()),
         max: (0..DIM)
             .map(|d| column(d).fold(f32::MIN, f32::max))
@@ -117,8 +140,22 @@ impl Protein {
             length: self.length,
             truncated: self.truncated,
             digest: self.digest,
-            n_windows: 1,
+            n_windows: self.n_windows,
         }
+    }
+
+    /// Takes what another has in all columns, but not its key.
+    pub(crate) fn take_vectors(&mut self, other: &mut Self) {
+        for (own, other) in self.vectors().into_iter().zip(other.vectors()) {
+            std::mem::swap(own, other);
+        }
+    }
+
+    /// Takes the mean, the maximum and the deviation of another.
+    pub(crate) fn take_pooled(&mut self, other: &Self) {
+        self.mean.clone_from(&other.mean);
+        self.max.clone_from(&other.max);
+        self.std.clone_from(&other.std);
     }
 
     /// Its vectors in all columns.
@@ -132,60 +169,46 @@ impl Protein {
     }
 }
 
-/// A folder with shards, their rejects and manifest, and embeddings.
+/// A folder of shards, their rejects, and embeddings.
 pub(crate) struct Plausible {
     folder: tempfile::TempDir,
-    digests: Vec<RowDigest>,
+    pub(crate) sound: Data,
 }
 
 impl Plausible {
-    /// Shards and no embeddings yet.
+    /// A sound set.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("temp folder");
-        fs::create_dir(folder.path().join("shards")).expect("folder");
-        let mut digests = Vec::new();
+        let (mut files, mut shards) = (Vec::new(), Vec::new());
         for file in 0..FILES {
-            let path = folder.path().join(format!("shards/{file}.parquet"));
-            let mut writer = RecordListWriter::create(&path, Kind::Shard).expect("create");
-            for protein in proteins(file, 1) {
-                let row = ShardRow {
-                    key: protein.key(),
-                    description: None,
-                    sequence: &protein.sequence,
-                };
-                writer.push(&row).expect("push");
-            }
-            let finished = writer.finish(&Provenance::new("fasta-shard", vec![]));
-            finished
-                .and_then(|(_, file)| file.finish())
-                .expect("finish");
-            let shard = read_shard(&path).expect("shard");
-            let mut digest = RowDigest::default();
-            let rows = shard.rows();
-            let batch = shard.pack(rows.iter(), Labels::default()).expect("batch");
-            digest.update(&batch).expect("digest");
-            digests.push(digest);
+            let rows = proteins(file, 1);
+            let shard = Shard::of(&rows);
+            let columns = vec!["mean_6", "max_6", "std_6", "residues_6"];
+            let model = ModelName {
+                name: "a/model".to_owned(),
+                revision: None,
+            };
+            files.push(File {
+                rows,
+                provenance: Provenance::new("gpu-embed", vec![shard.batches()])
+                    .with("model", "0123456789abcdef")
+                    .with("dtype", "f32")
+                    .with("columns", &columns)
+                    .with("store_dtype", "f32")
+                    .with_model(model),
+                columns,
+                store_dtype: StoreDtype::F32,
+                stitched: false,
+            });
+            shards.push(shard);
         }
-        Self { folder, digests }
-    }
-
-    /// Sound embeddings of a file.
-    pub(crate) fn file(&self, file: usize) -> File {
-        let model = ModelName {
-            name: "a/model".to_owned(),
-            revision: None,
+        let sound = Data {
+            files,
+            shards,
+            rejects: String::new(),
+            lists: Vec::new(),
         };
-        let columns = vec!["mean_6", "max_6", "std_6", "residues_6"];
-        File {
-            rows: proteins(file, 1),
-            provenance: Provenance::new("gpu-embed", vec![self.digests[file].to_string()])
-                .with("model", "0123456789abcdef")
-                .with("dtype", "f32")
-                .with("columns", &columns)
-                .with("store_dtype", "f32")
-                .with_model(model),
-            columns,
-        }
+        Self { folder, sound }
     }
 
     /// The path of a file of the folder.
@@ -193,26 +216,67 @@ impl Plausible {
         self.folder.path().join(name)
     }
 
-    /// Writes embeddings and validates them against the shards.
-    pub(crate) fn command(&self, files: &[File]) -> Command {
-        let embeddings = self.folder.path().join("embeddings");
-        let _ = fs::remove_dir_all(&embeddings);
-        fs::create_dir(&embeddings).expect("folder");
-        for (place, file) in files.iter().enumerate() {
-            file.write(&embeddings.join(format!("{place}.parquet")));
+    /// Writes a set and validates it.
+    pub(crate) fn command(&self, data: &Data) -> Command {
+        for name in ["embeddings", "shards", "rejects"] {
+            let _ = fs::remove_dir_all(self.path(name));
+            fs::create_dir(self.path(name)).expect("folder");
         }
-        let rejects = self.folder.path().join("rejects.csv");
-        fs::write(&rejects, "ordinal,id,length,reason\n").expect("write");
-        let mut command = bin("validate-embeddings");
-        command
-            .arg(embeddings)
-            .arg("--shards")
-            .arg(self.folder.path().join("shards"));
-        command
-            .arg("--rejects")
-            .arg(rejects)
-            .args(["--quiet", "--report", "-"]);
-        command
+        for (place, file) in data.files.iter().enumerate() {
+            file.write(&self.path(&format!("embeddings/{place}.parquet")));
+        }
+        for (place, shard) in data.shards.iter().enumerate() {
+            shard.write(&self.path(&format!("shards/{place}.parquet")));
+        }
+        let rejects = format!("ordinal,id,length,reason\n{}", data.rejects);
+        fs::write(self.path("rejects/rejects.csv"), rejects).expect("write");
+        for (place, list) in data.lists.iter().enumerate() {
+            let path = self.path(&format!("rejects/{place}.csv"));
+            fs::write(path, list_of_rows(list)).expect("write");
+        }
+        let line =
+            "validate-embeddings embeddings --shards shards --rejects rejects --quiet --report -";
+        command(self.folder.path(), line)
+    }
+}
+
+/// A list of rows that were not embedded.
+pub(crate) fn list_of_rows(lines: &str) -> String {
+    format!("ordinal,id,length,reason,start\n{lines}")
+}
+
+impl Shard {
+    fn of(rows: &[Protein]) -> Self {
+        let without_vectors = rows.iter().map(|row| {
+            let mut row = row.clone();
+            row.vectors().into_iter().for_each(Vec::clear);
+            row
+        });
+        Self {
+            rows: without_vectors.collect(),
+            provenance: Provenance::new("fasta-shard", vec![]),
+        }
+    }
+
+    /// The digest of the batches that it becomes.
+    pub(crate) fn batches(&self) -> String {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("shard.parquet");
+        self.write(&path);
+        let shard = read_shard(&path).expect("shard");
+        let rows = shard.rows();
+        let batch = shard.pack(rows.iter(), Labels::default()).expect("batch");
+        let mut digest = RowDigest::default();
+        digest.update(&batch).expect("digest");
+        digest.to_string()
+    }
+
+    fn write(&self, path: &Path) {
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| (row.key(), row.sequence.clone()));
+        write_shard(path, rows, &self.provenance);
     }
 }
 
@@ -224,55 +288,43 @@ impl File {
                 .iter()
                 .map(|name| name.parse().expect("a column"))
                 .collect(),
-            dim: DIM,
+            dim: self.dim(),
             logits: plmkit_contract::VOCABULARY,
-            dtype: StoreDtype::F32,
-            stitched: false,
+            dtype: self.store_dtype,
+            stitched: self.stitched,
             labels: Labels::default(),
         };
-        let mut writer = EmbeddingsWriter::create(path, &layout).expect("create");
-        if !self.rows.is_empty() {
-            let mut keys = RowsBuilder::of_keys();
-            for row in &self.rows {
-                keys.push(&row.key());
-            }
-            let mut arrays = keys.finish();
-            arrays.extend(self.columns.iter().map(|name| self.column(name)));
-            let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
-            writer
-                .write(&batch.expect("the columns of the schema"))
-                .expect("write");
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        if self.stitched {
+            let numbers = self.rows.iter().map(|row| row.n_windows);
+            columns.push(Arc::new(UInt32Array::from_iter_values(numbers)));
         }
-        writer.finish(&self.provenance).expect("finish");
+        columns.extend(self.columns.iter().map(|name| self.column(name)));
+        let keys: Vec<RowKey> = self.rows.iter().map(Protein::key).collect();
+        write_embeddings(path, &layout, &keys, columns, &self.provenance);
+    }
+
+    /// The dimension of its first vector.
+    fn dim(&self) -> usize {
+        self.rows.first().map_or(DIM, |row| row.mean.len())
     }
 
     fn column(&self, name: &str) -> ArrayRef {
-        let list = |values: Vec<f32>| {
-            let item = Arc::new(Field::new_list_field(DataType::Float32, false));
-            FixedSizeListArray::new(
-                item,
-                DIM.try_into().expect("a small dimension"),
-                Arc::new(Float32Array::from(values)),
-                None,
-            )
+        let vectors = |of: fn(&Protein) -> &Vec<f32>| {
+            let values: Float32Array = self.rows.iter().flat_map(of).copied().collect();
+            column(&values, self.dim(), &self.store_dtype.arrow())
         };
-        let values =
-            |of: fn(&Protein) -> &Vec<f32>| self.rows.iter().flat_map(of).copied().collect();
         match name.split_once('_').expect("a layer").0 {
-            "mean" => Arc::new(list(values(|row| &row.mean))),
-            "max" => Arc::new(list(values(|row| &row.max))),
-            "std" => Arc::new(list(values(|row| &row.std))),
+            "mean" => vectors(|row| &row.mean),
+            "max" => vectors(|row| &row.max),
+            "std" => vectors(|row| &row.std),
             _ => {
-                let residues = list(values(|row| &row.residues));
-                let lengths = self.rows.iter().map(|row| row.residues.len() / DIM);
+                let residues = vectors(|row| &row.residues);
+                let lengths = self.rows.iter();
+                let lengths = lengths.map(|row| row.residues.len() / self.dim());
                 let item = Field::new_list_field(residues.data_type().clone(), false);
                 let offsets = OffsetBuffer::from_lengths(lengths);
-                Arc::new(ListArray::new(
-                    Arc::new(item),
-                    offsets,
-                    Arc::new(residues),
-                    None,
-                ))
+                Arc::new(ListArray::new(Arc::new(item), offsets, residues, None))
             }
         }
     }

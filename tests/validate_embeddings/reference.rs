@@ -1,34 +1,111 @@
 //! Agreement with a reference.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeStringArray, StringArray};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field};
+use parquet::basic::{Compression, GzipLevel};
 use plmkit_contract::StoreDtype;
 
-use crate::common::{assert_failed, bin, embed, pack, run as succeed, shard, test_data};
-use crate::set::{Row, Set, check, failed, ids, rows, run, vectors};
+use crate::common::{assert_fails, bin, embed, pack, run as succeed, shard, test_data};
+use crate::set::{Row, Set, check, failed, ids, rows, vectors};
 
-#[test]
-fn the_vectors_of_two_records_swapped_with_their_keys_in_place_show_in_the_reference_only() {
-    let set = Set::new();
-    let rows = rows();
-    let reference = set.reference(&[
-        ("id", ids(&rows[..9])),
-        ("mean_6", vectors(&rows[..9], &DataType::Float32)),
-    ]);
-    let embeddings = set.changed(|rows| {
+fn compare(embeddings: &Path, reference: &Path, options: &[&str]) -> Command {
+    let mut command = bin("validate-embeddings");
+    command.arg(embeddings).arg("--reference").arg(reference);
+    command.args(options);
+    command
+}
+
+/// A change of the embeddings.
+type Change = fn(&mut Vec<Row>);
+
+/// What is counted of the first nine proteins, of which P07 was rejected, beside their own vectors: the check, the kind and how often.
+/// Then what was changed, and after a colon what is said of it.
+const DIFFERENCES: [(&str, &str, u64, &str, Change); 9] = [
+    ("", "not_in_reference", 22, "nothing", |_| {}),
+    ("", "rejected", 1, "nothing", |_| {}),
+    ("", "compared", 8, "three hundredths longer", |rows| {
+        rows[1].vector.iter_mut().for_each(|value| *value *= 1.03);
+    }),
+    ("reference", "below", 2, "vectors swapped", |rows| {
         let first = rows[1].vector.clone();
         rows[1].vector = std::mem::replace(&mut rows[2].vector, first);
-    });
-    let (report, _) = set.report(
-        set.expecting(&embeddings).arg("--reference").arg(reference),
+    }),
+    (
+        "reference",
+        "below",
         1,
-    );
-    assert_eq!(failed(&report), ["reference"]);
-    assert_eq!(check(&report, "reference")["counts"]["below"], 2);
+        "another direction: ordinal 1 'P01': mean_6: cosine -1.0000000, expected at least 0.999",
+        |rows| rows[1].vector.iter_mut().for_each(|value| *value *= -1.0),
+    ),
+    (
+        "reference",
+        "other_norm",
+        1,
+        "twice as long: ordinal 1 'P01': mean_6: 2.000000 times as long as in the reference, expected 1 ± 4.47e-2",
+        |rows| rows[1].vector.iter_mut().for_each(|value| *value *= 2.0),
+    ),
+    (
+        "zero reference",
+        "undefined",
+        1,
+        "zero: ordinal 1 'P01': mean_6: no cosine",
+        |rows| rows[1].vector.fill(0.0),
+    ),
+    (
+        "reference",
+        "other_dimension",
+        8,
+        "other dimensions: mean_6: the reference has 8 values, the embeddings have 4",
+        |rows| {
+            for row in rows {
+                row.vector.truncate(4);
+            }
+        },
+    ),
+    (
+        "coverage reference",
+        "not_found",
+        1,
+        "a row missing: 'P01': not in the embeddings",
+        |rows| drop(rows.remove(1)),
+    ),
+];
+
+#[test]
+fn each_difference_from_the_reference_is_counted_and_said() {
+    let set = Set::new();
+    let mut theirs = rows()[..8].to_vec();
+    theirs.push(Row {
+        id: "P07".to_owned(),
+        ..theirs[0].clone()
+    });
+    let reference = set.reference(&[
+        ("id", ids(&theirs)),
+        ("mean_6", vectors(&theirs, &DataType::Float32)),
+    ]);
+    for (checks, kind, count, name, change) in DIFFERENCES {
+        let embeddings = set.changed(change);
+        let mut command = set.expecting(&embeddings);
+        command.arg("--reference").arg(&reference);
+        let code = i32::from(!checks.is_empty());
+        let (report, stderr) = set.report(&mut command, code);
+        assert_eq!(failed(&report).join(" "), checks, "{name}");
+        assert_eq!(check(&report, "reference")["counts"][kind], count, "{name}");
+        let said = name.split_once(": ").map_or("", |(_, said)| said);
+        assert!(stderr.contains(said), "{name}: {stderr}");
+    }
+    let other = set.reference(&[
+        ("id", ids(&[])),
+        ("mean_6", vectors(&[], &DataType::Float32)),
+    ]);
+    let (report, _) = set.report(&mut compare(&set.changed(|_| {}), &other, &[]), 1);
+    assert_eq!(check(&report, "reference")["counts"]["nothing_compared"], 1);
 }
 
 #[test]
@@ -73,13 +150,7 @@ fn a_reference_may_come_from_anywhere() {
                 ("id", id),
                 (name, Arc::clone(vectors)),
             ]);
-            let (report, _) = set.report(
-                bin("validate-embeddings")
-                    .arg(&embeddings)
-                    .arg("--reference")
-                    .arg(reference),
-                0,
-            );
+            let (report, _) = set.report(&mut compare(&embeddings, &reference, &[]), 0);
             let counts = &check(&report, "reference")["counts"];
             assert_eq!(
                 (&counts["compared"], &counts["not_in_reference"]),
@@ -96,42 +167,83 @@ fn a_reference_may_come_from_anywhere() {
 }
 
 #[test]
+fn ids_are_text_or_integers_of_any_type() {
+    let set = Set::new();
+    let numbered = |rows: &[Row]| {
+        let ids = (10..).zip(rows).map(|(id, row)| Row {
+            id: format!("{id}"),
+            ..row.clone()
+        });
+        ids.collect::<Vec<Row>>()
+    };
+    let rows = numbered(&rows()[..5]);
+    let embeddings = set.embeddings("embeddings.parquet", &rows, StoreDtype::F32);
+    let text = ids(&rows);
+    let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8));
+    let numbers = Int64Array::from_iter_values((0..5).map(|id| 10 + id));
+    for id in [
+        cast(&text, &DataType::Utf8View).expect("a view"),
+        cast(&text, &dictionary).expect("text"),
+        Arc::new(numbers),
+    ] {
+        let vectors = vectors(&rows, &DataType::Float64);
+        let reference = set.reference(&[("id", id), ("any", vectors)]);
+        let (report, _) = set.report(&mut compare(&embeddings, &reference, &[]), 0);
+        assert_eq!(report["agreement"][0]["vectors"], 5);
+    }
+}
+
+#[test]
+fn every_compression_of_parquet_writers_is_read() {
+    let set = Set::new();
+    let embeddings = set.changed(|_| {});
+    let rows = rows();
+    let starts = Int64Array::from_iter_values(rows.iter().map(|row| i64::from(row.start)));
+    let columns: [(&str, ArrayRef); 3] = [
+        ("id", crate::set::ids(&rows)),
+        ("start", Arc::new(starts)),
+        ("mean_6", vectors(&rows, &DataType::Float32)),
+    ];
+    for compression in [
+        Compression::GZIP(GzipLevel::default()),
+        Compression::SNAPPY,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(parquet::basic::ZstdLevel::default()),
+    ] {
+        let reference = set.parquet("reference.parquet", &columns, compression);
+        let (report, _) = set.report(&mut compare(&embeddings, &reference, &[]), 0);
+        assert_eq!(check(&report, "reference")["counts"]["compared"], 30);
+    }
+}
+
+#[test]
 fn embeddings_are_a_reference_for_each_other_window_by_window() {
     let set = Set::new();
     let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
+    let compared = |embeddings: &Path, options: &[&str], code| {
+        set.report(&mut compare(embeddings, &reference, options), code)
+    };
     let embeddings = set.changed(|rows| rows.rotate_left(5));
-    let (report, _) = set.report(
-        bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(&reference),
-        0,
-    );
+    let (report, _) = compared(&embeddings, &["--min-cosine", "1"], 0);
     assert_eq!(check(&report, "reference")["counts"]["compared"], 30);
-    assert_eq!(report["agreement"][0]["max_difference"], 0.0);
+    let agreement = &report["agreement"][0];
+    assert_eq!(
+        (&agreement["min_cosine"], &agreement["max_difference"]),
+        (&1.0.into(), &0.0.into())
+    );
 
     let embeddings = set.changed(|rows| rows[9].vector[0] += 100.0); // the second window of P09
-    let (report, stderr) = set.report(
-        bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(&reference),
-        1,
-    );
+    let (report, stderr) = compared(&embeddings, &[], 1);
     assert_eq!(check(&report, "reference")["counts"]["below"], 1);
     assert_eq!(check(&report, "reference")["offenders"][0]["start"], 20);
-    assert!(
-        stderr.contains("first: ordinal 9 'P09' from residue 20: mean_6: cosine "),
-        "{stderr}"
-    );
-
-    let mut command = bin("validate-embeddings");
-    command
-        .arg(&embeddings)
-        .arg("--reference")
-        .arg(&reference)
-        .args(["--min-cosine", "-1"]);
-    set.report(&mut command, 0);
+    let first = "first: ordinal 9 'P09' from residue 20: mean_6: cosine ";
+    assert!(stderr.contains(first), "{stderr}");
+    let theirs = rows().remove(9).vector;
+    let squares = theirs.iter().map(|&value| f64::from(value).powi(2));
+    let share = 100.0 / squares.sum::<f64>().sqrt();
+    let most = report["agreement"][0]["max_difference"].as_f64();
+    assert!((most.expect("a number") / share - 1.0).abs() < 1e-5);
+    compared(&embeddings, &["--min-cosine", "-1"], 0);
 }
 
 #[test]
@@ -160,48 +272,8 @@ fn columns_with_names_of_several_lines_are_named_on_one() {
         let one = Arc::clone(&one);
         let columns = [("id", Arc::clone(&ids)), (first, one), ("c\nd", second)];
         let reference = set.reference(&columns);
-        let mut command = bin("validate-embeddings");
-        command.arg(&embeddings).arg("--reference").arg(reference);
-        assert_failed(&command.output().expect("run"), 65, message);
+        assert_fails(compare(&embeddings, &reference, &[]), 65, message);
     }
-}
-
-#[test]
-fn a_reference_row_without_embedding_fails_and_so_does_comparing_nothing() {
-    let set = Set::new();
-    let embeddings = set.changed(|_| {});
-    let mut sample = rows()[..3].to_vec();
-    sample[1].id = "Q99999".into();
-    let reference = set.reference(&[
-        ("id", ids(&sample)),
-        ("mean_6", vectors(&sample, &DataType::Float32)),
-    ]);
-    let (report, stderr) = set.report(
-        bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(reference),
-        1,
-    );
-    assert_eq!(check(&report, "reference")["counts"]["not_found"], 1);
-    assert!(
-        stderr.contains("'Q99999': not in the embeddings"),
-        "{stderr}"
-    );
-
-    let none: &[Row] = &[];
-    let reference = set.reference(&[
-        ("id", ids(none)),
-        ("mean_6", vectors(none, &DataType::Float32)),
-    ]);
-    let (report, _) = set.report(
-        bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(reference),
-        1,
-    );
-    assert_eq!(check(&report, "reference")["counts"]["nothing_compared"], 1);
 }
 
 #[test]
@@ -245,82 +317,18 @@ fn a_reference_that_cannot_be_compared_with_is_bad_data() {
     ];
     for (columns, what) in references {
         let reference = set.reference(columns);
-        let output = run(bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(reference));
-        assert_failed(&output, 65, what);
-        assert_failed(&output, 65, "reference.parquet: ");
+        let mut command = compare(&embeddings, &reference, &[]);
+        assert_fails(&mut command, 65, what);
+        assert_fails(command, 65, "reference.parquet: ");
     }
-    let fasta = set.path("proteins.fasta");
-    fs::write(&fasta, ">P00\nMKV\n").expect("write");
-    assert_failed(
-        &run(bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(fasta)),
-        65,
-        "proteins.fasta",
-    );
-    let missing = set.path("missing");
-    assert_failed(
-        &run(bin("validate-embeddings")
-            .arg(&embeddings)
-            .arg("--reference")
-            .arg(missing)),
-        66,
-        "missing",
-    );
-}
-
-#[test]
-fn every_vector_agrees_with_itself_exactly() {
-    let set = Set::new();
-    let embeddings = set.changed(|rows| {
-        for (i, value) in rows.iter_mut().flat_map(|row| &mut row.vector).enumerate() {
-            *value += (i as f32).sqrt();
-        }
-    });
-    let mut command = bin("validate-embeddings");
-    command.arg(&embeddings).arg("--reference").arg(&embeddings);
-    let (report, _) = set.report(command.args(["--min-cosine", "1"]), 0);
-    assert_eq!(report["agreement"][0]["min_cosine"], 1.0);
-}
-
-/// A flipped bit of embeddings that serve as a reference is either found, or where no value comes from.
-#[test]
-fn a_damaged_reference_of_our_own_is_found() {
-    let set = Set::new();
-    let embeddings = set.changed(|_| {});
-    let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
-    let compare = || {
-        let mut command = bin("validate-embeddings");
-        command.arg(&embeddings).arg("--reference").arg(&reference);
-        run(command.args(["--quiet", "--report", "-"]))
-    };
-    let sound = compare().stdout;
-    let whole = fs::read(&reference).expect("read");
-    let mut found = 0;
-    for at in (0..whole.len()).step_by(41) {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 1 << (at % 8);
-        fs::write(&reference, damaged).expect("write");
-        let output = compare();
-        if output.status.code() == Some(0) {
-            assert!(output.stdout == sound, "byte {at}");
-        } else {
-            assert_failed(&output, 65, "reference.parquet: ");
-            found += 1;
-        }
+    fs::write(set.path("proteins.fasta"), ">P00\nMKV\n").expect("write");
+    for (other, code) in [
+        ("proteins.fasta", 65),
+        ("shard.parquet", 65),
+        ("missing", 66),
+    ] {
+        assert_fails(compare(&embeddings, &set.path(other), &[]), code, other);
     }
-    let flips = whole.len() / 41;
-    assert!(2 * found > flips, "found {found} of {flips}");
-    let shard = bin("validate-embeddings")
-        .arg(&embeddings)
-        .arg("--reference")
-        .arg(set.path("shard.parquet"))
-        .output();
-    assert_failed(&shard.expect("run"), 65, "shard.parquet: ");
 }
 
 /// Vectors of transformers in float64 show that a model is what its name says, and that gpu-embed computes it.
@@ -333,10 +341,9 @@ fn vectors_of_another_program_are_a_reference() {
     pack(&shard, &batches, 4096);
     let mut embed = embed(&[&batches], &test_data("model-tiny"), &out);
     succeed(embed.args(["--layers", "2,4", "--pool", "mean,bos,max,std"]));
-    let mut validate = bin("validate-embeddings");
-    validate.arg(out).arg("--reference");
-    validate.arg(test_data("golden/vectors.parquet"));
-    let (report, _) = set.report(validate.args(["--min-cosine", "0.999999999"]), 0);
+    let options = ["--min-cosine", "0.999999999"];
+    let mut validate = compare(&out, &test_data("golden/vectors.parquet"), &options);
+    let (report, _) = set.report(&mut validate, 0);
     let agreement = report["agreement"].as_array().expect("columns");
     assert_eq!(agreement.len(), 8);
     for column in agreement {

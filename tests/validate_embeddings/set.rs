@@ -106,49 +106,33 @@ impl Set {
     }
 
     pub(crate) fn shard(&self, name: &str, rows: &[Row]) {
-        let mut writer = RecordListWriter::create(&self.path(name), Kind::Shard).expect("create");
-        for row in rows {
-            let row = ShardRow {
-                key: row.key(),
-                description: None,
-                sequence: &sequence(row.ordinal, row.start),
-            };
-            writer.push(&row).expect("push");
-        }
-        let provenance = Provenance::new("fasta-shard", vec![]);
-        let finished = writer.finish(&provenance).expect("finish");
-        finished.1.finish().expect("publish");
+        let rows = rows
+            .iter()
+            .map(|row| (row.key(), sequence(row.ordinal, row.start)));
+        write_shard(
+            &self.path(name),
+            rows,
+            &Provenance::new("fasta-shard", vec![]),
+        );
     }
 
     pub(crate) fn embeddings(&self, name: &str, rows: &[Row], dtype: StoreDtype) -> PathBuf {
         let path = self.path(name);
-        let dim = rows.first().map_or(DIM, |row| row.vector.len());
         let layout = EmbeddingLayout {
             columns: vec![MEAN],
-            dim,
+            dim: rows.first().map_or(DIM, |row| row.vector.len()),
             logits: plmkit_contract::VOCABULARY,
             dtype,
             stitched: false,
             labels: plmkit_contract::Labels::default(),
         };
-        let mut writer = EmbeddingsWriter::create(&path, &layout).expect("create");
-        if !rows.is_empty() {
-            let mut keys = RowsBuilder::of_keys();
-            for row in rows {
-                keys.push(&row.key());
-            }
-            let mut arrays = keys.finish();
-            arrays.push(vectors(rows, &dtype.arrow()));
-            let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), arrays);
-            writer
-                .write(&batch.expect("the columns of the schema"))
-                .expect("write");
-        }
         let mut provenance = Provenance::new("gpu-embed", vec![]);
         if let Ok(list) = fs::read(self.path("embeddings.rejects.csv")) {
             provenance = provenance.with_rejects(ByteDigest::compute(&list).to_string());
         }
-        writer.finish(&provenance).expect("finish");
+        let keys: Vec<RowKey> = rows.iter().map(Row::key).collect();
+        let columns = vec![vectors(rows, &dtype.arrow())];
+        write_embeddings(&path, &layout, &keys, columns, &provenance);
         path
     }
 
@@ -208,18 +192,60 @@ impl Set {
     }
 }
 
+/// Writes a shard of rows with their residues.
+pub(crate) fn write_shard<'a>(
+    path: &Path,
+    rows: impl Iterator<Item = (RowKey<'a>, String)>,
+    provenance: &Provenance,
+) {
+    let mut writer = RecordListWriter::create(path, Kind::Shard).expect("create");
+    for (key, sequence) in rows {
+        let row = ShardRow {
+            key,
+            description: None,
+            sequence: &sequence,
+        };
+        writer.push(&row).expect("push");
+    }
+    let finished = writer.finish(provenance).expect("finish");
+    finished.1.finish().expect("publish");
+}
+
+/// Writes embeddings: the columns after those of the key.
+pub(crate) fn write_embeddings(
+    path: &Path,
+    layout: &EmbeddingLayout,
+    keys: &[RowKey],
+    columns: Vec<ArrayRef>,
+    provenance: &Provenance,
+) {
+    let mut writer = EmbeddingsWriter::create(path, layout).expect("create");
+    if !keys.is_empty() {
+        let mut rows = RowsBuilder::of_keys();
+        for key in keys {
+            rows.push(key);
+        }
+        let columns = rows.finish().into_iter().chain(columns).collect();
+        let batch = RecordBatch::try_new(SchemaRef::clone(writer.schema()), columns);
+        let batch = batch.expect("the columns of the schema");
+        writer.write(&batch).expect("write");
+    }
+    writer.finish(provenance).expect("finish");
+}
+
+/// Vectors of `dim` values as a column of `value`.
+pub(crate) fn column(values: &Float32Array, dim: usize, value: &DataType) -> ArrayRef {
+    let values = cast(values, value).expect("floats");
+    let item = Arc::new(Field::new_list_field(value.clone(), false));
+    let dim = i32::try_from(dim).expect("a small dimension");
+    Arc::new(FixedSizeListArray::new(item, dim, values, None))
+}
+
 /// The vectors of `rows` as a fixed-size list of `value`.
 pub(crate) fn vectors(rows: &[Row], value: &DataType) -> ArrayRef {
     let dim = rows.first().map_or(DIM, |row| row.vector.len());
     let values: Float32Array = rows.iter().flat_map(|row| row.vector.clone()).collect();
-    let values = cast(&values, value).expect("floats");
-    let field = Arc::new(Field::new_list_field(value.clone(), false));
-    Arc::new(FixedSizeListArray::new(
-        field,
-        i32::try_from(dim).expect("a small dimension"),
-        values,
-        None,
-    ))
+    column(&values, dim, value)
 }
 
 pub(crate) fn ids(rows: &[Row]) -> ArrayRef {

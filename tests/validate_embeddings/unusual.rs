@@ -1,13 +1,13 @@
 //! Sound embeddings of unusual proteins, which no check may fail.
 
 use std::fs;
-use std::path::PathBuf;
 
 use plmkit_contract::RESIDUES;
 use serde_json::Value;
 
-use crate::common::{bin, embed, pack, run, test_data, visible};
+use crate::common::{run, visible};
 use crate::set::failed;
+use crate::spot_check::line;
 
 /// A protein of pseudorandom residues.
 fn protein(seed: u64, length: u64) -> String {
@@ -36,39 +36,28 @@ fn scan(protein: &str, variants: usize) -> Vec<String> {
 fn report_on(proteins: &[String], tokens: &str) -> (usize, Value) {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = |name: &str| folder.path().join(name);
+    let command = |text: &str| line(folder.path(), text);
     let records = proteins.iter().enumerate();
     let fasta = records.map(|(i, protein)| format!(">P{i:04}\n{protein}\n"));
     let fasta = fasta.collect::<Vec<_>>().concat();
     fs::write(path("in.fasta"), fasta).expect("write");
-    let mut shard = bin("fasta-shard");
-    shard.arg(path("in.fasta")).arg("--out").arg(path("shards"));
-    run(shard.args(["--max-shard-tokens", tokens, "--alphabet", "protein"]));
+    let shard = format!("fasta-shard in.fasta --out shards --max-shard-tokens {tokens}");
+    run(&mut command(&format!("{shard} --alphabet protein")));
     fs::create_dir(path("embeddings")).expect("folder");
-    let names = visible(&path("shards"));
-    let names: Vec<&String> = names
-        .iter()
-        .filter(|name| name.ends_with(".parquet"))
-        .collect();
+    let mut names = visible(&path("shards"));
+    names.retain(|name| name.ends_with(".parquet"));
     for name in &names {
-        let batches: PathBuf = path("batches.arrow");
-        let _ = fs::remove_file(&batches);
-        pack(&path("shards").join(name), &batches, 4096);
-        let out = path("embeddings").join(name);
-        run(embed(&[&batches], &test_data("model-tiny"), &out).args(["--pool", "mean,bos,max,std"]));
+        let _ = fs::remove_file(path("batches.arrow"));
+        let pack = format!("pack-batches shards/{name} --out batches.arrow");
+        run(&mut command(&format!("{pack} --max-batch-tokens 4096")));
+        let embed = format!("gpu-embed batches.arrow --out embeddings/{name} --model model-tiny");
+        let options = "--device cpu --progress none --pool mean,bos,max,std";
+        run(&mut command(&format!("{embed} {options}")));
     }
-    let mut validate = bin("validate-embeddings");
-    validate
-        .arg(path("embeddings"))
-        .arg("--shards")
-        .arg(path("shards"));
-    let output = validate
-        .args(["--quiet", "--report", "-"])
-        .output()
-        .expect("run");
-    (
-        names.len(),
-        serde_json::from_slice(&output.stdout).expect("a report"),
-    )
+    let validate = "validate-embeddings embeddings --shards shards --quiet --report -";
+    let output = command(validate).output().expect("run");
+    let report = serde_json::from_slice(&output.stdout).expect("a report");
+    (names.len(), report)
 }
 
 #[test]

@@ -139,26 +139,3 @@ impl Tallies {
         self.check(definition.expect("a check"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checks::ordinals;
-
-    #[test]
-    fn only_the_first_are_listed_and_all_are_counted() {
-        let mut tallies = Tallies::default();
-        for ordinal in 0..1000_u64 {
-            tallies.add(ordinals::absent, ordinal, "missing");
-        }
-        let mut all = Tallies::default();
-        all.add(ordinals::absent, 5000, "missing");
-        all.merge(tallies);
-        let check = all.result("ordinals");
-        assert_eq!(
-            (check.counts["absent"], check.violations.len()),
-            (1001, LISTED)
-        );
-        assert_eq!(check.violations[9].to_string(), "ordinal 8: missing");
-    }
-}

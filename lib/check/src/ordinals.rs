@@ -145,15 +145,6 @@ mod tests {
     }
 
     #[test]
-    fn a_record_in_both_is_named() {
-        let check = check(&[0, 1].into(), &[1, 1], None);
-        assert_eq!(
-            (check.counts["in_both"], check.counts["rejected_twice"]),
-            (1, 1)
-        );
-    }
-
-    #[test]
     fn records_lost_at_the_end_show_where_their_number_is_known() {
         let check = check(&[0, 1].into(), &[2], Some(5));
         assert_eq!((check.counts["absent"], check.counts["beyond"]), (2, 0));

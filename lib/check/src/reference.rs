@@ -67,15 +67,4 @@ mod tests {
         assert_eq!(pair(&["x"], &names), [None, None]);
         assert_eq!(pair(&["x", "y"], &["mean_6"]), [None]);
     }
-
-    #[test]
-    fn rows_are_found_by_id_and_start_and_each_is_there_once() {
-        let mut reference = Reference::new(String::new(), vec!["mean_6".to_owned()]);
-        for (id, start) in [("b", 7), ("b", 0), ("a", 0)] {
-            assert!(reference.push(id, start, vec![vec![1.0]]));
-        }
-        let has = |id: &str, start| reference.rows.contains_key(&(id.to_owned(), start));
-        assert_eq!((has("b", 0), has("a", 7)), (true, false));
-        assert!(!reference.push("b", 7, vec![vec![1.0]]));
-    }
 }

@@ -84,31 +84,3 @@ impl fmt::Display for Violation {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_one_short_line() {
-        let id = format!("a\tb{}", "é".repeat(10_000));
-        let row = RowKey {
-            ordinal: 3,
-            id: &id,
-            start: 511,
-            length: 1,
-            truncated: false,
-            digest: plmkit_contract::SequenceDigest::default(),
-            n_windows: 1,
-        };
-        let shown = format!("a\\tb{}…", "é".repeat(76));
-        assert_eq!(
-            Violation {
-                problem: "missing".to_owned(),
-                ..(&row).into()
-            }
-            .to_string(),
-            format!("ordinal 3 '{shown}' from residue 511: missing")
-        );
-    }
-}

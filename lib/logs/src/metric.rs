@@ -54,24 +54,3 @@ impl Metric {
         if is_counter { "counter" } else { "gauge" }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_in_the_base_unit_has_the_name_of_that_unit() {
-        for metric in METRICS {
-            let ends = match metric.unit {
-                "%" => "_ratio",
-                "MiB" => "_bytes",
-                "°C" => "_celsius",
-                "W" => "_watts",
-                "J" => "_joules_total",
-                "MHz" => "_hertz",
-                _ => "",
-            };
-            assert!(metric.prometheus.ends_with(ends), "{}", metric.prometheus);
-        }
-    }
-}

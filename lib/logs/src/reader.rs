@@ -228,23 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_a_newline_is_left_out() {
-        let torn = |line: u32, of: u32| {
-            Some(format!(
-                "log: 1 of {of} lines are malformed and were left out; the first is line {line}: it is torn, as of a writer that was killed"
-            ))
-        };
-        for (text, complete, skipped) in [
-            ("", "", None),
-            ("a\nbb\n", "a\nbb\n", None),
-            ("a\nbb", "a\n", torn(2, 2)),
-            ("bb", "", torn(1, 1)),
-        ] {
-            assert_eq!(read(text), Ok((complete.to_owned(), skipped)), "{text}");
-        }
-    }
-
-    #[test]
     fn one_line_or_less_than_one_in_ten_may_be_bad_but_not_the_first() {
         let good = |count| "a\n".repeat(count);
         let skipped = |log: &str| read(log).map(|(_, skipped)| skipped);

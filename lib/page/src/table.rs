@@ -252,29 +252,3 @@ fn grouped(number: &str) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_column_without_a_known_cell_is_left_out() {
-        const COLUMNS: [Column<u64>; 2] = [
-            Column::new("a<", "", |count| Cell::count(*count)),
-            Column::new("b", "s", |_| Cell::known(None::<String>)),
-        ];
-        let table = |rows: &[u64]| Page::new("").table(rows, &COLUMNS).body.clone();
-        let html = table(&[1, 2]);
-        assert!(
-            html.contains(">a&lt;</th>") && !html.contains("b, s"),
-            "{html}"
-        );
-        assert_eq!(table(&[]), "");
-    }
-
-    #[test]
-    fn digits_are_in_groups_of_three() {
-        let found = ["7", "123", "1234", "1234567.1234"].map(grouped);
-        assert_eq!(found, ["7", "123", "1,234", "1,234,567.1234"]);
-    }
-}

@@ -163,32 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_a_user_a_command_and_times_and_a_hidden_one_its_id_only() {
+    fn a_process_has_times() {
         let mut reader = ProcessReader::default();
-        let mut samples = [sample("GPU-0", &[id(), 4_194_304])];
-        let own = &mut samples[0].processes.as_mut().unwrap().0[0];
-        (own.mem_used_mib, own.gpu_util) = (Some(7), Some(88));
-        let [own, hidden] = &reader.read(&samples)[..] else {
-            panic!("two processes")
-        };
-        assert_eq!(
-            (own.pid, own.mem_used_mib, own.gpu_util),
-            (id(), Some(7), Some(88))
-        );
-        let user = Command::new("id").arg("-un").output().unwrap().stdout;
-        assert_eq!(
-            own.user.as_deref(),
-            String::from_utf8(user).unwrap().lines().next()
-        );
-        let program = std::env::args().next().unwrap();
-        assert!(own.command.as_ref().unwrap().starts_with(&program));
+        let samples = [sample("GPU-0", &[id()])];
+        let own = reader.read(&samples).remove(0);
         assert!(own.age_s < Some(3600.0) && own.cpu_util.is_none());
-        let expected = ProcessStatus {
-            pid: 4_194_304,
-            gpu_uuid: Some("GPU-0".to_owned()),
-            ..ProcessStatus::default()
-        };
-        assert_eq!(*hidden, expected);
         // At least 40 ms of CPU time: ticks are 10 ms.
         let start = Instant::now();
         let mut sum = 0u64;

@@ -179,52 +179,10 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_logs::event::{Event, Outcome};
+    use plmkit_logs::event::Outcome;
 
     use super::*;
-    use crate::tests::{batch, done, report, started, summaries};
-
-    /// A run of ten batches: the time of each, its parts, and how full it is.
-    fn run(name: &str, step_s: f64, compute_ms: Option<f64>, filled: f64) -> Vec<Event> {
-        let mut events = vec![started(|run| name.clone_into(&mut run.run))];
-        events.extend((0..10).map(|number| {
-            batch(number, |batch| {
-                name.clone_into(&mut batch.run);
-                batch.elapsed_s = Some(step_s * (number + 1) as f64);
-                (batch.compute_ms, batch.wait_ms) = (compute_ms, Some(30.0));
-                (batch.tokens, batch.utilization) = (100, Some(filled));
-                batch.oom_splits = 1;
-            })
-        }));
-        events.push(done(|done| {
-            name.clone_into(&mut done.run);
-            (done.tokens, done.elapsed_s) = (1000, 10.0 * step_s);
-        }));
-        events
-    }
-
-    #[test]
-    fn runs_together_have_the_sums_of_their_batches() {
-        let both = [
-            run("a", 1.0, Some(900.0), 0.9),
-            run("b", 2.0, Some(1000.0), 0.8),
-        ];
-        let all = sum(&summaries(both.concat()));
-        assert_eq!((all.elapsed_s, all.tokens), (Some(30.0), 2000));
-        assert_eq!((all.oom_splits, all.packing.below_85), (20, 10));
-        let [compute, wait] = ["compute", "wait"].map(|stage| all.stages[stage].clone().unwrap());
-        // 9 s and 10 s of 30 s; 0.6 s of waits.
-        assert_eq!((compute.total_ms, wait.total_ms), (19_000.0, 600.0));
-        assert_eq!(wait.share, Some(0.02));
-        assert!((all.idle_share.unwrap() - 11.0 / 30.0).abs() < 1e-12);
-        assert!((all.packing.mean_fill.unwrap() - 0.85).abs() < 1e-12);
-        assert_eq!(all.packing.min_fill, Some(0.8));
-        // What one of them does not know is unknown.
-        let other = [run("a", 1.0, Some(900.0), 0.9), run("b", 2.0, None, 0.8)];
-        let all = sum(&summaries(other.concat()));
-        assert_eq!((&all.stages["compute"], all.idle_share), (&None, None));
-        assert_eq!(all.stage_share("wait"), Some(0.02));
-    }
+    use crate::tests::{batch, done, report, started};
 
     /// A report on runs with these tokens a second.
     fn report_of(rates: &[f64], outcome: Outcome) -> Report {

@@ -121,24 +121,6 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_runs_are_kept_apart_and_a_killed_run_lasts_to_its_last_batch() {
-        let runs = summaries([batch("b", 1, 2.5), batch("a", 0, 1.0), batch("b", 0, 1.0)]);
-        let figures = runs.iter().map(|run| {
-            let rate = run.throughput.tokens_per_s;
-            (
-                run.setup.run.as_str(),
-                run.batches,
-                run.residues,
-                rate,
-                run.outcome,
-            )
-        });
-        let expected = [("b", 2, 16, Some(8.0), None), ("a", 1, 8, Some(10.0), None)];
-        assert_eq!(figures.collect::<Vec<_>>(), expected);
-        assert!(runs[0].notes[0].starts_with("the run has no end"));
-    }
-
-    #[test]
     fn a_run_without_batches_has_rates_of_zero_and_one_without_time_has_none() {
         let run = &summaries([done("r", 0, 3.0)])[0];
         let figures = (run.throughput.tokens_per_s, run.outcome);
@@ -184,18 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn the_batches_of_all_attempts_are_those_of_the_total() {
-        let mut events = resumed("job");
-        for (place, total, saved) in [(0, 3, None), (3, 2, Some(1))] {
-            if let Event::Run(run) = &mut events[place] {
-                (run.batches_total, run.batches_saved) = (Some(total), saved);
-            }
-        }
-        let run = &summaries(events)[0];
-        assert_eq!((run.batches, run.setup.batches_total), (3, Some(3)));
-    }
-
-    #[test]
     fn other_work_and_a_repetition_of_finished_work_are_other_runs() {
         let again = [started("r3", "job"), done("r3", 0, 9.0)];
         let runs = |second_job| summaries(resumed(second_job).into_iter().chain(again.clone()));
@@ -229,19 +199,6 @@ mod tests {
         let other = [started("r", "two"), batch("r", 0, 1.0)];
         assert_eq!(figures(&[&one, &other]), [2, 1]);
         assert_eq!(figures(&[&one, &other, &one]), [2, 1]);
-    }
-
-    #[test]
-    fn the_operations_of_a_run_that_is_resumed_elsewhere_are_the_sum() {
-        let mut events = resumed("job");
-        if let Event::Run(started) = &mut events[3] {
-            started.device = Some("cuda:0".to_owned());
-        }
-        let run = &summaries(events)[0];
-        assert_eq!(
-            (run.efficiency.flops, run.tokens),
-            (Some(210.0 + 600.0), 30)
-        );
     }
 
     #[test]

@@ -134,21 +134,6 @@ mod tests {
     }
 
     #[test]
-    fn samples_outside_the_run_do_not_count() {
-        let busy = |second| vec![Some(if (11..21).contains(&second) { 90 } else { 0 })];
-        let found = summary(run("cuda:0", None, 10, 20), samples(busy, 30));
-        let gpu = &found[0];
-        assert_eq!(gpu.figures.samples, 10);
-        let busy = (gpu.figures.share("gpu_util"), gpu.bottleneck);
-        assert_eq!(busy, (Some(0.9), Some(Tier::None)));
-        assert_eq!(gpu.figures.coverage, Some(1.0));
-
-        let elsewhere = summary(run("cuda:0", None, 50, 59), samples(|_| vec![Some(40)], 12));
-        let gpu = &elsewhere[0];
-        assert_eq!((gpu.bottleneck, gpu.figures.coverage), (None, Some(0.0)));
-    }
-
-    #[test]
     fn samples_of_other_gpus_than_the_run_names_are_noted() {
         let is_noted = |uuid| {
             let run = run("cuda:0", Some(uuid), 0, 9);
@@ -157,35 +142,6 @@ mod tests {
             report.runs()[0].notes.iter().any(|known| known == note)
         };
         assert_eq!(["GPU-0", "GPU-9"].map(is_noted), [false, true]);
-    }
-
-    #[test]
-    fn a_reading_around_a_run_tells_of_the_time_around_it() {
-        let joined = |seconds: u32| {
-            let rows = (0..6).map(|row| {
-                sample(row * seconds, |sample| {
-                    (sample.power_w, sample.interval_s) = (Some(100.0), Some(seconds.into()));
-                })
-            });
-            let report = report(run("cuda:0", Some("GPU-0"), 13, 16), rows);
-            assert_eq!(report.gpus()[0].figures.mean("power_w"), None);
-            let run = report.runs()[0].clone();
-            let gpu = &run.gpus.unwrap()[0];
-            let is_told = run
-                .notes
-                .iter()
-                .any(|note| note.contains("too few for its figures"));
-            (
-                gpu.figures.mean("power_w"),
-                gpu.figures.coverage,
-                gpu.energy_j,
-                is_told,
-            )
-        };
-        // The reading of 20 s stands for 10 to 20 s, and for the 3 s of the run.
-        assert_eq!(joined(10), (None, Some(1.0), None, true));
-        // The last reading stands for 12 to 15 s; 2 s of it are in the run.
-        assert_eq!(joined(3).1, Some(2.0 / 3.0));
     }
 
     #[test]
@@ -242,20 +198,5 @@ mod tests {
             [(5, 99), (40, 35), (20, 99), (99, 20)].map(|(error, lost)| found(error, lost)),
             [0, 0, 1, 1]
         );
-    }
-
-    #[test]
-    fn a_row_of_the_host_is_no_gpu_and_a_gap_is_not_covered() {
-        let mut rows = samples(|_| vec![Some(1), None], 3);
-        rows.extend(samples(|_| vec![Some(1), None], 11).split_off(20));
-        rows.push(sample(10, |sample| {
-            (sample.index, sample.uuid) = (None, None);
-            sample.host_cpu_util = Some(10.0);
-        }));
-        let gpus = summary(Runs::default(), rows);
-        // Two rows that stand for a second each; the last follows a gap of 8 s.
-        let figures = &gpus[0].figures;
-        assert_eq!((figures.samples, figures.coverage), (2, Some(0.2)));
-        assert_eq!((gpus.len(), figures.partial), (2, true));
     }
 }

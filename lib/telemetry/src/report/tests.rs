@@ -14,22 +14,21 @@ use crate::tests::{batch, done, report, runs, sample, started, summaries};
 /// A machine whose wall clock is put forward by `jump` seconds in second `set`.
 #[derive(Clone, Copy)]
 struct Machine {
-    boot_id: Option<&'static str>,
+    boot_id: &'static str,
     set: i64,
     jump: i64,
 }
 
 const STEADY: Machine = Machine {
-    boot_id: Some("a"),
+    boot_id: "a",
     set: 999,
     jump: 0,
 };
 
-/// A machine with logs of older programs.
-const WITHOUT_BOOT: Machine = Machine {
-    boot_id: None,
-    ..STEADY
-};
+/// Seconds since boot.
+fn boot_s(second: i64) -> f64 {
+    5000.0 + second as f64
+}
 
 impl Machine {
     fn time(self, second: i64) -> Timestamp {
@@ -38,16 +37,12 @@ impl Machine {
         time.unwrap().into()
     }
 
-    fn boot_s(self, second: i64) -> Option<f64> {
-        self.boot_id.map(|_| 5000.0 + second as f64)
-    }
-
     /// A run of 60 s on a GPU that begins in second `begins`, with a batch of 1,000 residues a second.
     fn run(self, name: &str, uuid: &str, begins: i64) -> Vec<Event> {
         let mut events = vec![started(|run| {
             (run.run, run.job) = (name.to_owned(), Some("job".to_owned()));
-            (run.time, run.boot_s) = (Some(self.time(begins)), self.boot_s(begins));
-            run.boot_id = self.boot_id.map(str::to_owned);
+            (run.time, run.boot_s) = (Some(self.time(begins)), Some(boot_s(begins)));
+            run.boot_id = Some(self.boot_id.to_owned());
             run.device = Some("cuda".to_owned());
             run.gpu_uuids = Some(vec![uuid.to_owned()]);
         })];
@@ -55,14 +50,14 @@ impl Machine {
             batch(second as u64, |batch| {
                 (batch.run, batch.residues) = (name.to_owned(), 1000);
                 let at = begins + second;
-                (batch.time, batch.boot_s) = (Some(self.time(at)), self.boot_s(at));
+                (batch.time, batch.boot_s) = (Some(self.time(at)), Some(boot_s(at)));
                 batch.elapsed_s = Some(second as f64);
             })
         }));
         events.push(done(|done| {
             (done.run, done.elapsed_s) = (name.to_owned(), 60.0);
             let at = begins + 60;
-            (done.time, done.boot_s) = (Some(self.time(at)), self.boot_s(at));
+            (done.time, done.boot_s) = (Some(self.time(at)), Some(boot_s(at)));
         }));
         events
     }
@@ -75,8 +70,8 @@ impl Machine {
             energy_j += if was_busy { 500.0 } else { 100.0 };
             sample(0, |sample| {
                 sample.timestamp = self.time(second);
-                sample.boot_id = self.boot_id.map(str::to_owned);
-                sample.boot_s = self.boot_s(second);
+                sample.boot_id = Some(self.boot_id.to_owned());
+                sample.boot_s = Some(boot_s(second));
                 sample.uuid = Some(uuid.to_owned());
                 sample.gpu_util = Some(100 * u32::from(busy.contains(&second)));
                 (sample.energy_j, sample.power_w) = (Some(energy_j), Some(250.0));
@@ -103,54 +98,9 @@ fn figures(run: &RunSummary) -> (Option<f64>, Option<f64>, u64) {
 }
 
 #[test]
-fn a_run_has_the_samples_and_the_energy_of_its_time_for_any_wall_clock() {
-    for (set, jump) in [
-        (999, 0),
-        (130, 3600),
-        (130, -3600),
-        (130, 30),
-        (130, -90),
-        (60, -60),
-    ] {
-        let machine = Machine {
-            set,
-            jump,
-            ..STEADY
-        };
-        let samples = machine.recording("GPU-0", 100..161);
-        let run = &joined(&machine.run("r", "GPU-0", 100), &samples)[0];
-        // 60,000 residues with 500 W over 60 s.
-        let expected = (Some(1.0), Some(2.0), 60);
-        assert_eq!(figures(run), expected, "{set} s: {jump} s");
-        let energy_j = run.efficiency.energy_j;
-        assert_eq!((run.elapsed_s, energy_j), (Some(60.0), Some(30_000.0)));
-    }
-    let samples = WITHOUT_BOOT.recording("GPU-0", 100..161);
-    let runs = joined(&WITHOUT_BOOT.run("r", "GPU-0", 100), &samples);
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 60));
-    // Only the run names its boot.
-    let runs = joined(&STEADY.run("r", "GPU-0", 100), &samples);
-    assert_eq!(figures(&runs[0]), (None, None, 0));
-    let note = "it is not joined with the samples";
-    assert!(runs[0].notes.iter().any(|text| text.starts_with(note)));
-}
-
-#[test]
-fn a_missing_sample_and_a_run_at_work_are_measured_as_far_as_known() {
-    let events = STEADY.run("r", "GPU-0", 100);
-    let mut samples = STEADY.recording("GPU-0", 100..161);
-    samples.remove(129);
-    let runs = joined(&events, &samples);
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 59));
-    let runs = joined(&events[..31], &STEADY.recording("GPU-0", 100..200));
-    assert_eq!((runs[0].outcome, runs[0].elapsed_s), (None, Some(30.0)));
-    assert_eq!(figures(&runs[0]), (Some(1.0), Some(2.0), 30));
-}
-
-#[test]
 fn runs_of_two_machines_have_the_samples_of_their_own_gpus() {
     let other = Machine {
-        boot_id: Some("b"),
+        boot_id: "b",
         ..STEADY
     };
     let mut second = other.run("b", "GPU-1", 100);
@@ -168,92 +118,6 @@ fn runs_of_two_machines_have_the_samples_of_their_own_gpus() {
         let busy_samples = mean.map(|mean| (mean * 60.0).round());
         assert_eq!((busy_samples, samples), (utilization, count));
     }
-}
-
-#[test]
-fn two_attempts_at_a_run_have_the_samples_of_both() {
-    let first = &STEADY.run("r1", "GPU-0", 20)[..31];
-    let events = [first, &STEADY.run("r2", "GPU-0", 100)].concat();
-    let busy_between = STEADY.recording("GPU-0", 20..161);
-    let run = &joined(&events, &busy_between)[0];
-    assert_eq!((run.attempts, run.elapsed_s), (2, Some(90.0)));
-    // Thirty batches were computed twice and count once.
-    let residues_per_joule = 60_000.0 / (500.0 * 90.0);
-    let expected = (Some(1.0), Some(residues_per_joule), 30 + 60);
-    assert_eq!(figures(run), expected);
-}
-
-/// A report on a run on `GPU-0` from second 0 on, and rows a second with 300 W and half of its time busy.
-fn sampled(run_s: u32, seconds: Range<u32>, is_lost: impl Fn(u32) -> bool) -> Report {
-    let boot = |second: u32| Some(5000.0 + f64::from(second));
-    let events = [
-        started(|run| {
-            (run.boot_id, run.boot_s) = (Some("b".to_owned()), boot(0));
-            run.device = Some("cuda".to_owned());
-            run.gpu_uuids = Some(vec!["GPU-0".to_owned()]);
-        }),
-        done(|done| (done.boot_s, done.elapsed_s) = (boot(run_s), f64::from(run_s))),
-    ];
-    let rows = seconds.map(|second| {
-        sample(0, |sample| {
-            sample.boot_s = boot(second);
-            if !is_lost(second) {
-                (sample.power_w, sample.gpu_util) = (Some(300.0), Some(100 * (second % 2)));
-            }
-        })
-    });
-    report(runs(events), rows)
-}
-
-/// Coverage, energy and mean utilisation of the run's GPU.
-fn seen(report: &Report) -> (Option<f64>, Option<f64>, Option<f64>) {
-    let gpu = &report.runs()[0].gpus.as_ref().unwrap()[0];
-    (
-        gpu.figures.coverage,
-        gpu.energy_j,
-        gpu.figures.share("gpu_util"),
-    )
-}
-
-#[test]
-fn two_seconds_of_samples_are_too_little_for_a_run_of_213_s() {
-    let report = sampled(213, 100..103, |_| false);
-    assert_eq!(seen(&report), (Some(2.0 / 213.0), None, None));
-    let run = &report.runs()[0];
-    assert_eq!(run.efficiency.energy_j, None);
-    let note =
-        "gpu 0 (Fake, GPU-0): its samples cover 0.9 % of the run, too little to give figures";
-    assert_eq!(run.notes, [note]);
-}
-
-#[test]
-fn a_gpu_that_is_lost_at_14_s_uses_no_energy_to_the_end_and_is_not_called_idle() {
-    let report = sampled(213, 0..214, |second| second > 14);
-    assert_eq!(seen(&report), (Some(14.0 / 213.0), None, None));
-    let gpu = &report.gpus()[0];
-    assert_eq!(
-        (gpu.lost, gpu.silent_s, gpu.bottleneck),
-        (true, 199.0, None)
-    );
-    let kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
-    assert_eq!(kinds, [FindingKind::GpuLost]);
-}
-
-#[test]
-fn a_gpu_that_was_gone_for_500_of_1000_s_leaves_a_trace() {
-    let report = sampled(1000, 0..1001, |second| (251..750).contains(&second));
-    assert_eq!(seen(&report), (Some(0.5), Some(300_000.0), Some(0.5)));
-    let run = &report.runs()[0];
-    let gpu = &run.gpus.as_ref().unwrap()[0];
-    assert!(gpu.figures.partial);
-    let note = "gpu 0 (Fake, GPU-0): its samples cover 50.0 % of the run, its figures are of that part, and its energy is scaled to \
-        the run";
-    assert_eq!(run.notes, [note]);
-    assert!(
-        report.findings[0]
-            .text
-            .starts_with("it gave no values for 500.0 s, and came back")
-    );
 }
 
 #[test]
@@ -327,17 +191,12 @@ fn a_withheld_figure_is_no_finding() {
     );
 }
 
+/// Logs are read in the order of their times.
 #[test]
-fn rows_that_are_read_twice_or_late_count_once() {
-    let events = STEADY.run("r", "GPU-0", 100);
+fn a_row_that_is_late_all_the_same_is_left_out() {
     let samples = STEADY.recording("GPU-0", 100..161);
     let (first, second) = samples.split_at(130);
-    let once = joined(&events, &samples);
-    assert_eq!(
-        joined(&events, &[&samples[..], &samples[..]].concat()),
-        once
-    );
-    // Logs are read in the order of their times. A row that is late all the same is left out.
+    let events = STEADY.run("r", "GPU-0", 100);
     let late = &joined(&events, &[second, first].concat())[0];
     let covered = late.gpus.as_ref().unwrap()[0].figures.coverage;
     assert_eq!(

@@ -159,7 +159,7 @@ fn shares_are_of_the_batches_whose_time_is_known() {
 fn records_of_two_boots_are_joined_only_if_their_clocks_are_said_to_agree() {
     let run = STEADY.run("r", "GPU-0", 100);
     let other = Machine {
-        boot_id: Some("other"),
+        boot_id: "other",
         set: 0,
         jump: 30,
     };
