@@ -99,9 +99,9 @@ impl Summary {
         let verdict = |line: &SummaryLine| format!("{}/{DATASET_FILE}", line.sample);
         let others = self.others();
         if !others.is_empty() {
-            let names: Vec<&str> = others.iter().map(|line| &*line.sample).collect();
-            let names = names.join(" ");
-            tracing::info!("samples of earlier runs, left as they are: {names}");
+            let earlier: Vec<&str> = others.iter().map(|line| &*line.sample).collect();
+            let earlier = earlier.join(" ");
+            tracing::info!("samples of earlier runs, left as they are: {earlier}");
         }
         let mut errors = Vec::new();
         for (what, names) in [
