@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -19,7 +18,7 @@ use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, path_text, plural}
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::{Settings, model_name, resolve};
-use plmkit_store::FileKind;
+use plmkit_store::{FileKind, read_rejects};
 use strum::VariantNames;
 
 #[cfg(feature = "testing")]
@@ -363,24 +362,22 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     if !(args.force || args.probe) {
         return Ok(());
     }
-    if !args.probe {
-        keep_data(&[("--out", &out)], Some(b"PAR1"))?;
-    }
     let kind = args.out.as_deref().and_then(FileKind::detect);
     if let Some(kind) = kind.filter(|kind| args.probe || *kind != FileKind::Embeddings) {
         return Err(other_data("--out", &out, &kind.to_string()));
+    }
+    if !args.probe {
+        keep_data(&[("--out", &out)], Some(b"PAR1"))?;
     }
     args.rejects.as_deref().map_or(Ok(()), keep_other_lists)
 }
 
 /// Checks that no list of rejects replaces anything else, nor that of `fasta-shard`, which has no starts.
 fn keep_other_lists(path: &Path) -> Result<(), Fault> {
-    const COLUMNS: &[u8] = b"ordinal,id,length,reason,start\n";
-    let is_file = path.metadata().is_ok_and(|found| found.is_file());
-    let file = is_file.then(|| fs::File::open(path).ok()).flatten();
-    let mut head = Vec::new();
-    let _ = file.map(|file| file.take(COLUMNS.len() as u64).read_to_end(&mut head));
-    if head.is_empty() || head == COLUMNS {
+    let is_there = path
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.len() > 0);
+    if !is_there || read_rejects(path).is_ok_and(|list| list.of_rows) {
         return Ok(());
     }
     Err(other_data("--rejects", path, "no list of gpu-embed"))

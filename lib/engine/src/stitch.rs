@@ -7,10 +7,10 @@
 mod blend;
 mod moments;
 mod order;
-mod protein;
+mod stitcher;
 
 pub(crate) use order::WindowOrder;
-pub(crate) use protein::Stitcher;
+pub(crate) use stitcher::Stitcher;
 
 use blend::Blend;
 use moments::Moments;

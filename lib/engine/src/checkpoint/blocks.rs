@@ -10,7 +10,9 @@ use std::slice;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{KeyColumns, Provenance, Reject, RowDigest, Stop, path_text};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use plmkit_contract::{Provenance, Reject, RowDigest, Stop, ordinals, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbeddings, remove_file};
 
 use super::block::{Block, RETRYABLE};
@@ -361,8 +363,11 @@ impl<'a> Blocks<'a> {
 /// Sorts rows by ordinal and start. Returns slices of these batches, without copying values.
 fn sorted<'r>(batches: impl Iterator<Item = &'r RecordBatch>) -> Vec<RecordBatch> {
     let rows = batches.flat_map(|batch| {
-        let keys = KeyColumns::new(batch);
-        (0..batch.num_rows()).map(move |row| (keys.row(row).sort_key(), batch, row))
+        let starts = batch["start"].as_primitive::<UInt32Type>().values();
+        let keys = ordinals(batch).iter().zip(starts);
+        (0..)
+            .zip(keys)
+            .map(move |(row, (&ordinal, &start))| ((ordinal, start), batch, row))
     });
     let mut rows: Vec<((u64, u32), &RecordBatch, usize)> = rows.collect();
     rows.sort_unstable_by_key(|&(key, ..)| key);
