@@ -1,11 +1,9 @@
 //! Rows and the columns that identify them, in shards, batches and embeddings files.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Int8Builder, Int64Builder, StringBuilder, UInt32Builder,
-    make_builder,
+    BooleanBuilder, Int8Builder, Int64Builder, StringBuilder, UInt32Builder,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
@@ -153,7 +151,7 @@ pub enum Cell<'a> {
     Flag(bool),
     /// Of a column of text; a null without one.
     Text(Option<&'a str>),
-    /// The digest of a sequence, as text.
+    /// The digest of a sequence, as text; of the default, none yet.
     Digest(SequenceDigest),
     /// A word of which a column has few.
     Word(&'static str),
@@ -196,18 +194,29 @@ impl Row for ShardRow<'_> {
 /// Builds the columns of rows.
 pub struct RowsBuilder {
     schema: SchemaRef,
-    columns: Vec<Box<dyn ArrayBuilder>>,
+    columns: Vec<ColumnBuilder>,
     rows: usize,
+}
+
+enum ColumnBuilder {
+    Long(Int64Builder),
+    Number(UInt32Builder),
+    Small(Int8Builder),
+    Flag(BooleanBuilder),
+    Text(StringBuilder),
 }
 
 impl RowsBuilder {
     /// Starts without rows.
     pub fn new(schema: SchemaRef) -> Self {
         let columns = schema.fields().iter();
+        // A default takes a kilobyte, and there may be thousands of builders.
         let columns = columns.map(|field| match field.data_type() {
-            // The default takes a kilobyte, and there may be thousands of builders.
-            DataType::Utf8 => Box::new(StringBuilder::with_capacity(0, 0)),
-            other => make_builder(other, 0),
+            DataType::Int64 => ColumnBuilder::Long(Int64Builder::with_capacity(0)),
+            DataType::UInt32 => ColumnBuilder::Number(UInt32Builder::with_capacity(0)),
+            DataType::Int8 => ColumnBuilder::Small(Int8Builder::with_capacity(0)),
+            DataType::Boolean => ColumnBuilder::Flag(BooleanBuilder::with_capacity(0)),
+            _ => ColumnBuilder::Text(StringBuilder::with_capacity(0, 0)),
         });
         Self {
             columns: columns.collect(),
@@ -226,20 +235,24 @@ impl RowsBuilder {
     /// # Panics
     /// If a cell is of another type than its column.
     pub fn push(&mut self, row: &impl Row) -> usize {
-        let mut bytes = 0;
+        let (mut bytes, none) = (0, SequenceDigest::default());
         for (column, cell) in self.columns.iter_mut().zip(row.cells()) {
-            let column = column.as_any_mut();
-            match cell {
-                Cell::Long(value) => typed::<Int64Builder>(column).append_value(value),
-                Cell::Number(value) => typed::<UInt32Builder>(column).append_value(value),
-                Cell::Small(value) => typed::<Int8Builder>(column).append_value(value),
-                Cell::Flag(value) => typed::<BooleanBuilder>(column).append_value(value),
-                Cell::Text(text) => {
+            match (column, cell) {
+                (ColumnBuilder::Long(column), Cell::Long(value)) => column.append_value(value),
+                (ColumnBuilder::Number(column), Cell::Number(value)) => column.append_value(value),
+                (ColumnBuilder::Small(column), Cell::Small(value)) => column.append_value(value),
+                (ColumnBuilder::Flag(column), Cell::Flag(value)) => column.append_value(value),
+                (ColumnBuilder::Text(column), Cell::Text(text)) => {
                     bytes += text.map_or(0, str::len);
-                    typed::<StringBuilder>(column).append_option(text);
+                    column.append_option(text);
                 }
-                Cell::Digest(digest) => digest.append_to(typed(column)),
-                Cell::Word(word) => typed::<StringBuilder>(column).append_value(word),
+                // Those of a row group of a shard are computed together, when it is encoded.
+                (ColumnBuilder::Text(column), Cell::Digest(digest)) if digest == none => {
+                    column.append_value("");
+                }
+                (ColumnBuilder::Text(column), Cell::Digest(digest)) => digest.append_to(column),
+                (ColumnBuilder::Text(column), Cell::Word(word)) => column.append_value(word),
+                (_, cell) => panic!("{cell:?} is of another type than its column"),
             }
         }
         self.rows += 1;
@@ -260,13 +273,19 @@ impl RowsBuilder {
     pub fn finish(&mut self) -> Vec<ArrayRef> {
         let rows = std::mem::take(&mut self.rows);
         let columns = self.columns.iter_mut();
-        let columns = columns.map(|column| {
-            let finished = column.finish();
-            // The next rows are of the same size: a column that grows is copied.
-            if let Some(texts) = finished.as_string_opt::<i32>() {
-                *column = Box::new(StringBuilder::with_capacity(rows, texts.values().len()));
+        let columns = columns.map(|column| -> ArrayRef {
+            match column {
+                ColumnBuilder::Long(column) => Arc::new(column.finish()),
+                ColumnBuilder::Number(column) => Arc::new(column.finish()),
+                ColumnBuilder::Small(column) => Arc::new(column.finish()),
+                ColumnBuilder::Flag(column) => Arc::new(column.finish()),
+                ColumnBuilder::Text(column) => {
+                    let texts = column.finish();
+                    // The next rows are of the same size: a column that grows is copied.
+                    *column = StringBuilder::with_capacity(rows, texts.values().len());
+                    Arc::new(texts)
+                }
             }
-            finished
         });
         columns.collect()
     }
@@ -279,8 +298,4 @@ impl RowsBuilder {
         let columns = self.finish();
         RecordBatch::try_new(Arc::clone(&self.schema), columns).expect("rows of the schema")
     }
-}
-
-fn typed<B: ArrayBuilder>(column: &mut dyn Any) -> &mut B {
-    column.downcast_mut().expect("a column of this type")
 }
