@@ -30,25 +30,40 @@ static __device__ __forceinline__ void normalise_and_rotate(ELEMENT *qkv, const 
         }
     }
     const float scale = centre(held, here, width, row, warps, eps);
+#pragma unroll
+    for (unsigned k = 0; k < PACKETS; ++k) {
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) {
+            held[k][i] *= scale;
+        }
+    }
+    // Weights and biases of a whole packet at once would take registers that there are not.
+    constexpr unsigned TOGETHER = WHOLE ? 2 : 4;
 
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
         const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, here);
         if (present > 0) {
-            float weights[4];
-            float biases[4];
-            load<4, WHOLE>(weights, weight + keys * width + channel, present);
-            load<4, WHOLE>(biases, bias + keys * width + channel, present);
-            const float2 *turn = turns + static_cast<unsigned long long>(positions[token]) * (head_dim / 2);
+            const unsigned place = keys * width + channel;
+            // 32 bits hold a place in any table of turns: one of 2^32 would take 32 GiB.
+            const unsigned turn = static_cast<unsigned>(positions[token]) * (head_dim / 2);
 #pragma unroll
-            for (unsigned i = 0; i < 4; i += 2) {
-                // Where only two channels are left, the others are 0, and so is what they become.
-                const float2 by = turn[(channel + (i < present ? i : 0)) % head_dim / 2];
-                const float real = held[k][i] * scale * weights[i] + biases[i];
-                const float imaginary = held[k][i + 1] * scale * weights[i + 1] + biases[i + 1];
-                held[k][i] = real * by.x - imaginary * by.y;
-                held[k][i + 1] = real * by.y + imaginary * by.x;
+            for (unsigned first = 0; first < 4; first += TOGETHER) {
+                float weights[TOGETHER];
+                float biases[TOGETHER];
+                load<TOGETHER, WHOLE>(weights, weight + place + first, present_of(TOGETHER, first, present));
+                load<TOGETHER, WHOLE>(biases, bias + place + first, present_of(TOGETHER, first, present));
+#pragma unroll
+                for (unsigned j = 0; j < TOGETHER; j += 2) {
+                    const unsigned i = first + j;
+                    // Where only two channels are left, the others are 0, and so is what they become.
+                    const float2 by = turns[turn + (channel + (i < present ? i : 0)) % head_dim / 2];
+                    const float real = held[k][i] * weights[j] + biases[j];
+                    const float imaginary = held[k][i + 1] * weights[j + 1] + biases[j + 1];
+                    held[k][i] = real * by.x - imaginary * by.y;
+                    held[k][i + 1] = real * by.y + imaginary * by.x;
+                }
             }
             store<4, WHOLE>(held[k], at + channel, present);
         }
