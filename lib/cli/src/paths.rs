@@ -8,7 +8,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plmkit_contract::{DATASET_FILE, Exit, MANIFEST_FILE, REJECTS_FILE, is_stream, path_text};
+use plmkit_contract::{
+    DATASET_FILE, Exit, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, is_stream,
+    path_text,
+};
 
 use crate::Fault;
 
@@ -18,8 +21,8 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 /// The first bytes of data that may be text: FASTA, and lists of rejected and renamed records. Those of Parquet and Arrow are.
 const DATA: [&[u8]; 5] = [
     b">",
-    b"ordinal,id,length,reason",
-    b"ordinal,id,new_id\n",
+    REJECTS_HEADER.as_bytes(),
+    RENAMED_HEADER.as_bytes(),
     b"PAR1",
     b"ARROW1",
 ];

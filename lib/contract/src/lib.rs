@@ -71,7 +71,7 @@ pub use provenance::{
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use refusing::Refusing;
 pub use regular::{check_fetched, check_regular, is_stream};
-pub use reject::{Reason, Reject, RejectsList, Renamed};
+pub use reject::{REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList, Renamed};
 pub use row_key::{
     Cell, KEY_COLUMNS, KeyColumns, N_WINDOWS, Row, RowKey, RowsBuilder, ShardRow, ordinals,
 };

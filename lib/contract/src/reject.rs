@@ -2,6 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The header of a list of rejected records. That of rejected rows begins with it.
+pub const REJECTS_HEADER: &str = "ordinal,id,length,reason";
+
+/// The header of a list of renamed records.
+pub const RENAMED_HEADER: &str = "ordinal,id,new_id";
+
 /// The reason for rejecting a record.
 #[derive(
     Clone,

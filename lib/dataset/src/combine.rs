@@ -11,7 +11,7 @@ use std::{fs, io, mem};
 
 use plmkit_contract::{
     ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, Kind, ListedDataset, ListedFile, Provenance,
-    Reject, RowDigest, Sealed, Stop, path_text, plural,
+    REJECTS_HEADER, Reject, RowDigest, Sealed, Stop, path_text, plural,
 };
 use plmkit_store::{EmbeddingsFile, EmbeddingsWriter, ListWriter, StoreError, write_report};
 use serde_json::{Value, json};
@@ -280,7 +280,7 @@ impl<'a> Combining<'a> {
 
 /// The digest of a list of rows without rows.
 fn no_rows() -> String {
-    ByteDigest::compute(b"ordinal,id,length,reason,start\n").to_string()
+    ByteDigest::compute(format!("{REJECTS_HEADER},start\n").as_bytes()).to_string()
 }
 
 /// The combined dataset in a folder; `None` if there is nothing in it.

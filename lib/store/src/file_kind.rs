@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use plmkit_contract::Kind;
+use plmkit_contract::{Kind, REJECTS_HEADER};
 use strum::EnumProperty;
 
 use crate::StoreError;
@@ -92,7 +92,7 @@ impl FileKind {
             (b"\x1f\x8b", Self::Compressed),
             (b"\x28\xb5\x2f\xfd", Self::Compressed),
             (b"ARROW1", Self::Batches),
-            (b"ordinal,id,length,reason", Self::Rejects),
+            (REJECTS_HEADER.as_bytes(), Self::Rejects),
             (b"{\"type\":\"", Self::Events),
             (b"timestamp,", Self::Samples),
         ];

@@ -7,14 +7,17 @@
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use plmkit_contract::{ByteDigest, LIST_SHOWN, Quoted, Reason, Reject, RejectsList, one_line};
+use plmkit_contract::{
+    ByteDigest, LIST_SHOWN, Quoted, REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList,
+    one_line,
+};
 
 use serde::Serialize;
 
 use crate::{AtomicFile, Lines, StoreError};
 
-const ROW_COLUMNS: [&str; 5] = ["ordinal", "id", "length", "reason", "start"];
-const RECORD_COLUMNS: &[&str] = ROW_COLUMNS.split_at(4).0;
+/// The column that rejected rows have after those of [`REJECTS_HEADER`].
+const START: &str = "start";
 
 /// Writes a list. Even an empty list has its header line.
 pub struct ListWriter {
@@ -24,20 +27,20 @@ pub struct ListWriter {
 impl ListWriter {
     /// Starts a `rejects.csv` of whole records that will be at `path`.
     pub fn create_rejects(path: &Path) -> Result<Self, StoreError> {
-        Self::create(path, RECORD_COLUMNS)
+        Self::create(path, REJECTS_HEADER.split(','))
     }
 
     /// Starts a `rejects.csv` of rows, each with its start, that will be at `path`.
     pub fn create_rejected_rows(path: &Path) -> Result<Self, StoreError> {
-        Self::create(path, &ROW_COLUMNS)
+        Self::create(path, REJECTS_HEADER.split(',').chain([START]))
     }
 
     /// Starts a `renamed.csv` that will be at `path`.
     pub fn create_renames(path: &Path) -> Result<Self, StoreError> {
-        Self::create(path, &["ordinal", "id", "new_id"])
+        Self::create(path, RENAMED_HEADER.split(','))
     }
 
-    fn create(path: &Path, columns: &[&str]) -> Result<Self, StoreError> {
+    fn create<'a>(path: &Path, columns: impl Iterator<Item = &'a str>) -> Result<Self, StoreError> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
             .from_writer(AtomicFile::create(path)?);
@@ -71,12 +74,11 @@ pub fn read_rejects(path: &Path) -> Result<RejectsList, StoreError> {
     read.map_err(|error| unreadable(error.into()))?;
     let mut reader = csv::Reader::from_reader(&text[..]);
     let found = reader.headers().map_err(unreadable)?;
-    let of_rows = *found == ROW_COLUMNS[..];
-    if !of_rows && *found != *RECORD_COLUMNS {
+    let of_rows = found.iter().eq(REJECTS_HEADER.split(',').chain([START]));
+    if !of_rows && !found.iter().eq(REJECTS_HEADER.split(',')) {
         let found = one_line(&found.iter().collect::<Vec<_>>().join(","), LIST_SHOWN);
-        let expected = RECORD_COLUMNS.join(",");
         let what = format_args!(
-            "not a rejects file: expected columns {expected} and perhaps start, found {found}"
+            "not a rejects file: expected columns {REJECTS_HEADER} and perhaps {START}, found {found}"
         );
         return Err(StoreError::malformed(path, what));
     }
