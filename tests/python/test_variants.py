@@ -183,3 +183,19 @@ def test_a_record_with_the_residues_of_another_has_its_scores(tmp_path):
     assert variants(sample, ["copy,K2A"]).stdout.splitlines()[1] == f"copy,K2A,{scores['copy,K2A']}"
     assert "'copy' 'G2A': expected G at position 2, found K" in variants(sample, ["copy,G2A"]).stderr
     assert variants(sample, ["nobody,K2A"]).returncode == 1
+
+
+def test_an_id_of_several_records_is_refused_and_that_of_a_copy_has_its_scores(tmp_path):
+    options = "--duplicate-ids keep --dedup"
+    text = ">A1\nMKTAY\n>A2\nMKTAW\n>B\nMKTAY\n>B\nMKTAW\n>C\nMKTAW\n>A1\nMKTAY\n>D\nMKVV\n>E\nMKVV\n>E\nMKLL\n"
+    done = plmkit(tmp_path, "a", text, options, "--scores")
+    assert done.returncode == 0, done.stderr
+    scored = tmp_path / "results-a/a"
+    for line in ("B,M1V", "E,M1V"):
+        done = variants(scored, [line])
+        assert done.returncode == 65, done.stderr
+        assert f"'{line[0]}' is the id of several records: expected one" in done.stderr
+    done = variants(scored, ["A1,M1V", "A2,M1V", "C,M1V"])
+    assert done.returncode == 0, done.stderr
+    scores = [line.split(",")[2] for line in done.stdout.splitlines()[1:]]
+    assert scores[1] == scores[2] != scores[0]

@@ -1,11 +1,12 @@
 //! Scores of variants: log-ratios of mutant and wild type, summed over the substitutions.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::str::FromStr;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, SOURCE, Stop};
-use plmkit_store::read_shard;
+use plmkit_store::{StoreError, read_shard};
 
 use crate::folder::shards_of;
 use crate::{AskedIds, Dataset, DatasetError, Merge, Vectors};
@@ -102,14 +103,18 @@ impl Sites {
         dataset.check_found(&ids, stop)
     }
 
-    /// Asks for the positions of records in the protein that has their residues.
-    fn ask_representative(&mut self, id: &str, copies: Vec<String>) {
-        for copy in copies {
+    /// Asks for the positions of records in the protein that has their residues. The error is the id of one that another has, too.
+    fn ask_representative(&mut self, id: &str, copies: Vec<String>) -> Result<(), String> {
+        for copy in copies.into_iter().filter(|copy| copy != id) {
             let asked = self.proteins.remove(&copy).unwrap_or_default();
             let protein = self.proteins.entry(id.to_owned()).or_default();
             protein.sites.extend(asked.sites);
-            self.representatives.insert(copy, id.to_owned());
+            let other = self.representatives.insert(copy.clone(), id.to_owned());
+            if asked.ordinal.is_some() || other.is_some_and(|other| other != id) {
+                return Err(copy);
+            }
         }
+        Ok(())
     }
 
     fn read_residues(&mut self, dataset: &Dataset, stop: &Stop) -> Result<(), DatasetError> {
@@ -121,11 +126,13 @@ impl Sites {
                 copies.push(row.key.id.to_owned());
             }
         })?;
+        let several = |path: &Path, id: &str| {
+            let what = format!("{} is the id of several records: expected one", Quoted(id));
+            DatasetError::content(path, what)
+        };
         let made_of = dataset.parts[0].provenance.text_option(SOURCE);
         for path in shards_of(&dataset.path)? {
-            if stop.requested() {
-                return Err(DatasetError::stopped());
-            }
+            StoreError::check(stop)?;
             let shard = read_shard(&path)?;
             let (expected, found) = (made_of, shard.provenance.source());
             if expected.is_some_and(|expected| expected != found) {
@@ -134,16 +141,18 @@ impl Sites {
             }
             for row in shard.rows().iter() {
                 if let Some(copies) = copies.remove(&row.key.ordinal) {
-                    self.ask_representative(row.key.id, copies);
+                    let asked = self.ask_representative(row.key.id, copies);
+                    asked.map_err(|id| several(&path, &id))?;
+                }
+                if self.representatives.contains_key(row.key.id) {
+                    return Err(several(&path, row.key.id));
                 }
                 let Some(protein) = self.proteins.get_mut(row.key.id) else {
                     continue;
                 };
                 let Protein { sites, length, .. } = protein;
                 if *protein.ordinal.get_or_insert(row.key.ordinal) != row.key.ordinal {
-                    let id = Quoted(row.key.id);
-                    let what = format!("{id} is the id of several records: expected one");
-                    return Err(DatasetError::content(&path, what));
+                    return Err(several(&path, row.key.id));
                 }
                 *length = row.key.length;
                 let residues = row.sequence.as_bytes();
