@@ -96,6 +96,11 @@ def test_other_sequences_of_a_folder_are_refused_and_nothing_changes(tmp_path):
     with pytest.raises(plmkit.PlmkitError) as raised:
         embed({"P1": "MK1"}, out=tmp_path, force=True)
     assert raised.value.code == 65
+    with pytest.raises(plmkit.PlmkitError) as raised:
+        embed({"P1": "MK1"}, out=tmp_path / "new")
+    assert raised.value.code == 65
+    assert embed(TWO, out=tmp_path / "new").num_rows == 2, "a refused call leaves no sequences"
+    shutil.rmtree(tmp_path / "new")
     assert embed(TWO, out=tmp_path).equals(table)
     assert embed(other, out=tmp_path, force=True)["id"].to_pylist() == ["P1", "P2", "P3"]
     file = tmp_path / "file"
@@ -190,8 +195,8 @@ def test_what_the_last_run_did_not_validate_is_left_out(tmp_path):
     [
         (lambda out: shutil.rmtree(out / "b"), 66, "b/dataset.json: No such file"),
         (lambda out: shutil.rmtree(out / "b/embeddings"), 66, "b/embeddings/shard-00000.parquet: missing"),
-        (lambda out: shutil.copytree(out / "b", out / "c"), 65, "rows of one sample in several folders"),
-        (lambda out: plmkit.run("query-embeddings", "combine", str(out / "b"), "--out", str(out / "c")), 65, "rows of one sample"),
+        (lambda out: shutil.copytree(out / "b", out / "c"), 65, "rows may be in several folders"),
+        (lambda out: plmkit.run("query-embeddings", "combine", str(out / "b"), "--out", str(out / "c")), 65, "rows may be in several folders"),
         (lambda out: (out / "b/dataset.json").write_text("{}"), 65, "b/dataset.json: not as validate-embeddings wrote it: KeyError"),
         (lambda out: (out / "b/dataset.json").write_text("[]"), 65, "b/dataset.json: not as validate-embeddings wrote it: TypeError"),
     ],

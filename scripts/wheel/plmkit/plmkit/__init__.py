@@ -74,12 +74,12 @@ def embed(
     options.pop("quiet", None)  # it is, unless progress is shown
     arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
     written = folder / "pipeline_info/sequences.fasta"
-    before = written.read_bytes() if options.get("force") and written.exists() else None
+    before = written.read_bytes() if written.exists() else None
     try:
         run("plmkit", *arguments, "--", *_files(sequences, written, bool(options.get("force"))), progress=progress)
     except PlmkitError as error:
-        if before and error.code in (2, 65, 66, 69):  # a refused run changes nothing
-            written.write_bytes(before)
+        if error.code in (2, 65, 66, 69, 73, 75) and written.exists():  # a refused run changes nothing
+            written.unlink() if before is None else _replace(written, before)
         raise
     for sample, (rejected, _) in _samples(folder).items():
         if rejected not in ("", "0"):
@@ -116,7 +116,7 @@ def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, v
         raise PlmkitError(65, f"{folder}: different models or options: {', '.join(map(str, works.values()))}; verify=False reads them")
     rows_of = [of for _, _, of in verdicts.values()]
     if len({name for _, name in rows_of}) < len(rows_of) or len({combined for combined, _ in rows_of}) > 1:
-        raise PlmkitError(65, f"{folder}: rows of one sample in several folders: {', '.join(map(str, verdicts))}; verify=False reads them")
+        raise PlmkitError(65, f"{folder}: rows may be in several folders, of one sample or combined: {', '.join(map(str, verdicts))}; verify=False reads them")
     files.sort(key=lambda file: list(listed).index(name) if (name := file.parent.parent.name) in listed else len(listed))
     for parent in dict.fromkeys(file.parent for file in files if verify and file.absolute().parent.name == "embeddings"):
         run("validate-embeddings", "--allow-empty", *(os.fspath(file) for file in files if file.parent == parent))
@@ -137,14 +137,13 @@ def _verdict(sample: Path) -> tuple[str | None, dict[str, str], tuple[bool, str]
         work = json.dumps([verdict["model_digest"], verdict["columns"], options]) if verdict["model_digest"] else None
         if verdict["outcome"] != "pass":
             raise PlmkitError(65, f"{sample}: its validation failed, see dataset.json; verify=False reads it")
-        of = "combined" in verdict, verdict["sample"] or sample.name
     except OSError as error:
         raise PlmkitError(66, f"{path}: {error.strerror}, though summary.tsv lists its sample; verify=False reads the others") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PlmkitError(65, f"{path}: not as validate-embeddings wrote it: {error!r}") from error
     if missing := [part for part in judged if not (sample / part).exists()]:
         raise PlmkitError(66, f"{sample}/{missing[0]}: missing, though dataset.json lists it; verify=False reads the others")
-    return work, judged, of
+    return work, judged, ("combined" in verdict, verdict.get("sample") or sample.name)
 
 
 def _samples(folder: Path) -> dict[str, tuple[str, str]]:
@@ -158,7 +157,7 @@ def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table
     import pyarrow.parquet
 
     if not files:
-        raise PlmkitError(66, "no embeddings: this call made none")
+        raise PlmkitError(66, "no embeddings: no record has some, or no sample was validated")
     try:
         return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -210,10 +209,8 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
         if isinstance(value, (list, tuple)):
             values = value if name == "known" else [",".join(map(str, value))]
             yield from (f"{option}={one}" for one in values)
-        elif value is True:
-            yield option
         elif value is not None and value is not False:
-            yield f"{option}={value}"
+            yield option if value is True else f"{option}={value}"
 
 
 def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
@@ -224,8 +221,7 @@ def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
         return [os.fspath(file) for file in given]
     records = []
     for one, residues in given:
-        name = str(one)
-        if name.split() != [name] or not isinstance(residues, str) or set(residues) & set(">\r\n"):
+        if (name := str(one)).split() != [name] or not isinstance(residues, str) or set(residues) & set(">\r\n"):
             raise PlmkitError(65, f"{one!r}: expected an id without blanks, and residues as text")
         records.append(f">{name}\n{residues}\n")
     text = "".join(records)
@@ -234,7 +230,13 @@ def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             if path.exists() and not force:
                 raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
-            path.write_text(text, encoding="utf-8")
+            _replace(path, text.encode())
     except (OSError, UnicodeError) as error:
         raise PlmkitError(65 if isinstance(error, UnicodeError) else 73, f"{path}: {error}") from error
     return [os.fspath(path)]
+
+
+def _replace(path: Path, text: bytes) -> None:  # as a whole, or not at all
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.write_bytes(text)
+    new.replace(path)
