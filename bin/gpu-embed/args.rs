@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -14,11 +15,13 @@ use plmkit_cli::{
     Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of,
     interval, keep_apart, keep_data, keep_renameable, lists_of, variant,
 };
-use plmkit_contract::{ModelName, Outputs, Scores, StoreDtype, path_text, plural};
+use plmkit_contract::{
+    ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype, path_text, plural,
+};
 use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::{Settings, model_name, resolve};
-use plmkit_store::{FileKind, read_rejects};
+use plmkit_store::FileKind;
 use strum::VariantNames;
 
 #[cfg(feature = "testing")]
@@ -377,7 +380,10 @@ fn keep_other_lists(path: &Path) -> Result<(), Fault> {
     let is_there = path
         .metadata()
         .is_ok_and(|found| found.is_file() && found.len() > 0);
-    if !is_there || read_rejects(path).is_ok_and(|list| list.of_rows) {
+    let mut head = Vec::new();
+    let _ = is_there.then(|| File::open(path).map(|file| file.take(64).read_to_end(&mut head)));
+    // Lines below may be damaged.
+    if !is_there || head.starts_with(format!("{REJECTED_ROWS_HEADER}\n").as_bytes()) {
         return Ok(());
     }
     Err(other_data("--rejects", path, "no list of gpu-embed"))

@@ -269,6 +269,13 @@ fn no_output_replaces_data_of_another_kind() {
         assert!(fs::read(&path).expect("read") == before, "{name}");
     }
     assert!(!case.path("e.parquet").exists());
+    // A damaged list of its own is replaced.
+    let list = "ordinal,id,length,reason,start\n7,a";
+    fs::write(case.path("r.csv"), list).expect("write");
+    run(case
+        .embed(&model, "e.parquet", &["--force", "--rejects"])
+        .arg(case.path("r.csv")));
+    assert!(!case.path("r.csv").exists(), "nothing was rejected");
 }
 
 #[test]

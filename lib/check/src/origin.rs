@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{
-    ByteDigest, COMBINED, EmbeddingLayout, EmbeddingWork, Provenance, Quoted, RowDigest, SOURCE,
+    COMBINED, EmbeddingLayout, EmbeddingWork, Provenance, Quoted, RowDigest, SOURCE,
+    no_rejected_rows,
 };
 
 use crate::check::Tallies;
@@ -11,9 +12,6 @@ use crate::checks::{coverage, origin};
 use crate::files::EmbeddedFile;
 use crate::violation::FILE;
 use crate::{Criteria, Findings};
-
-/// A list of rows without rows.
-const EMPTY_LIST: &[u8] = b"ordinal,id,length,reason,start\n";
 
 /// How the work of a file differs from that of the `first`, which has this name.
 fn different_work(name: &str, first: &Provenance, file: &Provenance) -> Option<String> {
@@ -31,7 +29,7 @@ fn different_work(name: &str, first: &Provenance, file: &Provenance) -> Option<S
 
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
 pub(crate) fn list_without_list(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {
-    let empty = ByteDigest::compute(EMPTY_LIST).to_string();
+    let empty = no_rejected_rows();
     for file in &findings.embeddings {
         let list = file.provenance.rejects.as_ref();
         let list = list.filter(|list| **list != empty);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
@@ -18,9 +18,11 @@ use crate::Fault;
 /// A path of a command line, with its name in messages (usually its option).
 pub type NamedPath<'a> = (&'a str, &'a Path);
 
-/// The first bytes of data that may be text: FASTA, and lists of rejected and renamed records. Those of Parquet and Arrow are.
-const DATA: [&[u8]; 5] = [
+/// The first bytes of data that may be text: FASTA, logs, and lists of rejected and renamed records. Those of Parquet and Arrow are.
+const DATA: [&[u8]; 7] = [
     b">",
+    b"{\"type\":\"",
+    b"timestamp,",
     REJECTS_HEADER.as_bytes(),
     RENAMED_HEADER.as_bytes(),
     b"PAR1",
@@ -218,14 +220,17 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
 }
 
 /// Checks that no output replaces anything but text, and no text that is data or has the name of it. A table may replace files that begin
-/// with its own `magic`.
+/// that begin or end with its own `magic`.
 pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
     for (option, path) in outputs {
         let mut head = Vec::new();
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
         let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
-        let _ = opened.map(|file| file.take(HEAD).read_to_end(&mut head));
-        let is_own = magic.is_some_and(|magic| head.starts_with(magic));
+        let is_own = opened.is_some_and(|mut file| {
+            let _ = file.by_ref().take(HEAD).read_to_end(&mut head);
+            // A byte at one end may be damaged.
+            magic.is_some_and(|magic| head.starts_with(magic) || ends_with(&mut file, magic))
+        });
         if is_file && !is_own && (is_data(&head) || has_name_of_data(path)) {
             let what = format!(
                 "{option} {}: exists, and is a file of other data, which nothing replaces",
@@ -237,11 +242,19 @@ pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Faul
     Ok(())
 }
 
+fn ends_with(file: &mut fs::File, magic: &[u8]) -> bool {
+    let mut end = Vec::new();
+    // No file of ours is shorter, nor a magic longer.
+    let found = file.seek(SeekFrom::End(-6));
+    found.is_ok() && file.read_to_end(&mut end).is_ok() && end.ends_with(magic)
+}
+
 /// Whether a file that begins like this is not text, or text that is data.
 fn is_data(head: &[u8]) -> bool {
     // A character may be cut at the end.
     let is_text = str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
-    !is_text || head.contains(&0) || DATA.iter().any(|data| head.starts_with(data))
+    let text = head.trim_ascii_start();
+    !is_text || head.contains(&0) || DATA.iter().any(|data| text.starts_with(data))
 }
 
 /// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
@@ -309,6 +322,10 @@ mod tests {
             (b"\x89PNG", true),
             (b"ordinal,id,length,reason,start\n", true),
             (b">a", true),
+            (b"\n>a", true),
+            (b"timestamp,gpu\n", true),
+            (b"{\"type\":\"run\"}", true),
+            (b"\0AR1\x15\0PAR1", true),
             (b"{}", false),
             (b"ordinal,id,mean_4\n", false),
             (b"PAR", false),
@@ -323,7 +340,10 @@ mod tests {
                 is_data.then_some(Exit::CannotCreate)
             );
             let kept = keep_data(&[("--out", &path)], Some(b"PAR1"));
-            assert_eq!(kept.is_err(), is_data && !text.starts_with(b"PAR1"));
+            assert_eq!(
+                kept.is_err(),
+                is_data && !text.starts_with(b"PAR1") && !text.ends_with(b"PAR1")
+            );
         }
         for name in [
             "dataset.json",

@@ -71,7 +71,10 @@ pub use provenance::{
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use refusing::Refusing;
 pub use regular::{check_fetched, check_regular, is_stream};
-pub use reject::{REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList, Renamed};
+pub use reject::{
+    REJECTED_ROWS_HEADER, REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList, Renamed,
+    no_rejected_rows,
+};
 pub use row_key::{
     Cell, KEY_COLUMNS, KeyColumns, N_WINDOWS, Row, RowKey, RowsBuilder, ShardRow, ordinals,
 };

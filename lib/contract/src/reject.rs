@@ -2,8 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ByteDigest;
+
 /// The header of a list of rejected records. That of rejected rows begins with it.
 pub const REJECTS_HEADER: &str = "ordinal,id,length,reason";
+
+/// The header of a list of rejected rows.
+pub const REJECTED_ROWS_HEADER: &str = "ordinal,id,length,reason,start";
+
+/// The digest of a list of rejected rows without rows.
+pub fn no_rejected_rows() -> String {
+    ByteDigest::compute(format!("{REJECTED_ROWS_HEADER}\n").as_bytes()).to_string()
+}
 
 /// The header of a list of renamed records.
 pub const RENAMED_HEADER: &str = "ordinal,id,new_id";

@@ -11,7 +11,7 @@ use std::{fs, io, mem};
 
 use plmkit_contract::{
     ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, Kind, ListedDataset, ListedFile, Provenance,
-    REJECTS_HEADER, Reject, RowDigest, Sealed, Stop, path_text, plural,
+    Reject, RowDigest, Sealed, Stop, no_rejected_rows, path_text, plural,
 };
 use plmkit_store::{EmbeddingsFile, EmbeddingsWriter, ListWriter, StoreError, write_report};
 use serde_json::{Value, json};
@@ -172,7 +172,9 @@ impl<'a> Combining<'a> {
         let mut known = BTreeSet::new();
         for part in &dataset.parts {
             let digest = part.provenance.rejects.clone();
-            if let Some(digest) = digest.as_ref().filter(|digest| **digest != no_rows())
+            if let Some(digest) = digest
+                .as_ref()
+                .filter(|digest| **digest != no_rejected_rows())
                 && lists.iter().all(|list| list.digest != *digest)
             {
                 let what = format!(
@@ -224,7 +226,7 @@ impl<'a> Combining<'a> {
     fn write_rejects(&mut self, folder: &Path) -> Result<String, DatasetError> {
         let key = |line: &Reject| (line.ordinal, line.start);
         self.rows.sort_unstable_by_key(key);
-        let mut digest = no_rows();
+        let mut digest = no_rejected_rows();
         self.listed.rejects.clear();
         for (name, lines) in [("records.csv", &self.records), ("rows.csv", &self.rows)] {
             if lines.is_empty() {
@@ -276,11 +278,6 @@ impl<'a> Combining<'a> {
         listed.others.extend(others);
         listed
     }
-}
-
-/// The digest of a list of rows without rows.
-fn no_rows() -> String {
-    ByteDigest::compute(format!("{REJECTS_HEADER},start\n").as_bytes()).to_string()
 }
 
 /// The combined dataset in a folder; `None` if there is nothing in it.

@@ -8,16 +8,13 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use plmkit_contract::{
-    ByteDigest, LIST_SHOWN, Quoted, REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList,
-    one_line,
+    ByteDigest, LIST_SHOWN, Quoted, REJECTED_ROWS_HEADER, REJECTS_HEADER, RENAMED_HEADER, Reason,
+    Reject, RejectsList, one_line,
 };
 
 use serde::Serialize;
 
 use crate::{AtomicFile, Lines, StoreError};
-
-/// The column that rejected rows have after those of [`REJECTS_HEADER`].
-const START: &str = "start";
 
 /// Writes a list. Even an empty list has its header line.
 pub struct ListWriter {
@@ -32,7 +29,7 @@ impl ListWriter {
 
     /// Starts a `rejects.csv` of rows, each with its start, that will be at `path`.
     pub fn create_rejected_rows(path: &Path) -> Result<Self, StoreError> {
-        Self::create(path, REJECTS_HEADER.split(',').chain([START]))
+        Self::create(path, REJECTED_ROWS_HEADER.split(','))
     }
 
     /// Starts a `renamed.csv` that will be at `path`.
@@ -74,11 +71,11 @@ pub fn read_rejects(path: &Path) -> Result<RejectsList, StoreError> {
     read.map_err(|error| unreadable(error.into()))?;
     let mut reader = csv::Reader::from_reader(&text[..]);
     let found = reader.headers().map_err(unreadable)?;
-    let of_rows = found.iter().eq(REJECTS_HEADER.split(',').chain([START]));
+    let of_rows = found.iter().eq(REJECTED_ROWS_HEADER.split(','));
     if !of_rows && !found.iter().eq(REJECTS_HEADER.split(',')) {
         let found = one_line(&found.iter().collect::<Vec<_>>().join(","), LIST_SHOWN);
         let what = format_args!(
-            "not a rejects file: expected columns {REJECTS_HEADER} and perhaps {START}, found {found}"
+            "not a rejects file: expected columns {REJECTS_HEADER} and perhaps start, found {found}"
         );
         return Err(StoreError::malformed(path, what));
     }
