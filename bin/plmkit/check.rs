@@ -21,6 +21,9 @@ use crate::sample::MANIFEST;
 use crate::summary::{SUMMARY_FILE, SUMMARY_HEADER};
 use crate::versions::{VERSIONS_FILE, Versions};
 
+/// The extensions of files that a sample has beside its data.
+const OF_SAMPLES: [&str; 5] = ["arrow", "html", "json", "jsonl", "csv"];
+
 impl Run {
     /// Checks all that can be refused, and tells all errors at once.
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<Self, Fault> {
@@ -124,9 +127,8 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         let dataset = folder.join(DATASET_FILE);
         let is_dataset = !dataset.exists() || read_sealed::<ListedDataset>(&dataset).is_ok();
         let is_folder = folder.is_dir() || !folder.exists();
-        let others = ["reports", "logs"].map(|name| {
-            files_in(&folder.join(name), &["html", "json", "jsonl", "csv"]).unwrap_or_default()
-        });
+        let others = ["batches", "reports", "logs"]
+            .map(|name| files_in(&folder.join(name), &OF_SAMPLES).unwrap_or_default());
         let others = others
             .into_iter()
             .flatten()

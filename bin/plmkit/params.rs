@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::args::Stage;
 use crate::model::Model;
 use crate::options::{AllOptions, ProgramOptions};
+use crate::plan::Sample;
+use crate::sample::MANIFEST;
 
 /// The parameters of a run, by the names of all workflows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,7 +84,7 @@ impl Params {
         // The same weights may have another path, or be a copy.
         let is_other = || match &first {
             Some(first) => model.made(first, stop).map(|made| !made),
-            None => Ok(!model.is(&earlier.model)),
+            None => Ok(!(model.is(&earlier.model) || earlier.has_weights_of(model))),
         };
         let other = match (earlier.other_options(options), earlier.other_model(model)) {
             (Some(other), _) => other,
@@ -122,19 +124,33 @@ impl Params {
             let (was, now) = (&self.model, &model.name);
             return Some(format!("model '{was}', which is now '{now}'"));
         }
-        // A model that was still to be fetched had none yet.
-        let known = !self.weights.is_empty() && !model.weights.is_empty();
-        (known && self.weights != model.weights).then(|| "other weights".to_owned())
+        let is_known = !self.weights.is_empty() && !model.weights.is_empty();
+        (is_known && !self.has_weights_of(model)).then(|| "other weights".to_owned())
+    }
+
+    /// Whether the files of the model are those of this run. A model that was still to be fetched had none yet.
+    fn has_weights_of(&self, model: &Model) -> bool {
+        !self.weights.is_empty() && self.weights == model.weights
     }
 
     /// Writes the parameters of this run. Embeddings that they may not be those of are marked before, and batches are removed.
-    pub(crate) fn write(&self, outdir: &Path, existing: Existing) -> Result<(), Fault> {
+    pub(crate) fn write(
+        &self,
+        outdir: &Path,
+        existing: Existing,
+        samples: &[Sample],
+    ) -> Result<(), Fault> {
+        let is_ours = |path: &PathBuf| {
+            let folder = path.ancestors().nth(2).unwrap_or(path);
+            let is_asked = |sample: &Sample| outdir.join(&sample.name) == folder;
+            folder.join(MANIFEST).exists() || samples.iter().any(is_asked)
+        };
         if existing != Existing::Same {
-            for path in embeddings(outdir) {
+            for path in embeddings(outdir).filter(is_ours) {
                 let mark = mark_of(&path);
                 File::create(&mark).map_err(StoreError::cannot_create(&mark))?;
             }
-            for path in in_samples(outdir, "batches", "arrow") {
+            for path in in_samples(outdir, "batches", "arrow").filter(is_ours) {
                 remove_file(&path)?;
             }
         }

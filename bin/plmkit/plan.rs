@@ -49,7 +49,12 @@ pub(crate) fn samples(
 fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
     let tables: Vec<bool> = inputs.iter().map(|path| is_named_table(path)).collect();
     match inputs {
-        [table] if tables[0] => match fasta::head(table, TABLE_BYTES) {
+        [table] if tables[0] => match fasta::head(table, TABLE_BYTES + 1) {
+            Ok(text) if text.len() as u64 > TABLE_BYTES => {
+                let what = format!("{}: expected at most {TABLE_BYTES} bytes", path_text(table));
+                errors.push(Fault::new(Exit::Data, what));
+                Vec::new()
+            }
             Ok(text) => {
                 let (rows, found) = read_table(&text);
                 let name = path_text(table);

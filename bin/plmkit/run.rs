@@ -55,7 +55,8 @@ impl Run {
     pub(crate) fn write_start(&self) -> Result<(), Fault> {
         let info = self.args.out.join("pipeline_info");
         fs::create_dir_all(&info).map_err(StoreError::cannot_create(&info))?;
-        self.params().write(&self.args.out, self.existing)?;
+        self.params()
+            .write(&self.args.out, self.existing, &self.samples)?;
         self.versions
             .write(&self.args.out, &self.model, &self.programs)
     }

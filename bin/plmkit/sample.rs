@@ -91,6 +91,10 @@ impl<'r> SampleFolder<'r> {
         files_in(&self.path.join(folder), extensions).unwrap_or_default()
     }
 
+    pub(crate) fn batches(&self, name: &str) -> PathBuf {
+        self.path.join(format!("batches/{name}.arrow"))
+    }
+
     pub(crate) fn embeddings(&self, name: &str) -> PathBuf {
         self.path.join(format!("embeddings/{name}.parquet"))
     }

@@ -1,7 +1,7 @@
 //! The steps of one sample as calls of the programs: cut, pack, embed, validate.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{IsTerminal, stderr};
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, LogFormat};
@@ -26,6 +26,8 @@ impl SampleFolder<'_> {
             // A shard that was lost is cut again.
             force |= self.has_lost_shards();
         }
+        // Killed while it cut again.
+        force |= before.exists() && !manifest.exists();
         let mut arguments = Arguments::default();
         arguments.value("--sample", &self.sample.name);
         arguments.value("--out", self.path.join("shards"));
@@ -62,7 +64,7 @@ impl SampleFolder<'_> {
     /// Packs and embeds a shard, with a record of the machine beside it.
     pub(crate) fn embed(&self, shard: &ShardSummary) -> Result<Exit, Fault> {
         let name = name_of(shard);
-        let batches = self.path.join(format!("batches/{name}.arrow"));
+        let batches = self.batches(name);
         let exit = self.pack(shard, &batches)?;
         if exit != Exit::Done {
             return Ok(exit);
@@ -147,7 +149,7 @@ impl SampleFolder<'_> {
         );
         // One that a killed run left behind may still be at work on this shard.
         arguments.flag("--wait-for-lock", !options.has("--wait-for-lock"));
-        if !io::stderr().is_terminal() && !options.has("--progress") {
+        if !stderr().is_terminal() && !options.has("--progress") {
             arguments.value("--progress", "none");
         }
         arguments.options(options);
@@ -182,7 +184,7 @@ impl SampleFolder<'_> {
         report.value("--html", self.path.join("reports/run.html"));
         let exit = self.run.programs.run("monitor-log", report)?;
         Ok(match exit {
-            Exit::Data => Exit::Done,
+            Exit::Data | Exit::NoInput => Exit::Done,
             exit => exit,
         })
     }
@@ -214,7 +216,7 @@ impl SampleFolder<'_> {
         arguments.options(options);
         let validated = self.run.programs.run("validate-embeddings", arguments)?;
         match validated {
-            Exit::Done => remove_folder(&self.path.join("batches"))?,
+            Exit::Done => self.remove_batches()?,
             Exit::Data if !has_surplus => tell_remedy(name),
             _ => {}
         }
@@ -223,6 +225,15 @@ impl SampleFolder<'_> {
         } else {
             validated
         })
+    }
+
+    /// Removes the batches that a run left which was killed after it had embedded them. Other files of the folder stay.
+    fn remove_batches(&self) -> Result<(), Fault> {
+        for shard in self.manifest()?.shards {
+            remove_file(&self.batches(name_of(&shard)))?;
+        }
+        let _ = fs::remove_dir(self.path.join("batches"));
+        Ok(())
     }
 }
 
@@ -234,13 +245,4 @@ fn tell_remedy(sample: &str) {
 /// Whether a file existed before and has other bytes now.
 fn differ(before: &Path, now: &Path) -> bool {
     fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
-}
-
-fn remove_folder(path: &Path) -> Result<(), Fault> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StoreError::cannot_write(path)(error).into())
-        }
-        _ => Ok(()),
-    }
 }

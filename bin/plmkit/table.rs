@@ -44,8 +44,10 @@ impl TableRow {
 /// Whether a text is a table of samples: its first line names the two columns.
 pub(crate) fn is_table(text: &[u8]) -> bool {
     let line = text.split(|&byte| byte == b'\n').next();
-    let line = String::from_utf8_lossy(line.unwrap_or_default());
-    line.contains("sample") && line.contains("fasta") && !line.starts_with('>')
+    // The header of gzip has the name of a file.
+    str::from_utf8(line.unwrap_or_default()).is_ok_and(|line| {
+        line.contains("sample") && line.contains("fasta") && !line.starts_with('>')
+    })
 }
 
 /// Reads a table. Returns its rows, and what is wrong, a message for each error.
@@ -216,6 +218,13 @@ mod tests {
             assert!(is_table(text.as_bytes()));
             assert_eq!(read_table(text.as_bytes()), (expected, Vec::new()));
         }
+    }
+
+    #[test]
+    fn a_compressed_file_is_no_table_whatever_its_name() {
+        assert!(!is_table(
+            b"\x1f\x8b\x08\x08\x01\x02\x03\x04\0\x03soil_sample.fasta\0"
+        ));
     }
 
     #[test]

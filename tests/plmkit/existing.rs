@@ -17,6 +17,7 @@ fn files_of_somebody_else_are_not_replaced() {
         "batch-size.json",
         "pipeline_info/params.json",
         "a/dataset.json",
+        "a/batches/reads.arrow",
         "a/reports/run.html",
         "a/logs/reads.csv",
     ] {
@@ -31,7 +32,24 @@ fn files_of_somebody_else_are_not_replaced() {
         assert!(tree(folder) == before, "{name}");
         fs::remove_file(file).expect("remove");
     }
+    // Beside results, too, what is not theirs stays.
+    let others = [
+        "a/batches/reads.arrow",
+        "train/batches/0.arrow",
+        "train/embeddings/0.parquet",
+    ];
+    let others = others.map(|name| folder.join("results").join(name));
+    for file in &others[1..] {
+        fs::create_dir_all(file.parent().expect("a folder")).expect("folder");
+        fs::write(file, "ARROW1").expect("write");
+    }
     run(&mut plmkit(folder, "a.fasta --out results"));
+    fs::create_dir_all(folder.join("results/a/batches")).expect("folder");
+    fs::write(&others[0], "ARROW1").expect("write");
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    assert!(others.iter().all(|file| file.exists()));
+    let mark = ".0.parquet.unchecked";
+    assert!(!others[2].with_file_name(mark).exists());
     let within = plmkit(folder, "a.fasta --out results/a/embeddings --quiet");
     assert_fails(within, 73, "in the folder of a sample, results/a");
 }
@@ -118,7 +136,9 @@ fn batches_of_an_interrupted_run_are_kept_if_they_are_whole_and_of_the_same_opti
         ));
     };
     interrupt();
-    fs::write(&batches, "damaged").expect("write");
+    let mut damaged = fs::read(&batches).expect("batches");
+    damaged[2] ^= 1;
+    fs::write(&batches, damaged).expect("write");
     let refused = plmkit(folder, line).output().expect("the program starts");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(65), "{said}");
@@ -238,6 +258,9 @@ fn logs_that_are_gone_cost_the_report_alone() {
     let folder = folder.path();
     proteins(folder, "a.fasta", 3);
     run(&mut plmkit(folder, "a.fasta --out results"));
+    fs::remove_file(folder.join("results/a/logs/shard-00000.samples.csv")).expect("remove");
+    let said = run(&mut plmkit(folder, "a.fasta --out results"));
+    assert!(said.contains("1 sample: 3 rows"), "{said}");
     let events = folder.join("results/a/logs/shard-00000.events.jsonl");
     fs::write(&events, "no events\n").expect("write");
     let said = run(&mut plmkit(folder, "a.fasta --out results"));
