@@ -7,7 +7,8 @@ use std::thread;
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
-use plmkit_contract::{DATASET_FILE, is_sample_name, path_text};
+use plmkit_contract::{is_sample_name, path_text};
+use plmkit_dataset::dataset_folder;
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
     ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
@@ -159,7 +160,7 @@ pub(crate) struct Args {
     /// ordinals and sequence digests are read. --max-residues, --long-policy and --overlap must be those of the dataset,
     /// and gpu-embed must make the new embeddings with the same model, types and columns.
     #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
-    #[arg(value_parser = file())]
+    #[arg(value_parser = file().map(dataset_folder))]
     known: Vec<PathBuf>,
 
     /// How to read the letters of the inputs
@@ -260,18 +261,14 @@ fn translation(args: &Args) -> Result<Option<Translation>, Fault> {
 
 /// Checks that the set replaces no file of a known dataset, and no input that is named like an unfinished file of it.
 fn check_paths(args: &Args) -> Result<(), Fault> {
-    let known = args.known.iter().map(|path| match path {
-        path if path.ends_with(DATASET_FILE) => path.with_file_name("."),
-        path => path.clone(),
-    });
-    let known: Vec<PathBuf> = known.collect();
     // That no input is a file of the set is checked with the folder.
     let inputs = args
         .inputs
         .iter()
         .filter(|path| !path.ends_with("manifest.json"));
     let inputs = inputs.map(|path| ("an input", path.as_path()));
-    let known = known.iter().map(|path| ("--known", path.as_path()));
+    let known = args.known.iter();
+    let known = known.map(|path| ("--known", path.as_path()));
     let inputs: Vec<NamedPath> = inputs.chain(known).collect();
     keep_apart(&inputs, &[("--out", &args.out.join("manifest.json"))])
 }

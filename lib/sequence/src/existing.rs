@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use plmkit_contract::{Kind, Manifest, Provenance, Stop};
+use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance, REJECTS_FILE, Stop};
 use plmkit_store::{StoreError, read_byte_digest, read_sealed, verify_file};
 
 use crate::assignment::is_shard_name;
-use crate::folder::{MANIFEST, OutputFolder, REJECTS, RENAMED};
+use crate::folder::{OutputFolder, RENAMED};
 
 /// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Returns whether the
 /// set is complete and verified; if not, the run was killed while it published the shards. Polls `stop`.
@@ -17,7 +17,7 @@ pub(crate) fn compare(
     provenance: &Provenance,
     stop: &Stop,
 ) -> Result<bool, StoreError> {
-    if found.iter().any(|name| name == MANIFEST) {
+    if found.iter().any(|name| name == MANIFEST_FILE) {
         compare_set(folder, found, provenance, stop)?;
         return Ok(true);
     }
@@ -30,10 +30,8 @@ pub(crate) fn compare(
         }
     }
     if shards(found).next().is_none() {
-        return Err(StoreError::exists(
-            &folder.file(REJECTS),
-            "no shard beside it",
-        ));
+        let first = folder.file(&found[0]);
+        return Err(StoreError::exists(&first, "no shard beside it"));
     }
     Ok(false)
 }
@@ -45,7 +43,7 @@ fn shards(found: &[String]) -> impl Iterator<Item = &String> {
 
 /// Compares the options of the set in `folder`, if there is one, with those of the work `provenance`, without its inputs.
 pub(crate) fn compare_options(folder: &Path, provenance: &Provenance) -> Result<(), StoreError> {
-    let path = folder.join(MANIFEST);
+    let path = folder.join(MANIFEST_FILE);
     if !path.exists() {
         return Ok(());
     }
@@ -75,7 +73,7 @@ fn compare_set(
     provenance: &Provenance,
     stop: &Stop,
 ) -> Result<(), StoreError> {
-    let path = folder.file(MANIFEST);
+    let path = folder.file(MANIFEST_FILE);
     let (manifest, earlier) = read_manifest(&path)?;
     if let Some(difference) = earlier.difference(provenance) {
         return Err(StoreError::exists(&path, difference));
@@ -98,7 +96,11 @@ fn compare_set(
             return Err(StoreError::exists(&path, "not the shard of the manifest"));
         }
     }
-    let mut lists = vec![(REJECTS, of_bytes(REJECTS)?, &manifest.rejects_digest)];
+    let mut lists = vec![(
+        REJECTS_FILE,
+        of_bytes(REJECTS_FILE)?,
+        &manifest.rejects_digest,
+    )];
     if let Some(expected) = &manifest.renamed_digest {
         lists.push((RENAMED, of_bytes(RENAMED)?, expected));
     }

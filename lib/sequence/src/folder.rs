@@ -4,21 +4,23 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Manifest, PEPTIDES_FILE};
+use plmkit_contract::{
+    ALIASES_FILE, KNOWN_FILE, MANIFEST_FILE, Manifest, PEPTIDES_FILE, REJECTS_FILE,
+};
 use plmkit_store::{
     AtomicFile, Lock, StoreError, remove_file, strip_temporary_suffix, write_sealed,
 };
 
 use crate::assignment::is_shard_name;
 
-pub(crate) const MANIFEST: &str = "manifest.json";
-pub(crate) const REJECTS: &str = "rejects.csv";
 pub(crate) const RENAMED: &str = "renamed.csv";
 
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
     let lists = [ALIASES_FILE, KNOWN_FILE, PEPTIDES_FILE];
-    [MANIFEST, REJECTS, RENAMED].contains(&name) || lists.contains(&name) || is_shard_name(name)
+    [MANIFEST_FILE, REJECTS_FILE, RENAMED].contains(&name)
+        || lists.contains(&name)
+        || is_shard_name(name)
 }
 
 /// The folder of a set of shards. Folders that were created for it are removed again unless a set is published.
@@ -100,7 +102,7 @@ impl OutputFolder {
         files: Vec<(String, AtomicFile)>,
         manifest: &Manifest,
     ) -> Result<(), StoreError> {
-        self.remove(MANIFEST)?;
+        self.remove(MANIFEST_FILE)?;
         let is_new = |name: &String| files.iter().any(|(new, _)| new == name);
         for name in self.list()?.iter().filter(|name| !is_new(name)) {
             self.remove(name)?;
@@ -129,8 +131,8 @@ impl OutputFolder {
             published.push(name);
             file.finish()?;
         }
-        published.push(MANIFEST.to_owned());
-        write_sealed(AtomicFile::create(&self.file(MANIFEST))?, manifest)
+        published.push(MANIFEST_FILE.to_owned());
+        write_sealed(AtomicFile::create(&self.file(MANIFEST_FILE))?, manifest)
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
@@ -167,8 +169,8 @@ mod tests {
             (name, writer.finish(&provenance).expect("finish").1)
         };
         let mut files: Vec<_> = (0..count).map(shard).collect();
-        let rejects = ListWriter::create_rejects(&folder.file(REJECTS)).expect("create");
-        files.push((REJECTS.to_owned(), rejects.finish().expect("finish").1));
+        let rejects = ListWriter::create_rejects(&folder.file(REJECTS_FILE)).expect("create");
+        files.push((REJECTS_FILE.to_owned(), rejects.finish().expect("finish").1));
         files
     }
 
@@ -188,7 +190,7 @@ mod tests {
         assert!(folder.publish(new, &manifest).is_err());
         let found = open().list().expect("found");
         assert!(
-            !found.contains(&MANIFEST.to_owned()),
+            !found.contains(&MANIFEST_FILE.to_owned()),
             "the old manifest would vouch for a mixed set"
         );
         let shards: Vec<&String> = found.iter().filter(|name| is_shard_name(name)).collect();

@@ -25,7 +25,7 @@ pub(crate) struct KnownDatasets {
 }
 
 impl KnownDatasets {
-    /// Reads the `dataset.json` of each dataset, given by its folder or this file. Checks that sequences that were cut with
+    /// Reads the `dataset.json` of each dataset, given by its folder. Checks that sequences that were cut with
     /// these `options` can be found in them, and that their vectors belong together. Returns `None` if there are no datasets.
     pub(crate) fn open(
         paths: &[PathBuf],
@@ -33,12 +33,7 @@ impl KnownDatasets {
     ) -> Result<Option<Self>, ShardError> {
         let mut known: Option<Self> = None;
         for path in paths {
-            let is_file = path.file_name().is_some_and(|name| name == DATASET_FILE);
-            let file = if is_file {
-                path.clone()
-            } else {
-                path.join(DATASET_FILE)
-            };
+            let file = path.join(DATASET_FILE);
             let dataset: ListedDataset = read_sealed(&file)?;
             let refused = |what: String| StoreError::malformed(&file, what);
             let summary = check(&dataset, options).map_err(refused)?;

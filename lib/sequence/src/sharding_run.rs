@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, Stop, path_text,
+    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, REJECTS_FILE, Stop,
+    path_text,
 };
 use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError};
 use rayon::ScopeFifo;
@@ -19,7 +20,7 @@ use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::Ids;
 use crate::error::{RecordError, ShardError};
 use crate::fasta::{BLOCK_BYTES, FastaReader};
-use crate::folder::{OutputFolder, REJECTS, RENAMED};
+use crate::folder::{OutputFolder, RENAMED};
 use crate::id_table::IdTable;
 use crate::input::shown;
 use crate::known::KnownDatasets;
@@ -83,7 +84,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             policy,
             tasks,
             shards,
-            rejects: ListWriter::create_rejects(&folder.file(REJECTS))?,
+            rejects: ListWriter::create_rejects(&folder.file(REJECTS_FILE))?,
             renamed: None,
             peptides,
             ids: Ids::new(options.duplicate_ids),
@@ -267,7 +268,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             manifest.renamed_digest = Some(digest);
         }
         let (digest, rejects) = self.rejects.finish()?;
-        files.push((REJECTS.to_owned(), rejects));
+        files.push((REJECTS_FILE.to_owned(), rejects));
         manifest.rejects_digest = digest;
         Ok((files, manifest))
     }

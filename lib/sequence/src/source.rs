@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use memchr::memchr;
@@ -40,6 +41,7 @@ pub struct Source {
     chunks: Receiver<Result<Chunk, ShardError>>,
     /// Takes the buffers of consumed chunks back.
     used: Sender<Vec<u8>>,
+    reader: Option<JoinHandle<()>>,
     /// The current chunk, and how many of its bytes were consumed.
     chunk: Chunk,
     consumed: usize,
@@ -63,7 +65,7 @@ impl Source {
         let (sender, chunks) = sync_channel(WAITING);
         let (used, buffers) = channel();
         let named = input.to_owned();
-        thread::Builder::new().spawn(move || {
+        let reader = thread::Builder::new().spawn(move || {
             if let Err(error) = send_all(&named, open, &sender, &buffers) {
                 // The receiver may be gone.
                 let _ = sender.send(Err(error));
@@ -74,6 +76,7 @@ impl Source {
             stop: stop.clone(),
             chunks,
             used,
+            reader: Some(reader),
             chunk: Chunk {
                 buffer: Vec::new(),
                 len: 0,
@@ -104,7 +107,13 @@ impl Source {
                     return Ok(true);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // A panic of the thread is no end of the input.
+                    if let Some(Err(panic)) = self.reader.take().map(JoinHandle::join) {
+                        resume_unwind(panic);
+                    }
+                    return Ok(false);
+                }
             }
         }
     }
