@@ -141,9 +141,7 @@ impl Dataset {
         }
         let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
         for path in &paths {
-            if stop.requested() {
-                return Err(DatasetError::stopped());
-            }
+            StoreError::check(stop)?;
             let part = Part::open(path)?;
             if let Some(first) = parts.first() {
                 part.check_same(first)?;

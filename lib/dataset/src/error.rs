@@ -36,10 +36,6 @@ impl DatasetError {
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self::Unfit(Exit::Usage, what.into())
     }
-
-    pub(crate) fn stopped() -> Self {
-        Self::Store(StoreError::Stopped)
-    }
 }
 
 impl Failure for DatasetError {

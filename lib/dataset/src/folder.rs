@@ -19,7 +19,8 @@ pub(crate) const REJECTS: &str = "rejects";
 /// Returns the folder of a `dataset.json`; any other path as it is: a folder, or an embeddings file.
 pub fn dataset_folder(path: PathBuf) -> PathBuf {
     match path.parent() {
-        Some(parent) if path.file_name() == Some(DATASET_FILE.as_ref()) => parent.to_owned(),
+        _ if path == *DATASET_FILE => ".".into(),
+        Some(parent) if path.ends_with(DATASET_FILE) => parent.to_owned(),
         _ => path,
     }
 }

@@ -6,7 +6,7 @@ use plmkit_contract::{
     AliasRow, DATASET_FILE, Kind, LIST_SHOWN, ListedFile, MANIFEST_FILE, Manifest, RejectsList,
     Stop, alias_rows, one_line,
 };
-use plmkit_store::{FileKind, RecordListReader, read_rejects, read_sealed};
+use plmkit_store::{FileKind, RecordListReader, StoreError, read_rejects, read_sealed};
 use serde_json::json;
 
 use crate::folder::SHARDS;
@@ -103,9 +103,7 @@ impl Dataset {
     ) -> Result<(), DatasetError> {
         for (_, mut list) in self.lists()?.into_iter().filter(|(of, _)| *of == kind) {
             while let Some(batch) = list.next_batch()? {
-                if stop.requested() {
-                    return Err(DatasetError::stopped());
-                }
+                StoreError::check(stop)?;
                 alias_rows(&batch).for_each(|row| see(&row));
             }
         }

@@ -155,9 +155,7 @@ impl<'a> Merge<'a> {
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(BATCH_ROWS);
         let (mut taken, mut count) = (Vec::new(), 0);
         while let Some(&Reverse((key, run))) = self.heap.peek() {
-            if self.stop.requested() {
-                return Err(DatasetError::stopped());
-            }
+            StoreError::check(self.stop)?;
             if !self.is_of_last(key) && count >= room {
                 break;
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Stop, ordinals, peptide_rows};
-use plmkit_store::AtomicFile;
+use plmkit_store::{AtomicFile, StoreError};
 
 use crate::folder::SHARDS;
 use crate::{AskedIds, Dataset, DatasetError, Merge};
@@ -56,9 +56,7 @@ pub fn write_peptides(
     let mut written = 0;
     for list in &mut peptides {
         while let Some(batch) = list.next_batch()? {
-            if stop.requested() {
-                return Err(DatasetError::stopped());
-            }
+            StoreError::check(stop)?;
             for peptide in peptide_rows(&batch) {
                 for records in &mut records {
                     if let Some(id) = records.id(peptide.ordinal)?

@@ -10,6 +10,7 @@ use std::num::NonZero;
 use arrow_array::RecordBatch;
 use plmkit_contract::Stop;
 use plmkit_cpu::{Epilogue, Rows, RowsMut, product_error};
+use plmkit_store::StoreError;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
@@ -73,9 +74,7 @@ impl Search<'_> {
         let thread = rayon::current_thread_index().unwrap_or(0);
         let first = thread * queries.chunks() / self.threads;
         for chunk in (first..queries.chunks()).chain(0..first) {
-            if self.stop.requested() {
-                return Err(DatasetError::stopped());
-            }
+            StoreError::check(self.stop)?;
             self.compare_chunk((queries, chunk), &packed, &mut products, &mut found);
         }
         *block = Some(packed);
