@@ -91,6 +91,11 @@ pub(crate) fn run_stages(
     let (batches_in, batches) = queue;
     let (results_in, results) = bounded(RESULTS_AHEAD);
     thread::scope(|scope| {
+        // First: without it, nothing would end a reader that waits for a run.
+        let writer = thread::Builder::new()
+            .name("writer".into())
+            .spawn_scoped(scope, move || write(&results))
+            .map_err(EngineError::not_started("thread"))?;
         thread::Builder::new()
             .name("reader".into())
             .spawn_scoped(scope, move || {
@@ -99,10 +104,6 @@ pub(crate) fn run_stages(
                     let _ = batches_in.send(Err(error));
                 }
             })
-            .map_err(EngineError::not_started("thread"))?;
-        let writer = thread::Builder::new()
-            .name("writer".into())
-            .spawn_scoped(scope, move || write(&results))
             .map_err(EngineError::not_started("thread"))?;
         let computed = compute(&batches, &mut |batch| results_in.send(batch).is_ok());
         // The other threads end when their queues close.
