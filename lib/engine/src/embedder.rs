@@ -364,21 +364,26 @@ impl<'a> Embedder<'a> {
         let cu_seqlens = computed.cu_seqlens(rows);
         let tokens = last(&cu_seqlens);
         if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
-            let submitted = submitted.unwrap_or_else(|| self.submit_rows(computed, rows, dtype));
-            match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
-                Ok(values) => {
-                    self.limit.record_success(tokens);
-                    return self.keep_finite(computed, (rows, dtype), values);
+            // What does not fit alone is tried once more, when nothing is cached for other batches.
+            let again = (rows.len() == 1).then_some(None);
+            for submitted in [submitted].into_iter().chain(again) {
+                let submit = || self.submit_rows(computed, rows, dtype);
+                let submitted = submitted.unwrap_or_else(submit);
+                match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
+                    Ok(values) => {
+                        self.limit.record_success(tokens);
+                        return self.keep_finite(computed, (rows, dtype), values);
+                    }
+                    Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
+                    Err(error) => return Err(error),
                 }
-                Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
-                Err(error) => return Err(error),
+                self.model.release()?;
             }
             if let [row] = rows {
                 computed.rejected.insert(*row, Reason::OutOfMemory);
                 return Ok(());
             }
             self.limit.record_failure(tokens);
-            self.model.release()?;
             self.event.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
