@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, never, select, unbounded};
-use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text};
+use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text, plural};
 use plmkit_esm2::{Buffers, Esm2, EsmError, ModelInfo, WorkerGpu, set_threads};
 
 use crate::batch::Batch;
@@ -59,6 +59,8 @@ pub(crate) struct WorkerPool<'a> {
     /// The model of the last worker that was ready.
     info: Option<ModelInfo>,
     schedule: Schedule<Batch>,
+    /// The batches that may be skipped one after the other.
+    may_skip: usize,
     slow: SlowBatches,
     /// The number of processes started.
     starts: u64,
@@ -102,6 +104,10 @@ impl<'a> WorkerPool<'a> {
             results: Buffers::default(),
             info: None,
             schedule: Schedule::new(count * GROUPS_PER_WORKER + config.prefetch),
+            // An event that takes all workers at once may cost each of them its batch. An output without a batch is none.
+            may_skip: MAX_SKIPPED
+                .max(count)
+                .min(inputs.total.batches.saturating_sub(1) as usize),
             slow: SlowBatches::new(count, Instant::now()),
             starts: 0,
             crashed_at: None,
@@ -201,8 +207,8 @@ impl<'a> WorkerPool<'a> {
             }
             Some(_) => self.replace_lost(worker, Exit::Internal, "it sent no rows"),
             None => {
-                let end = process.describe_end();
-                self.replace_lost(worker, Exit::Transient, &end)
+                let (exit, end) = process.describe_end();
+                self.replace_lost(worker, exit, &end)
             }
         }
     }
@@ -223,16 +229,18 @@ impl<'a> WorkerPool<'a> {
             tracing::warn!("{message}; the run goes on without it");
         }
         self.skipped += self.schedule.requeue(worker);
-        // An event that takes all workers at once may cost each of them its batch.
-        let most = MAX_SKIPPED.max(self.slots.len());
-        if self.skipped <= most {
+        if self.skipped <= self.may_skip {
             return Ok(());
         }
+        let advice = match exit {
+            Exit::Transient => "; fewer workers or smaller batches need less memory",
+            _ => "",
+        };
         let what = format_args!(
-            "{} batches were skipped one after the other, and none was computed; fewer workers or smaller batches need less memory",
-            self.skipped
+            "{message}; {} skipped, and none computed meanwhile{advice}",
+            plural(self.skipped, "batch")
         );
-        Err(EngineError::new(Exit::Transient, what))
+        Err(EngineError::new(exit, what))
     }
 }
 
