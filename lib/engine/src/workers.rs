@@ -17,6 +17,7 @@ mod serve;
 mod slow_batches;
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -177,12 +178,8 @@ impl<'a> WorkerPool<'a> {
             Some(Message::Ready(info)) => {
                 process.ready = true;
                 *failed = 0;
-                if let Some(first) = &self.info
-                    && !first.agrees_with(&info)
-                {
-                    let model = path_text(&self.config.model);
-                    let what = format_args!("{model}: changed while workers loaded it");
-                    return Err(EngineError::new(Exit::Data, what));
+                if let Some(first) = &self.info {
+                    agree(&self.config.model, first, &info)?;
                 }
                 self.info = Some(*info);
                 Ok(())
@@ -359,6 +356,26 @@ impl WorkerPool<'_> {
     }
 }
 
+/// Checks that two workers loaded the same model in the same type on devices of the same kind.
+fn agree(model: &Path, first: &ModelInfo, other: &ModelInfo) -> Result<(), EngineError> {
+    let model = path_text(model);
+    if first.checkpoint != other.checkpoint {
+        let what = format_args!("{model}: changed while workers loaded it");
+        return Err(EngineError::new(Exit::Data, what));
+    }
+    let how = |info: &ModelInfo| {
+        let (device, dtype, kernels) = (info.device_kind(), info.dtype, &info.kernels);
+        format!("{device} in {dtype} by the kernels {kernels}")
+    };
+    let [expected, found] = [first, other].map(how);
+    if expected == found {
+        return Ok(());
+    }
+    let what =
+        format_args!("{model}: workers compute it differently; expected {expected}, found {found}");
+    Err(EngineError::new(Exit::Unavailable, what))
+}
+
 /// Rejects all rows of a batch that is skipped.
 fn skip(batch: &mut Batch, layout: &EmbeddingLayout) {
     tracing::warn!(
@@ -391,9 +408,30 @@ fn share(threads: NonZeroUsize, worker: usize, count: usize) -> NonZeroUsize {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
+    use plmkit_contract::exit_of;
+    use plmkit_esm2::ComputeOptions;
 
-    use super::share;
+    use super::*;
+
+    #[test]
+    fn what_two_workers_do_differently_is_named() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test-data/model-tiny");
+        let loaded = Esm2::load(&model, ComputeOptions::default(), &Stop::default());
+        let first = loaded.expect("the tiny model").info().clone();
+        let mut other = ModelInfo {
+            device: format!("{}:1", first.device_kind()),
+            ..first.clone()
+        };
+        agree(&model, &first, &other).expect("another device of the same kind");
+        other.kernels = "others".to_owned();
+        let error = agree(&model, &first, &other).expect_err("other kernels");
+        assert_eq!(exit_of(&error), Exit::Unavailable);
+        let found = format!("in {} by the kernels others", first.dtype);
+        assert!(error.to_string().ends_with(&found), "{error}");
+        other.checkpoint.digest.clear();
+        let error = agree(&model, &first, &other).expect_err("another model");
+        assert_eq!(exit_of(&error), Exit::Data);
+    }
 
     #[test]
     fn threads_are_shared_and_every_worker_has_one() {
