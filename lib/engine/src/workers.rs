@@ -316,8 +316,10 @@ impl WorkerPool<'_> {
     /// Assigns batches to every worker that may have more.
     fn assign(&mut self) -> Result<(), EngineError> {
         let slots = self.slots.iter().enumerate();
-        let running = slots.filter_map(|(worker, slot)| slot.process.is_some().then_some(worker));
-        let running: Vec<usize> = running.collect();
+        // A worker that never finishes loading must not be waited for.
+        let ready =
+            slots.filter(|(_, slot)| slot.process.as_ref().is_some_and(|process| process.ready));
+        let ready: Vec<usize> = ready.map(|(worker, _)| worker).collect();
         let crashed_at = self.crashed_at;
         let cooled_down = crashed_at.is_none_or(|crashed| crashed.elapsed() >= COOLDOWN);
         for (worker, slot) in self.slots.iter().enumerate() {
@@ -327,7 +329,7 @@ impl WorkerPool<'_> {
             if !self.schedule.is_busy(worker) {
                 self.slow.begin(worker, Instant::now());
             }
-            while let Some(batches) = self.schedule.assign(worker, &running, cooled_down) {
+            while let Some(batches) = self.schedule.assign(worker, &ready, cooled_down) {
                 for batch in batches {
                     let mut batch = batch.clone();
                     batch.rows = Some(batch.packed.record_batch().clone());
