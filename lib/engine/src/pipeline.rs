@@ -9,7 +9,7 @@ use plmkit_esm2::{ModelInfo, WorkerGpu};
 use plmkit_store::remove_file;
 
 use crate::batch::Batch;
-use crate::checkpoint::{Block, Blocks, RunFolder, read_part};
+use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
 use crate::event_log::EventLog;
 use crate::inputs::RunInputs;
 use crate::parity::Parity;
@@ -135,6 +135,7 @@ fn read_batches(
             }
             let path = folder.part(part.batches.start);
             if let Err(error) = read_part(&path, &part, &mut group) {
+                let error = damage(error)?;
                 tracing::warn!("{error}; its batches are computed again");
                 remove_file(&path)?;
             }

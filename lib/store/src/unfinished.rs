@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind::{InvalidData, UnexpectedEof};
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::ops::Range;
@@ -248,11 +249,15 @@ impl UnfinishedEmbeddings {
 
     /// Verifies the bytes of all row groups; returns whether each of them is intact.
     pub fn verify(&self, stop: &Stop) -> Result<Vec<bool>, StoreError> {
-        let sink = &self.sink;
+        let (sink, failed) = (&self.sink, StoreError::cannot_read(&self.path));
         let verify = |groups: &[PlacedRowGroup]| {
             let intact = groups.iter().map(|group| {
                 StoreError::check(stop)?;
-                Ok(sink.read_segments(group, |_| Ok(())).is_ok())
+                match sink.read_segments(group, |_| Ok(())) {
+                    Ok(()) => Ok(true),
+                    Err(error) if matches!(error.kind(), InvalidData | UnexpectedEof) => Ok(false),
+                    Err(error) => Err(failed(error)),
+                }
             });
             intact.collect::<Result<Vec<bool>, _>>()
         };

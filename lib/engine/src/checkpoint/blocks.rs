@@ -17,7 +17,7 @@ use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbedding
 
 use super::block::{Block, RETRYABLE};
 use super::part::open_part;
-use super::run_folder::{RunFolder, remove_checkpoint};
+use super::run_folder::{RunFolder, damage, remove_checkpoint};
 use crate::batch::Batch;
 use crate::run::Work;
 
@@ -78,7 +78,7 @@ impl<'a> Blocks<'a> {
         Ok(blocks)
     }
 
-    /// Returns a checkpoint if this run can use it. Others are removed, or are of other work.
+    /// Returns a checkpoint if this run can use it. Damaged ones are removed. One of other work or that cannot be read is an error.
     fn usable<T>(
         &mut self,
         path: &Path,
@@ -93,6 +93,7 @@ impl<'a> Blocks<'a> {
                 return Err(self.folder.other_work(&difference));
             }
             Err(error) => {
+                let error = damage(error)?;
                 tracing::warn!("{error}; it is computed again");
                 remove_checkpoint(path)?;
             }

@@ -201,6 +201,15 @@ impl RunFolder {
     }
 }
 
+/// Returns the error of a checkpoint that is damaged or gone. Other errors may pass, and their checkpoints stay.
+pub(crate) fn damage(error: StoreError) -> Result<StoreError, StoreError> {
+    match &error {
+        StoreError::Malformed { .. } | StoreError::Foreign { .. } => Ok(error),
+        StoreError::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => Ok(error),
+        _ => Err(error),
+    }
+}
+
 /// Removes a checkpoint, and the record that the output under construction has beside it.
 pub(crate) fn remove_checkpoint(path: &Path) -> Result<(), StoreError> {
     remove_file(path)?;
