@@ -117,6 +117,12 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Whether a block of the output ends after so many batches.
+    pub(crate) fn ends_block(&self, batches: u64) -> bool {
+        let ends = |block: &Range<u64>| block.end;
+        self.blocks.binary_search_by_key(&batches, ends).is_ok()
+    }
+
     /// Computes what is not saved, and publishes the output. Files to replace are removed only after everything that can refuse the
     /// run.
     fn embed(

@@ -193,9 +193,7 @@ impl<'a> Blocks<'a> {
         let at_boundary = batch.at_boundary;
         self.open.push(batch);
         self.batches += 1;
-        let planned = &self.work.blocks;
-        let ends_block = planned.binary_search_by_key(&self.batches, |block| block.end);
-        if ends_block.is_ok() {
+        if self.work.ends_block(self.batches) {
             self.encode()?;
         }
         let interval = self.work.config.checkpoint_interval;
@@ -272,12 +270,17 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Saves the rows of the incomplete block in parts, up to the last protein whose windows are all computed.
+    /// Saves the rows of the open batches in parts, up to the last protein whose windows are all computed. A part ends with a block,
+    /// because it is removed with the first block that has rows of it.
     fn save_rows(&mut self) -> Result<(), StoreError> {
         let mut first = self.batches - self.open.len() as u64;
+        let mut number = first;
         let end = self.open.iter().rposition(|batch| batch.at_boundary);
         let complete = &mut self.open[..end.map_or(0, |last| last + 1)];
-        for batches in complete.chunk_by_mut(|one, next| one.saved == next.saved) {
+        for batches in complete.chunk_by_mut(|one, next| {
+            number += 1;
+            one.saved == next.saved && !self.work.ends_block(number)
+        }) {
             let part = Block::new(first, batches, 0);
             first = part.batches.end;
             if batches[0].saved {
