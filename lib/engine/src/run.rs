@@ -165,7 +165,7 @@ impl Work<'_> {
         events.done.rejected = rejected;
         if computed.is_ok() && blocks.batches < batches {
             events.end(Outcome::Stopped);
-            let saved = (blocks.batches - blocks.unsaved()).max(saved_before);
+            let saved = blocks.for_next_run();
             return Ok(RunOutcome::Stopped { saved, batches });
         }
         let published = computed.and_then(|()| {

@@ -322,9 +322,14 @@ impl<'a> Blocks<'a> {
         finished.chain(unfinished).cloned().collect()
     }
 
-    /// The number of batches that are not saved because a protein is unfinished.
-    pub(crate) fn unsaved(&self) -> u64 {
-        self.open.iter().filter(|batch| !batch.saved).count() as u64
+    /// The number of batches that the next run need not compute: all but those of an unfinished protein, and those of parts that
+    /// were not reached and not found damaged.
+    pub(crate) fn for_next_run(&self) -> u64 {
+        let unsaved = self.open.iter().filter(|batch| !batch.saved).count() as u64;
+        let parts = self.parts.iter().map(|part| &part.batches);
+        let later = parts.filter(|part| self.folder.part(part.start).exists());
+        let later = later.map(|part| part.end.saturating_sub(part.start.max(self.batches)));
+        self.batches - unsaved + later.sum::<u64>()
     }
 
     /// Ends a complete output without publishing it, or saves an incomplete one for the next run.
