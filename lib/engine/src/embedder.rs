@@ -17,7 +17,7 @@ use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::PackedBatch;
 
 use crate::batch::Batch;
-use crate::columns::OutputRow;
+use crate::columns::{OutputRow, ROW_BYTES};
 use crate::scores::{of_amino_acids, of_model, sources};
 use crate::stitch::Stitcher;
 use crate::token_limit::TokenLimit;
@@ -411,11 +411,24 @@ impl<'a> Embedder<'a> {
             )
         };
         self.config.injection.check_memory(tokens.len())?;
+        self.check_lists(computation, rows)?;
         let batch = Varlen::new(&tokens, &offsets);
         let batch = batch.map_err(|error| computation.batch.error(error))?;
         Ok(self
             .model
             .submit(batch, &computation.columns, dtype, self.stop)?)
+    }
+
+    /// Fails, as if memory were full, if the output cannot hold the values of a row.
+    fn check_lists(&self, of: &Computation<'_>, rows: &[usize]) -> Result<(), EsmError> {
+        let longest = rows.iter().map(|&row| of.residues(row)).max().unwrap_or(0);
+        let bytes = self.config.store_dtype.bytes();
+        let bytes = |column: &Column| column.values(longest, self.widths()) * bytes;
+        if of.columns.iter().map(bytes).any(|bytes| bytes > ROW_BYTES) {
+            let what = "a row of the output holds no more than 2 GiB of a column";
+            return Err(EsmError::OutOfMemory(what.to_owned()));
+        }
+        Ok(())
     }
 
     /// Appends the values of the rows whose values are all finite. Rejects each of the others, or computes it again in f32.

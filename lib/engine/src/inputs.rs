@@ -12,6 +12,7 @@ use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROU
 use serde_json::Value;
 
 use crate::batch::Batch;
+use crate::columns::ROW_BYTES;
 use crate::config::Windows;
 use crate::masking::Masking;
 use crate::stitch::WindowOrder;
@@ -117,7 +118,7 @@ impl RunInputs {
             let mut order = WindowOrder::default();
             let (first, budget) = (inputs.batches.len(), token_budget(&file));
             file.verify(stop, |record_batch, packed| {
-                for row in inputs.rows_apart(&packed) {
+                for row in inputs.rows_apart(&packed, config) {
                     let name = name_of(path, record_batch);
                     let batch = inputs.cut(name, &packed, row, budget);
                     if row.is_some() {
@@ -227,15 +228,18 @@ impl RunInputs {
         }
     }
 
-    /// The rows of a record batch that are batches of their own; none of one that is not cut.
-    fn rows_apart(&self, packed: &PackedBatch) -> Vec<Option<usize>> {
-        match &self.masking {
-            None => vec![None],
-            Some(_) => (0..packed.sequences()).map(Some).collect(),
+    /// The rows of a record batch that are batches of their own; none of one that is not cut. Many contacts exceed an array.
+    fn rows_apart(&self, packed: &PackedBatch, config: &RunConfig) -> Vec<Option<usize>> {
+        let pairs = (0..packed.sequences()).map(|row| packed.residues(row).pow(2));
+        let bytes = pairs.sum::<usize>() * config.store_dtype.bytes();
+        if self.masking.is_some() || config.outputs.contacts && bytes > ROW_BYTES {
+            (0..packed.sequences()).map(Some).collect()
+        } else {
+            vec![None]
         }
     }
 
-    /// Makes the batch of a record batch, or of a row of it with the passes of its masked copies.
+    /// Makes the batch of a record batch, or of a row of it with the passes of its masked copies, if there are any.
     fn cut(
         &self,
         name: String,
@@ -243,11 +247,13 @@ impl RunInputs {
         row: Option<usize>,
         budget: Option<u64>,
     ) -> Batch {
-        let mut batch = match row.zip(self.masking.as_ref()) {
+        let mut batch = match row {
             None => Batch::new(name, packed.clone(), Vec::new(), budget),
-            Some((row, masking)) => {
-                let passes = masking.passes(packed.ids().value(row), packed.span(row), budget);
-                Batch::new(name, packed.alone(row), passes, None)
+            Some(row) => {
+                let (id, span) = (packed.ids().value(row), packed.span(row));
+                let masking = self.masking.as_ref();
+                let passes = masking.map(|masking| masking.passes(id, span, budget));
+                Batch::new(name, packed.alone(row), passes.unwrap_or_default(), None)
             }
         };
         batch.stitched = self.stitched();
