@@ -194,13 +194,8 @@ impl UnfinishedEmbeddings {
     }
 
     /// Returns the number of row groups that are written.
-    pub fn len(&self) -> usize {
+    pub fn row_groups(&self) -> usize {
         self.groups.0.len()
-    }
-
-    /// Whether there are no row groups.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Starts to encode and write the next row group, in a thread. Waits while too many row groups are in progress.
@@ -261,7 +256,7 @@ impl UnfinishedEmbeddings {
             });
             intact.collect::<Result<Vec<bool>, _>>()
         };
-        let share = self.len().div_ceil(encoders()).max(1);
+        let share = self.row_groups().div_ceil(encoders()).max(1);
         let verified = thread::scope(|scope| {
             let shares = self.groups.0.chunks(share);
             let threads: Vec<_> = shares

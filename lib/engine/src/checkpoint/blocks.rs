@@ -238,7 +238,8 @@ impl<'a> Blocks<'a> {
 
     /// Moves blocks whose row groups are all in the file to the finished ones.
     fn finish_blocks(&mut self) {
-        let written = self.file.as_ref().map_or(0, UnfinishedEmbeddings::len);
+        let file = self.file.as_ref();
+        let written = file.map_or(0, UnfinishedEmbeddings::row_groups);
         let mut left = written - self.row_groups();
         while let Some((batches, row_groups)) = self
             .encoding

@@ -124,7 +124,7 @@ impl RunFolder {
         };
         let blocks = Block::all_of(&path, found, work.provenance)?;
         let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
-        if row_groups == file.len() {
+        if row_groups == file.row_groups() {
             Ok(Some((file, blocks)))
         } else {
             let what = "not the row groups of its blocks";
