@@ -413,7 +413,7 @@ impl<'a> Embedder<'a> {
         self.config.injection.check_memory(tokens.len())?;
         self.check_lists(computation, rows)?;
         let batch = Varlen::new(&tokens, &offsets);
-        let batch = batch.map_err(|error| computation.batch.error(error))?;
+        let batch = batch.map_err(|error| EngineError::data(&computation.batch.name, error))?;
         Ok(self
             .model
             .submit(batch, &computation.columns, dtype, self.stop)?)

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use plmkit_contract::{
-    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Exit, Labels, SAMPLE, SOURCE,
-    Stop, WINDOWS, path_text,
+    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
+    WINDOWS, path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
@@ -128,7 +128,7 @@ impl RunInputs {
                     }
                     if inputs.stitched() {
                         let checked = order.check_batch(&batch.packed);
-                        checked.map_err(|what| batch.error(what))?;
+                        checked.map_err(|what| EngineError::data(&batch.name, what))?;
                     }
                     inputs.count(&batch);
                     let ordinals = batch.packed.ordinals().iter().copied();
@@ -151,7 +151,7 @@ impl RunInputs {
             let last = name_of(path, file.len().saturating_sub(1));
             order
                 .check_end()
-                .map_err(|what| EngineError::new(Exit::Data, format_args!("{last}: {what}")))?;
+                .map_err(|what| EngineError::data(&last, what))?;
             let own = &mut inputs.batches[first..];
             if inputs.masking.is_none()
                 && let Some(tail) = tail(own.iter().map(|batch| batch.size.tokens), budget)
@@ -174,7 +174,7 @@ impl RunInputs {
             let what = format_args!(
                 "ordinal {ordinal}, start {start}: already in {first}; expected each row of one set of shards once"
             );
-            return Err(EngineError::batches(&paths[again as usize], what));
+            return Err(EngineError::data(path_text(&paths[again as usize]), what));
         }
         Ok(inputs)
     }
@@ -200,13 +200,13 @@ impl RunInputs {
             }
             let what =
                 format_args!("expected batches {expected} as in {first}, found batches {found}");
-            return Err(EngineError::batches(path, what));
+            return Err(EngineError::data(path_text(path), what));
         }
         if self.origin != origin || self.labels != file.labels() {
             let what = format_args!(
                 "not of the same set of shards as {first}: its FASTA, its sample or the options of fasta-shard or pack-batches are others"
             );
-            return Err(EngineError::batches(path, what));
+            return Err(EngineError::data(path_text(path), what));
         }
         Ok(())
     }
@@ -218,8 +218,8 @@ impl RunInputs {
         };
         let known = EmbeddingWork::required(&first.provenance().options);
         match known.and_then(|known| known.difference(&EmbeddingWork::new(options))) {
-            Some(difference) => Err(EngineError::batches(
-                first.path(),
+            Some(difference) => Err(EngineError::data(
+                path_text(first.path()),
                 format_args!(
                     "the sequences of earlier datasets are left out (fasta-shard --known), and their embeddings were made otherwise: {difference}"
                 ),

@@ -334,9 +334,8 @@ fn check_parity(
     let parity = computing.measure_parity(sample)?;
     if !parity.suffices() {
         let model = path_text(&config.model);
-        let what =
-            format_args!("{model}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32");
-        return Err(EngineError::new(Exit::Data, what));
+        let what = format_args!("--dtype int8 is refused: {parity}; try --dtype bf16 or f32");
+        return Err(EngineError::data(model, what));
     }
     tracing::info!("int8: {parity}");
     Ok(Some(parity))

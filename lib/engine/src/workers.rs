@@ -362,8 +362,7 @@ impl WorkerPool<'_> {
 fn agree(model: &Path, first: &ModelInfo, other: &ModelInfo) -> Result<(), EngineError> {
     let model = path_text(model);
     if first.checkpoint != other.checkpoint {
-        let what = format_args!("{model}: changed while workers loaded it");
-        return Err(EngineError::new(Exit::Data, what));
+        return Err(EngineError::data(model, "changed while workers loaded it"));
     }
     let how = |info: &ModelInfo| {
         let (device, dtype, kernels) = (info.device_kind(), info.dtype, &info.kernels);
