@@ -317,19 +317,18 @@ impl WorkerPool<'_> {
     fn assign(&mut self) -> Result<(), EngineError> {
         let slots = self.slots.iter().enumerate();
         // A worker that never finishes loading must not be waited for.
-        let ready =
-            slots.filter(|(_, slot)| slot.process.as_ref().is_some_and(|process| process.ready));
-        let ready: Vec<usize> = ready.map(|(worker, _)| worker).collect();
+        let ready = slots.filter_map(|(worker, slot)| {
+            let process = slot.process.as_ref().filter(|process| process.ready);
+            process.map(|process| (worker, process))
+        });
+        let (workers, processes): (Vec<usize>, Vec<&Process>) = ready.unzip();
         let crashed_at = self.crashed_at;
         let cooled_down = crashed_at.is_none_or(|crashed| crashed.elapsed() >= COOLDOWN);
-        for (worker, slot) in self.slots.iter().enumerate() {
-            let Some(process) = slot.process.as_ref().filter(|process| process.ready) else {
-                continue;
-            };
+        for (&worker, process) in workers.iter().zip(processes) {
             if !self.schedule.is_busy(worker) {
                 self.slow.begin(worker, Instant::now());
             }
-            while let Some(batches) = self.schedule.assign(worker, &ready, cooled_down) {
+            while let Some(batches) = self.schedule.assign(worker, &workers, cooled_down) {
                 for batch in batches {
                     let mut batch = batch.clone();
                     batch.rows = Some(batch.packed.record_batch().clone());
@@ -361,15 +360,14 @@ impl WorkerPool<'_> {
 /// Checks that two workers loaded the same model in the same type on devices of the same kind.
 fn agree(model: &Path, first: &ModelInfo, other: &ModelInfo) -> Result<(), EngineError> {
     let model = path_text(model);
-    if first.checkpoint != other.checkpoint {
-        return Err(EngineError::data(model, "changed while workers loaded it"));
-    }
     let how = |info: &ModelInfo| {
         let (device, dtype, kernels) = (info.device_kind(), info.dtype, &info.kernels);
         format!("{device} in {dtype} by the kernels {kernels}")
     };
     let [expected, found] = [first, other].map(how);
-    if expected == found {
+    if first.checkpoint != other.checkpoint {
+        return Err(EngineError::data(model, "changed while workers loaded it"));
+    } else if expected == found {
         return Ok(());
     }
     let what =

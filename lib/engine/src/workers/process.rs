@@ -133,11 +133,8 @@ fn describe_exit(status: ExitStatus) -> (Exit, String) {
         (_, Some(code)) => format!("it ended with exit code {code}"),
         _ => status.to_string(),
     };
-    let is_bug = status.code() == Some(Exit::Internal.code().into());
-    let exit = if is_bug {
-        Exit::Internal
-    } else {
-        Exit::Transient
-    };
-    (exit, text)
+    match status.code() {
+        Some(70) => (Exit::Internal, text),
+        _ => (Exit::Transient, text),
+    }
 }
