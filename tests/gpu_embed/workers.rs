@@ -240,8 +240,13 @@ fn a_batch_that_was_given_up_is_tried_again_by_the_next_run() {
     let mut child = embed.stderr(Stdio::piped()).spawn().expect("spawn");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     assert!(lines.any(|line| line.expect("UTF-8").contains("skipped after")));
-    let before = case.parts("e.parquet").len();
-    wait_until(&mut child, || case.parts("e.parquet").len() > before);
+    let is_lost = |part: &Path| {
+        let bytes = fs::read(part).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains("worker_lost")
+    };
+    wait_until(&mut child, || {
+        case.parts("e.parquet").iter().any(|part| is_lost(part))
+    });
     case::kill(&mut child);
     let said = run(case.embed("e.parquet").args(["--workers", "1"]));
     assert_has(&said, "workers were lost; it is computed again");
