@@ -16,7 +16,8 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{TensorView, serialize};
 use serde_json::Value;
 
-use crate::common::{self, assert_fails, bin, model_of, pack, run, shard, test_data};
+use crate::common::case::rejects;
+use crate::common::{self, assert_fails, bin, embed, model_of, pack, run, shard, test_data};
 use crate::{EVERY_OUTPUT, assert_has, ends, rows, stderr, validate, validate_shard};
 
 const HIDDEN: usize = 64;
@@ -615,4 +616,29 @@ fn truncation_is_reported_by_the_run_and_by_validation() {
     assert_has(&said, &expected);
     let report = fs::read_to_string(report).expect("report");
     assert_has(&report, &format!("\"residues_truncated\": {lost},"));
+}
+
+#[test]
+fn contacts_that_no_row_holds_are_rejected_and_no_other_sequence() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = |name: &str| folder.path().join(name);
+    let long = "MKVLAGTWYQ".repeat(2400);
+    let fasta = format!(">a\n{long}\n>b\nMKVL\n>c\n{long}AA\n");
+    fs::write(path("in.fasta"), fasta).expect("write");
+    let shard = shard(
+        &path("in.fasta"),
+        &path("shards"),
+        &["--max-residues", "30000"],
+    );
+    pack(&shard, &path("b.arrow"), 65536);
+    let mut embed = embed(
+        &[&path("b.arrow")],
+        &test_data("model-tiny"),
+        &path("e.parquet"),
+    );
+    ends(embed.arg("--contacts"), 1);
+    let expected = [0, 2].map(|ordinal| (ordinal, "out_of_memory".to_owned()));
+    assert_eq!(rejects(&path("e.rejects.csv")), expected);
+    let rows = rows(&path("e.parquet"));
+    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
 }

@@ -188,6 +188,48 @@ fn damaged_parts_and_those_of_other_kernels_are_computed_again() {
 }
 
 #[test]
+fn checkpoints_that_cannot_be_read_now_are_kept() {
+    // As on a network file system whose server is away.
+    const SOURCE: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+int open64(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    int mode = va_arg(more, int);
+    va_end(more);
+    if (strstr(path, "/part-") != NULL) {
+        errno = EIO;
+        return -1;
+    }
+    int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
+    return real(path, flags, mode);
+}
+"#;
+    let case = Case::new();
+    let expected = case.undisturbed();
+    case.interrupt("e.parquet", SIGKILL);
+    let parts = case.parts("e.parquet");
+    let [source, library] = ["shards/away.c", "shards/away.so"].map(|name| case.path(name));
+    fs::write(&source, SOURCE).expect("write");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library);
+    run(compiler.arg(source));
+    let mut embed = case.embed("e.parquet");
+    let output = embed.env("LD_PRELOAD", library).output().expect("run");
+    assert!(!output.status.success());
+    assert_has(&stderr(&output), "input/output error");
+    assert_eq!(case.parts("e.parquet"), parts);
+    assert_has(&run(&mut case.embed("e.parquet")), SAVED);
+    case.assert_complete("e.parquet", &expected);
+}
+
+#[test]
 fn parts_of_other_work_are_refused_unless_forced() {
     let case = Case::new();
     let fasta = fs::read_to_string(case.path("in.fasta")).expect("input");

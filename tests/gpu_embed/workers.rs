@@ -240,8 +240,13 @@ fn a_batch_that_was_given_up_is_tried_again_by_the_next_run() {
     let mut child = embed.stderr(Stdio::piped()).spawn().expect("spawn");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     assert!(lines.any(|line| line.expect("UTF-8").contains("skipped after")));
-    let before = case.parts("e.parquet").len();
-    wait_until(&mut child, || case.parts("e.parquet").len() > before);
+    let is_lost = |part: &Path| {
+        let bytes = fs::read(part).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains("worker_lost")
+    };
+    wait_until(&mut child, || {
+        case.parts("e.parquet").iter().any(|part| is_lost(part))
+    });
     case::kill(&mut child);
     let said = run(case.embed("e.parquet").args(["--workers", "1"]));
     assert_has(&said, "workers were lost; it is computed again");
@@ -251,13 +256,22 @@ fn a_batch_that_was_given_up_is_tried_again_by_the_next_run() {
 #[test]
 fn a_run_fails_if_every_batch_crashes_its_worker() {
     let case = Case::new();
-    let all_of_them: Vec<String> = (0..303).map(|ordinal| format!("abort={ordinal}")).collect();
-    let mut embed = case.embed("e.parquet");
-    embed.args(["--workers", "2", "--inject", &all_of_them.join(",")]);
-    let said = ends(&mut embed, 75);
-    let what = "batches were skipped one after the other, and none was computed";
-    assert_has(&said, what);
-    assert!(!case.path("e.parquet").exists());
+    let few = Case::new();
+    few.pack(">a\nMKVL\n");
+    let what = "skipped, and none computed meanwhile";
+    for (case, how, code) in [
+        (&case, "abort", 75),
+        (&case, "panic", 70),
+        (&few, "abort", 75),
+        (&few, "panic", 70),
+    ] {
+        let all_of_them = (0..303).map(|ordinal| format!("{how}={ordinal}"));
+        let mut embed = case.embed("e.parquet");
+        embed.args(["--workers", "2", "--inject"]);
+        embed.arg(all_of_them.collect::<Vec<_>>().join(","));
+        assert_has(&ends(&mut embed, code), what);
+        assert!(!case.path("e.parquet").exists());
+    }
     let expected = case.undisturbed();
     run(&mut case.embed("e.parquet"));
     case.assert_complete("e.parquet", &expected);

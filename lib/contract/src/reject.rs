@@ -50,7 +50,7 @@ pub enum Reason {
     NoOrf,
     /// An earlier record has its id and its residues.
     Duplicate,
-    /// Even alone, it does not fit into the memory of the device.
+    /// Even alone, it does not fit into the memory of the device, or its values not into a row of the output.
     OutOfMemory,
     /// A value of its embedding is infinite or NaN, or too large for the stored type.
     NotFinite,

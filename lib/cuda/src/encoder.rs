@@ -67,7 +67,7 @@ pub(crate) struct GpuKernels {
     /// The kernels for the type of the model.
     kernels: Kernels,
     /// The kernels for sequences that are computed again in f32.
-    in_f32: OnceLock<Result<Kernels, GpuError>>,
+    in_f32: OnceLock<Kernels>,
 }
 
 impl GpuKernels {
@@ -85,9 +85,12 @@ impl GpuKernels {
         if kind_of(self.kernels.element()) == kind {
             return Ok(&self.kernels);
         }
-        let load = || Kernels::load(self.index, Dtype::F32);
-        let loaded = self.in_f32.get_or_init(load);
-        loaded.as_ref().map_err(|error| error.clone().into())
+        if let Some(kernels) = self.in_f32.get() {
+            return Ok(kernels);
+        }
+        // An error does not last: memory may have been full.
+        let loaded = Kernels::load(self.index, Dtype::F32)?;
+        Ok(self.in_f32.get_or_init(|| loaded))
     }
 }
 

@@ -50,7 +50,7 @@ extern "C" fn version() -> *const c_char {
 ///
 /// # Safety
 /// Request and answer live for the call.
-unsafe extern "C" fn check(request: Bytes, answer: Answer) -> bool {
+unsafe extern "C" fn check(request: Bytes, answer: Answer) {
     // SAFETY: as the caller promises.
     let work = || unsafe {
         let gpu: Option<OpeningGpu> = read(request)?;
@@ -141,7 +141,7 @@ unsafe extern "C" fn collect(
     places: *const Place,
     count: usize,
     answer: Answer,
-) -> bool {
+) {
     // SAFETY: as the caller promises.
     let work = || unsafe {
         let pending = Box::from_raw(ticket.cast::<Pending>());
@@ -160,7 +160,7 @@ unsafe extern "C" fn collect(
 ///
 /// # Safety
 /// The model is open, and everything else lives for the call.
-unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer) -> bool {
+unsafe extern "C" fn memory(model: *const c_void, request: Bytes, answer: Answer) {
     // SAFETY: as the caller promises.
     let work = || unsafe { (*model.cast::<TorchModel>()).memory(&read(request)?) };
     // SAFETY: as the caller promises.
@@ -187,11 +187,11 @@ unsafe fn read<T: DeserializeOwned>(request: Bytes) -> Result<T, CudaError> {
         .map_err(|error| CudaError::from_libtorch_message(error.to_string()))
 }
 
-/// Does `work` and answers with its result. Returns whether it succeeded.
+/// Does `work` and answers with its result.
 ///
 /// # Safety
 /// The answer's function and its argument are valid.
-unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, CudaError>) -> bool {
+unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, CudaError>) {
     let panicked = |text| Err(CudaError::from_libtorch_message(format!("panic: {text}")));
     let done = catch_decoder_panic(work)
         .unwrap_or_else(panicked)
@@ -203,7 +203,6 @@ unsafe fn reply<T: Serialize>(answer: Answer, work: impl FnOnce() -> Result<T, C
     };
     // SAFETY: as the caller promises.
     unsafe { (answer.write)(answer.to, bytes) };
-    done.is_ok()
 }
 
 #[cfg(test)]
@@ -218,20 +217,19 @@ mod tests {
         }
     }
 
-    /// Returns whether a function succeeded, and its answer.
-    fn answered(function: impl FnOnce(Answer) -> bool) -> (bool, String) {
+    /// Returns the answer of a function.
+    fn answered(function: impl FnOnce(Answer)) -> String {
         let mut text = String::new();
         let to = (&raw mut text).cast();
-        let done = function(Answer { write: keep, to });
-        (done, text)
+        function(Answer { write: keep, to });
+        text
     }
 
     #[test]
     fn panics_and_requests_that_are_not_understood_are_answered() {
         let panics = || -> Result<(), CudaError> { panic!("at layer {}", 7) };
         // SAFETY: the answer lives for the call, here and below.
-        let (done, text) = answered(|answer| unsafe { reply(answer, panics) });
-        assert!(!done);
+        let text = answered(|answer| unsafe { reply(answer, panics) });
         assert_eq!(
             text,
             r#"{"Err":{"Refused":{"exit":"Internal","message":"libtorch: panic: at layer 7"}}}"#
@@ -242,15 +240,15 @@ mod tests {
             data: request.as_ptr(),
             len: request.len(),
         };
-        let (done, text) = answered(|answer| unsafe { check(request, answer) });
-        assert!(!done && text.contains("EOF while parsing a list"), "{text}");
+        let text = answered(|answer| unsafe { check(request, answer) });
+        assert!(text.contains("EOF while parsing a list"), "{text}");
 
         let request = b"null";
         let request = Bytes {
             data: request.as_ptr(),
             len: request.len(),
         };
-        let (done, text) = answered(|answer| unsafe { check(request, answer) });
-        assert!(done && text == r#"{"Ok":null}"#, "{text}");
+        let text = answered(|answer| unsafe { check(request, answer) });
+        assert_eq!(text, r#"{"Ok":null}"#);
     }
 }

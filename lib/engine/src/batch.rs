@@ -1,14 +1,10 @@
 //! A batch of the run, from its batches file to the rows of the output.
 
-use std::fmt::Display;
-
 use arrow_array::RecordBatch;
-use plmkit_contract::{Exit, Reason, Reject};
+use plmkit_contract::{Reason, Reject};
 use plmkit_logs::event::{BatchDone, utilization};
 use plmkit_store::PackedBatch;
 use serde::{Deserialize, Serialize};
-
-use crate::EngineError;
 
 /// One batch. Messages between processes carry its sequences and its rows separately.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,11 +91,6 @@ impl Batch {
         let start = self.packed.starts().value(row);
         let start = if self.stitched { 0 } else { start };
         (self.packed.ordinals()[row], start)
-    }
-
-    /// Makes the error of this batch.
-    pub(crate) fn error(&self, what: impl Display) -> EngineError {
-        EngineError::new(Exit::Data, format_args!("{}: {what}", self.name))
     }
 
     /// The line of the rejects list for row `row`.

@@ -10,4 +10,4 @@ mod run_folder;
 pub(crate) use block::Block;
 pub(crate) use blocks::Blocks;
 pub(crate) use part::read_part;
-pub(crate) use run_folder::{RunFolder, remove_checkpoint};
+pub(crate) use run_folder::{RunFolder, damage, remove_checkpoint};

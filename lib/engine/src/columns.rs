@@ -23,6 +23,9 @@ use plmkit_store::PackedBatch;
 use crate::embedder::Embedder;
 use crate::scores::{log_likelihood, log_probs, of_amino_acids};
 
+/// The most bytes of the values of a row: those of a Parquet page, without room for what else is in it.
+pub(crate) const ROW_BYTES: usize = (1 << 31) - (1 << 24);
+
 /// A row of the output.
 #[derive(Debug, PartialEq)]
 pub(crate) struct OutputRow {

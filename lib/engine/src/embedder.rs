@@ -17,7 +17,7 @@ use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::PackedBatch;
 
 use crate::batch::Batch;
-use crate::columns::OutputRow;
+use crate::columns::{OutputRow, ROW_BYTES};
 use crate::scores::{of_amino_acids, of_model, sources};
 use crate::stitch::Stitcher;
 use crate::token_limit::TokenLimit;
@@ -364,21 +364,26 @@ impl<'a> Embedder<'a> {
         let cu_seqlens = computed.cu_seqlens(rows);
         let tokens = last(&cu_seqlens);
         if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
-            let submitted = submitted.unwrap_or_else(|| self.submit_rows(computed, rows, dtype));
-            match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
-                Ok(values) => {
-                    self.limit.record_success(tokens);
-                    return self.keep_finite(computed, (rows, dtype), values);
+            // What does not fit alone is tried once more, when nothing is cached for other batches.
+            let again = (rows.len() == 1).then_some(None);
+            for submitted in [submitted].into_iter().chain(again) {
+                let submit = || self.submit_rows(computed, rows, dtype);
+                let submitted = submitted.unwrap_or_else(submit);
+                match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
+                    Ok(values) => {
+                        self.limit.record_success(tokens);
+                        return self.keep_finite(computed, (rows, dtype), values);
+                    }
+                    Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
+                    Err(error) => return Err(error),
                 }
-                Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
-                Err(error) => return Err(error),
+                self.model.release()?;
             }
             if let [row] = rows {
                 computed.rejected.insert(*row, Reason::OutOfMemory);
                 return Ok(());
             }
             self.limit.record_failure(tokens);
-            self.model.release()?;
             self.event.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
@@ -406,11 +411,24 @@ impl<'a> Embedder<'a> {
             )
         };
         self.config.injection.check_memory(tokens.len())?;
+        self.check_lists(computation, rows)?;
         let batch = Varlen::new(&tokens, &offsets);
-        let batch = batch.map_err(|error| computation.batch.error(error))?;
+        let batch = batch.map_err(|error| EngineError::data(&computation.batch.name, error))?;
         Ok(self
             .model
             .submit(batch, &computation.columns, dtype, self.stop)?)
+    }
+
+    /// Fails, as if memory were full, if the output cannot hold the values of a row.
+    fn check_lists(&self, of: &Computation<'_>, rows: &[usize]) -> Result<(), EsmError> {
+        let longest = rows.iter().map(|&row| of.residues(row)).max().unwrap_or(0);
+        let bytes = self.config.store_dtype.bytes();
+        let bytes = |column: &Column| column.values(longest, self.widths()) * bytes;
+        if of.columns.iter().map(bytes).any(|bytes| bytes > ROW_BYTES) {
+            let what = "a row of the output holds no more than 2 GiB of a column";
+            return Err(EsmError::OutOfMemory(what.to_owned()));
+        }
+        Ok(())
     }
 
     /// Appends the values of the rows whose values are all finite. Rejects each of the others, or computes it again in f32.

@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, io_text, path_text};
+use plmkit_contract::{Exit, Failure, io_text};
 use plmkit_esm2::EsmError;
 use plmkit_store::StoreError;
 
@@ -48,9 +47,9 @@ impl EngineError {
         Self::Run { exit, message }
     }
 
-    /// Makes the error of a batches file.
-    pub(crate) fn batches(path: &Path, what: impl Display) -> Self {
-        Self::new(Exit::Data, format_args!("{}: {what}", path_text(path)))
+    /// Makes the error of data that has this name.
+    pub(crate) fn data(name: impl Display, what: impl Display) -> Self {
+        Self::new(Exit::Data, format_args!("{name}: {what}"))
     }
 
     /// Makes the error of a thread or a process that cannot be started.

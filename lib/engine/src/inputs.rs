@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use plmkit_contract::{
-    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Exit, Labels, SAMPLE, SOURCE,
-    Stop, WINDOWS, path_text,
+    AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
+    WINDOWS, path_text,
 };
 use plmkit_store::{BatchesFile, FileKind, PackedBatch, ROW_GROUP_BYTES, ROW_GROUP_ROWS};
 use serde_json::Value;
 
 use crate::batch::Batch;
+use crate::columns::ROW_BYTES;
 use crate::config::Windows;
 use crate::masking::Masking;
 use crate::stitch::WindowOrder;
@@ -117,7 +118,7 @@ impl RunInputs {
             let mut order = WindowOrder::default();
             let (first, budget) = (inputs.batches.len(), token_budget(&file));
             file.verify(stop, |record_batch, packed| {
-                for row in inputs.rows_apart(&packed) {
+                for row in inputs.rows_apart(&packed, config) {
                     let name = name_of(path, record_batch);
                     let batch = inputs.cut(name, &packed, row, budget);
                     if row.is_some() {
@@ -127,7 +128,7 @@ impl RunInputs {
                     }
                     if inputs.stitched() {
                         let checked = order.check_batch(&batch.packed);
-                        checked.map_err(|what| batch.error(what))?;
+                        checked.map_err(|what| EngineError::data(&batch.name, what))?;
                     }
                     inputs.count(&batch);
                     let ordinals = batch.packed.ordinals().iter().copied();
@@ -150,7 +151,7 @@ impl RunInputs {
             let last = name_of(path, file.len().saturating_sub(1));
             order
                 .check_end()
-                .map_err(|what| EngineError::new(Exit::Data, format_args!("{last}: {what}")))?;
+                .map_err(|what| EngineError::data(&last, what))?;
             let own = &mut inputs.batches[first..];
             if inputs.masking.is_none()
                 && let Some(tail) = tail(own.iter().map(|batch| batch.size.tokens), budget)
@@ -173,7 +174,7 @@ impl RunInputs {
             let what = format_args!(
                 "ordinal {ordinal}, start {start}: already in {first}; expected each row of one set of shards once"
             );
-            return Err(EngineError::batches(&paths[again as usize], what));
+            return Err(EngineError::data(path_text(&paths[again as usize]), what));
         }
         Ok(inputs)
     }
@@ -199,13 +200,13 @@ impl RunInputs {
             }
             let what =
                 format_args!("expected batches {expected} as in {first}, found batches {found}");
-            return Err(EngineError::batches(path, what));
+            return Err(EngineError::data(path_text(path), what));
         }
         if self.origin != origin || self.labels != file.labels() {
             let what = format_args!(
                 "not of the same set of shards as {first}: its FASTA, its sample or the options of fasta-shard or pack-batches are others"
             );
-            return Err(EngineError::batches(path, what));
+            return Err(EngineError::data(path_text(path), what));
         }
         Ok(())
     }
@@ -217,8 +218,8 @@ impl RunInputs {
         };
         let known = EmbeddingWork::required(&first.provenance().options);
         match known.and_then(|known| known.difference(&EmbeddingWork::new(options))) {
-            Some(difference) => Err(EngineError::batches(
-                first.path(),
+            Some(difference) => Err(EngineError::data(
+                path_text(first.path()),
                 format_args!(
                     "the sequences of earlier datasets are left out (fasta-shard --known), and their embeddings were made otherwise: {difference}"
                 ),
@@ -227,15 +228,18 @@ impl RunInputs {
         }
     }
 
-    /// The rows of a record batch that are batches of their own; none of one that is not cut.
-    fn rows_apart(&self, packed: &PackedBatch) -> Vec<Option<usize>> {
-        match &self.masking {
-            None => vec![None],
-            Some(_) => (0..packed.sequences()).map(Some).collect(),
+    /// The rows of a record batch that are batches of their own; none of one that is not cut. Many contacts exceed an array.
+    fn rows_apart(&self, packed: &PackedBatch, config: &RunConfig) -> Vec<Option<usize>> {
+        let pairs = (0..packed.sequences()).map(|row| packed.residues(row).pow(2));
+        let bytes = pairs.sum::<usize>() * config.store_dtype.bytes();
+        if self.masking.is_some() || config.outputs.contacts && bytes > ROW_BYTES {
+            (0..packed.sequences()).map(Some).collect()
+        } else {
+            vec![None]
         }
     }
 
-    /// Makes the batch of a record batch, or of a row of it with the passes of its masked copies.
+    /// Makes the batch of a record batch, or of a row of it with the passes of its masked copies, if there are any.
     fn cut(
         &self,
         name: String,
@@ -243,11 +247,13 @@ impl RunInputs {
         row: Option<usize>,
         budget: Option<u64>,
     ) -> Batch {
-        let mut batch = match row.zip(self.masking.as_ref()) {
+        let mut batch = match row {
             None => Batch::new(name, packed.clone(), Vec::new(), budget),
-            Some((row, masking)) => {
-                let passes = masking.passes(packed.ids().value(row), packed.span(row), budget);
-                Batch::new(name, packed.alone(row), passes, None)
+            Some(row) => {
+                let (id, span) = (packed.ids().value(row), packed.span(row));
+                let masking = self.masking.as_ref();
+                let passes = masking.map(|masking| masking.passes(id, span, budget));
+                Batch::new(name, packed.alone(row), passes.unwrap_or_default(), None)
             }
         };
         batch.stitched = self.stitched();

@@ -9,7 +9,7 @@ use plmkit_esm2::{ModelInfo, WorkerGpu};
 use plmkit_store::remove_file;
 
 use crate::batch::Batch;
-use crate::checkpoint::{Block, Blocks, RunFolder, read_part};
+use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
 use crate::event_log::EventLog;
 use crate::inputs::RunInputs;
 use crate::parity::Parity;
@@ -91,6 +91,11 @@ pub(crate) fn run_stages(
     let (batches_in, batches) = queue;
     let (results_in, results) = bounded(RESULTS_AHEAD);
     thread::scope(|scope| {
+        // First: without it, nothing would end a reader that waits for a run.
+        let writer = thread::Builder::new()
+            .name("writer".into())
+            .spawn_scoped(scope, move || write(&results))
+            .map_err(EngineError::not_started("thread"))?;
         thread::Builder::new()
             .name("reader".into())
             .spawn_scoped(scope, move || {
@@ -99,10 +104,6 @@ pub(crate) fn run_stages(
                     let _ = batches_in.send(Err(error));
                 }
             })
-            .map_err(EngineError::not_started("thread"))?;
-        let writer = thread::Builder::new()
-            .name("writer".into())
-            .spawn_scoped(scope, move || write(&results))
             .map_err(EngineError::not_started("thread"))?;
         let computed = compute(&batches, &mut |batch| results_in.send(batch).is_ok());
         // The other threads end when their queues close.
@@ -134,6 +135,7 @@ fn read_batches(
             }
             let path = folder.part(part.batches.start);
             if let Err(error) = read_part(&path, &part, &mut group) {
+                let error = damage(error)?;
                 tracing::warn!("{error}; its batches are computed again");
                 remove_file(&path)?;
             }

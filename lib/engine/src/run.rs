@@ -117,6 +117,12 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// Whether a block of the output ends after so many batches.
+    pub(crate) fn ends_block(&self, batches: u64) -> bool {
+        let ends = |block: &Range<u64>| block.end;
+        self.blocks.binary_search_by_key(&batches, ends).is_ok()
+    }
+
     /// Computes what is not saved, and publishes the output. Files to replace are removed only after everything that can refuse the
     /// run.
     fn embed(
@@ -159,7 +165,7 @@ impl Work<'_> {
         events.done.rejected = rejected;
         if computed.is_ok() && blocks.batches < batches {
             events.end(Outcome::Stopped);
-            let saved = (blocks.batches - blocks.unsaved()).max(saved_before);
+            let saved = blocks.for_next_run();
             return Ok(RunOutcome::Stopped { saved, batches });
         }
         let published = computed.and_then(|()| {
@@ -328,9 +334,8 @@ fn check_parity(
     let parity = computing.measure_parity(sample)?;
     if !parity.suffices() {
         let model = path_text(&config.model);
-        let what =
-            format_args!("{model}: --dtype int8 is refused: {parity}; try --dtype bf16 or f32");
-        return Err(EngineError::new(Exit::Data, what));
+        let what = format_args!("--dtype int8 is refused: {parity}; try --dtype bf16 or f32");
+        return Err(EngineError::data(model, what));
     }
     tracing::info!("int8: {parity}");
     Ok(Some(parity))

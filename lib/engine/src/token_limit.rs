@@ -36,7 +36,8 @@ impl TokenLimit {
 
     /// Halves the limit: `tokens` did not fit.
     pub(crate) fn record_failure(&mut self, tokens: usize) {
-        self.tokens = tokens / 2;
+        // Zero would not double.
+        self.tokens = (tokens / 2).max(1);
         self.successes = 0;
     }
 
@@ -88,6 +89,16 @@ mod tests {
             limit.record_success(400);
         }
         assert!(limit.permits(1000) && !limit.permits(1001));
+    }
+
+    #[test]
+    fn the_smallest_limit_doubles_too() {
+        let mut limit = TokenLimit::default();
+        limit.record_failure(1);
+        for _ in 0..SUCCESSES_TO_DOUBLE {
+            limit.record_success(3);
+        }
+        assert!(limit.permits(2));
     }
 
     #[test]

@@ -17,11 +17,12 @@ mod serve;
 mod slow_batches;
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, never, select, unbounded};
-use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text};
+use plmkit_contract::{EmbeddingLayout, Exit, Reason, Stop, path_text, plural};
 use plmkit_esm2::{Buffers, Esm2, EsmError, ModelInfo, WorkerGpu, set_threads};
 
 use crate::batch::Batch;
@@ -59,6 +60,8 @@ pub(crate) struct WorkerPool<'a> {
     /// The model of the last worker that was ready.
     info: Option<ModelInfo>,
     schedule: Schedule<Batch>,
+    /// The batches that may be skipped one after the other.
+    may_skip: usize,
     slow: SlowBatches,
     /// The number of processes started.
     starts: u64,
@@ -102,6 +105,10 @@ impl<'a> WorkerPool<'a> {
             results: Buffers::default(),
             info: None,
             schedule: Schedule::new(count * GROUPS_PER_WORKER + config.prefetch),
+            // An event that takes all workers at once may cost each of them its batch. An output without a batch is none.
+            may_skip: MAX_SKIPPED
+                .max(count)
+                .min(inputs.total.batches.saturating_sub(1) as usize),
             slow: SlowBatches::new(count, Instant::now()),
             starts: 0,
             crashed_at: None,
@@ -171,12 +178,8 @@ impl<'a> WorkerPool<'a> {
             Some(Message::Ready(info)) => {
                 process.ready = true;
                 *failed = 0;
-                if let Some(first) = &self.info
-                    && !first.agrees_with(&info)
-                {
-                    let model = path_text(&self.config.model);
-                    let what = format_args!("{model}: changed while workers loaded it");
-                    return Err(EngineError::new(Exit::Data, what));
+                if let Some(first) = &self.info {
+                    agree(&self.config.model, first, &info)?;
                 }
                 self.info = Some(*info);
                 Ok(())
@@ -201,8 +204,8 @@ impl<'a> WorkerPool<'a> {
             }
             Some(_) => self.replace_lost(worker, Exit::Internal, "it sent no rows"),
             None => {
-                let end = process.describe_end();
-                self.replace_lost(worker, Exit::Transient, &end)
+                let (exit, end) = process.describe_end();
+                self.replace_lost(worker, exit, &end)
             }
         }
     }
@@ -223,16 +226,18 @@ impl<'a> WorkerPool<'a> {
             tracing::warn!("{message}; the run goes on without it");
         }
         self.skipped += self.schedule.requeue(worker);
-        // An event that takes all workers at once may cost each of them its batch.
-        let most = MAX_SKIPPED.max(self.slots.len());
-        if self.skipped <= most {
+        if self.skipped <= self.may_skip {
             return Ok(());
         }
+        let advice = match exit {
+            Exit::Transient => "; fewer workers or smaller batches need less memory",
+            _ => "",
+        };
         let what = format_args!(
-            "{} batches were skipped one after the other, and none was computed; fewer workers or smaller batches need less memory",
-            self.skipped
+            "{message}; {} skipped, and none computed meanwhile{advice}",
+            plural(self.skipped, "batch")
         );
-        Err(EngineError::new(Exit::Transient, what))
+        Err(EngineError::new(exit, what))
     }
 }
 
@@ -311,18 +316,19 @@ impl WorkerPool<'_> {
     /// Assigns batches to every worker that may have more.
     fn assign(&mut self) -> Result<(), EngineError> {
         let slots = self.slots.iter().enumerate();
-        let running = slots.filter_map(|(worker, slot)| slot.process.is_some().then_some(worker));
-        let running: Vec<usize> = running.collect();
+        // A worker that never finishes loading must not be waited for.
+        let ready = slots.filter_map(|(worker, slot)| {
+            let process = slot.process.as_ref().filter(|process| process.ready);
+            process.map(|process| (worker, process))
+        });
+        let (workers, processes): (Vec<usize>, Vec<&Process>) = ready.unzip();
         let crashed_at = self.crashed_at;
         let cooled_down = crashed_at.is_none_or(|crashed| crashed.elapsed() >= COOLDOWN);
-        for (worker, slot) in self.slots.iter().enumerate() {
-            let Some(process) = slot.process.as_ref().filter(|process| process.ready) else {
-                continue;
-            };
+        for (&worker, process) in workers.iter().zip(processes) {
             if !self.schedule.is_busy(worker) {
                 self.slow.begin(worker, Instant::now());
             }
-            while let Some(batches) = self.schedule.assign(worker, &running, cooled_down) {
+            while let Some(batches) = self.schedule.assign(worker, &workers, cooled_down) {
                 for batch in batches {
                     let mut batch = batch.clone();
                     batch.rows = Some(batch.packed.record_batch().clone());
@@ -349,6 +355,24 @@ impl WorkerPool<'_> {
             }
         }
     }
+}
+
+/// Checks that two workers loaded the same model in the same type on devices of the same kind.
+fn agree(model: &Path, first: &ModelInfo, other: &ModelInfo) -> Result<(), EngineError> {
+    let model = path_text(model);
+    let how = |info: &ModelInfo| {
+        let (device, dtype, kernels) = (info.device_kind(), info.dtype, &info.kernels);
+        format!("{device} in {dtype} by the kernels {kernels}")
+    };
+    let [expected, found] = [first, other].map(how);
+    if first.checkpoint != other.checkpoint {
+        return Err(EngineError::data(model, "changed while workers loaded it"));
+    } else if expected == found {
+        return Ok(());
+    }
+    let what =
+        format_args!("{model}: workers compute it differently; expected {expected}, found {found}");
+    Err(EngineError::new(Exit::Unavailable, what))
 }
 
 /// Rejects all rows of a batch that is skipped.
@@ -383,9 +407,30 @@ fn share(threads: NonZeroUsize, worker: usize, count: usize) -> NonZeroUsize {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
+    use plmkit_contract::exit_of;
+    use plmkit_esm2::ComputeOptions;
 
-    use super::share;
+    use super::*;
+
+    #[test]
+    fn what_two_workers_do_differently_is_named() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test-data/model-tiny");
+        let loaded = Esm2::load(&model, ComputeOptions::default(), &Stop::default());
+        let first = loaded.expect("the tiny model").info().clone();
+        let mut other = ModelInfo {
+            device: format!("{}:1", first.device_kind()),
+            ..first.clone()
+        };
+        agree(&model, &first, &other).expect("another device of the same kind");
+        other.kernels = "others".to_owned();
+        let error = agree(&model, &first, &other).expect_err("other kernels");
+        assert_eq!(exit_of(&error), Exit::Unavailable);
+        let found = format!("in {} by the kernels others", first.dtype);
+        assert!(error.to_string().ends_with(&found), "{error}");
+        other.checkpoint.digest.clear();
+        let error = agree(&model, &first, &other).expect_err("another model");
+        assert_eq!(exit_of(&error), Exit::Data);
+    }
 
     #[test]
     fn threads_are_shared_and_every_worker_has_one() {

@@ -61,12 +61,6 @@ impl ModelInfo {
         self.device.split(':').next().unwrap_or(&self.device)
     }
 
-    /// Whether another process loaded the same model in the same type on a device of the same kind.
-    pub fn agrees_with(&self, other: &Self) -> bool {
-        let facts = |info: &Self| (info.checkpoint.clone(), info.dtype, info.kernels.clone());
-        facts(self) == facts(other) && self.device_kind() == other.device_kind()
-    }
-
     /// Returns the digest of each head that `columns` need. `model` is the checkpoint, for the error of one that has no such head.
     pub fn heads_for(
         &self,

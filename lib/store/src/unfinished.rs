@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind::{InvalidData, UnexpectedEof};
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::ops::Range;
@@ -193,13 +194,8 @@ impl UnfinishedEmbeddings {
     }
 
     /// Returns the number of row groups that are written.
-    pub fn len(&self) -> usize {
+    pub fn row_groups(&self) -> usize {
         self.groups.0.len()
-    }
-
-    /// Whether there are no row groups.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Starts to encode and write the next row group, in a thread. Waits while too many row groups are in progress.
@@ -248,15 +244,19 @@ impl UnfinishedEmbeddings {
 
     /// Verifies the bytes of all row groups; returns whether each of them is intact.
     pub fn verify(&self, stop: &Stop) -> Result<Vec<bool>, StoreError> {
-        let sink = &self.sink;
+        let (sink, failed) = (&self.sink, StoreError::cannot_read(&self.path));
         let verify = |groups: &[PlacedRowGroup]| {
             let intact = groups.iter().map(|group| {
                 StoreError::check(stop)?;
-                Ok(sink.read_segments(group, |_| Ok(())).is_ok())
+                match sink.read_segments(group, |_| Ok(())) {
+                    Ok(()) => Ok(true),
+                    Err(error) if matches!(error.kind(), InvalidData | UnexpectedEof) => Ok(false),
+                    Err(error) => Err(failed(error)),
+                }
             });
             intact.collect::<Result<Vec<bool>, _>>()
         };
-        let share = self.len().div_ceil(encoders()).max(1);
+        let share = self.row_groups().div_ceil(encoders()).max(1);
         let verified = thread::scope(|scope| {
             let shares = self.groups.0.chunks(share);
             let threads: Vec<_> = shares

@@ -17,7 +17,7 @@ use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbedding
 
 use super::block::{Block, RETRYABLE};
 use super::part::open_part;
-use super::run_folder::{RunFolder, remove_checkpoint};
+use super::run_folder::{RunFolder, damage, remove_checkpoint};
 use crate::batch::Batch;
 use crate::run::Work;
 
@@ -78,7 +78,7 @@ impl<'a> Blocks<'a> {
         Ok(blocks)
     }
 
-    /// Returns a checkpoint if this run can use it. Others are removed, or are of other work.
+    /// Returns a checkpoint if this run can use it. Damaged ones are removed. One of other work or that cannot be read is an error.
     fn usable<T>(
         &mut self,
         path: &Path,
@@ -93,6 +93,7 @@ impl<'a> Blocks<'a> {
                 return Err(self.folder.other_work(&difference));
             }
             Err(error) => {
+                let error = damage(error)?;
                 tracing::warn!("{error}; it is computed again");
                 remove_checkpoint(path)?;
             }
@@ -192,9 +193,7 @@ impl<'a> Blocks<'a> {
         let at_boundary = batch.at_boundary;
         self.open.push(batch);
         self.batches += 1;
-        let planned = &self.work.blocks;
-        let ends_block = planned.binary_search_by_key(&self.batches, |block| block.end);
-        if ends_block.is_ok() {
+        if self.work.ends_block(self.batches) {
             self.encode()?;
         }
         let interval = self.work.config.checkpoint_interval;
@@ -239,7 +238,8 @@ impl<'a> Blocks<'a> {
 
     /// Moves blocks whose row groups are all in the file to the finished ones.
     fn finish_blocks(&mut self) {
-        let written = self.file.as_ref().map_or(0, UnfinishedEmbeddings::len);
+        let file = self.file.as_ref();
+        let written = file.map_or(0, UnfinishedEmbeddings::row_groups);
         let mut left = written - self.row_groups();
         while let Some((batches, row_groups)) = self
             .encoding
@@ -271,12 +271,17 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Saves the rows of the incomplete block in parts, up to the last protein whose windows are all computed.
+    /// Saves the rows of the open batches in parts, up to the last protein whose windows are all computed. A part ends with a block,
+    /// because it is removed with the first block that has rows of it.
     fn save_rows(&mut self) -> Result<(), StoreError> {
         let mut first = self.batches - self.open.len() as u64;
+        let mut number = first;
         let end = self.open.iter().rposition(|batch| batch.at_boundary);
         let complete = &mut self.open[..end.map_or(0, |last| last + 1)];
-        for batches in complete.chunk_by_mut(|one, next| one.saved == next.saved) {
+        for batches in complete.chunk_by_mut(|one, next| {
+            number += 1;
+            one.saved == next.saved && !self.work.ends_block(number)
+        }) {
             let part = Block::new(first, batches, 0);
             first = part.batches.end;
             if batches[0].saved {
@@ -318,9 +323,14 @@ impl<'a> Blocks<'a> {
         finished.chain(unfinished).cloned().collect()
     }
 
-    /// The number of batches that are not saved because a protein is unfinished.
-    pub(crate) fn unsaved(&self) -> u64 {
-        self.open.iter().filter(|batch| !batch.saved).count() as u64
+    /// The number of batches that the next run need not compute: all but those of an unfinished protein, and those of parts that
+    /// were not reached and not found damaged.
+    pub(crate) fn for_next_run(&self) -> u64 {
+        let unsaved = self.open.iter().filter(|batch| !batch.saved).count() as u64;
+        let parts = self.parts.iter().map(|part| &part.batches);
+        let later = parts.filter(|part| self.folder.part(part.start).exists());
+        let later = later.map(|part| part.end.saturating_sub(part.start.max(self.batches)));
+        self.batches - unsaved + later.sum::<u64>()
     }
 
     /// Ends a complete output without publishing it, or saves an incomplete one for the next run.

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow_array::UInt32Array;
-use arrow_select::concat::concat_batches;
-use arrow_select::take::take_record_batch;
+use arrow_array::RecordBatch;
+use arrow_select::interleave::interleave_record_batch;
 use plmkit_contract::{KeyColumns, Provenance};
 use plmkit_store::{EmbeddingsReader, StoreError};
 
@@ -28,15 +28,16 @@ pub(crate) fn read_part(
     batches: &mut [Batch],
 ) -> Result<(), StoreError> {
     let mut reader = EmbeddingsReader::open(path)?;
-    let mut all = Vec::new();
+    // Apart: together, their lists may exceed an array. The first is empty, for a part without rows.
+    let mut all = vec![RecordBatch::new_empty(Arc::clone(reader.schema()))];
+    let mut places: HashMap<(u64, u32), (usize, usize)> = HashMap::new();
     while let Some(rows) = reader.next_batch()? {
+        let keys = KeyColumns::new(&rows);
+        let here = (0..).map(|row| (all.len(), row));
+        places.extend(keys.rows().map(|row| row.sort_key()).zip(here));
         all.push(rows);
     }
-    let all = concat_batches(reader.schema(), &all)
-        .map_err(|error| StoreError::malformed(path, error))?;
-    let keys = KeyColumns::new(&all);
-    let places = keys.rows().map(|row| row.sort_key()).zip(0..);
-    let mut places: HashMap<(u64, u32), u32> = places.collect();
+    let all: Vec<&RecordBatch> = all.iter().collect();
     let rejected = block.rejected.iter();
     let rejected: BTreeMap<(u64, u32), _> = rejected
         .map(|row| ((row.ordinal, row.start.unwrap_or(0)), row))
@@ -50,7 +51,7 @@ pub(crate) fn read_part(
                 None => kept.push(places.remove(&key)?),
             }
         }
-        let rows = take_record_batch(&all, &UInt32Array::from(kept)).ok()?;
+        let rows = interleave_record_batch(&all, &kept).ok()?;
         Some((rows, own_rejected))
     };
     let results: Option<Vec<_>> = batches.iter().map(rows_of).collect();

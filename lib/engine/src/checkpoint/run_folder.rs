@@ -124,7 +124,7 @@ impl RunFolder {
         };
         let blocks = Block::all_of(&path, found, work.provenance)?;
         let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
-        if row_groups == file.len() {
+        if row_groups == file.row_groups() {
             Ok(Some((file, blocks)))
         } else {
             let what = "not the row groups of its blocks";
@@ -198,6 +198,15 @@ impl RunFolder {
             tracing::warn!("{path}: kept: {name} in it is not of this run");
         }
         Ok(())
+    }
+}
+
+/// Returns the error of a checkpoint that is damaged or gone. Other errors may pass, and their checkpoints stay.
+pub(crate) fn damage(error: StoreError) -> Result<StoreError, StoreError> {
+    match &error {
+        StoreError::Malformed { .. } | StoreError::Foreign { .. } => Ok(error),
+        StoreError::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => Ok(error),
+        _ => Err(error),
     }
 }
 

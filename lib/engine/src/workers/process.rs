@@ -10,6 +10,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, unbounded};
+use plmkit_contract::Exit;
 use plmkit_esm2::{Buffers, CUDA_VISIBLE_DEVICES};
 
 use super::message::{Message, encode, receive};
@@ -99,8 +100,8 @@ impl Process {
         let _ = self.child.kill();
     }
 
-    /// Waits for a worker that has hung up, and describes how it ended.
-    pub(crate) fn describe_end(&mut self) -> String {
+    /// Waits for a worker that has hung up. Returns the exit code of a run that fails for its reason, and describes how it ended.
+    pub(crate) fn describe_end(&mut self) -> (Exit, String) {
         let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -108,7 +109,7 @@ impl Process {
             }
             sleep(Duration::from_millis(5));
         }
-        "it hung up and did not end".to_owned()
+        (Exit::Transient, "it hung up and did not end".to_owned())
     }
 }
 
@@ -124,12 +125,16 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-fn describe_exit(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
+fn describe_exit(status: ExitStatus) -> (Exit, String) {
+    let text = match (status.signal(), status.code()) {
         (Some(9), _) => "killed by signal 9, as the kernel does when memory runs out".to_owned(),
         (Some(signal), _) => format!("killed by signal {signal}"),
         (_, Some(75)) => "it ended with exit code 75, as where memory is refused".to_owned(),
         (_, Some(code)) => format!("it ended with exit code {code}"),
         _ => status.to_string(),
+    };
+    match status.code() {
+        Some(70) => (Exit::Internal, text),
+        _ => (Exit::Transient, text),
     }
 }

@@ -72,7 +72,7 @@ impl<T> Schedule<T> {
         });
     }
 
-    /// Assigns the next group that `worker` may have. `running` lists all running workers.
+    /// Assigns the next group that `worker` may have. `ready` lists all workers that can compute.
     ///
     /// A suspect group is computed with no other in hand, so that the next crash has one possible cause. It goes to a worker that
     /// has not crashed with it, if there is one, and only when it has `cooled_down`: an event that takes several workers at once must not count
@@ -80,7 +80,7 @@ impl<T> Schedule<T> {
     pub(crate) fn assign(
         &mut self,
         worker: usize,
-        running: &[usize],
+        ready: &[usize],
         cooled_down: bool,
     ) -> Option<&[T]> {
         let in_hand = self.held_by(worker).count();
@@ -90,7 +90,7 @@ impl<T> Schedule<T> {
         let eligible = |group: &Group<T>| {
             let is_waiting = group.worker.is_none() && !group.is_complete();
             let crashed_with = |worker: &usize| group.crashed_workers.contains(worker);
-            is_waiting && (!crashed_with(&worker) || running.iter().all(crashed_with))
+            is_waiting && (!crashed_with(&worker) || ready.iter().all(crashed_with))
         };
         let suspect = |group: &Group<T>| cooled_down && group.is_suspect() && eligible(group);
         let other = |group: &Group<T>| !group.is_suspect() && eligible(group);

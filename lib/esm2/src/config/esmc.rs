@@ -64,8 +64,13 @@ pub(crate) fn from_shapes(tensors: &[(&str, &[usize])]) -> Option<ModelConfig> {
             usize::from(name.starts_with("transformer.blocks.") && name.ends_with(".ffn.1.weight"));
     }
     let (hidden, intermediate) = (hidden?, intermediate?);
-    let whole = hidden > 0 && hidden.is_multiple_of(HEAD_DIM) && intermediate.is_multiple_of(16);
-    whole.then(|| config([layers, hidden, hidden / HEAD_DIM, intermediate]))
+    let most = ModelShape::MOST;
+    let is_possible = layers <= most.layers as usize
+        && (1..=most.hidden as usize).contains(&hidden)
+        && (1..=most.intermediate as usize).contains(&intermediate)
+        && hidden.is_multiple_of(HEAD_DIM)
+        && intermediate.is_multiple_of(16);
+    is_possible.then(|| config([layers, hidden, hidden / HEAD_DIM, intermediate]))
 }
 
 fn config([layers, hidden, heads, intermediate]: [usize; 4]) -> ModelConfig {

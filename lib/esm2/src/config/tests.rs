@@ -240,3 +240,27 @@ fn a_wrong_entry_is_named_with_what_was_expected() {
         assert!(error.starts_with("not a JSON object: "), "{error}");
     }
 }
+
+#[test]
+fn shapes_of_no_possible_model_have_no_configuration() {
+    let of = |hidden: usize, rows: usize, layers: usize| {
+        let names = (0..layers).map(|layer| format!("transformer.blocks.{layer}.ffn.1.weight"));
+        let names: Vec<String> = names.collect();
+        let (words, ffn) = ([64, hidden], [rows, hidden]);
+        let mut tensors: Vec<(&str, &[usize])> = vec![("embed.weight", &words)];
+        tensors.extend(names.iter().map(|name| (name.as_str(), &ffn[..])));
+        from_shapes(&tensors)
+    };
+    let config = of(960, 5120, 2).unwrap();
+    let sizes = [config.layers, config.hidden, config.intermediate];
+    assert_eq!(sizes, [2, 960, 2560]);
+    for (hidden, rows, layers) in [
+        (960, 0, 2),
+        (0, 5120, 2),
+        (1 << 62, 5120, 2),
+        (960, 1 << 62, 2),
+        (960, 5120, 1025),
+    ] {
+        assert_eq!(of(hidden, rows, layers), None, "{hidden} {rows} {layers}");
+    }
+}

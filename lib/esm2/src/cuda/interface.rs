@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Device, Dtype};
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
-pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 1");
+pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 2");
 
 /// Returns [`VERSION`], ended by 0. Every version of the library has this function, `plmkit_cuda_version`.
 pub type Version = unsafe extern "C" fn() -> *const c_char;
@@ -20,7 +20,7 @@ pub type Version = unsafe extern "C" fn() -> *const c_char;
 #[repr(C)]
 pub struct Functions {
     /// Checks that libtorch can compute on an `Option<OpeningGpu>`, or on the CPU, and answers with `()`.
-    pub check: unsafe extern "C" fn(Bytes, Answer) -> bool,
+    pub check: unsafe extern "C" fn(Bytes, Answer),
     /// Loads the model of an [`Opening`] and answers with its [`ModelInfo`](crate::ModelInfo) and log lines, `Vec<Note>`. Polls the
     /// flag, which is true if the program is to stop and lives as long as the process. Returns the model; null after a refusal.
     pub open: unsafe extern "C" fn(Bytes, *const AtomicBool, Answer) -> *mut c_void,
@@ -30,10 +30,10 @@ pub struct Functions {
     pub submit: unsafe extern "C" fn(*const c_void, Batch, Bytes, Answer) -> *mut c_void,
     /// Waits for a ticket, writes its columns to so many places and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device
     /// measured them. Without places, drops the computation. The ticket ends in any case.
-    pub collect: unsafe extern "C" fn(*mut c_void, *const Place, usize, Answer) -> bool,
+    pub collect: unsafe extern "C" fn(*mut c_void, *const Place, usize, Answer),
     /// Does what a [`MemoryAsked`] says and answers with `Option<(u64, u64)>`: MiB of device memory that tensors hold now, and the
     /// most since the last answer; with none on a CPU.
-    pub memory: unsafe extern "C" fn(*const c_void, Bytes, Answer) -> bool,
+    pub memory: unsafe extern "C" fn(*const c_void, Bytes, Answer),
     /// Ends a model. Its tickets may outlive it.
     pub close: unsafe extern "C" fn(*mut c_void),
 }

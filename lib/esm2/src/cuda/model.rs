@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // calls a library
 
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::Arc;
 
 use plmkit_contract::{Column, Exit, Stop};
@@ -16,10 +17,9 @@ use crate::{Buffer, DeviceTimes, Dtype, EsmError, ModelInfo, Varlen};
 pub(crate) fn check(gpu: Option<&OpeningGpu>) -> Result<(), EsmError> {
     let functions = functions(gpu)?;
     // SAFETY: the arguments live for the call.
-    let (_, ()) = call(&gpu, |request, answer| unsafe {
-        (functions.check)(request, answer)
-    })?;
-    Ok(())
+    call(&gpu, |request, answer| unsafe {
+        (functions.check)(request, answer);
+    })
 }
 
 /// A model in the library.
@@ -40,11 +40,12 @@ impl CudaModel {
         let functions = functions(request.gpu.as_ref())?;
         // The library polls it as long as the process lives.
         let stop = Arc::into_raw(stop.flag());
+        let mut model = ptr::null_mut();
         // SAFETY: the arguments live for the call, the flag for the process.
         let opened = call(request, |request, answer| unsafe {
-            (functions.open)(request, stop, answer)
+            model = (functions.open)(request, stop, answer);
         });
-        let (model, (info, notes)): (_, (ModelInfo, Vec<Note>)) = opened?;
+        let (info, notes): (ModelInfo, Vec<Note>) = opened?;
         notes.iter().for_each(Note::log);
         Ok((info, Self { functions, model }))
     }
@@ -62,11 +63,11 @@ impl CudaModel {
             cu_seqlens: batch.cu_seqlens().as_ptr(),
             sequences: batch.sequences(),
         };
+        let mut computation = ptr::null_mut();
         // SAFETY: the model is open, and the arguments live for the call.
-        let submitted = call(&(columns, depth, dtype), |request, answer| unsafe {
-            (self.functions.submit)(self.model, lent, request, answer)
-        });
-        let (computation, ()) = submitted?;
+        call::<()>(&(columns, depth, dtype), |request, answer| unsafe {
+            computation = (self.functions.submit)(self.model, lent, request, answer);
+        })?;
         Ok(Ticket {
             columns: values,
             pending: Some((self.functions, computation)),
@@ -76,10 +77,9 @@ impl CudaModel {
     /// Asks for device memory, or about it.
     pub(crate) fn memory(&self, asked: &MemoryAsked) -> Result<Option<(u64, u64)>, EsmError> {
         // SAFETY: the model is open, and the arguments live for the call.
-        let (_, memory) = call(asked, |request, answer| unsafe {
-            (self.functions.memory)(self.model, request, answer)
-        })?;
-        Ok(memory)
+        call(asked, |request, answer| unsafe {
+            (self.functions.memory)(self.model, request, answer);
+        })
     }
 }
 
@@ -132,10 +132,9 @@ impl Ticket {
         });
         let places: Vec<Place> = places.collect();
         // SAFETY: the ticket has not been collected, and the places are memory of their sizes.
-        let (_, times) = call(&(), |_, answer| unsafe {
-            (functions.collect)(computation, places.as_ptr(), places.len(), answer)
-        })?;
-        Ok(times)
+        call(&(), |_, answer| unsafe {
+            (functions.collect)(computation, places.as_ptr(), places.len(), answer);
+        })
     }
 }
 
@@ -146,11 +145,11 @@ impl Drop for Ticket {
     }
 }
 
-/// Calls a function of the library with a request. Returns its result and its answer.
-fn call<R, T: DeserializeOwned>(
+/// Calls a function of the library with a request. Returns its answer.
+fn call<T: DeserializeOwned>(
     request: &impl Serialize,
-    function: impl FnOnce(Bytes, Answer) -> R,
-) -> Result<(R, T), EsmError> {
+    function: impl FnOnce(Bytes, Answer),
+) -> Result<T, EsmError> {
     let broken = |error: serde_json::Error| EsmError::Refused {
         exit: Exit::Internal,
         message: format!("the library for GPUs: {error}"),
@@ -165,9 +164,8 @@ fn call<R, T: DeserializeOwned>(
         write: append,
         to: (&raw mut answer).cast(),
     };
-    let result = function(lent, to);
-    let answer: Result<T, EsmError> = serde_json::from_slice(&answer).map_err(broken)?;
-    Ok((result, answer?))
+    function(lent, to);
+    serde_json::from_slice::<Result<T, EsmError>>(&answer).map_err(broken)?
 }
 
 /// Appends the bytes of an answer to the `Vec<u8>` at `to`.
