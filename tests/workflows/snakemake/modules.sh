@@ -3,7 +3,7 @@
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../checks.sh"
-rows() { grep -o '"rows": [0-9]*' "$1" | tail -n 1 | grep -o '[0-9]*'; }
+rows() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"])' "$1"; }
 
 mkdir module rules
 cd module
