@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -11,6 +13,12 @@ use rustix::io::Errno;
 use plmkit_contract::path_text;
 
 use crate::StoreError;
+
+/// How often a held lock is tried again: what a killed process was starting holds it until it is another program.
+const TRIES: u32 = 20;
+
+/// The time between two tries.
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// An exclusive lock on an output that has several files. It is held until this value is dropped.
 ///
@@ -137,7 +145,15 @@ fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
 /// Locks `file`; returns `None` on success, and otherwise why it is not locked.
 fn try_lock(file: &File) -> io::Result<Option<Claim>> {
     let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
-    match file.try_lock() {
+    let mut tried = file.try_lock();
+    for _ in 0..TRIES {
+        if !matches!(tried, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        sleep(INTERVAL);
+        tried = file.try_lock();
+    }
+    match tried {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
         Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
