@@ -136,6 +136,27 @@ fn other_work_is_replaced_only_by_force() {
 }
 
 #[test]
+fn files_of_somebody_else_are_not_replaced() {
+    for name in [
+        "shard-00099.parquet",
+        "known.parquet",
+        "renamed.csv",
+        "manifest.json",
+    ] {
+        let case = case();
+        fs::create_dir(case.out()).expect("folder");
+        case.write(&format!("out/{name}"), "{\"name\": \"mine\"}");
+        let options = "a.fasta --shards 2 --force";
+        case.fails(
+            options,
+            73,
+            "exists, and is of no set of shards; expected another folder",
+        );
+        assert_eq!(fs::read(case.out().join(name)).expect("read").len(), 16);
+    }
+}
+
+#[test]
 fn a_damaged_set_is_not_complete() {
     let case = case();
     let refuses = |code, message: &str| case.fails("a.fasta --shards 2", code, message);

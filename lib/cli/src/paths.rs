@@ -19,8 +19,9 @@ use crate::Fault;
 pub type NamedPath<'a> = (&'a str, &'a Path);
 
 /// The first bytes of data that may be text: FASTA, logs, and lists of rejected and renamed records. Those of Parquet and Arrow are.
-const DATA: [&[u8]; 7] = [
+const DATA: [&[u8]; 8] = [
     b">",
+    b";",
     b"{\"type\":\"",
     b"timestamp,",
     REJECTS_HEADER.as_bytes(),
@@ -28,6 +29,9 @@ const DATA: [&[u8]; 7] = [
     b"PAR1",
     b"ARROW1",
 ];
+
+/// An entry at the beginning of a manifest.
+const MANIFEST: &[u8] = b"\"tool\": \"fasta-shard\"";
 
 /// The bytes of a file that tell whether it is text.
 const HEAD: u64 = 4096;
@@ -253,8 +257,14 @@ fn ends_with(file: &mut fs::File, magic: &[u8]) -> bool {
 fn is_data(head: &[u8]) -> bool {
     // A character may be cut at the end.
     let is_text = str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
-    let text = head.trim_ascii_start();
-    !is_text || head.contains(&0) || DATA.iter().any(|data| text.starts_with(data))
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let text = text.trim_ascii_start();
+    // FASTA may begin with blank lines.
+    let is_blank = text.is_empty() && !head.is_empty();
+    let mut start = text[..text.len().min(200)].windows(MANIFEST.len());
+    let is_manifest = start.any(|found| found == MANIFEST);
+    let begins = |data: &&[u8]| text.starts_with(data);
+    !is_text || head.contains(&0) || is_blank || is_manifest || DATA.iter().any(begins)
 }
 
 /// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
@@ -323,6 +333,10 @@ mod tests {
             (b"ordinal,id,length,reason,start\n", true),
             (b">a", true),
             (b"\n>a", true),
+            (b"\n\n", true),
+            (b"\xef\xbb\xbf>a", true),
+            (b"; comment\n>a", true),
+            (b"{\n  \"tool\": \"fasta-shard\",", true),
             (b"timestamp,gpu\n", true),
             (b"{\"type\":\"run\"}", true),
             (b"\0AR1\x15\0PAR1", true),

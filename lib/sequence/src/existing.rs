@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance, REJECTS_FILE, Stop};
-use plmkit_store::{StoreError, read_byte_digest, read_sealed, verify_file};
+use plmkit_store::{FileKind, StoreError, read_byte_digest, read_sealed, verify_file};
 
 use crate::assignment::is_shard_name;
 use crate::folder::{OutputFolder, RENAMED};
@@ -34,6 +34,18 @@ pub(crate) fn compare(
         return Err(StoreError::exists(&first, "no shard beside it"));
     }
     Ok(false)
+}
+
+/// Whether files of these names are of a set: one of them at least is recognised. Others may be damaged.
+pub(crate) fn is_set(folder: &OutputFolder, found: &[String]) -> bool {
+    use FileKind::{Aliases, Known, Manifest, Peptides, Rejects, Shard};
+    found.iter().any(|name| {
+        let kind = FileKind::detect(&folder.file(name));
+        matches!(
+            kind,
+            Some(Aliases | Known | Manifest | Peptides | Rejects | Shard)
+        )
+    })
 }
 
 /// Iterates over the names of shards.

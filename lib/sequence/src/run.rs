@@ -12,7 +12,7 @@ use rayon::{ScopeFifo, ThreadPoolBuilder};
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::error::ShardError;
-use crate::existing::{compare, compare_options};
+use crate::existing::{compare, compare_options, is_set};
 use crate::folder::OutputFolder;
 use crate::input::{can_be_read_again, check, shown};
 use crate::known::KnownDatasets;
@@ -49,6 +49,11 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
         return Ok(None);
     }
     claimed?;
+    if !found.is_empty() && !is_set(&folder, &found) {
+        let first = folder.file(&found[0]);
+        let what = io::Error::other("exists, and is of no set of shards; expected another folder");
+        return Err(StoreError::cannot_create(&first)(what).into());
+    }
     folder.remove_temporaries()?;
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
