@@ -80,6 +80,7 @@ impl<'r> SampleFolder<'r> {
     pub(crate) fn remove_shard_files(&self) -> Result<(), Fault> {
         for (folder, extensions) in OF_SHARDS {
             for file in self.files(folder, extensions) {
+                remove_file(&mark_of(&file))?;
                 remove_file(&file)?;
             }
         }
@@ -89,6 +90,13 @@ impl<'r> SampleFolder<'r> {
     /// The files in a folder of the sample; none if it does not exist.
     pub(crate) fn files(&self, folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
         files_in(&self.path.join(folder), extensions).unwrap_or_default()
+    }
+
+    /// The place of a file that is made again. A damaged one would stay: it could be anything.
+    pub(crate) fn cleared(&self, file: &str) -> Result<PathBuf, Fault> {
+        let path = self.path.join(file);
+        remove_file(&path)?;
+        Ok(path)
     }
 
     pub(crate) fn batches(&self, name: &str) -> PathBuf {

@@ -203,7 +203,7 @@ impl Run {
             let name = &sample.name;
             if folder.is_unchecked() {
                 tracing::error!(
-                    "{name}: has embeddings of other settings, which were to be replaced: embed it again"
+                    "{name}: has embeddings that were not compared with these settings: embed it again"
                 );
                 failures.exit.get_or_insert(Exit::CannotCreate);
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {

@@ -8,6 +8,7 @@ use plmkit_cli::{Exit, Fault, LogFormat};
 use plmkit_contract::{ShardSummary, path_text};
 use plmkit_store::{StoreError, remove_file};
 
+use crate::fasta::head;
 use crate::params::mark_of;
 use crate::programs::Arguments;
 use crate::sample::{SampleFolder, name_of};
@@ -82,6 +83,13 @@ impl SampleFolder<'_> {
             if exists {
                 let path = path_text(&self.embeddings(name));
                 tracing::info!("{path}: made again, since --force says so");
+            }
+            self.cleared(&format!("logs/{name}.samples.csv"))?;
+            self.cleared(&format!("logs/{name}.events.jsonl"))?;
+            // After a crash of the machine a file may be zeros, which do not tell that it is ours.
+            let head = head(&self.embeddings(name), 4096);
+            if head.is_ok_and(|head| head.iter().all(|&byte| byte == 0)) {
+                remove_file(&self.embeddings(name))?;
             }
             exit = self.compute(name, &batches, true)?;
         }
@@ -176,12 +184,10 @@ impl SampleFolder<'_> {
         report.flag("--quiet", true);
         report.value("--gpu", self.path.join("logs"));
         report.value("--events", self.path.join("logs"));
-        report.value("--out", self.path.join("reports/run.json"));
-        report.value(
-            "--mqc",
-            self.path.join(format!("reports/{name}_run_mqc.json")),
-        );
-        report.value("--html", self.path.join("reports/run.html"));
+        report.value("--out", self.cleared("reports/run.json")?);
+        let mqc = format!("reports/{name}_run_mqc.json");
+        report.value("--mqc", self.cleared(&mqc)?);
+        report.value("--html", self.cleared("reports/run.html")?);
         let exit = self.run.programs.run("monitor-log", report)?;
         Ok(match exit {
             Exit::Data | Exit::NoInput => Exit::Done,
@@ -199,13 +205,10 @@ impl SampleFolder<'_> {
         let options = &self.run.options.validate_embeddings;
         let mut arguments = Arguments::default();
         arguments.value("--dataset", &self.path);
-        arguments.value(
-            "--mqc",
-            self.path
-                .join(format!("reports/{name}_validation_mqc.json")),
-        );
+        let mqc = format!("reports/{name}_validation_mqc.json");
+        arguments.value("--mqc", self.cleared(&mqc)?);
         if !options.has("--html") {
-            arguments.value("--html", self.path.join("reports/validation.html"));
+            arguments.value("--html", self.cleared("reports/validation.html")?);
         }
         arguments.value("--model", &self.run.model.name);
         arguments.flag(

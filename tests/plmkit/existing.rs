@@ -69,7 +69,7 @@ fn embeddings_that_were_to_be_replaced_are_not_taken_for_new_ones() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(73), "{said}");
         assert!(
-            said.contains("a: has embeddings of other settings"),
+            said.contains("a: has embeddings that were not compared"),
             "{said}"
         );
         assert!(data(&folder.join("results")) == before);
@@ -270,6 +270,34 @@ fn logs_that_are_gone_cost_the_report_alone() {
     let said = run(&mut plmkit(folder, "a.fasta --out results"));
     assert!(said.contains("no run events"), "{said}");
     assert!(said.contains("1 sample: 3 rows"), "{said}");
+}
+
+#[test]
+fn files_that_are_damaged_beyond_recognition_are_made_again() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = data(&folder.join("results"));
+    let zeros = |name: &str| {
+        let path = folder.join("results/a").join(name);
+        let length = path.metadata().expect("a file").len() as usize;
+        fs::write(path, vec![0; length]).expect("write");
+    };
+    for name in ["run.json", "run.html", "validation.html", "a_run_mqc.json"] {
+        zeros(&format!("reports/{name}"));
+    }
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    for name in [
+        "embeddings/shard-00000.parquet",
+        "logs/shard-00000.events.jsonl",
+        "logs/shard-00000.samples.csv",
+        "shards/shard-00000.parquet",
+    ] {
+        zeros(name);
+    }
+    run(&mut plmkit(folder, "a.fasta --out results --force"));
+    assert!(data(&folder.join("results")) == before);
 }
 
 #[test]
