@@ -63,7 +63,7 @@ class Programs:
         check = next(check for check in report["checks"] if check["name"] == "reference")
         if (check["outcome"] != "pass" or not check["counts"]["compared"]) and not self.rejects:
             raise Failed(f"{embeddings} and {reference} cannot be compared: {check['summary']}", said)
-        return {column["column"]: number(column["min"]) for column in report["agreement"]}
+        return {column["column"]: number(column["min_cosine"]) for column in report["agreement"]}
 
 
 def number(value):
