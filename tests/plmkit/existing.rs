@@ -136,19 +136,20 @@ fn batches_of_an_interrupted_run_are_kept_if_they_are_whole_and_of_the_same_opti
         ));
     };
     interrupt();
-    let mut damaged = fs::read(&batches).expect("batches");
-    damaged[2] ^= 1;
-    fs::write(&batches, damaged).expect("write");
-    let refused = plmkit(folder, line).output().expect("the program starts");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(65), "{said}");
-    assert!(
-        said.contains("a: what is damaged --force makes again"),
-        "{said}"
-    );
-    run(&mut plmkit(folder, &format!("{line} --force")));
-
-    interrupt();
+    let mut flipped = fs::read(&batches).expect("batches");
+    flipped[2] ^= 1;
+    for damaged in [&b"damaged"[..], &flipped] {
+        fs::write(&batches, damaged).expect("write");
+        let refused = plmkit(folder, line).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(65), "{said}");
+        assert!(
+            said.contains("a: what is damaged --force makes again"),
+            "{said}"
+        );
+        run(&mut plmkit(folder, &format!("{line} --force")));
+        interrupt();
+    }
     run(plmkit(folder, line).args(["--pack-batches", "--description"]));
     let rows = fs::read(&embeddings).expect("embeddings");
     assert!(rows.windows(11).any(|bytes| bytes == b"description"));

@@ -231,8 +231,8 @@ impl RunInputs {
     /// The rows of a record batch that are batches of their own; none of one that is not cut. Many contacts exceed an array.
     fn rows_apart(&self, packed: &PackedBatch, config: &RunConfig) -> Vec<Option<usize>> {
         let pairs = (0..packed.sequences()).map(|row| packed.residues(row).pow(2));
-        let bytes = pairs.sum::<usize>() * config.store_dtype.bytes();
-        if self.masking.is_some() || config.outputs.contacts && bytes > ROW_BYTES {
+        let exceed = || pairs.sum::<usize>() * config.store_dtype.bytes() > ROW_BYTES;
+        if self.masking.is_some() || (config.outputs.contacts && exceed()) {
             (0..packed.sequences()).map(Some).collect()
         } else {
             vec![None]
