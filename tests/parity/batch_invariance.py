@@ -68,9 +68,10 @@ def main():
     parser.add_argument("--dtypes", default=",".join(LIMITS), help=f"some of {','.join(LIMITS)}")
     parser.add_argument("--kernels", default="auto", help="what computes the layers: see gpu-embed [default: auto]")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release")
+    parser.add_argument("--gpu-embed", type=Path, help="another gpu-embed than that of --programs")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/parity")
     options = parser.parse_args()
-    options.gpu_embed = options.programs / "gpu-embed"
+    options.gpu_embed = options.gpu_embed or options.programs / "gpu-embed"
     configuration = CONFIGURATIONS[names.index(options.configuration)]
     far = False
     print(f"{'type':6}{'proteins':>9}  {'against alone':26}{'values that differ':>24}  largest relative difference")

@@ -27,13 +27,22 @@ def compare(gpu_embed):
     offenders = [offender for result in results for offender in result["offenders"]]
     relative = [offender for offender in offenders if offender["figure"] != "cosine"]
     if done.returncode == 0:
-        return Verdict(True, "")
+        return invariance(gpu_embed)
     if not relative:
         return Verdict(None, str(offenders))
     worst = max(relative, key=lambda offender: offender["found"] / offender["limit"])
     outputs = len({offender["output"] for offender in offenders})
     found = f"{worst['output']}: {worst['figure']} {worst['found']:.1e}, limit {worst['limit']:.1e}"
     return Verdict(False, f"{found}; {outputs} outputs past theirs")
+
+
+def invariance(gpu_embed):
+    """What differs by the batch, to the bit: rotations by a shared offset are those of the reference but for their rounding."""
+    command = [sys.executable, HERE / "batch_invariance.py", "--dtypes", "f32", "--gpu-embed", gpu_embed]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        return Verdict(None, done.stderr.strip())
+    return Verdict(done.returncode == 0, f"by the batch: {done.stdout.strip().splitlines()[-1]}" if done.returncode else "")
 
 
 if __name__ == "__main__":
