@@ -88,7 +88,7 @@ def test_other_sequences_of_a_folder_are_refused_and_nothing_changes(tmp_path):
     table = embed(TWO, out=tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     other = TWO | {"P3": "MKV"}
-    with pytest.raises(plmkit.PlmkitError, match="has other sequences") as raised:
+    with pytest.raises(plmkit.PlmkitError, match="other sequences: expected") as raised:
         embed(other, out=tmp_path)
     assert raised.value.code == 73
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -100,9 +100,14 @@ def test_other_sequences_of_a_folder_are_refused_and_nothing_changes(tmp_path):
         embed({"P1": "MK1"}, out=tmp_path / "new")
     assert raised.value.code == 65
     assert embed(TWO, out=tmp_path / "new").num_rows == 2, "a refused call leaves no sequences"
+    with pytest.raises(plmkit.PlmkitError) as raised:
+        embed(TWO, out=tmp_path / "new", pool="min")
+    assert raised.value.code == 2
+    assert embed(TWO, out=tmp_path / "new").num_rows == 2, "nor takes those of another"
     shutil.rmtree(tmp_path / "new")
     assert embed(TWO, out=tmp_path).equals(table)
     assert embed(other, out=tmp_path, force=True)["id"].to_pylist() == ["P1", "P2", "P3"]
+    assert len(list(tmp_path.glob("pipeline_info/*/sequences.fasta"))) == 1
     file = tmp_path / "file"
     file.write_text("", encoding="utf-8")
     with pytest.raises(plmkit.PlmkitError, match="Not a directory"):

@@ -10,6 +10,7 @@ The functions return tables of pyarrow, which has to be installed (pip install p
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -72,15 +73,15 @@ def embed(
             return embed(sequences, model, out=folder, progress=progress, **options)
     folder = Path(out)
     options.pop("quiet", None)  # it is, unless progress is shown
-    arguments = ["--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options)]
-    written = folder / "pipeline_info/sequences.fasta"
-    before = written.read_bytes() if written.exists() else None
+    files, others, is_new = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
     try:
-        run("plmkit", *arguments, "--", *_files(sequences, written, bool(options.get("force"))), progress=progress)
+        run("plmkit", "--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options), "--", *files, progress=progress)
     except PlmkitError as error:
-        if error.code in (2, 65, 66, 69, 73, 75) and written.exists():  # a refused run changes nothing
-            written.unlink() if before is None else _replace(written, before)
+        if is_new and error.code in (2, 65, 66, 69, 73):  # a refused run changes nothing
+            shutil.rmtree(Path(files[0]).parent, ignore_errors=True)
         raise
+    for other in others:
+        shutil.rmtree(other.parent, ignore_errors=True)
     for sample, (rejected, _) in _samples(folder).items():
         if rejected not in ("", "0"):
             what = f"{rejected} rejected record{' has' if rejected == '1' else 's have'} no row, see shards/rejects.csv and rejects"
@@ -213,30 +214,27 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
             yield option if value is True else f"{option}={value}"
 
 
-def _files(sequences: Sequences, path: Path, force: bool) -> list[str]:
-    """The files that hold the sequences. Those in memory are written to `path`; what an earlier call wrote stays, but for `force`."""
+def _files(sequences: Sequences, info: Path, force: bool) -> tuple[list[str], list[Path], bool]:
+    """The files that hold the sequences, those in memory by their content; those of other calls in `info`; and whether they are new."""
     sequences = [sequences] if isinstance(sequences, (str, os.PathLike)) else sequences
     given = list(sequences.items() if hasattr(sequences, "items") else sequences)  # a pandas.Series has them, too
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
-        return [os.fspath(file) for file in given]
+        return [os.fspath(file) for file in given], [], False
     records = []
     for one, residues in given:
         if (name := str(one)).split() != [name] or not isinstance(residues, str) or set(residues) & set(">\r\n"):
             raise PlmkitError(65, f"{one!r}: expected an id without blanks, and residues as text")
         records.append(f">{name}\n{residues}\n")
-    text = "".join(records)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            if path.exists() and not force:
-                raise PlmkitError(73, f"{path}: has other sequences: expected another folder, or force=True, which replaces them")
-            _replace(path, text.encode())
+        text = "".join(records).encode()
+        path = info / hashlib.sha256(text).hexdigest()[:16] / "sequences.fasta"
+        others = [other for other in info.glob("*/sequences.fasta") if other != path]
+        if others and not force:
+            raise PlmkitError(73, f"{others[0]}: other sequences: expected another folder, or force=True, which replaces them")
+        if is_new := not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (part := path.with_name(f".{os.getpid()}")).write_bytes(text)
+            part.replace(path)  # as a whole, or not at all
     except (OSError, UnicodeError) as error:
-        raise PlmkitError(65 if isinstance(error, UnicodeError) else 73, f"{path}: {error}") from error
-    return [os.fspath(path)]
-
-
-def _replace(path: Path, text: bytes) -> None:  # as a whole, or not at all
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    new.write_bytes(text)
-    new.replace(path)
+        raise PlmkitError(65 if isinstance(error, UnicodeError) else 73, f"{info}: {error}") from error
+    return [os.fspath(path)], others, is_new
