@@ -264,6 +264,6 @@ fn other_files_are_kept() {
     let case = self::case();
     fs::create_dir(case.out()).expect("folder");
     case.write("out/rejects.csv", "mine");
-    let message = "rejects.csv: exists and holds other work";
+    let message = "rejects.csv: cannot create: exists, and is of no set of shards";
     case.fails("a.fasta --shards 2", 73, message);
 }

@@ -36,16 +36,18 @@ pub(crate) fn compare(
     Ok(false)
 }
 
-/// Whether files of these names are of a set: one of them at least is recognised. Others may be damaged.
+/// Whether files of these names are of a set: one of them at least is recognised, and none is of another kind. Others may be damaged.
 pub(crate) fn is_set(folder: &OutputFolder, found: &[String]) -> bool {
-    use FileKind::{Aliases, Known, Manifest, Peptides, Rejects, Shard};
-    found.iter().any(|name| {
-        let kind = FileKind::detect(&folder.file(name));
+    use FileKind::{Aliases, Known, Manifest, Peptides, Rejects, Renamed, Shard};
+    let kinds = found.iter();
+    let mut kinds = kinds.filter_map(|name| FileKind::detect(&folder.file(name)));
+    let is_of_set = |kind| {
         matches!(
             kind,
-            Some(Aliases | Known | Manifest | Peptides | Rejects | Shard)
+            Aliases | Known | Manifest | Peptides | Rejects | Renamed | Shard
         )
-    })
+    };
+    kinds.next().is_some_and(is_of_set) && kinds.all(is_of_set)
 }
 
 /// Iterates over the names of shards.

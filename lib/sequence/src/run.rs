@@ -41,6 +41,11 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
     if let Some(known) = known {
         check_inputs(&known.files(), &folder, &found)?;
     }
+    if !found.is_empty() && !is_set(&folder, &found) {
+        let first = folder.file(&found[0]);
+        let what = io::Error::other("exists, and is of no set of shards; expected another folder");
+        return Err(StoreError::cannot_create(&first)(what).into());
+    }
     if !config.force && !found.is_empty() && is_complete(config, known, &folder, &found, stop)? {
         if claimed.is_ok() {
             // The set is complete even if temporary files of a killed run cannot be removed.
@@ -49,11 +54,6 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
         return Ok(None);
     }
     claimed?;
-    if !found.is_empty() && !is_set(&folder, &found) {
-        let first = folder.file(&found[0]);
-        let what = io::Error::other("exists, and is of no set of shards; expected another folder");
-        return Err(StoreError::cannot_create(&first)(what).into());
-    }
     folder.remove_temporaries()?;
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
