@@ -88,7 +88,7 @@ struct Planned {
     file: usize,
     /// Its position in the file.
     record_batch: usize,
-    /// The only row, if residues of it are masked.
+    /// The only row, if it is a batch of its own.
     row: Option<usize>,
     size: Workload,
     /// Whether it is the batch of the leftovers.

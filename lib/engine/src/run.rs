@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
 use crate::claim::claim_output;
+use crate::columns::ROW_BYTES;
 use crate::embedder::Embedder;
 use crate::event_log::EventLog;
 use crate::inputs::{RunInputs, Workload};
@@ -51,6 +52,19 @@ pub fn embed(
     let info = computing.info().clone();
     info.check_length(&config.model, inputs.longest)?;
     let layout = config.layout(&info, (inputs.stitched(), inputs.labels))?;
+    let bytes = |column: &Column| {
+        column.values(inputs.longest, layout.widths()) * config.store_dtype.bytes()
+    };
+    if layout
+        .columns
+        .iter()
+        .any(|column| bytes(column) > ROW_BYTES)
+    {
+        tracing::warn!(
+            "a row of a column holds at most 2 GiB: longer sequences, such as one of {} residues, are rejected",
+            inputs.longest
+        );
+    }
     let provenance = provenance(config, &inputs, &info, &layout)?;
     inputs.check_known(&provenance.options)?;
     let work = Work {

@@ -299,6 +299,9 @@ impl<'a> Blocks<'a> {
             for batch in batches {
                 batch.saved = true;
             }
+            // A damaged one had this place.
+            let is_other = |other: &Block| other.batches.start != part.batches.start;
+            self.parts.retain(is_other);
             self.parts.push(part);
         }
         Ok(())

@@ -203,10 +203,14 @@ impl RunFolder {
 
 /// Returns the error of a checkpoint that is damaged or gone. Other errors may pass, and their checkpoints stay.
 pub(crate) fn damage(error: StoreError) -> Result<StoreError, StoreError> {
-    match &error {
+    match error {
         StoreError::Malformed { .. } | StoreError::Foreign { .. } => Ok(error),
-        StoreError::Open { source, .. } if source.kind() == io::ErrorKind::NotFound => Ok(error),
-        _ => Err(error),
+        StoreError::Open { ref source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Ok(error)
+        }
+        // No input is missing.
+        StoreError::Open { path, source } => Err(StoreError::Read { path, source }),
+        error => Err(error),
     }
 }
 
