@@ -361,6 +361,8 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
         .chain(named("--events", &args.events))
         .collect();
     keep_apart(&inputs, &outputs)?;
+    let list = args.rejects.as_deref().filter(|_| !args.probe);
+    list.map_or(Ok(()), keep_other_lists)?;
     // Without --force, the run looks at what is there.
     if !(args.force || args.probe) {
         return Ok(());
@@ -372,7 +374,7 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     if !args.probe {
         keep_data(&[("--out", &out)], Some(b"PAR1"))?;
     }
-    args.rejects.as_deref().map_or(Ok(()), keep_other_lists)
+    Ok(())
 }
 
 /// Checks that no list of rejects replaces anything else, nor that of `fasta-shard`, which has no starts.

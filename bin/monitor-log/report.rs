@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, files_of, is_hidden, keep_apart, keep_data, lists_of};
+use plmkit_cli::{
+    Exit, Fault, NamedPath, files_of, is_hidden, keep_all_but_reports, keep_apart, lists_of,
+};
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
@@ -156,7 +158,7 @@ pub(crate) fn check(
     let outputs = outputs.filter_map(|(name, path)| Some((*name, path.as_ref()?.as_path())));
     let outputs: Vec<NamedPath> = outputs.collect();
     keep_apart(&inputs, &outputs)?;
-    keep_data(&outputs, None)
+    keep_all_but_reports(&outputs)
 }
 
 /// Reads the logs. Events come first: they tell which samples belong to a run.

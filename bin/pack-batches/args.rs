@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, keep_data, keep_renameable};
+use plmkit_cli::{
+    Common, Fault, NamedPath, Program, file, keep_all_but_reports, keep_apart, keep_data,
+    keep_renameable,
+};
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
 use plmkit_store::read_sealed;
 
@@ -78,7 +81,7 @@ impl Args {
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
         keep_apart(&inputs, &outputs)?;
         keep_data(&outputs[..1], Some(b"ARROW1"))?;
-        keep_data(&outputs[1..], None)
+        keep_all_but_reports(&outputs[1..])
     }
 
     /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.

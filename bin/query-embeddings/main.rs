@@ -65,7 +65,7 @@ fn main() -> ExitCode {
 }
 
 /// Opens a dataset whose validation has passed, of which no file is an output. No output is one of the other `inputs`, or replaces
-/// data but those that begin with the same `magic`.
+/// data but those that begin or end with the same `magic`.
 fn open(
     dataset: &Path,
     inputs: &[NamedPath],

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use plmkit_check::parse_share;
 use plmkit_cli::{
-    Common, Fault, NamedPath, Program, file, files_of, keep_apart, keep_data, lists_of,
+    Common, Fault, NamedPath, Program, file, files_of, keep_all_but_reports, keep_apart, lists_of,
 };
 use plmkit_contract::path_text;
 use plmkit_dataset::{dataset_folder, own_files};
@@ -283,7 +283,7 @@ impl Args {
         let outputs = outputs.filter_map(|(name, path)| Some((name, path.as_deref()?)));
         let outputs: Vec<NamedPath> = outputs.collect();
         keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
-        keep_data(&outputs, None)?;
+        keep_all_but_reports(&outputs)?;
         Ok(self)
     }
 

@@ -2,42 +2,19 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plmkit_contract::{
-    DATASET_FILE, Exit, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, is_stream,
-    path_text,
-};
+use plmkit_contract::{Exit, is_stream, path_text};
+use plmkit_store::{is_replaceable, is_report_or_free};
 
 use crate::Fault;
 
 /// A path of a command line, with its name in messages (usually its option).
 pub type NamedPath<'a> = (&'a str, &'a Path);
-
-/// The first bytes of data that may be text: FASTA, logs, and lists of rejected and renamed records. Those of Parquet and Arrow are.
-const DATA: [&[u8]; 8] = [
-    b">",
-    b";",
-    b"{\"type\":\"",
-    b"timestamp,",
-    REJECTS_HEADER.as_bytes(),
-    RENAMED_HEADER.as_bytes(),
-    b"PAR1",
-    b"ARROW1",
-];
-
-/// An entry at the beginning of a manifest.
-const MANIFEST: &[u8] = b"\"tool\": \"fasta-shard\"";
-
-/// The bytes of a file that tell whether it is text.
-const HEAD: u64 = 4096;
-
-/// Files beside the data, which nothing else can write again.
-const NAMES_OF_DATA: [&str; 3] = [DATASET_FILE, MANIFEST_FILE, REJECTS_FILE];
 
 /// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
@@ -223,54 +200,26 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
     Ok(())
 }
 
-/// Checks that no output replaces anything but text, and no text that is data or has the name of it. A table may replace files that begin
-/// that begin or end with its own `magic`.
+/// Checks that no output replaces data. A table may replace files that begin or end with its own `magic`.
 pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
-    for (option, path) in outputs {
-        let mut head = Vec::new();
-        let is_file = path.metadata().is_ok_and(|found| found.is_file());
-        let opened = is_file.then(|| fs::File::open(path).ok()).flatten();
-        let is_own = opened.is_some_and(|mut file| {
-            let _ = file.by_ref().take(HEAD).read_to_end(&mut head);
-            // A byte at one end may be damaged.
-            magic.is_some_and(|magic| head.starts_with(magic) || ends_with(&mut file, magic))
-        });
-        if is_file && !is_own && (is_data(&head) || has_name_of_data(path)) {
-            let what = format!(
-                "{option} {}: exists, and is a file of other data, which nothing replaces",
-                path_text(path)
-            );
-            return Err(Fault::new(Exit::CannotCreate, what));
-        }
-    }
-    Ok(())
+    keep(outputs, |path| is_replaceable(path, magic))
 }
 
-fn ends_with(file: &mut fs::File, magic: &[u8]) -> bool {
-    let mut end = Vec::new();
-    // No file of ours is shorter, nor a magic longer.
-    let found = file.seek(SeekFrom::End(-6));
-    found.is_ok() && file.read_to_end(&mut end).is_ok() && end.ends_with(magic)
+/// Checks that reports replace reports alone.
+pub fn keep_all_but_reports(outputs: &[NamedPath]) -> Result<(), Fault> {
+    keep(outputs, is_report_or_free)
 }
 
-/// Whether a file that begins like this is not text, or text that is data.
-fn is_data(head: &[u8]) -> bool {
-    // A character may be cut at the end.
-    let is_text = str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let text = text.trim_ascii_start();
-    // FASTA may begin with blank lines.
-    let is_blank = text.is_empty() && !head.is_empty();
-    let mut start = text[..text.len().min(200)].windows(MANIFEST.len());
-    let is_manifest = start.any(|found| found == MANIFEST);
-    let begins = |data: &&[u8]| text.starts_with(data);
-    !is_text || head.contains(&0) || is_blank || is_manifest || DATA.iter().any(begins)
-}
-
-/// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
-fn has_name_of_data(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    NAMES_OF_DATA.contains(&&*name) || name.ends_with(".jsonl") || name.ends_with(".samples.csv")
+fn keep(outputs: &[NamedPath], may_replace: impl Fn(&Path) -> bool) -> Result<(), Fault> {
+    let mut outputs = outputs.iter();
+    let kept = outputs.find(|(_, path)| !may_replace(path));
+    kept.map_or(Ok(()), |(option, path)| {
+        let what = format!(
+            "{option} {}: exists, and is a file of other data, which nothing replaces",
+            path_text(path)
+        );
+        Err(Fault::new(Exit::CannotCreate, what))
+    })
 }
 
 /// Whether a path is a temporary file or in a folder of an unfinished run: `.NAME.plmkit-…`.
@@ -319,69 +268,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    #[test]
-    fn a_report_replaces_a_report_and_no_data() {
-        let folder = tempfile::tempdir().expect("temp folder");
-        let path = folder.path().join("r");
-        for (text, is_data) in [
-            (&b"PAR1\0\0"[..], true),
-            (b"ARROW1\0\0", true),
-            (b"\x1f\x8b", true),
-            (b"\x40\0\0\0\0\0\0\0{\"__metadata__\":", true),
-            (b"\x89PNG", true),
-            (b"ordinal,id,length,reason,start\n", true),
-            (b">a", true),
-            (b"\n>a", true),
-            (b"\n\n", true),
-            (b"\xef\xbb\xbf>a", true),
-            (b"; comment\n>a", true),
-            (b"{\n  \"tool\": \"fasta-shard\",", true),
-            (b"timestamp,gpu\n", true),
-            (b"{\"type\":\"run\"}", true),
-            (b"\0AR1\x15\0PAR1", true),
-            (b"{}", false),
-            (b"ordinal,id,mean_4\n", false),
-            (b"PAR", false),
-            ("…".as_bytes(), false),
-            (&"…".as_bytes()[..2], false),
-            (b"", false),
-        ] {
-            fs::write(&path, text).expect("write");
-            let kept = keep_data(&[("--report", &path)], None);
-            assert_eq!(
-                kept.map_err(|fault| fault.exit()).err(),
-                is_data.then_some(Exit::CannotCreate)
-            );
-            let kept = keep_data(&[("--out", &path)], Some(b"PAR1"));
-            assert_eq!(
-                kept.is_err(),
-                is_data && !text.starts_with(b"PAR1") && !text.ends_with(b"PAR1")
-            );
-        }
-        for name in [
-            "dataset.json",
-            "rejects.csv",
-            "a.events.jsonl",
-            "a.samples.csv",
-        ] {
-            let path = folder.path().join(name);
-            assert!(keep_data(&[("--report", &path)], None).is_ok(), "{name}");
-            fs::write(&path, "{}").expect("write");
-            let fault = keep_data(&[("--report", &path)], None).expect_err(name);
-            assert_eq!(fault.exit(), Exit::CannotCreate);
-        }
-        assert!(
-            keep_data(
-                &[
-                    ("--report", Path::new("/dev/stdout")),
-                    ("--html", folder.path())
-                ],
-                None
-            )
-            .is_ok()
-        );
-    }
 
     #[test]
     fn two_paths_of_one_file_are_refused() {

@@ -1,11 +1,13 @@
 //! Detects the kind of a file, for the message about an unexpected file.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use plmkit_contract::{Kind, REJECTS_HEADER};
+use plmkit_contract::{
+    DATASET_FILE, Kind, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, is_stream,
+};
 use strum::EnumProperty;
 
 use crate::StoreError;
@@ -13,6 +15,15 @@ use crate::input::open_input;
 
 /// The most bytes that are read at each end of a file.
 const SAMPLE_BYTES: u64 = 1 << 16;
+
+/// The length of the longest magic.
+const MAGIC_BYTES: u64 = 6;
+
+/// The beginning of a page, with a policy that pages of others have hardly.
+const HTML_REPORT: &[u8] = b"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta http-equiv=\"Content-Security-Policy\"";
+
+/// Files beside the data, which nothing else can write again.
+const NAMES_OF_DATA: [&str; 3] = [DATASET_FILE, MANIFEST_FILE, REJECTS_FILE];
 
 /// A kind of file that a program reads. It displays as in a message. Its maker is the end of a message that it is missing.
 #[derive(
@@ -37,6 +48,9 @@ pub enum FileKind {
     #[strum(to_string = "a list of rejects")]
     #[strum(props(maker = "; fasta-shard and gpu-embed write such lists"))]
     Rejects,
+    /// A list of renamed records of `fasta-shard`.
+    #[strum(to_string = "a list of renamed records")]
+    Renamed,
     /// A batches file of `pack-batches`.
     #[strum(serialize = "batches", to_string = "a batches file")]
     #[strum(props(maker = "; pack-batches makes batches files from shards"))]
@@ -61,6 +75,12 @@ pub enum FileKind {
     #[strum(to_string = "a log of run events")]
     #[strum(props(maker = "; gpu-embed --events writes such a log"))]
     Events,
+    /// Parquet without metadata of plmkit.
+    #[strum(to_string = "a Parquet file of another program")]
+    Parquet,
+    /// A report of any program.
+    #[strum(to_string = "a report")]
+    Report,
     /// The log of `monitor-log record`.
     #[strum(to_string = "a log of GPU samples")]
     #[strum(props(maker = "; monitor-log record writes such a log"))]
@@ -84,30 +104,49 @@ impl FileKind {
         let start = read_sample(&file, 0, length).ok()?;
         if start.starts_with(b"PAR1") {
             let end = read_sample(&file, length.saturating_sub(SAMPLE_BYTES), length).ok()?;
+            if find(&end, b"plmkit.").is_none() && end.ends_with(b"PAR1") {
+                return Some(Self::Parquet);
+            }
             return kind_in(&end)?.parse().ok();
         }
-        let text = start.trim_ascii_start();
-        let beginnings: [(&[u8], Self); 7] = [
+        let text = without_bom(&start).trim_ascii_start();
+        let beginnings: [(&[u8], Self); 12] = [
             (b">", Self::Fasta),
             (b"\x1f\x8b", Self::Compressed),
             (b"\x28\xb5\x2f\xfd", Self::Compressed),
             (b"ARROW1", Self::Batches),
             (REJECTS_HEADER.as_bytes(), Self::Rejects),
+            (RENAMED_HEADER.as_bytes(), Self::Renamed),
             (b"{\"type\":\"", Self::Events),
             (b"timestamp,", Self::Samples),
+            (b"{\n  \"report_version\": ", Self::Report),
+            (b"{\n  \"data\": {\n    \"", Self::Report),
+            (b"{\n  \"model\": ", Self::Report),
+            (HTML_REPORT, Self::Report),
         ];
         let known = beginnings
             .into_iter()
             .find(|(beginning, _)| text.starts_with(beginning));
-        let is_manifest = || find(text, b"\"tool\": \"fasta-shard\"").is_some_and(|at| at < 200);
-        known
-            .map(|(_, kind)| kind)
-            .or_else(|| (text.starts_with(b"{") && is_manifest()).then_some(Self::Manifest))
+        if let Some((_, kind)) = known {
+            return Some(kind);
+        }
+        let head = text
+            .starts_with(b"{")
+            .then(|| &text[..text.len().min(200)])?;
+        let of_tools: [(&[u8], Self); 3] = [
+            (b"\"tool\": \"fasta-shard\"", Self::Manifest),
+            (b"\"tool\": \"pack-batches\"", Self::Report),
+            (b"\"tool\": \"validate-embeddings\"", Self::Report),
+        ];
+        let mut of_tools = of_tools.into_iter();
+        of_tools.find_map(|(tool, kind)| find(head, tool).map(|_| kind))
     }
 
     /// Returns the error that the file at `path` has another kind than this, if it has a known one.
     pub fn mistaken(self, path: &Path) -> Option<StoreError> {
-        let found = Self::detect(path).filter(|found| *found != self)?;
+        // Of the Parquet of others its reader says what is wrong.
+        let other = |found: &Self| ![self, Self::Parquet].contains(found);
+        let found = Self::detect(path).filter(other)?;
         let maker = self.get_str("maker").unwrap_or_default();
         let what = format_args!("expected {self}, found {found}{maker}");
         Some(StoreError::malformed(path, what))
@@ -126,6 +165,49 @@ impl StoreError {
         };
         mistaken.unwrap_or(self)
     }
+}
+
+/// Whether a report may replace what is at `path`: nothing, a stream, an empty file or a report.
+pub fn is_report_or_free(path: &Path) -> bool {
+    let is_report = || FileKind::detect(path) == Some(FileKind::Report) && !has_name_of_data(path);
+    file_at(path).is_none_or(|found| found.len() == 0 || is_report())
+}
+
+/// Whether a table may replace what is at `path`: nothing, a stream, or text of no known kind and without a name of data. It may also
+/// replace a file that begins or ends with its own `magic`, since a byte at the other end may be damaged.
+pub fn is_replaceable(path: &Path, magic: Option<&[u8]>) -> bool {
+    let Some(found) = file_at(path) else {
+        return true;
+    };
+    let sample = |start| read_sample(&File::open(path)?, start, found.len());
+    let start = sample(0).unwrap_or_default();
+    let end = sample(found.len().saturating_sub(MAGIC_BYTES)).unwrap_or_default();
+    if magic.is_some_and(|magic| start.starts_with(magic) || end.ends_with(magic)) {
+        return true;
+    }
+    // A character may be cut at the end of the sample.
+    let is_utf8 = str::from_utf8(&start).map_or_else(|error| error.error_len().is_none(), |_| true);
+    // FASTA may begin with blank lines or a comment.
+    let text = without_bom(&start).trim_ascii_start();
+    let is_open = text.starts_with(b";") || text.is_empty() && !start.is_empty();
+    let is_text = is_utf8 && !is_open && !start.contains(&0);
+    is_text && FileKind::detect(path).is_none() && !has_name_of_data(path)
+}
+
+/// What is at `path`, if it is a file, and none that a stream is redirected to.
+fn file_at(path: &Path) -> Option<Metadata> {
+    let found = path.metadata().ok()?;
+    (found.is_file() && !is_stream(path)).then_some(found)
+}
+
+/// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
+fn has_name_of_data(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    NAMES_OF_DATA.contains(&&*name) || name.ends_with(".jsonl") || name.ends_with(".samples.csv")
+}
+
+fn without_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
 /// Reads at most [`SAMPLE_BYTES`] from `start` on.
@@ -149,4 +231,61 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())
         .position(|window| window == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_table_replaces_text_and_a_report_reports_alone() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let path = folder.path().join("r");
+        for (text, is_data) in [
+            (&b"PAR1\0\0"[..], true),
+            (b"ARROW1\0\0", true),
+            (b"\x1f\x8b", true),
+            (b"\x40\0\0\0\0\0\0\0{\"__metadata__\":", true),
+            (b"\x89PNG", true),
+            (b"ordinal,id,length,reason,start\n", true),
+            (b">a", true),
+            (b"\n>a", true),
+            (b"\n\n", true),
+            (b"\xef\xbb\xbf>a", true),
+            (b"; comment\n>a", true),
+            (b"{\n  \"tool\": \"fasta-shard\",", true),
+            (b"timestamp,gpu\n", true),
+            (b"{\"type\":\"run\"}", true),
+            (b"\0AR1\x15\0PAR1", true),
+            (b"{}", false),
+            (b"#!/bin/sh\n", false),
+            (b"ordinal,id,mean_4\n", false),
+            (b"PAR", false),
+            ("…".as_bytes(), false),
+            (&"…".as_bytes()[..2], false),
+            (b"", false),
+        ] {
+            fs::write(&path, text).expect("write");
+            assert_eq!(is_replaceable(&path, None), !is_data);
+            let is_own = text.starts_with(b"PAR1") || text.ends_with(b"PAR1");
+            assert_eq!(is_replaceable(&path, Some(b"PAR1")), is_own || !is_data);
+            assert_eq!(is_report_or_free(&path), text.is_empty());
+        }
+        for name in [
+            "dataset.json",
+            "rejects.csv",
+            "a.events.jsonl",
+            "a.samples.csv",
+        ] {
+            let path = folder.path().join(name);
+            assert!(is_replaceable(&path, None), "{name}");
+            fs::write(&path, "{}").expect("write");
+            assert!(!is_replaceable(&path, None), "{name}");
+        }
+        for path in [Path::new("/dev/stdout"), folder.path()] {
+            assert!(is_replaceable(path, None) && is_report_or_free(path));
+        }
+    }
 }

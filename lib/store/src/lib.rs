@@ -41,7 +41,7 @@ pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
 pub use existing::{find_existing, verify_file};
 pub use external::ExternalParquet;
-pub use file_kind::FileKind;
+pub use file_kind::{FileKind, is_replaceable, is_report_or_free};
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
 pub use id_values::{IdValue, read_id_values};
 pub use input::{Lines, open_input, read_byte_digest, remove_file};
