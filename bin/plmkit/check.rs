@@ -1,5 +1,6 @@
 //! All that can be refused, before anything is written.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,12 @@ impl Run {
         let model = unless_wrong(model, &mut errors);
         let versions = Versions::ask(&programs)?;
         check_options(&programs, &options, (&args, &samples), &mut errors);
+        if args.out.exists() && !args.out.is_dir() {
+            let what = format!("{}: expected a folder, found a file", path_text(&args.out));
+            errors.push(Fault::new(Exit::CannotCreate, what));
+        }
         refuse_foreign_files(&args.out, &samples, &mut errors);
+        refuse_shared_folders(&args.out, &samples, &mut errors);
         refuse_contacts_of_windows(&options, &mut errors);
         for path in options.validate_embeddings.values("--reference") {
             let opened = File::open(path).map_err(StoreError::cannot_open(Path::new(path)));
@@ -114,7 +120,8 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         (size, is_size),
         (params, are_params),
     ];
-    if let Some(sample) = out.parent().filter(|sample| sample.join(MANIFEST).exists()) {
+    let mut around = [Some(out), out.parent()].into_iter().flatten();
+    if let Some(sample) = around.find(|sample| sample.join(MANIFEST).exists()) {
         let what = format!(
             "{}: in the folder of a sample, {}: expected another folder",
             path_text(out),
@@ -145,10 +152,26 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     }
 }
 
+/// Refuses samples whose folders are one, by a link.
+fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>) {
+    let mut owners = BTreeMap::new();
+    for sample in samples {
+        let folder = out.join(&sample.name);
+        let other = folder.canonicalize().ok();
+        if let Some(other) = other.and_then(|real| owners.insert(real, &sample.name)) {
+            let what = format!(
+                "{}: the folder of sample '{other}', too",
+                path_text(&folder)
+            );
+            errors.push(Fault::new(Exit::CannotCreate, what));
+        }
+    }
+}
+
 fn is_missing_or_has(path: &Path, text: &str) -> bool {
     match fs::read(path) {
         Ok(found) => String::from_utf8_lossy(&found).contains(text),
-        Err(error) => error.kind() == ErrorKind::NotFound,
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop, files_in};
-use plmkit_contract::path_text;
+use plmkit_contract::{DATASET_FILE, path_text};
 use plmkit_store::{StoreError, remove_file, write_json};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::args::Stage;
 use crate::model::Model;
 use crate::options::{AllOptions, ProgramOptions};
 use crate::plan::Sample;
-use crate::sample::MANIFEST;
+use crate::sample::{MANIFEST, MANIFEST_BEFORE, is_of_shard};
 
 /// The parameters of a run, by the names of all workflows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -143,7 +143,9 @@ impl Params {
         let is_ours = |path: &PathBuf| {
             let folder = path.ancestors().nth(2).unwrap_or(path);
             let is_asked = |sample: &Sample| outdir.join(&sample.name) == folder;
-            folder.join(MANIFEST).exists() || samples.iter().any(is_asked)
+            let names = [MANIFEST, MANIFEST_BEFORE, DATASET_FILE];
+            let is_sample = names.iter().any(|name| folder.join(name).exists());
+            is_of_shard(path) && (is_sample || samples.iter().any(is_asked))
         };
         if existing != Existing::Same {
             for path in embeddings(outdir).filter(is_ours) {

@@ -93,6 +93,9 @@ impl Programs {
     /// two signals of a terminal, and end without saving.
     pub(crate) fn run(&self, program: &str, arguments: Arguments) -> Result<Exit, Fault> {
         let mut command = self.command(program);
+        // `monitor-log record` ends as its command does.
+        let is_record = arguments.0.first().is_some_and(|word| word == "record");
+        let ends = if is_record { "gpu-embed" } else { program };
         if self.quiet && !arguments.is_quiet() {
             command.arg("--quiet");
         }
@@ -107,7 +110,7 @@ impl Programs {
             Fault::of_system(Exit::Internal, what, &error)
         })?;
         self.go_on()?;
-        exit_of(program, status)
+        exit_of(ends, status)
     }
 
     /// Whether no stop was requested.
@@ -187,7 +190,14 @@ fn cannot_run(program: &str, error: &std::io::Error) -> Fault {
 /// How a program ended. A signal from outside, or the kernel's for lack of memory, may not come again.
 fn exit_of(program: &str, status: ExitStatus) -> Result<Exit, Fault> {
     if let Some(signal) = status.signal() {
-        let what = format!("{program}: ended by signal {signal}");
+        let what = format!(
+            "{program}: ended by signal {signal}{}; run the same command to resume",
+            if signal == Signal::KILL.as_raw() {
+                ", perhaps for lack of memory"
+            } else {
+                ""
+            }
+        );
         return Err(Fault::new(Exit::Transient, what));
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, files_in};
 use plmkit_contract::{Manifest, ShardSummary, path_text};
-use plmkit_store::{StoreError, read_sealed, remove_file};
+use plmkit_sequence::is_shard_name;
+use plmkit_store::{FileKind, StoreError, is_replaceable, read_sealed, remove_file};
 
 use crate::params::{Existing, mark_of};
 use crate::plan::Sample;
@@ -15,6 +16,9 @@ use crate::run::Run;
 
 /// The manifest of the shards, in the folder of a sample.
 pub(crate) const MANIFEST: &str = "shards/manifest.json";
+
+/// A copy of the manifest of which embeddings were made, while the sample is cut again.
+pub(crate) const MANIFEST_BEFORE: &str = ".manifest.before";
 
 /// Folders of a sample with files of single shards, and the extensions of these files.
 const OF_SHARDS: [(&str, &[&str]); 4] = [
@@ -49,9 +53,9 @@ impl<'r> SampleFolder<'r> {
         self.path.join(MANIFEST)
     }
 
-    /// A copy of the manifest of which embeddings were made, while the sample is cut again. It stays if that is interrupted or refused.
+    /// See [`MANIFEST_BEFORE`]. It stays if the cut is interrupted or refused.
     pub(crate) fn manifest_before(&self) -> PathBuf {
-        self.path.join(".manifest.before")
+        self.path.join(MANIFEST_BEFORE)
     }
 
     /// Whether the last attempt to cut the sample succeeded.
@@ -79,7 +83,8 @@ impl<'r> SampleFolder<'r> {
 
     pub(crate) fn remove_shard_files(&self) -> Result<(), Fault> {
         for (folder, extensions) in OF_SHARDS {
-            for file in self.files(folder, extensions) {
+            let files = self.files(folder, extensions).into_iter();
+            for file in files.filter(|file| is_of_shard(file)) {
                 remove_file(&mark_of(&file))?;
                 remove_file(&file)?;
             }
@@ -92,10 +97,15 @@ impl<'r> SampleFolder<'r> {
         files_in(&self.path.join(folder), extensions).unwrap_or_default()
     }
 
-    /// The place of a file that is made again. A damaged one would stay: it could be anything.
+    /// The place of a log, list or report that is made again. One that is damaged beyond recognition would stay: it could be anything.
     pub(crate) fn cleared(&self, file: &str) -> Result<PathBuf, Fault> {
         let path = self.path.join(file);
-        remove_file(&path)?;
+        let is_report = file.starts_with("reports/");
+        let is_lost =
+            FileKind::detect(&path).is_none() && !(is_report && is_replaceable(&path, None));
+        if is_lost && path.is_file() {
+            remove_file(&path)?;
+        }
         Ok(path)
     }
 
@@ -120,10 +130,11 @@ impl<'r> SampleFolder<'r> {
         is_known && !force && path.exists() && !mark_of(&path).exists()
     }
 
-    /// Whether it has embeddings that no run has compared with its parameters.
-    pub(crate) fn is_unchecked(&self) -> bool {
-        let embeddings = self.files("embeddings", &["parquet"]);
-        embeddings.iter().any(|path| mark_of(path).exists())
+    /// The embeddings that no run has compared with its parameters.
+    pub(crate) fn unchecked(&self) -> Vec<String> {
+        let embeddings = self.files("embeddings", &["parquet"]).into_iter();
+        let unchecked = embeddings.filter(|path| mark_of(path).exists());
+        unchecked.map(|path| path_text(&path)).collect()
     }
 
     /// Names files of shards that the manifest does not list: the folder is to be read as one table. Returns whether there are some.
@@ -146,6 +157,13 @@ impl<'r> SampleFolder<'r> {
         }
         Ok(!surplus.is_empty())
     }
+}
+
+/// Whether a file has the name of a shard and another extension: not one that a user left beside them.
+pub(crate) fn is_of_shard(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.split('.').next().unwrap_or_default();
+    is_shard_name(&format!("{name}.parquet"))
 }
 
 /// The name of a shard's files, without extension.

@@ -201,9 +201,11 @@ impl Run {
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
             let name = &sample.name;
-            if folder.is_unchecked() {
+            let unchecked = folder.unchecked();
+            if !unchecked.is_empty() {
                 tracing::error!(
-                    "{name}: has embeddings that were not compared with these settings: embed it again"
+                    "{name}: not compared with these settings: {}; embed the sample again, or remove what is not of it",
+                    unchecked.join(" ")
                 );
                 failures.exit.get_or_insert(Exit::CannotCreate);
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {

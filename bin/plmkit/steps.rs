@@ -76,7 +76,7 @@ impl SampleFolder<'_> {
         let mut exit = self.compute(name, &batches, false)?;
         let is_refused = match exit {
             Exit::CannotCreate => !exists || self.run.args.force,
-            Exit::Data => exists && self.run.args.force,
+            Exit::Data => self.run.args.force,
             _ => false,
         };
         if is_refused {
@@ -86,12 +86,13 @@ impl SampleFolder<'_> {
             }
             self.cleared(&format!("logs/{name}.samples.csv"))?;
             self.cleared(&format!("logs/{name}.events.jsonl"))?;
-            // After a crash of the machine a file may be zeros, which do not tell that it is ours.
-            let head = head(&self.embeddings(name), 4096);
-            if head.is_ok_and(|head| head.iter().all(|&byte| byte == 0)) {
-                remove_file(&self.embeddings(name))?;
-            }
+            remove_if_zeros(&self.path.join(format!("rejects/{name}.csv")))?;
+            remove_if_zeros(&self.embeddings(name))?;
             exit = self.compute(name, &batches, true)?;
+        }
+        // A second task of the same number, as of a scheduler that repeats it, has finished the shard meanwhile.
+        if exit == Exit::NoInput && !batches.exists() && self.embeddings(name).exists() {
+            return Ok(Exit::Done);
         }
         if exit == Exit::Data {
             tell_remedy(&self.sample.name);
@@ -124,6 +125,7 @@ impl SampleFolder<'_> {
             }
             arguments.value("--batch-size", self.run.batch_size_file());
         }
+        remove_if_zeros(batches)?;
         arguments.flag("--force", !options.has("--force"));
         arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);
@@ -240,9 +242,18 @@ impl SampleFolder<'_> {
     }
 }
 
+/// Removes a file of zeros, which one may be after a crash of the machine: nothing tells that it is ours.
+fn remove_if_zeros(path: &Path) -> Result<(), Fault> {
+    let head = head(path, 4096).unwrap_or_default();
+    if !head.is_empty() && head.iter().all(|&byte| byte == 0) {
+        remove_file(path)?;
+    }
+    Ok(())
+}
+
 /// Says what mends a sample of which a program refused a file of its own.
 fn tell_remedy(sample: &str) {
-    tracing::error!("{sample}: what is damaged --force makes again");
+    tracing::error!("{sample}: if a file of it is damaged, --force makes that again");
 }
 
 /// Whether a file existed before and has other bytes now.

@@ -91,12 +91,13 @@ impl Summary {
         }
         write_report(&self.outdir.join(SUMMARY_FILE), &table)?;
         tracing::info!("{}", self.totals());
-        let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: fn(&SummaryLine) -> String| {
+        let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: &dyn Fn(&SummaryLine) -> String| {
             let names = self.lines.iter().filter(of).map(name);
             names.collect::<Vec<_>>().join(" ")
         };
         let sample = |line: &SummaryLine| line.sample.clone();
-        let verdict = |line: &SummaryLine| format!("{}/{DATASET_FILE}", line.sample);
+        let verdict =
+            |line: &SummaryLine| path_text(&self.outdir.join(&line.sample).join(DATASET_FILE));
         let others = self.others();
         if !others.is_empty() {
             let earlier: Vec<&str> = others.iter().map(|line| &*line.sample).collect();
@@ -107,18 +108,18 @@ impl Summary {
         for (what, names) in [
             (
                 "not validated, see the messages above",
-                named(&|line| line.verdict == Verdict::NotValidated, sample),
+                named(&|line| line.verdict == Verdict::NotValidated, &sample),
             ),
             (
                 "the validation failed, see",
-                named(&|line| line.verdict == Verdict::Fail, verdict),
+                named(&|line| line.verdict == Verdict::Fail, &verdict),
             ),
         ] {
             if !names.is_empty() {
                 errors.push(format!("{what}: {names}"));
             }
         }
-        let empty = named(&|line| line.verdict == Verdict::Empty, sample);
+        let empty = named(&|line| line.verdict == Verdict::Empty, &sample);
         if !empty.is_empty() {
             let what =
                 "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects";

@@ -47,6 +47,8 @@ fn files_of_somebody_else_are_not_replaced() {
     fs::create_dir_all(folder.join("results/a/batches")).expect("folder");
     fs::write(&others[0], "ARROW1").expect("write");
     run(&mut plmkit(folder, "a.fasta --out results"));
+    fs::remove_file(folder.join("results/pipeline_info/params.json")).expect("remove");
+    run(&mut plmkit(folder, "a.fasta --out results"));
     assert!(others.iter().all(|file| file.exists()));
     let mark = ".0.parquet.unchecked";
     assert!(!others[2].with_file_name(mark).exists());
@@ -69,7 +71,7 @@ fn embeddings_that_were_to_be_replaced_are_not_taken_for_new_ones() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(73), "{said}");
         assert!(
-            said.contains("a: has embeddings that were not compared"),
+            said.contains("a: not compared with these settings: results/a/embeddings/shard-0"),
             "{said}"
         );
         assert!(data(&folder.join("results")) == before);
@@ -138,13 +140,13 @@ fn batches_of_an_interrupted_run_are_kept_if_they_are_whole_and_of_the_same_opti
     interrupt();
     let mut flipped = fs::read(&batches).expect("batches");
     flipped[2] ^= 1;
-    for damaged in [&b"damaged"[..], &flipped] {
+    for damaged in [&b"damaged"[..], &flipped, &[0; 5000]] {
         fs::write(&batches, damaged).expect("write");
         let refused = plmkit(folder, line).output().expect("the program starts");
         let said = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(65), "{said}");
         assert!(
-            said.contains("a: what is damaged --force makes again"),
+            said.contains("a: if a file of it is damaged, --force makes that again"),
             "{said}"
         );
         run(&mut plmkit(folder, &format!("{line} --force")));
@@ -271,6 +273,47 @@ fn logs_that_are_gone_cost_the_report_alone() {
     let said = run(&mut plmkit(folder, "a.fasta --out results"));
     assert!(said.contains("no run events"), "{said}");
     assert!(said.contains("1 sample: 3 rows"), "{said}");
+    assert!(folder.join("results/a/reports/run.html").exists());
+}
+
+#[test]
+fn a_refused_shard_keeps_its_logs() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let events = folder.join("results/a/logs/shard-00000.events.jsonl");
+    let before = fs::read(&events).expect("events");
+    fs::remove_file(folder.join("results/a/embeddings/shard-00000.parquet")).expect("remove");
+    let nowhere = ["--quiet", "--gpu-embed", "--checkpoint-dir /proc/nowhere"];
+    let mut refused = plmkit(folder, "a.fasta --out results");
+    let refused = refused.args(nowhere).output().expect("the program starts");
+    assert_eq!(refused.status.code(), Some(73));
+    assert!(fs::read(&events).expect("events") == before);
+}
+
+#[test]
+fn a_list_of_zeros_is_made_again_by_force_and_none_of_others() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let line = "a.fasta --out results --gpu-embed --inject=not-finite=1 --validate-embeddings --max-rejected=50%";
+    run(&mut plmkit(folder, line));
+    let before = data(&folder.join("results"));
+    let list = folder.join("results/a/rejects/shard-00000.csv");
+    let whole = fs::read(&list).expect("a list");
+    fs::write(&list, vec![0; whole.len()]).expect("write");
+    run(&mut plmkit(folder, &format!("{line} --force")));
+    assert!(data(&folder.join("results")) == before);
+    fs::write(&list, "mine\n").expect("write");
+    fs::remove_file(folder.join("results/a/embeddings/shard-00000.parquet")).expect("remove");
+    for line in [line, &format!("{line} --force")] {
+        let refused = plmkit(folder, line).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(73), "{said}");
+        assert!(said.contains("is no list of gpu-embed"), "{said}");
+        assert_eq!(fs::read(&list).expect("a list"), b"mine\n");
+    }
 }
 
 #[test]

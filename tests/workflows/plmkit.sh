@@ -235,6 +235,10 @@ check "a protein" runs one.csv one "$model"
 check "is one row" finds '^plmkit: 1 sample: 1 row, 0 rejected, 0 truncated, in one$'
 check "FASTA files without a table" plmkit one.fasta "a, \"b\".fasta" --out files --model "$model" --device cpu
 check "are samples with their names" test -s files/one/dataset.json -a -s files/a___b_/dataset.json
+mkdir -p linked/a && ln -s a linked/b
+printf 'sample,fasta\na,one.fasta\nb,one.fasta\n' >linked.csv
+check "two samples in one folder" refuses 73 "linked/b: the folder of sample 'a', too" linked.csv linked "$model"
+check "a file in place of the folder" refuses 73 "one.fasta: expected a folder, found a file" one.csv one.fasta "$model"
 check "--help" grep -q -- '--max-shard-tokens' <(plmkit --help)
 check "--version" grep -qE '^plmkit [0-9.]+$' <(plmkit --version)
 
@@ -260,6 +264,15 @@ for signal in TERM INT; do
     check "when it has ended" test ! -e "/proc/$child"
     check "and begins no other sample" test ! -e results/next/embeddings/shard-00000.parquet
 done
+plmkit many.csv --out "$work/results" --model "$model" --max-shard-tokens "$MAX_SHARD_TOKENS" --fasta-shard "$FASTA_SHARD" \
+    --pack-batches "$PACK_BATCHES" --gpu-embed "$GPU_EMBED" >log 2>&1 &
+script=$!
+check "gpu-embed saves" until_true 60 halt long shard-00000
+kill -KILL "$(embedding long shard-00000)"
+code=0
+wait $script || code=$?
+same "a gpu-embed that is killed ends the run" 75 "$code"
+check "by its name" finds '^plmkit: gpu-embed: ended by signal 9, perhaps for lack of memory; run the same command to resume$'
 check "the same command" runs many.csv "$work/results" "$model"
 check "goes on from what was saved" test "$(saved results/long/logs/shard-00000.events.jsonl)" -gt 0
 check "the same as uninterrupted" equal uninterrupted results

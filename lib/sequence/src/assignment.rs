@@ -73,7 +73,7 @@ impl ShardKey {
 }
 
 /// Whether `name` is the name of a shard.
-pub(crate) fn is_shard_name(name: &str) -> bool {
+pub fn is_shard_name(name: &str) -> bool {
     let digits = name
         .strip_prefix(LONG_SHARD_PREFIX)
         .or_else(|| name.strip_prefix(SHARD_PREFIX))

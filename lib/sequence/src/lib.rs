@@ -31,6 +31,7 @@ mod tasks;
 mod translate;
 mod windows;
 
+pub use assignment::is_shard_name;
 pub use block::Limits;
 pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
