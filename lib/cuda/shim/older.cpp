@@ -12,3 +12,7 @@ __attribute__((visibility("hidden"))) char single_threaded __asm__("__libc_singl
 __attribute__((visibility("hidden"))) void construct(std::ostringstream *stream) __asm__(
     "_ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEC1Ev");
 void construct(std::ostringstream *stream) { new (stream) std::ostringstream(std::ios_base::out); }
+
+// libstdc++'s, from GLIBCXX_3.4.29, which small code calls: an array has more bytes than there are addresses.
+[[noreturn]] __attribute__((visibility("hidden"))) void refuse_length() __asm__("_ZSt28__throw_bad_array_new_lengthv");
+void refuse_length() { throw std::bad_array_new_length(); }
