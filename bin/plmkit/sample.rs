@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{Fault, files_in};
 use plmkit_contract::{Manifest, ShardSummary, path_text};
 use plmkit_sequence::is_shard_name;
-use plmkit_store::{FileKind, StoreError, is_replaceable, read_sealed, remove_file};
+use plmkit_store::{FileKind, StoreError, read_sealed, remove_file};
 
 use crate::params::{Existing, mark_of};
 use crate::plan::Sample;
@@ -100,10 +100,7 @@ impl<'r> SampleFolder<'r> {
     /// The place of a log, list or report that is made again. One that is damaged beyond recognition would stay: it could be anything.
     pub(crate) fn cleared(&self, file: &str) -> Result<PathBuf, Fault> {
         let path = self.path.join(file);
-        let is_report = file.starts_with("reports/");
-        let is_lost =
-            FileKind::detect(&path).is_none() && !(is_report && is_replaceable(&path, None));
-        if is_lost && path.is_file() {
+        if path.is_file() && FileKind::detect(&path).is_none() {
             remove_file(&path)?;
         }
         Ok(path)

@@ -1,4 +1,4 @@
-//! Detects the kind of a file, for the message about an unexpected file.
+//! Detects the kind of a file: for the message about an unexpected one, and for what an output may replace.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -25,7 +25,7 @@ const HTML_REPORT: &[u8] = b"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta 
 /// Files beside the data, which nothing else can write again.
 const NAMES_OF_DATA: [&str; 3] = [DATASET_FILE, MANIFEST_FILE, REJECTS_FILE];
 
-/// A kind of file that a program reads. It displays as in a message. Its maker is the end of a message that it is missing.
+/// A kind of file. It displays as in a message. Its maker is the end of a message that it is missing.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::EnumProperty,
 )]
@@ -120,7 +120,7 @@ impl FileKind {
             (b"{\"type\":\"", Self::Events),
             (b"timestamp,", Self::Samples),
             (b"{\n  \"report_version\": ", Self::Report),
-            (b"{\n  \"data\": {\n    \"", Self::Report),
+            (b"{\n  \"data\": {", Self::Report),
             (b"{\n  \"model\": ", Self::Report),
             (HTML_REPORT, Self::Report),
         ];
@@ -283,6 +283,10 @@ mod tests {
             assert!(is_replaceable(&path, None), "{name}");
             fs::write(&path, "{}").expect("write");
             assert!(!is_replaceable(&path, None), "{name}");
+        }
+        for report in ["data\": {},", "report_version\": 3,"] {
+            fs::write(&path, format!("{{\n  \"{report}\n")).expect("write");
+            assert!(is_report_or_free(&path) && !is_replaceable(&path, None));
         }
         for path in [Path::new("/dev/stdout"), folder.path()] {
             assert!(is_replaceable(path, None) && is_report_or_free(path));
