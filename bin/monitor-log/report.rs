@@ -1,17 +1,15 @@
 //! `monitor-log report`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{
-    Exit, Fault, NamedPath, files_of, is_hidden, keep_all_but_reports, keep_apart, lists_of,
-};
+use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
 use plmkit_contract::{Failure, io_text, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
 use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp};
-use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
+use plmkit_store::{FileKind, StoreError, open_input, visible_in, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
 
@@ -91,15 +89,12 @@ fn logs_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     if !folder.is_dir() {
         return Vec::new();
     }
-    let entries = fs::read_dir(folder).inspect_err(|error| {
+    let paths = visible_in(folder).inspect_err(|error| {
         warn!("{}: {}", path_text(folder), io_text(error));
     });
-    let entries = entries.into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.retain(|path| !is_hidden(path));
-    paths.sort();
+    let paths = paths.unwrap_or_default().into_iter();
     let is_folder = |path: &PathBuf| path.is_dir() && !path.is_symlink();
-    let (folders, mut logs): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_folder);
+    let (folders, mut logs): (Vec<_>, Vec<_>) = paths.partition(is_folder);
     logs.retain(|path| path.is_file() && path.extension() == Some(extension.as_ref()));
     let below = folders.iter();
     logs.extend(below.flat_map(|folder| logs_below(folder, extension)));

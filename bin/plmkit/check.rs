@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, Stop, files_in};
+use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::dataset_folder;
-use plmkit_store::{StoreError, read_sealed};
+use plmkit_store::{StoreError, files_in, read_id_values, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
@@ -22,8 +22,8 @@ use crate::sample::MANIFEST;
 use crate::summary::{SUMMARY_FILE, SUMMARY_HEADER};
 use crate::versions::{VERSIONS_FILE, Versions};
 
-/// The extensions of files that a sample has beside its data.
-const OF_SAMPLES: [&str; 5] = ["arrow", "html", "json", "jsonl", "csv"];
+/// The extensions of the files of a sample.
+const OF_SAMPLES: [&str; 6] = ["arrow", "csv", "html", "json", "jsonl", "parquet"];
 
 impl Run {
     /// Checks all that can be refused, and tells all errors at once.
@@ -48,6 +48,11 @@ impl Run {
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_shared_folders(&args.out, &samples, &mut errors);
         refuse_contacts_of_windows(&options, &mut errors);
+        refuse_shared_reports(&options, &samples, &mut errors);
+        for path in options.gpu_embed.values("--scores-positions") {
+            let positions = read_id_values(path.as_ref(), "position");
+            unless_wrong(positions.map_err(Fault::from), &mut errors);
+        }
         for path in options.validate_embeddings.values("--reference") {
             let opened = File::open(path).map_err(StoreError::cannot_open(Path::new(path)));
             unless_wrong(opened.map_err(Fault::from), &mut errors);
@@ -134,7 +139,7 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         let dataset = folder.join(DATASET_FILE);
         let is_dataset = !dataset.exists() || read_sealed::<ListedDataset>(&dataset).is_ok();
         let is_folder = folder.is_dir() || !folder.exists();
-        let others = ["batches", "reports", "logs"]
+        let others = ["shards", "batches", "embeddings", "reports", "logs"]
             .map(|name| files_in(&folder.join(name), &OF_SAMPLES).unwrap_or_default());
         let others = others
             .into_iter()
@@ -184,6 +189,17 @@ fn refuse_contacts_of_windows(options: &AllOptions, errors: &mut Vec<Fault>) {
         errors.push(Fault::usage(
             "--contacts: the windows of a protein have no contacts in common; expected --gpu-embed \"--windows separate\" with --windows",
         ));
+    }
+}
+
+/// Refuses the name of a report that samples would share.
+fn refuse_shared_reports(options: &AllOptions, samples: &[Sample], errors: &mut Vec<Fault>) {
+    for option in ["--report", "--html"] {
+        if samples.len() > 1 && options.validate_embeddings.has(option) {
+            let what = "expected one sample: those of several would have one file";
+            let what = format!("--validate-embeddings \"{option}\": {what}");
+            errors.push(Fault::usage(what));
+        }
     }
 }
 
@@ -249,7 +265,11 @@ fn check_options(
         (
             "pack-batches",
             &options.pack_batches,
-            words("shard.parquet --out batches.arrow"),
+            words(if options.pack_batches.has("--max-batch-tokens") {
+                "shard.parquet --out batches.arrow"
+            } else {
+                "shard.parquet --out batches.arrow --batch-size size.json"
+            }),
         ),
         (
             "gpu-embed",

@@ -13,7 +13,8 @@ pub(crate) struct RunLock {
     /// Whether runs share the folder.
     shares: bool,
     lock: Option<Lock>,
-    is_new: bool,
+    /// The folders that were made for it, the innermost first.
+    created: Vec<PathBuf>,
 }
 
 impl RunLock {
@@ -22,7 +23,7 @@ impl RunLock {
             folder: folder.to_owned(),
             shares,
             lock: None,
-            is_new: false,
+            created: Vec::new(),
         }
     }
 
@@ -40,6 +41,9 @@ impl RunLock {
             return Ok(());
         }
         let failed = StoreError::cannot_create(&self.folder);
+        let ancestors = self.folder.ancestors();
+        let missing = ancestors.take_while(|folder| **folder != *"" && !folder.exists());
+        let missing = missing.map(Path::to_owned).collect();
         if let Some(parent) = self.folder.parent() {
             fs::create_dir_all(parent).map_err(failed)?;
         }
@@ -49,7 +53,7 @@ impl RunLock {
             }
             created => {
                 created.map_err(failed)?;
-                self.is_new = true;
+                self.created = missing;
                 self.acquire_existing()
             }
         }
@@ -58,9 +62,10 @@ impl RunLock {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        if self.lock.take().is_some() && self.is_new {
-            // If it is empty.
-            let _ = fs::remove_dir(&self.folder);
+        if self.lock.take().is_some() {
+            // Those that are empty.
+            let mut created = self.created.iter();
+            let _ = created.try_for_each(fs::remove_dir);
         }
     }
 }

@@ -4,6 +4,9 @@ use plmkit_cli::Fault;
 
 use crate::args::Args;
 
+/// The folder of checkpoints.
+const CHECKPOINT_DIR: &str = "--checkpoint-dir";
+
 /// Options that change no value of an embedding.
 const NEUTRAL: [&str; 9] = [
     "--prefetch",
@@ -14,7 +17,7 @@ const NEUTRAL: [&str; 9] = [
     "--threads",
     "--progress",
     "--checkpoint-interval",
-    "--checkpoint-dir",
+    CHECKPOINT_DIR,
 ];
 
 /// Options that say what holds without them.
@@ -60,14 +63,15 @@ impl AllOptions {
         gpu_embed.value("--layers", args.layers.as_deref());
         gpu_embed.flag("--residues", args.residues);
         gpu_embed.flag("--download", args.download);
-        for words in [&mut fasta_shard, &mut gpu_embed] {
+        let mut validate_embeddings = Words::default();
+        for words in [&mut fasta_shard, &mut gpu_embed, &mut validate_embeddings] {
             words.value("--threads", args.threads.as_deref());
         }
         Ok(Self {
             fasta_shard: fasta_shard.and("--fasta-shard", passed.fasta_shard.as_deref())?,
             pack_batches: Words::default().and("--pack-batches", passed.pack_batches.as_deref())?,
             gpu_embed: gpu_embed.and("--gpu-embed", passed.gpu_embed.as_deref())?,
-            validate_embeddings: Words::default().and(
+            validate_embeddings: validate_embeddings.and(
                 "--validate-embeddings",
                 passed.validate_embeddings.as_deref(),
             )?,
@@ -87,6 +91,22 @@ impl ProgramOptions {
         let words = self.words.iter().map(String::as_str);
         // A NUL cannot be in an argument.
         shlex::try_join(words).unwrap_or_default()
+    }
+
+    /// The options with a folder of the sample for its checkpoints, which have the names of shards.
+    pub(crate) fn of_sample(&self, sample: &str) -> Self {
+        let mut words = self.words.clone();
+        for (at, word) in words.iter_mut().enumerate() {
+            let is_value = at > 0 && self.words[at - 1] == CHECKPOINT_DIR;
+            if is_value
+                || word
+                    .strip_prefix(CHECKPOINT_DIR)
+                    .is_some_and(|rest| rest.starts_with('='))
+            {
+                word.extend(["/", sample]);
+            }
+        }
+        Self { words }
     }
 
     /// Whether an option is there, as `--name` or `--name=value`.
@@ -126,9 +146,12 @@ impl ProgramOptions {
 
     /// The options that decide the values of embeddings, written in one way.
     pub(crate) fn canonical(&self) -> Vec<(&str, &str)> {
+        // One of several values is no default.
+        let is_default =
+            |option: &(&str, &str)| DEFAULTS.contains(option) && self.values(option.0).count() == 1;
         let options = self.options();
         let mut options: Vec<_> = options
-            .filter(|option| !NEUTRAL.contains(&option.0) && !DEFAULTS.contains(option))
+            .filter(|option| !NEUTRAL.contains(&option.0) && !is_default(option))
             .collect();
         options.sort_unstable();
         options
@@ -194,6 +217,15 @@ mod tests {
         assert!(known.has("--dedup") && known.has("--overlap") && !known.has("--over"));
         assert_eq!(options(&known.text()), known);
         assert_eq!(ProgramOptions::parse("--known 'x"), None);
+        let poolings = |text: &str| options(text).deciding();
+        assert_eq!(poolings("--pool mean --dtype auto"), "");
+        assert_eq!(poolings("--pool max --pool mean"), "--pool max --pool mean");
+        let saved = options("--checkpoint-dir /a --dtype f32 --checkpoint-dir=b");
+        let saved = saved.of_sample("s");
+        assert_eq!(
+            saved.text(),
+            "--checkpoint-dir /a/s --dtype f32 '--checkpoint-dir=b/s'"
+        );
     }
 
     #[test]

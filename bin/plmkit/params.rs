@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, Stop, files_in};
+use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{DATASET_FILE, path_text};
-use plmkit_store::{StoreError, remove_file, write_json};
+use plmkit_store::{StoreError, files_in, remove_file, write_json};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Stage;
@@ -111,8 +111,12 @@ impl Params {
         ] {
             let known = ProgramOptions::parse(was).unwrap_or_default();
             if known.canonical() != now.canonical() {
-                let [was, now] = [&known, now].map(ProgramOptions::deciding);
-                return Some(format!("{name} '{was}', which is now '{now}'"));
+                let deciding = |options: &ProgramOptions| match &*options.deciding() {
+                    "" => "without options".to_owned(),
+                    deciding => format!("'{deciding}'"),
+                };
+                let [was, now] = [&known, now].map(deciding);
+                return Some(format!("{name} {was}, which is now {now}"));
             }
         }
         None
@@ -168,7 +172,9 @@ pub(crate) fn mark_of(embeddings: &Path) -> PathBuf {
 
 /// The samples in a folder of results that have embeddings.
 pub(crate) fn samples_with_embeddings(outdir: &Path) -> BTreeSet<String> {
-    let names = embeddings(outdir).filter_map(|path| {
+    // A combined dataset has parts, and is no sample.
+    let of_shards = embeddings(outdir).filter(|path| is_of_shard(path));
+    let names = of_shards.filter_map(|path| {
         let sample = path.parent()?.parent()?;
         Some(sample.file_name()?.to_string_lossy().into_owned())
     });

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, LogFormat, PARENT_VARIABLE, Stop};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::options::ProgramOptions;
 
@@ -49,10 +49,10 @@ impl Arguments {
         self.0.extend(options.words.iter().map(OsString::from));
     }
 
-    /// Whether `--quiet` is there, before the command of `monitor-log record`.
-    fn is_quiet(&self) -> bool {
+    /// Whether an option is there, before the command of `monitor-log record`.
+    fn has(&self, option: &str) -> bool {
         let mut own = self.0.iter().take_while(|word| *word != "--");
-        own.any(|word| word == "--quiet")
+        own.any(|word| word.to_string_lossy().split('=').next() == Some(option))
     }
 }
 
@@ -96,8 +96,11 @@ impl Programs {
         // `monitor-log record` ends as its command does.
         let is_record = arguments.0.first().is_some_and(|word| word == "record");
         let ends = if is_record { "gpu-embed" } else { program };
-        if self.quiet && !arguments.is_quiet() {
+        if self.quiet && !arguments.has("--quiet") {
             command.arg("--quiet");
+        }
+        if self.log_format == LogFormat::Json && !arguments.has("--log-format") {
+            command.arg("--log-format=json");
         }
         command
             .args(arguments.0)
@@ -105,7 +108,7 @@ impl Programs {
             .stdout(Stdio::null());
         let child = command.process_group(0).spawn();
         let mut child = child.map_err(|error| cannot_run(program, &error))?;
-        let status = self.wait(&mut child).map_err(|error| {
+        let status = self.wait(&mut child, is_record).map_err(|error| {
             let what = format_args!("{program}: cannot wait for its end");
             Fault::of_system(Exit::Internal, what, &error)
         })?;
@@ -142,9 +145,11 @@ impl Programs {
         Err(Fault::new(exit_of(program, output.status)?, said))
     }
 
-    /// Returns the program that has an option, of those whose options can be passed on.
+    /// Returns the program that has an option, of those whose options can be passed on. The sample of `fasta-shard` has a name
+    /// already.
     pub(crate) fn with_option(&self, option: &str) -> Option<&'static str> {
-        PROGRAMS[..4].iter().copied().find(|program| {
+        let programs = if option == "--sample" { 1..4 } else { 0..4 };
+        PROGRAMS[programs].iter().copied().find(|program| {
             let help = self.output(program, ["--help"]).unwrap_or_default();
             let mut words = help.split([' ', ',', '\n', '[', '=']);
             words.any(|word| word == option)
@@ -155,13 +160,11 @@ impl Programs {
         let mut command = Command::new(self.path(program));
         // A program that outlived this one would write to files that a second run writes. `monitor-log record` passes the signal on.
         command.env(PARENT_VARIABLE, std::process::id().to_string());
-        if self.log_format == LogFormat::Json {
-            command.args(["--log-format", "json"]);
-        }
         command
     }
 
-    fn wait(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
+    /// Waits for a program. One that `forwards` signals gets them alone: its command would get each twice, and end without saving.
+    fn wait(&self, child: &mut Child, forwards: bool) -> std::io::Result<ExitStatus> {
         let mut signalled = false;
         loop {
             if let Some(status) = child.try_wait()? {
@@ -169,9 +172,14 @@ impl Programs {
             }
             if self.stop.requested() && !signalled {
                 signalled = true;
-                if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                if let Some(id) = Pid::from_raw(child.id().cast_signed()) {
+                    let kill = if forwards {
+                        kill_process
+                    } else {
+                        kill_process_group
+                    };
                     // It may have ended just now.
-                    let _ = kill_process_group(group, Signal::TERM);
+                    let _ = kill(id, Signal::TERM);
                 }
             }
             thread::sleep(POLL);
@@ -187,9 +195,20 @@ fn cannot_run(program: &str, error: &std::io::Error) -> Fault {
     )
 }
 
-/// How a program ended. A signal from outside, or the kernel's for lack of memory, may not come again.
+/// How a program ended. A signal from outside, or the kernel's for lack of memory, may not come again; that of a bug would.
 fn exit_of(program: &str, status: ExitStatus) -> Result<Exit, Fault> {
     if let Some(signal) = status.signal() {
+        let of_bugs = [
+            Signal::SEGV,
+            Signal::ABORT,
+            Signal::ILL,
+            Signal::BUS,
+            Signal::FPE,
+        ];
+        if of_bugs.map(Signal::as_raw).contains(&signal) {
+            let what = format!("{program}: ended by signal {signal}: a bug");
+            return Err(Fault::new(Exit::Internal, what));
+        }
         let what = format!(
             "{program}: ended by signal {signal}{}; run the same command to resume",
             if signal == Signal::KILL.as_raw() {

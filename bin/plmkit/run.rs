@@ -68,15 +68,21 @@ impl Run {
 
     /// Whether this machine, which does the whole run, measured no GPU.
     pub(crate) fn has_no_gpu(&self) -> bool {
-        let measured = read_sealed::<BatchSize>(&self.batch_size_file());
-        self.args.stage.is_none() && measured.is_ok_and(|size| size == BatchSize::for_cpu())
+        let is_cpu = |size: BatchSize| size == BatchSize::for_cpu();
+        let measured = || read_sealed(&self.batch_size_file());
+        self.args.stage.is_none() && self.has_measured() && measured().is_ok_and(is_cpu)
     }
 
-    /// Measures the size of a batch, unless this run has: it wrote versions.yml, and the size is newer.
-    pub(crate) fn need_batch_size(&self) -> Result<Exit, Fault> {
+    /// Whether this run has measured the size of a batch: it wrote versions.yml, and the size is newer.
+    fn has_measured(&self) -> bool {
         let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
         let measured = changed(&self.batch_size_file());
-        if measured.is_some() && measured > changed(&self.args.out.join(VERSIONS_FILE)) {
+        measured.is_some() && measured > changed(&self.args.out.join(VERSIONS_FILE))
+    }
+
+    /// Measures the size of a batch, unless this run has.
+    pub(crate) fn need_batch_size(&self) -> Result<Exit, Fault> {
+        if self.has_measured() {
             return Ok(Exit::Done);
         }
         let exit = self.measure_batch_size()?;

@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Fault, files_in};
-use plmkit_contract::{Manifest, ShardSummary, path_text};
+use plmkit_cli::Fault;
+use plmkit_contract::{Manifest, REJECTS_FILE, ShardSummary, path_text};
 use plmkit_sequence::is_shard_name;
-use plmkit_store::{FileKind, StoreError, read_sealed, remove_file};
+use plmkit_store::{FileKind, StoreError, files_in, read_sealed, remove_file};
 
 use crate::params::{Existing, mark_of};
 use crate::plan::Sample;
@@ -75,13 +75,29 @@ impl<'r> SampleFolder<'r> {
 
     pub(crate) fn has_lost_shards(&self) -> bool {
         let shards = self.path.join("shards");
-        let listed = self.manifest().map(|manifest| manifest.shards);
-        let is_lost = |file: &str| !shards.join(file).exists();
-        is_lost("rejects.csv")
-            || listed.is_ok_and(|listed| listed.iter().any(|shard| is_lost(&shard.file)))
+        let lost = |file: &str| !shards.join(file).exists();
+        lost(REJECTS_FILE)
+            || self.manifest().is_ok_and(|manifest| {
+                let lists = manifest.lists().into_iter();
+                let mut lists = lists.filter_map(|(name, _, list)| list.map(|_| name));
+                lists.any(lost) || manifest.shards.iter().any(|shard| lost(&shard.file))
+            })
     }
 
+    /// Removes what was made of the shards, saved work of unfinished embeddings, too.
     pub(crate) fn remove_shard_files(&self) -> Result<(), Fault> {
+        let entries = fs::read_dir(self.path.join("embeddings")).into_iter();
+        for entry in entries.flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let output = name
+                .strip_prefix('.')
+                .and_then(|name| name.strip_suffix(".plmkit-run"));
+            if output.is_some_and(is_shard_name) {
+                // It is of no shard now; what stays costs space alone.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
         for (folder, extensions) in OF_SHARDS {
             let files = self.files(folder, extensions).into_iter();
             for file in files.filter(|file| is_of_shard(file)) {

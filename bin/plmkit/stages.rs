@@ -94,7 +94,7 @@ impl Run {
         let mut cut = Vec::new();
         for sample in &self.samples {
             self.programs.go_on()?;
-            let exit = SampleFolder::new(self, sample).cut()?;
+            let exit = of_sample(SampleFolder::new(self, sample).cut())?;
             if failures.go_on_after(exit, sample)? {
                 cut.push(sample);
             }
@@ -184,7 +184,7 @@ impl Run {
                 let (name, shard) = (&sample.name, name_of(shard));
                 tracing::info!("{name}: {shard}, {number} of {count} shards");
             }
-            let exit = SampleFolder::new(self, sample).embed(shard)?;
+            let exit = of_sample(SampleFolder::new(self, sample).embed(shard))?;
             failures.go_on_after(exit, sample)?;
             progress.advance(shard.tokens);
         }
@@ -211,7 +211,7 @@ impl Run {
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {
                 // It has nothing to validate, and why was said.
             } else if folder.is_cut() {
-                let exit = folder.validate()?;
+                let exit = of_sample(folder.validate())?;
                 failures.go_on_after(exit, sample)?;
                 // What an earlier run made of a sample may be fine, and is not what this one was asked for.
                 is_judged = exit == Exit::Negative || (exit == Exit::Done && !failed);
@@ -232,13 +232,34 @@ impl Run {
     }
 }
 
+/// An error of the files of a sample is told, and ends the sample alone.
+fn of_sample(ended: Result<Exit, Fault>) -> Result<Exit, Fault> {
+    match ended {
+        Err(fault) if Failures::are_of_sample(fault.exit()) => {
+            tracing::error!("{}", fault.message());
+            Ok(fault.exit())
+        }
+        ended => ended,
+    }
+}
+
 impl Failures {
+    fn are_of_sample(exit: Exit) -> bool {
+        let own = [
+            Exit::Negative,
+            Exit::Data,
+            Exit::NoInput,
+            Exit::CannotCreate,
+        ];
+        own.contains(&exit)
+    }
+
     /// Whether the sample goes on. A failure of the sample alone (a verdict, its data, an output of its own) does not end the run;
     /// any other does, since it would meet the next sample too.
     fn go_on_after(&mut self, exit: Exit, sample: &Sample) -> Result<bool, Fault> {
         match exit {
             Exit::Done => Ok(true),
-            Exit::Negative | Exit::Data | Exit::NoInput | Exit::CannotCreate => {
+            exit if Self::are_of_sample(exit) => {
                 self.exit.get_or_insert(exit);
                 self.samples.insert(sample.name.clone());
                 Ok(false)

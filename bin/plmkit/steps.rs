@@ -6,7 +6,7 @@ use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, LogFormat};
 use plmkit_contract::{ShardSummary, path_text};
-use plmkit_store::{StoreError, remove_file};
+use plmkit_store::{AtomicFile, StoreError, remove_file};
 
 use crate::fasta::head;
 use crate::params::mark_of;
@@ -18,17 +18,36 @@ impl SampleFolder<'_> {
     pub(crate) fn cut(&self) -> Result<Exit, Fault> {
         let manifest = self.manifest_path();
         let before = self.manifest_before();
-        let options = &self.run.options.fasta_shard;
-        let mut force = self.run.args.force;
-        if manifest.exists() {
-            if !before.exists() {
-                fs::copy(&manifest, &before).map_err(StoreError::cannot_write(&before))?;
-            }
-            // A shard that was lost is cut again.
-            force |= self.has_lost_shards();
+        if manifest.exists() && !before.exists() {
+            let text = fs::read(&manifest).map_err(StoreError::cannot_read(&manifest))?;
+            let mut copy = AtomicFile::create(&before)?;
+            copy.append(&text)?;
+            copy.finish()?;
         }
         // Killed while it cut again.
-        force |= before.exists() && !manifest.exists();
+        let force = self.run.args.force || before.exists() && !manifest.exists();
+        let mut exit = self.run_fasta_shard(force)?;
+        // Without --force, another input was refused before this: what was lost is cut again, of the same input.
+        if exit == Exit::Data && !force && self.has_lost_shards() {
+            tracing::info!("{}: lost shards are cut again", self.sample.name);
+            exit = self.run_fasta_shard(true)?;
+        }
+        if exit != Exit::Done {
+            return Ok(exit);
+        }
+        if differ(&before, &manifest) {
+            self.remove_shard_files()?;
+        }
+        remove_file(&before)?;
+        for folder in ["embeddings", "logs", "reports"] {
+            let folder = self.path.join(folder);
+            fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn run_fasta_shard(&self, force: bool) -> Result<Exit, Fault> {
+        let options = &self.run.options.fasta_shard;
         let mut arguments = Arguments::default();
         arguments.value("--sample", &self.sample.name);
         arguments.value("--out", self.path.join("shards"));
@@ -47,19 +66,7 @@ impl SampleFolder<'_> {
             .fasta
             .iter()
             .for_each(|path| arguments.add(path));
-        let exit = self.run.programs.run("fasta-shard", arguments)?;
-        if exit != Exit::Done {
-            return Ok(exit);
-        }
-        if differ(&before, &manifest) {
-            self.remove_shard_files()?;
-        }
-        remove_file(&before)?;
-        for folder in ["embeddings", "logs", "reports"] {
-            let folder = self.path.join(folder);
-            fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
-        }
-        Ok(Exit::Done)
+        self.run.programs.run("fasta-shard", arguments)
     }
 
     /// Packs and embeds a shard, with a record of the machine beside it.
@@ -133,7 +140,7 @@ impl SampleFolder<'_> {
     }
 
     fn compute(&self, name: &str, batches: &Path, force: bool) -> Result<Exit, Fault> {
-        let options = &self.run.options.gpu_embed;
+        let options = &self.run.options.gpu_embed.of_sample(&self.sample.name);
         let out = self.embeddings(name);
         let rejects = self.path.join(format!("rejects/{name}.csv"));
         fs::create_dir_all(self.path.join("rejects"))
@@ -184,7 +191,9 @@ impl SampleFolder<'_> {
         let mut report = Arguments::default();
         report.add("report");
         report.flag("--quiet", true);
-        report.value("--gpu", self.path.join("logs"));
+        if !self.files("logs", &["csv"]).is_empty() {
+            report.value("--gpu", self.path.join("logs"));
+        }
         report.value("--events", self.path.join("logs"));
         report.value("--out", self.cleared("reports/run.json")?);
         let mqc = format!("reports/{name}_run_mqc.json");

@@ -171,7 +171,10 @@ impl Summary {
         let others = names.into_iter().filter_map(|sample| {
             let folder = self.outdir.join(&sample);
             let listed = read_sealed::<ListedDataset>(&folder.join(DATASET_FILE)).ok();
-            if listed.is_none() && !folder.join(MANIFEST).exists() {
+            let is_combined = listed
+                .as_ref()
+                .is_some_and(|listed| listed.combined.is_some());
+            if is_combined || listed.is_none() && !folder.join(MANIFEST).exists() {
                 return None;
             }
             let mut line = SummaryLine {

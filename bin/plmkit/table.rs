@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use csv::{ReaderBuilder, StringRecord};
 use plmkit_cli::Fault;
-use plmkit_contract::{DATASET_FILE, is_sample_name};
+use plmkit_contract::{DATASET_FILE, is_sample_name, is_stream};
 use plmkit_store::CsvLines;
 
 use crate::fasta::sample_name;
@@ -155,6 +155,11 @@ impl Columns {
         if fasta.is_empty() {
             return Err(format!("'{sample}' has no FASTA"));
         }
+        if is_stream(fasta.as_ref()) {
+            return Err(format!(
+                "'{fasta}' of '{sample}': expected a file, which a run that resumes can read again"
+            ));
+        }
         Ok(TableRow {
             sample: sample.to_owned(),
             fasta: fasta.into(),
@@ -229,7 +234,7 @@ mod tests {
 
     #[test]
     fn every_error_is_told_with_its_line() {
-        let text = "sample,fasta\na b,x\n,x\n..,x\nmultiqc,x\na,x\na,./x\nb,x,y\nc,\n";
+        let text = "sample,fasta\na b,x\n,x\n..,x\nmultiqc,x\na,x\na,./x\nb,x,y\nc,\nd,-\n";
         let (rows, errors) = read_table(text.as_bytes());
         assert_eq!(rows, [row("a", "x")]);
         let starts = [
@@ -240,6 +245,7 @@ mod tests {
             "line 7: './x' of 'a' is there twice",
             "line 8: expected 2 columns, found 3",
             "line 9: 'c' has no FASTA",
+            "line 10: '-' of 'd': expected a file",
         ];
         // The end of a line by CR and LF is one.
         let of_dos = text.replace('\n', "\r\n");

@@ -205,6 +205,12 @@ impl Program for Args {
     fn common(&self) -> &Common {
         &self.common
     }
+
+    fn check(self) -> Result<(), Fault> {
+        let is_report = |(option, _): &NamedPath| *option != "--mqc";
+        let outputs = self.outputs().into_iter().filter(is_report);
+        keep_all_but_reports(&outputs.collect::<Vec<_>>())
+    }
 }
 
 /// The checks of values that have false alarms where data are unusual.
@@ -274,6 +280,13 @@ impl Args {
         let inputs = inputs
             .iter()
             .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
+        let outputs = self.outputs();
+        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
+        keep_all_but_reports(&outputs)?;
+        Ok(self)
+    }
+
+    fn outputs(&self) -> Vec<NamedPath<'_>> {
         let outputs = [
             ("--report", &self.report),
             ("--mqc", &self.mqc),
@@ -281,10 +294,7 @@ impl Args {
         ];
         let outputs = outputs.into_iter();
         let outputs = outputs.filter_map(|(name, path)| Some((name, path.as_deref()?)));
-        let outputs: Vec<NamedPath> = outputs.collect();
-        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
-        keep_all_but_reports(&outputs)?;
-        Ok(self)
+        outputs.collect()
     }
 
     /// What reports call a file.

@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::SystemTime;
 
-use plmkit_cli::{Exit, Fault, Stop, files_in, files_of};
+use plmkit_cli::{Exit, Fault, Stop, files_of};
 use plmkit_contract::{
     DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RecordCounts, Sealed,
     io_text, path_text,
 };
 use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
-use plmkit_store::write_report;
+use plmkit_store::{files_in, write_report};
 
 use crate::args::Args;
 use crate::lists::without_lists;

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
 use plmkit_contract::{
-    AMINO_ACIDS, Column, Kind, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores,
-    ShardRow, WINDOWS, path_text,
+    AMINO_ACIDS, Column, KNOWN, Kind, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE,
+    Scores, ShardRow, WINDOWS, path_text,
 };
 use plmkit_store::{EmbeddingsReader, RecordListWriter, Shard, ShardReader, read_shard};
 
@@ -79,7 +79,9 @@ impl<'a> Sample<'a> {
             }
             own.push((digest.to_string(), rows));
         }
-        let made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
+        let mut made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
+        // The sample is of another type, and has other columns, than the known datasets.
+        made_by.options.remove(KNOWN);
         let all = match manifest {
             Some(Manifest { shards, .. }) => {
                 let shards = shards.iter();
@@ -324,7 +326,15 @@ pub(crate) fn same_heads(one: &Provenance, other: &Provenance) -> bool {
 
 /// Makes a folder in `TMPDIR` for a second computation.
 pub(crate) fn folder() -> Result<TempDir, Fault> {
-    tempfile::tempdir().map_err(|error| cannot(&format!("make a folder: {error}")))
+    let within = path_text(&env::temp_dir());
+    let failed = |error| {
+        Fault::of_system(
+            Exit::CannotCreate,
+            format_args!("spot check: TMPDIR: {within}: cannot create"),
+            &error,
+        )
+    };
+    tempfile::tempdir().map_err(failed)
 }
 
 fn cannot(what: &str) -> Fault {

@@ -20,6 +20,7 @@ fn files_of_somebody_else_are_not_replaced() {
         "a/batches/reads.arrow",
         "a/reports/run.html",
         "a/logs/reads.csv",
+        "a/embeddings/shard-00000.parquet",
     ] {
         let file = folder.join("results").join(name);
         fs::create_dir_all(file.parent().expect("a folder")).expect("folder");
@@ -165,6 +166,10 @@ fn samples_that_were_made_in_different_ways_are_told() {
     proteins(folder, "b.fasta", 2);
     run(&mut plmkit(folder, "a.fasta --out results"));
     run(&mut plmkit(folder, "b.fasta --out other --pool max"));
+    // A combined dataset is no sample.
+    let combine = "query-embeddings combine other/b --out results/all";
+    run(&mut command(folder, combine));
+    run(&mut plmkit(folder, "a.fasta --out results"));
     fs::rename(folder.join("other/b"), folder.join("results/b")).expect("rename");
     for line in ["a.fasta --out results", "a.fasta b.fasta --out results"] {
         let mixed = plmkit(folder, line).output().expect("the program starts");
@@ -230,6 +235,31 @@ fn a_damaged_verdict_is_written_again() {
     fs::write(folder.join("results/batch-size.json"), "").expect("write");
     fs::remove_file(folder.join("results/a/embeddings/shard-00000.parquet")).expect("remove");
     run(&mut plmkit(folder, "a.fasta --out results"));
+}
+
+#[test]
+fn a_damaged_sample_stops_no_other() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    for name in ["a.fasta", "b.fasta", "c.fasta"] {
+        proteins(folder, name, 3);
+    }
+    let options = "a.fasta b.fasta c.fasta --out results --quiet";
+    run(&mut plmkit(folder, options));
+    let manifest = folder.join("results/b/shards/manifest.json");
+    let text = fs::read_to_string(&manifest).expect("read");
+    fs::write(&manifest, text.replacen('3', "4", 1)).expect("write");
+    fs::remove_file(folder.join("results/summary.tsv")).expect("remove");
+    let finish = plmkit(folder, &format!("{options} --stage finish")).output();
+    let finish = finish.expect("the program starts");
+    let said = String::from_utf8_lossy(&finish.stderr);
+    assert_eq!(finish.status.code(), Some(65), "{said}");
+    let summary = fs::read_to_string(folder.join("results/summary.tsv")).expect("summary");
+    let verdicts: Vec<_> = summary
+        .lines()
+        .map(|line| line.split('\t').nth(7))
+        .collect();
+    assert_eq!(verdicts[1..], ["pass", "not validated", "pass"].map(Some));
 }
 
 #[test]
@@ -385,4 +415,26 @@ fn known_datasets_of_another_model_are_refused_before_the_start() {
         2,
         "--contacts: the windows of a protein",
     );
+}
+
+#[test]
+fn a_collection_grows_with_any_columns_and_type() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "old.fasta", 10);
+    proteins(folder, "new.fasta", 20);
+    for (number, options) in [
+        "--pool max",
+        "--pool mean,max,bos",
+        "--dtype bf16",
+        "--layers 4,2",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = |name: &str| format!("{name}.fasta --out {name}-{number} {options}");
+        run(&mut plmkit(folder, &out("old")));
+        let known = format!("{} --known old-{number}/old", out("new"));
+        run(&mut plmkit(folder, &known));
+    }
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde_json::Value;
 
 use common::{Tree, assert_failed, bin, command, run, test_data, tree};
@@ -242,6 +242,32 @@ fn a_run_that_is_killed_anywhere_resumes_to_the_same_bytes() {
 }
 
 #[test]
+fn a_stopped_run_saves_its_work() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    let text = fs::read_to_string(test_data("proteins.fasta")).expect("read");
+    fs::write(folder.join("a.fasta"), text.repeat(60)).expect("write");
+    let options = "a.fasta --out results --threads 1 --fasta-shard=--duplicate-ids=suffix";
+    let options = format!("{options} --pack-batches=--max-batch-tokens=1500");
+    let mut child = plmkit(folder, &options)
+        .spawn()
+        .expect("the program starts");
+    let events = folder.join("results/a/logs/shard-00000.events.jsonl");
+    let has_begun = || fs::metadata(&events).is_ok_and(|found| found.len() > 10_000);
+    while child.try_wait().expect("a child").is_none() && !has_begun() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let id = Pid::from_raw(child.id().cast_signed()).expect("a process");
+    kill_process(id, Signal::TERM).expect("the program runs");
+    child.wait().expect("wait");
+    let events = fs::read_to_string(events).expect("events");
+    assert!(events.contains("\"type\":\"done\""), "{events}");
+    let saved = folder.join("results/a/embeddings/.shard-00000.parquet.plmkit-run");
+    let mut saved = fs::read_dir(saved).expect("saved work").flatten();
+    assert!(saved.any(|file| file.file_name() != *"lock"));
+}
+
+#[test]
 fn the_stages_give_what_one_run_gives() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
@@ -348,6 +374,9 @@ fn positions_to_mask_are_of_any_shard() {
         plmkit.arg("--gpu-embed=--scores masked --scores-positions positions.csv");
         plmkit
     };
+    let no_table = "positions.csv: expected the columns id and position";
+    common::assert_fails(embed("B 3\n").arg("--quiet"), 65, no_table);
+    assert!(!folder.join("results").exists());
     let unknown = "id,position\nB,3\nC,1\nA,2\n";
     let what = "positions.csv: line 3 'C' '1': expected an id of the shards, found none such";
     common::assert_fails(embed(unknown).arg("--quiet"), 65, what);
@@ -408,6 +437,13 @@ fn a_sample_that_is_refused_stays_as_it_was() {
         assert!(tree(&folder.join("results/a")) == before);
         assert!(summary().contains("a\t5\t0\t0\t0\t0\t1\tnot validated\t"));
     }
+    // A file of the shards that is lost is made again, but not of another input.
+    proteins(folder, "a.fasta", 6);
+    fs::remove_file(folder.join("results/a/shards/rejects.csv")).expect("remove");
+    let before = data(&folder.join("results/a"));
+    let other = plmkit(folder, "a.fasta b.fasta --out results").output();
+    assert_eq!(other.expect("the program starts").status.code(), Some(73));
+    assert!(data(&folder.join("results/a")) == before);
     proteins(folder, "a.fasta", 5);
     run(&mut plmkit(folder, "a.fasta b.fasta --out results"));
     assert_eq!(summary(), table);

@@ -23,8 +23,8 @@ pub use interval::interval;
 pub use memory::silence_refusals;
 pub use outputs::OutputArgs;
 pub use paths::{
-    NamedPath, file, files_in, files_of, is_hidden, keep_all_but_reports, keep_apart, keep_data,
-    keep_renameable, lists_of,
+    NamedPath, file, files_of, keep_all_but_reports, keep_apart, keep_data, keep_renameable,
+    lists_of,
 };
 pub use program::{PARENT_VARIABLE, Program, main, on_abort, print};
 pub use progress::{ProgressDisplay, ProgressMode};

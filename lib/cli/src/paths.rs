@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use plmkit_contract::{Exit, is_stream, path_text};
-use plmkit_store::{is_replaceable, is_report_or_free};
+use plmkit_store::{files_in, is_replaceable, is_report_or_free};
 
 use crate::Fault;
 
@@ -28,26 +28,6 @@ pub fn file() -> impl TypedValueParser<Value = PathBuf> {
             Ok(path)
         }
     })
-}
-
-/// Whether the name of a path starts with a dot. Readers of folders skip such files.
-pub fn is_hidden(path: &Path) -> bool {
-    path.file_name()
-        .is_none_or(|name| name.as_bytes().starts_with(b"."))
-}
-
-/// Lists the files of a folder with one of the `extensions`, sorted by name, without hidden files.
-pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let known = |found| extensions.iter().any(|&extension| found == extension);
-        if !is_hidden(&path) && path.extension().is_some_and(known) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Replaces each folder in `paths` by the [files in it](files_in) with one of these extensions, and each `@FILE` by what FILE

@@ -17,6 +17,7 @@ mod guard;
 mod labels;
 mod layout;
 mod manifest;
+mod model_files;
 mod model_shape;
 mod outputs;
 mod peptide;
@@ -59,6 +60,9 @@ pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
     MANIFEST_FILE, Manifest, REJECTS_FILE, SHARD_PREFIX, ShardSummary, TranslationSummary,
     length_bin_edges,
+};
+pub use model_files::{
+    FIRST_RELEASE, MODEL_JSON_BYTES, WEIGHT_FILES, is_weight_index, parse_weight_index,
 };
 pub use model_shape::ModelShape;
 pub use outputs::{Layers, NoSuchLayer, Outputs, Scores};

@@ -9,7 +9,8 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use plmkit_cpu::{
-    Converted, Dtype, Epilogue, Head, Isa, LayerNorm, Rows, RowsMut, Scratch, Weights, attention,
+    AttentionHead, Converted, Dtype, Epilogue, Isa, LayerNorm, Rows, RowsMut, Scratch, Weights,
+    attention,
 };
 
 /// Rows that the encoder takes through a dense layer together.
@@ -102,7 +103,7 @@ fn heads(criterion: &mut Criterion) {
                                 isa,
                                 dtype,
                                 Rows::new(&qkv, 3 * hidden),
-                                Head { number, dim },
+                                AttentionHead { number, dim },
                                 0..length,
                                 &mut RowsMut::new(&mut out, hidden),
                                 &mut scratch,

@@ -62,7 +62,7 @@ fn room(length: usize, dim: usize) -> [usize; 3] {
 
 /// A head of a layer.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct AttentionHead {
     /// Its index.
     pub number: usize,
     /// The channels of a head.
@@ -80,7 +80,7 @@ pub fn attention(
     isa: Isa,
     dtype: Dtype,
     qkv: Rows<'_>,
-    head: Head,
+    head: AttentionHead,
     queries: Range<usize>,
     out: &mut RowsMut<'_>,
     scratch: &mut Scratch,
@@ -121,7 +121,7 @@ pub fn attention(
 /// The queries of a head.
 struct Task<'a> {
     qkv: Rows<'a>,
-    head: Head,
+    head: AttentionHead,
     queries: Range<usize>,
 }
 

@@ -39,7 +39,7 @@ pub enum ForwardError {
     Stopped,
 }
 
-/// Computes columns while [`Arena::forward`](crate::Arena::forward) computes the layers.
+/// Computes columns while [`Encoder::forward`](crate::Encoder::forward) computes the layers.
 #[derive(Debug)]
 pub struct Collector<'a> {
     pub(crate) readout: &'a Readout,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::aligned::{Aligned, OutOfMemory};
-use crate::attention::{Head, Scratch, attention};
+use crate::attention::{AttentionHead, Scratch, attention};
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
 use crate::{
     Collector, Converted, Dtype, Epilogue, ForwardError, LayerNorm, Readout, Rotations, Rows,
@@ -35,7 +35,7 @@ pub struct Layer {
 
 /// Working memory that batches reuse.
 #[derive(Debug, Default)]
-pub struct Arena {
+pub struct Encoder {
     /// One for each set of frequencies. Published checkpoints have one set.
     rotations: Vec<Rotations>,
     positions: Vec<u32>,
@@ -121,7 +121,7 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
     pieces
 }
 
-impl Arena {
+impl Encoder {
     /// Applies layers, of which the first is number `first`, to `x`, `(tokens, hidden)`, in place. With `in_f32`, bfloat16 weights are
     /// widened and all products are in f32; int8 weights do not support it. `collector` has the sequences, and sees the output of
     /// each layer.
@@ -392,7 +392,7 @@ impl ForwardPass<'_> {
             let (qkv, mut mixed) =
                 unsafe { (self.qkv.part(sequence.clone()), self.mixed.part_mut(rows)) };
             for number in heads.clone() {
-                let head = Head {
+                let head = AttentionHead {
                     number,
                     dim: head_dim,
                 };

@@ -45,10 +45,10 @@ mod team;
 mod tile;
 
 pub use aligned::OutOfMemory;
-pub use attention::{Head, Scratch, attention};
+pub use attention::{AttentionHead, Scratch, attention};
 pub use columns::{Collector, ForwardError, Readout};
 pub use embedding::{Embedding, MASKED_IN_TRAINING, share_kept};
-pub use encoder::{Arena, Layer};
+pub use encoder::{Encoder, Layer};
 pub use heads::{ContactHead, LanguageModelHead};
 pub use isa::Isa;
 pub use layer_norm::LayerNorm;

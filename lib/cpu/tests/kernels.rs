@@ -1,8 +1,8 @@
 //! Compares each kernel of each instruction set of this CPU with the same computation in f64.
 
 use plmkit_cpu::{
-    Converted, Dtype, Epilogue, Head, Isa, LayerNorm, Rotations, Rows, RowsMut, Scratch, Weights,
-    attention, widen,
+    AttentionHead, Converted, Dtype, Epilogue, Isa, LayerNorm, Rotations, Rows, RowsMut, Scratch,
+    Weights, attention, widen,
 };
 
 /// Pseudo-random numbers between -1 and 1, the same in every run.
@@ -332,7 +332,7 @@ fn rotations_turn_pairs_of_queries_and_keys_by_their_position() {
 }
 
 /// Softmax attention in f64: `(queries, dim)`.
-fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
+fn written_out(qkv: &[f32], width: usize, head: AttentionHead) -> Vec<f64> {
     let (hidden, first) = (width / 3, head.number * head.dim);
     let rows: Vec<&[f32]> = qkv.chunks(width).collect();
     let part = |row: usize, part: usize, k: usize| f64::from(rows[row][part * hidden + first + k]);
@@ -359,7 +359,13 @@ fn written_out(qkv: &[f32], width: usize, head: Head) -> Vec<f64> {
 }
 
 /// Attention of all queries in f32.
-fn attend_all(isa: Isa, qkv: &[f32], width: usize, head: Head, scratch: &mut Scratch) -> Vec<f32> {
+fn attend_all(
+    isa: Isa,
+    qkv: &[f32],
+    width: usize,
+    head: AttentionHead,
+    scratch: &mut Scratch,
+) -> Vec<f32> {
     let queries = 0..qkv.len() / width;
     attended(isa, Dtype::F32, qkv, width, head, queries, scratch)
 }
@@ -369,7 +375,7 @@ fn attended(
     dtype: Dtype,
     qkv: &[f32],
     width: usize,
-    head: Head,
+    head: AttentionHead,
     queries: std::ops::Range<usize>,
     scratch: &mut Scratch,
 ) -> Vec<f32> {
@@ -414,7 +420,7 @@ fn attention_for_every_head_size_and_length() {
                     *value *= 3.0;
                 }
                 for number in 0..heads {
-                    let head = Head { number, dim };
+                    let head = AttentionHead { number, dim };
                     let found = attend_all(isa, &qkv, width, head, &mut scratch);
                     let error = error(&found, &written_out(&qkv, width, head));
                     assert!(error < 5e-6, "{isa} {length} of {dim}: {error:e}");
@@ -429,7 +435,7 @@ fn queries_and_rows_are_batch_invariant() {
     let (dim, length) = (32, 300);
     let width = 3 * dim;
     let qkv = numbers(11, length * width);
-    let head = Head { number: 0, dim };
+    let head = AttentionHead { number: 0, dim };
     for isa in Isa::available() {
         let mut scratch = Scratch::default();
         for dtype in [Dtype::F32, Dtype::Bf16] {
@@ -467,7 +473,7 @@ fn queries_and_rows_are_batch_invariant() {
 fn softmax_of_very_large_scores() {
     let (dim, length) = (16, 40);
     let width = 3 * dim;
-    let head = Head { number: 0, dim };
+    let head = AttentionHead { number: 0, dim };
     for isa in Isa::available() {
         let mut scratch = Scratch::default();
         for (size, fits) in [(1e16, true), (1e25, false)] {
@@ -496,7 +502,7 @@ fn nan_spreads_to_the_whole_sequence() {
         for part in 0..3 {
             let mut qkv = numbers(14, length * width);
             qkv[200 * width + part * dim + 5] = f32::NAN;
-            let head = Head { number: 0, dim };
+            let head = AttentionHead { number: 0, dim };
             let found = attend_all(isa, &qkv, width, head, &mut Scratch::default());
             let spoilt = found
                 .chunks(dim)
@@ -561,7 +567,7 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
                 *value = half::bf16::from_f32(2.0 * *value).to_f32();
             }
             for number in 0..2 {
-                let head = Head { number, dim };
+                let head = AttentionHead { number, dim };
                 let found = attended(isa, Dtype::Bf16, &qkv, width, head, 0..length, &mut scratch);
                 let error = error(&found, &written_out(&qkv, width, head));
                 // Scaled queries and weights have 8 bits.
@@ -571,7 +577,7 @@ fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
     }
     let mut qkv = numbers(14, 300 * 96);
     qkv[200 * 96 + 37] = f32::NAN;
-    let head = Head { number: 0, dim: 32 };
+    let head = AttentionHead { number: 0, dim: 32 };
     let found = attended(isa, Dtype::Bf16, &qkv, 96, head, 0..300, &mut scratch);
     assert!(
         found

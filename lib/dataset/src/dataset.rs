@@ -10,11 +10,11 @@ use plmkit_contract::{
     Column, DATASET_FILE, EmbeddingLayout, KERNELS, ListedDataset, PACKING, Provenance, RowDigest,
     SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
 };
-use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed};
+use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visible_in};
 use serde_json::Value;
 
 use crate::DatasetError;
-use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files, visible};
+use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files};
 use crate::lists::read_lists;
 
 /// An embeddings file of a dataset, closed: what its footer says.
@@ -167,7 +167,7 @@ impl Dataset {
         let mut files: Vec<PathBuf> = own_files(&self.path).into();
         files.extend(self.parts.iter().map(|part| part.path.clone()));
         for lists in [SHARDS, REJECTS] {
-            files.extend(visible(&self.path.join(lists)).unwrap_or_default());
+            files.extend(visible_in(&self.path.join(lists)).unwrap_or_default());
         }
         files
     }

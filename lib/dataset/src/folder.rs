@@ -1,11 +1,9 @@
 //! The folder of a dataset as the workflows lay it out.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{DATASET_FILE, SHARD_PREFIX, path_text};
-use plmkit_store::StoreError;
+use plmkit_store::{StoreError, files_in, visible_in};
 
 use crate::DatasetError;
 
@@ -35,9 +33,9 @@ pub(crate) fn shards_of(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     let folder = folder.join(SHARDS);
     let is_shard = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(SHARD_PREFIX) && is_parquet(path)
+        name.starts_with(SHARD_PREFIX)
     };
-    let mut files = visible(&folder).unwrap_or_default();
+    let mut files = files_in(&folder, &["parquet"]).unwrap_or_default();
     files.retain(is_shard);
     if files.is_empty() {
         let what = "expected shard-*.parquet, which have the residues of the proteins: the folder of a sample has them, and no combined one";
@@ -62,8 +60,7 @@ pub fn embeddings_of(dataset: &Path) -> Result<Vec<PathBuf>, DatasetError> {
         };
         return Err(DatasetError::missing(dataset, what));
     }
-    let mut parts = visible(&folder).map_err(StoreError::cannot_open(&folder))?;
-    parts.retain(|path| is_parquet(path));
+    let parts = files_in(&folder, &["parquet"]).map_err(StoreError::cannot_open(&folder))?;
     if parts.is_empty() {
         let what = "expected files named *.parquet in this folder, found none";
         return Err(DatasetError::missing(&folder, what));
@@ -74,9 +71,10 @@ pub fn embeddings_of(dataset: &Path) -> Result<Vec<PathBuf>, DatasetError> {
 /// Returns the first of what lies among the parts and is none. What is hidden, readers pass over.
 pub fn stray_of(dataset: &Path) -> Result<Option<PathBuf>, DatasetError> {
     let folder = dataset.join(EMBEDDINGS);
-    let files = visible(&folder).map_err(StoreError::cannot_open(&folder))?;
+    let files = visible_in(&folder).map_err(StoreError::cannot_open(&folder))?;
     let mut files = files.into_iter();
-    Ok(files.find(|path| !(is_parquet(path) && path.is_file())))
+    let is_part = |path: &PathBuf| path.extension() == Some("parquet".as_ref()) && path.is_file();
+    Ok(files.find(|path| !is_part(path)))
 }
 
 /// Checks that an output is not among the own files of a dataset, whose readers would take it for one of them. `folder` may be that
@@ -100,21 +98,4 @@ pub fn check_outside(output: &Path, folder: &Path) -> Result<(), DatasetError> {
         }
     }
     Ok(())
-}
-
-/// The entries of a folder that are not hidden, sorted.
-pub(crate) fn visible(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
-    Ok(paths)
-}
-
-fn is_parquet(path: &Path) -> bool {
-    path.extension().is_some_and(|found| found == "parquet")
 }

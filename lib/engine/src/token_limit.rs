@@ -1,10 +1,9 @@
 //! The number of tokens to compute at once when memory is short.
 
+use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
+
 /// Successful computations near the limit before the limit doubles: another process may have freed its memory.
 const SUCCESSES_TO_DOUBLE: u32 = 16;
-
-/// Device memory that tensors hold above this share is nearly full.
-const NEARLY_FULL_ABOVE: f64 = 0.95;
 
 /// Batches in a row with nearly full memory before the limit halves.
 const NEARLY_FULL_BATCHES: u32 = 3;
@@ -44,7 +43,7 @@ impl TokenLimit {
     /// Notes that a batch of `tokens` needed this share of the device memory. After three such batches in a row, the limit halves,
     /// and the result is true.
     pub(crate) fn record_memory(&mut self, share: f64, tokens: usize) -> bool {
-        self.nearly_full = if share > NEARLY_FULL_ABOVE {
+        self.nearly_full = if share > MEMORY_CRITICAL_ABOVE {
             self.nearly_full + 1
         } else {
             0

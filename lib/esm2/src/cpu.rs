@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use plmkit_contract::{Column, Stop};
-use plmkit_cpu::{Arena, Collector, Embedding, Layer, Readout};
+use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
 use rayon::ThreadPool;
 
 use crate::checkpoint::layer;
@@ -16,7 +16,7 @@ pub(crate) struct CpuModel {
     pub(crate) embedding: Embedding,
     pub(crate) layers: Layers,
     pub(crate) readout: Readout,
-    pub(crate) arena: RefCell<Arena>,
+    pub(crate) encoder: RefCell<Encoder>,
 }
 
 /// The transformer layers.
@@ -44,9 +44,9 @@ impl CpuModel {
         let mut collector = Collector::new(&self.readout, &sequences, places, threads(), stop)?;
         self.embedding.apply(batch.tokens(), &sequences, x);
         collector.hidden(0, x)?;
-        let mut arena = self.arena.borrow_mut();
+        let mut encoder = self.encoder.borrow_mut();
         let mut forward = |first, layers: &[Layer]| {
-            arena.forward(x, (first, layers), dtype == Dtype::F32, &mut collector)
+            encoder.forward(x, (first, layers), dtype == Dtype::F32, &mut collector)
         };
         match &self.layers {
             Layers::Packed(layers) => forward(0, &layers[..depth])?,

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use hf_hub::api::Progress;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
+use plmkit_contract::is_weight_index;
 
 use crate::content::{hash_like, is_hash, note, verified_list};
-use crate::files::{CONFIG, expected_weights, indexed, is_first_release, is_index, weights};
+use crate::files::{CONFIG, expected_weights, indexed, is_first_release, weights};
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
 
@@ -160,7 +161,7 @@ impl SnapshotFetch<'_> {
             self.fetch_file(CONFIG)?;
         }
         let path = self.fetch_file(weights)?;
-        if !is_index(weights) {
+        if !is_weight_index(weights) {
             return Ok(());
         }
         let files = indexed(&path)

@@ -3,30 +3,21 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Component, Path};
+use std::path::Path;
 
-use serde_json::Value;
+use plmkit_contract::{
+    FIRST_RELEASE, MODEL_JSON_BYTES, Quoted, WEIGHT_FILES, is_weight_index, parse_weight_index,
+};
 
 /// The description of a model.
 pub(crate) const CONFIG: &str = "config.json";
-
-/// Weight files, and indexes of weight files, in the order in which a loader prefers them.
-const WEIGHTS: [&str; 4] = [
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-];
-
-/// Where the first release of ESMC has its one file of weights, whose shapes say what a `config.json` would.
-const FIRST_RELEASE: &str = "data/weights";
 
 /// Returns the weight file or the index that a loader prefers among `files`, which may be one of the [first
 /// release](is_first_release).
 pub(crate) fn weights<S: AsRef<str>>(files: &[S]) -> Option<&str> {
     let mut files = files.iter().map(AsRef::as_ref);
     let named = |name: &str| files.clone().find(|file| *file == name);
-    WEIGHTS.into_iter().find_map(named).or_else(|| {
+    WEIGHT_FILES.into_iter().find_map(named).or_else(|| {
         let first = files.find(|file| is_first_release(file))?;
         files.all(|file| !is_first_release(file)).then_some(first)
     })
@@ -34,7 +25,7 @@ pub(crate) fn weights<S: AsRef<str>>(files: &[S]) -> Option<&str> {
 
 /// Describes the files of which [`weights`] returns one.
 pub(crate) fn expected_weights() -> String {
-    format!("{} or one {FIRST_RELEASE}/*.pth", WEIGHTS.join(" or "))
+    format!("{} or one {FIRST_RELEASE}/*.pth", WEIGHT_FILES.join(" or "))
 }
 
 /// Whether a file has the weights of a model without a `config.json`.
@@ -44,15 +35,10 @@ pub(crate) fn is_first_release(name: &str) -> bool {
     file.is_some_and(|file| is_plain(file) && Path::new(file).extension() == Some("pth".as_ref()))
 }
 
-/// Whether this file is an index of weight files.
-pub(crate) fn is_index(name: &str) -> bool {
-    name.ends_with(".index.json")
-}
-
 /// Returns the files of a folder that a loader reads. The error names the missing file.
 pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     let lacks = |name: &str| !folder.join(name).exists();
-    let mut found = WEIGHTS.map(str::to_owned).to_vec();
+    let mut found = WEIGHT_FILES.map(str::to_owned).to_vec();
     found.retain(|name| !lacks(name));
     for entry in fs::read_dir(folder.join(FIRST_RELEASE))
         .into_iter()
@@ -71,7 +57,7 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     }
     let weights = weights.ok_or_else(expected_weights)?;
     files.push(weights.to_owned());
-    if is_index(weights) {
+    if is_weight_index(weights) {
         // The loader reports a damaged index.
         files.extend(indexed(&folder.join(weights)).unwrap_or_default());
     }
@@ -90,34 +76,26 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the names of the files that an index lists, each once.
-///
-/// # Errors
-/// The index cannot be read, has more than 16 MiB, or lists a name that is no file of its own folder.
-pub(crate) fn indexed(index: &Path) -> io::Result<BTreeSet<String>> {
-    const LIMIT: u64 = 16 << 20;
+/// Returns the names of the files that an index lists.
+pub(crate) fn indexed(index: &Path) -> io::Result<Vec<String>> {
     let mut json = Vec::new();
-    File::open(index)?.take(LIMIT).read_to_end(&mut json)?;
-    let json: Value = serde_json::from_slice(&json)?;
-    let plain = |file: &Value| {
-        let name = file.as_str().filter(|name| is_plain(name));
-        name.map(str::to_owned)
-    };
-    let map = json["weight_map"].as_object();
-    let files: Option<BTreeSet<_>> = map.and_then(|map| map.values().map(plain).collect());
-    files
-        .filter(|files| !files.is_empty())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an index of weight files"))
+    File::open(index)?
+        .take(MODEL_JSON_BYTES)
+        .read_to_end(&mut json)?;
+    let files = parse_weight_index(&json).map_err(io::Error::other)?;
+    match files.keys().find(|name| !is_plain(name)) {
+        Some(other) => Err(io::Error::other(format!(
+            "expected a plain file name, found {}",
+            Quoted(other)
+        ))),
+        None => Ok(files.into_keys().collect()),
+    }
 }
 
-/// Whether a name is a file of its folder and needs no escapes in a URL.
+/// Whether a name needs no escapes in a URL, and is no path.
 fn is_plain(name: &str) -> bool {
-    let mut components = Path::new(name).components();
-    matches!(components.next(), Some(Component::Normal(_)))
-        && components.next().is_none()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !["", ".", ".."].contains(&name) && name.chars().all(is_plain)
 }
 
 #[cfg(test)]

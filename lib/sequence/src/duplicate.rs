@@ -32,7 +32,7 @@ pub enum DuplicatePolicy {
 
 /// The ids of the records so far, in at most 24 bytes for each distinct id, twice that under [`DuplicatePolicy::DropIdentical`].
 /// [`DuplicatePolicy::Keep`] stores nothing.
-pub(crate) struct Ids {
+pub(crate) struct DuplicateFilter {
     policy: DuplicatePolicy,
     /// The ordinal of the first record of an id. Under `Suffix`, the last suffix, [`ANNOUNCED`] or [`GIVEN`].
     taken: IdTable,
@@ -45,7 +45,7 @@ const ANNOUNCED: u64 = 0;
 /// Marks an id that a renamed record received.
 const GIVEN: u64 = IdTable::MAX_VALUE;
 
-impl Ids {
+impl DuplicateFilter {
     /// Starts without ids.
     pub(crate) fn new(policy: DuplicatePolicy) -> Self {
         Self {
@@ -139,7 +139,7 @@ mod tests {
         announced: &[&str],
         ids: &[&str],
     ) -> Result<Vec<String>, Option<u64>> {
-        let mut seen = Ids::new(policy);
+        let mut seen = DuplicateFilter::new(policy);
         for id in announced {
             seen.announce(id);
         }
@@ -168,7 +168,7 @@ mod tests {
             admitted(DuplicatePolicy::Keep, &[], &["a", "a"]).expect("kept"),
             ["a", "a"]
         );
-        let mut ids = Ids::new(DuplicatePolicy::Keep);
+        let mut ids = DuplicateFilter::new(DuplicatePolicy::Keep);
         ids.admit(0, "a", fingerprint_of("a")).expect("kept");
         assert_eq!(ids.taken.len(), 0);
     }

@@ -17,7 +17,7 @@ use crate::aliases::Aliases;
 use crate::assignment::{Assigner, ShardKey};
 use crate::chunk::prepare;
 use crate::config::{ShardConfig, ShardTarget};
-use crate::duplicate::Ids;
+use crate::duplicate::DuplicateFilter;
 use crate::error::{RecordError, ShardError};
 use crate::fasta::{BLOCK_BYTES, FastaReader};
 use crate::folder::{OutputFolder, RENAMED};
@@ -43,7 +43,7 @@ pub(crate) struct ShardingRun<'a, 'scope> {
     renamed: Option<ListWriter>,
     /// Where peptides lie on contigs, if contigs are translated.
     peptides: Option<RecordListWriter>,
-    ids: Ids,
+    ids: DuplicateFilter,
     aliases: Aliases,
     /// Of usual proteins, and of those that are kept whole above the maximum.
     assigners: [Assigner; 2],
@@ -87,7 +87,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             rejects: ListWriter::create_rejects(&folder.file(REJECTS_FILE))?,
             renamed: None,
             peptides,
-            ids: Ids::new(options.duplicate_ids),
+            ids: DuplicateFilter::new(options.duplicate_ids),
             aliases: Aliases::new(folder.path(), options.dedup, known)?,
             assigners: [options.target; 2].map(Assigner::new),
             tally: Tally::new(options.translation.is_some()),

@@ -110,7 +110,7 @@ impl FileKind {
             return kind_in(&end)?.parse().ok();
         }
         let text = without_bom(&start).trim_ascii_start();
-        let beginnings: [(&[u8], Self); 12] = [
+        let beginnings: [(&[u8], Self); 10] = [
             (b">", Self::Fasta),
             (b"\x1f\x8b", Self::Compressed),
             (b"\x28\xb5\x2f\xfd", Self::Compressed),
@@ -120,8 +120,6 @@ impl FileKind {
             (b"{\"type\":\"", Self::Events),
             (b"timestamp,", Self::Samples),
             (b"{\n  \"report_version\": ", Self::Report),
-            (b"{\n  \"data\": {", Self::Report),
-            (b"{\n  \"model\": ", Self::Report),
             (HTML_REPORT, Self::Report),
         ];
         let known = beginnings
@@ -129,6 +127,16 @@ impl FileKind {
             .find(|(beginning, _)| text.starts_with(beginning));
         if let Some((_, kind)) = known {
             return Some(kind);
+        }
+        // Tables for MultiQC, and estimates.
+        let end = || read_sample(&file, length.saturating_sub(SAMPLE_BYTES), length);
+        let has = |bytes: &[u8], wanted: &[u8]| find(bytes, wanted).is_some();
+        let is_table = text.starts_with(b"{\n  \"data\": {")
+            && end().is_ok_and(|end| has(&end, b"\n  \"id\": \"plmkit_"));
+        let is_estimate = text.starts_with(b"{\n  \"model\": \"")
+            && has(text, b",\n  \"shape\": {\n    \"layers\": ");
+        if is_table || is_estimate {
+            return Some(Self::Report);
         }
         let head = text
             .starts_with(b"{")
@@ -284,9 +292,16 @@ mod tests {
             fs::write(&path, "{}").expect("write");
             assert!(!is_replaceable(&path, None), "{name}");
         }
-        for report in ["data\": {},", "report_version\": 3,"] {
-            fs::write(&path, format!("{{\n  \"{report}\n")).expect("write");
-            assert!(is_report_or_free(&path) && !is_replaceable(&path, None));
+        for (json, is_report) in [
+            ("data\": {},\n  \"id\": \"plmkit_monitor\"", true),
+            ("data\": {},\n  \"id\": \"chart\"", false),
+            ("model\": \"m\",\n  \"shape\": {\n    \"layers\": 6", true),
+            ("model\": \"m\",\n  \"lr\": 1", false),
+            ("report_version\": 3,", true),
+        ] {
+            fs::write(&path, format!("{{\n  \"{json}\n")).expect("write");
+            let found = (is_report_or_free(&path), is_replaceable(&path, None));
+            assert_eq!(found, (is_report, !is_report), "{json}");
         }
         for path in [Path::new("/dev/stdout"), folder.path()] {
             assert!(is_replaceable(path, None) && is_report_or_free(path));

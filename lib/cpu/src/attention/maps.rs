@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::packed::Packed;
-use super::{Head, MOST_KEYS, MOST_ROWS, Scratch, f32};
+use super::{AttentionHead, MOST_KEYS, MOST_ROWS, Scratch, f32};
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
 use crate::{Isa, Rows, RowsMut};
@@ -28,7 +28,7 @@ pub(crate) struct MapSums<'a> {
 pub(crate) fn add_maps(
     isa: Isa,
     qkv: Rows<'_>,
-    head: Head,
+    head: AttentionHead,
     queries: Range<usize>,
     mut sums: MapSums<'_>,
     scratch: &mut Scratch,
@@ -51,13 +51,13 @@ pub(crate) fn add_maps(
     assert!(queries.end <= length, "the queries are of the sequence");
     assert!(scratch.holds(length, head.dim), "the scratch has grown");
     let (sums, queries) = (&mut sums, &queries);
-    dispatch!(isa, add(qkv: Rows<'_>, head: Head, queries: &Range<usize>, sums: &mut MapSums<'_>, scratch: &mut Scratch));
+    dispatch!(isa, add(qkv: Rows<'_>, head: AttentionHead, queries: &Range<usize>, sums: &mut MapSums<'_>, scratch: &mut Scratch));
 }
 
 #[inline(always)]
 unsafe fn add<S: Simd>(
     qkv: Rows<'_>,
-    head: Head,
+    head: AttentionHead,
     queries: &Range<usize>,
     sums: &mut MapSums<'_>,
     scratch: &mut Scratch,

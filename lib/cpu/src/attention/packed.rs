@@ -2,7 +2,7 @@
 
 use std::f32::consts::LOG2_E;
 
-use super::{Head, MOST_KEYS, MOST_LANES, MOST_ROWS, Products, Scratch};
+use super::{AttentionHead, MOST_KEYS, MOST_LANES, MOST_ROWS, Products, Scratch};
 use crate::exp::{FINE, exp2};
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
@@ -13,7 +13,7 @@ const NONE: f32 = f32::NEG_INFINITY;
 /// A sequence with packed keys and values, and memory for a tile of queries.
 pub(super) struct Packed<'a> {
     qkv: Rows<'a>,
-    head: Head,
+    head: AttentionHead,
     /// The words of a query or key, padded to a multiple of four.
     words: usize,
     /// The channels, padded to whole vectors.
@@ -44,7 +44,7 @@ impl<'a> Packed<'a> {
     #[inline(always)]
     pub(super) unsafe fn new<S: Simd, P: Products<S>>(
         qkv: Rows<'a>,
-        head: Head,
+        head: AttentionHead,
         scratch: &mut Scratch,
     ) -> Self {
         let (length, hidden, dim) = (qkv.rows(), qkv.width() / 3, head.dim);
@@ -94,7 +94,7 @@ impl<'a> Packed<'a> {
         out: &mut RowsMut<'_>,
         to: usize,
     ) {
-        let Head { number, dim } = self.head;
+        let AttentionHead { number, dim } = self.head;
         let (length, wide) = (self.qkv.rows(), self.wide);
         unsafe {
             self.load_queries::<S, P, ROWS>(first);
@@ -134,7 +134,7 @@ impl<'a> Packed<'a> {
     /// Loads `ROWS` queries from `first`, for [`score`](Self::score).
     #[inline(always)]
     unsafe fn load_queries<S: Simd, P: Products<S>, const ROWS: usize>(&self, first: usize) {
-        let Head { number, dim } = self.head;
+        let AttentionHead { number, dim } = self.head;
         // Scores are exponents of 2, because powers of 2 are faster than those of e.
         let scale = LOG2_E / (dim as f32).sqrt();
         for row in 0..ROWS {

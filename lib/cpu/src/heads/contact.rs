@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{MapSums, Scratch, add_maps};
 use crate::team::share;
-use crate::{Dtype, Epilogue, Head, Isa, Rows, RowsMut, Weights};
+use crate::{AttentionHead, Dtype, Epilogue, Isa, Rows, RowsMut, Weights};
 
 /// The logistic regression over attention maps.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ impl ContactBlock<'_> {
                 rows: &mut sums,
                 columns,
             };
-            let head = Head { number, dim };
+            let head = AttentionHead { number, dim };
             add_maps(
                 isa,
                 own,

@@ -55,7 +55,7 @@ pub(super) fn cpu_model(
         embedding,
         layers: Layers::Packed(layers),
         readout,
-        arena: RefCell::default(),
+        encoder: RefCell::default(),
     })
 }
 

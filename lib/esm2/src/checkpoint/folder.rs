@@ -3,22 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plmkit_contract::{Exit, Quoted};
-use serde_json::Value;
+use plmkit_contract::{
+    Exit, FIRST_RELEASE, MODEL_JSON_BYTES, Quoted, WEIGHT_FILES, is_weight_index,
+    parse_weight_index,
+};
 
 use super::weight_file::{WeightFile, open};
 use crate::EsmError;
-
-/// Weight files and indexes of several, with the names of the Hub. The first that exists is read.
-const WEIGHTS: [&str; 4] = [
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-];
 
 /// What to do with the weights of a PEFT adapter.
 const MERGE: &str = "a PEFT adapter, which is no model: load it on its model with PEFT, and save the result of \
@@ -52,9 +46,9 @@ fn paths(model: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
                 "has {MERGE}; a weight file that is named is read without it"
             ));
         }
-        let mut known = WEIGHTS.into_iter().map(|name| model.join(name));
+        let mut known = WEIGHT_FILES.into_iter().map(|name| model.join(name));
         // ESMC was first released with one file in a folder.
-        let first_release = with_extension(&model.join("data/weights"), "pth").unwrap_or_default();
+        let first_release = with_extension(&model.join(FIRST_RELEASE), "pth").unwrap_or_default();
         path = match (known.find(|path| path.exists()), &first_release[..]) {
             (Some(path), _) => path,
             (None, [path]) => path.clone(),
@@ -76,8 +70,8 @@ fn paths(model: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
     }
     if path.file_stem().is_some_and(|stem| stem == "adapter_model") {
         no_weights(format!("is {MERGE}"))
-    } else if path.to_string_lossy().ends_with(".index.json") {
-        indexed(model_folder(&path), &path)
+    } else if is_weight_index(&path.to_string_lossy()) {
+        indexed(&path)
     } else if is_weights(&path) {
         Ok(BTreeMap::from([(path, Vec::new())]))
     } else {
@@ -101,43 +95,27 @@ fn is_weights(path: &Path) -> bool {
 }
 
 /// Returns the files that an index names.
-fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
-    let invalid = |reason: String| {
-        EsmError::invalid(index, format!("not an index of weight files: {reason}"))
-    };
-    let json = read_json(index)?;
-    let json: Value = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
-    let map = json["weight_map"]
-        .as_object()
-        .filter(|map| !map.is_empty())
-        .ok_or_else(|| invalid("key 'weight_map': expected tensor names and files".to_owned()))?;
-    let mut paths = BTreeMap::<_, Vec<String>>::new();
-    for (tensor, file) in map {
-        let name = file
-            .as_str()
-            .filter(|file| is_file_name(file) && is_weights(Path::new(file)))
-            .ok_or_else(|| invalid(format!("expected a file name, found {file}")))?;
-        let tensors = paths.entry(folder.join(name)).or_default();
-        tensors.push(tensor.clone());
+fn indexed(index: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
+    let invalid = |reason: String| EsmError::invalid(index, reason);
+    let files = parse_weight_index(&read_json(index)?).map_err(invalid)?;
+    if let Some(other) = files.keys().find(|name| !is_weights(name.as_ref())) {
+        let what = "not an index of weight files: expected names in .safetensors or .bin";
+        return Err(invalid(format!("{what}, found {}", Quoted(other))));
     }
-    Ok(paths)
+    let files = files.into_iter();
+    Ok(files
+        .map(|(name, tensors)| (index.with_file_name(name), tensors))
+        .collect())
 }
 
-/// Whether a path is a plain name, which stays in its folder.
-fn is_file_name(name: &str) -> bool {
-    let mut components = Path::new(name).components();
-    matches!(components.next(), Some(Component::Normal(_))) && components.next().is_none()
-}
-
-/// Reads a JSON file of a checkpoint. The index of the 15B model has 100 KiB.
+/// Reads a JSON file of a checkpoint.
 pub(super) fn read_json(path: &Path) -> Result<Vec<u8>, EsmError> {
-    const LIMIT: u64 = 16 << 20;
     let mut json = Vec::new();
     open(path)
-        .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut json))
+        .and_then(|file| file.take(MODEL_JSON_BYTES + 1).read_to_end(&mut json))
         .map_err(|error| EsmError::cannot_open(path, &error))?;
-    if json.len() as u64 > LIMIT {
-        let reason = format!("expected at most {LIMIT} bytes of JSON, found more");
+    if json.len() as u64 > MODEL_JSON_BYTES {
+        let reason = format!("expected at most {MODEL_JSON_BYTES} bytes of JSON, found more");
         return Err(EsmError::invalid(path, reason));
     }
     Ok(json)
@@ -148,17 +126,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_cannot_name_a_file_outside_its_folder() {
-        assert!(is_file_name("model-00001-of-00002.safetensors"));
-        for name in ["", ".", "..", "/etc/passwd", "../model.safetensors", "a/b"] {
-            assert!(!is_file_name(name), "{name}");
-        }
-    }
-
-    #[test]
     fn the_first_of_the_known_names_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        for name in WEIGHTS.into_iter().rev() {
+        for name in WEIGHT_FILES.into_iter().rev() {
             let path = folder.path().join(name);
             fs::write(&path, r#"{"weight_map": {"a": "part.bin"}}"#).unwrap();
             let expected = if name.contains("index") {

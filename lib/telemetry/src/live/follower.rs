@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
 use plmkit_logs::SkippedLines;
 use plmkit_logs::event::{Event, EventReader};
-use plmkit_store::StoreError;
+use plmkit_store::{StoreError, files_in};
 
 use super::LiveRuns;
 
@@ -88,15 +88,8 @@ impl Follower {
             let written = fs::metadata(path).and_then(|metadata| metadata.modified());
             written.is_ok_and(|time| now.duration_since(time).unwrap_or_default() <= self.keep)
         };
-        let mut paths: Vec<PathBuf> = fs::read_dir(given)
-            .map_err(failed)?
-            .filter_map(Result::ok)
-            .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
-            .filter(|path| self.logs.contains_key(path) || is_recent(path))
-            .collect();
-        paths.sort();
+        let mut paths = files_in(given, &["jsonl"]).map_err(failed)?;
+        paths.retain(|path| self.logs.contains_key(path) || is_recent(path));
         Ok(paths)
     }
 }

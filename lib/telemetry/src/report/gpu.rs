@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::bins::Bins;
 use super::pace::Pace;
 use super::percent;
-use super::times::{Moment, Schedule, WorkTimes, clock_of, length, micros, seconds};
+use super::times::{BusyTimes, Moment, WorkTimes, clock_of, length, micros, seconds};
 use super::values::{Figures, Values, energy_w, gpu_values, is_enough};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
@@ -128,7 +128,7 @@ pub(super) struct GpuRows {
     /// Its names and constants are up to date.
     gpu: GpuSummary,
     /// When runs used it; `None` if no run did.
-    own: Option<Schedule>,
+    own: Option<BusyTimes>,
     ecc_uncorrected: Counter,
     xid_errors: Counter,
     /// How long was recorded in all: the end of the time axis of charts.

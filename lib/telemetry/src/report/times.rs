@@ -57,7 +57,7 @@ const MAX_AT_ONCE: usize = 64;
 
 /// When runs were at work, on one GPU or on any.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Schedule {
+pub(super) struct BusyTimes {
     /// Disjoint times, each with the runs that were at work, by their positions. On any GPU, runs are not told apart.
     pieces: RangeMap<Moment, Vec<usize>>,
     /// How long each run was at work, and any of them.
@@ -65,7 +65,7 @@ pub(super) struct Schedule {
     pub(super) us: i64,
 }
 
-impl Schedule {
+impl BusyTimes {
     /// Adds a time, if it is known, of a run, if it is told apart.
     fn add(&mut self, time: Option<&Range<Moment>>, run: Option<usize>) {
         let Some(time) = time else { return };
@@ -117,10 +117,10 @@ pub(super) struct WorkTimes {
     seen: HashSet<Moment>,
     of_runs: HashMap<usize, Vec<Moment>>,
     /// The work on any GPU. Without any runs, all of the time counts.
-    pub(super) all: Schedule,
+    pub(super) all: BusyTimes,
     pub(super) has_runs: bool,
     /// The work on each GPU that is named, and the work that may have used any.
-    named: HashMap<String, Schedule>,
+    named: HashMap<String, BusyTimes>,
     on_any: Vec<(usize, Option<Range<Moment>>)>,
 }
 
@@ -196,7 +196,7 @@ impl WorkTimes {
 
     /// Takes out when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`
     /// if no run was.
-    pub(super) fn take(&mut self, uuid: &str) -> Option<Schedule> {
+    pub(super) fn take(&mut self, uuid: &str) -> Option<BusyTimes> {
         let mut own = self.named.remove(uuid);
         for (run, time) in &self.on_any {
             let own = own.get_or_insert_default();

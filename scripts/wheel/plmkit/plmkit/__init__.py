@@ -73,12 +73,13 @@ def embed(
             return embed(sequences, model, out=folder, progress=progress, **options)
     folder = Path(out)
     options.pop("quiet", None)  # it is, unless progress is shown
-    files, others, is_new = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
+    files, others, made = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
     try:
         run("plmkit", "--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options), "--", *files, progress=progress)
-    except PlmkitError as error:
-        if is_new and error.code in (2, 65, 66, 69, 73):  # a refused run changes nothing
-            shutil.rmtree(Path(files[0]).parent, ignore_errors=True)
+    except PlmkitError:
+        for one in made:  # a refused run changes nothing, and the same call writes the sequences again
+            if one == made[0] or not any(one.iterdir()):
+                shutil.rmtree(one, ignore_errors=True)
         raise
     for other in others:
         shutil.rmtree(other.parent, ignore_errors=True)
@@ -214,12 +215,11 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
             yield option if value is True else f"{option}={value}"
 
 
-def _files(sequences: Sequences, info: Path, force: bool) -> tuple[list[str], list[Path], bool]:
-    """The files that hold the sequences, those in memory by their content; those of other calls in `info`; and whether they are new."""
-    sequences = [sequences] if isinstance(sequences, (str, os.PathLike)) else sequences
-    given = list(sequences.items() if hasattr(sequences, "items") else sequences)  # a pandas.Series has them, too
+def _files(sequences: Sequences, info: Path, force: bool) -> tuple[list[str], list[Path], list[Path]]:
+    """The files that hold the sequences, those in memory by their content; those of other calls in `info`; and the folders made for them."""
+    given = [sequences] if isinstance(sequences, (str, os.PathLike)) else list(sequences.items() if hasattr(sequences, "items") else sequences)
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
-        return [os.fspath(file) for file in given], [], False
+        return [os.fspath(file) for file in given], [], []
     records = []
     for one, residues in given:
         if (name := str(one)).split() != [name] or not isinstance(residues, str) or set(residues) & set(">\r\n"):
@@ -231,10 +231,10 @@ def _files(sequences: Sequences, info: Path, force: bool) -> tuple[list[str], li
         others = [other for other in info.glob("*/sequences.fasta") if other != path]
         if others and not force:
             raise PlmkitError(73, f"{others[0]}: other sequences: expected another folder, or force=True, which replaces them")
-        if is_new := not path.exists():
+        if (made := [folder for folder in (path.parent, info, *info.parents) if not folder.exists()]) or not path.exists() or path.read_bytes() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             (part := path.with_name(f".{os.getpid()}")).write_bytes(text)
             part.replace(path)  # as a whole, or not at all
     except (OSError, UnicodeError) as error:
         raise PlmkitError(65 if isinstance(error, UnicodeError) else 73, f"{info}: {error}") from error
-    return [os.fspath(path)], others, is_new
+    return [os.fspath(path)], others, made
