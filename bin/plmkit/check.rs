@@ -139,12 +139,16 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         let dataset = folder.join(DATASET_FILE);
         let is_dataset = !dataset.exists() || read_sealed::<ListedDataset>(&dataset).is_ok();
         let is_folder = folder.is_dir() || !folder.exists();
-        let others = ["shards", "batches", "embeddings", "reports", "logs"]
+        // Folders of results have files of ours, perhaps very many.
+        let names: &[&str] = if has_run || is_cut {
+            &[]
+        } else {
+            &["shards", "batches", "embeddings", "reports", "logs"]
+        };
+        let others = names
+            .iter()
             .map(|name| files_in(&folder.join(name), &OF_SAMPLES).unwrap_or_default());
-        let others = others
-            .into_iter()
-            .flatten()
-            .map(move |path| (path, has_run || is_cut));
+        let others: Vec<_> = others.flatten().map(|path| (path, false)).collect();
         let files = [(dataset, is_dataset || is_cut), (folder, is_folder)];
         files.into_iter().chain(others)
     });
