@@ -5,7 +5,6 @@ use plmkit_esm2::{KernelKind, Varlen};
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
-use crate::embedding::shares_kept;
 use crate::timing::{KernelTimer, Span};
 use crate::transfer::{Transfer, Values};
 
@@ -62,7 +61,8 @@ impl<'a> DeviceBatch<'a> {
         let tokens = transfer.stage(&Tensor::f_from_slice(&tokens)?)?;
         let positions = transfer.stage(&Tensor::f_from_slice(&positions)?)?;
         let offsets = transfer.stage(&Tensor::f_from_slice(varlen.cu_seqlens())?)?;
-        let kept = shares_kept(varlen)
+        let kept = varlen
+            .shares_kept()
             .map(|kept| transfer.stage(&Tensor::f_from_slice(&kept)?))
             .transpose()?;
         let residues = residues

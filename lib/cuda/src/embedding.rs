@@ -1,8 +1,7 @@
 //! Token ids to vectors.
 
 use plmkit_contract::MASK;
-use plmkit_cpu::{MASKED_IN_TRAINING, share_kept};
-use plmkit_esm2::Varlen;
+use plmkit_cpu::MASKED_IN_TRAINING;
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
@@ -61,7 +60,7 @@ impl Embedding {
         let tokens = batch.tokens.f_to_kind(Kind::Int64)?;
         let x = self.table.f_index_select(0, &tokens)?; // (rows, hidden)
         if self.token_dropout
-            && let Some(kept) = shares_kept(batch.varlen)
+            && let Some(kept) = batch.varlen.shares_kept()
         {
             for (span, kept) in batch.varlen.spans().zip(kept) {
                 let _ = x
@@ -73,17 +72,9 @@ impl Embedding {
     }
 }
 
-/// Returns the share of unmasked tokens of each sequence, or `None` if no token is masked.
-pub(crate) fn shares_kept(batch: Varlen<'_>) -> Option<Vec<f32>> {
-    if !batch.tokens().contains(&MASK) {
-        return None;
-    }
-    let shares = batch.spans().map(|span| share_kept(&batch.tokens()[span]));
-    Some(shares.collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use plmkit_esm2::Varlen;
     use tch::Device;
 
     use super::*;

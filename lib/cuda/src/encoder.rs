@@ -17,7 +17,6 @@ use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
 use crate::layer_norm::LayerNorm;
 use crate::linear::Linear;
-use crate::model::Collector;
 use crate::pooling::pool;
 use crate::rope::{Frequencies, RotationCache, rotate, turns};
 
@@ -47,6 +46,15 @@ pub(crate) struct Layer {
     pub(crate) down: Linear,
     /// The factor of the outputs of both branches when they are added to the residual stream, if there is one.
     pub(crate) branch_scale: Option<f64>,
+}
+
+/// What sees the values of a forward pass as they are computed.
+pub(crate) trait Observer {
+    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
+    fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError>;
+
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
+    fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError>;
 }
 
 /// The layers from the embedding to the final `LayerNorm`, and the operations in between.
@@ -145,14 +153,14 @@ impl Encoder {
         embedding.finish(out, batch)
     }
 
-    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the collector each output, and queries, keys and values
+    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the observer each output, and queries, keys and values
     /// before attention, `(rows, 3, heads, head_dim)` of the batch's kind with the first two rotated.
     pub(crate) fn forward(
         &self,
         x: Tensor,
         batch: &DeviceBatch,
         depth: usize,
-        collector: &mut Collector<'_>,
+        observer: &mut impl Observer,
     ) -> Result<(), CudaError> {
         let gpu = self.gpu.as_ref();
         let mut pass = Pass {
@@ -168,7 +176,7 @@ impl Encoder {
         };
         drop(x);
         batch.time(KernelKind::Embedding)?;
-        collector.hidden(0, &pass.x)?;
+        observer.hidden(0, &pass.x)?;
         let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, &layer.attention_norm, None)?,
@@ -188,7 +196,7 @@ impl Encoder {
                 pass.rotate(&qkv, turns, norm)?
             };
             batch.time(KernelKind::Rotary)?;
-            collector.attention(&qkv)?;
+            observer.attention(&qkv)?;
             let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
             batch.time(KernelKind::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
@@ -210,7 +218,7 @@ impl Encoder {
                 }
             }
             batch.time(KernelKind::LayerNorm)?;
-            collector.hidden(number + 1, &pass.x)?;
+            observer.hidden(number + 1, &pass.x)?;
         }
         Ok(())
     }

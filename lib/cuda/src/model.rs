@@ -10,7 +10,7 @@ use tch::Tensor;
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
-use crate::encoder::{Encoder, kind_of};
+use crate::encoder::{Encoder, Observer, kind_of};
 use crate::heads::{ContactHead, Contacts, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
@@ -124,7 +124,7 @@ impl TorchModel {
 }
 
 /// Computes the columns of a batch from its layers.
-pub(crate) struct Collector<'a> {
+struct Collector<'a> {
     model: &'a TorchModel,
     batch: &'a DeviceBatch<'a>,
     columns: &'a [Column],
@@ -133,9 +133,8 @@ pub(crate) struct Collector<'a> {
     contacts: Option<Contacts<'a>>,
 }
 
-impl Collector<'_> {
-    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
-    pub(crate) fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
+impl Observer for Collector<'_> {
+    fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
         let Self { model, batch, .. } = *self;
         if model.stop.requested() {
             return Err(EsmError::Stopped.into());
@@ -171,8 +170,7 @@ impl Collector<'_> {
         batch.time(KernelKind::Pooling)
     }
 
-    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
-    pub(crate) fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
+    fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
         match &mut self.contacts {
             Some(contacts) => contacts.add(qkv),
             None => Ok(()),

@@ -13,14 +13,14 @@ use arrow_buffer::{ArrowNativeType, ToByteSlice};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::take::take;
 use bytes::Bytes;
+use half::f16;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{
     AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, SequenceDigest, StoreDtype,
 };
-use plmkit_esm2::Buffer;
+use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
-use crate::embedder::Embedder;
 use crate::scores::{log_likelihood, log_probs, of_amino_acids};
 
 /// The most bytes of the values of a row: those of a Parquet page, without room for what else is in it.
@@ -39,7 +39,17 @@ pub(crate) struct OutputRow {
     pub(crate) values: Vec<Vec<f32>>,
 }
 
-impl Embedder<'_> {
+/// Makes the columns of the output of the values that a model computed.
+pub(crate) struct ColumnWriter {
+    /// The [sources](crate::scores::sources) of the columns of the output.
+    pub(crate) sources: Vec<Column>,
+    /// The number of values in the logits of a residue.
+    pub(crate) logits: usize,
+    /// Memory for f16 values.
+    pub(crate) halves: Buffers<f16>,
+}
+
+impl ColumnWriter {
     /// Makes a record batch of the `rows` of a batch. `values` has for each of the sources the values of all rows, one after the
     /// other.
     pub(crate) fn lay_out(
@@ -69,7 +79,8 @@ impl Embedder<'_> {
             });
             let own = values.iter_mut().find(|(source, _)| *source == column);
             let own = own.map(|(_, values)| std::mem::take(values));
-            arrays.push(self.array(field.data_type(), lengths, own.unwrap_or_default())?);
+            let own = own.unwrap_or_default();
+            arrays.push(self.array((field.data_type(), layout.dtype), lengths, own)?);
         }
         RecordBatch::try_new(Arc::clone(&schema), arrays)
     }
@@ -80,32 +91,34 @@ impl Embedder<'_> {
         match (of(Column::LogProbs), of(Column::Logits)) {
             (Some((_, masked)), _) => log_probs(masked.as_chunks().0.iter().copied()).into(),
             (None, Some((_, logits))) => {
-                let residues = logits.chunks_exact(self.widths().logits);
+                let residues = logits.chunks_exact(self.logits);
                 log_probs(residues.map(of_amino_acids)).into()
             }
             (None, None) => Buffer::default(),
         }
     }
 
-    /// Makes an array of type `kind` from `values`. The rows of a list array have `lengths` items.
+    /// Makes an array of type `kind` from `values`, stored as `dtype`. The rows of a list array have `lengths` items.
     fn array(
         &self,
-        kind: &DataType,
+        (kind, dtype): (&DataType, StoreDtype),
         lengths: impl Iterator<Item = usize>,
         values: Buffer<f32>,
     ) -> Result<ArrayRef, ArrowError> {
         Ok(match kind {
             DataType::List(item) => {
-                let items = self.array(item.data_type(), std::iter::empty(), values)?;
+                let kind = (item.data_type(), dtype);
+                let items = self.array(kind, std::iter::empty(), values)?;
                 let offsets = OffsetBuffer::from_lengths(lengths);
                 Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, None)?)
             }
             DataType::FixedSizeList(item, dim) => {
-                let items = self.array(item.data_type(), std::iter::empty(), values)?;
+                let kind = (item.data_type(), dtype);
+                let items = self.array(kind, std::iter::empty(), values)?;
                 let item = Arc::clone(item);
                 Arc::new(FixedSizeListArray::try_new(item, *dim, items, None)?)
             }
-            _ => match self.config.store_dtype {
+            _ => match dtype {
                 StoreDtype::F32 => {
                     Arc::new(Float32Array::new(into_arrow_buffer(values).into(), None))
                 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use half::f16;
 use plmkit_contract::{
     AMINO_ACIDS, Column, EmbeddingLayout, Exit, MASK, Reason, Reject, SPECIAL_TOKENS, Scores, Stop,
     StoreDtype, Widths, residue_of,
@@ -17,7 +16,7 @@ use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::PackedBatch;
 
 use crate::batch::Batch;
-use crate::columns::{OutputRow, ROW_BYTES};
+use crate::columns::{ColumnWriter, OutputRow, ROW_BYTES};
 use crate::scores::{of_amino_acids, of_model, sources};
 use crate::stitch::Stitcher;
 use crate::token_limit::TokenLimit;
@@ -30,10 +29,7 @@ pub(crate) struct Embedder<'a> {
     pub(crate) model: Esm2,
     pub(crate) config: &'a RunConfig,
     pub(crate) stop: &'a Stop,
-    /// The [sources](crate::scores::sources) of the columns of the output.
-    pub(crate) sources: Vec<Column>,
-    /// Memory for f16 values.
-    pub(crate) halves: Buffers<f16>,
+    pub(crate) columns: ColumnWriter,
     stitcher: Stitcher,
     limit: TokenLimit,
     /// Of the batch that is computed, what its event tells of that, and the device's times.
@@ -144,13 +140,17 @@ impl<'a> Embedder<'a> {
             tracing::debug!("{error}");
         }
         let sources = sources(&columns, config.outputs.scores == Some(Scores::Masked));
+        let widths = model.info().config().widths();
         Ok(Self {
-            stitcher: Stitcher::new(&sources, model.info().config().widths()),
+            stitcher: Stitcher::new(&sources, widths),
             model,
             config,
             stop,
-            sources,
-            halves: Buffers::default(),
+            columns: ColumnWriter {
+                sources,
+                logits: widths.logits,
+                halves: Buffers::default(),
+            },
             limit: TokenLimit::default(),
             event: BatchDone::default(),
             times: None,
@@ -161,7 +161,7 @@ impl<'a> Embedder<'a> {
     /// goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
     pub(crate) fn submit(&self, batch: &Batch) -> Option<Result<Ticket, EngineError>> {
         let (_, whole) = windows_and_others(batch);
-        let rows = Computation::new(batch, &self.sources, self.config.store_dtype);
+        let rows = Computation::new(batch, &self.columns.sources, self.config.store_dtype);
         let tokens = last(&rows.cu_seqlens(&whole));
         if whole.is_empty() || !self.limit.permits(tokens) {
             return None;
@@ -215,7 +215,7 @@ impl<'a> Embedder<'a> {
         submitted: Option<Result<Ticket, EngineError>>,
     ) -> Result<(RecordBatch, Vec<Reject>), EngineError> {
         let (windows, whole) = windows_and_others(batch);
-        let mut computed = Computation::new(batch, &self.sources, self.config.store_dtype);
+        let mut computed = Computation::new(batch, &self.columns.sources, self.config.store_dtype);
         if !whole.is_empty() {
             self.compute_all(&mut computed, &whole, submitted)?;
         }
@@ -235,7 +235,8 @@ impl<'a> Embedder<'a> {
         let rejected = computed.rejected.iter();
         let rejected = rejected.map(|(&row, &reason)| batch.reject(row, reason));
         let rejected = rejected.collect();
-        let rows = self.lay_out(layout, &batch.packed, (&rows, computed.values));
+        let rows = (rows.as_slice(), computed.values);
+        let rows = self.columns.lay_out(layout, &batch.packed, rows);
         let refused = |error| {
             let what = format_args!("cannot lay out vectors: {error}");
             EngineError::new(Exit::Internal, what)
@@ -294,7 +295,7 @@ impl<'a> Embedder<'a> {
                 .add((row, batch.packed.span(row)), tokens, own);
             // Log-probabilities are made of logits later, and residues that are not masked have none.
             let is_storable = |own: &OutputRow| {
-                let mut columns = own.values[..of_model(&self.sources).len()].iter();
+                let mut columns = own.values[..of_model(&self.columns.sources).len()].iter();
                 columns.all(|values| is_storable(values, self.config.store_dtype))
             };
             match protein {
@@ -319,7 +320,7 @@ impl<'a> Embedder<'a> {
     ) -> Result<(), EngineError> {
         let dtype = self.model.info().dtype;
         self.compute(computed, (rows, dtype), submitted)?;
-        if of_model(&self.sources) != self.sources && computed.rejected.is_empty() {
+        if of_model(&self.columns.sources) != self.columns.sources && computed.rejected.is_empty() {
             computed.values.truncate(computed.columns.len());
             match self.mask(computed)? {
                 Ok(logits) => computed.values.push(logits.into()),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use plmkit_contract::{CLS, Column, EOS, MASK, Widths};
+use plmkit_cpu::share_kept;
 
 use crate::{Buffer, Buffers};
 
@@ -87,6 +88,12 @@ impl<'a> Varlen<'a> {
         self.cu_seqlens
             .windows(2)
             .map(|bounds| bounds[0] as usize..bounds[1] as usize)
+    }
+
+    /// Returns the share of unmasked tokens of each sequence, or `None` if no token is masked.
+    pub fn shares_kept(&self) -> Option<Vec<f32>> {
+        let shares = || self.spans().map(|span| share_kept(&self.tokens[span]));
+        self.tokens.contains(&MASK).then(|| shares().collect())
     }
 
     /// Takes memory for the values of each column of all sequences, for vectors of these `widths`.

@@ -1,20 +1,11 @@
 //! Compiles the kernels for a device.
 
 use std::ffi::{CStr, CString};
-use std::fmt;
 
+use crate::architecture::Architecture;
 use crate::nvrtc::{Form, Program, supported};
 use crate::source::SOURCE;
 use crate::{Dtype, GpuError};
-
-/// The architecture of a device, which is its compute capability: 9.0 is `sm_90`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Architecture {
-    /// The major number.
-    pub major: u32,
-    /// The minor number.
-    pub minor: u32,
-}
 
 /// The types that kernels are compiled for: of values between matrix products. Kernels compute in f32 and round when they store.
 pub const ELEMENTS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
@@ -26,18 +17,6 @@ pub(crate) fn definition(element: Dtype) -> &'static CStr {
         Dtype::Bf16 => c"-DELEMENT=bf16",
         // Everything around integers is f32.
         Dtype::F32 | Dtype::Int8 => c"-DELEMENT=float",
-    }
-}
-
-impl Architecture {
-    fn number(self) -> u32 {
-        self.major.saturating_mul(10).saturating_add(self.minor)
-    }
-}
-
-impl fmt::Display for Architecture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sm_{}{}", self.major, self.minor)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Errors of loading, compiling and launching kernels.
 
-use crate::Architecture;
-use crate::library::DRIVER;
+use crate::architecture::Architecture;
 
 /// Why kernels cannot be compiled, loaded or launched.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,36 +60,5 @@ impl GpuError {
     /// Whether device memory is full, so that less work at a time may succeed.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Driver { code: 2, .. })
-    }
-
-    /// Whether the machine has no driver. A driver that cannot be loaded, such as an empty file, is another error.
-    pub fn is_missing_driver(&self) -> bool {
-        const MISSING: &str = "cannot open shared object file: No such file or directory";
-        matches!(self, Self::NoLibrary(reason) if *reason == format!("{DRIVER}: {MISSING}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_driver_that_cannot_be_loaded_is_not_missing() {
-        for (reason, expected) in [
-            (
-                "libcuda.so.1: cannot open shared object file: No such file or directory",
-                true,
-            ),
-            ("/usr/lib/libcuda.so.1: file too short", false),
-            (
-                "libnvidia-x.so: cannot open shared object file: No such file or directory",
-                false,
-            ),
-        ] {
-            assert_eq!(
-                GpuError::NoLibrary(reason.to_owned()).is_missing_driver(),
-                expected
-            );
-        }
     }
 }

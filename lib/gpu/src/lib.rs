@@ -33,6 +33,7 @@
     )
 )]
 
+mod architecture;
 mod check;
 mod compile;
 mod devices;
@@ -47,7 +48,8 @@ mod library;
 mod nvrtc;
 mod source;
 
-pub use compile::{Architecture, ELEMENTS, Image, compile};
+pub use architecture::Architecture;
+pub use compile::{ELEMENTS, Image, compile};
 pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
 pub use error::GpuError;
 pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope, RopeNorm, SiluGate};

@@ -3,10 +3,18 @@
 use libloading::Library;
 use plmkit_contract::cause;
 
-use crate::GpuError;
+use crate::error::GpuError;
 
 /// The driver's library. Not `libcuda.so`: a toolkit has a stub of that name that can only be linked against.
 pub(crate) const DRIVER: &str = "libcuda.so.1";
+
+impl GpuError {
+    /// Whether the machine has no driver. A driver that cannot be loaded, such as an empty file, is another error.
+    pub fn is_missing_driver(&self) -> bool {
+        const MISSING: &str = "cannot open shared object file: No such file or directory";
+        matches!(self, Self::NoLibrary(reason) if *reason == format!("{DRIVER}: {MISSING}"))
+    }
+}
 
 /// Opens the driver's library.
 pub(crate) fn open_driver() -> Result<Library, GpuError> {
@@ -98,5 +106,25 @@ mod tests {
                 .starts_with("libc has no plmkit_has_no_such_function: "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_driver_that_cannot_be_loaded_is_not_missing() {
+        for (reason, expected) in [
+            (
+                "libcuda.so.1: cannot open shared object file: No such file or directory",
+                true,
+            ),
+            ("/usr/lib/libcuda.so.1: file too short", false),
+            (
+                "libnvidia-x.so: cannot open shared object file: No such file or directory",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                GpuError::NoLibrary(reason.to_owned()).is_missing_driver(),
+                expected
+            );
+        }
     }
 }

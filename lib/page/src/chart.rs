@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::{Page, duration, escape, short};
+use crate::escape::escape;
+use crate::page::Page;
+use crate::scale::{duration, short};
 
 /// The size of the drawing, which is stretched to the width of the page.
 const WIDTH: f64 = 1000.0;

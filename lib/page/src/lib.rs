@@ -16,13 +16,15 @@
 //! assert!(html.contains("&lt;b&gt;a&lt;/b&gt;") && !html.contains("<b>"));
 //! ```
 
+mod cell;
 mod chart;
 mod escape;
 mod page;
 mod scale;
 mod table;
 
+pub use cell::{Cell, Tone};
 pub use escape::escape;
 pub use page::Page;
 pub use scale::{duration, short};
-pub use table::{Cell, Column, Tone, multiqc, words};
+pub use table::{Column, multiqc, words};

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::{Cell, Tone, escape};
+use crate::cell::{Cell, Tone};
+use crate::escape::escape;
 
 const STYLE: &str = include_str!("style.css");
 
