@@ -38,6 +38,7 @@ const OVERLAP: u32 = 256;
 #[command(
     override_usage = "fasta-shard [OPTIONS] --out <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub(crate) struct Args {
     /// FASTA inputs, in this order; - is standard input
     ///
@@ -139,12 +140,24 @@ pub(crate) struct Args {
 
     /// How to treat a character that is not a residue
     ///
-    /// Residues are the twenty amino acids, X, B, Z, U and O. Lower case becomes upper case. White space and one * at the
-    /// end of a sequence are dropped. ESM-2 has no meaningful token for anything else (J, -, ., an inner *, digits).
+    /// Residues are the twenty amino acids, X, B, Z, U and O. Lower case becomes upper case. One * at the end of a sequence
+    /// is dropped. ESM-2 has no meaningful token for anything else (J, -, ., an inner *, digits).
     ///
-    /// A header without an id also stops the run, unless the policy is reject.
+    /// A header without an id also stops the run, unless the policy is reject. Text among the residues, control bytes and
+    /// bytes that are not ASCII stop it under every policy.
     #[arg(long, value_parser = variant::<InvalidPolicy>(), value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
     invalid: InvalidPolicy,
+
+    /// Take every letter of sequence lines as a residue, wherever blanks are
+    ///
+    /// By default, blanks may only divide the residues of a record into blocks of ten, or into single residues. Any other
+    /// blank stops the run, as it may be that of text: of a header on two lines, or the message of a server.
+    #[arg(long, help_heading = "Records")]
+    drop_blanks: bool,
+
+    /// Read PIR: after a header such as >P1;ID, the next line is the title, and becomes the description
+    #[arg(long, help_heading = "Records")]
+    pir: bool,
 
     /// Embed records with the same residues once
     ///
@@ -338,6 +351,8 @@ impl TryFrom<Args> for ShardConfig {
                 },
                 duplicate_ids: args.duplicate_ids,
                 dedup: args.dedup,
+                drop_blanks: args.drop_blanks,
+                pir: args.pir,
             },
             known: args.known,
             any_alphabet: args.alphabet != Alphabet::Auto,

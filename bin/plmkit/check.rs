@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::dataset_folder;
+use plmkit_sequence::Limits;
 use plmkit_store::{StoreError, files_in, read_id_values, read_sealed};
 
 use crate::args::{Args, Stage};
@@ -31,9 +32,14 @@ impl Run {
         let mut errors = Vec::new();
         let options = AllOptions::new(&args)?;
         let is_start = matches!(args.stage, None | Some(Stage::Prepare));
+        let has = |name| options.fasta_shard.has(name);
         let look = is_start.then(|| Look {
-            contigs: options.fasta_shard.has("--translate"),
-            allow_empty: args.allow_empty || options.fasta_shard.has("--allow-empty"),
+            limits: Limits {
+                drop_blanks: has("--drop-blanks"),
+                pir: has("--pir"),
+                ..Limits::of(has("--translate"))
+            },
+            allow_empty: args.allow_empty || has("--allow-empty"),
         });
         let programs = Programs::new(args.common.log_format, args.common.quiet, stop);
         let samples = samples(&args.inputs, look, stop, &mut errors);

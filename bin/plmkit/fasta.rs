@@ -10,8 +10,8 @@ use plmkit_sequence::{FastaReader, Limits, ShardError};
 /// How FASTA is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// Whether the records are contigs.
-    pub(crate) contigs: bool,
+    /// What an input may have.
+    pub(crate) limits: Limits,
     /// Whether an input may be without a record.
     pub(crate) allow_empty: bool,
 }
@@ -36,12 +36,7 @@ pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
     if found.is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return Ok(());
     }
-    let limits = if look.contigs {
-        Limits::for_contigs()
-    } else {
-        Limits::default()
-    };
-    let first = FastaReader::open(path, limits, stop)?.read()?;
+    let first = FastaReader::open(path, look.limits, stop)?.read()?;
     if first.is_none() && !look.allow_empty {
         return Err(ShardError::no_records(&[path.to_owned()]).into());
     }

@@ -116,17 +116,21 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
 mod tests {
     use std::fs;
 
+    use plmkit_sequence::Limits;
+
     use super::*;
 
-    const LOOK: Look = Look {
-        contigs: false,
-        allow_empty: false,
-    };
+    fn look() -> Look {
+        Look {
+            limits: Limits::default(),
+            allow_empty: false,
+        }
+    }
 
     fn found(inputs: &[&Path]) -> (Vec<Sample>, Vec<(Exit, String)>) {
         let inputs: Vec<PathBuf> = inputs.iter().map(|&path| path.to_owned()).collect();
         let mut errors = Vec::new();
-        let samples = samples(&inputs, Some(LOOK), &Stop::default(), &mut errors);
+        let samples = samples(&inputs, Some(look()), &Stop::default(), &mut errors);
         let errors = errors.into_iter();
         let errors = errors.map(|fault| (fault.exit(), fault.message().to_owned()));
         (samples, errors.collect())

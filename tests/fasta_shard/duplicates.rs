@@ -39,9 +39,9 @@ fn aliases(case: &Case) -> Vec<Alias> {
 #[test]
 fn the_same_residues_are_in_one_shard_however_they_are_written() {
     let case = Case::new();
-    let text = ">a\nMKVLA\n>b x y\nmkvla*\n>c\nMK VLA\n>d\nMKVL\n>e\nM\n>f\nMKVLA\n>g\nMKVL\n";
+    let text = ">a\nMKVLA\n>b x y\nmkvla*\n>c\nM K V L A\n>d\nMKVL\n>e\nM\n>f\nMKVLA\n>g\nMKVL\n";
     case.write("a.fasta", text);
-    let message = "7 records: 2 accepted, 4 aliases, 1 rejected (too short 1); changed: residues uppercased 5, terminal stops removed 1; 2 rows";
+    let message = "7 records: 2 accepted, 4 aliases, 1 rejected (too short 1); changed: blanks dropped 4, residues uppercased 5, terminal stops removed 1; 2 rows";
     case.says("a.fasta --shards 1 --dedup --min-residues 2", message);
     assert_eq!(case.ids(), ["a", "d"]);
     let digest = SequenceDigest::new;

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use crate::case::{Case, done, fed, proteins};
 use crate::common::run;
 
-fn gzip(text: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text).expect("memory");
     encoder.finish().expect("memory")
@@ -129,8 +129,11 @@ fn inputs_that_are_not_fasta() {
     let fastq = "start of line 2, found '@read1'";
     let xz = "a.xz: expected plain, gzip, bgzip or zstd, found xz";
     let mac = "record 1 'a': expected lines that end in LF or CRLF";
+    let page = "record 1 'a': found 'Too Many Requests' in its sequence";
+    let page_in_gzip = [gzip(b">a\nMKV\n"), gzip(b"Too Many Requests\n")].concat();
     for (name, bytes, message) in [
-        ("a.pdb", &b"HEADER    HYDROLASE\n"[..], pdb),
+        ("page.gz", &page_in_gzip[..], page),
+        ("a.pdb", b"HEADER    HYDROLASE\n", pdb),
         ("a.fastq", b"\n@read1\nMK\n+\nII\n", fastq),
         ("a.fasta", b"; old style\n>a\nMK\n", "found '; old style'"),
         ("a.xz", b"\xfd7zXZ\0\0\x04", xz),

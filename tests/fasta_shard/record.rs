@@ -115,7 +115,12 @@ fn headers_that_are_refused() {
         ),
         (
             b">a\nMK\n>P\0\nMK\n",
-            "a.fasta: record 2 'P\\u{0}': expected an id without NUL bytes",
+            "a.fasta: record 2 'P\\u{0}': expected a header without control bytes (line 3)",
+        ),
+        // A block of zeros took the rest of the header and other records.
+        (
+            b">a\nMK\n>P a\0\0MK\n",
+            "a.fasta: record 2 'P': expected a header without control bytes (line 3)",
         ),
         (format!(">{header}\nMK\n").as_bytes(), too_long),
         (format!(">{header} a protein\nMK\n").as_bytes(), too_long),
@@ -260,8 +265,159 @@ fn headers_and_comments_inside_a_sequence_are_refused() {
             refused(fasta, &format!(" --invalid {policy}"), &message);
         }
     }
+    let message = "a.fasta: record 2 'b': found '>' in its sequence; expected headers at the start of a line and no comments (line 6)";
+    refused(
+        "\n>a\r\nMK\n\n>b\nMKV>c\nMK\n",
+        " --invalid reject",
+        message,
+    );
     // Two conversions of line ends.
     expect(">a one\r\r\nMK\r\r\n", "", "", &[(0, "MK")]);
+}
+
+/// A sequence of more than a line of text, and one in blocks of ten.
+const SEQUENCE: &str = "MKVLAAGIVGLCAKAYLEMSTNPKPQRKTKRNTNRRPQDVKFPGG";
+const BLOCKS: &str = "MKVLAAGIVG LCAKAYLEMS TNPKPQRKTK RNTNRRPQDV KFPGG";
+
+#[test]
+fn text_in_a_sequence_is_refused_under_every_policy() {
+    let blanks = |text: &str, line: usize| {
+        format!(
+            "found '{text}' in its sequence; expected no blanks between residues, or blocks of ten in all its lines; --drop-blanks takes every letter as a residue (line {line})"
+        )
+    };
+    let bytes = |byte: &str, line: usize| {
+        format!(
+            "found '{byte}' in its sequence; expected printable ASCII; the input may be damaged, or another file may follow (line {line})"
+        )
+    };
+    let block = format!(">a\nMK\n>b\nMKV{}\n>c\nMK\n", "\0".repeat(4096));
+    let compressed = [
+        b">a\nMK\n>b\nMKV\n".as_slice(),
+        &crate::input::gzip(b">c\nMK\n>d\nMK\n"),
+    ]
+    .concat();
+    let after = |text: &str| format!(">a\nMK\n>b\n{SEQUENCE}\n{text}\n>c\nMK\n");
+    let before = |text: &str| format!(">a\nMK\n>b the first of\n{text}\n{SEQUENCE}\n>c\nMK\n");
+    for (fasta, found) in [
+        (
+            after("Too Many Requests").as_bytes(),
+            blanks("Too Many Requests", 5),
+        ),
+        (after("RETRY LATER").as_bytes(), blanks("RETRY LATER", 5)),
+        (
+            after("Gateway Timeout").as_bytes(),
+            blanks("Gateway Timeout", 5),
+        ),
+        (
+            after("<html>\n502 Bad Gateway").as_bytes(),
+            "found '>' in its sequence".to_owned(),
+        ),
+        (after(BLOCKS).as_bytes(), blanks(BLOCKS, 5)),
+        (
+            before("two proteins of yeast").as_bytes(),
+            blanks("two proteins of yeast", 4),
+        ),
+        (
+            before("SACCHAROMYCES\tCEREVISIAE").as_bytes(),
+            blanks("SACCHAROMYCES\\tCEREVISIAE", 4),
+        ),
+        (before("CYTOCHROME C").as_bytes(), blanks("CYTOCHROME C", 4)),
+        (
+            before("        1 mkvlaagivg lcakaylems").as_bytes(),
+            blanks("1 mkvlaagivg lcakaylems", 4),
+        ),
+        (before("Met Lys Val").as_bytes(), blanks("Met Lys Val", 4)),
+        (block.as_bytes(), bytes("\\x00", 4)),
+        (&compressed, bytes("\\x1f", 5)),
+        (after("\0\0\0").as_bytes(), bytes("\\x00", 5)),
+        (after("MK\u{b}V").as_bytes(), bytes("\\x0b", 5)),
+        (after("\u{c}").as_bytes(), bytes("\\x0c", 5)),
+        (after("MKV\u{a0}LAA").as_bytes(), bytes("\\xc2", 5)),
+        (after("\u{feff}MKV").as_bytes(), bytes("\\xef", 5)),
+        (after("MK\x7fV").as_bytes(), bytes("\\x7f", 5)),
+    ] {
+        for policy in [
+            "error",
+            "x",
+            "reject",
+            "x --long-policy window --max-residues 20 --overlap 5",
+        ] {
+            let message = format!("a.fasta: record 2 'b': {found}");
+            refused(fasta, &format!(" --invalid {policy}"), &message);
+        }
+    }
+}
+
+#[test]
+fn blanks_that_aid_reading_are_counted_and_others_read_on_request() {
+    let lower = format!(
+        "  {}\r\n  {}*\r\n",
+        &BLOCKS[..21].to_lowercase(),
+        &BLOCKS[22..].to_lowercase()
+    );
+    let spaced: String = SEQUENCE
+        .chars()
+        .flat_map(|residue| [residue, ' '])
+        .collect();
+    for (lines, blanks) in [
+        (BLOCKS, 4),
+        (&*lower, 3),
+        (&*spaced, 44),
+        (&format!("{SEQUENCE} \n *"), 0),
+    ] {
+        let case = expect(
+            &format!(">a\n{lines}\n>b\nMK\n"),
+            "",
+            "",
+            &[(0, SEQUENCE), (1, "MK")],
+        );
+        assert_eq!(case.manifest().changed["blanks_dropped"], blanks, "{lines}");
+    }
+    let case = Case::new();
+    case.write("a.fasta", format!(">a\n{BLOCKS}\n"));
+    case.says(
+        "a.fasta --shards 1",
+        "changed: blanks dropped 4; 1 row, 45 residues",
+    );
+    let text = ">a\nMKV\nToo Many Requests\n";
+    let case = expect(text, " --drop-blanks", "", &[(0, "MKVTOOMANYREQUESTS")]);
+    assert_eq!(case.manifest().changed["blanks_dropped"], 2);
+    assert_eq!(case.manifest().options["drop_blanks"], true);
+    refused(">a\nMKV\0\n", " --drop-blanks --invalid x", "found '\\x00'");
+}
+
+#[test]
+fn pir_is_refused_or_its_titles_are_read() {
+    let pir = ">P1;ONE\nCRYSTALLIN\n  MKVLAAGIVG LCAKAYLEMS\n  MK*\n>F1;TWO\r\n\r\nMKV*\r\n>three of four\nMK\n>N1;four x\nits title \n";
+    let message = "a.fasta: record 2 'F1;TWO': expected FASTA, found a header of PIR; --pir reads it, and the next line as its title (line 3)";
+    for policy in ["error", "x", "reject --drop-blanks"] {
+        refused(
+            ">a\nMK\n>F1;TWO\n\nMK*\n",
+            &format!(" --invalid {policy}"),
+            message,
+        );
+    }
+    let sequences = [(0, "MKVLAAGIVGLCAKAYLEMSMK"), (1, "MKV"), (2, "MK")];
+    let case = expect(pir, " --pir", "3,four,0,empty\n", &sequences);
+    let shard = read_shard(&case.out().join("shard-00000.parquet")).expect("a shard");
+    let rows = shard.rows();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| (row.key.id, row.description))
+        .collect();
+    let expected = [
+        ("ONE", Some("CRYSTALLIN")),
+        ("TWO", None),
+        ("three", Some("of four")),
+    ];
+    assert_eq!(rows, expected);
+    refused(
+        ">P1;a\nx\0\nMK*\n",
+        " --pir",
+        "record 1 'P1;a': expected a header without control bytes",
+    );
+    made(">P12;a\nMK\n>P1\nMK\n>P2;a\nMK\n", "");
 }
 
 #[test]
@@ -285,7 +441,6 @@ fn characters_that_are_not_residues() {
         ("M*K", "found '*' at position 2"),
         ("MKJ", "found 'J' at position 3"),
         ("M K\n-", "found '-' at position 3"),
-        ("M\0K", "found '\\x00' at position 2"),
         ("MK;a", "found ';' at position 3"),
     ] {
         let fasta = format!(">ok\nMKVXBZUO\n>bad\n{sequence}\n");

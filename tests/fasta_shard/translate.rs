@@ -190,7 +190,7 @@ fn ids_of_contigs_are_unique_or_renamed() {
 
 #[test]
 fn characters_that_are_no_bases() {
-    let fasta = ">ok\nACGTACGTRYSWKMBDHVNacgtu\n>bad\nGC AXGG-\n>\nGCA\n";
+    let fasta = ">ok\nACGTACGTRYSWKMBDHVNacgtu\n>bad\nGCAXGG-\n>\nGCA\n";
     let case = Case::new();
     case.write("a.fna", fasta);
     let args = "a.fna --shards 1 --min-residues 1 --translate orf --alphabet nucleotide";
@@ -216,6 +216,25 @@ fn characters_that_are_no_bases() {
             .iter()
             .any(|row| row.id == "bad_1_1_6" && row.sequence == "AX")
     );
+}
+
+#[test]
+fn contigs_may_be_in_blocks_of_ten_only() {
+    let contig = "atggcagcag cagcagcagc\nagcagcagca gca";
+    let whole = contig.replace([' ', '\n'], "");
+    let [(_, blocks), (_, whole)] =
+        [contig, &whole].map(|bases| translated(&format!(">c\n{bases}\n"), "--translate orf"));
+    assert!(blocks == whole && blocks[0].2 == "MAAAAAAAAAA");
+    let case = Case::new();
+    let args = "a.fna --shards 1 --translate orf --alphabet nucleotide --min-residues 1";
+    for text in ["atg gca gca", "TATA BOX", "ATGGCA\0"] {
+        case.write("a.fna", format!(">c\nATG\n{text}\n"));
+        for policy in ["error", "x", "reject"] {
+            let args = format!("{args} --invalid {policy}");
+            case.fails(&args, 65, "a.fna: record 1 'c': found '");
+            case.fails(&args, 65, "(line 3)");
+        }
+    }
 }
 
 #[test]

@@ -45,6 +45,12 @@ pub struct ShardOptions {
     /// Whether to embed only the first of the records with the same residues.
     #[serde(skip_serializing_if = "Not::not")]
     pub dedup: bool,
+    /// Whether blanks may be anywhere between residues.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub drop_blanks: bool,
+    /// Whether a header may be one of PIR, with a title in the next line.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub pir: bool,
 }
 
 /// The configuration of a run.
@@ -90,9 +96,10 @@ impl ShardConfig {
 
     /// Returns the limits of the inputs.
     pub(crate) fn limits(&self) -> Limits {
-        match self.options.translation {
-            Some(_) => Limits::for_contigs(),
-            None => Limits::default(),
+        Limits {
+            drop_blanks: self.options.drop_blanks,
+            pir: self.options.pir,
+            ..Limits::of(self.options.translation.is_some())
         }
     }
 

@@ -1,22 +1,13 @@
 //! Duplicate ids.
 
 use serde::Serialize;
+use strum::{Display, EnumMessage, VariantArray};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::id_table::IdTable;
 
 /// The policy for a record with the id of an earlier record.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    strum::Display,
-    strum::EnumMessage,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumMessage, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum DuplicatePolicy {

@@ -6,7 +6,7 @@ use memchr::{memchr2, memrchr_iter};
 use plmkit_contract::{InputSummary, Quoted, Stop};
 use plmkit_store::FileKind;
 
-use crate::block::{FastaBlock, Limits};
+use crate::block::{FastaBlock, Limits, newlines};
 use crate::error::ShardError;
 use crate::input::shown;
 use crate::records::Records;
@@ -41,6 +41,8 @@ pub struct FastaReader {
     block_bytes: usize,
     /// The start of the next block; `None` before the first.
     rest: Option<Vec<u8>>,
+    /// The number of its first line.
+    line: u64,
     /// Records that [`read`](Self::read) returned.
     records: u64,
 }
@@ -57,6 +59,7 @@ impl FastaReader {
             limits,
             block_bytes,
             rest: None,
+            line: 1,
             records: 0,
         }
     }
@@ -86,7 +89,13 @@ impl FastaReader {
             Vec::new()
         };
         // A block that has more, and no second record, ends inside its record.
-        let limits = self.limits;
+        let (limits, line) = (self.limits, self.line);
+        let block = |text, cut| FastaBlock {
+            text,
+            limits,
+            line,
+            cut,
+        };
         let header = limits.id_bytes + limits.description_bytes + 1;
         let most = header + 2 * limits.sequence_bytes + self.block_bytes;
         let mut searched = 1;
@@ -94,8 +103,7 @@ impl FastaReader {
             let until = self.block_bytes.max(text.len() + self.block_bytes / 2);
             if !self.source.fill(&mut text, until + 1)? {
                 self.rest = Some(Vec::new());
-                let cut = false;
-                return Ok((!text.is_empty()).then_some(FastaBlock { text, limits, cut }));
+                return Ok((!text.is_empty()).then(|| block(text, false)));
             }
             let is_long = text.len() > header && memchr2(b'\n', b'\r', &text).is_none();
             let mut id = text.iter().take(limits.id_bytes + 1);
@@ -115,7 +123,8 @@ impl FastaReader {
                 rest.extend_from_slice(&text[next..]);
                 self.rest = Some(rest);
                 text.truncate(next);
-                return Ok(Some(FastaBlock { text, limits, cut }));
+                self.line += newlines(&text);
+                return Ok(Some(block(text, cut)));
             }
             searched = text.len();
         }
@@ -168,22 +177,22 @@ impl FastaReader {
     fn skip_to_first(&mut self) -> Result<(), ShardError> {
         let limit = self.limits.blank_bytes;
         let source = &mut self.source;
-        let (mut line, mut skipped) = (1, 0);
+        let mut skipped = 0;
         loop {
             let bytes = source.peek()?;
             let is_end = bytes.is_empty();
             let first = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
             let found = first.map(|first| bytes[first]);
             let blank = first.unwrap_or(bytes.len());
-            line += newlines(&bytes[..blank]);
+            self.line += newlines(&bytes[..blank]);
             source.consume(blank);
             skipped += blank;
             match found {
                 Some(b'>') => return Ok(()),
-                Some(_) => return Err(other_text(source, line)?),
+                Some(_) => return Err(other_text(source, self.line)?),
                 None if is_end => return Ok(()),
                 None if skipped > limit => {
-                    return Err(not_fasta(source.input(), line, "blank lines only"));
+                    return Err(not_fasta(source.input(), self.line, "blank lines only"));
                 }
                 None => {}
             }
@@ -220,10 +229,6 @@ fn other_text(source: &mut Source, line: u64) -> Result<ShardError, ShardError> 
     };
     let quoted = || Quoted(String::from_utf8_lossy(start).trim_end()).to_string();
     Ok(not_fasta(input, line, &kind.unwrap_or_else(quoted)))
-}
-
-fn newlines(bytes: &[u8]) -> u64 {
-    bytes.split(|&byte| byte == b'\n').count() as u64 - 1
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod folder;
 mod id_table;
 mod input;
 mod known;
+mod lines;
 mod nucleic_acids;
 mod policy;
 mod protein;

@@ -4,23 +4,14 @@ use std::ops::Range;
 
 use plmkit_contract::{Reason, UnknownResidue};
 use serde::Serialize;
+use strum::{Display, EnumMessage, VariantArray};
 
 use crate::residue::{InvalidPolicy, ResidueChanges, normalise};
 use crate::translate::{Translated, Translator, to_sets};
 use crate::windows::windows;
 
 /// The policy for proteins with more than the maximum of residues.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    strum::Display,
-    strum::EnumMessage,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumMessage, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum LongPolicy {

@@ -2,19 +2,10 @@
 
 use plmkit_contract::UnknownResidue;
 use serde::Serialize;
+use strum::{Display, EnumMessage, VariantArray};
 
 /// The policy for characters that are not residues.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    strum::Display,
-    strum::EnumMessage,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumMessage, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum InvalidPolicy {

@@ -193,10 +193,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
                 self.records += 1;
                 self.add(record, fingerprint, outcome, &mut digests, stop)?;
             }
-            for (change, count) in [
-                ("descriptions_recoded", parsed.descriptions_recoded),
-                ("descriptions_cut", parsed.descriptions_cut),
-            ] {
+            for (change, count) in parsed.changes {
                 self.tally.count_change(change, count);
             }
             if let Some(error) = parsed.error {

@@ -10,7 +10,8 @@ use crate::residue::ResidueChanges;
 use crate::translate::Translated;
 
 /// The kinds of change that a manifest counts.
-const CHANGES: [&str; 10] = [
+const CHANGES: [&str; 11] = [
+    "blanks_dropped",
     "residues_uppercased",
     "residues_replaced_by_x",
     "terminal_stops_removed",

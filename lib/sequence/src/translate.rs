@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
+use strum::{Display, EnumMessage, VariantArray};
 
 use crate::residue::ResidueChanges;
 
@@ -45,17 +46,7 @@ pub enum Peptides {
 }
 
 /// The policy for stop codons inside a frame. The stop codon that ends a frame is left out in any case.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    strum::Display,
-    strum::EnumMessage,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumMessage, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum StopPolicy {
@@ -68,17 +59,7 @@ pub enum StopPolicy {
 }
 
 /// What limits an open reading frame. The ends of a contig limit it in any case.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    strum::Display,
-    strum::EnumMessage,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumMessage, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum OrfBetween {

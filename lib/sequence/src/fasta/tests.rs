@@ -11,6 +11,8 @@ const LIMITS: Limits = Limits {
     description_bytes: 20,
     sequence_bytes: 60,
     blank_bytes: 100,
+    drop_blanks: false,
+    pir: false,
 };
 
 /// Yields at most so many bytes at a time.
@@ -37,8 +39,8 @@ fn read(text: &[u8], block: usize) -> Result<(Records, [u64; 2]), ShardError> {
             .records
             .iter()
             .for_each(|record| records.push(record));
-        changed[0] += parsed.descriptions_recoded;
-        changed[1] += parsed.descriptions_cut;
+        let [(_, recoded), (_, cut), _] = parsed.changes;
+        changed = [changed[0] + recoded, changed[1] + cut];
         if let Some(error) = parsed.error {
             let record = records.len() as u64 + 1;
             return Err(ShardError::Record(input.to_owned(), record, error));
@@ -110,7 +112,7 @@ fn ids_may_be_missing_and_descriptions_are_recoded() {
 fn limits_hold_to_the_byte() {
     let header = |size| format!(">{}\nMK\n", "P".repeat(size));
     for (rest, block) in [("", 7), (" a protein", 7), ("", 200)] {
-        let header = |size| header(size).replace('\n', &format!("{rest}\n"));
+        let header = |size| header(size).replacen('\n', &format!("{rest}\n"), 1);
         assert!(read(header(LIMITS.id_bytes - 1).as_bytes(), block).is_ok());
         let error = read(header(LIMITS.id_bytes).as_bytes(), block).expect_err("too long");
         let what = "record 1: the header line is too long: expected at most 40 bytes";
@@ -127,7 +129,7 @@ fn limits_hold_to_the_byte() {
     let error = message(sequence(LIMITS.sequence_bytes + 1).as_bytes());
     assert_eq!(
         error,
-        "a.fasta: record 1 'P1': the sequence is too long: expected at most 60 bytes"
+        "a.fasta: record 1 'P1': the sequence is too long: expected at most 60 bytes (line 2)"
     );
     let after = |blanks| [&b"\n".repeat(blanks)[..], b">P1\nMK\n"].concat();
     assert!(read(&after(LIMITS.blank_bytes), 7).is_ok());
