@@ -34,11 +34,7 @@ impl Run {
         let is_start = matches!(args.stage, None | Some(Stage::Prepare));
         let has = |name| options.fasta_shard.has(name);
         let look = is_start.then(|| Look {
-            limits: Limits {
-                drop_blanks: has("--drop-blanks"),
-                pir: has("--pir"),
-                ..Limits::of(has("--translate"))
-            },
+            limits: Limits::of(has("--translate"), has("--drop-blanks"), has("--pir")),
             allow_empty: args.allow_empty || has("--allow-empty"),
         });
         let programs = Programs::new(args.common.log_format, args.common.quiet, stop);

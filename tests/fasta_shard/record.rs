@@ -329,6 +329,10 @@ fn text_in_a_sequence_is_refused_under_every_policy() {
         ),
         (before("Met Lys Val").as_bytes(), blanks("Met Lys Val", 4)),
         (block.as_bytes(), bytes("\\x00", 4)),
+        (
+            format!(">a\nMK\n>b\n{BLOCKS} 45\n").as_bytes(),
+            blanks(&format!("{BLOCKS} 45"), 4),
+        ),
         (&compressed, bytes("\\x1f", 5)),
         (after("\0\0\0").as_bytes(), bytes("\\x00", 5)),
         (after("MK\u{b}V").as_bytes(), bytes("\\x0b", 5)),

@@ -42,10 +42,11 @@ impl Default for Limits {
 
 impl Limits {
     /// Those of proteins, or of contigs: a sequence of 1 GiB. The chromosomes of wheat have up to 0.9 GB.
-    pub fn of(contigs: bool) -> Self {
-        let sequence_bytes = 1 << if contigs { 30 } else { 24 };
+    pub fn of(contigs: bool, drop_blanks: bool, pir: bool) -> Self {
         Self {
-            sequence_bytes,
+            sequence_bytes: 1 << if contigs { 30 } else { 24 },
+            drop_blanks,
+            pir,
             ..Self::default()
         }
     }

@@ -96,11 +96,12 @@ impl ShardConfig {
 
     /// Returns the limits of the inputs.
     pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            drop_blanks: self.options.drop_blanks,
-            pir: self.options.pir,
-            ..Limits::of(self.options.translation.is_some())
-        }
+        let options = &self.options;
+        Limits::of(
+            options.translation.is_some(),
+            options.drop_blanks,
+            options.pir,
+        )
     }
 
     /// Returns how many chunks of records may be in work at once. The thread that reads them may be busy with a row group, which

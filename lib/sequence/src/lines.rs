@@ -12,14 +12,13 @@ pub(crate) type Foreign = (usize, String);
 /// Whether no byte of a sequence needs [`check`].
 pub(crate) fn are_plain(sequence: &[u8]) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'>' && byte != b';';
-    let bytes = sequence.iter();
-    bytes.fold(true, |all, &byte| all & is_plain(byte))
+    sequence.iter().fold(true, |all, &b| all & is_plain(b))
 }
 
 /// Checks the sequence lines of a record, and returns the number of blanks between its residues.
 ///
 /// Blanks are an aid to reading if they divide all residues of the record into blocks of one size. Only the last block may be
-/// smaller. Other blanks are those of text, such as a title or the message of a server; `any_blanks` accepts them.
+/// smaller. Other blanks are those of text, such as a title, positions or the message of a server; `any_blanks` accepts them.
 pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
     let (mut at, mut blanks, mut suspect) = (0, 0, (true, usize::MAX, &lines[..0]));
     let (mut block, mut is_last, mut is_text) = (None, false, false);
@@ -41,11 +40,13 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
             return Err((at, problem));
         }
         let pieces = line.split(|byte| b" \t".contains(byte));
-        let sizes = pieces.map(|piece| piece.iter().filter(|byte| **byte != b'*').count());
+        let pieces = pieces.map(|piece| piece.strip_suffix(b"*").unwrap_or(piece));
         let (mut is_even, before) = (true, blanks);
-        for (number, size) in sizes.filter(|size| *size > 0).enumerate() {
+        for (number, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
+            let size = piece.len();
             let block = *block.get_or_insert(size);
-            is_text |= is_last || size > block || !BLOCKS.contains(&block);
+            let is_block = size <= block && BLOCKS.contains(&block) && !piece[0].is_ascii_digit();
+            is_text |= is_last || !is_block;
             is_last = size < block;
             is_even &= size == block;
             blanks += u64::from(number > 0);
@@ -58,8 +59,7 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
     }
     let (_, at, line) = suspect;
     if is_text && blanks > 0 && !any_blanks {
-        let line = String::from_utf8_lossy(line);
-        let found = Quoted(line.trim());
+        let found = Quoted(str::from_utf8(line.trim_ascii()).unwrap_or_default());
         let problem = format!(
             "found {found} in its sequence; expected no blanks between residues, or blocks of ten in all its lines; --drop-blanks takes every letter as a residue"
         );
@@ -109,11 +109,12 @@ mod tests {
             (&["MKVLAAGIVG LCA", "KAYLEMSTNP KPQ"], 0),
             (&[TEN, SEQUENCE], 0),
             (&["1 mkvlaagivg lcakaylems", "21 tnpkp"], 0),
-            (&["MKVLAAGIVG LCAKAYLEMS 20", TEN], 0),
+            (&["MKVLAAGIVG LCAKAYLEMS 20"], 0),
+            (&["MKVLAAGIVG LCAKAYLEMS", "        10         20"], 1),
         ] {
             let text = lines.join("\n");
             let (at, problem) = check(text.as_bytes(), false).expect_err("text");
-            let found = format!("found '{}' in its sequence", lines[line]);
+            let found = format!("found '{}' in its sequence", lines[line].trim());
             assert!(problem.starts_with(&found), "{problem}");
             assert_eq!(text[..at].lines().count(), line, "{text}");
             assert!(check(text.as_bytes(), true).is_ok());
