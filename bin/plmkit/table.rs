@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use csv::{ReaderBuilder, StringRecord};
 use plmkit_cli::Fault;
 use plmkit_contract::{DATASET_FILE, is_sample_name, is_stream};
-use plmkit_store::CsvLines;
+use plmkit_store::read_columns;
 
 use crate::fasta::sample_name;
 use crate::run::BATCH_SIZE_FILE;
@@ -52,50 +51,10 @@ pub(crate) fn is_table(text: &[u8]) -> bool {
 
 /// Reads a table. Returns its rows, and what is wrong, a message for each error.
 pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let header = text.split(|&byte| byte == b'\n').next();
-    let has_tab = header.is_some_and(|line| line.contains(&b'\t'));
-    let mut reader = ReaderBuilder::new()
-        .delimiter(if has_tab { b'\t' } else { b',' })
-        .has_headers(false)
-        .flexible(true)
-        .from_reader(text);
-    let mut columns = None;
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
-    let mut lines = CsvLines::new(text);
-    for record in reader.byte_records() {
-        let line = match &record {
-            Ok(record) => lines.line_at(record.position()),
-            Err(error) => lines.line_at(error.position()),
-        };
-        let record = record
-            .ok()
-            .and_then(|record| StringRecord::from_byte_record(record).ok());
-        let Some(mut record) = record else {
-            errors.push(format!("line {line}: expected UTF-8, found other bytes"));
-            continue;
-        };
-        if record.iter().any(|cell| cell.contains(['\n', '\r'])) {
-            let what = "a line break in a cell: expected the end of its quote";
-            errors.push(format!("line {line}: {what}"));
-            continue;
-        }
-        record.trim();
-        if record.iter().all(str::is_empty) {
-            continue;
-        }
-        let Some(columns) = &columns else {
-            match Columns::find(&record) {
-                Ok(found) => columns = Some(found),
-                Err(what) => {
-                    errors.push(format!("line {line}: {what}"));
-                    break;
-                }
-            }
-            continue;
-        };
-        match columns.row(&record) {
+    for (line, cells) in read_columns(text, ["sample", "fasta"]) {
+        match cells.and_then(row) {
             Ok(row) if !seen.insert((row.sample.clone(), plain(&row.fasta))) => {
                 let (fasta, sample) = (row.fasta.display(), &row.sample);
                 errors.push(format!(
@@ -112,59 +71,18 @@ pub(crate) fn read_table(text: &[u8]) -> (Vec<TableRow>, Vec<String>) {
     (rows, errors)
 }
 
-/// The places of the two columns.
-struct Columns {
-    sample: usize,
-    fasta: usize,
-    count: usize,
-}
-
-impl Columns {
-    fn find(header: &StringRecord) -> Result<Self, String> {
-        let find = |name| {
-            let mut places = (0..header.len()).filter(|&at| &header[at] == name);
-            match (places.next(), places.next()) {
-                (Some(place), None) => Ok(place),
-                (Some(_), Some(_)) => Err(format!("the column {name} is there twice")),
-                (None, _) => {
-                    let found: Vec<&str> = header.iter().collect();
-                    let found = found.join(",");
-                    Err(format!(
-                        "expected the columns sample,fasta, found '{found}'"
-                    ))
-                }
-            }
-        };
-        Ok(Self {
-            sample: find("sample")?,
-            fasta: find("fasta")?,
-            count: header.len(),
-        })
+fn row([sample, fasta]: [String; 2]) -> Result<TableRow, String> {
+    check_name(&sample)?;
+    if fasta.is_empty() {
+        return Err(format!("'{sample}' has no FASTA"));
     }
-
-    fn row(&self, record: &StringRecord) -> Result<TableRow, String> {
-        if record.len() != self.count {
-            return Err(format!(
-                "expected {} columns, found {}",
-                self.count,
-                record.len()
-            ));
-        }
-        let (sample, fasta) = (&record[self.sample], &record[self.fasta]);
-        check_name(sample)?;
-        if fasta.is_empty() {
-            return Err(format!("'{sample}' has no FASTA"));
-        }
-        if is_stream(fasta.as_ref()) {
-            return Err(format!(
-                "'{fasta}' of '{sample}': expected a file, which a run that resumes can read again"
-            ));
-        }
-        Ok(TableRow {
-            sample: sample.to_owned(),
-            fasta: fasta.into(),
-        })
+    if is_stream(fasta.as_ref()) {
+        return Err(format!(
+            "'{fasta}' of '{sample}': expected a file, which a run that resumes can read again"
+        ));
     }
+    let fasta = fasta.into();
+    Ok(TableRow { sample, fasta })
 }
 
 /// Checks the name of a sample, which becomes that of a folder.

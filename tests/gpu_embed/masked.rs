@@ -245,7 +245,7 @@ fn wrong_positions_are_refused_before_anything_is_written() {
         ),
         (
             "id,place\nP0,0\n",
-            "expected the columns id and position, found 'id,place'",
+            "line 1: expected the columns id,position, found 'id,place'",
         ),
     ] {
         let table = set.positions(text);

@@ -374,7 +374,7 @@ fn positions_to_mask_are_of_any_shard() {
         plmkit.arg("--gpu-embed=--scores masked --scores-positions positions.csv");
         plmkit
     };
-    let no_table = "positions.csv: expected the columns id and position";
+    let no_table = "positions.csv: line 1: expected the columns id,position";
     common::assert_fails(embed("B 3\n").arg("--quiet"), 65, no_table);
     assert!(!folder.join("results").exists());
     let unknown = "id,position\nB,3\nC,1\nA,2\n";

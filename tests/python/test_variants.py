@@ -139,7 +139,7 @@ def test_a_dataset_without_scores_or_shards_is_refused(scored, tmp_path):
     (tmp_path / "other.csv").write_text("sample,variant\na,A1C\n", encoding="utf-8")
     run = lambda *words: subprocess.run([PROGRAMS / "query-embeddings", *words], capture_output=True, text=True, check=False)
     done = run("variants", scored, tmp_path / "other.csv")
-    assert done.returncode == 65 and "expected the columns id and variant, found 'sample,variant'" in done.stderr
+    assert done.returncode == 65 and "expected the columns id,variant, found 'sample,variant'" in done.stderr
     (tmp_path / "one.csv").write_text("id,variant\nodd,M1A\n", encoding="utf-8")
     assert run("combine", scored, "--out", tmp_path / "combined").returncode == 0
     done = run("variants", tmp_path / "combined", tmp_path / "one.csv")

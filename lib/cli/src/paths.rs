@@ -80,7 +80,8 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
         return Err(Fault::usage("@: expected the name of a list after it"));
     }
     let text = fs::read(list).map_err(cannot_read(list))?;
-    let lines = text.split(|&byte| byte == b'\n');
+    let lines = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let lines = lines.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let paths = lines.filter(|line| !line.is_empty());
     let paths: Vec<PathBuf> = paths.map(|line| OsStr::from_bytes(line).into()).collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use plmkit_contract::Quoted;
 
-use crate::{CsvLines, StoreError};
+use crate::{StoreError, read_columns};
 
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,41 +34,11 @@ pub fn read_id_values(path: &Path, column: &str) -> Result<Vec<IdValue>, StoreEr
     let mut opened = File::open(path).map_err(StoreError::cannot_open(path))?;
     let read = opened.read_to_end(&mut text);
     read.map_err(StoreError::cannot_read(path))?;
-    let mut first_line = text.split(|&byte| byte == b'\n');
-    let has_tab = first_line.next().is_some_and(|line| line.contains(&b'\t'));
-    let malformed = |error: csv::Error| StoreError::malformed(path, error);
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(if has_tab { b'\t' } else { b',' })
-        .trim(csv::Trim::All)
-        .from_reader(&*text);
-    let header = reader.headers().map_err(malformed)?;
-    let place = |wanted: &str| {
-        let mut names = header.iter();
-        let found = names.position(|name| name.trim_start_matches('\u{feff}') == wanted);
-        found.ok_or_else(|| {
-            let names = header.iter().collect::<Vec<_>>().join(",");
-            let what = format_args!("expected the columns id and {column}, found '{names}'");
-            StoreError::malformed(path, what)
-        })
-    };
-    let (id, value) = (place("id")?, place(column)?);
-    let mut numbers = CsvLines::new(&text);
-    let lines = reader.records().map(|record| {
-        let record = record.map_err(|error| {
-            let line = numbers.line_at(error.position());
-            let what = match error.kind() {
-                csv::ErrorKind::UnequalLengths {
-                    expected_len, len, ..
-                } => format!("expected {expected_len} columns, found {len}"),
-                _ => "expected UTF-8, found other bytes".to_owned(),
-            };
-            StoreError::malformed(path, format_args!("line {line}: {what}"))
-        })?;
-        Ok(IdValue {
-            line: numbers.line_at(record.position()),
-            id: record[id].to_owned(),
-            value: record[value].to_owned(),
-        })
+    let lines = read_columns(&text, ["id", column]).into_iter();
+    let lines = lines.map(|(line, cells)| {
+        let malformed = |what| StoreError::malformed(path, format_args!("line {line}: {what}"));
+        let [id, value] = cells.map_err(malformed)?;
+        Ok(IdValue { line, id, value })
     });
     lines.collect()
 }
@@ -98,15 +68,35 @@ mod tests {
         assert_eq!(read(csv).as_ref(), Ok(&expected));
         let tsv = "id\tposition\r\na,b\t7\r\nc\t\r\n";
         assert_eq!(read(tsv).as_ref(), Ok(&expected));
-        let blank = "\nid,position\n\n\nc,\n";
+        let blank = "\nid,position\n\n,\nc,\n";
         assert_eq!(read(blank), Ok(vec![(5, "c".to_owned(), String::new())]));
+        let marked = "id,position\n\u{feff}c,\n";
+        let expected = vec![(2, "\u{feff}c".to_owned(), String::new())];
+        assert_eq!(read(marked), Ok(expected));
         assert_eq!(read("id,position\n"), Ok(Vec::new()));
         for (text, what) in [
             (
                 "id,place\n",
-                "expected the columns id and position, found 'id,place'",
+                "line 1: expected the columns id,position, found 'id,place'",
             ),
-            ("", "expected the columns id and position, found ''"),
+            ("", "line 1: expected the columns id,position, found ''"),
+            ("id,position,id\n", "line 1: the column id is there twice"),
+            (
+                "position,id,position\n",
+                "line 1: the column position is there twice",
+            ),
+            (
+                "\u{feff}\u{feff}id,position\n",
+                "line 1: expected the columns id,position, found '\u{feff}id,position'",
+            ),
+            (
+                "position,\u{feff}id\n",
+                "line 1: expected the columns id,position, found",
+            ),
+            (
+                "id,position\na,\"7\nb,8\n",
+                "line 2: a line break in a cell",
+            ),
             ("id,position\n\na\n", "line 3: expected 2 columns, found 1"),
         ] {
             let error = read(text).expect_err(what);
