@@ -1,5 +1,7 @@
 """Every file opens in pyarrow, polars, DuckDB and pandas, and all of them read the same values."""
 
+import subprocess
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
-from conftest import MODEL, run
+from conftest import MODEL, PROGRAMS, run
 
 KEY = {
     "ordinal": pa.int64(),
@@ -151,3 +153,23 @@ def test_a_matrix_has_the_vectors_of_the_file(chain, tmp_path):
     run("query-embeddings", "combine", chain.embeddings, *matrix)
     assert np.array_equal(np.load(tmp_path / "mean.npy"), np.stack(table["mean_4"].to_numpy()))
     assert (tmp_path / "mean.ids.txt").read_text(encoding="utf-8").splitlines() == table["id"].to_pylist()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_another_program_rewrote_is_named_so(chain, tmp_path, kept):
+    """With or without the metadata of plmkit: it has no checksums, and no reader of plmkit takes it for its own."""
+    new = tmp_path / "new.parquet"
+    embed = ("query-embeddings", chain.embeddings, ["lookup", new, "P1"])
+    pack = ("pack-batches", chain.shards[0], [new, "--out", tmp_path / "b.arrow"])
+    for program, path, words in (embed, pack):
+        table = pq.read_table(path)
+        if kept:
+            metadata = {key: value for key, value in pq.read_metadata(path).metadata.items() if key.startswith(b"plmkit.")}
+            pq.write_table(table.replace_schema_metadata(metadata), new)
+            what = "damaged, or rewritten by another program"
+        else:
+            pd.read_parquet(path).to_parquet(new)
+            what = "not written by plmkit"
+        done = subprocess.run([PROGRAMS / program, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 65, done.stderr
+        assert done.stderr == f"{program}: {new}: {what}: it lacks the checksums that plmkit puts before a footer\n"

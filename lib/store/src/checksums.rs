@@ -9,7 +9,10 @@
 //!        │ XXH3-128 of the block so far and of all that follows the block │ "plmkit-x"
 //! ```
 
+use plmkit_contract::key;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use crate::file_kind::find;
 
 /// The most bytes of a segment. A reader reads and verifies a whole segment at once; it fits into the cache of a core.
 const SEGMENT_BYTES: usize = 1 << 18;
@@ -152,6 +155,8 @@ impl Checksums {
 pub(crate) enum EndError {
     /// This many of the file's last bytes are needed.
     NeedsBytes(usize),
+    /// It may be that of a sound file of another program.
+    NoChecksums(String),
     Invalid(String),
 }
 
@@ -184,9 +189,16 @@ impl End {
         let (counted, head) = head.split_at(8);
         let (expected, magic) = head.split_at(16);
         if magic != MAGIC {
-            return Err(invalid(
-                "it lacks the checksums that plmkit puts before a footer",
-            ));
+            // Programs that rewrite a file leave out its metadata.
+            let is_own = find(footer_bytes, key::PREFIX.as_bytes()).is_some();
+            let origin = if is_own {
+                "damaged, or rewritten by another program"
+            } else {
+                "not written by plmkit"
+            };
+            return Err(EndError::NoChecksums(format!(
+                "{origin}: it lacks the checksums that plmkit puts before a footer"
+            )));
         }
         let damaged = || invalid("its footer is not as it was written");
         let count = u64::from_le_bytes(counted.try_into().expect("8 bytes"));

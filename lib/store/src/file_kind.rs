@@ -235,7 +235,7 @@ fn kind_in(end: &[u8]) -> Option<&str> {
     str::from_utf8(rest.get(..usize::from(*length))?).ok()
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+pub(crate) fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())
         .position(|window| window == wanted)

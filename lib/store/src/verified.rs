@@ -70,6 +70,7 @@ impl VerifiedFile {
                     let what = format!("it has {len} bytes, and its end claims more");
                     return Err(unreadable(path, format, &what));
                 }
+                Err(EndError::NoChecksums(what)) => return Err(StoreError::malformed(path, what)),
                 Err(EndError::Invalid(what)) => return Err(unreadable(path, format, &what)),
             }
         };
