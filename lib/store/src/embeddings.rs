@@ -93,10 +93,8 @@ fn properties_of(layout: &EmbeddingLayout) -> WriterProperties {
         // DuckDB cannot read half precision with BYTE_STREAM_SPLIT, which the format allowed later.
         StoreDtype::F16 => Encoding::PLAIN,
     };
-    let encodings = [
-        ("ordinal", Encoding::DELTA_BINARY_PACKED),
-        ("id", Encoding::DELTA_LENGTH_BYTE_ARRAY),
-    ];
+    // Texts are plain: fastparquet reads no other encoding, and the file is hardly larger.
+    let encodings = [("ordinal", Encoding::DELTA_BINARY_PACKED)];
     let mut properties = properties(&encodings, &["sequence_digest"])
         // Ids are not sorted: without the filter, a reader would search every row group.
         .set_column_bloom_filter_fpp(ColumnPath::from("id"), ID_FALSE_POSITIVES);
