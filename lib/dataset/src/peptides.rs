@@ -4,7 +4,7 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Stop, ordinals, peptide_rows};
+use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Quoted, Stop, ordinals, peptide_rows};
 use plmkit_store::{AtomicFile, StoreError};
 
 use crate::folder::SHARDS;
@@ -34,10 +34,10 @@ pub fn write_peptides(
     (format, out, force): (PlaceFormat, &Path, bool),
     stop: &Stop,
 ) -> Result<u64, DatasetError> {
+    let list_path = &dataset.path.join(SHARDS).join(PEPTIDES_FILE);
     if dataset.manifest()?.peptides.is_none() {
         let what = "expected a list of peptides: the shards were cut without --translate";
-        let list = dataset.path.join(SHARDS).join(PEPTIDES_FILE);
-        return Err(DatasetError::missing(&list, what));
+        return Err(DatasetError::missing(list_path, what));
     }
     let mut rows = Merge::new(&dataset.parts, [], stop);
     let mut records = vec![Records::new(move || rows.next_rows())];
@@ -62,7 +62,9 @@ pub fn write_peptides(
                     if let Some(id) = records.id(peptide.ordinal)?
                         && ids.is_none_or(|ids| ids.find(id))
                     {
-                        file.append(line(format, peptide, id).as_bytes())?;
+                        let line = line(format, peptide, id);
+                        let line = line.map_err(|what| DatasetError::content(list_path, what))?;
+                        file.append(line.as_bytes())?;
                         written += 1;
                     }
                 }
@@ -110,10 +112,13 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Returns the line of a peptide.
+/// The beginnings of the lines of BED that readers take for comments, titles and settings. Some want a word, most a prefix.
+const NO_FEATURE: [&str; 6] = ["#", ">", "!", "browser", "track", "visibility"];
+
+/// Returns the line of a peptide. The error says why its format has none.
 ///
 /// Source: <https://github.com/The-Sequence-Ontology/Specifications/blob/master/gff3.md>, <https://samtools.github.io/hts-specs/BEDv1.pdf>.
-fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> String {
+fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> Result<String, String> {
     let PeptideRow {
         contig,
         start,
@@ -122,7 +127,7 @@ fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> String {
         ..
     } = peptide;
     let strand = peptide.strand();
-    match format {
+    Ok(match format {
         PlaceFormat::Gff => {
             let contig = escaped(contig, |byte| {
                 byte.is_ascii_alphanumeric() || b".:^*$@!+_?-|".contains(&byte)
@@ -134,8 +139,16 @@ fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> String {
                 "{contig}\tplmkit\tORF\t{start}\t{end}\t.\t{strand}\t.\tID={id};frame={frame}\n"
             )
         }
+        PlaceFormat::Bed if NO_FEATURE.iter().any(|start| contig.starts_with(start)) => {
+            return Err(format!(
+                "ordinal {} {}: readers of BED pass over a line that begins with the contig {}: expected --format gff",
+                peptide.ordinal,
+                Quoted(id),
+                Quoted(contig)
+            ));
+        }
         PlaceFormat::Bed => format!("{contig}\t{}\t{end}\t{id}\t0\t{strand}\n", start - 1),
-    }
+    })
 }
 
 /// Returns a text with the bytes that are not kept as `%XX`.
@@ -164,14 +177,28 @@ mod tests {
             end: 9,
             frame: -2,
         };
-        let line = |format| line(format, peptide, "NODE|1,x=é_-2_4_9");
+        let line = |contig, format| {
+            let peptide = PeptideRow { contig, ..peptide };
+            line(format, peptide, "NODE|1,x=é_-2_4_9")
+        };
         assert_eq!(
-            line(PlaceFormat::Gff),
-            "NODE|1%2Cx%3D%C3%A9\tplmkit\tORF\t4\t9\t.\t-\t.\tID=NODE|1%2Cx%3Dé_-2_4_9;frame=-2\n"
+            line("NODE|1,x=é", PlaceFormat::Gff).as_deref(),
+            Ok(
+                "NODE|1%2Cx%3D%C3%A9\tplmkit\tORF\t4\t9\t.\t-\t.\tID=NODE|1%2Cx%3Dé_-2_4_9;frame=-2\n"
+            )
         );
         assert_eq!(
-            line(PlaceFormat::Bed),
-            "NODE|1,x=é\t3\t9\tNODE|1,x=é_-2_4_9\t0\t-\n"
+            line("NODE|1,x=é", PlaceFormat::Bed).as_deref(),
+            Ok("NODE|1,x=é\t3\t9\tNODE|1,x=é_-2_4_9\t0\t-\n")
         );
+        for contig in ["#1", ">1", "!1", "track", "track1", "browser", "visibility"] {
+            let error = line(contig, PlaceFormat::Bed).expect_err(contig);
+            assert!(error.contains("expected --format gff"), "{error}");
+            let gff = line(contig, PlaceFormat::Gff).expect("a name that is escaped");
+            assert!(!gff.starts_with(['#', '>']), "{gff}");
+        }
+        for contig in ["Track", "1#", "subtrack", "="] {
+            assert!(line(contig, PlaceFormat::Bed).is_ok(), "{contig}");
+        }
     }
 }
