@@ -130,14 +130,15 @@ fn shape(model: &Path) -> Result<ModelShape, Fault> {
 /// Reads a shard, or the shards of a manifest or of a folder with one. Returns how many lists of aliases and of known records there are.
 fn read_shards(path: &Path, shards: &mut Vec<Lengths>) -> Result<u64, Fault> {
     if path.is_file() && path.extension() != Some("json".as_ref()) {
-        shards.push(read_shard(path)?);
+        shards.push(read_shard(path)?.1);
         return Ok(0);
     }
     let manifest: Manifest = read_sealed(&in_folder_of(path, "manifest.json"))?;
     for listed in &manifest.shards {
         let path = in_folder_of(path, &listed.file);
-        let shard = read_shard(&path)?;
-        if (shard.sequences, shard.tokens) != (listed.rows, listed.tokens) {
+        let (digest, shard) = read_shard(&path)?;
+        let found = (&*digest, shard.sequences, shard.tokens);
+        if found != (&*listed.digest, listed.rows, listed.tokens) {
             let what = "is not the shard that its manifest lists";
             return Err(StoreError::malformed(&path, what).into());
         }
@@ -146,11 +147,12 @@ fn read_shards(path: &Path, shards: &mut Vec<Lengths>) -> Result<u64, Fault> {
     Ok(u64::from(manifest.aliases.is_some()) + u64::from(manifest.known.is_some()))
 }
 
-fn read_shard(path: &Path) -> Result<Lengths, StoreError> {
+/// Reads the lengths of the rows of a shard, and their digest.
+fn read_shard(path: &Path) -> Result<(String, Lengths), StoreError> {
     let of_input = |error: StoreError| error.of_input(FileKind::Shard);
     let mut shard = ShardReader::open(path).map_err(of_input)?;
     let mut lengths = Lengths::default();
     let read = shard.lengths(|row| lengths.add(row.ordinal, row.length, row.residues));
     read.map_err(of_input)?;
-    Ok(lengths)
+    Ok((shard.digest().to_string(), lengths))
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{Manifest, REJECTS_FILE, ShardSummary, path_text};
+use plmkit_contract::{Manifest, ShardSummary, path_text};
 use plmkit_sequence::is_shard_name;
 use plmkit_store::{FileKind, StoreError, files_in, read_sealed, remove_file};
 
@@ -75,13 +75,10 @@ impl<'r> SampleFolder<'r> {
 
     pub(crate) fn has_lost_shards(&self) -> bool {
         let shards = self.path.join("shards");
-        let lost = |file: &str| !shards.join(file).exists();
-        lost(REJECTS_FILE)
-            || self.manifest().is_ok_and(|manifest| {
-                let lists = manifest.lists().into_iter();
-                let mut lists = lists.filter_map(|(name, _, list)| list.map(|_| name));
-                lists.any(lost) || manifest.shards.iter().any(|shard| lost(&shard.file))
-            })
+        self.manifest().is_ok_and(|manifest| {
+            let mut files = manifest.files();
+            files.any(|(file, ..)| !shards.join(file).exists())
+        })
     }
 
     /// Removes what was made of the shards, saved work of unfinished embeddings, too.

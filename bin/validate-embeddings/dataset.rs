@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use plmkit_cli::{Exit, Fault, Stop, files_of};
 use plmkit_contract::{
-    DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RecordCounts, Sealed,
-    io_text, path_text,
+    DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, RecordCounts,
+    Sealed, io_text, path_text,
 };
 use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
-use plmkit_store::{files_in, write_report};
+use plmkit_store::{files_in, read_byte_digest, write_report};
 
 use crate::args::Args;
 use crate::lists::without_lists;
@@ -36,17 +36,23 @@ pub(crate) fn add_files(dataset: &Path, args: &mut Args) -> Result<(), Fault> {
     Ok(())
 }
 
-/// That every shard of the manifest is there: without one there can be no verdict, and the earlier one stays.
-pub(crate) fn check_shards(dataset: &Path, manifest: &Manifest) -> Result<(), Fault> {
-    let missing = manifest.shards.iter().find_map(|shard| {
-        let path = dataset.join("shards").join(&shard.file);
-        (!path.exists()).then_some(path)
-    });
-    missing.map_or(Ok(()), |path| {
-        let what =
-            "no such file: expected every shard that manifest.json lists, or no folder shards";
-        Err(fault(&path, Exit::NoInput, what))
-    })
+/// That every file of the manifest is there: without one there can be no verdict, and the earlier one stays.
+pub(crate) fn check_files(dataset: &Path, manifest: &Manifest) -> Result<(), Fault> {
+    for (file, _, digest) in manifest.files() {
+        let path = dataset.join("shards").join(file);
+        // No check reads it, and workflows hand it over to people alone.
+        let is_renamed = file == RENAMED_FILE;
+        if !is_renamed && !path.exists() {
+            let what =
+                "no such file: expected every file that manifest.json lists, or no folder shards";
+            return Err(fault(&path, Exit::NoInput, what));
+        }
+        if is_renamed && path.exists() && read_byte_digest(&path)? != digest {
+            let what = format!("altered: expected digest {digest}, as manifest.json says");
+            return Err(fault(&path, Exit::Data, &what));
+        }
+    }
+    Ok(())
 }
 
 /// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when

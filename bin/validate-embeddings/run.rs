@@ -12,7 +12,7 @@ use plmkit_store::{
 };
 
 use crate::args::{Args, Command, RecomputeArgs};
-use crate::dataset::{check_folder, check_shards};
+use crate::dataset::{check_files, check_folder};
 use crate::groups::{Reading, batches_digest, open_all};
 use crate::lists::{read_lists, without_lists};
 use crate::outputs::conclude;
@@ -46,7 +46,7 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     read_manifest(args.manifest.as_deref(), name, &mut criteria)?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     if let (Some(dataset), Some(manifest)) = (&args.dataset, manifest) {
-        check_shards(dataset, manifest)?;
+        check_files(dataset, manifest)?;
     }
     if let Some(path) = &args.reference {
         let reference = read_reference(path, &embeddings, stop)?;

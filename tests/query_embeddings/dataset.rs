@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use plmkit_contract::{
-    AliasRow, KeyColumns, Kind, ListedFile, Provenance, RowDigest, RowKey, StoreDtype, seal,
+    AliasRow, ByteDigest, KeyColumns, Kind, ListedFile, Provenance, RowDigest, RowKey, StoreDtype,
+    seal,
 };
 use plmkit_store::{EmbeddingsReader, RecordListWriter};
 use serde_json::{Value, json};
@@ -336,10 +337,18 @@ pub(crate) fn records(
     ListedFile::from_rows(name, digest)
 }
 
-fn manifest(set: &Set, aliases: &ListedFile, known: Option<(ListedFile, RowDigest)>) {
+/// Writes the manifest of a set without shards, and what else is beside it.
+pub(crate) fn manifest(
+    set: &Set,
+    aliases: Option<&ListedFile>,
+    known: Option<(ListedFile, RowDigest)>,
+) {
+    let rejects = "ordinal,id,length,reason\n";
+    fs::write(set.path("sample/shards/rejects.csv"), rejects).expect("write");
+    let rejects = ByteDigest::compute(rejects.as_bytes()).to_string();
     let mut manifest = json!({
         "contract": "1", "tool": "fasta-shard", "version": "0.1.0", "options": {}, "inputs": [],
-        "records": 30, "accepted": 29, "rejected": {}, "rejects_digest": "", "aliases": aliases,
+        "records": 30, "accepted": 29, "rejected": {}, "rejects_digest": rejects, "aliases": aliases,
         "rows": 27, "residues": 0, "tokens": 0, "changed": {}, "shards": [],
         "lengths": { "min": null, "max": null, "mean": null, "histogram": [] },
     });
@@ -372,7 +381,7 @@ fn records_without_a_row_get_that_of_another_record() {
     let earlier: Vec<Row> = all.iter().filter(|row| row.ordinal == 5).cloned().collect();
     let old = set.embeddings("old/embeddings/a.parquet", &earlier, StoreDtype::F32);
     let old = EmbeddingsReader::open(&old).expect("just written").digest();
-    manifest(&set, &aliases, Some((known, old)));
+    manifest(&set, Some(&aliases), Some((known, old)));
     let vectors = |ordinal| {
         let rows = all.iter().filter(move |row| row.ordinal == ordinal);
         rows.map(|row| (row.start, row.vector.clone()))

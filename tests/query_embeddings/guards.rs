@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use plmkit_contract::{Kind, StoreDtype, seal};
+use plmkit_contract::{Kind, RowDigest, StoreDtype, seal};
 use serde_json::{Value, json};
 
 use crate::common::{assert_failed, bin, visible};
-use crate::dataset::{dataset, interleaved, records, succeeded};
+use crate::dataset::{dataset, interleaved, manifest, records, succeeded};
 use crate::set::{Set, rows, run};
 
 /// Runs `query-embeddings` with these words in the folder of the set; if they begin with an option, `validate-embeddings`.
@@ -44,7 +44,7 @@ fn no_output_is_an_input() {
     fs::write(set.path("ids"), "P20\n").expect("write");
     fs::write(set.path("fasta"), ">P20\n").expect("write");
     fs::create_dir(sample.join("shards")).expect("folder");
-    fs::write(sample.join("shards/manifest.json"), "{}").expect("write");
+    manifest(&set, None, None);
     fs::hard_link(
         sample.join("embeddings/shard-00001.parquet"),
         set.path("linked"),
@@ -191,7 +191,8 @@ fn records_without_a_row_are_not_left_out_silently() {
     });
     fs::create_dir_all(set.path("sample/shards")).expect("folder");
     let shared = [(4, 9), (28, 7)];
-    records(&set, ("aliases.parquet", Kind::Aliases), &rows(), &shared);
+    let aliases = records(&set, ("aliases.parquet", Kind::Aliases), &rows(), &shared);
+    manifest(&set, Some(&aliases), None);
     let matrix = "combine sample --format npy --out m.npy --force";
     assert!(!succeeded(&tool(&set, matrix)).contains("left out"));
     relist(&folder, json!({ "aliases": 2, "known": 1 }));
@@ -211,7 +212,8 @@ fn records_without_a_row_are_not_left_out_silently() {
     );
     // The representative was rejected.
     missing("P28,Q1", "1 of them in aliases.parquet");
-    records(&set, ("known.parquet", Kind::Known), &rows(), &[(15, 5)]);
+    let known = records(&set, ("known.parquet", Kind::Known), &rows(), &[(15, 5)]);
+    manifest(&set, Some(&aliases), Some((known, RowDigest::default())));
     missing(
         "P15,Q1",
         "2 of 2 ids are not in the dataset: 'P15', 'Q1'; 1 of them in known.parquet, because other records have their residues: query-embeddings combine --known gives them rows",

@@ -12,3 +12,4 @@ mod peptides;
 mod samples;
 #[path = "../validate_embeddings/set.rs"]
 mod set;
+mod shards;

@@ -184,3 +184,49 @@ fn ids_choose_and_what_is_no_list_of_peptides_is_refused() {
     let proteins = command(folder, line).output().expect("the program starts");
     assert_failed(&proteins, 66, "the shards were cut without --translate");
 }
+
+#[test]
+fn what_readers_of_bed_take_for_a_comment_is_no_contig() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    let [(_, bases), _] = &contigs()[..] else {
+        panic!("two contigs")
+    };
+    let fasta = ["ok", "#NODE_1", "track", "browser"].map(|id| format!(">{id}\n{bases}\n"));
+    fs::write(folder.join("c.fna"), fasta.concat()).expect("write");
+    let mut plmkit = command(folder, "plmkit c.fna --out results --quiet");
+    plmkit.args(["--fasta-shard", "--translate orf --min-residues 6"]);
+    run(plmkit.arg("--model").arg(test_data("model-tiny")));
+    let shards = folder.join("results/c/shards");
+    let peptides = |options: &str| {
+        let line = format!("query-embeddings peptides results/c {options}");
+        command(folder, &line).output().expect("the program starts")
+    };
+    let what = "peptides.parquet: ordinal ";
+    let refused = peptides("--out p.bed");
+    assert_failed(&refused, 65, what);
+    let what = "begins with the contig '#NODE_1': expected --format gff";
+    assert_failed(&refused, 65, what);
+    assert!(!folder.join("p.bed").exists());
+    assert!(peptides("--out p.gff").status.success());
+    let gff = fs::read_to_string(folder.join("p.gff")).expect("GFF");
+    assert_eq!(gff.matches("\n#").count(), 0);
+    assert!(gff.contains("\n%23NODE_1\t") && gff.contains("\ntrack\t"));
+    // Of the contigs that are asked for.
+    let ok = gff
+        .split(['=', ';'])
+        .find(|id| id.starts_with("ok"))
+        .expect("an id");
+    assert!(peptides(&format!("--id {ok} --out p.bed")).status.success());
+
+    // Any file of the set may be lost, before and after the validation.
+    fs::remove_file(folder.join("results/c/dataset.json")).expect("remove");
+    for name in ["rejects.csv", "shard-00000.parquet", "peptides.parquet"] {
+        let bytes = fs::read(shards.join(name)).expect("a file");
+        fs::remove_file(shards.join(name)).expect("remove");
+        let what = format!("results/c/shards/{name}: cannot open: no such file");
+        assert_failed(&peptides("--out q.gff"), 66, &what);
+        fs::write(shards.join(name), bytes).expect("write");
+    }
+    assert!(peptides("--out q.gff").status.success());
+}

@@ -58,8 +58,8 @@ pub use labels::{DESCRIPTION, Labels, SAMPLE, is_sample_name};
 pub use layout::EmbeddingLayout;
 pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
-    MANIFEST_FILE, Manifest, REJECTS_FILE, SHARD_PREFIX, ShardSummary, TranslationSummary,
-    length_bin_edges,
+    MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, SHARD_PREFIX, ShardSummary,
+    TranslationSummary, length_bin_edges,
 };
 pub use model_files::{
     FIRST_RELEASE, MODEL_JSON_BYTES, WEIGHT_FILES, is_weight_index, parse_weight_index,

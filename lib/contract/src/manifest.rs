@@ -1,12 +1,14 @@
 //! `manifest.json`: the inputs and outputs of `fasta-shard`. A folder with a manifest holds a complete set of shards.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, ListedFile, PEPTIDES_FILE, Reason, Sealed,
+    ALIASES_FILE, EmbeddingWork, KNOWN_FILE, Kind, ListedFile, PEPTIDES_FILE, Provenance, Reason,
+    Sealed,
 };
 
 /// The name of the manifest, beside the shards.
@@ -14,6 +16,9 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// The name of the list of rejected records, beside the shards.
 pub const REJECTS_FILE: &str = "rejects.csv";
+
+/// The name of the list of renamed records, beside the shards.
+pub const RENAMED_FILE: &str = "renamed.csv";
 
 /// The content of `manifest.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,6 +79,29 @@ impl Manifest {
             (KNOWN_FILE, Kind::Known, known),
             (PEPTIDES_FILE, Kind::Peptides, self.peptides.as_ref()),
         ]
+    }
+
+    /// Iterates over the files that a complete set has beside its manifest: the name, the kind of a Parquet file, and the digest of its
+    /// rows; of a text file, that of its bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&str, Option<Kind>, &str)> {
+        let shards = self.shards.iter();
+        let shards = shards.map(|shard| (&*shard.file, Some(Kind::Shard), &*shard.digest));
+        let lists = self.lists().into_iter();
+        let lists = lists.filter_map(|(name, kind, list)| Some((name, Some(kind), &*list?.digest)));
+        let renamed = self.renamed_digest.as_deref();
+        let renamed = renamed.map(|digest| (RENAMED_FILE, None, digest));
+        let rejects = iter::once((REJECTS_FILE, None, &*self.rejects_digest));
+        shards.chain(lists).chain(rejects).chain(renamed)
+    }
+
+    /// Returns the work that made the set.
+    pub fn work(&self) -> Provenance {
+        let inputs = self.inputs.iter().map(|input| input.digest.clone());
+        Provenance {
+            version: self.version.clone(),
+            options: self.options.clone(),
+            ..Provenance::new(&self.tool, inputs.collect())
+        }
     }
 }
 

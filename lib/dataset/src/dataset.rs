@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    Column, DATASET_FILE, EmbeddingLayout, KERNELS, ListedDataset, PACKING, Provenance, RowDigest,
-    SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
+    Column, DATASET_FILE, EmbeddingLayout, KERNELS, ListedDataset, Manifest, PACKING, Provenance,
+    RowDigest, SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
 };
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visible_in};
 use serde_json::Value;
 
 use crate::DatasetError;
 use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files};
-use crate::lists::read_lists;
+use crate::lists::{check_digest, read_lists, read_manifest};
 
 /// An embeddings file of a dataset, closed: what its footer says.
 #[derive(Clone, Debug)]
@@ -117,11 +117,14 @@ pub struct Dataset {
     pub parts: Vec<Part>,
     /// Its `dataset.json`, if it has one.
     pub listed: Option<ListedDataset>,
+    /// The manifest of its shards, if it has some.
+    pub(crate) manifest: Option<Manifest>,
 }
 
 impl Dataset {
-    /// Opens a folder or an embeddings file. Where `dataset.json` lists the parts and lists of rejects, they must be these; those of
-    /// shards, if there are any. If the validation has failed, `on_failed` decides whether that is an error.
+    /// Opens a folder or an embeddings file. Where `dataset.json` lists the parts and lists of rejects, they must be these; where there
+    /// are shards, they and the files beside them must be those of their manifest. If the validation has failed, `on_failed` decides
+    /// whether that is an error.
     ///
     /// # Errors
     /// If there are no files, if one is damaged or missing, or if they are not of one work.
@@ -154,11 +157,18 @@ impl Dataset {
             lists.retain(|list| has_shards(path) || !list.file.starts_with("shards/"));
             read_lists(&lists, path)?;
         }
+        let is_combined = |listed: &ListedDataset| listed.combined.is_some();
+        let manifest = if listed.as_ref().is_some_and(is_combined) {
+            None
+        } else {
+            read_manifest(path, &parts[0], stop)?
+        };
         let path = path.to_owned();
         Ok(Self {
             path,
             parts,
             listed,
+            manifest,
         })
     }
 
@@ -266,11 +276,11 @@ fn check_parts(listed: &ListedDataset, folder: &Path, parts: &[Part]) -> Result<
             let what = format!("not a part of the dataset: {DATASET_FILE} does not list it");
             return Err(DatasetError::content(&part.path, what));
         };
-        let found = part.digest;
-        if expected != found.to_string() {
-            let what = format!("expected rows {expected}, as {DATASET_FILE} says, found {found}");
-            return Err(DatasetError::content(&part.path, what));
-        }
+        check_digest(
+            &part.path,
+            [expected, &part.digest.to_string()],
+            DATASET_FILE,
+        )?;
     }
     listed.keys().next().map_or(Ok(()), |missing| {
         let what = format!("no such file: expected every part that {DATASET_FILE} lists");

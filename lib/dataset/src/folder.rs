@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{DATASET_FILE, SHARD_PREFIX, path_text};
+use plmkit_contract::{DATASET_FILE, path_text};
 use plmkit_store::{StoreError, files_in, visible_in};
 
 use crate::DatasetError;
@@ -26,22 +26,6 @@ pub fn dataset_folder(path: PathBuf) -> PathBuf {
 /// Whether the shards of a dataset are there: otherwise `dataset.json` says what is expected.
 pub fn has_shards(folder: &Path) -> bool {
     folder.join(SHARDS).is_dir()
-}
-
-/// Returns the shards, sorted by name.
-pub(crate) fn shards_of(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
-    let folder = folder.join(SHARDS);
-    let is_shard = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(SHARD_PREFIX)
-    };
-    let mut files = files_in(&folder, &["parquet"]).unwrap_or_default();
-    files.retain(is_shard);
-    if files.is_empty() {
-        let what = "expected shard-*.parquet, which have the residues of the proteins: the folder of a sample has them, and no combined one";
-        return Err(DatasetError::missing(&folder, what));
-    }
-    Ok(files)
 }
 
 /// Returns what no output may replace: the file that names the parts, and whatever readers find in their folder.

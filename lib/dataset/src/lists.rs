@@ -1,16 +1,18 @@
 //! The lists of a dataset: rejected records and rows, and the records that are in no shard.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    AliasRow, DATASET_FILE, Kind, LIST_SHOWN, ListedFile, MANIFEST_FILE, Manifest, RejectsList,
-    Stop, alias_rows, one_line,
+    AliasRow, DATASET_FILE, Kind, ListedFile, MANIFEST_FILE, Manifest, RejectsList, SHARD_PREFIX,
+    SOURCE, Stop, alias_rows, path_text,
 };
-use plmkit_store::{FileKind, RecordListReader, StoreError, read_rejects, read_sealed};
-use serde_json::json;
+use plmkit_store::{
+    FileKind, RecordListReader, StoreError, read_byte_digest, read_rejects, read_sealed, visible_in,
+};
 
 use crate::folder::SHARDS;
-use crate::{Dataset, DatasetError};
+use crate::{Dataset, DatasetError, Part};
 
 /// Reads these lists of rejects in `folder`: each must be as it was when the dataset was validated. One without lines need not be
 /// kept.
@@ -25,73 +27,106 @@ pub(crate) fn read_lists(
             continue;
         }
         let list = read_rejects(&path).map_err(|error| error.of_input(FileKind::Rejects))?;
-        if list.digest != *digest {
-            let what = format!(
-                "altered: expected digest {digest}, as {DATASET_FILE} says, found {}",
-                list.digest
-            );
-            return Err(DatasetError::content(&path, what));
-        }
+        check_digest(&path, [digest, &list.digest], DATASET_FILE)?;
         lists.push(list);
     }
     Ok(lists)
 }
 
-/// Opens a list of records, whose rows must have this digest, if that is known.
+/// Opens a shard or a list of records, whose rows must have this digest.
 pub(crate) fn open_list(
     path: &Path,
     kind: Kind,
-    listed: Option<&ListedFile>,
+    digest: &str,
 ) -> Result<RecordListReader, DatasetError> {
     let reader = RecordListReader::open(path, kind)?;
-    let found = reader.digest().to_string();
-    match listed {
-        Some(ListedFile { digest, .. }) if *digest != found => {
-            let what = format!("expected rows {digest}, as manifest.json says, found {found}");
-            Err(DatasetError::content(path, what))
-        }
-        _ => Ok(reader),
+    check_digest(path, [digest, &reader.digest().to_string()], MANIFEST_FILE)?;
+    Ok(reader)
+}
+
+/// Checks that a file has the digest that is expected of its rows, or of the bytes of a text, as `list` says.
+pub(crate) fn check_digest(
+    path: &Path,
+    [expected, found]: [&str; 2],
+    list: &str,
+) -> Result<(), DatasetError> {
+    if expected == found {
+        return Ok(());
     }
+    let is_text = path.extension() == Some("csv".as_ref());
+    let of = if is_text {
+        "altered: expected digest"
+    } else {
+        "expected rows"
+    };
+    let what = format!("{of} {expected}, as {list} says, found {found}");
+    Err(DatasetError::content(path, what))
+}
+
+/// Reads the manifest beside the shards of which `part` was made; `None` if the dataset in `folder` has none. All that it names must be
+/// there with the digests that it lists, and no other shard.
+pub(crate) fn read_manifest(
+    folder: &Path,
+    part: &Part,
+    stop: &Stop,
+) -> Result<Option<Manifest>, DatasetError> {
+    let shards = folder.join(SHARDS);
+    let present = visible_in(&shards).unwrap_or_default();
+    if present.is_empty() {
+        return Ok(None);
+    }
+    let path = shards.join(MANIFEST_FILE);
+    let manifest: Manifest =
+        read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?;
+    let source = part.provenance.text_option(SOURCE);
+    if source.is_some_and(|source| source != manifest.work().source()) {
+        let what = format!(
+            "not the manifest of this dataset: expected that of the shards of which {} was made",
+            path_text(&part.path)
+        );
+        return Err(DatasetError::content(&path, what));
+    }
+    for (file, kind, digest) in manifest.files() {
+        StoreError::check(stop)?;
+        let path = shards.join(file);
+        match kind {
+            Some(kind) => _ = open_list(&path, kind, digest)?,
+            None => check_digest(&path, [digest, &read_byte_digest(&path)?], MANIFEST_FILE)?,
+        }
+    }
+    let listed: HashSet<&str> = manifest.files().map(|(file, ..)| file).collect();
+    let is_surplus = |path: &&PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(SHARD_PREFIX) && name.ends_with(".parquet") && !listed.contains(&*name)
+    };
+    if let Some(surplus) = present.iter().find(is_surplus) {
+        let what = format!("not a shard of the dataset: {MANIFEST_FILE} does not list it");
+        return Err(DatasetError::content(surplus, what));
+    }
+    Ok(Some(manifest))
 }
 
 impl Dataset {
-    /// Reads the manifest beside the shards: it must be that of the dataset, as far as `dataset.json` repeats it.
-    pub(crate) fn manifest(&self) -> Result<Manifest, DatasetError> {
-        let path = self.path.join(SHARDS).join(MANIFEST_FILE);
-        let manifest: Manifest =
-            read_sealed(&path).map_err(|error| error.of_input(FileKind::Manifest))?;
-        let Some(listed) = &self.listed else {
-            return Ok(manifest);
-        };
-        let options = (json!(listed.shard_options), json!(manifest.options));
-        let inputs = json!(listed.others.get("inputs"));
-        let inputs = (inputs, json!(manifest.inputs));
-        for (name, (expected, found)) in [("shard_options", options), ("inputs", inputs)] {
-            if !expected.is_null() && expected != found {
-                let [expected, found] =
-                    [expected, found].map(|value| one_line(&value.to_string(), LIST_SHOWN));
-                let what = format!(
-                    "not the manifest of this dataset: expected {name} {expected}, as {DATASET_FILE} says, found {found}"
-                );
-                return Err(DatasetError::content(&path, what));
-            }
-        }
-        Ok(manifest)
+    /// Returns the manifest of the shards.
+    ///
+    /// # Errors
+    /// If the dataset has none.
+    pub(crate) fn manifest(&self) -> Result<&Manifest, DatasetError> {
+        self.manifest.as_ref().ok_or_else(|| {
+            let what = "expected shard-*.parquet and manifest.json, which have the residues of the proteins: the folder of a sample has them, and no combined one";
+            DatasetError::missing(&self.path.join(SHARDS), what)
+        })
     }
 
-    /// Opens the lists of records beside the shards: those of the manifest; without one, those that are there.
+    /// Opens the lists of records beside the shards.
     pub(crate) fn lists(&self) -> Result<Vec<(Kind, RecordListReader)>, DatasetError> {
         let shards = self.path.join(SHARDS);
-        let has_manifest = shards.join(MANIFEST_FILE).exists();
-        let manifest = has_manifest.then(|| self.manifest()).transpose()?;
-        let mut lists = Vec::new();
-        for (file, kind, listed) in manifest.unwrap_or_default().lists() {
-            let path = shards.join(file);
-            if listed.is_some() || (!has_manifest && path.exists()) {
-                lists.push((kind, open_list(&path, kind, listed)?));
-            }
-        }
-        Ok(lists)
+        let lists = self.manifest.iter().flat_map(Manifest::lists);
+        let lists = lists.filter_map(|(file, kind, listed)| {
+            let opened = open_list(&shards.join(file), kind, &listed?.digest);
+            Some(opened.map(|list| (kind, list)))
+        });
+        lists.collect()
     }
 
     /// Shows the records that are in no shard, of the list of this kind.

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, SOURCE, Stop};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, MANIFEST_FILE, Quoted, Stop};
 use plmkit_store::{StoreError, read_shard};
 
-use crate::folder::shards_of;
+use crate::folder::SHARDS;
+use crate::lists::check_digest;
 use crate::{AskedIds, Dataset, DatasetError, Merge, Vectors};
 
 /// Substitutions in one protein, at different positions: the residue of the protein, its place from 1, and the residue in its place,
@@ -130,15 +131,15 @@ impl Sites {
             let what = format!("{} is the id of several records: expected one", Quoted(id));
             DatasetError::content(path, what)
         };
-        let made_of = dataset.parts[0].provenance.text_option(SOURCE);
-        for path in shards_of(&dataset.path)? {
+        for listed in &dataset.manifest()?.shards {
             StoreError::check(stop)?;
+            let path = dataset.path.join(SHARDS).join(&listed.file);
             let shard = read_shard(&path)?;
-            let (expected, found) = (made_of, shard.provenance.source());
-            if expected.is_some_and(|expected| expected != found) {
-                let what = "expected the shards of which the embeddings were made, found others";
-                return Err(DatasetError::content(&path, what));
-            }
+            check_digest(
+                &path,
+                [&listed.digest, &shard.digest.to_string()],
+                MANIFEST_FILE,
+            )?;
             for row in shard.rows().iter() {
                 if let Some(copies) = copies.remove(&row.key.ordinal) {
                     let asked = self.ask_representative(row.key.id, copies);

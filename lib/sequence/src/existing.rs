@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance, REJECTS_FILE, Stop};
+use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance, Stop};
 use plmkit_store::{FileKind, StoreError, read_byte_digest, read_sealed, verify_file};
 
 use crate::assignment::is_shard_name;
-use crate::folder::{OutputFolder, RENAMED};
+use crate::folder::OutputFolder;
 
 /// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Returns whether the
 /// set is complete and verified; if not, the run was killed while it published the shards. Polls `stop`.
@@ -61,7 +61,7 @@ pub(crate) fn compare_options(folder: &Path, provenance: &Provenance) -> Result<
     if !path.exists() {
         return Ok(());
     }
-    let (_, mut earlier) = read_manifest(&path)?;
+    let mut earlier = read_manifest(&path)?.work();
     earlier.inputs.clone_from(&provenance.inputs);
     let difference = earlier.difference(provenance);
     difference.map_or(Ok(()), |difference| {
@@ -69,16 +69,9 @@ pub(crate) fn compare_options(folder: &Path, provenance: &Provenance) -> Result<
     })
 }
 
-/// Reads a manifest, and the work that made its set.
-fn read_manifest(path: &Path) -> Result<(Manifest, Provenance), StoreError> {
-    let manifest: Manifest = read_sealed(path).map_err(StoreError::of_existing)?;
-    let inputs = manifest.inputs.iter().map(|input| input.digest.clone());
-    let work = Provenance {
-        version: manifest.version.clone(),
-        options: manifest.options.clone(),
-        ..Provenance::new(&manifest.tool, inputs.collect())
-    };
-    Ok((manifest, work))
+/// Reads the manifest of a set that exists.
+fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
+    read_sealed(path).map_err(StoreError::of_existing)
 }
 
 fn compare_set(
@@ -88,8 +81,8 @@ fn compare_set(
     stop: &Stop,
 ) -> Result<(), StoreError> {
     let path = folder.file(MANIFEST_FILE);
-    let (manifest, earlier) = read_manifest(&path)?;
-    if let Some(difference) = earlier.difference(provenance) {
+    let manifest = read_manifest(&path)?;
+    if let Some(difference) = manifest.work().difference(provenance) {
         return Err(StoreError::exists(&path, difference));
     }
     for name in shards(found) {
@@ -98,37 +91,21 @@ fn compare_set(
             return Err(StoreError::exists(&path, "not in the manifest"));
         }
     }
-    let of_rows = |file: &str, kind| {
-        let verified = verify_file(&folder.file(file), kind, stop);
-        let digest = verified.map(|(_, digest)| digest.to_string());
-        digest.map_err(error_of_listed)
-    };
-    let of_bytes = |file: &str| read_byte_digest(&folder.file(file)).map_err(error_of_listed);
-    for shard in &manifest.shards {
-        if of_rows(&shard.file, Kind::Shard)? != shard.digest {
-            let path = folder.file(&shard.file);
+    for (name, kind, expected) in manifest.files() {
+        let path = folder.file(name);
+        let found = match kind {
+            Some(kind) => verify_file(&path, kind, stop).map(|(_, digest)| digest.to_string()),
+            None => read_byte_digest(&path),
+        };
+        let found = found.map_err(error_of_listed)?;
+        if found != expected && kind == Some(Kind::Shard) {
             return Err(StoreError::exists(&path, "not the shard of the manifest"));
         }
-    }
-    let mut lists = vec![(
-        REJECTS_FILE,
-        of_bytes(REJECTS_FILE)?,
-        &manifest.rejects_digest,
-    )];
-    if let Some(expected) = &manifest.renamed_digest {
-        lists.push((RENAMED, of_bytes(RENAMED)?, expected));
-    }
-    for (name, kind, listed) in manifest.lists() {
-        if let Some(listed) = listed {
-            lists.push((name, of_rows(name, kind)?, &listed.digest));
-        }
-    }
-    for (name, found, expected) in lists {
-        if found != *expected {
+        if found != expected {
             let what = format_args!(
                 "damaged or altered: it has digest {found}, expected {expected} as in manifest.json; --force replaces it"
             );
-            return Err(StoreError::malformed(&folder.file(name), what));
+            return Err(StoreError::malformed(&path, what));
         }
     }
     Ok(())

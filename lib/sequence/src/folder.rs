@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, MANIFEST_FILE, Manifest, PEPTIDES_FILE, REJECTS_FILE,
+    ALIASES_FILE, KNOWN_FILE, MANIFEST_FILE, Manifest, PEPTIDES_FILE, REJECTS_FILE, RENAMED_FILE,
 };
 use plmkit_store::{
     AtomicFile, Lock, StoreError, remove_file, strip_temporary_suffix, write_sealed,
@@ -13,12 +13,10 @@ use plmkit_store::{
 
 use crate::assignment::is_shard_name;
 
-pub(crate) const RENAMED: &str = "renamed.csv";
-
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
     let lists = [ALIASES_FILE, KNOWN_FILE, PEPTIDES_FILE];
-    [MANIFEST_FILE, REJECTS_FILE, RENAMED].contains(&name)
+    [MANIFEST_FILE, REJECTS_FILE, RENAMED_FILE].contains(&name)
         || lists.contains(&name)
         || is_shard_name(name)
 }

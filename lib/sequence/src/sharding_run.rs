@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, REJECTS_FILE, Stop,
-    path_text,
+    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, REJECTS_FILE,
+    RENAMED_FILE, Stop, path_text,
 };
 use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError};
 use rayon::ScopeFifo;
@@ -20,7 +20,7 @@ use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::DuplicateFilter;
 use crate::error::{RecordError, ShardError};
 use crate::fasta::{BLOCK_BYTES, FastaReader};
-use crate::folder::{OutputFolder, RENAMED};
+use crate::folder::OutputFolder;
 use crate::id_table::IdTable;
 use crate::input::shown;
 use crate::known::KnownDatasets;
@@ -261,7 +261,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
         }
         if let Some(renamed) = self.renamed {
             let (digest, list) = renamed.finish()?;
-            files.push((RENAMED.to_owned(), list));
+            files.push((RENAMED_FILE.to_owned(), list));
             manifest.renamed_digest = Some(digest);
         }
         let (digest, rejects) = self.rejects.finish()?;

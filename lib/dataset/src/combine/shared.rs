@@ -54,9 +54,8 @@ impl Combining<'_> {
     pub(super) fn find_shared(&mut self) -> Result<(), DatasetError> {
         let (shards, asked) = (self.dataset.path.join(SHARDS), &self.config.known);
         let is_combined = self.listed.combined.is_some();
-        let has_manifest = shards.is_dir() && !is_combined;
-        let manifest = has_manifest.then(|| self.dataset.manifest()).transpose()?;
-        let manifest = manifest.unwrap_or_default();
+        let has_manifest = self.dataset.manifest.is_some();
+        let manifest = self.dataset.manifest.clone().unwrap_or_default();
         for (at, (file, kind, list)) in manifest.lists().into_iter().enumerate().take(2) {
             let (name, is_asked, otherwise) = match kind {
                 Kind::Aliases => ("aliases", !self.config.distinct, "with --distinct"),
@@ -140,7 +139,7 @@ impl Combining<'_> {
         let own = self.dataset.parts.clone();
         for (file, kind, listed) in self.lists.clone() {
             let path = self.dataset.path.join(SHARDS).join(file);
-            let mut reader = open_list(&path, kind, Some(&listed))?;
+            let mut reader = open_list(&path, kind, &listed.digest)?;
             let (mut batches, mut count) = (Vec::new(), 0);
             let mut run = (Vec::new(), 0);
             loop {

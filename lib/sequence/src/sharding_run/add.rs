@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use plmkit_contract::{
-    PeptideRow, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop, UnknownResidue,
+    PeptideRow, RENAMED_FILE, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop,
+    UnknownResidue,
 };
 use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;
 use crate::assignment::ShardKey;
 use crate::error::{RecordError, ShardError};
-use crate::folder::RENAMED;
 use crate::policy::Outcome;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges};
@@ -189,7 +189,7 @@ impl ShardingRun<'_, '_> {
         let ordinal = self.tally.manifest.records;
         let list = match &mut self.renamed {
             Some(list) => list,
-            none => none.insert(ListWriter::create_renames(&self.folder.file(RENAMED))?),
+            none => none.insert(ListWriter::create_renames(&self.folder.file(RENAMED_FILE))?),
         };
         Ok(list.push(&Renamed {
             ordinal,
