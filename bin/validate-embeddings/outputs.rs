@@ -2,8 +2,10 @@
 
 use plmkit_check::{Criteria, Findings};
 use plmkit_cli::{Exit, Fault};
+use plmkit_contract::Quoted;
 use plmkit_dataset::has_shards;
 use plmkit_store::{write_json, write_report};
+use tracing::warn;
 
 use crate::args::Args;
 use crate::dataset::write_verdict;
@@ -21,6 +23,15 @@ pub(crate) fn conclude(
     let mut verdict = findings.verdict(criteria);
     for check in &args.skip {
         verdict.skip(check, "switched off by --skip");
+    }
+    if let [first, .., other] = &findings.models()[..] {
+        let [first, other] = [first, other].map(|model| {
+            let revision = model.revision.as_deref().unwrap_or("unknown");
+            format!("{} of revision {}", Quoted(&model.name), Quoted(revision))
+        });
+        warn!(
+            "origin: files name one model {first} and {other}; reports and combined files leave the name out"
+        );
     }
     let report = &Report::new(findings, criteria, verdict);
     if let Some(path) = &args.report {

@@ -384,7 +384,7 @@ fn a_dataset_lists_its_parts_and_is_checked_by_them_without_its_shards() {
     // Without shards, the list of parts is checked.
     fs::remove_dir_all(folder.path().join("shards")).expect("remove");
     let before = fs::read_to_string(&named).expect("read");
-    validate(".", 0, "pass: 100 rows; 6 checks passed");
+    validate(".", 0, "pass: 100 rows; 7 checks passed");
     rename(part, "aside");
     let missing = format!("{part}: no such file: expected every part");
     validate(".", 66, &missing);

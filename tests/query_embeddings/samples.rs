@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::common::{all, assert_failed, bin, visible};
 use crate::dataset::succeeded;
 use crate::guards::{relist, tool};
-use crate::set::{DIM, MEAN, Row, Set, failed, rows, vectors};
+use crate::set::{DIM, MEAN, Row, Set, alter_digest, alter_footer, failed, rows, vectors};
 
 /// A dataset of this sample, in two interleaved parts, with a rejected record after the last row.
 fn sample(set: &Set, name: &str, rows: &[Row], model: &str) -> PathBuf {
@@ -195,6 +195,55 @@ fn samples_follow_each_other_in_one_table() {
             .iter()
             .any(|name| name.contains("plmkit"))
     );
+}
+
+#[test]
+fn parts_that_contradict_their_metadata_are_refused() {
+    let set = Set::new();
+    let part = |folder: &std::path::Path| folder.join("embeddings/1.parquet");
+    let lines = [
+        "combine b a --out both",
+        "combine a --out alone",
+        "select a --id P01 --id P02 --out p.parquet",
+        "select a --id P00 --id P01 --allow-missing --out p.npy",
+    ];
+    let refused = |lines: &[&str], what: &str| {
+        for line in lines {
+            assert_failed(&tool(&set, line), 65, what);
+        }
+        for out in ["both", "alone", "p.parquet", "p.npy"] {
+            assert!(!set.path(out).exists(), "{out}");
+        }
+    };
+    sample(&set, "b", &rows()[..5], "m");
+    // The parts name sample a, the rows of one sample c.
+    let a = sample(&set, "a", &rows(), "m");
+    let c = sample(&set, "c", &rows(), "m");
+    fs::copy(part(&c), part(&a)).expect("copy");
+    alter_footer(&part(&a), "\"sample\":\"c\"", "\"sample\":\"a\"");
+    alter_footer(&part(&a), "\"source\":\"c\"", "\"source\":\"a\"");
+    let digest = |name: &str| {
+        let file = EmbeddingsReader::open(&set.path(name)).expect("a part");
+        file.digest()
+    };
+    let relist_parts = || {
+        let parts = [0, 1].map(|place| {
+            let file = format!("embeddings/{place}.parquet");
+            let digest = digest(&format!("a/{file}"));
+            json!({ "file": file, "rows": digest.rows(), "digest": digest.to_string() })
+        });
+        relist(&a, json!({ "embeddings": parts }));
+    };
+    relist_parts();
+    refused(&lines, "1.parquet: expected rows of sample 'a', as its metadata say, found 'c'");
+    let validate = "--report r.json a/embeddings";
+    refused(&[validate], "1.parquet: expected rows of sample 'a', as its metadata say, found 'c'");
+    for is_sum in [true, false] {
+        sample(&set, "a", &rows(), "m");
+        alter_digest(&part(&a), digest("a/embeddings/1.parquet"), is_sum);
+        relist_parts();
+        refused(&lines[..2], "1.parquet: expected rows xxh3-128-sum:");
+    }
 }
 
 #[test]

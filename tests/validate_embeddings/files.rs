@@ -9,12 +9,13 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float32Array, ListArray, StringArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
-use plmkit_contract::StoreDtype;
+use plmkit_contract::{RowDigest, StoreDtype};
+use plmkit_store::{BatchesFile, EmbeddingsReader, read_shard};
 use serde_json::Value;
 
-use crate::common::{assert_failed, assert_fails, command, visible};
+use crate::common::{assert_failed, assert_fails, command, test_data, visible};
 use crate::plausible::{FILES, Plausible};
-use crate::set::{Set, rows, run};
+use crate::set::{Set, alter_digest, rows, run};
 
 /// `validate-embeddings`, run in the folder of a set.
 fn validate(set: &Set, line: &str) -> std::process::Command {
@@ -55,6 +56,42 @@ fn a_foreign_or_missing_file_is_named_and_gets_no_verdict() {
     assert_fails(validate(&set, EXPECTING), 66, "rejects.csv: cannot open");
     let files = ["embeddings.parquet", "shard.parquet"];
     assert_eq!(visible(set.0.path()), files);
+}
+
+#[test]
+fn a_row_digest_of_other_rows_is_found_wherever_a_file_is_read_whole() {
+    for is_sum in [true, false] {
+        let set = Set::new();
+        let embeddings = set.changed(|_| {});
+        let shard = set.path("shard.parquet");
+        run(&mut command(set.0.path(), "pack-batches shard.parquet --out b.arrow --max-batch-tokens 512"));
+        let read = EmbeddingsReader::open(&embeddings).expect("embeddings");
+        let batches = BatchesFile::open_unverified(&set.path("b.arrow")).expect("batches");
+        let lines = [
+            (&embeddings, read.digest(), format!("validate-embeddings {EXPECTING}")),
+            (&set.path("b.arrow"), batches.digest(), format!(
+                "gpu-embed b.arrow --out e.parquet --device cpu --model {}",
+                test_data("model-tiny").display()
+            )),
+            (&shard, read_shard(&shard).expect("shard").digest, format!("validate-embeddings {EXPECTING}")),
+            (&shard, RowDigest::default(), "pack-batches shard.parquet --out c.arrow --max-batch-tokens 512".to_owned()),
+        ];
+        for (path, digest, line) in lines {
+            let sound = fs::read(path).expect("read");
+            if digest.rows() > 0 {
+                alter_digest(path, digest, is_sum);
+            }
+            let what = "as its metadata say, found ";
+            let name = path.file_name().expect("a name").to_string_lossy();
+            let output = run(&mut command(set.0.path(), &line));
+            assert_failed(&output, 65, &format!("{name}: expected "));
+            assert!(String::from_utf8_lossy(&output.stderr).contains(what), "{line}");
+            if path != &shard {
+                fs::write(path, sound).expect("write");
+            }
+        }
+        assert!(!set.path("c.arrow").exists() && !set.path("e.parquet").exists());
+    }
 }
 
 #[test]

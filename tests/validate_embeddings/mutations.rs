@@ -89,7 +89,7 @@ fn windows(data: &mut Data) {
         rows[200].length = length;
         let mut window = rows[200].clone();
         window.start = 20;
-        rows.push(window);
+        rows.insert(201, window);
     }
     reembed(data);
 }
@@ -133,10 +133,64 @@ const MUTATIONS: &[(&str, Change, &str)] = &[
     ("nothing", Set(|_| {}), ""),
     ("a row times 1.01", Vectors(|it| scale(it, 1.01)), ""),
     ("a row times 10", Vectors(|it| scale(it, 10.0)), ""),
-    ("a row times 1000", Vectors(|it| scale(it, 1000.0)), ""),
-    ("a row times 0.001", Vectors(|it| scale(it, 0.001)), ""),
+    (
+        "a row times 20",
+        Vectors(|it| scale(it, 20.0)),
+        "outliers.size=3: 'P0600': mean_6: expected a norm from ",
+    ),
+    (
+        "a row times 1000",
+        Vectors(|it| scale(it, 1000.0)),
+        "outliers.size=3",
+    ),
+    (
+        "a row times 0.001",
+        Vectors(|it| scale(it, 0.001)),
+        "outliers.size=3",
+    ),
+    (
+        "a row times 0.01",
+        Vectors(|it| scale(it, 0.01)),
+        "outliers.size=3",
+    ),
+    ("a row of 1e-40", Vectors(|it| it.fill(1e-40)), "outliers.size=3"),
+    (
+        "a row of fresh memory",
+        Vectors(|it| it.fill(f32::from_bits(0xcdcd_cdcd))),
+        "outliers.size=3",
+    ),
+    (
+        "a row of pointers",
+        Vectors(|it| {
+            for (value, place) in it.iter_mut().zip(0_u32..) {
+                let half = [0x1234_5678 + 64 * place, 0x7f3a];
+                *value = f32::from_bits(half[place as usize % 2]);
+            }
+        }),
+        "outliers.size=3",
+    ),
+    (
+        "a mean in the other order of bytes",
+        Row(|it| {
+            for value in &mut it.mean {
+                *value = f32::from_bits(value.to_bits().swap_bytes() & 0xbfff_ffff);
+            }
+        }),
+        "outliers",
+    ),
+    (
+        "the mean of another row with the other sign",
+        Whole(|it| {
+            it.rows[200].mean = it.rows[100].mean.iter().map(|value| -value).collect();
+        }),
+        "outliers.direction: 'P0600': mean_6: expected a cosine to the mean vector of ",
+    ),
     ("a row reversed", Vectors(|it| it.reverse()), ""),
-    ("a row times -1", Vectors(|it| scale(it, -1.0)), "pooling"),
+    (
+        "a row times -1",
+        Vectors(|it| scale(it, -1.0)),
+        "pooling outliers.direction=3",
+    ),
     ("a row of noise", Vectors(shuffle), "pooling"),
     ("a file times 1.01", AllVectors(|it| scale(it, 1.01)), ""),
     ("a file times 2", AllVectors(|it| scale(it, 2.0)), ""),
@@ -325,6 +379,16 @@ const MUTATIONS: &[(&str, Change, &str)] = &[
         "coverage.extra: ordinal 600 'P0600' from residue 5: not in the shards",
     ),
     (
+        "two rows of a file in another order",
+        Whole(|it| it.rows.swap(200, 201)),
+        "origin.not_in_order: ordinal 600 'P0600': ",
+    ),
+    (
+        "two rows of a shard in another order",
+        Set(|it| it.shards[1].rows.swap(200, 201)),
+        "origin.not_in_order: ordinal 600 'P0600': ",
+    ),
+    (
         "a file lost",
         Set(|it| drop(it.files.remove(1))),
         "coverage",
@@ -401,7 +465,7 @@ const MUTATIONS: &[(&str, Change, &str)] = &[
         "the second window listed as not finite",
         Set(|it| {
             windows(it);
-            drop(it.files[1].rows.pop());
+            drop(it.files[1].rows.remove(201));
             list(it, "600,P0600,LENGTH,not_finite,20\n");
         }),
         "",
@@ -418,7 +482,7 @@ const MUTATIONS: &[(&str, Change, &str)] = &[
         "a window missing",
         Set(|it| {
             windows(it);
-            drop(it.files[1].rows.pop());
+            drop(it.files[1].rows.remove(201));
         }),
         "coverage.missing: ordinal 600 'P0600' from residue 20: missing",
     ),

@@ -13,8 +13,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use plmkit_contract::{
-    ByteDigest, Column, EmbeddingLayout, Kind, Pooling, Provenance, RESIDUES, RowKey, RowsBuilder,
-    SequenceDigest, ShardRow, StoreDtype,
+    ByteDigest, Column, EmbeddingLayout, Kind, Pooling, Provenance, RESIDUES, RowDigest, RowKey,
+    RowsBuilder, SequenceDigest, ShardRow, StoreDtype,
 };
 use plmkit_store::{EmbeddingsWriter, RecordListWriter};
 use serde_json::Value;
@@ -231,6 +231,52 @@ pub(crate) fn write_embeddings(
         writer.write(&batch).expect("write");
     }
     writer.finish(provenance).expect("finish");
+}
+
+/// Replaces a text in the footer of a file by another of the same length, and makes its checksums anew.
+pub(crate) fn alter_footer(path: &Path, from: &str, to: &str) {
+    const HEAD: usize = 32;
+    let mut file = fs::read(path).expect("read");
+    let length = |end: &[u8]| u32::from_le_bytes(end.try_into().expect("4 bytes")) as usize;
+    let footer = match file.strip_suffix(b"PAR1") {
+        Some(rest) => file.len() - 8 - length(&rest[rest.len() - 4..]),
+        None => file.len() - 10 - length(&file[file.len() - 10..file.len() - 6]),
+    };
+    let found = file[footer..].windows(from.len());
+    let places: Vec<usize> = found
+        .enumerate()
+        .filter(|(_, text)| *text == from.as_bytes())
+        .map(|(at, _)| footer + at)
+        .collect();
+    assert!(from.len() == to.len() && !places.is_empty(), "{from}");
+    for at in places {
+        file[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    let counted = footer - HEAD;
+    let segments = u64::from_le_bytes(file[counted..counted + 8].try_into().expect("8 bytes"));
+    let block = counted - 20 * segments as usize;
+    let summed = [&file[block..counted + 8], &file[footer..]].concat();
+    let digest = ByteDigest::compute(&summed).to_string();
+    let digest = digest.rsplit(':').next().expect("digits");
+    let digest = u128::from_str_radix(digest, 16).expect("a number");
+    file[counted + 8..counted + 24].copy_from_slice(&digest.to_le_bytes());
+    fs::write(path, file).expect("write");
+}
+
+/// Gives a file the digest of other rows: another sum, or another number.
+pub(crate) fn alter_digest(path: &Path, digest: RowDigest, is_sum: bool) {
+    let digest = digest.to_string();
+    let (rest, rows) = digest.rsplit_once(':').expect("a digest");
+    let flip = |text: &str| {
+        let last = if text.ends_with('1') { "2" } else { "1" };
+        format!("{}{last}", &text[..text.len() - 1])
+    };
+    let other = if is_sum {
+        format!("{}:{rows}", flip(rest))
+    } else {
+        format!("{rest}:{}", flip(rows))
+    };
+    alter_footer(path, &digest, &other);
 }
 
 /// Vectors of `dim` values as a column of `value`.

@@ -73,25 +73,44 @@ impl fmt::Display for Check {
     }
 }
 
+/// The number of some violations, and the first of them.
+pub(crate) type Tally = (u64, Vec<Violation>);
+
+/// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
+pub(crate) fn add(
+    (count, first): &mut Tally,
+    place: impl Into<Violation>,
+    problem: impl Display,
+) {
+    *count += 1;
+    if first.len() < LISTED {
+        first.push(Violation {
+            problem: problem.to_string(),
+            ..place.into()
+        });
+    }
+}
+
 /// What the checks have counted and found so far: the number of each kind, and the first violations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tallies(BTreeMap<Kind, (u64, Vec<Violation>)>);
+pub(crate) struct Tallies(BTreeMap<Kind, Tally>);
 
 impl Tallies {
     pub(crate) fn count(&mut self, kind: Kind, more: u64) {
         self.0.entry(kind).or_default().0 += more;
     }
 
-    /// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
+    /// Counts a violation, and lists it while there is room.
     pub(crate) fn add(&mut self, kind: Kind, place: impl Into<Violation>, problem: impl Display) {
+        add(self.0.entry(kind).or_default(), place, problem);
+    }
+
+    /// Adds violations of a kind.
+    pub(crate) fn add_all(&mut self, kind: Kind, (more, violations): Tally) {
         let (count, first) = self.0.entry(kind).or_default();
-        *count += 1;
-        if first.len() < LISTED {
-            first.push(Violation {
-                problem: problem.to_string(),
-                ..place.into()
-            });
-        }
+        *count += more;
+        let room = LISTED - first.len();
+        first.extend(violations.into_iter().take(room));
     }
 
     /// Returns the number of a kind.
@@ -101,11 +120,8 @@ impl Tallies {
 
     /// Adds those of other files, which follow.
     pub(crate) fn merge(&mut self, other: Self) {
-        for (kind, (more, violations)) in other.0 {
-            let (count, first) = self.0.entry(kind).or_default();
-            *count += more;
-            let room = LISTED - first.len();
-            first.extend(violations.into_iter().take(room));
+        for (kind, tally) in other.0 {
+            self.add_all(kind, tally);
         }
     }
 

@@ -46,7 +46,7 @@ macro_rules! checks {
         })*
 
         /// The checks, in the order of a verdict.
-        pub static CHECKS: [Definition; 14] = [$(Definition {
+        pub static CHECKS: [Definition; 15] = [$(Definition {
             name: $name,
             question: $question,
             remedy: $remedy,
@@ -104,6 +104,7 @@ checks! {
             different: "file(s) of other work than the first", other_columns: "file(s) with other columns than the first",
             other_batches: "file(s) of batches of other shards", embedded_twice: "file(s) of batches embedded twice",
             other_rejects: "list(s) of other embeddings", unlike_known: "file(s) unlike known datasets",
+            not_in_order: "row(s) not in the order of the input",
         },
     }
     rejected "rejected" {
@@ -123,6 +124,12 @@ checks! {
         remedy: "Embed again, and compute a sample again with --model.",
         counts: { vectors: "vector(s)" },
         kinds: { zero: "vector(s) zero", zeros: "vector(s) with many zeros" },
+    }
+    outliers "outliers" {
+        question: "Have all vectors of a file about one size and direction?",
+        remedy: "Embed these rows again, and compute a sample again with --model; --skip outliers where the data explain it.",
+        counts: { vectors: "vector(s)" },
+        kinds: { size: "vector(s) of another size", direction: "vector(s) of another direction" },
     }
     pooling "pooling" {
         question: "Do the columns of a row fit together?",

@@ -7,6 +7,7 @@ use plmkit_contract::{AMINO_ACIDS, Column, Pooling, RowKey, SCORES_POSITIONS};
 use crate::check::Tallies;
 use crate::checks::{constant, finite, zero};
 use crate::difference::norm;
+use crate::outliers::Outliers;
 use crate::sequences::Sequences;
 use crate::tolerance::Tolerance;
 use crate::violation::FILE;
@@ -22,7 +23,11 @@ const MAX_ZEROS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct FileColumn {
     pub(crate) column: Column,
+    /// The vectors so far.
+    vectors: u64,
     sequences: Sequences,
+    /// Of a deviation, which may be zero, only with the mean of its layer.
+    outliers: Option<Outliers>,
     pub(crate) tolerance: Tolerance,
     /// Its place in the reference.
     pub(crate) reference: Option<usize>,
@@ -49,6 +54,7 @@ struct Changes {
     first: Vec<f32>,
     /// Bits in which a value has differed from the first: `(dim)`.
     changed_bits: Vec<u32>,
+    have_all_changed: bool,
 }
 
 impl FileColumn {
@@ -63,6 +69,8 @@ impl FileColumn {
             }
             _ => (false, None),
         };
+        let mean = mean.filter(|_| is_std);
+        let is_judged = changes.is_some() && (mean.is_some() || !is_std);
         let reference = criteria.reference.as_ref();
         let pairs = reference.map(|(reference, _)| reference.pair(&file.layout.columns));
         let mut pairs = pairs.into_iter().flatten();
@@ -71,7 +79,9 @@ impl FileColumn {
         let mean_of = |layer| again(Column::Pooled { pool, layer });
         Self {
             column,
+            vectors: 0,
             sequences: Sequences::default(),
+            outliers: is_judged.then(Outliers::default),
             tolerance: Tolerance::of(&file.provenance),
             reference: pairs
                 .find(|(other, _)| *other == column)
@@ -80,7 +90,7 @@ impl FileColumn {
             again_mean: column.layer().and_then(mean_of),
             differences: Vec::new(),
             is_limited: file.provenance.options.contains_key(SCORES_POSITIONS),
-            mean: mean.filter(|_| is_std),
+            mean,
             changes,
         }
     }
@@ -97,8 +107,7 @@ impl FileColumn {
         if column == Column::Contacts {
             contacts::check(row, vector, tallies);
         }
-        tallies.count(finite::vectors, 1);
-        tallies.count(zero::vectors, 1);
+        self.vectors += 1;
         let scored: Vec<f32>;
         let vector = if column == Column::LogProbs && self.is_limited {
             // A residue that was not masked has none.
@@ -109,8 +118,12 @@ impl FileColumn {
         } else {
             vector
         };
-        // Squares of finite single-precision values cannot overflow a double-precision sum.
-        let size = norm(vector);
+        // Squares of finite single-precision values cannot overflow a double-precision sum. Where no size is needed, the largest value
+        // shows as much.
+        let size = match self.changes {
+            Some(_) => norm(vector),
+            None => largest(vector).into(),
+        };
         if !size.is_finite() {
             let nan = vector.iter().filter(|value| value.is_nan()).count();
             let infinite = vector.iter().filter(|value| value.is_infinite()).count();
@@ -139,6 +152,9 @@ impl FileColumn {
                 tallies.add(zero::zeros, row, problem);
             }
             let size = self.mean.map_or(size, |mean| size.hypot(norm(all[mean])));
+            if let Some(outliers) = &mut self.outliers {
+                outliers.add(row, vector, size);
+            }
             self.sequences
                 .add(column, row, vector, size, self.tolerance, tallies);
         }
@@ -147,11 +163,23 @@ impl FileColumn {
 
     /// What was sampled of the file, which has this name.
     pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> Sequences {
+        for kind in [finite::vectors, zero::vectors] {
+            tallies.count(kind, self.vectors);
+        }
+        if let Some(outliers) = self.outliers {
+            outliers.finish(self.column, file, tallies);
+        }
         if let Some(changes) = self.changes {
             changes.list_constant(self.column, file, self.tolerance.is_exact, tallies);
         }
         self.sequences
     }
+}
+
+/// The value whose bits without the sign are the largest: of those that are no numbers or infinite, if there are any.
+fn largest(vector: &[f32]) -> f32 {
+    let bits = vector.iter().map(|value| value.abs().to_bits().cast_signed());
+    f32::from_bits(bits.fold(0, i32::max).cast_unsigned())
 }
 
 impl Changes {
@@ -165,13 +193,16 @@ impl Changes {
             self.first = vector.to_vec();
             self.changed_bits = vec![0; vector.len()];
         }
-        let mut zeros = 0_usize;
-        let firsts = self.first.iter().zip(vector);
-        for (changed, (first, value)) in self.changed_bits.iter_mut().zip(firsts) {
-            *changed |= value.to_bits() ^ first.to_bits();
-            zeros += usize::from(*value == 0.0);
+        if !self.have_all_changed {
+            let firsts = self.first.iter().zip(vector);
+            for (changed, (first, value)) in self.changed_bits.iter_mut().zip(firsts) {
+                *changed |= value.to_bits() ^ first.to_bits();
+            }
+            self.have_all_changed = !self.changed_bits.contains(&0);
         }
-        zeros
+        // A sum that may wrap takes whole registers.
+        let is_zero = |value: &f32| u32::from(*value == 0.0);
+        vector.iter().map(is_zero).fold(0, u32::wrapping_add) as usize
     }
 
     /// Lists the dimensions that never change. In other types than f32, a large value that hardly changes has one rounding.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plmkit_contract::Column;
+use plmkit_contract::{Column, ModelName};
 use roaring::RoaringTreemap;
 
 use crate::agreement::{self, ColumnAgreement};
@@ -62,6 +62,16 @@ impl Findings {
         self.found.extend(other.found);
     }
 
+    /// Returns the names of the model, which files of one work may differ in.
+    pub fn models(&self) -> Vec<&ModelName> {
+        let mut models: Vec<&ModelName> = Vec::new();
+        for file in &self.embeddings {
+            let other = file.provenance.model.as_ref();
+            models.extend(other.filter(|other| !models.contains(other)));
+        }
+        models
+    }
+
     /// Puts the files of one run in the order given.
     pub fn sort(&mut self) {
         self.shards.sort_by_key(|file| file.position);
@@ -112,6 +122,7 @@ impl Findings {
             }
             "ordinals" if criteria.rejects.is_empty() => Some("no rejects were given"),
             "manifest" if manifest.is_none() => Some("no manifest was given"),
+            "outliers" if !is_counted => Some("there are no pooled vectors"),
             "pooling" if !is_counted => Some("no layer has several columns to compare"),
             "contacts" if !is_counted => Some("there are no contacts"),
             "reference" if criteria.reference.is_none() => Some("no reference was given"),

@@ -46,6 +46,7 @@ mod findings;
 mod manifest;
 mod ordinals;
 mod origin;
+mod outliers;
 mod pooling;
 mod recomputed;
 mod reference;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{Column, Pooling, RowKey};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::check::Tallies;
 use crate::checks::sequences;
@@ -109,7 +109,8 @@ impl Sequences {
         if tolerance.is_exact
             && matches!(column, Column::Pooled { pool, .. } if pool == Pooling::Mean)
         {
-            let hash = xxh3_64(bytemuck::cast_slice(vector));
+            // No two vectors have the same norm, to the last bit, and the same values in these dimensions, but equal ones.
+            let hash = xxh3_64_with_seed(bytemuck::cast_slice(&sampled.values), size.to_bits());
             self.add_vector(column, hash, (sequence, row.ordinal), row, tallies);
         }
     }

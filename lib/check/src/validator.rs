@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use plmkit_contract::{Manifest, Reason, RecordCounts, Reject, RejectsList, RowKey};
 
-use crate::checks::{reference, spot_check};
+use crate::check::Tallies;
+use crate::checks::{origin, reference, spot_check};
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
@@ -76,6 +77,8 @@ pub struct Validator<'a> {
     findings: Findings,
     /// Rows that should have been computed again: ordinal and start.
     sample: HashSet<(u64, u32)>,
+    /// The last row of the shard or file that is being read.
+    last: Option<(u64, u32)>,
     file: Option<OpenFile>,
 }
 
@@ -85,6 +88,20 @@ struct OpenFile {
     file: EmbeddedFile,
     columns: Vec<FileColumn>,
     pooling: PoolingCheck,
+}
+
+/// Checks that a row of a file follows the `last` one in the input.
+fn check_order(
+    last: &mut Option<(u64, u32)>,
+    row: &RowKey,
+    file: &str,
+    tallies: &mut Tallies,
+) {
+    let key = row.sort_key();
+    if let Some((ordinal, start)) = last.replace(key).filter(|last| *last >= key) {
+        let problem = format_args!("{file}: after ordinal {ordinal} from residue {start}");
+        tallies.add(origin::not_in_order, row, problem);
+    }
 }
 
 impl<'a> Validator<'a> {
@@ -98,6 +115,7 @@ impl<'a> Validator<'a> {
                 ..Findings::default()
             },
             sample: HashSet::new(),
+            last: None,
             file: None,
         }
     }
@@ -105,10 +123,16 @@ impl<'a> Validator<'a> {
     /// Takes in a shard.
     pub fn add_shard(&mut self, shard: ShardFile) {
         self.findings.shards.push(shard);
+        self.last = None;
     }
 
     /// Expects a row of a shard, or a protein, where embeddings hold whole ones.
     pub fn expect(&mut self, row: &RowKey) {
+        let Findings {
+            shards, tallies, ..
+        } = &mut self.findings;
+        let shard = shards.last().map_or("", |shard| &shard.name);
+        check_order(&mut self.last, row, shard, tallies);
         if let Some(expected) = &mut self.expected {
             self.findings.ordinals.insert(row.ordinal);
             expected.push(row, &mut self.findings.tallies);
@@ -129,6 +153,7 @@ impl<'a> Validator<'a> {
     /// Begins an embeddings file.
     pub fn begin_file(&mut self, file: EmbeddedFile) {
         self.end_file();
+        self.last = None;
         let columns = file.layout.columns.iter();
         let columns = columns.map(|&column| FileColumn::new(column, &file, self.criteria));
         let mut columns: Vec<FileColumn> = columns.collect();
@@ -154,6 +179,7 @@ impl<'a> Validator<'a> {
         let tallies = &mut findings.tallies;
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
+        check_order(&mut self.last, row, &file.file.name, tallies);
         if let Some(expected) = &mut self.expected {
             expected.compare(row, tallies);
         }

@@ -28,6 +28,8 @@ const _: () = assert!(
 
 /// The length that marks a null.
 const NULL: u64 = u64::MAX;
+/// The bytes of a value that is hashed without a copy.
+const SMALL: usize = 1 << 10;
 
 /// The order-independent digest of a set of rows: the sum of their XXH3-128 hashes, and their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,12 +48,14 @@ impl RowDigest {
             .zip(schema.fields())
             .map(|(array, field)| Column::new(field.name(), array))
             .collect::<Result<_, _>>()?;
-        let mut hasher = Xxh3Default::new();
+        let (mut hasher, mut small) = (Xxh3Default::new(), Vec::new());
         for row in 0..batch.num_rows() {
             hasher.reset();
             for column in &columns {
-                column.hash(row, &mut hasher);
+                column.hash(row, &mut hasher, &mut small);
             }
+            hasher.update(&small);
+            small.clear();
             self.sum = self.sum.wrapping_add(hasher.digest128());
         }
         self.rows += batch.num_rows() as u64;
@@ -141,16 +145,21 @@ impl Column {
         })
     }
 
-    fn hash(&self, row: usize, hasher: &mut Xxh3Default) {
+    /// Hashes a value. Those that are `small` are collected first: the hasher has overhead for each piece.
+    fn hash(&self, row: usize, hasher: &mut Xxh3Default, small: &mut Vec<u8>) {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            hasher.update(&NULL.to_le_bytes());
-            return;
+            return small.extend(NULL.to_le_bytes());
         }
         let [start, end] = [row, row + 1].map(|row| match &self.offsets {
             Some(offsets) => offsets[row] as usize * self.width,
             None => row * self.width,
         });
-        hasher.update(&((end - start) as u64).to_le_bytes());
+        small.extend(((end - start) as u64).to_le_bytes());
+        if end - start < SMALL {
+            return small.extend_from_slice(&self.bytes[start..end]);
+        }
+        hasher.update(small);
+        small.clear();
         hasher.update(&self.bytes[start..end]);
     }
 }

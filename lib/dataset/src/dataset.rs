@@ -212,6 +212,9 @@ impl Dataset {
             provenance = provenance.with(SAMPLE, joined(samples));
             provenance.options.remove(SOURCE);
         }
+        if all().any(|part| part.model != provenance.model) {
+            provenance.model = None;
+        }
         provenance.options.remove(PACKING);
         provenance.inputs.clear();
         // The part that is least like f32.

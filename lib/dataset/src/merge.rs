@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use plmkit_contract::{KeyColumns, Quoted, RowKey, Stop, ordinals as ordinals_of};
-use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
+use plmkit_contract::{KeyColumns, Quoted, RowDigest, RowKey, Stop, ordinals as ordinals_of};
+use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, check_digest};
 
 use crate::{AskedIds, DatasetError, Part};
 
@@ -42,6 +42,8 @@ pub struct Merge<'a> {
     /// The most windows at the same time.
     depth: u64,
     window_bytes: u64,
+    /// The digest of the rows of each part so far, if all rows are read with all columns.
+    read: Option<Vec<RowDigest>>,
 }
 
 /// Finds the rows of a row group that are read.
@@ -70,9 +72,12 @@ impl<'a> Merge<'a> {
     ) -> Self {
         let keys = parts[0].layout.keys();
         let columns = (0..keys).chain(columns.into_iter().map(|column| keys + column));
+        let columns: Vec<usize> = columns.collect();
+        let has_all = columns.len() == keys + parts[0].layout.columns.len();
         let mut merge = Self {
             parts,
-            columns: columns.collect(),
+            read: has_all.then(|| vec![RowDigest::default(); parts.len()]),
+            columns,
             asked: None,
             stop,
             runs: Vec::new(),
@@ -112,6 +117,7 @@ impl<'a> Merge<'a> {
     /// Reads only the rows of these ids, which are found then.
     #[must_use]
     pub fn of_ids(mut self, ids: &'a AskedIds) -> Self {
+        self.read = None;
         self.asked = Some(Box::new(|file, group, _| {
             if let Some(few) = ids.few()
                 && !file.may_have(group, few)?
@@ -126,6 +132,7 @@ impl<'a> Merge<'a> {
     /// Reads only the rows of these ordinals, which are sorted.
     #[must_use]
     pub(crate) fn of_ordinals(mut self, asked: &'a [u64]) -> Self {
+        self.read = None;
         self.asked = Some(Box::new(|file, group, part| {
             let GroupSummary { rows, ordinals, .. } = part.groups[group];
             let start = asked.partition_point(|&ordinal| ordinal < ordinals.0);
@@ -169,6 +176,10 @@ impl<'a> Merge<'a> {
                 taken.push(rows);
             }
             self.queue(run);
+        }
+        let all_read = self.read.take_if(|_| self.heap.is_empty());
+        for (part, read) in self.parts.iter().zip(all_read.into_iter().flatten()) {
+            check_digest(&part.path, part.digest, read)?;
         }
         taken.retain(|rows| rows.num_rows() > 0);
         let rows = match taken.as_slice() {
@@ -261,6 +272,10 @@ impl<'a> Merge<'a> {
         let ranges = next_window(rows, most, || file.page_starts(group))?;
         if !ranges.is_empty() {
             let rows = file.read(group, &ranges, self.columns.iter().copied())?;
+            if let Some(read) = &mut self.read {
+                let digested = read[run.part].update(&rows);
+                digested.map_err(|what| DatasetError::content(&part.path, what))?;
+            }
             run.window = Some(part.own(rows)?);
         }
         Ok(())

@@ -15,6 +15,7 @@ use arrow_schema::{Schema, SchemaRef};
 use plmkit_contract::{ByteDigest, Kind, Labels, Provenance, RowDigest, Stop, batches_schema, key};
 
 use crate::checksums::{Checksums, Format};
+use crate::parquet::check_digest;
 use crate::verified::VerifiedFile;
 use crate::{AtomicFile, PackedBatch, StoreError};
 
@@ -147,14 +148,18 @@ impl BatchesFile {
         stop: &Stop,
         mut each: impl FnMut(usize, PackedBatch) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut read = RowDigest::default();
         for index in 0..self.len() {
             StoreError::check(stop)?;
             let batch = self.batch(index)?;
+            let digested = read.update(batch.record_batch());
+            digested.map_err(|what| StoreError::malformed(self.path(), what))?;
             let (ordinals, starts) = (batch.ordinals(), batch.starts().values());
             self.packing.update_packing(ordinals, starts);
             each(index, batch)?;
         }
-        Ok(self.file.verify_rest(stop)?)
+        self.file.verify_rest(stop)?;
+        Ok(check_digest(self.path(), self.digest, read)?)
     }
 
     /// Returns the path of the file.

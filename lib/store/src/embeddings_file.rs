@@ -113,9 +113,11 @@ impl EmbeddingsFile {
             .map_err(broken)?;
         let batch = reader.next().transpose();
         let batch = batch.map_err(|error| self.file.decoding_error(&error))?;
-        batch
+        let batch = batch
             .filter(|batch| batch.num_rows() == selected)
-            .ok_or_else(|| self.malformed("a row group has fewer rows than its metadata say"))
+            .ok_or_else(|| self.malformed("a row group has fewer rows than its metadata say"))?;
+        self.add_rows(&batch, None)?;
+        Ok(batch)
     }
 
     /// Whether a row group may have rows of one of `ids`: its bloom filter has 2 % false positives, and no false negatives.

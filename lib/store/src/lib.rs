@@ -50,7 +50,7 @@ pub use input::{Lines, open_input, read_byte_digest, remove_file};
 pub use json::{read_sealed, write_json, write_report, write_sealed};
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;
-pub use parquet::{ParquetFile, ParquetReader};
+pub use parquet::{ParquetFile, ParquetReader, check_digest};
 pub use record_list::{RecordListReader, RecordListWriter};
 pub use rejects::{ListWriter, read_rejects};
 pub use row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
 use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -17,7 +18,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, RowDigest, Stop};
+use plmkit_contract::{
+    DATASET, DESCRIPTION, Kind, Provenance, Quoted, REPRESENTATIVE, RowDigest, SAMPLE, Stop,
+};
 
 use crate::StoreError;
 use crate::checksums::Format;
@@ -145,6 +148,27 @@ impl<T> ParquetFile<T> {
         self.file.verify_rest(stop)
     }
 
+    /// Adds rows to the digest of those that were `read`, if there is one. Their samples must be those of the metadata.
+    pub(crate) fn add_rows(
+        &self,
+        rows: &RecordBatch,
+        read: Option<&mut RowDigest>,
+    ) -> Result<(), StoreError> {
+        let malformed = |what: String| StoreError::malformed(self.path(), what);
+        if let Some(samples) = rows.column_by_name(SAMPLE) {
+            let names = self.provenance.text_option(SAMPLE).unwrap_or_default();
+            let mut samples = samples.as_string::<i32>().iter().flatten();
+            if let Some(other) = samples.find(|name| names.split(", ").all(|own| own != *name)) {
+                let [names, other] = [names, other].map(Quoted);
+                let what = format!(
+                    "expected rows of sample {names}, as its metadata say, found {other}"
+                );
+                return Err(malformed(what));
+            }
+        }
+        read.map_or(Ok(()), |read| read.update(rows).map_err(malformed))
+    }
+
     /// Starts to decode the file at its first row.
     fn decoder(
         &self,
@@ -170,6 +194,8 @@ pub struct ParquetReader<T> {
     opened: ParquetFile<T>,
     rows: ParquetRecordBatchReader,
     rows_per_batch: usize,
+    /// The digest of the rows so far, if they have all columns.
+    read: Option<RowDigest>,
 }
 
 impl<T> ParquetReader<T> {
@@ -183,21 +209,29 @@ impl<T> ParquetReader<T> {
             rows: opened.decoder(rows_per_batch, None)?,
             opened,
             rows_per_batch,
+            read: Some(RowDigest::default()),
         })
     }
 
     /// Returns to the first row. From now on, batches have only some of the `columns`; `None` is all.
     pub(crate) fn rewind(&mut self, columns: Option<&[&str]>) -> Result<(), StoreError> {
         self.rows = self.opened.decoder(self.rows_per_batch, columns)?;
+        self.read = columns.is_none().then(RowDigest::default);
         Ok(())
     }
 
-    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified.
+    /// Reads the next rows. Returns `None` after the last, when every byte of the file is verified, and the digest of its rows if all
+    /// columns were read.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose();
         let next = next.map_err(|error| self.file.decoding_error(&error))?;
-        if next.is_none() {
+        if let Some(batch) = &next {
+            self.opened.add_rows(batch, self.read.as_mut())?;
+        } else {
             self.verify(&Stop::default())?;
+            let expected = self.digest;
+            let checked = self.read.map(|read| check_digest(self.path(), expected, read));
+            checked.transpose()?;
         }
         Ok(next)
     }
@@ -209,6 +243,19 @@ impl<T> Deref for ParquetReader<T> {
     fn deref(&self) -> &ParquetFile<T> {
         &self.opened
     }
+}
+
+/// Checks that the rows of a file have the digest of its metadata.
+pub fn check_digest(
+    path: &Path,
+    expected: RowDigest,
+    found: RowDigest,
+) -> Result<(), StoreError> {
+    if found == expected {
+        return Ok(());
+    }
+    let what = format!("expected rows {expected}, as its metadata say, found {found}");
+    Err(StoreError::malformed(path, what))
 }
 
 /// Returns the metadata entries of a file that have a value.

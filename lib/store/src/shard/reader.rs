@@ -50,7 +50,9 @@ impl ShardReader {
     pub fn lengths(&mut self, mut add: impl FnMut(RowLength)) -> Result<(), StoreError> {
         self.reader
             .rewind(Some(&["ordinal", "sequence", "length"]))?;
+        let mut rows = 0;
         while let Some(batch) = self.reader.next_batch()? {
+            rows += batch.num_rows() as u64;
             let ordinals = ordinals(&batch).iter();
             let lengths = batch["length"].as_primitive::<UInt32Type>().values();
             let residues = batch["sequence"].as_string::<i32>().offsets().lengths();
@@ -61,6 +63,11 @@ impl ShardReader {
                     residues: residues as u32,
                 });
             }
+        }
+        let expected = self.digest().rows();
+        if rows != expected {
+            let what = format!("expected {expected} rows, as its metadata say, found {rows}");
+            return Err(StoreError::malformed(self.reader.path(), what));
         }
         (self.held, self.rows) = (VecDeque::new(), 0..0);
         self.reader.rewind(None)
@@ -93,6 +100,10 @@ impl ShardReader {
             let unused = batch.num_rows();
             self.rows.end += unused;
             self.held.push_back((batch, unused));
+            // After the last row, the digest of all is verified.
+            if self.rows.end as u64 == self.digest().rows() {
+                self.reader.next_batch()?;
+            }
             let headers = self.held.iter().map(|(batch, _)| header_bytes(batch));
             if headers.sum::<usize>() > MOST_HEADER_BYTES {
                 return Err(too_long_headers(self.reader.path()));
