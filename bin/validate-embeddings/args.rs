@@ -216,7 +216,10 @@ impl Program for Args {
 /// The checks of values that have false alarms where data are unusual.
 fn optional() -> PossibleValuesParser {
     [
-        ("outliers", "Whether all vectors of a file have about one size and direction"),
+        (
+            "outliers",
+            "Whether all vectors of a file have about one size and direction",
+        ),
         ("pooling", "Whether the columns of a row fit together"),
         (
             "sequences",

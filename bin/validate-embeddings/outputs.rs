@@ -24,14 +24,12 @@ pub(crate) fn conclude(
     for check in &args.skip {
         verdict.skip(check, "switched off by --skip");
     }
-    if let [first, .., other] = &findings.models()[..] {
-        let [first, other] = [first, other].map(|model| {
+    if let Some(models) = findings.two_models() {
+        let [one, other] = models.map(|model| {
             let revision = model.revision.as_deref().unwrap_or("unknown");
-            format!("{} of revision {}", Quoted(&model.name), Quoted(revision))
+            format!("{} ({})", Quoted(&model.name), Quoted(revision))
         });
-        warn!(
-            "origin: files name one model {first} and {other}; reports and combined files leave the name out"
-        );
+        warn!("origin: files call one model {one} and {other}: reports leave its name out");
     }
     let report = &Report::new(findings, criteria, verdict);
     if let Some(path) = &args.report {

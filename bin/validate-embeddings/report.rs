@@ -24,8 +24,8 @@ impl Report {
         // What all embeddings have is that of the first.
         let first = findings.embeddings.first();
         let work = first.map(|file| &file.provenance);
-        let mut models = findings.models();
-        let model = models.pop().filter(|_| models.is_empty());
+        let model = work.and_then(|work| work.model.as_ref());
+        let model = model.filter(|_| findings.two_models().is_none());
         let option = |name| Some(work?.text_option(name)?.to_owned());
         let named = |manifest: &Manifest| {
             let sample = manifest.options.get(SAMPLE)?.as_str();

@@ -235,9 +235,15 @@ fn parts_that_contradict_their_metadata_are_refused() {
         relist(&a, json!({ "embeddings": parts }));
     };
     relist_parts();
-    refused(&lines, "1.parquet: expected rows of sample 'a', as its metadata say, found 'c'");
+    refused(
+        &lines,
+        "1.parquet: expected rows of sample 'a', as its metadata say, found 'c'",
+    );
     let validate = "--report r.json a/embeddings";
-    refused(&[validate], "1.parquet: expected rows of sample 'a', as its metadata say, found 'c'");
+    refused(
+        &[validate],
+        "1.parquet: expected rows of sample 'a', as its metadata say, found 'c'",
+    );
     for is_sum in [true, false] {
         sample(&set, "a", &rows(), "m");
         alter_digest(&part(&a), digest("a/embeddings/1.parquet"), is_sum);

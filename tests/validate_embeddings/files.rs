@@ -64,17 +64,36 @@ fn a_row_digest_of_other_rows_is_found_wherever_a_file_is_read_whole() {
         let set = Set::new();
         let embeddings = set.changed(|_| {});
         let shard = set.path("shard.parquet");
-        run(&mut command(set.0.path(), "pack-batches shard.parquet --out b.arrow --max-batch-tokens 512"));
+        run(&mut command(
+            set.0.path(),
+            "pack-batches shard.parquet --out b.arrow --max-batch-tokens 512",
+        ));
         let read = EmbeddingsReader::open(&embeddings).expect("embeddings");
         let batches = BatchesFile::open_unverified(&set.path("b.arrow")).expect("batches");
         let lines = [
-            (&embeddings, read.digest(), format!("validate-embeddings {EXPECTING}")),
-            (&set.path("b.arrow"), batches.digest(), format!(
-                "gpu-embed b.arrow --out e.parquet --device cpu --model {}",
-                test_data("model-tiny").display()
-            )),
-            (&shard, read_shard(&shard).expect("shard").digest, format!("validate-embeddings {EXPECTING}")),
-            (&shard, RowDigest::default(), "pack-batches shard.parquet --out c.arrow --max-batch-tokens 512".to_owned()),
+            (
+                &embeddings,
+                read.digest(),
+                format!("validate-embeddings {EXPECTING}"),
+            ),
+            (
+                &set.path("b.arrow"),
+                batches.digest(),
+                format!(
+                    "gpu-embed b.arrow --out e.parquet --device cpu --model {}",
+                    test_data("model-tiny").display()
+                ),
+            ),
+            (
+                &shard,
+                read_shard(&shard).expect("shard").digest,
+                format!("validate-embeddings {EXPECTING}"),
+            ),
+            (
+                &shard,
+                RowDigest::default(),
+                "pack-batches shard.parquet --out c.arrow --max-batch-tokens 512".to_owned(),
+            ),
         ];
         for (path, digest, line) in lines {
             let sound = fs::read(path).expect("read");
@@ -85,7 +104,10 @@ fn a_row_digest_of_other_rows_is_found_wherever_a_file_is_read_whole() {
             let name = path.file_name().expect("a name").to_string_lossy();
             let output = run(&mut command(set.0.path(), &line));
             assert_failed(&output, 65, &format!("{name}: expected "));
-            assert!(String::from_utf8_lossy(&output.stderr).contains(what), "{line}");
+            assert!(
+                String::from_utf8_lossy(&output.stderr).contains(what),
+                "{line}"
+            );
             if path != &shard {
                 fs::write(path, sound).expect("write");
             }

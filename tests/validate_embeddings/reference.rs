@@ -219,11 +219,13 @@ fn every_compression_of_parquet_writers_is_read() {
 #[test]
 fn embeddings_are_a_reference_for_each_other_window_by_window() {
     let set = Set::new();
-    let reference = set.embeddings("reference.parquet", &rows(), StoreDtype::F32);
+    let mut rotated = rows();
+    rotated.rotate_left(5);
+    let reference = set.embeddings("reference.parquet", &rotated, StoreDtype::F32);
     let compared = |embeddings: &Path, options: &[&str], code| {
         set.report(&mut compare(embeddings, &reference, options), code)
     };
-    let embeddings = set.changed(|rows| rows.rotate_left(5));
+    let embeddings = set.changed(|_| {});
     let (report, _) = compared(&embeddings, &["--min-cosine", "1"], 0);
     assert_eq!(check(&report, "reference")["counts"]["compared"], 30);
     let agreement = &report["agreement"][0];

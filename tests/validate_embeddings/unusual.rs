@@ -32,8 +32,8 @@ fn scan(protein: &str, variants: usize) -> Vec<String> {
     (0..variants).map(variant).collect()
 }
 
-/// The report on embeddings of these proteins by the tiny model, in shards in the order given.
-fn report_on(proteins: &[String], tokens: &str) -> (usize, Value) {
+/// The report on embeddings of these proteins by a model, with these options, in shards in the order given.
+fn report_on(proteins: &[String], tokens: &str, model: &str) -> (usize, Value) {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = |name: &str| folder.path().join(name);
     let command = |text: &str| line(folder.path(), text);
@@ -50,7 +50,7 @@ fn report_on(proteins: &[String], tokens: &str) -> (usize, Value) {
         let _ = fs::remove_file(path("batches.arrow"));
         let pack = format!("pack-batches shards/{name} --out batches.arrow");
         run(&mut command(&format!("{pack} --max-batch-tokens 4096")));
-        let embed = format!("gpu-embed batches.arrow --out embeddings/{name} --model model-tiny");
+        let embed = format!("gpu-embed batches.arrow --out embeddings/{name} --model {model}");
         let options = "--device cpu --progress none --pool mean,bos,max,std";
         run(&mut command(&format!("{embed} {options}")));
     }
@@ -109,8 +109,87 @@ fn families_copies_and_repeats_are_sound() {
             .concat(),
         ),
     ] {
-        let (files, report) = report_on(&proteins, "3500");
+        let (files, report) = report_on(&proteins, "3500", "model-tiny");
         assert!(files > 1, "{name}");
         assert_eq!(failed(&report), Vec::<&str>::new(), "{name}: {report:#}");
+    }
+}
+
+#[test]
+fn no_honest_file_of_any_model_has_outliers() {
+    let series = protein(5, 300);
+    let alone = RESIDUES[..20]
+        .iter()
+        .map(|&residue| char::from(residue).to_string());
+    let many = (1..=1200).map(|seed| protein(seed, 40 + seed % 50));
+    let sets: [(&str, Vec<String>); 8] = [
+        (
+            "linkers",
+            (1..=100).map(|units| "GS".repeat(units)).collect(),
+        ),
+        (
+            "poly-A",
+            (1..=100).map(|length| "A".repeat(length)).collect(),
+        ),
+        (
+            "truncation series of a protein",
+            (1..=300)
+                .map(|length| series[..length].to_owned())
+                .collect(),
+        ),
+        (
+            "peptides beside long proteins",
+            (1..=30)
+                .chain([900; 9])
+                .map(|length| protein(length, length))
+                .collect(),
+        ),
+        (
+            "single residues among proteins",
+            alone.clone().chain(many).collect(),
+        ),
+        ("single residues", alone.collect()),
+        ("one protein", vec![protein(3, 80)]),
+        (
+            "a protein and a residue",
+            vec![protein(3, 80), "W".to_owned()],
+        ),
+    ];
+    for model in [
+        "model-tiny --layers 1,2,3,4",
+        "model-tiny --dtype bf16",
+        "model-tiny --dtype int8",
+        "model-tiny --store-dtype f16",
+        "model-tiny-1b --layers 1,2",
+        "model-tiny-1v",
+        "model-tiny-esmc",
+        "model-tiny-bin",
+    ] {
+        for (name, proteins) in &sets {
+            let (_, report) = report_on(proteins, "1000000", model);
+            assert_eq!(
+                failed(&report),
+                Vec::<&str>::new(),
+                "{model}: {name}: {report:#}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_batches_of_interleaved_shards_may_follow_each_other_in_a_file() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let command = |text: &str| line(folder.path(), text);
+    let records = (0..40).map(|i| format!(">P{i}\n{}\n", protein(i + 1, 30)));
+    let fasta = records.collect::<Vec<_>>().concat();
+    fs::write(folder.path().join("in.fasta"), fasta).expect("write");
+    for step in [
+        "fasta-shard in.fasta --out shards --shards 2",
+        "pack-batches shards/shard-00000.parquet --out a.arrow --max-batch-tokens 512",
+        "pack-batches shards/shard-00001.parquet --out b.arrow --max-batch-tokens 512",
+        "gpu-embed b.arrow a.arrow --out e.parquet --model model-tiny --device cpu",
+        "validate-embeddings e.parquet --shards shards",
+    ] {
+        run(&mut command(step));
     }
 }

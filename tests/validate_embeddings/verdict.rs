@@ -1,8 +1,11 @@
 //! What a verdict says of sound embeddings, of skipped checks and of many faults.
 
-use plmkit_contract::StoreDtype;
+use plmkit_contract::{ModelName, StoreDtype};
+use plmkit_store::EmbeddingsReader;
+use serde_json::Value;
 
-use crate::common::bin;
+use crate::common::{bin, command, run};
+use crate::plausible::Plausible;
 use crate::set::{Set, check, failed, rows};
 
 #[test]
@@ -81,4 +84,27 @@ fn every_failed_check_has_its_line_and_lists_are_short() {
         stderr.lines().any(|line| line.starts_with(last)),
         "{stderr}"
     );
+}
+
+#[test]
+fn a_model_of_two_names_is_one_work_and_has_no_name_in_reports() {
+    let set = Plausible::new();
+    let mut data = set.sound.clone();
+    let revision = Some("0123".to_owned());
+    data.files[1].provenance.model = Some(ModelName {
+        name: "b/model".to_owned(),
+        revision,
+    });
+    let output = set.command(&data).output().expect("run");
+    assert_eq!(output.status.code(), Some(0));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let what = "files call one model 'a/model' ('unknown') and 'b/model' ('0123'): ";
+    assert!(stderr.contains(what), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(report["model"], Value::Null);
+    assert_eq!(report["model_digest"], "0123456789abcdef");
+    let select = "query-embeddings select . --id P0600 --out one.parquet";
+    run(&mut command(&set.path("."), select));
+    let one = EmbeddingsReader::open(&set.path("one.parquet")).expect("a row");
+    assert_eq!(one.provenance().model, None);
 }

@@ -77,11 +77,7 @@ impl fmt::Display for Check {
 pub(crate) type Tally = (u64, Vec<Violation>);
 
 /// Counts a violation, and lists it while there is room. The problem is put into words only where it is listed.
-pub(crate) fn add(
-    (count, first): &mut Tally,
-    place: impl Into<Violation>,
-    problem: impl Display,
-) {
+pub(crate) fn add((count, first): &mut Tally, place: impl Into<Violation>, problem: impl Display) {
     *count += 1;
     if first.len() < LISTED {
         first.push(Violation {

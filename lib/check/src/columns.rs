@@ -153,7 +153,7 @@ impl FileColumn {
             }
             let size = self.mean.map_or(size, |mean| size.hypot(norm(all[mean])));
             if let Some(outliers) = &mut self.outliers {
-                outliers.add(row, vector, size);
+                outliers.add(column, row, vector, size);
             }
             self.sequences
                 .add(column, row, vector, size, self.tolerance, tallies);
@@ -167,7 +167,7 @@ impl FileColumn {
             tallies.count(kind, self.vectors);
         }
         if let Some(outliers) = self.outliers {
-            outliers.finish(self.column, file, tallies);
+            outliers.finish(self.column, tallies);
         }
         if let Some(changes) = self.changes {
             changes.list_constant(self.column, file, self.tolerance.is_exact, tallies);
@@ -178,7 +178,9 @@ impl FileColumn {
 
 /// The value whose bits without the sign are the largest: of those that are no numbers or infinite, if there are any.
 fn largest(vector: &[f32]) -> f32 {
-    let bits = vector.iter().map(|value| value.abs().to_bits().cast_signed());
+    let bits = vector
+        .iter()
+        .map(|value| value.abs().to_bits().cast_signed());
     f32::from_bits(bits.fold(0, i32::max).cast_unsigned())
 }
 

@@ -62,14 +62,12 @@ impl Findings {
         self.found.extend(other.found);
     }
 
-    /// Returns the names of the model, which files of one work may differ in.
-    pub fn models(&self) -> Vec<&ModelName> {
-        let mut models: Vec<&ModelName> = Vec::new();
-        for file in &self.embeddings {
-            let other = file.provenance.model.as_ref();
-            models.extend(other.filter(|other| !models.contains(other)));
-        }
-        models
+    /// Returns two names of the model, if files have others: they are of one work nevertheless.
+    pub fn two_models(&self) -> Option<[&ModelName; 2]> {
+        let files = self.embeddings.iter();
+        let mut models = files.filter_map(|file| file.provenance.model.as_ref());
+        let first = models.next()?;
+        Some([first, models.find(|other| *other != first)?])
     }
 
     /// Puts the files of one run in the order given.

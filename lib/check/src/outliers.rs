@@ -9,7 +9,7 @@ use plmkit_contract::{Column, RowKey};
 
 use crate::check::{Tallies, Tally, add};
 use crate::checks::outliers;
-use crate::vector::dot;
+use crate::vector::product;
 use crate::violation::Violation;
 
 /// How many times larger or smaller than the median of the file a norm may be.
@@ -39,22 +39,26 @@ pub(crate) struct Outliers {
 
 impl Outliers {
     /// Adds a vector that is finite and not zero. `size` is its norm; of a deviation, that with the mean.
-    pub(crate) fn add(&mut self, row: &RowKey, vector: &[f32], size: f64) {
+    pub(crate) fn add(&mut self, column: Column, row: &RowKey, vector: &[f32], size: f64) {
         let same = self.sizes.entry(size.to_bits() >> STEP).or_default();
-        add(same, row, format_args!("{size:.3e}"));
+        let problem = format_args!(
+            "{column}: expected a norm within ten times the median of its file, found {size:.3e}"
+        );
+        add(same, row, problem);
         if !self.direction.is_empty() {
-            let cosine = f64::from(dot32(vector, &self.direction)) / size;
-            return self.add_cosine(row, cosine);
+            // A sign and a tenth need no double precision.
+            let cosine = f64::from(product::<f32>(vector, &self.direction)) / size;
+            return self.add_cosine(column, row, cosine);
         }
         let unit = vector.iter().map(|&value| (f64::from(value) / size) as f32);
         self.first.push((row.into(), unit.collect()));
         if self.first.len() == FIRST {
-            self.find_direction();
+            self.find_direction(column);
         }
     }
 
     /// Takes the mean of the first vectors as the direction. Each has length 1: a large one does not hide the others.
-    fn find_direction(&mut self) {
+    fn find_direction(&mut self, column: Column) {
         let first = std::mem::take(&mut self.first);
         let dim = first.first().map_or(0, |(_, unit)| unit.len());
         let sum = |d: usize| first.iter().map(|(_, unit)| f64::from(unit[d])).sum();
@@ -62,67 +66,131 @@ impl Outliers {
         let norm = sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt();
         self.direction = sums.iter().map(|sum| (sum / norm) as f32).collect();
         for (row, unit) in first {
-            self.add_cosine(row, dot(&unit, &self.direction));
+            self.add_cosine(column, row, product(&unit, &self.direction));
         }
     }
 
-    fn add_cosine(&mut self, row: impl Into<Violation>, cosine: f64) {
-        if cosine > USUAL {
-            self.usual += 1;
-        } else if cosine < LEAST {
-            add(&mut self.other, row, format_args!("{cosine:.3}"));
+    fn add_cosine(&mut self, column: Column, row: impl Into<Violation>, cosine: f64) {
+        self.usual += u64::from(cosine > USUAL);
+        if cosine < LEAST {
+            let problem = format_args!(
+                "{column}: expected a cosine to the mean vector of its file of at least {LEAST}, found {cosine:.3}"
+            );
+            add(&mut self.other, row, problem);
         }
     }
 
-    /// Judges the vectors of a column of a file.
-    pub(crate) fn finish(mut self, column: Column, file: &str, tallies: &mut Tallies) {
-        self.find_direction();
+    /// Judges the vectors of the file.
+    pub(crate) fn finish(mut self, column: Column, tallies: &mut Tallies) {
+        self.find_direction(column);
         let vectors: u64 = self.sizes.values().map(|(count, _)| count).sum();
         tallies.count(outliers::vectors, vectors);
         let mut up_to = 0;
-        let median = self.sizes.iter().find(|(_, (count, _))| {
-            up_to += count;
+        let mut sizes = self.sizes.iter().map(|(&size, (count, _))| (size, count));
+        let median = sizes.find(|(_, count)| {
+            up_to += *count;
             2 * up_to >= vectors
         });
-        let Some((&median, _)) = median else {
-            return;
-        };
-        let norm = |bits: u64| f64::from_bits(bits << STEP);
+        let median = median.map_or(0, |(size, _)| size);
+        let norm = |size: u64| f64::from_bits(size << STEP);
         let (least, most) = (norm(median) / MOST, norm(median + 1) * MOST);
-        for (size, mut others) in self.sizes {
+        for (size, others) in self.sizes {
             if norm(size) > most || norm(size + 1) < least {
-                for row in &mut others.1 {
-                    row.problem = format!(
-                        "{column}: expected a norm from {least:.3e} to {most:.3e}, a tenth to ten times the median of {file}, found {}",
-                        row.problem
-                    );
-                }
                 tallies.add_all(outliers::size, others);
             }
         }
         if 100 * self.usual >= 99 * vectors {
-            for row in &mut self.other.1 {
-                row.problem = format!(
-                    "{column}: expected a cosine to the mean vector of {file} of at least {LEAST}, found {}",
-                    row.problem
-                );
-            }
             tallies.add_all(outliers::direction, self.other);
         }
     }
 }
 
-/// The scalar product in single precision: a sign and a tenth need no more.
-fn dot32(a: &[f32], b: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0.0_f32; LANES];
-    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest = a_chunks.remainder().iter().zip(b_chunks.remainder());
-    let rest: f32 = rest.map(|(x, y)| x * y).sum();
-    for (x, y) in a_chunks.zip(b_chunks) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
+#[cfg(test)]
+mod tests {
+    use plmkit_contract::SequenceDigest;
+
+    use super::*;
+    use crate::vector::dot;
+
+    const ROWS: u64 = 5000;
+
+    /// The sizes and the directions that are listed of a file with these vectors.
+    fn judged(vector: impl Fn(u64) -> Vec<f32>, rows: u64) -> [Vec<u64>; 2] {
+        let (mut file, mut tallies) = (Outliers::default(), Tallies::default());
+        let column = "mean_6".parse().expect("a column");
+        for ordinal in 0..rows {
+            let row = RowKey {
+                ordinal,
+                id: "P",
+                start: 0,
+                length: 9,
+                truncated: false,
+                digest: SequenceDigest::default(),
+                n_windows: 1,
+            };
+            let vector = vector(ordinal);
+            file.add(column, &row, &vector, dot(&vector, &vector).sqrt());
+        }
+        file.finish(column, &mut tallies);
+        let check = tallies.result("outliers");
+        ["norm", "cosine"].map(|word| {
+            let rows = check.violations.iter();
+            let rows = rows.filter(|row| row.problem.contains(word));
+            rows.filter_map(|row| row.ordinal).collect()
+        })
+    }
+
+    /// A vector with a part that all share, and one of its own.
+    fn sound(row: u64) -> Vec<f32> {
+        let own = |d: u64| ((row * 7919 + d * 104_729) % 1000) as f32 / 500.0 - 1.0;
+        (0..24)
+            .map(|d| own(d) + if d % 2 == 0 { 1.0 } else { -1.0 })
+            .collect()
+    }
+
+    #[test]
+    fn a_planted_vector_is_found_wherever_it_is() {
+        type Plant = fn(f32) -> f32;
+        let sizes: [Plant; 6] = [
+            |value| value * 1000.0,
+            |value| value * 0.01,
+            |value| f32::from_bits(value.to_bits().swap_bytes() & 0xbfff_ffff),
+            |_| 1e-40,
+            |_| f32::from_bits(0xcdcd_cdcd),
+            |value| value * 1e30,
+        ];
+        for planted in [0, 100, 255, 256, 257, 3000, ROWS - 1] {
+            let with = |plant: Plant| {
+                let vector = |row| {
+                    let change = if row == planted { plant } else { |value| value };
+                    sound(row).into_iter().map(change).collect()
+                };
+                judged(vector, ROWS)
+            };
+            assert_eq!(with(|value| value), [vec![], vec![]]);
+            assert_eq!(with(|value| -value), [vec![], vec![planted]]);
+            for plant in sizes {
+                assert_eq!(with(plant)[0], [planted]);
+            }
         }
     }
-    sums.iter().sum::<f32>() + rest
+
+    #[test]
+    fn files_of_several_directions_and_of_few_rows_are_sound() {
+        let opposite = |row: u64| {
+            let sign = if row % 50 == 0 { -1.0 } else { 1.0 };
+            sound(row).iter().map(|value| sign * value).collect()
+        };
+        assert_eq!(judged(opposite, ROWS), [vec![], vec![]]);
+        for rows in 0..4 {
+            assert_eq!(judged(sound, rows), [vec![], vec![]]);
+        }
+        // The limit of a norm is ten times the median.
+        let times =
+            |factor: f32| judged(move |row| vec![if row == 9 { factor } else { 1.0 }; 8], 500);
+        assert_eq!(times(9.9), [vec![], vec![]]);
+        assert_eq!(times(10.2), [vec![9], vec![]]);
+        assert_eq!(times(0.102), [vec![], vec![]]);
+        assert_eq!(times(0.098), [vec![9], vec![]]);
+    }
 }

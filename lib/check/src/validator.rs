@@ -77,8 +77,7 @@ pub struct Validator<'a> {
     findings: Findings,
     /// Rows that should have been computed again: ordinal and start.
     sample: HashSet<(u64, u32)>,
-    /// The last row of the shard or file that is being read.
-    last: Option<(u64, u32)>,
+    order: Order,
     file: Option<OpenFile>,
 }
 
@@ -90,17 +89,28 @@ struct OpenFile {
     pooling: PoolingCheck,
 }
 
-/// Checks that a row of a file follows the `last` one in the input.
-fn check_order(
-    last: &mut Option<(u64, u32)>,
-    row: &RowKey,
-    file: &str,
-    tallies: &mut Tallies,
-) {
-    let key = row.sort_key();
-    if let Some((ordinal, start)) = last.replace(key).filter(|last| *last >= key) {
-        let problem = format_args!("{file}: after ordinal {ordinal} from residue {start}");
-        tallies.add(origin::not_in_order, row, problem);
+/// The order of the rows of the shard or file that is being read: that of the input.
+#[derive(Debug, Default)]
+struct Order {
+    last: Option<(u64, u32)>,
+    /// How often rows may begin anew: those of several batches files follow each other.
+    more_runs: usize,
+}
+
+impl Order {
+    fn check(&mut self, row: &RowKey, tallies: &mut Tallies) {
+        let key = row.sort_key();
+        let Some((before, _)) = self.last.replace(key).filter(|last| *last >= key) else {
+            return;
+        };
+        match self.more_runs.checked_sub(1) {
+            Some(left) => self.more_runs = left,
+            None => {
+                let problem =
+                    format_args!("after ordinal {before}: expected the order of the input");
+                tallies.add(origin::not_in_order, row, problem);
+            }
+        }
     }
 }
 
@@ -115,7 +125,7 @@ impl<'a> Validator<'a> {
                 ..Findings::default()
             },
             sample: HashSet::new(),
-            last: None,
+            order: Order::default(),
             file: None,
         }
     }
@@ -123,16 +133,12 @@ impl<'a> Validator<'a> {
     /// Takes in a shard.
     pub fn add_shard(&mut self, shard: ShardFile) {
         self.findings.shards.push(shard);
-        self.last = None;
+        self.order = Order::default();
     }
 
     /// Expects a row of a shard, or a protein, where embeddings hold whole ones.
     pub fn expect(&mut self, row: &RowKey) {
-        let Findings {
-            shards, tallies, ..
-        } = &mut self.findings;
-        let shard = shards.last().map_or("", |shard| &shard.name);
-        check_order(&mut self.last, row, shard, tallies);
+        self.order.check(row, &mut self.findings.tallies);
         if let Some(expected) = &mut self.expected {
             self.findings.ordinals.insert(row.ordinal);
             expected.push(row, &mut self.findings.tallies);
@@ -153,7 +159,10 @@ impl<'a> Validator<'a> {
     /// Begins an embeddings file.
     pub fn begin_file(&mut self, file: EmbeddedFile) {
         self.end_file();
-        self.last = None;
+        self.order = Order {
+            last: None,
+            more_runs: file.provenance.inputs.len().saturating_sub(1),
+        };
         let columns = file.layout.columns.iter();
         let columns = columns.map(|&column| FileColumn::new(column, &file, self.criteria));
         let mut columns: Vec<FileColumn> = columns.collect();
@@ -179,7 +188,7 @@ impl<'a> Validator<'a> {
         let tallies = &mut findings.tallies;
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
-        check_order(&mut self.last, row, &file.file.name, tallies);
+        self.order.check(row, tallies);
         if let Some(expected) = &mut self.expected {
             expected.compare(row, tallies);
         }

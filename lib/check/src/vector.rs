@@ -1,20 +1,31 @@
 //! Sums over vectors, in double precision.
 
+use std::iter::Sum;
+use std::ops::{AddAssign, Mul};
+
 /// Sums kept side by side, so that the compiler can use whole registers.
 const LANES: usize = 8;
 
 /// The scalar product of two vectors of the same length.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
-    let mut sums = [0.0_f64; LANES];
+    product(a, b)
+}
+
+/// The same in the precision of `T`.
+pub(crate) fn product<T>(a: &[f32], b: &[f32]) -> T
+where
+    T: Copy + Default + From<f32> + AddAssign + Mul<Output = T> + Sum,
+{
+    let mut sums = [T::default(); LANES];
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
     let rest = a_chunks.remainder().iter().zip(b_chunks.remainder());
-    let rest: f64 = rest.map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
+    let rest = rest.map(|(&x, &y)| T::from(x) * T::from(y));
     for (x, y) in a_chunks.zip(b_chunks) {
         for lane in 0..LANES {
-            sums[lane] += f64::from(x[lane]) * f64::from(y[lane]);
+            sums[lane] += T::from(x[lane]) * T::from(y[lane]);
         }
     }
-    sums.iter().sum::<f64>() + rest
+    sums.into_iter().chain([rest.sum()]).sum()
 }
 
 /// The cosine of the angle between two vectors of the same length, or `None` where it is not defined: one of

@@ -116,7 +116,7 @@ impl EmbeddingsFile {
         let batch = batch
             .filter(|batch| batch.num_rows() == selected)
             .ok_or_else(|| self.malformed("a row group has fewer rows than its metadata say"))?;
-        self.add_rows(&batch, None)?;
+        self.check_samples(&batch)?;
         Ok(batch)
     }
 

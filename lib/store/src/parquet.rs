@@ -148,25 +148,20 @@ impl<T> ParquetFile<T> {
         self.file.verify_rest(stop)
     }
 
-    /// Adds rows to the digest of those that were `read`, if there is one. Their samples must be those of the metadata.
-    pub(crate) fn add_rows(
-        &self,
-        rows: &RecordBatch,
-        read: Option<&mut RowDigest>,
-    ) -> Result<(), StoreError> {
-        let malformed = |what: String| StoreError::malformed(self.path(), what);
-        if let Some(samples) = rows.column_by_name(SAMPLE) {
-            let names = self.provenance.text_option(SAMPLE).unwrap_or_default();
-            let mut samples = samples.as_string::<i32>().iter().flatten();
-            if let Some(other) = samples.find(|name| names.split(", ").all(|own| own != *name)) {
-                let [names, other] = [names, other].map(Quoted);
-                let what = format!(
-                    "expected rows of sample {names}, as its metadata say, found {other}"
-                );
-                return Err(malformed(what));
-            }
-        }
-        read.map_or(Ok(()), |read| read.update(rows).map_err(malformed))
+    /// Checks that rows are of the samples of the metadata.
+    pub(crate) fn check_samples(&self, rows: &RecordBatch) -> Result<(), StoreError> {
+        let names = self.provenance.text_option(SAMPLE).unwrap_or_default();
+        let is_other = |name: &&str| names.split(", ").all(|own| own != *name);
+        let samples = rows
+            .column_by_name(SAMPLE)
+            .map(|column| column.as_string::<i32>());
+        let mut samples = samples.into_iter().flatten().flatten();
+        samples.find(is_other).map_or(Ok(()), |other| {
+            let [names, other] = [names, other].map(Quoted);
+            let what =
+                format!("expected rows of sample {names}, as its metadata say, found {other}");
+            Err(StoreError::malformed(self.path(), what))
+        })
     }
 
     /// Starts to decode the file at its first row.
@@ -225,13 +220,16 @@ impl<T> ParquetReader<T> {
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, StoreError> {
         let next = self.rows.next().transpose();
         let next = next.map_err(|error| self.file.decoding_error(&error))?;
-        if let Some(batch) = &next {
-            self.opened.add_rows(batch, self.read.as_mut())?;
-        } else {
+        let Some(batch) = &next else {
             self.verify(&Stop::default())?;
-            let expected = self.digest;
-            let checked = self.read.map(|read| check_digest(self.path(), expected, read));
-            checked.transpose()?;
+            let checked = |read| check_digest(self.path(), self.digest, read);
+            self.read.map_or(Ok(()), checked)?;
+            return Ok(None);
+        };
+        self.check_samples(batch)?;
+        if let Some(read) = &mut self.read {
+            let digested = read.update(batch);
+            digested.map_err(|what| StoreError::malformed(self.opened.path(), what))?;
         }
         Ok(next)
     }
@@ -246,11 +244,7 @@ impl<T> Deref for ParquetReader<T> {
 }
 
 /// Checks that the rows of a file have the digest of its metadata.
-pub fn check_digest(
-    path: &Path,
-    expected: RowDigest,
-    found: RowDigest,
-) -> Result<(), StoreError> {
+pub fn check_digest(path: &Path, expected: RowDigest, found: RowDigest) -> Result<(), StoreError> {
     if found == expected {
         return Ok(());
     }
