@@ -113,6 +113,7 @@ mod tests {
     use crate::vector::dot;
 
     const ROWS: u64 = 5000;
+    const NONE: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
 
     /// The sizes and the directions that are listed of a file with these vectors.
     fn judged(vector: impl Fn(u64) -> Vec<f32>, rows: u64) -> [Vec<u64>; 2] {
@@ -167,7 +168,7 @@ mod tests {
                 };
                 judged(vector, ROWS)
             };
-            assert_eq!(with(|value| value), [vec![], vec![]]);
+            assert_eq!(with(|value| value), NONE);
             assert_eq!(with(|value| -value), [vec![], vec![planted]]);
             for plant in sizes {
                 assert_eq!(with(plant)[0], [planted]);
@@ -178,19 +179,19 @@ mod tests {
     #[test]
     fn files_of_several_directions_and_of_few_rows_are_sound() {
         let opposite = |row: u64| {
-            let sign = if row % 50 == 0 { -1.0 } else { 1.0 };
+            let sign = if row.is_multiple_of(50) { -1.0 } else { 1.0 };
             sound(row).iter().map(|value| sign * value).collect()
         };
-        assert_eq!(judged(opposite, ROWS), [vec![], vec![]]);
+        assert_eq!(judged(opposite, ROWS), NONE);
         for rows in 0..4 {
-            assert_eq!(judged(sound, rows), [vec![], vec![]]);
+            assert_eq!(judged(sound, rows), NONE);
         }
         // The limit of a norm is ten times the median.
         let times =
             |factor: f32| judged(move |row| vec![if row == 9 { factor } else { 1.0 }; 8], 500);
-        assert_eq!(times(9.9), [vec![], vec![]]);
+        assert_eq!(times(9.9), NONE);
         assert_eq!(times(10.2), [vec![9], vec![]]);
-        assert_eq!(times(0.102), [vec![], vec![]]);
+        assert_eq!(times(0.102), NONE);
         assert_eq!(times(0.098), [vec![9], vec![]]);
     }
 }

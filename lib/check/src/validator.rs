@@ -103,14 +103,12 @@ impl Order {
         let Some((before, _)) = self.last.replace(key).filter(|last| *last >= key) else {
             return;
         };
-        match self.more_runs.checked_sub(1) {
-            Some(left) => self.more_runs = left,
-            None => {
-                let problem =
-                    format_args!("after ordinal {before}: expected the order of the input");
-                tallies.add(origin::not_in_order, row, problem);
-            }
+        if self.more_runs > 0 {
+            self.more_runs -= 1;
+            return;
         }
+        let problem = format_args!("after ordinal {before}: expected the order of the input");
+        tallies.add(origin::not_in_order, row, problem);
     }
 }
 

@@ -152,9 +152,7 @@ impl<T> ParquetFile<T> {
     pub(crate) fn check_samples(&self, rows: &RecordBatch) -> Result<(), StoreError> {
         let names = self.provenance.text_option(SAMPLE).unwrap_or_default();
         let is_other = |name: &&str| names.split(", ").all(|own| own != *name);
-        let samples = rows
-            .column_by_name(SAMPLE)
-            .map(|column| column.as_string::<i32>());
+        let samples = rows.column_by_name(SAMPLE).map(AsArray::as_string::<i32>);
         let mut samples = samples.into_iter().flatten().flatten();
         samples.find(is_other).map_or(Ok(()), |other| {
             let [names, other] = [names, other].map(Quoted);
