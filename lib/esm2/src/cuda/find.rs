@@ -2,9 +2,10 @@
 #![allow(unsafe_code)] // opens a library
 
 use std::env;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::fs::File;
 use std::io::{self, Read};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -139,14 +140,20 @@ fn open(path: &Path) -> Result<&'static Functions, String> {
             version.replace(char::is_control, " ")
         ));
     }
-    // SAFETY: a library of this version has this variable of this type, and stays open.
-    let functions = unsafe {
-        let functions = library.get::<*const Functions>(b"plmkit_cuda_functions");
-        functions.map(|functions| &**functions)
+    // SAFETY: a library of this version has this variable, of as many pointers as `Functions`, and stays open.
+    let (table, pointers) = unsafe {
+        let table = library.get::<*const Functions>(b"plmkit_cuda_functions");
+        let table = *table.map_err(|error| format!("and {named}: {}", cause(&error)))?;
+        let pointers = *table.cast::<[*const c_void; Functions::NAMES.len()]>();
+        (table, pointers)
     };
-    let functions = functions.map_err(|error| format!("and {named}: {}", cause(&error)))?;
+    let mut functions = iter::zip(Functions::NAMES, pointers);
+    if let Some((name, _)) = functions.find(|(_, pointer)| pointer.is_null()) {
+        return Err(format!("and {named} lacks the function '{name}'"));
+    }
     std::mem::forget(library);
-    Ok(functions)
+    // SAFETY: as above, and no function is null.
+    Ok(unsafe { &*table })
 }
 
 #[cfg(test)]
@@ -218,5 +225,19 @@ mod tests {
             )),
             "{old}"
         );
+        let version =
+            format!("const char *plmkit_cuda_version(void) {{ return \"{VERSION}\"; }}\n");
+        let bare = compile(&version);
+        assert!(bare.contains("plmkit_cuda_functions"), "{bare}");
+        for (number, name) in Functions::NAMES.into_iter().enumerate() {
+            let null = compile(&format!(
+                "{version}void f(void) {{}}\n\
+                 void (*plmkit_cuda_functions[6])(void) = {{f, f, f, f, f, f, [{number}] = 0}};"
+            ));
+            assert!(
+                null.ends_with(&format!("lacks the function '{name}'")),
+                "{null}"
+            );
+        }
     }
 }

@@ -38,6 +38,11 @@ pub struct Functions {
     pub close: unsafe extern "C" fn(*mut c_void),
 }
 
+impl Functions {
+    /// The names of the functions, in their order.
+    pub(super) const NAMES: [&str; 6] = ["check", "open", "submit", "collect", "memory", "close"];
+}
+
 /// Bytes that a call lends: JSON.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
