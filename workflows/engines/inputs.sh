@@ -77,8 +77,8 @@ rows() {
             if (found != columns) refuse("expected " columns " columns, found " found)
             sample = cells[at_column["sample"]]
             fasta = cells[at_column["fasta"]]
-            if (sample !~ /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/)
-                refuse("sample name \x27" sample "\x27: expected letters, digits, \x27_\x27, \x27-\x27 and \x27.\x27, the first no \x27-\x27 or \x27.\x27")
+            if (sample !~ /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/ || length(sample) > 200)
+                refuse("sample name \x27" sample "\x27: expected up to 200 letters, digits, \x27_\x27, \x27-\x27 and \x27.\x27, the first no \x27-\x27 or \x27.\x27")
             if (sample ~ taken) refuse("sample name \x27" sample "\x27: the results have something else of that name")
             if (fasta ~ /\t/) refuse("a tab in the path \x27" fasta "\x27")
             path = fasta
