@@ -9,6 +9,7 @@ mod names;
 mod parameters;
 mod stored_tensor;
 mod tensors;
+mod tokens;
 mod torch_file;
 mod weight_file;
 

@@ -6,10 +6,9 @@ mod esmc;
 
 use plmkit_contract::{ModelShape, Widths};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use entries::Entries;
-pub(crate) use esmc::from_shapes;
+pub(crate) use esmc::{check_first_release, from_shapes};
 
 /// The sizes and constants of a model of any size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +33,11 @@ pub struct ModelConfig {
     pub tokens: Vec<String>,
     /// What the layers compute.
     pub architecture: Architecture,
+}
+
+/// Checks that a `config.json` names no other weight file or index for transformers than the one that is `read`.
+pub(crate) fn check_weights(json: &[u8], read: &str) -> Result<(), String> {
+    Entries::parse(json)?.must_be("transformers_weights", read, true)
 }
 
 /// What the layers of a model compute. All are pre-layer normalised, and attend in both directions.
@@ -95,9 +99,7 @@ impl ModelConfig {
     /// assert_eq!((config.layers, config.head_dim()), (6, 16));
     /// ```
     pub fn from_json(json: &[u8]) -> Result<Self, String> {
-        let entries: Map<String, Value> =
-            serde_json::from_slice(json).map_err(|error| format!("not a JSON object: {error}"))?;
-        let entries = Entries(entries);
+        let entries = Entries::parse(json)?;
         let config = match entries.get("model_type").as_str() {
             Some("esm") => esm::read(&entries)?,
             Some("esmc") => esmc::read(&entries)?,

@@ -13,6 +13,7 @@ use plmkit_contract::{
 
 use super::weight_file::{WeightFile, open};
 use crate::EsmError;
+use crate::config::check_weights;
 
 /// What to do with the weights of a PEFT adapter.
 const MERGE: &str = "a PEFT adapter, which is no model: load it on its model with PEFT, and save the result of \
@@ -67,6 +68,10 @@ fn paths(model: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
                 ));
             }
         };
+        let read = path.file_name().unwrap_or_default().to_string_lossy();
+        check_json(&model.join("config.json"), |json| {
+            check_weights(json, &read)
+        })?;
     }
     if path.file_stem().is_some_and(|stem| stem == "adapter_model") {
         no_weights(format!("is {MERGE}"))
@@ -77,6 +82,15 @@ fn paths(model: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
     } else {
         no_weights("expected a folder, or a file with a name in .safetensors or .bin".to_owned())
     }
+}
+
+/// Returns the folders that describe weights: that of their file, and for the first release those around it up to the model's.
+pub(super) fn described_in(weights: &Path) -> Vec<&Path> {
+    let mut folders: Vec<_> = weights.ancestors().skip(1).take(3).collect();
+    if !folders[0].ends_with(FIRST_RELEASE) {
+        folders.truncate(1);
+    }
+    folders
 }
 
 /// Returns the files of a folder with an extension, in the order of their names.
@@ -106,6 +120,17 @@ fn indexed(index: &Path) -> Result<BTreeMap<PathBuf, Vec<String>>, EsmError> {
     Ok(files
         .map(|(name, tensors)| (index.with_file_name(name), tensors))
         .collect())
+}
+
+/// Checks a JSON file of a checkpoint, if it is there.
+pub(super) fn check_json(
+    path: &Path,
+    check: impl FnOnce(&[u8]) -> Result<(), String>,
+) -> Result<(), EsmError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    check(&read_json(path)?).map_err(|reason| EsmError::invalid(path, reason))
 }
 
 /// Reads a JSON file of a checkpoint.
@@ -143,5 +168,18 @@ mod tests {
             assert_eq!(model_folder(&path), folder.path());
         }
         assert_eq!(model_folder(folder.path()), folder.path());
+    }
+
+    #[test]
+    fn a_first_release_is_described_in_two_folders() {
+        for (weights, folders) in [
+            ("a/model.safetensors", &["a"][..]),
+            ("a/data/weights/b.pth", &["a/data/weights", "a/data", "a"]),
+            ("data/weights/b.pth", &["data/weights", "data", ""]),
+            ("b.pth", &[""]),
+        ] {
+            let folders: Vec<_> = folders.iter().map(Path::new).collect();
+            assert_eq!(described_in(weights.as_ref()), folders, "{weights}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plmkit_contract::{Quoted, path_text};
 
 use super::config_at;
-use super::folder::{model_folder, weight_files};
+use super::folder::{check_json, described_in, model_folder, weight_files};
 use super::foreign::{adapter, common_prefix, foreign_prefix, list_names};
 use super::names::{CLASSIFIERS, canonical};
 use super::parameters::{
@@ -15,8 +15,9 @@ use super::parameters::{
     optional_parameters, parameters,
 };
 use super::stored_tensor::{StoredTensor, stored_type};
+use super::tokens::check_tokens;
 use super::weight_file::WeightFile;
-use crate::config::{Positions, from_shapes};
+use crate::config::{Positions, check_first_release, from_shapes};
 use crate::cuda::Note;
 use crate::rope::default_inv_freq;
 use crate::{EsmError, Head, ModelConfig};
@@ -46,13 +47,23 @@ impl CheckpointTensors {
             .map(WeightFile::tensors)
             .collect::<Result<_, _>>()?;
         let stored: Vec<(String, StoredTensor)> = stored.into_iter().flatten().collect();
+        let folders = described_in(&files[0].path);
         // Weights first: missing weights, or those of fair-esm, explain a missing config.json.
         let shapes = stored.iter();
         let shapes = shapes.map(|(name, tensor)| (name.as_str(), tensor.shape()));
         let config = match from_shapes(&shapes.collect::<Vec<_>>()) {
-            Some(config) => config,
+            Some(config) => {
+                for folder in &folders {
+                    let check = |json: &[u8]| check_first_release(json, &config);
+                    check_json(&folder.join("config.json"), check)?;
+                }
+                config
+            }
             None => config_at(&folder.join("config.json"))?,
         };
+        for folder in folders {
+            check_tokens(folder, &config.tokens)?;
+        }
         let mut tensors = BTreeMap::<String, StoredTensor>::new();
         let (mut has_classifier, mut prefix) = (false, None);
         for (name, tensor) in stored {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use plmkit_contract::Quoted;
+use plmkit_contract::{EOS, MASK, Quoted};
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;
@@ -12,6 +12,14 @@ use crate::rope::ROPE_BASE;
 pub(super) struct Entries(pub(super) Map<String, Value>);
 
 impl Entries {
+    /// Reads a JSON object.
+    pub(super) fn parse(json: &[u8]) -> Result<Self, String> {
+        let entries = serde_json::from_slice(json);
+        entries
+            .map(Self)
+            .map_err(|error| format!("not a JSON object: {error}"))
+    }
+
     /// Returns the value of `key`; null if it is absent.
     pub(super) fn get(&self, key: &str) -> &Value {
         self.0.get(key).unwrap_or(&Value::Null)
@@ -33,8 +41,13 @@ impl Entries {
         }
     }
 
-    /// Checks the optional objects that describe the rotation of queries and keys, as transformers 5 or 4 writes them.
-    pub(super) fn must_be_default_rotation(&self) -> Result<(), String> {
+    /// Checks the ids of special tokens, that weights are not quantized, and the objects that describe the rotation of queries and keys,
+    /// as transformers 5 or 4 writes them. All are optional.
+    pub(super) fn must_be_default(&self) -> Result<(), String> {
+        self.must_be("pad_token_id", 1, true)?;
+        self.must_be("eos_token_id", EOS, true)?;
+        self.must_be("mask_token_id", MASK, true)?;
+        self.must_be("quantization_config", Value::Null, true)?;
         let known = BTreeMap::from([
             ("rope_type", Value::from("default")),
             ("type", Value::from("default")),

@@ -1,6 +1,6 @@
 //! ESM-2, ESM-1b and ESM-1v, as transformers describes them: `model_type` `esm`.
 
-use plmkit_contract::{MASK, ModelShape, RESIDUES, VOCABULARY};
+use plmkit_contract::{ModelShape, RESIDUES, VOCABULARY};
 
 use super::{Architecture, Entries, FeedForward, ModelConfig, Positions};
 use crate::rope::ROPE_BASE;
@@ -24,11 +24,10 @@ impl Architecture {
 pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     let positions = positions(entries)?;
     entries.must_be("vocab_size", VOCABULARY, false)?;
-    entries.must_be("mask_token_id", MASK, true)?;
     entries.must_be("hidden_act", "gelu", true)?;
     entries.must_be("rope_theta", ROPE_BASE, true)?;
     entries.must_be("partial_rotary_factor", 1.0, true)?;
-    entries.must_be_default_rotation()?;
+    entries.must_be_default()?;
     entries.must_be("is_decoder", false, true)?;
     entries.must_be("is_folding_model", false, true)?;
     let most = ModelShape::MOST;

@@ -1,6 +1,6 @@
 //! ESM Cambrian: `model_type` `esmc`, and the first release, which has no `config.json`.
 
-use plmkit_contract::{MASK, ModelShape};
+use plmkit_contract::ModelShape;
 
 use super::esm::token_names;
 use super::{Architecture, Entries, FeedForward, ModelConfig, Positions};
@@ -24,12 +24,6 @@ const ARCHITECTURE: Architecture = Architecture {
 
 pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     entries.must_be("vocab_size", VOCABULARY, false)?;
-    entries.must_be("mask_token_id", MASK, true)?;
-    entries.must_be("hidden_act", "silu", true)?;
-    for key in ["attention_bias", "mlp_bias", "tie_word_embeddings"] {
-        entries.must_be(key, false, true)?;
-    }
-    entries.must_be_default_rotation()?;
     let most = ModelShape::MOST;
     // The second names are those of the first checkpoints.
     let count = |keys: [&str; 2], most: u32| {
@@ -39,8 +33,6 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
     };
     let hidden = count(["hidden_size", "d_model"], most.hidden)?;
     let heads = count(["num_attention_heads", "n_heads"], 1 << 12)?;
-    entries.must_be("num_key_value_heads", heads, true)?;
-    entries.must_be("head_dim", hidden / heads, true)?;
     let intermediate = if entries.get("intermediate_size").is_null() {
         // As the package esm derives it.
         (8 * hidden / 3).next_multiple_of(256)
@@ -48,7 +40,40 @@ pub(super) fn read(entries: &Entries) -> Result<ModelConfig, String> {
         entries.count("intermediate_size", 1..=most.intermediate as usize)?
     };
     let layers = count(["num_hidden_layers", "n_layers"], most.layers)?;
-    Ok(config([layers, hidden, heads, intermediate]))
+    let config = config([layers, hidden, heads, intermediate]);
+    check(entries, &config)?;
+    Ok(config)
+}
+
+/// Checks a `config.json` beside a checkpoint of the first release against the configuration by shapes.
+pub(crate) fn check_first_release(json: &[u8], config: &ModelConfig) -> Result<(), String> {
+    let entries = Entries::parse(json)?;
+    entries.must_be("model_type", "esmc", true)?;
+    check(&entries, config)
+}
+
+/// Checks the entries that are there.
+fn check(entries: &Entries, config: &ModelConfig) -> Result<(), String> {
+    entries.must_be("hidden_act", "silu", true)?;
+    entries.must_be("layer_norm_eps", config.layer_norm_eps, true)?;
+    for key in ["attention_bias", "mlp_bias", "tie_word_embeddings"] {
+        entries.must_be(key, false, true)?;
+    }
+    entries.must_be_default()?;
+    let sizes = [
+        ("vocab_size", VOCABULARY),
+        ("hidden_size", config.hidden),
+        ("d_model", config.hidden),
+        ("num_hidden_layers", config.layers),
+        ("n_layers", config.layers),
+        ("num_attention_heads", config.heads),
+        ("n_heads", config.heads),
+        ("num_key_value_heads", config.heads),
+        ("head_dim", config.head_dim()),
+        ("intermediate_size", config.intermediate),
+    ];
+    let mut sizes = sizes.into_iter();
+    sizes.try_for_each(|(key, size)| entries.must_be(key, size, true))
 }
 
 /// Returns the configuration of a checkpoint of the first release, by the names and shapes of its tensors; `None` for any other.

@@ -1,6 +1,6 @@
 //! `config.json` files that are read, and others that are refused.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -144,6 +144,13 @@ fn esmc_by_its_names_and_by_those_of_the_first_checkpoints() {
         ("vocab_size", json!(33), "expected 64, found 33"),
         ("mlp_bias", json!(true), "expected false, found true"),
         ("num_key_value_heads", json!(3), "expected 15, found 3"),
+        ("n_layers", json!(36), "expected 30, found 36"),
+        (
+            "layer_norm_eps",
+            json!(1e-12),
+            "expected 0.00001, found 1e-12",
+        ),
+        ("pad_token_id", json!(0), "expected 1, found 0"),
         (
             "intermediate_size",
             json!(2561),
@@ -217,6 +224,14 @@ fn a_wrong_entry_is_named_with_what_was_expected() {
             "token_dropout",
             json!([]),
             "expected true or false, found an array",
+        ),
+        ("pad_token_id", json!(0), "expected 1, found 0"),
+        ("eos_token_id", json!(1), "expected 2, found 1"),
+        ("mask_token_id", json!(4), "expected 32, found 4"),
+        (
+            "quantization_config",
+            json!({"load_in_8bit": true}),
+            "expected null, found an object",
         ),
         (
             "num_attention_heads",

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::EsmError;
 use safetensors::Dtype;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::torch_file::{archive, dictionary, pickle, storage, tensor, text, torch_file};
@@ -95,6 +96,126 @@ fn a_config_of_something_else() {
     let folder = Tiny::new().write();
     fs::write(folder.path().join("config.json"), b"\x80").unwrap();
     refused_data(&folder, "config.json: not a JSON object");
+}
+
+/// As transformers 5 reads it.
+#[test]
+fn weights_that_the_config_names_are_read_or_refused() {
+    let mut tiny = Tiny::new();
+    let key = "transformers_weights";
+    for (named, other) in [
+        ("other.safetensors", "other.safetensors"),
+        ("../model.safetensors", "a.safetensors"),
+    ] {
+        tiny.config[key] = named.into();
+        let folder = tiny.write();
+        let path = folder.path().join(other);
+        fs::copy(folder.path().join("model.safetensors"), &path).unwrap();
+        let expected =
+            format!("config.json: key '{key}': expected \"model.safetensors\", found \"{named}\"");
+        refused_data(&folder, &expected);
+        load(&path).unwrap();
+    }
+    tiny.config[key] = "model.safetensors".into();
+    tiny.load().unwrap();
+    tiny.config[key] = "model.safetensors.index.json".into();
+    load(tiny.write_sharded().path()).unwrap();
+    refused_data(&tiny.write(), "found \"model.safetensors.index.json\"");
+}
+
+/// The files of honest tokenizers are read, and those of another order refused.
+#[test]
+fn tokens_in_another_order() {
+    let config = Tiny::new().load().unwrap().info().config().clone();
+    let lists = |tokens: &[String]| {
+        let ids: serde_json::Map<_, _> = (0..)
+            .zip(tokens)
+            .map(|(id, token)| (token.clone(), json!(id)))
+            .collect();
+        let by_id: serde_json::Map<_, _> = (0..)
+            .zip(tokens)
+            .map(|(id, token)| (format!("{id}"), json!({"content": token, "special": false})))
+            .collect();
+        [
+            ("vocab.txt", "", tokens.join("\r\n")),
+            ("tokenizer.json", "key 'vocab': ", json!({"added_tokens": [{"id": 1, "content": "<pad>"}], "model": {"type": "BPE", "vocab": ids}}).to_string()),
+            ("tokenizer_config.json", "key 'added_tokens_decoder': ", json!({"added_tokens_decoder": by_id, "pad_token": "<pad>"}).to_string()),
+            ("added_tokens.json", "", json!(ids).to_string()),
+        ]
+    };
+    let folder = Tiny::new().write();
+    let mut longer = config.tokens.clone();
+    longer.push("<added>".to_owned());
+    for tokens in [&config.tokens, &longer] {
+        for (file, _, text) in lists(tokens) {
+            fs::write(folder.path().join(file), text).unwrap();
+        }
+        load(folder.path()).unwrap();
+    }
+    let mut swapped = longer;
+    swapped.swap(5, 23);
+    for (file, key, text) in lists(&swapped) {
+        let honest = fs::read(folder.path().join(file)).unwrap();
+        fs::write(folder.path().join(file), text).unwrap();
+        refused_data(
+            &folder,
+            &format!("/{file}: {key}token 5: expected 'A', found 'C'"),
+        );
+        fs::write(folder.path().join(file), honest).unwrap();
+    }
+    fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
+    refused_data(&folder, "/tokenizer.json: not JSON: EOF");
+
+    let mut tiny = Tiny::new();
+    tiny.config["vocab_list"] = json!(config.tokens);
+    tiny.load().unwrap();
+    tiny.config["vocab_list"] = json!(swapped);
+    refused_data(
+        &tiny.write(),
+        "config.json: key 'vocab_list': token 5: expected 'A', found 'C'",
+    );
+    tiny.config["vocab_list"] = json!("all");
+    refused_data(
+        &tiny.write(),
+        "config.json: key 'vocab_list': expected a list of tokens",
+    );
+}
+
+/// A pipe would wait for a writer, and a device has no end.
+#[test]
+fn every_file_of_a_model_that_is_not_regular_is_named() {
+    let sharded = || Tiny::new().write_sharded();
+    let first_release = || {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("data/weights")).unwrap();
+        folder
+    };
+    let cases: [(&dyn Fn() -> TempDir, &str); 9] = [
+        (&|| Tiny::new().write(), "config.json"),
+        (&|| Tiny::new().write(), "model.safetensors"),
+        (&|| Tiny::new().write(), "vocab.txt"),
+        (&|| Tiny::new().write(), "tokenizer.json"),
+        (&|| Tiny::new().write(), "tokenizer_config.json"),
+        (&|| Tiny::new().write(), "added_tokens.json"),
+        (&sharded, "model.safetensors.index.json"),
+        (&sharded, "model-00002-of-00002.safetensors"),
+        (&first_release, "data/weights/a.pth"),
+    ];
+    for (folder, file) in cases {
+        let folder = folder();
+        let path = folder.path().join(file);
+        let what = format!("/{file}: cannot open: not a regular file");
+        for endless in [false, true] {
+            let _ = fs::remove_file(&path);
+            if endless {
+                std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+            } else {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.unwrap().success());
+            }
+            refused(folder.path(), Exit::NoInput, &what);
+        }
+    }
 }
 
 #[test]

@@ -224,6 +224,74 @@ fn the_layouts_of_esmc_are_one_model() {
     }
 }
 
+/// A `config.json` in the folder of the model, or beside its file, is held against the shapes.
+#[test]
+fn a_description_of_the_first_release_must_be_that_of_its_shapes() {
+    let first = tempfile::tempdir().unwrap();
+    let folders = ["", "data", "data/weights"].map(|folder| first.path().join(folder));
+    fs::create_dir_all(&folders[2]).unwrap();
+    let file = folders[2].join("esmc_2024_12_v0.pth");
+    fs::write(&file, torch_file(&first_release().parts)).unwrap();
+    let honest = json!({
+        "model_type": "esmc", "d_model": HIDDEN, "hidden_size": HIDDEN, "n_layers": 2, "n_heads": 2, "vocab_size": 64,
+        "pad_token_id": 1, "tie_word_embeddings": false, "transformers_weights": "esmc_2024_12_v0.pth",
+        "rope_parameters": {"rope_theta": 10000.0},
+    });
+    for folder in &folders {
+        let config = folder.join("config.json");
+        fs::write(&config, honest.to_string()).unwrap();
+        for model in [first.path(), &file] {
+            load(model).unwrap();
+        }
+        for (key, value, what) in [
+            (
+                "model_type",
+                json!("esm3"),
+                "expected \"esmc\", found \"esm3\"",
+            ),
+            ("d_model", json!(960), "expected 128, found 960"),
+            ("hidden_size", json!(960), "expected 128, found 960"),
+            ("num_hidden_layers", json!(30), "expected 2, found 30"),
+            ("n_heads", json!(15), "expected 2, found 15"),
+            ("intermediate_size", json!(16), "expected 256, found 16"),
+            (
+                "layer_norm_eps",
+                json!(1e-12),
+                "expected 0.00001, found 1e-12",
+            ),
+            ("vocab_size", json!(33), "expected 64, found 33"),
+            (
+                "hidden_act",
+                json!("gelu"),
+                "expected \"silu\", found \"gelu\"",
+            ),
+            ("mlp_bias", json!(true), "expected false, found true"),
+            ("mask_token_id", json!(4), "expected 32, found 4"),
+            (
+                "quantization_config",
+                json!({}),
+                "expected null, found an object",
+            ),
+            ("rope_scaling", json!(2.0), "expected null, found 2.0"),
+            (
+                "vocab_list",
+                json!(["L"]),
+                "token 0: expected '<cls>', found 'L'",
+            ),
+        ] {
+            let mut changed = honest.clone();
+            changed[key] = value;
+            fs::write(&config, changed.to_string()).unwrap();
+            for model in [first.path(), &file] {
+                let error = refusal(model);
+                let expected = format!("{}: key '{key}': {what}", config.display());
+                assert_eq!(error, expected);
+            }
+        }
+        fs::remove_file(config).unwrap();
+    }
+}
+
 /// All instruction sets agree, and layers that are packed when they are computed are those that were packed before.
 #[test]
 fn kernels_of_esmc_agree() {
