@@ -26,8 +26,8 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 struct Faults {
     /// It hangs up after this many bytes of each weight file.
     cut: Option<usize>,
-    /// It sends each file from its beginning, whatever range was requested.
-    no_ranges: bool,
+    /// How it answers a request for a range.
+    ranges: Ranges,
     /// It changes a byte of each weight file.
     flip: bool,
     /// It changes a byte of each configuration.
@@ -38,6 +38,23 @@ struct Faults {
     etag: Option<&'static str>,
     /// It answers every request with this status.
     status: Option<u16>,
+    /// It answers every request of a file with this status, this `Retry-After` and so many times.
+    busy: Option<(u16, String, usize)>,
+}
+
+/// What a server makes of a range.
+#[derive(Clone, Copy, Default, Debug)]
+enum Ranges {
+    #[default]
+    Sent,
+    /// The whole file, as one range.
+    Whole,
+    /// The whole file, with status 200 and no word of ranges.
+    Ignored,
+    /// Another range than that requested.
+    Other,
+    /// An error of the range.
+    Refused,
 }
 
 type SetFault = fn(&mut Faults);
@@ -46,6 +63,8 @@ type SetFault = fn(&mut Faults);
 struct Hub {
     endpoint: String,
     requests: Arc<AtomicUsize>,
+    /// Requests with a token.
+    tokens: Arc<AtomicUsize>,
     faults: Arc<Mutex<Faults>>,
 }
 
@@ -55,15 +74,17 @@ impl Hub {
         let hub = Self {
             endpoint: format!("http://{}", listener.local_addr().expect("address")),
             requests: Arc::default(),
+            tokens: Arc::default(),
             faults: Arc::default(),
         };
         let (requests, faults) = (Arc::clone(&hub.requests), Arc::clone(&hub.faults));
+        let tokens = Arc::clone(&hub.tokens);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 requests.fetch_add(1, Ordering::Relaxed);
                 // The client may go away.
                 let stream = stream.expect("accept");
-                let _ = answer(&stream, &files, &faults.lock().expect("lock"));
+                let _ = answer(&stream, &files, &tokens, &mut faults.lock().expect("lock"));
             }
         });
         hub
@@ -88,12 +109,17 @@ impl Hub {
     fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
+
+    fn tokens(&self) -> usize {
+        self.tokens.load(Ordering::Relaxed)
+    }
 }
 
 fn answer(
     mut stream: &TcpStream,
     files: &[(&str, Vec<u8>)],
-    faults: &Faults,
+    tokens: &AtomicUsize,
+    faults: &mut Faults,
 ) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     let request = lines.next().unwrap_or_else(|| Ok(String::new()))?;
@@ -103,6 +129,10 @@ fn answer(
         if line.is_empty() {
             break;
         }
+        tokens.fetch_add(
+            usize::from(line.starts_with("authorization: ")),
+            Ordering::Relaxed,
+        );
         if let Some(range) = line.strip_prefix("range: bytes=") {
             let first = range.split('-').next().unwrap_or_default();
             start = first.parse().expect("range");
@@ -125,6 +155,16 @@ fn answer(
         let body = json!({"sha": COMMIT, "siblings": siblings}).to_string();
         return send("200 OK", "content-type: application/json\r\n", &body);
     }
+    if let Some((status, wait, times)) = &mut faults.busy
+        && *times > 0
+    {
+        *times -= 1;
+        return send(
+            &format!("{status} No"),
+            &format!("retry-after: {wait}\r\n"),
+            "",
+        );
+    }
     let name = path.strip_prefix(&format!("/some/model/resolve/{COMMIT}/"));
     let Some((name, bytes)) = files.iter().find(|(file, _)| Some(*file) == name) else {
         return send("404 Not Found", "", "");
@@ -135,7 +175,16 @@ fn answer(
         let last = body.len() - 3;
         body[last] ^= 1;
     }
-    let (total, sent_from) = (body.len(), if faults.no_ranges { 0 } else { start });
+    let total = body.len();
+    let sent_from = match faults.ranges {
+        Ranges::Refused if start > 0 => {
+            let range = format!("content-range: bytes */{total}\r\n");
+            return send("416 Range Not Satisfiable", &range, "");
+        }
+        Ranges::Sent | Ranges::Refused => start,
+        Ranges::Other => start / 2,
+        Ranges::Whole | Ranges::Ignored => 0,
+    };
     let body = &body[sent_from.min(total)..];
     // As on the Hub: the SHA-256 of a large file, and git's hash of a small one.
     let etag = faults.etag.map(str::to_owned);
@@ -145,11 +194,17 @@ fn answer(
         Some(_) => String::new(),
         None => format!("content-length: {}\r\n", body.len()),
     };
+    let (status, range) = match faults.ranges {
+        Ranges::Ignored => ("200 OK", String::new()),
+        _ => (
+            "206 Partial Content",
+            format!("content-range: bytes {sent_from}-{}/{total}\r\n", total - 1),
+        ),
+    };
     write!(
         stream,
-        "HTTP/1.1 206 Partial Content\r\n{length}content-range: bytes {sent_from}-{}/{total}\r\n\
+        "HTTP/1.1 {status}\r\n{length}{range}\
          etag: \"{etag}\"\r\nx-repo-commit: {COMMIT}\r\nconnection: close\r\n\r\n",
-        total - 1,
     )?;
     if let Some(bytes) = is_endless {
         let zeros = vec![0; 1 << 16];
@@ -329,7 +384,7 @@ fn a_model_in_several_files() {
         "pytorch_model.bin.index.json",
     ];
     let content = files.map(|name| (name, fs::read(folder.join(name)).expect("read")));
-    let unwanted = [("tf_model.h5", Vec::new()), ("vocab.txt", Vec::new())];
+    let unwanted = [("tf_model.h5", Vec::new()), ("merges.txt", Vec::new())];
     let (case, hub) = (Case::new(), Hub::start([&content[..], &unwanted].concat()));
     hub.fault(|faults| faults.cut = Some(100_000));
     let mut command = case.download("some/model", "e.parquet", &hub);
@@ -347,6 +402,7 @@ fn a_model_of_the_first_release() {
     let folder = test_data("model-tiny-esmc-pth");
     let name = "data/weights/esmc_tiny.pth";
     let weights = fs::read(folder.join(name)).expect("read");
+    // Some versions have one, which tells nothing.
     let unread = [("README.md", Vec::new()), ("config.json", b"{}".to_vec())];
     let files = [&[(name, weights)][..], &unread].concat();
     let (case, hub) = (Case::new(), Hub::start(files));
@@ -361,7 +417,7 @@ fn a_model_of_the_first_release() {
     case.fails(&mut command, 75, "expected SHA-256");
     hub.fault(|_| {});
     run(&mut command);
-    assert_eq!(common::all(&case.snapshot()), ["data"]);
+    assert_eq!(common::all(&case.snapshot()), ["config.json", "data"]);
     let link = fs::read_link(case.snapshot().join(name)).expect("link");
     assert!(link.starts_with("../../../../blobs"), "{}", link.display());
     run(&mut case.embed(folder.to_str().expect("path"), "folder.parquet"));
@@ -381,6 +437,72 @@ fn a_model_of_the_first_release() {
         65,
         "damaged: expected SHA-256",
     );
+}
+
+/// What a folder has beside the weights is compared with them, from the Hub as well.
+#[test]
+fn the_ids_of_tokens_are_fetched() {
+    let tiny = |name| fs::read(test_data("model-tiny").join(name)).expect("read");
+    let files = |vocabulary: &[u8]| {
+        vec![
+            ("config.json", tiny("config.json")),
+            ("model.safetensors", tiny("model.safetensors")),
+            ("vocab.txt", vocabulary.to_vec()),
+        ]
+    };
+    let (case, hub) = (
+        Case::new(),
+        Hub::start(files(b"<cls>\n<pad>\n<eos>\n<unk>\nL\n")),
+    );
+    run(&mut case.download("some/model", "e.parquet", &hub));
+    let expected = ["config.json", "model.safetensors", "vocab.txt"];
+    assert_eq!(common::all(&case.snapshot()), expected);
+
+    let (case, hub) = (
+        Case::new(),
+        Hub::start(files(b"<cls>\n<pad>\n<eos>\n<unk>\nA\n")),
+    );
+    for mut command in [
+        case.download("some/model", "e.parquet", &hub),
+        case.embed("some/model", "e.parquet"),
+    ] {
+        let said = ends(&mut command, 65);
+        assert_has(&said, "/vocab.txt: token 4: expected 'L', found 'A'");
+    }
+}
+
+/// A pipe would wait for a writer, and a device has no end.
+#[test]
+fn files_of_the_cache_that_are_not_regular_are_named() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    run(&mut case.download("some/model", "first.parquet", &hub));
+    let list = case.path("hf/hub/.locks/models--some--model/plmkit-verified");
+    let blob = |name| case.snapshot().join(name).canonicalize().expect("blob");
+    for (path, code) in [
+        (case.cached().join("refs/main"), 66),
+        (blob("config.json"), 66),
+        (blob("model.safetensors"), 66),
+        // It only saves time.
+        (list, 0),
+    ] {
+        let saved = fs::read(&path).expect("read");
+        for endless in [false, true] {
+            fs::remove_file(&path).expect("remove");
+            if endless {
+                symlink("/dev/zero", &path).expect("link");
+            } else {
+                run(Command::new("mkfifo").arg(&path));
+            }
+            let mut command = case.embed("some/model", "e.parquet");
+            if code == 0 {
+                run(command.arg("--force"));
+            } else {
+                assert_fails(command, code, "not a regular file");
+            }
+        }
+        fs::remove_file(&path).expect("remove");
+        fs::write(&path, saved).expect("write");
+    }
 }
 
 #[test]
@@ -427,22 +549,144 @@ fn a_server_that_dies_on_the_way() {
     // The next run does not take the partial files for a model.
     let mut offline = case.embed("some/model", "e.parquet");
     case.fails(&mut offline, 66, "not in the Hub's cache");
-    // It continues them, which a server without ranges does not permit.
-    hub.fault(|faults| faults.no_ranges = true);
-    let too_many = "expected 1097272 bytes, the server sends more";
-    case.fails(&mut command, 75, too_many);
-    run(&mut command);
+    let part = case
+        .cached()
+        .join(format!(".plmkit-download/{COMMIT}-model.safetensors"));
+    assert_eq!(fs::metadata(part).expect("partial").len(), 400_000);
+    // It continues them, or takes the whole file where the server does not permit that.
     let weights = case.snapshot().join("model.safetensors");
+    for (ranges, requests) in [
+        (Ranges::Sent, 2),
+        (Ranges::Whole, 3),
+        (Ranges::Ignored, 3),
+        (Ranges::Other, 3),
+        (Ranges::Refused, 3),
+    ] {
+        let (case, hub) = (Case::new(), Hub::of_tiny());
+        hub.fault(|faults| faults.cut = Some(400_000));
+        let mut command = case.download("some/model", "e.parquet", &hub);
+        case.fails(&mut command, 75, "model.safetensors: cannot fetch: ");
+        hub.fault(|faults| faults.ranges = ranges);
+        let before = hub.requests();
+        run(&mut command);
+        // Of the model, then of its weights: config.json is there.
+        assert_eq!(hub.requests() - before, requests, "{ranges:?}");
+        let weights = case.snapshot().join("model.safetensors");
+        assert_same_bytes(&weights, &test_data("model-tiny/model.safetensors"));
+    }
+    hub.fault(|faults| faults.ranges = Ranges::Ignored);
+    run(&mut command);
     assert_same_bytes(&weights, &test_data("model-tiny/model.safetensors"));
+}
 
+/// A mirror that knows no ranges, from the first request on.
+#[test]
+fn a_server_without_ranges() {
     let (case, hub) = (Case::new(), Hub::of_tiny());
-    hub.fault(|faults| faults.cut = Some(400_000));
+    hub.fault(|faults| faults.ranges = Ranges::Ignored);
+    run(&mut case.download("some/model", "e.parquet", &hub));
+    let weights = case.snapshot().join("model.safetensors");
+    assert_same_bytes(&weights, &test_data("model-tiny/model.safetensors"));
+}
+
+#[test]
+fn a_busy_server_is_asked_again_when_it_says() {
+    let date = |seconds: i32| {
+        let mut date = Command::new("date");
+        date.env("LC_ALL", "C")
+            .args(["-u", "-d", &format!("{seconds} seconds")]);
+        let date = date
+            .arg("+%a, %d %b %Y %H:%M:%S GMT")
+            .output()
+            .expect("date");
+        String::from_utf8(date.stdout)
+            .expect("UTF-8")
+            .trim()
+            .to_owned()
+    };
+    for (status, told, times) in [
+        (429, "1".to_owned(), 2),
+        (503, date(1), 1),
+        (429, date(-9), 1),
+    ] {
+        let (case, hub) = (Case::new(), Hub::of_tiny());
+        hub.fault(|faults| faults.busy = Some((status, told, times)));
+        let said = run(&mut case.download("some/model", "e.parquet", &hub));
+        let what = format!("config.json: the server answers with status {status}; waiting ");
+        assert_eq!(said.matches(&what).count(), times, "{said}");
+    }
+    let (case, hub) = (Case::new(), Hub::of_tiny());
     let mut command = case.download("some/model", "e.parquet", &hub);
-    case.fails(&mut command, 75, "model.safetensors: cannot fetch: ");
-    hub.fault(|_| {});
+    for (told, what) in [
+        (
+            "601",
+            "answers with status 429 and asks to wait 601 s, which is too long",
+        ),
+        ("18446744073709551615", "which is too long"),
+        ("soon", "answers with status 429"),
+    ] {
+        hub.fault(|faults| faults.busy = Some((429, told.to_owned(), 1)));
+        case.fails(&mut command, 75, what);
+    }
+    // A stop ends the wait.
+    hub.fault(|faults| faults.busy = Some((429, "500".to_owned(), 1)));
+    let requests = hub.requests();
+    let mut child = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("start");
+    let mut said = BufReader::new(child.stderr.take().expect("stderr")).lines();
+    let waits = said.find(|line| line.as_ref().expect("line").contains("waiting 500 s"));
+    assert!(waits.is_some());
+    run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    assert_eq!(child.wait().expect("wait").signal(), Some(15));
+    assert_eq!(hub.requests() - requests, 2);
+}
+
+/// Files go to another server, which gets no token, and the first one says what they are.
+#[test]
+fn a_server_that_redirects() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let endpoint = format!("http://{}", listener.local_addr().expect("address"));
+    let (other, tokens) = (hub.endpoint.clone(), Arc::new(AtomicUsize::default()));
+    let seen = Arc::clone(&tokens);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+            let has_token = lines.iter().any(|line| line.ends_with("Bearer hf_valid"));
+            seen.fetch_add(usize::from(has_token), Ordering::Relaxed);
+            let path = lines[0].split(' ').nth(1).unwrap_or_default();
+            // A relative one first, as for a model that got another name.
+            let to = match path.strip_prefix("/moved") {
+                Some(path) => format!("{other}{path}"),
+                None => format!("/moved{path}"),
+            };
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let bytes = fs::read(test_data("model-tiny").join(name)).unwrap_or_default();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 302 Found\r\nlocation: {to}\r\nx-repo-commit: {COMMIT}\r\n\
+                 x-linked-etag: \"{}\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                hash(&bytes, !name.contains(".json")),
+            );
+        }
+    });
+    let mut command = case.download("some/model", "e.parquet", &hub);
+    command
+        .env("HF_ENDPOINT", &endpoint)
+        .env("HF_TOKEN", "hf_valid");
     run(&mut command);
     let weights = case.snapshot().join("model.safetensors");
     assert_same_bytes(&weights, &test_data("model-tiny/model.safetensors"));
+    assert_eq!(
+        tokens.load(Ordering::Relaxed),
+        6,
+        "two redirects of each request"
+    );
+    assert_eq!(hub.tokens(), 0);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The Hub's cache: `models--organisation--name/{blobs, refs, snapshots}`.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -53,7 +52,7 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     }
     let path = model.join("refs").join(revision);
     let mut text = String::new();
-    match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
+    match content::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
         Ok(_) => match text.trim() {
             commit if is_commit(commit) => Ok(Some(commit.to_owned())),
             _ => Err(HubError::Refused(

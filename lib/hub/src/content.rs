@@ -9,7 +9,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Stop, path_text};
+use plmkit_contract::{Exit, Stop, check_regular, path_text};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
@@ -29,7 +29,7 @@ pub(crate) fn hash_like(
     path: &Path,
     go_on: &dyn Fn() -> bool,
 ) -> io::Result<Option<(&'static str, String)>> {
-    let mut file = File::open(path)?;
+    let mut file = open(path)?;
     if !is_hash(name) {
         return Ok(None);
     }
@@ -42,6 +42,12 @@ pub(crate) fn hash_like(
     hasher.update(format!("blob {}\0", file.metadata()?.len()));
     read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
     Ok(Some(("git SHA-1", hex(&hasher.finalize()))))
+}
+
+/// Opens a regular file: any other could be read without an end.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    check_regular(&path.metadata()?)?;
+    File::open(path)
 }
 
 fn read_all(
@@ -88,7 +94,8 @@ pub(crate) fn check(list: &Path, file: &Path, stop: &Stop) -> Result<(), HubErro
     };
     let name = blob.file_name().unwrap_or_default().to_string_lossy();
     let line = line(&name, file).map_err(failed)?;
-    let known = fs::read_to_string(list).unwrap_or_default();
+    let known = open(list).and_then(io::read_to_string);
+    let known = known.unwrap_or_default();
     if known.lines().any(|known| known == line) {
         return Ok(());
     }
@@ -118,6 +125,8 @@ pub(crate) fn note(list: &Path, name: &str, blob: &Path) {
     // Without the list, the file is hashed again.
     let _ = line(name, blob).and_then(|line| {
         list.parent().map_or(Ok(()), fs::create_dir_all)?;
+        list.metadata()
+            .map_or(Ok(()), |found| check_regular(&found))?;
         let mut list = OpenOptions::new().create(true).append(true).open(list)?;
         list.write_all(format!("{line}\n").as_bytes())
     });

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::sync::ApiError;
 use plmkit_contract::{Exit, Failure, exit_of_system, io_text, one_line, path_text};
 
 /// Why a name of a model leads to no files. Messages begin with the model, path, URL or variable that they are about.
@@ -41,27 +40,10 @@ impl HubError {
         Self::Refused(Exit::Data, format!("{url}: not an answer of a Hub: {what}"))
     }
 
-    /// Makes the error of a failed request. Its answer goes to `folder`, and the request sent a token if `has_token`.
-    pub(crate) fn from_request(url: &str, folder: &Path, has_token: bool, error: ApiError) -> Self {
+    /// Makes the error of a request that got no answer.
+    pub(crate) fn from_request(url: &str, error: ureq::Error) -> Self {
         use ureq::Error as Http;
-        let error = match error {
-            ApiError::RequestError(error) => *error,
-            ApiError::IoError(source) => Http::Io(source),
-            ApiError::LockAcquisition(path) => return Self::busy(&path),
-            other => return Self::answer(url, &other.to_string()),
-        };
         match error {
-            Http::StatusCode(status @ (401 | 403)) if has_token => Self::not_found(format!(
-                "{url}: the server refuses the token in HF_TOKEN ({status}); expected one that is valid and may read this model"
-            )),
-            Http::StatusCode(status @ (401 | 403 | 404 | 410)) => Self::not_found(format!(
-                "{url}: no such model, revision or file ({status}); a private one needs a token in HF_TOKEN that may read it"
-            )),
-            Http::StatusCode(status @ (408 | 429 | 500..)) => {
-                Self::network(url, &format!("the server answers with status {status}"))
-            }
-            // hf-hub reads from the network and writes to the disk in one call, so either may have failed.
-            Http::Io(source) if is_local(&source) => Self::Write(folder.to_owned(), source),
             Http::Io(source) => Self::network(url, &io_text(&source)),
             Http::HostNotFound
             | Http::ConnectionFailed
@@ -69,6 +51,28 @@ impl HubError {
             | Http::Protocol(_)
             | Http::Timeout(_) => Self::network(url, &error.to_string()),
             other => Self::answer(url, &other.to_string()),
+        }
+    }
+
+    /// Makes the error of a request with this answer, which may ask to wait so many seconds.
+    pub(crate) fn from_status(url: &str, status: u16, has_token: bool, wait: Option<u64>) -> Self {
+        match status {
+            401 | 403 if has_token => Self::not_found(format!(
+                "{url}: the server refuses the token in HF_TOKEN ({status}); expected one that is valid and may read this model"
+            )),
+            401 | 403 | 404 | 410 => Self::not_found(format!(
+                "{url}: no such model, revision or file ({status}); a private one needs a token in HF_TOKEN that may read it"
+            )),
+            408 | 429 | 500.. => {
+                let wait = wait.map_or(String::new(), |wait| {
+                    format!(" and asks to wait {wait} s, which is too long")
+                });
+                Self::network(
+                    url,
+                    &format!("the server answers with status {status}{wait}"),
+                )
+            }
+            other => Self::answer(url, &format!("status {other}")),
         }
     }
 

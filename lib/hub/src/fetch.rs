@@ -1,19 +1,23 @@
 //! Fetching a model: requests, checks and the layout in the cache.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::Progress;
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
-use hf_hub::{Cache, Repo, RepoType};
-use plmkit_contract::is_weight_index;
+use plmkit_contract::{MODEL_JSON_BYTES, io_text, is_weight_index};
+use serde_json::Value;
+use ureq::Body;
+use ureq::http::{HeaderMap, Response};
 
+use crate::client::{Client, header};
 use crate::content::{hash_like, is_hash, note, verified_list};
-use crate::files::{CONFIG, expected_weights, indexed, is_first_release, weights};
+use crate::files::{CONFIG, TOKENS, expected_weights, indexed, is_first_release, weights};
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
+
+/// The server, unless the user names another.
+const HUB: &str = "https://huggingface.co";
 
 /// The progress of a download.
 #[derive(Debug)]
@@ -34,54 +38,54 @@ pub(crate) fn fetch(
     send: &dyn Fn(DownloadEvent),
 ) -> Result<PathBuf, HubError> {
     let model = id.folder(cache);
-    let staging = model.join(".plmkit-download");
-    let has_token = settings.token.is_some();
-    let mut api = ApiBuilder::from_cache(Cache::new(staging.clone()))
-        .with_token(settings.token.clone())
-        .with_user_agent("plmkit", env!("CARGO_PKG_VERSION"));
-    if let Some(endpoint) = &settings.endpoint {
-        api = api.with_endpoint(endpoint.clone());
-    }
-    let failed =
-        |url: &str, error: ApiError| HubError::from_request(url, &staging, has_token, error);
-    let api = api
-        .build()
-        .map_err(|error| failed(&id.to_string(), error))?;
-    let repo = |revision: &str| {
-        let (id, revision) = (id.repository().to_owned(), revision.to_owned());
-        api.repo(Repo::with_revision(id, RepoType::Model, revision))
-    };
+    let client = Client::new(settings, send);
+    let (hub, repository) = (settings.endpoint.as_deref().unwrap_or(HUB), id.repository());
+    let url = format!("{hub}/{repository}");
     // Nothing is written before this answer, so that a mistyped name leaves no files.
-    let by_name = repo(id.revision());
-    let url = model_url(&by_name);
-    let info = by_name.info().map_err(|error| failed(&url, error))?;
-    if !is_commit(&info.sha) {
-        let what = format!("expected the hash of a commit, found '{}'", info.sha);
-        return Err(HubError::answer(&url, &what));
-    }
+    let revision = id.revision().replace('/', "%2F");
+    let about = format!("{hub}/api/models/{repository}/revision/{revision}");
+    let (commit, listed) = describe(&client, &url, &about)?;
     let _lock = lock(cache, &model)?;
     let fetch = SnapshotFetch {
         // By commit: if the branch moves meanwhile, the files still belong together.
-        repo: repo(&info.sha),
-        has_token,
+        snapshot: model.join("snapshots").join(&commit),
+        staging: model.join(".plmkit-download"),
+        client,
+        url,
         cache,
-        api: &api,
-        staged: id.folder(&staging),
-        snapshot: model.join("snapshots").join(&info.sha),
-        staging,
         model,
-        commit: info.sha,
+        commit,
         send,
     };
-    fetch.clear()?;
-    let listed = info.siblings.into_iter().map(|file| file.rfilename);
-    fetch.fetch_files(&listed.collect::<Vec<_>>())?;
+    create_folder(&fetch.staging)?;
+    create_folder(&fetch.model.join("blobs"))?;
+    fetch.fetch_files(&listed)?;
     if !is_whole_commit(id.revision()) {
         fetch.set_ref(id.revision())?;
     }
     // Only temporary files are left in it, so an error does not matter.
     let _ = fs::remove_dir_all(&fetch.staging);
     Ok(fetch.snapshot)
+}
+
+/// Returns the commit of a revision, and the names of its files.
+fn describe(
+    client: &Client<'_>,
+    url: &str,
+    about: &str,
+) -> Result<(String, Vec<String>), HubError> {
+    let (_, mut answer) = client.get(url, about, 0)?;
+    let body = answer.body_mut().with_config().limit(MODEL_JSON_BYTES);
+    let info = body.read_json::<Value>();
+    let info = info.map_err(|error| HubError::from_request(url, error))?;
+    let commit = info["sha"].as_str().unwrap_or_default();
+    if !is_commit(commit) {
+        let what = format!("expected the hash of a commit, found '{commit}'");
+        return Err(HubError::answer(url, &what));
+    }
+    let files = info["siblings"].as_array().into_iter().flatten();
+    let files = files.filter_map(|file| Some(file["rfilename"].as_str()?.to_owned()));
+    Ok((commit.to_owned(), files.collect()))
 }
 
 /// Takes the lock that one process at a time has on fetching the model. It is released on drop.
@@ -99,47 +103,26 @@ fn lock(cache: &Path, model: &Path) -> Result<File, HubError> {
     }
 }
 
-/// Returns a model's address, for messages.
-fn model_url(repo: &ApiRepo) -> String {
-    let url = repo.url("");
-    url.split("/resolve/").next().unwrap_or(&url).to_owned()
-}
-
 fn create_folder(path: &Path) -> Result<(), HubError> {
     fs::create_dir_all(path).map_err(HubError::cannot_write(path))
 }
 
 /// Fetches the files of one commit.
 struct SnapshotFetch<'a> {
+    client: Client<'a>,
+    /// The address of the model.
+    url: String,
     cache: &'a Path,
-    api: &'a Api,
-    repo: ApiRepo,
-    has_token: bool,
     commit: String,
     /// The folder of the model in the cache.
     model: PathBuf,
     snapshot: PathBuf,
-    /// A separate cache for hf-hub, inside `model`. hf-hub checks neither sizes nor hashes, and updates a branch after one file.
+    /// The folder of partial files, inside `model`.
     staging: PathBuf,
-    /// The folder of the model in that cache.
-    staged: PathBuf,
     send: &'a dyn Fn(DownloadEvent),
 }
 
 impl SnapshotFetch<'_> {
-    /// Removes what an earlier run staged, except partial files, and creates missing folders.
-    fn clear(&self) -> Result<(), HubError> {
-        for folder in ["snapshots", "refs"] {
-            let folder = self.staged.join(folder);
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                removed => removed.map_err(HubError::cannot_write(&folder))?,
-            }
-        }
-        create_folder(&self.staged.join("blobs"))?;
-        create_folder(&self.model.join("blobs"))
-    }
-
     /// Points a branch or tag to the commit, atomically.
     fn set_ref(&self, revision: &str) -> Result<(), HubError> {
         let temporary = self.staging.join("ref");
@@ -153,23 +136,30 @@ impl SnapshotFetch<'_> {
     /// Fetches the files that a loader needs, out of those that the server has.
     fn fetch_files(&self, listed: &[String]) -> Result<(), HubError> {
         let Some(weights) = weights(listed) else {
-            let (url, expected) = (model_url(&self.repo), expected_weights());
+            let (url, expected) = (&self.url, expected_weights());
             let what = format!("{url}: expected {expected}, found neither");
             return Err(HubError::not_found(what));
         };
-        if !is_first_release(weights) {
+        if !is_first_release(weights) || listed.iter().any(|file| file == CONFIG) {
             self.fetch_file(CONFIG)?;
+        }
+        for file in listed.iter().filter(|file| TOKENS.contains(&file.as_str())) {
+            self.fetch_file(file)?;
         }
         let path = self.fetch_file(weights)?;
         if !is_weight_index(weights) {
             return Ok(());
         }
         let files = indexed(&path)
-            .map_err(|error| HubError::answer(&self.repo.url(weights), &error.to_string()))?;
+            .map_err(|error| HubError::answer(&self.address(weights), &error.to_string()))?;
         for file in &files {
             self.fetch_file(file)?;
         }
         Ok(())
+    }
+
+    fn address(&self, name: &str) -> String {
+        format!("{}/resolve/{}/{name}", self.url, self.commit)
     }
 
     /// Fetches a file, unless the snapshot has it, and returns its path in the snapshot.
@@ -193,18 +183,30 @@ impl SnapshotFetch<'_> {
 
     /// Fetches the content of a file, unless another snapshot has the same, and returns the name of its blob.
     fn fetch_blob(&self, name: &str) -> Result<String, HubError> {
-        let url = self.repo.url(name);
-        let failed = |error| HubError::from_request(&url, &self.staging, self.has_token, error);
-        let metadata = self.api.metadata(&url).map_err(failed)?;
-        let (etag, size) = (metadata.etag(), metadata.size() as u64);
-        // Both names become paths, here and in hf-hub.
-        let blob = etag.strip_prefix("W/").unwrap_or(etag);
+        let url = self.address(name);
+        let part = format!("{}-{}", self.commit, name.replace('/', "-"));
+        let part = self.staging.join(part);
+        let mut start = size_of(&part).unwrap_or(0);
+        let (mut hub, mut answer) = self.client.get(&url, &url, start)?;
+        let range = header(answer.headers(), "content-range").unwrap_or_default();
+        // A server without ranges, or with a shorter file, is asked for the whole file.
+        if start > 0 && !range.starts_with(&format!("bytes {start}-")) {
+            start = 0;
+            (hub, answer) = self.client.get(&url, &url, start)?;
+        }
+        let size = size_told(&hub, &answer)
+            .ok_or_else(|| HubError::answer(&url, "expected the size of the file, found none"))?;
+        let etag = header(&hub, "x-linked-etag").or_else(|| header(&hub, "etag"));
+        let etag = etag.unwrap_or_default().replace('"', "");
+        // The name becomes a path.
+        let blob = etag.strip_prefix("W/").unwrap_or(&etag);
         // Any other name may be that of several files, and could not be checked.
         if !is_hash(blob) {
             let what = format!("ETag '{etag}', expected a SHA-256 or a git SHA-1");
             return Err(HubError::answer(&url, &what));
         }
-        let (expected, found) = (&self.commit, metadata.commit_hash());
+        let expected = &self.commit;
+        let found = header(&hub, "x-repo-commit").unwrap_or_default();
         if found != expected {
             let what = format!("expected a file of commit {expected}, found one of '{found}'");
             return Err(HubError::answer(&url, &what));
@@ -213,25 +215,31 @@ impl SnapshotFetch<'_> {
         if size_of(&path) == Some(size) {
             return Ok(blob.to_owned());
         }
-        // hf-hub continues a partial file, and cannot continue one that is complete or too long.
-        let part = self.staged.join("blobs").join(format!("{etag}.part"));
-        if size_of(&part).is_some_and(|present| present >= size) {
-            fs::remove_file(&part).map_err(HubError::cannot_write(&part))?;
-        }
         (self.send)(DownloadEvent::File(name.to_owned(), size));
-        let staged = self.repo.download_with_progress(name, self);
-        let staged = staged.map_err(failed)?;
-        let staged = staged
-            .canonicalize()
-            .map_err(HubError::cannot_write(&staged))?;
-        self.check(&staged, blob, size).map_err(|what| {
+        (self.send)(DownloadEvent::Bytes(start));
+        let file = File::options().append(true).create(true).open(&part);
+        let file = file.and_then(|file| file.set_len(start).map(|()| file));
+        let mut file = file.map_err(HubError::cannot_write(&part))?;
+        // One byte too many is enough to see that the server sends more.
+        let limit = size.saturating_sub(start).saturating_add(1);
+        let (mut body, mut buffer) = (answer.body_mut().as_reader().take(limit), vec![0; 1 << 16]);
+        loop {
+            let read = body.read(&mut buffer);
+            let count = read.map_err(|error| HubError::network(&url, &io_text(&error)))?;
+            if count == 0 {
+                break;
+            }
+            let written = file.write_all(&buffer[..count]);
+            written.map_err(HubError::cannot_write(&part))?;
+            (self.send)(DownloadEvent::Bytes(count as u64));
+        }
+        self.check(&part, blob, size).map_err(|what| {
             // The next run must not continue it.
-            let _ = fs::remove_file(&staged);
+            let _ = fs::remove_file(&part);
             HubError::network(&url, &what)
         })?;
-        File::open(&staged)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&staged, &path))
+        file.sync_all()
+            .and_then(|()| fs::rename(&part, &path))
             .map_err(HubError::cannot_write(&path))?;
         // The file need not be hashed again when it is used.
         note(&verified_list(self.cache, &self.model), blob, &path);
@@ -243,7 +251,9 @@ impl SnapshotFetch<'_> {
     fn check(&self, path: &Path, blob: &str, size: u64) -> Result<(), String> {
         let found = size_of(path).unwrap_or_default();
         if found != size {
-            return Err(format!("expected {size} bytes, found {found}"));
+            let more = (found > size).then_some("the server sends more".to_owned());
+            let what = more.unwrap_or_else(|| format!("found {found}"));
+            return Err(format!("expected {size} bytes, {what}"));
         }
         let alive = || {
             (self.send)(DownloadEvent::Bytes(0));
@@ -258,6 +268,21 @@ impl SnapshotFetch<'_> {
     }
 }
 
+/// Returns the size of a file, by the last answer to a request of it or by that of the Hub.
+fn size_told(hub: &HeaderMap, answer: &Response<Body>) -> Option<u64> {
+    let range = header(answer.headers(), "content-range");
+    let length = header(answer.headers(), "content-length");
+    let sizes = [
+        range.and_then(|range| range.rsplit('/').next()),
+        length.filter(|_| answer.status() == 200),
+        header(hub, "x-linked-size"),
+    ];
+    sizes
+        .into_iter()
+        .flatten()
+        .find_map(|size| size.parse().ok())
+}
+
 /// Whether a file is a link to a blob whose name is no hash, as from a server with other `ETag`s.
 fn is_link_to_unhashed(file: &Path) -> bool {
     let blob = fs::read_link(file).ok();
@@ -267,15 +292,4 @@ fn is_link_to_unhashed(file: &Path) -> bool {
 
 fn size_of(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|metadata| metadata.len())
-}
-
-/// Reports the bytes that hf-hub receives.
-impl Progress for &SnapshotFetch<'_> {
-    fn init(&mut self, _size: usize, _filename: &str) {}
-
-    fn update(&mut self, size: usize) {
-        (self.send)(DownloadEvent::Bytes(size as u64));
-    }
-
-    fn finish(&mut self) {}
 }

@@ -1,7 +1,7 @@
 //! The files of a model.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -9,8 +9,18 @@ use plmkit_contract::{
     FIRST_RELEASE, MODEL_JSON_BYTES, Quoted, WEIGHT_FILES, is_weight_index, parse_weight_index,
 };
 
+use crate::content;
+
 /// The description of a model.
 pub(crate) const CONFIG: &str = "config.json";
+
+/// The files that tell the ids of tokens, which a loader compares with those of the model.
+pub(crate) const TOKENS: [&str; 4] = [
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "added_tokens.json",
+];
 
 /// Returns the weight file or the index that a loader prefers among `files`, which may be one of the [first
 /// release](is_first_release).
@@ -48,13 +58,12 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
         found.push(format!("{FIRST_RELEASE}/{}", name.to_string_lossy()));
     }
     let weights = weights(&found);
-    let mut files = Vec::new();
-    if !weights.is_some_and(is_first_release) {
-        if lacks(CONFIG) {
-            return Err(CONFIG.to_owned());
-        }
-        files.push(CONFIG.to_owned());
+    if lacks(CONFIG) && !weights.is_some_and(is_first_release) {
+        return Err(CONFIG.to_owned());
     }
+    let described = [CONFIG].into_iter().chain(TOKENS);
+    let described = described.filter(|name| !lacks(name)).map(str::to_owned);
+    let mut files: Vec<_> = described.collect();
     let weights = weights.ok_or_else(expected_weights)?;
     files.push(weights.to_owned());
     if is_weight_index(weights) {
@@ -79,7 +88,7 @@ pub(crate) fn needed(folder: &Path) -> Result<Vec<String>, String> {
 /// Returns the names of the files that an index lists.
 pub(crate) fn indexed(index: &Path) -> io::Result<Vec<String>> {
     let mut json = Vec::new();
-    File::open(index)?
+    content::open(index)?
         .take(MODEL_JSON_BYTES)
         .read_to_end(&mut json)?;
     let files = parse_weight_index(&json).map_err(io::Error::other)?;

@@ -5,6 +5,7 @@
 //! `download`.
 
 mod cache;
+mod client;
 mod content;
 mod download;
 mod error;
