@@ -127,6 +127,8 @@ fn weights_that_the_config_names_are_read_or_refused() {
 #[test]
 fn tokens_in_another_order() {
     let config = Tiny::new().load().unwrap().info().config().clone();
+    let published = "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>";
+    assert_eq!(config.tokens.join(" "), published);
     let lists = |tokens: &[String]| {
         let ids: serde_json::Map<_, _> = (0..)
             .zip(tokens)
