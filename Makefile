@@ -118,9 +118,9 @@ gpu-accept-cpu: library .venv/reference/complete ## Run the acceptance of a GPU 
 gpu-load-mutants: library target/gpu-load/tree/run ## Build gpu-embed with known defects of its GPU path and see that gpu-load finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load/mutants.py
 
-monitoring: build ## Check metrics, alerts and dashboards with a real Prometheus (20 MB of Debian's packages)
+monitoring: build .venv/monitoring/complete ## Check metrics and alerts with a real Prometheus, dashboards and the compose file with their schemas (40 MB of packages)
 	@tests/monitor_log/prometheus/prometheus.sh
-	PYTHONDONTWRITEBYTECODE=1 python3 tests/monitor_log/prometheus/check.py
+	PYTHONDONTWRITEBYTECODE=1 .venv/monitoring/bin/python tests/monitor_log/prometheus/check.py
 
 lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the released programs
 	cargo fmt --all --check

@@ -1,6 +1,8 @@
 """Prometheus and its tools take what `monitor-log export` tells, and the files of containers/monitoring.
 
-Run by `make monitoring`; needs target/release/monitor-log, .monitoring/bin and cc. Standard library only.
+Grafana and Compose do not run here: dashboards and the compose file are held against their schemas.
+
+Run by `make monitoring`; needs target/release/monitor-log, .monitoring/bin, cc and requirements-monitoring.txt.
 """
 
 import contextlib
@@ -19,6 +21,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from grafana_foundation_sdk.cog import plugins, runtime
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/fixtures/monitor_log"
 MONITORING = ROOT / "containers/monitoring"
@@ -29,6 +35,39 @@ PROMETHEUS, PROMTOOL = (ROOT / ".monitoring/bin" / name for name in ("prometheus
 ITS_OWN = {"up", "ALERTS"}
 # Told only where there is a GPU that can: left out by the GPUs of fake_nvml.c.
 MAY_BE_MISSING = {"plmkit_gpu_last_xid"}
+# Grafana writes it into a dashboard, beside the query of a variable, and its schema does not have it.
+NOT_IN_THE_SCHEMA = re.compile(r"\.templating\.list\[\d+\]\.definition")
+
+plugins.register_default_plugins()
+
+
+def outside_the_schema(value, read, place=""):
+    """The places of JSON that its reader dropped or changed."""
+    if isinstance(value, dict) and isinstance(read, dict):
+        pairs = [(value[key], read.get(key), f"{place}.{key}") for key in value]
+    elif isinstance(value, list) and isinstance(read, list) and len(value) == len(read):
+        pairs = [(one, other, f"{place}[{index}]") for index, (one, other) in enumerate(zip(value, read))]
+    else:
+        return [] if value == read else [place]
+    return [found for pair in pairs for found in outside_the_schema(*pair)]
+
+
+def outside_grafanas_schema(dashboard):
+    """The places of a dashboard that Grafana's own types of it do not have, and its panels of unknown types."""
+    read = Dashboard.from_json(json.loads(json.dumps(dashboard)))
+    places = outside_the_schema(dashboard, json.loads(JSONEncoder().encode(read)))
+    unknown = [panel["type"] for panel in dashboard["panels"] if runtime.panelcfg_config(panel["type"]) is None]
+    return [place for place in places if not NOT_IN_THE_SCHEMA.fullmatch(place)] + unknown
+
+
+def outside_the_schema_of_compose(text):
+    """What `check-jsonschema` says of a compose file; it carries the schema of the Compose specification."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as compose:
+        compose.write(text)
+        compose.flush()
+        command = [pathlib.Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
+        done = subprocess.run([*command, compose.name], capture_output=True, text=True, timeout=60)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
 def promtool(*arguments, text=None):
@@ -163,6 +202,25 @@ class Files(unittest.TestCase):
                         self.assertLess(x, 24, path.name)
                         places.add((x, y))
         self.assertEqual(uids, {"plmkit-gpu", "plmkit-run", "plmkit-fleet"})
+
+    def test_dashboards_follow_the_schema_of_grafana(self):
+        for path in (MONITORING / "grafana/dashboards").glob("*.json"):
+            self.assertEqual(outside_grafanas_schema(json.loads(path.read_text())), [], path.name)
+
+    def test_what_the_schema_of_grafana_does_not_have_is_seen(self):
+        text = (MONITORING / "grafana/dashboards/run.json").read_text()
+        for right, wrong in [("refresh", "refresch"), ("gridPos", "gridPosition"), ("orientation", "orientatoin"),
+                             ("legendFormat", "legend"), ("thresholds", "tresholds"), ('"stat"', '"statt"')]:
+            self.assertIn(right, text)
+            found = outside_grafanas_schema(json.loads(text.replace(right, wrong)))
+            self.assertTrue(any(wrong.strip('"') in place for place in found), f"{wrong}: {found}")
+
+    def test_compose_follows_the_schema_of_the_compose_specification(self):
+        compose = (MONITORING / "compose.yml").read_text()
+        self.assertEqual(outside_the_schema_of_compose(compose), "")
+        for right, wrong in [("read_only: true", "read_onli: true"), ("cap_drop: [ALL]", "cap_drop: ALL")]:
+            self.assertIn(right, compose)
+            self.assertIn("chema validation errors", outside_the_schema_of_compose(compose.replace(right, wrong)))
 
     def test_rates_are_over_what_the_scrape_interval_and_the_picture_allow(self):
         for place, expression in expressions():
