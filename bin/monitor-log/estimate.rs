@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{Exit, Fault, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_esm2::read_config;
-use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks};
+use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks, tensor_memory};
 use plmkit_store::{FileKind, ShardReader, StoreError, read_sealed, write_json};
 use plmkit_telemetry::report::Runs;
 use tracing::warn;
@@ -75,12 +75,15 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
         let device = (devices.join(", "), rate);
         (format!("the measured {tera:.3} TFLOP/s"), vec![device])
     };
+    let (tensor_memory_mib, tensor_memory) = tensor_memory(&shape, &args.dtype);
     let plan = Plan {
         model: path_text(&args.model),
         shape,
         columns,
         store_dtype: args.store_dtype,
         files,
+        tensor_memory_mib,
+        tensor_memory,
         gpus: args.gpus,
         rate,
     };

@@ -93,6 +93,7 @@ fn figures_of_three_proteins_are_those_by_hand() {
                 ("/embedding_bytes", 3.0 * 49.0 + 19.0 * 320.0 * 4.0),
                 ("/times/0/device_hours", hours(whole)),
                 ("/times/0/wall_hours", hours(whole)),
+                ("/tensor_memory_mib", 614.0),
             ][..],
         ),
         (
@@ -182,6 +183,7 @@ work   1 proteins, 1 sequences, 5 tokens
        7.39e7 FLOP, 0.3 % of them attention
 files  16
 bytes  1329 of embeddings, before compression
+memory 614 MiB of tensors on a GPU with batches of 65536 tokens, by a formula, not measured
 time   of 1 of 1 shards at the given 0.000001 TFLOP/s: 1.2 min on a device (1.2 min on 2)
 "
     );
