@@ -35,6 +35,11 @@ impl RunLock {
         Ok(())
     }
 
+    /// Whether the folder is still this run's, see [`Lock::check`].
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        Ok(self.lock.as_ref().map_or(Ok(()), Lock::check)?)
+    }
+
     /// Makes the folder and locks it, unless it is locked. A folder that appeared meanwhile is that of another run.
     pub(crate) fn acquire(&mut self) -> Result<(), Fault> {
         if self.shares || self.lock.is_some() {

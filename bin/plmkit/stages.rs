@@ -49,7 +49,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             }
             let cut = run.cut(&mut failures)?;
             run.estimate(&cut);
+            lock.check()?;
             run.embed(&cut, None, &mut failures)?;
+            lock.check()?;
             run.finish(&mut failures)?;
         }
         Some(Stage::Prepare) => {

@@ -130,6 +130,18 @@ pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
     limited
 }
 
+/// Builds `tests/fixtures/failing_calls.c`, a library for `LD_PRELOAD`.
+pub(crate) fn failing_calls(folder: &Path) -> PathBuf {
+    let library = folder.join("failing_calls.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/failing_calls.c");
+    let mut compiler = Command::new("cc");
+    run(compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source));
+    library
+}
+
 /// Expects that the program ends with `code` and one line that contains `what`.
 pub(crate) fn assert_fails(mut command: impl BorrowMut<Command>, code: i32, what: &str) {
     let output = command.borrow_mut().output().expect("the program starts");

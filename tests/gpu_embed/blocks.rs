@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::case::{Case, SIGKILL, SIGTERM, send};
-use crate::common::{run, test_data};
+use crate::common::case::{Case, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, send};
+use crate::common::{assert_failed, failing_calls, run, test_data};
 use crate::{EVERY_OUTPUT, assert_has, flip, wait_until};
 
 /// Copies of the test proteins, with some 2 kB a residue: five blocks of 64 MiB.
@@ -51,11 +51,7 @@ impl Blocks {
         let folder = self.run_folder(saved_in);
         let mut embed = self.embed(saved_in);
         let mut child = embed.stderr(Stdio::null()).spawn().expect("spawn");
-        let written = || {
-            let recorded = folder.join("part-blocks.record").exists();
-            let blocks = folder.join("part-blocks.parquet").metadata();
-            blocks.map_or(0, |found| if recorded { found.len() } else { 0 })
-        };
+        let written = || recorded(&folder);
         wait_until(&mut child, || written() > before + (64 << 20));
         let found = written();
         send(&child, signal);
@@ -72,6 +68,13 @@ impl Blocks {
         fs::remove_file(self.case.path("e.parquet")).expect("remove");
         said
     }
+}
+
+/// The bytes of an output under construction, once it has a record.
+fn recorded(folder: &Path) -> u64 {
+    let recorded = folder.join("part-blocks.record").exists();
+    let blocks = folder.join("part-blocks.parquet").metadata();
+    blocks.map_or(0, |found| if recorded { found.len() } else { 0 })
 }
 
 #[test]
@@ -121,6 +124,31 @@ fn blocks_on_another_file_system_are_copied() {
     }
     blocks.interrupt(Some(elsewhere.path()), SIGKILL, 0);
     blocks.complete(Some(elsewhere.path()));
+}
+
+/// The locks of the file system exclude only processes of one machine.
+#[test]
+fn a_run_on_another_machine_takes_the_output_over() {
+    let blocks = Blocks::new();
+    let folder = tempfile::tempdir().expect("temp folder");
+    let library = failing_calls(folder.path());
+    let on = |machine: &str| {
+        let mut embed = blocks.embed(None);
+        embed.env("LD_PRELOAD", &library).env("LOCKS", machine);
+        embed
+    };
+    let mut first = on("1").stderr(Stdio::piped()).spawn().expect("spawn");
+    let run_folder = blocks.run_folder(None);
+    wait_until(&mut first, || recorded(&run_folder) > 64 << 20);
+    send(&first, SIGSTOP);
+    assert_failed(&on("1").output().expect("run"), 75, "another process");
+    // What the first run has saved is used. It may still write the file.
+    assert_has(&run(&mut on("2")), " saved by an earlier run)");
+    blocks.case.assert_complete("e.parquet", &blocks.expected);
+    send(&first, SIGCONT);
+    let output = first.wait_with_output().expect("wait");
+    assert_failed(&output, 75, "e.parquet: another process is writing it");
+    blocks.case.assert_complete("e.parquet", &blocks.expected);
 }
 
 #[test]

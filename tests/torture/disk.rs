@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{SmallDisk, assert_failed, command, run, tree};
+use crate::common::{SmallDisk, assert_failed, command, failing_calls, run, tree};
 use crate::inputs::{EMBED, Inputs, Trial};
 use crate::tree::{assert_same, assert_subset, is_saved};
 
@@ -140,17 +140,6 @@ fn fill(disk: &SmallDisk, free: usize) {
         size += PAGE;
     }
     ballast.set_len((size - free * PAGE) as u64).expect("cut");
-}
-
-fn failing_calls(folder: &Path) -> PathBuf {
-    let library = folder.join("failing_calls.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/failing_calls.c");
-    let mut compiler = Command::new("cc");
-    run(compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(source));
-    library
 }
 
 #[test]

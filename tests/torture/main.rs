@@ -7,4 +7,5 @@ mod hostile;
 mod inputs;
 mod kill;
 mod limited;
+mod locks;
 mod tree;

@@ -85,7 +85,7 @@ struct Combining<'a> {
 pub fn combine(
     config: &CombineConfig,
     datasets: Vec<Dataset>,
-    mut advance: impl FnMut(u64, u64),
+    advance: impl FnMut(u64, u64),
     stop: &Stop,
 ) -> Result<CombineOutcome, DatasetError> {
     let is_one = datasets.len() == 1;
@@ -122,20 +122,11 @@ pub fn combine(
         return Ok(outcome);
     }
     let new = NewFolder::claim(&config.out)?;
-    all.expand(&new.runs(), stop)?;
-    let rejects = all.write_rejects(new.work())?;
-    let dataset = &all.dataset;
-    let provenance = dataset.provenance().with(COMBINED, &work);
-    let mut provenance = provenance.with_rejects(rejects);
-    let expected = dataset.digest();
-    provenance.inputs = vec![expected.to_string()];
-    let mut advance = |rows| advance(rows, expected.rows());
-    let options = (&provenance, config.rows_per_file.get());
-    let (files, written) = write(new.work(), dataset, options, &mut advance, stop)?;
     outcome.existing = false;
-    (outcome.files, outcome.rows) = (files.len(), written.rows());
-    let listed = all.listing(files, work, written.rows());
-    write_report(&new.work().join(DATASET_FILE), &listed.to_json())?;
+    let written = all.write(&new, work, advance, stop);
+    // An error may be that another run has taken the folder over.
+    new.check()?;
+    (outcome.files, outcome.rows) = written?;
     if let Some(replaced) = combined_at(&config.out)? {
         check_own(&config.out, &replaced)?;
     }
@@ -212,6 +203,30 @@ impl<'a> Combining<'a> {
         let lists: Vec<&str> = lists.map(|(.., list)| &*list.digest).collect();
         let work = json!([parts, self.rejects, lists, self.config.rows_per_file]);
         ByteDigest::compute(work.to_string().as_bytes()).to_string()
+    }
+
+    /// Writes the dataset that results from `work`. Returns the numbers of its files and rows.
+    fn write(
+        mut self,
+        new: &NewFolder,
+        work: String,
+        mut advance: impl FnMut(u64, u64),
+        stop: &Stop,
+    ) -> Result<(usize, u64), DatasetError> {
+        self.expand(&new.runs(), stop)?;
+        let rejects = self.write_rejects(new.work()?)?;
+        let dataset = &self.dataset;
+        let provenance = dataset.provenance().with(COMBINED, &work);
+        let mut provenance = provenance.with_rejects(rejects);
+        let expected = dataset.digest();
+        provenance.inputs = vec![expected.to_string()];
+        let mut advance = |rows| advance(rows, expected.rows());
+        let options = (&provenance, self.config.rows_per_file.get());
+        let (files, written) = write(new, dataset, options, &mut advance, stop)?;
+        let counts = (files.len(), written.rows());
+        let listed = self.listing(files, work, written.rows());
+        write_report(&new.work()?.join(DATASET_FILE), &listed.to_json())?;
+        Ok(counts)
     }
 
     /// Writes one list of rows, in the order of the input, and a copy of the list of records. No empty list is written. Returns the
@@ -342,9 +357,9 @@ fn check_own(out: &Path, listed: &ListedDataset) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes all rows to files in `folder`. Returns the files, and the digest of their rows.
+/// Writes all rows to files in the new folder. Returns the files, and the digest of their rows.
 fn write(
-    folder: &Path,
+    new: &NewFolder,
     dataset: &Dataset,
     (provenance, rows_per_file): (&Provenance, u64),
     mut advance: impl FnMut(u64),
@@ -355,7 +370,7 @@ fn write(
     // A dataset without rows has one file.
     while !merge.is_done() || files.is_empty() {
         let name = format!("embeddings/part-{:05}.parquet", files.len());
-        let mut writer = EmbeddingsWriter::create(&folder.join(&name), dataset.layout())?;
+        let mut writer = EmbeddingsWriter::create(&new.work()?.join(&name), dataset.layout())?;
         let mut rows = 0;
         while writer.row_groups() < MOST_GROUPS - 1
             && let Some(batch) = merge.next(rows_per_file.saturating_sub(rows))?

@@ -90,7 +90,11 @@ pub fn embed(
     let folder = claimed?;
     let blocks = Blocks::load(&folder, &work, stop)?;
     let outcome = work.embed(blocks, &mut *computing, report);
-    let outcome = outcome.map_err(|error| folder.explain(error))?;
+    let outcome = match (outcome, folder.check()) {
+        // Whatever it failed of: its files are those of another run, or gone.
+        (Err(_), Err(lost)) => return Err(lost.into()),
+        (outcome, _) => outcome?,
+    };
     if let RunOutcome::Done(_) = outcome {
         folder.clean_up(&work)?;
     }
@@ -183,6 +187,7 @@ impl Work<'_> {
             return Ok(RunOutcome::Stopped { saved, batches });
         }
         let published = computed.and_then(|()| {
+            blocks.folder.check()?;
             // The rejects list first.
             let digest = rejects_list::publish(config, blocks.folder, rejects, rejected_rows)?;
             let provenance = self

@@ -64,6 +64,11 @@ impl AppendLog {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
+        // Where locks do not exclude.
+        if self.is_own && file.metadata().is_ok_and(|found| found.len() > self.length) {
+            self.file = None;
+            return Err(StoreError::busy(&self.path));
+        }
         let Err(source) = file.write_all(lines) else {
             self.length += lines.len() as u64;
             return Ok(());
@@ -172,6 +177,19 @@ mod tests {
         assert!(open(&path, false).is_ok());
         drop(first);
         assert!(open(&path, true).is_ok());
+    }
+
+    #[test]
+    fn a_log_of_one_writer_that_another_one_writes_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = open(&path, true).unwrap();
+        log.write(MAGIC).unwrap();
+        // Where locks exclude nobody.
+        fs::write(&path, b"head\nother\n").unwrap();
+        assert_eq!(log.write(b"own\n").unwrap_err().exit(), Exit::Transient);
+        assert!(!log.is_open());
+        assert_eq!(fs::read(&path).unwrap(), b"head\nother\n");
     }
 
     #[test]

@@ -70,6 +70,11 @@ impl OutputFolder {
         Ok(())
     }
 
+    /// Whether the folder is still this run's, see [`Lock::check`].
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.lock.as_ref().map_or(Ok(()), Lock::check)
+    }
+
     /// Returns the names of the files of a set, sorted.
     pub(crate) fn list(&self) -> Result<Vec<String>, StoreError> {
         self.names(is_of_a_set)
@@ -100,6 +105,7 @@ impl OutputFolder {
         files: Vec<(String, AtomicFile)>,
         manifest: &Manifest,
     ) -> Result<(), StoreError> {
+        self.check()?;
         self.remove(MANIFEST_FILE)?;
         let is_new = |name: &String| files.iter().any(|(new, _)| new == name);
         for name in self.list()?.iter().filter(|name| !is_new(name)) {
@@ -107,6 +113,8 @@ impl OutputFolder {
         }
         let mut published = Vec::new();
         let result = self.publish_all(files, manifest, &mut published);
+        // The files are those of another run if it has taken the folder over.
+        self.check()?;
         if result.is_ok() {
             self.created.clear();
         } else {
@@ -126,6 +134,7 @@ impl OutputFolder {
     ) -> Result<(), StoreError> {
         // Recorded first: publishing may fail after the rename, at the fsync of the folder.
         for (name, file) in files {
+            self.check()?;
             published.push(name);
             file.finish()?;
         }

@@ -58,7 +58,8 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
     let made = pool.scope_fifo(|scope| make(config, known, &folder, scope, stop));
-    let (files, manifest) = made?;
+    // An error may be that another run has taken the folder over.
+    let (files, manifest) = folder.check().map_err(ShardError::from).and(made)?;
     folder.publish(files, &manifest)?;
     Ok(Some(manifest))
 }
@@ -75,11 +76,11 @@ pub fn check_work(config: &ShardConfig) -> Result<(), ShardError> {
 }
 
 /// Makes the files of the set, with their names, and its manifest.
-fn make<'a>(
-    config: &'a ShardConfig,
+fn make<'scope>(
+    config: &ShardConfig,
     known: Option<&KnownDatasets>,
-    folder: &'a OutputFolder,
-    tasks: &'a ScopeFifo<'_>,
+    folder: &'scope OutputFolder,
+    tasks: &ScopeFifo<'scope>,
     stop: &Stop,
 ) -> Result<(Vec<(String, AtomicFile)>, Manifest), ShardError> {
     let sequences = known.map(|known| known.read(stop)).transpose()?;

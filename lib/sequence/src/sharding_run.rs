@@ -59,14 +59,14 @@ pub(crate) struct ShardingRun<'a, 'scope> {
 impl<'a, 'scope> ShardingRun<'a, 'scope> {
     pub(crate) fn new(
         config: &'a ShardConfig,
-        folder: &'a OutputFolder,
+        folder: &'scope OutputFolder,
         tasks: &'a ScopeFifo<'scope>,
         known: Option<Vec<IdTable>>,
     ) -> Result<Self, ShardError> {
         let options = &config.options;
         let policy = options.policy;
         let row_groups_ahead = 2 * config.threads.get();
-        let mut shards = Shards::new(folder.path(), policy, tasks, row_groups_ahead)?;
+        let mut shards = Shards::new(folder, policy, tasks, row_groups_ahead)?;
         // The requested number of shards is made, even if some stay empty.
         let count = match options.target {
             ShardTarget::Shards(count) => count.get() as usize,

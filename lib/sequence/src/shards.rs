@@ -4,7 +4,6 @@
 //! not depend on the number of threads.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 
 use plmkit_contract::{
@@ -17,6 +16,7 @@ use plmkit_store::{
 use rayon::ScopeFifo;
 
 use crate::assignment::ShardKey;
+use crate::folder::OutputFolder;
 use crate::policy::Policy;
 use crate::tasks::Task;
 
@@ -29,7 +29,7 @@ const WAITING_BYTES: usize = 128 << 20;
 
 /// The shards that are not complete.
 pub(crate) struct Shards<'a, 'scope> {
-    folder: &'a Path,
+    folder: &'scope OutputFolder,
     policy: Policy,
     /// The bytes of rows that wait for their row groups.
     waiting: usize,
@@ -53,7 +53,7 @@ struct OpenShard {
 impl<'a, 'scope> Shards<'a, 'scope> {
     /// Starts without shards, which will be in `folder`. At most `most_encoding` row groups are encoded at once.
     pub(crate) fn new(
-        folder: &'a Path,
+        folder: &'scope OutputFolder,
         policy: Policy,
         tasks: &'a ScopeFifo<'scope>,
         most_encoding: usize,
@@ -63,7 +63,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
             policy,
             waiting: 0,
             tasks,
-            encoder: Arc::new(shard_encoder(folder)?),
+            encoder: Arc::new(shard_encoder(folder.path())?),
             open: BTreeMap::new(),
             encoding: VecDeque::new(),
             most_encoding,
@@ -77,7 +77,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
 
     fn shard(&mut self, key: ShardKey) -> Result<&mut OpenShard, StoreError> {
         if !self.open.contains_key(&key) {
-            let path = self.folder.join(key.file_name());
+            let path = self.folder.file(&key.file_name());
             let shard = OpenShard {
                 writer: ShardWriter::with_encoder(&path, Arc::clone(&self.encoder))?,
                 rows: RowsBuilder::new(shard_schema()),
@@ -130,7 +130,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let bytes = std::mem::take(&mut shard.bytes);
         self.waiting -= bytes;
         let encoder = Arc::clone(&self.encoder);
-        let path = self.folder.join(key.file_name());
+        let path = self.folder.file(&key.file_name());
         let group = Task::start(self.tasks, move || encode_rows(&path, &rows, &encoder));
         self.encoding.push_back((key, group));
         while self.encoding.len() > self.most_encoding {
@@ -144,7 +144,9 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let Some((key, group)) = self.encoding.pop_front() else {
             return Ok(());
         };
-        self.shard(key)?.writer.append(&group.wait()?)
+        let group = group.wait()?;
+        self.folder.check()?;
+        self.shard(key)?.writer.append(&group)
     }
 
     /// Completes all shards and returns them in order, each with what the manifest says of it.
@@ -160,10 +162,13 @@ impl<'a, 'scope> Shards<'a, 'scope> {
             self.write_first()?;
         }
         let provenance = Arc::new(provenance.clone());
-        let tasks = self.tasks;
+        let (tasks, folder) = (self.tasks, self.folder);
         let finished = self.open.into_iter().map(|(key, shard)| {
             let provenance = Arc::clone(&provenance);
-            Task::start(tasks, move || finish_shard(key, shard, &provenance))
+            Task::start(tasks, move || {
+                folder.check()?;
+                finish_shard(key, shard, &provenance)
+            })
         });
         // All are started before the first is waited for.
         let finished: Vec<Task<_>> = finished.collect();

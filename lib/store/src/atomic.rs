@@ -1,6 +1,6 @@
 //! Files that appear at their path complete, or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 
 use crate::StoreError;
-use crate::hidden_name::{MARK, NAME_BYTES, hidden_name, unique_suffix};
+use crate::hidden_name::{MARK, NAME_BYTES, hidden_name};
 use crate::input::read_byte_digest;
 use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 
@@ -18,7 +18,8 @@ use crate::lock::{Claim, claim_new, is_at, remove_unheld};
 /// without `finish`, the temporary file is removed.
 ///
 /// The temporary name follows from the path, and the file is locked: one process at a time writes an output. The next run
-/// replaces the temporary file of a killed one.
+/// replaces the temporary file of a killed one. Where locks exclude nobody, it may be that of a running process, which then ends
+/// with [`StoreError::Busy`].
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -40,6 +41,8 @@ pub struct AtomicFile {
     replaces: bool,
     /// `None` while suspended.
     writer: Option<BufWriter<File>>,
+    /// The file as it was suspended.
+    suspended: Option<Metadata>,
     /// Whether all written bytes are on the disk.
     synced: bool,
     /// Whether a file that is at the path may only be replaced by its own bytes.
@@ -55,7 +58,7 @@ impl AtomicFile {
         let name = target
             .file_name()
             .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
-        let mut temporary = target.with_file_name(hidden_name(name, MARK));
+        let temporary = target.with_file_name(hidden_name(name, MARK));
         let claimed = claim_new(&temporary).map_err(|source| StoreError::Create {
             // Another user's file may have the temporary name.
             path: match temporary.symlink_metadata() {
@@ -67,16 +70,13 @@ impl AtomicFile {
         let file = match claimed? {
             Claim::Held(file) => file,
             Claim::Busy => return Err(StoreError::busy(path)),
-            Claim::Unsupported => {
-                temporary.as_mut_os_string().push(unique_suffix());
-                File::create_new(&temporary).map_err(failed)?
-            }
         };
         Ok(Self {
             replaces: target.exists(),
             path: target,
             temporary,
             writer: Some(buffered(file)),
+            suspended: None,
             synced: false,
             keeps: false,
         })
@@ -96,6 +96,7 @@ impl AtomicFile {
     /// Reads the bytes so far, and returns their [`ByteDigest`](plmkit_contract::ByteDigest).
     pub(crate) fn digest(&mut self) -> Result<String, StoreError> {
         self.flush().map_err(|source| self.failed(source))?;
+        self.check()?;
         read_byte_digest(&self.temporary)
     }
 
@@ -110,14 +111,25 @@ impl AtomicFile {
         if let Some(writer) = self.writer.take() {
             // The disk begins to write: the sync at the end takes less time. Without this nothing is lost.
             let _ = fadvise(writer.get_ref(), 0, None, Advice::DontNeed);
+            let is_own = is_at(writer.get_ref(), &self.temporary).unwrap_or_default();
+            drop(writer);
+            // After the file is closed: a network file system may change its time then.
+            self.suspended = self.temporary.metadata().ok().filter(|_| is_own);
         }
         Ok(())
     }
 
     fn resumed(&mut self) -> io::Result<&mut BufWriter<File>> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => buffered(OpenOptions::new().append(true).open(&self.temporary)?),
+        let writer = if let Some(writer) = self.writer.take() {
+            writer
+        } else {
+            let file = OpenOptions::new().append(true).open(&self.temporary)?;
+            let lengths = [self.suspended.as_ref(), file.metadata().ok().as_ref()]
+                .map(|found| Some(found?.len()));
+            if lengths[0] != lengths[1] {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            buffered(file)
         };
         Ok(self.writer.insert(writer))
     }
@@ -126,7 +138,11 @@ impl AtomicFile {
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.sync()?;
         let temporary = self.temporary.clone();
-        self.rename(&temporary)?;
+        let file = self
+            .resumed()
+            .and_then(|writer| writer.get_ref().try_clone());
+        let file = file.map_err(|source| self.failed(source))?;
+        self.rename(&file, &temporary)?;
         self.temporary = PathBuf::new();
         self.sync_folder()
     }
@@ -150,7 +166,7 @@ impl AtomicFile {
     /// Publishes `file`, which is at `path`, instead of this one: renames it, or copies it from another file system.
     pub fn finish_as(mut self, file: &File, path: &Path) -> Result<(), StoreError> {
         file.sync_all().map_err(|source| self.failed(source))?;
-        match self.rename(path) {
+        match self.rename(file, path) {
             Err(StoreError::Write { source, .. })
                 if source.kind() == io::ErrorKind::CrossesDevices =>
             {
@@ -165,30 +181,56 @@ impl AtomicFile {
         }
     }
 
-    /// Renames the file at `from` to the final path.
-    fn rename(&mut self, from: &Path) -> Result<(), StoreError> {
-        let temporary = self.temporary.clone();
-        let own = self
-            .resumed()
-            .and_then(|writer| is_at(writer.get_ref(), &temporary));
-        if !own.map_err(|source| self.failed(source))? {
-            return Err(match temporary.symlink_metadata() {
-                // Another process has replaced the temporary file and holds it.
-                Ok(_) => StoreError::busy(&self.path),
-                Err(source) => self.failed(source),
-            });
+    /// Renames `file`, which is at `from`, to the final path.
+    fn rename(&mut self, file: &File, from: &Path) -> Result<(), StoreError> {
+        // Where locks exclude nobody, another process may rename it instead of its own.
+        let is_published = |path: &Path| is_at(file, path).unwrap_or_default();
+        if is_published(&self.path) {
+            return Ok(());
         }
+        self.check()?;
         let renamed = if self.replaces {
             fs::rename(from, &self.path)
         } else {
             rename_new(from, &self.path)
         };
+        if is_published(&self.path) {
+            return Ok(());
+        }
         renamed.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => {
                 StoreError::exists(&self.path, "it appeared in the meantime")
             }
             _ => self.failed(source),
-        })
+        })?;
+        // Some file systems number a renamed file anew.
+        let lengths = [file.metadata(), self.path.metadata()].map(|found| Some(found.ok()?.len()));
+        if lengths[0] == lengths[1] {
+            return Ok(());
+        }
+        // The file was that of the other process, which gets it back.
+        let _ = rename_new(&self.path, from);
+        Err(StoreError::busy(&self.path))
+    }
+
+    /// Whether the temporary file is still this one.
+    fn check(&mut self) -> Result<(), StoreError> {
+        let resumed = self.resumed().map(drop);
+        resumed.map_err(|source| self.failed(source))?;
+        if self.is_at(&self.temporary) {
+            return Ok(());
+        }
+        Err(self.failed(io::ErrorKind::NotFound.into()))
+    }
+
+    /// Whether the file at `path` is this one: as far as its length and time tell if it is suspended.
+    fn is_at(&self, path: &Path) -> bool {
+        if let Some(writer) = &self.writer {
+            return is_at(writer.get_ref(), path).unwrap_or_default();
+        }
+        let own = [self.suspended.as_ref(), path.metadata().ok().as_ref()]
+            .map(|found| Some((found?.len(), found?.modified().ok())));
+        own[0] == own[1]
     }
 
     fn sync_folder(&self) -> Result<(), StoreError> {
@@ -196,6 +238,15 @@ impl AtomicFile {
     }
 
     fn failed(&self, source: io::Error) -> StoreError {
+        let is_taken_over = if self.temporary.exists() {
+            !self.is_at(&self.temporary)
+        } else {
+            // The other process may have published its own.
+            !self.replaces && !self.temporary.as_os_str().is_empty() && self.path.exists()
+        };
+        if is_taken_over {
+            return StoreError::busy(&self.path);
+        }
         StoreError::cannot_write(&self.path)(source)
     }
 }
@@ -227,8 +278,10 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
 /// Removes the temporary file.
 impl Drop for AtomicFile {
     fn drop(&mut self) {
-        // A rerun replaces a file that stays.
-        let _ = fs::remove_file(&self.temporary);
+        if self.is_at(&self.temporary) {
+            // A rerun replaces a file that stays.
+            let _ = fs::remove_file(&self.temporary);
+        }
     }
 }
 

@@ -1,12 +1,10 @@
 //! Hidden names of temporary files.
 
 use std::ffi::OsStr;
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The end of a temporary name. Without locks, a unique suffix follows.
+/// The end of a temporary name. Earlier versions wrote a suffix behind it where there are no locks.
 pub(crate) const MARK: &str = ".plmkit-tmp";
 /// The most bytes of a file name.
 pub(crate) const NAME_BYTES: usize = 255;
@@ -33,13 +31,6 @@ pub fn hidden_name(name: &OsStr, mark: &str) -> String {
     format!(".{beginning}-{hash:016x}{mark}")
 }
 
-/// Returns a suffix that no other writer uses.
-pub(crate) fn unique_suffix() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("-{}-{next}", process::id())
-}
-
 /// Returns the final name of a file with the temporary name `temporary`; `None` if it is not a temporary name.
 ///
 /// ```
@@ -62,7 +53,7 @@ mod tests {
         let hidden = |name: &[u8]| hidden_name(OsStr::from_bytes(name), MARK);
         let (one, other) = ("x".repeat(254) + "1", "x".repeat(254) + "2");
         assert_ne!(hidden(one.as_bytes()), hidden(other.as_bytes()));
-        assert!(hidden(one.as_bytes()).len() + unique_suffix().len() <= NAME_BYTES);
+        assert!(hidden(one.as_bytes()).len() <= NAME_BYTES);
         assert!(strip_temporary_suffix(&hidden(one.as_bytes())).is_some());
         assert!(hidden("ä".repeat(127).as_bytes()).len() <= NAME_BYTES);
         assert_ne!(hidden(b"a\xfe"), hidden(b"a\xff"), "bytes that are no text");

@@ -29,9 +29,13 @@ pub fn read_byte_digest(path: &Path) -> Result<String, StoreError> {
 
 /// Removes the file at `path` if there is one.
 pub fn remove_file(path: &Path) -> Result<(), StoreError> {
+    remove_if_exists(path).map_err(StoreError::cannot_write(path))
+}
+
+pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(StoreError::cannot_write(path)),
+        removed => removed,
     }
 }
 

@@ -1,11 +1,17 @@
 //! Locks: one writer of an output at a time.
+//!
+//! Not every file system excludes a second run: some have no locks, and those of others end at a machine. The later run then takes
+//! the output over, and the earlier one finds that a file with its name is not its own.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Once;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -13,6 +19,7 @@ use rustix::io::Errno;
 use plmkit_contract::path_text;
 
 use crate::StoreError;
+use crate::input::remove_if_exists;
 
 /// How often a held lock is tried again: what a killed process was starting holds it until it is another program.
 const TRIES: u32 = 20;
@@ -26,7 +33,12 @@ const INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
-    _file: Option<File>,
+    output: PathBuf,
+    /// The content of the lock file: the boot of this machine, this process, and the time. Empty if the disk is full.
+    owner: String,
+    /// Whether another run may be at work.
+    is_shared: bool,
+    _file: File,
 }
 
 impl Lock {
@@ -37,48 +49,77 @@ impl Lock {
 
     /// Locks `output` with the lock file `path`. [`StoreError::Busy`] if another process holds it.
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
-        let file = match claim_new(path).map_err(StoreError::cannot_create(output))? {
-            Claim::Held(file) => Some(file),
-            Claim::Busy => return Err(StoreError::busy(output)),
-            Claim::Unsupported => {
-                tracing::warn!(
-                    "{}: this file system has no locks: nothing stops a second run from writing the same output",
-                    path_text(output)
-                );
-                None
-            }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let (boot, left) = (boot.trim(), owner_in(path));
+        let Claim::Held(file) = claim_new(path).map_err(StoreError::cannot_create(output))? else {
+            return Err(StoreError::busy(output));
+        };
+        let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let owner = format!("{boot} {} {}", process::id(), time.as_nanos());
+        let owner = match file.write_all_at(owner.as_bytes(), 0) {
+            Ok(()) => owner,
+            Err(_) => String::new(),
         };
         Ok(Self {
             path: path.to_owned(),
+            output: output.to_owned(),
+            owner,
+            is_shared: !excludes(&file, output) || left.is_ok_and(|left| !left.starts_with(boot)),
             _file: file,
         })
+    }
+
+    /// Whether another run may still write the output: the locks exclude nobody, or the lock file was left on another machine.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Whether the output is still this run's: [`StoreError::Busy`] if another run has taken it over.
+    pub fn check(&self) -> Result<(), StoreError> {
+        if owner_in(&self.path).is_ok_and(|owner| owner == self.owner) {
+            return Ok(());
+        }
+        let folder = self.path.parent().unwrap_or(&self.path);
+        if folder.exists() || self.output.exists() {
+            return Err(StoreError::busy(&self.output));
+        }
+        let why = io::Error::other("the folder was removed while the run was at work");
+        Err(StoreError::cannot_write(folder)(why))
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The lock is still held, so the file is ours. If it cannot be removed, the next run locks it again.
-        let _ = fs::remove_file(&self.path);
+        if self.check().is_ok() {
+            // If it cannot be removed, the next run locks it again.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Reads the owner in the lock file at `path`. Nothing but a file is read.
+fn owner_in(path: &Path) -> io::Result<String> {
+    let mut owner = [0; 128];
+    let length = read_write().open(path)?.read_at(&mut owner, 0)?;
+    Ok(String::from_utf8_lossy(&owner[..length]).into_owned())
 }
 
 /// The result of an attempt to lock the file at a path.
 pub(crate) enum Claim {
-    /// The locked file, open for reading and writing.
+    /// The locked file, open for reading and writing. Where there are no locks, nobody holds any.
     Held(File),
     /// Another process holds the lock.
     Busy,
-    /// The file system has no locks, like some network file systems.
-    Unsupported,
 }
 
 /// Locks `file`, which was opened at `path`, until it is closed. Returns false if the file is no longer at `path`: its last
 /// owner removed it. [`StoreError::Busy`] if another process holds the lock. A file system without locks is no error.
 pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
     let failed = StoreError::cannot_create(path);
-    if let Some(Claim::Busy) = try_lock(file).map_err(failed)? {
+    if !try_lock(file).map_err(failed)? {
         return Err(StoreError::busy(path));
     }
+    excludes(file, path);
     // `file` may have been opened through a link.
     match path.canonicalize() {
         Ok(path) => is_at(file, &path).map_err(failed),
@@ -87,15 +128,11 @@ pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
 }
 
 /// Creates the file at `path` and locks it. Replaces a file that nobody holds: a killed run's file has the mode and owner of
-/// that run. Without locks, no file is left at `path`.
+/// that run.
 pub(crate) fn claim_new(path: &Path) -> io::Result<Claim> {
     loop {
         match read_write().create_new(true).open(path) {
             Ok(file) => match lock(file, path)? {
-                Some(Claim::Unsupported) => {
-                    fs::remove_file(path)?;
-                    return Ok(Claim::Unsupported);
-                }
                 Some(claim) => return Ok(claim),
                 None => continue,
             },
@@ -103,7 +140,8 @@ pub(crate) fn claim_new(path: &Path) -> io::Result<Claim> {
             Err(error) => return Err(error),
         }
         match claim_existing(path)? {
-            Some(Claim::Held(_held)) => fs::remove_file(path)?,
+            // Where locks do not exclude, another run may have removed it.
+            Some(Claim::Held(_held)) => remove_if_exists(path)?,
             Some(claim) => return Ok(claim),
             None => {}
         }
@@ -136,14 +174,15 @@ fn read_write() -> OpenOptions {
 
 /// Locks `file`; `None` if it is no longer at `path`, because its last owner removed or renamed it.
 fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
-    match try_lock(&file)? {
-        None => Ok(is_at(&file, path)?.then_some(Claim::Held(file))),
-        refused => Ok(refused),
+    if !try_lock(&file)? {
+        return Ok(Some(Claim::Busy));
     }
+    Ok(is_at(&file, path)?.then_some(Claim::Held(file)))
 }
 
-/// Locks `file`; returns `None` on success, and otherwise why it is not locked.
-fn try_lock(file: &File) -> io::Result<Option<Claim>> {
+/// Locks `file`; returns false if another process holds the lock. A file system without locks, like some network file systems,
+/// refuses nobody.
+fn try_lock(file: &File) -> io::Result<bool> {
     let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
     let mut tried = file.try_lock();
     for _ in 0..TRIES {
@@ -154,13 +193,31 @@ fn try_lock(file: &File) -> io::Result<Option<Claim>> {
         tried = file.try_lock();
     }
     match tried {
-        Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(Claim::Busy)),
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
-            Some(errno) if unsupported.contains(&errno) => Ok(Some(Claim::Unsupported)),
+            Some(errno) if unsupported.contains(&errno) => Ok(true),
             _ => Err(error),
         },
     }
+}
+
+/// Whether the lock on `file` excludes others: locking the file a second time must fail. Warns once if it does not.
+fn excludes(file: &File, output: &Path) -> bool {
+    static WARNED: Once = Once::new();
+    let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let again = OpenOptions::new().read(true).write(true).open(again);
+    let is_locked_again =
+        again.is_ok_and(|file| !matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+    if is_locked_again {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                "{}: the locks of this file system exclude no second run: it would take the output over and end this one",
+                path_text(output)
+            );
+        });
+    }
+    !is_locked_again
 }
 
 /// Whether `file` is at `path`.

@@ -124,11 +124,12 @@ impl UnfinishedEmbeddings {
     /// Creates a file at `path`, replacing an existing one. Messages name `named`.
     pub fn create(path: &Path, named: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
         remove_file(&Self::record_of(path))?;
+        // Another run that has the file open may still write into it.
+        remove_file(path)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .open(path)
             .map_err(StoreError::cannot_create(named))?;
         let created = Self::new(path, named, file, layout, RowGroups::default())?;

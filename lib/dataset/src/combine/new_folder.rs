@@ -19,7 +19,7 @@ pub(crate) struct NewFolder {
     path: PathBuf,
     work: PathBuf,
     old: PathBuf,
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl NewFolder {
@@ -34,7 +34,7 @@ impl NewFolder {
             path: path.to_owned(),
             work: hidden(path, WORK),
             old: hidden(path, OLD),
-            _lock: lock,
+            lock,
         };
         remove(&folder.work).map_err(failed)?;
         for part in ["embeddings", RUNS] {
@@ -53,9 +53,15 @@ impl NewFolder {
         }
     }
 
-    /// Returns the folder under construction.
-    pub(crate) fn work(&self) -> &Path {
-        &self.work
+    /// Whether the folder is still this run's, see [`Lock::check`].
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.lock.check()
+    }
+
+    /// Returns the folder under construction, if it is still this run's.
+    pub(crate) fn work(&self) -> Result<&Path, StoreError> {
+        self.check()?;
+        Ok(&self.work)
     }
 
     /// Returns the folder of sorted runs, which [`publish`](Self::publish) removes.
@@ -67,14 +73,21 @@ impl NewFolder {
     pub(crate) fn publish(self) -> Result<(), StoreError> {
         let failed = StoreError::cannot_write(&self.path);
         remove(&self.runs()).map_err(failed)?;
-        for folder in [&self.work.join("embeddings"), &self.work] {
-            sync(folder).map_err(failed)?;
-        }
+        let synced = sync(&self.work.join("embeddings")).and_then(|()| sync(&self.work));
+        self.check()?;
+        synced.map_err(failed)?;
         if self.path.exists() {
             remove(&self.old).map_err(failed)?;
             fs::rename(&self.path, &self.old).map_err(failed)?;
         }
-        fs::rename(&self.work, &self.path).map_err(failed)?;
+        let renamed = fs::rename(&self.work, &self.path);
+        if let Err(lost) = self.check() {
+            // Both folders are those of the other run.
+            let _ = renamed.and_then(|()| fs::rename(&self.path, &self.work));
+            let _ = fs::rename(&self.old, &self.path);
+            return Err(lost);
+        }
+        renamed.map_err(failed)?;
         let parent = self.path.parent().filter(|path| *path != Path::new(""));
         sync(parent.unwrap_or(Path::new("."))).map_err(failed)?;
         // A run that was killed between the two renames has left one, too.
@@ -84,7 +97,9 @@ impl NewFolder {
 
 impl Drop for NewFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.work);
+        if self.check().is_ok() {
+            let _ = fs::remove_dir_all(&self.work);
+        }
     }
 }
 

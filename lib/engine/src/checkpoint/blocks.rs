@@ -102,7 +102,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Verifies the blocks that were found in the file, and keeps those before the first one that has to be computed again. Valid
-    /// blocks after it become parts.
+    /// blocks after it become parts, as all do if another run may still write the file.
     fn continue_file(
         &mut self,
         mut file: UnfinishedEmbeddings,
@@ -121,7 +121,7 @@ impl<'a> Blocks<'a> {
                 RETRYABLE
             } else if self.work.blocks.get(number) != Some(&block.batches) {
                 "of other batches"
-            } else if self.finished.len() == number {
+            } else if self.finished.len() == number && !self.folder.is_shared() {
                 kept_row_groups = row_groups;
                 self.finished.push(block);
                 continue;
@@ -223,6 +223,7 @@ impl<'a> Blocks<'a> {
         let file = if let Some(file) = self.file.take() {
             file
         } else {
+            self.folder.check()?;
             let (path, named) = (self.folder.blocks(), self.folder.named(self.work.config));
             UnfinishedEmbeddings::create(&path, &named, self.work.layout)?
         };
@@ -259,6 +260,7 @@ impl<'a> Blocks<'a> {
     /// Makes a checkpoint: complete blocks in the output under construction, the rows of the incomplete block in parts.
     fn save(&mut self) -> Result<(), StoreError> {
         self.wait_for_all()?;
+        self.folder.check()?;
         if let Some(file) = &self.file
             && self.finished.len() > self.recorded
         {
@@ -349,6 +351,7 @@ impl<'a> Blocks<'a> {
     pub(crate) fn keep(&mut self) -> Result<(), StoreError> {
         // The first error is the one to report.
         let _ = self.wait_for_all();
+        self.folder.check()?;
         let unwritten = self.encoding.drain(..).flat_map(|(batches, _)| batches);
         self.open = unwritten.chain(self.open.drain(..)).collect();
         let (row_groups, record) = (self.row_groups(), self.record());

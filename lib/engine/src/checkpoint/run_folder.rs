@@ -12,8 +12,8 @@ use plmkit_store::{
 
 use super::block::Block;
 use super::part::open_part;
+use crate::RunConfig;
 use crate::run::Work;
-use crate::{EngineError, RunConfig};
 
 const FOLDER_SUFFIX: &str = ".plmkit-run";
 const LOCK: &str = "lock";
@@ -78,19 +78,14 @@ impl RunFolder {
         }
     }
 
-    /// Returns a clearer error if writing failed because the folder was removed.
-    pub(crate) fn explain(&self, error: EngineError) -> EngineError {
-        let is_write_error = matches!(
-            error,
-            EngineError::Store(
-                StoreError::Create { .. } | StoreError::Write { .. } | StoreError::Busy { .. }
-            )
-        );
-        if is_write_error && !self.path.exists() {
-            let why = io::Error::other("the folder was removed while the run was at work");
-            return StoreError::cannot_write(&self.path)(why).into();
-        }
-        error
+    /// Whether the output is still this run's, see [`Lock::check`].
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.lock.as_ref().map_or(Ok(()), Lock::check)
+    }
+
+    /// Whether another run may still write the files in the folder.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.lock.as_ref().is_some_and(Lock::is_shared)
     }
 
     /// The path of the part that starts with the batch `first`.
@@ -172,6 +167,10 @@ impl RunFolder {
 
     /// Removes the checkpoints of the complete output of `work`. Checkpoints of other work stay, and are named in a warning.
     pub(crate) fn clean_up(self, work: &Work<'_>) -> Result<(), StoreError> {
+        if self.check().is_err() {
+            // Another run took it over, and cleans up.
+            return Ok(());
+        }
         let rejects = self.path.join(REJECTS);
         remove_file(&rejects)?;
         remove_unfinished(&rejects);
