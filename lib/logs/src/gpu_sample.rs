@@ -5,22 +5,23 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_with::{DeserializeFromStr, SerializeDisplay};
+use serde_with::SerializeDisplay;
 
 use crate::Timestamp;
 use crate::metric::{Metric, Subject};
 use crate::thresholds::{GPU_HOT_ABOVE_C, GPU_HOT_MARGIN_C};
 
-/// Makes the sample, the header of its log, and the table of its numbers. A number has a column, which is its field, a type,
-/// a unit, a subject, a name for Prometheus, whether it is in reports, and what it is.
+/// Makes the sample, the header of its log, what reads its columns, and the table of its numbers. First come the other columns,
+/// each with the form of its text. A number has a column, which is its field, a type, a unit, a subject, a name for Prometheus,
+/// whether it is in reports, and what it is.
 macro_rules! samples {
-    ($($column:ident: $type:ty, $unit:literal, $subject:ident, $prometheus:literal, $in_reports:literal, $help:literal;)*) => {
+    ($($other:ident $form:expr),*; $($column:ident: $type:ty, $unit:literal, $subject:ident, $prometheus:literal, $in_reports:literal, $help:literal;)*) => {
         /// One row of a GPU sample log: a GPU, and the host beside it, at one moment.
         ///
         /// A value that the driver or the system does not give is `None`, never 0. On a machine without a GPU, a row
         /// has the host only. Utilisations are percentages, 0 to 100, over the time since the previous sample, or over
         /// the driver's own interval.
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct GpuSample {
             /// The time of day.
             pub timestamp: Timestamp,
@@ -46,8 +47,7 @@ macro_rules! samples {
 
         /// The columns in order: the fields of [`GpuSample`].
         pub const HEADER: &str = concat!(
-            "timestamp,boot_id,boot_s,interval_s,index,uuid,name,throttle,processes",
-            $(",", stringify!($column)),*, "\n"
+            "timestamp", $(",", stringify!($other),)* $(",", stringify!($column),)* "\n"
         );
 
         /// The numbers of a sample, in the order of their columns.
@@ -61,11 +61,24 @@ macro_rules! samples {
             in_reports: $in_reports,
             value: |sample| sample.$column.map(|value| value as f64),
         }),*];
+
+        impl GpuSample {
+            /// Returns what reads the text of a column into its field; `None` for an unknown column.
+            pub(crate) fn column(name: &str) -> Option<ReadColumn> {
+                Some(match name {
+                    "timestamp" => |sample, text| text.parse().map(|time| sample.timestamp = time).map_err(|_| TIME),
+                    $(stringify!($other) => |sample, text| read(&mut sample.$other, text, $form),)*
+                    $(stringify!($column) => |sample, text| read(&mut sample.$column, text, NUMBER),)*
+                    _ => return None,
+                })
+            }
+        }
     };
 }
 
 #[rustfmt::skip]
 samples! {
+    boot_id "", boot_s NUMBER, interval_s NUMBER, index NUMBER, uuid "", name "", throttle "", processes PROCESSES;
     gpu_util: u32, "%", Gpu, "plmkit_gpu_utilization_ratio", true, "Share of the time in which a kernel ran.";
     mem_util: u32, "%", Gpu, "plmkit_gpu_memory_access_ratio", false, "Share of the time in which device memory was read or written.";
     mem_used_mib: u64, "MiB", Gpu, "plmkit_gpu_memory_used_bytes", true, "Device memory in use.";
@@ -86,6 +99,23 @@ samples! {
     host_cpu_util: f64, "%", Host, "plmkit_host_cpu_utilization_ratio", false, "Share of all CPUs' time that was not idle.";
     host_mem_used_mib: u64, "MiB", Host, "plmkit_host_memory_used_bytes", false, "Memory that is not available to new programs.";
     host_mem_total_mib: u64, "MiB", Host, "plmkit_host_memory_size_bytes", false, "Memory.";
+}
+
+/// What the text of a column looks like.
+type Form = &'static str;
+
+const TIME: Form = "a time as 2026-01-31T12:00:00.000Z";
+const NUMBER: Form = "a number as record writes it";
+const PROCESSES: Form = "a list of JSON as [{\"pid\":4711,\"mem_used_mib\":5120,\"gpu_util\":88}]";
+
+/// Reads the text of a column into a sample. The error is the form that was expected.
+pub(crate) type ReadColumn = fn(&mut GpuSample, &str) -> Result<(), Form>;
+
+/// Reads the text of a value. One that is unknown is empty.
+fn read<T: FromStr>(field: &mut Option<T>, text: &str, form: Form) -> Result<(), Form> {
+    let known = Some(text).filter(|text| !text.is_empty());
+    *field = known.map(T::from_str).transpose().map_err(|_| form)?;
+    Ok(())
 }
 
 impl GpuSample {
@@ -133,7 +163,7 @@ const NOTHING: &str = "none";
 /// What holds the clocks down, by the driver's names: `sw_power_cap+hw_slowdown`, or `none`.
 ///
 /// An idle GPU clocks down as well; that is no throttling and is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay)]
 pub struct Throttle(pub Vec<String>);
 
 impl Throttle {
@@ -177,7 +207,7 @@ impl FromStr for Throttle {
 }
 
 /// Processes that compute on a GPU, as JSON.
-#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay)]
 pub struct Processes(pub Vec<GpuProcess>);
 
 impl fmt::Display for Processes {

@@ -46,7 +46,9 @@ impl Mean {
         // By increments (West 1979): the mean of equal values is that value, on either side of a threshold.
         let part = other.weight as f64 / self.weight as f64;
         self.average += (other.average - self.average) * part;
-        let both = |one, two, of: fn(f64, f64) -> f64| [one, two].into_iter().flatten().reduce(of);
+        let both = |one: Option<f64>, two: Option<f64>, of: fn(f64, f64) -> f64| {
+            one.map_or(two, |one| two.map(|two| of(one, two)))
+        };
         self.max = both(self.max, other.max, f64::max);
         self.min = both(self.min, other.min, f64::min);
     }

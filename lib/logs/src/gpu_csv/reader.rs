@@ -1,8 +1,13 @@
 //! Reads GPU samples.
 
-use csv::{ErrorKind, ReaderBuilder, StringRecord};
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::io::Cursor;
+
+use csv::{Reader, ReaderBuilder, StringRecord, Terminator};
 use plmkit_contract::Quoted;
 
+use crate::gpu_sample::ReadColumn;
 use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp};
 
 /// The samples of a log. Columns are found by name: a newer program may write more columns, an older one fewer.
@@ -25,26 +30,28 @@ pub type GpuCsvReader<R> = LogReader<R, GpuCsvLines>;
 /// Parses the lines of a sample log, the first of which is the header.
 #[derive(Debug, Default)]
 pub struct GpuCsvLines {
-    header: Option<StringRecord>,
+    header: StringRecord,
+    /// What reads the columns of the header; `None` for one of a newer or an older program.
+    columns: Vec<Option<ReadColumn>>,
+    row: StringRecord,
+    /// Splits all lines, one at a time: making a reader takes ten times as long as reading a line.
+    csv: Option<Reader<Cursor<Vec<u8>>>>,
 }
 
 impl LineParser for GpuCsvLines {
     type Item = GpuSample;
 
     fn parse(&mut self, line: &[u8]) -> Result<Option<GpuSample>, String> {
-        let row = fields(line)?;
-        match &self.header {
-            None if row.iter().all(|column| column != "timestamp") => {
-                Err("not a GPU sample log: it has no 'timestamp' column".to_owned())
-            }
-            None => {
-                self.header = Some(row);
-                Ok(None)
-            }
-            // A second header: two recorders may have found a new log empty.
-            Some(header) if row == *header => Ok(None),
-            Some(header) => parse_row(header, &row).map(Some),
+        self.split(line)?;
+        if self.columns.is_empty() {
+            self.columns = columns(&self.row)?;
+            self.header = self.row.clone();
         }
+        // A second header: two recorders may have found a new log empty.
+        if self.row == self.header {
+            return Ok(None);
+        }
+        self.sample().map(Some)
     }
 
     fn time(sample: &GpuSample) -> Option<Timestamp> {
@@ -52,55 +59,60 @@ impl LineParser for GpuCsvLines {
     }
 }
 
-/// Splits a line into its fields. A line that ends within quotes does not take the lines after it with it.
-fn fields(line: &[u8]) -> Result<StringRecord, String> {
-    let mut row = StringRecord::new();
-    let mut line = ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .buffer_capacity(line.len().max(1))
-        .from_reader(line);
-    let read = line.read_record(&mut row);
-    read.map_err(|_| "not UTF-8".to_owned())?;
-    Ok(row)
+impl GpuCsvLines {
+    /// Splits a line into its fields.
+    fn split(&mut self, line: &[u8]) -> Result<(), String> {
+        let csv = self.csv.get_or_insert_with(|| {
+            let mut csv = ReaderBuilder::new();
+            csv.has_headers(false).flexible(true);
+            csv.terminator(Terminator::Any(b'\n'));
+            csv.from_reader(Cursor::default())
+        });
+        let source = csv.get_mut();
+        source.set_position(0);
+        source.get_mut().clear();
+        source.get_mut().extend_from_slice(line);
+        source.get_mut().push(b'\n');
+        let read = csv.read_record(&mut self.row);
+        // A line that ends within quotes does not take the lines after it with it.
+        if csv.is_done() {
+            self.csv = None;
+        }
+        read.map(drop).map_err(|_| "not UTF-8".to_owned())
+    }
+
+    /// Parses the row. The error has no file and line.
+    fn sample(&self) -> Result<GpuSample, String> {
+        let (header, row) = (&self.header, &self.row);
+        if row.len() != header.len() {
+            let (expected, found) = (header.len(), row.len());
+            let torn = [": is the header torn?", ""][usize::from(found < expected)];
+            return Err(format!(
+                "wrong number of columns; expected {expected}, found {found}{torn}"
+            ));
+        }
+        let mut sample = GpuSample::default();
+        for (place, (read, value)) in self.columns.iter().zip(row).enumerate() {
+            let read = read.map_or(Ok(()), |read| read(&mut sample, value));
+            read.map_err(|expected| wrong(&header[place], expected, Quoted(value)))?;
+        }
+        check(&sample)?;
+        Ok(sample)
+    }
 }
 
-/// Parses a row. The error has no file and line.
-fn parse_row(header: &StringRecord, row: &StringRecord) -> Result<GpuSample, String> {
-    if row.len() != header.len() {
-        let (expected, found) = (header.len(), row.len());
-        let torn = if found > expected {
-            ": is the header torn?"
-        } else {
-            ""
-        };
-        return Err(format!(
-            "wrong number of columns; expected {expected}, found {found}{torn}"
-        ));
+/// Returns what reads the columns of a header.
+fn columns(header: &StringRecord) -> Result<Vec<Option<ReadColumn>>, String> {
+    let names: HashSet<&str> = header.iter().collect();
+    match names.contains("timestamp") {
+        false => Err("not a GPU sample log: it has no 'timestamp' column".to_owned()),
+        _ if names.len() < header.len() => Err("two columns have one name".to_owned()),
+        true => Ok(header.iter().map(GpuSample::column).collect()),
     }
-    let sample = row.deserialize::<GpuSample>(Some(header));
-    let sample = sample.map_err(|error| value_error(&error, header, row))?;
-    check(&sample)?;
-    Ok(sample)
 }
 
-fn value_error(error: &csv::Error, header: &StringRecord, row: &StringRecord) -> String {
-    let ErrorKind::Deserialize { err, .. } = error.kind() else {
-        return error.to_string();
-    };
-    if let Some(column) = err.field().and_then(|field| header.get(field as usize)) {
-        return format!("column '{column}': {}", err.kind());
-    }
-    // csv gives no column for an error of a custom type.
-    let mut values = header.iter().zip(row);
-    let time = values.find(|(column, _)| *column == "timestamp");
-    match time {
-        Some((_, time)) if time.parse::<Timestamp>().is_err() => format!(
-            "column 'timestamp': expected a time as 2026-01-31T12:00:00.000Z, found {}",
-            Quoted(time)
-        ),
-        _ => err.kind().to_string(),
-    }
+fn wrong(column: &str, expected: &str, found: impl Display) -> String {
+    format!("column '{column}': expected {expected}, found {found}")
 }
 
 /// More than any machine has of anything. It keeps sums over a log finite.
@@ -121,9 +133,7 @@ fn check(sample: &GpuSample) -> Result<(), String> {
             (MAX_AMOUNT, "a number from 0 on")
         };
         if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
-            return Err(format!(
-                "column '{column}': expected {expected}, found {value}"
-            ));
+            return Err(wrong(column, expected, value));
         }
     }
     Ok(())
@@ -175,7 +185,14 @@ mod tests {
         };
         let time = "2026-01-31T12:00:00Z";
         for (row, expected) in [
-            (format!("{time},high,,"), "column 'gpu_util': ".to_owned()),
+            (
+                format!("{time},high,,"),
+                "column 'gpu_util': expected a number as record writes it, found 'high'".to_owned(),
+            ),
+            (
+                format!("{time},1.5,,"),
+                "column 'gpu_util': expected a number as record writes it, found '1.5'".to_owned(),
+            ),
             ("yesterday,1,,".to_owned(), no_time("yesterday")),
             ("2026-01-31,1,,".to_owned(), no_time("2026-01-31")),
             (",1,,".to_owned(), no_time("")),
@@ -188,8 +205,11 @@ mod tests {
                 "column 'power_w': expected a number from 0 on, found NaN".to_owned(),
             ),
             (
-                format!("{time},1,,x"),
-                "expected value at line 1 column 1".to_owned(),
+                // As an earlier version wrote it.
+                format!("{time},1,,1048:4768:100"),
+                "column 'processes': expected a list of JSON as [{\"pid\":4711,\"mem_used_mib\":5120,\"gpu_util\":88}], \
+                 found '1048:4768:100'"
+                    .to_owned(),
             ),
             (
                 time.to_owned(),
@@ -206,7 +226,15 @@ mod tests {
                 "{error}: {expected}"
             );
         }
-        let other = samples(">P1\nMKV\n").unwrap_err().to_string();
-        assert!(other.contains("line 1: not a GPU sample log"), "{other}");
+        for (log, expected) in [
+            (">P1\nMKV\n", "line 1: not a GPU sample log"),
+            (
+                "timestamp,power_w,power_w\n",
+                "line 1: two columns have one name",
+            ),
+        ] {
+            let error = samples(log).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }
