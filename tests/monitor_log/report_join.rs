@@ -228,4 +228,13 @@ fn one_gpu_without_samples_leaves_the_energy_unknown() {
     assert_near(&found["gpus"][0]["energy_j"], 20_000.0);
     let unknown = ["mean_power_w", "energy_j", "residues_per_joule"];
     assert_unknown(&found, &unknown);
+    let without = &found["gpus"][1];
+    assert_eq!(
+        (&without["uuid"], &without["samples"]),
+        (&"GPU-1".into(), &0.into())
+    );
+    assert_eq!(
+        (&without["coverage"], &without["partial"]),
+        (&0.0.into(), &true.into())
+    );
 }

@@ -145,6 +145,11 @@ class Gpu:
         return self.owner[ms - self.start] if inside else None
 
 
+def is_possible(row):
+    """Whether a GPU can draw that power."""
+    return float(row["power_w"]) <= 3000
+
+
 class Figures:
     """The figures of a GPU over some milliseconds."""
 
@@ -163,7 +168,7 @@ class Figures:
         """Milliseconds of each value of a column."""
         found = Counter()
         for place, ms in self.time.items():
-            if self.gpu.rows[place].get(column):
+            if self.gpu.rows[place].get(column) and (column != "power_w" or is_possible(self.gpu.rows[place])):
                 found[value(self.gpu.rows[place][column])] += ms
         return found
 
@@ -184,7 +189,7 @@ class Figures:
         powers = {
             place: float(self.gpu.rows[place]["power_w"]) / 1000
             for place in self.time
-            if self.gpu.rows[place].get("power_w")
+            if self.gpu.rows[place].get("power_w") and is_possible(self.gpu.rows[place])
         }
         for joules in self.gpu.joules, powers:
             time = {place: ms for place, ms in self.time.items() if place in joules}
@@ -218,10 +223,13 @@ def truth(is_true):
     return lambda text: 1.0 if is_true(text) else 0.0
 
 
+def paths(folder):
+    return ["--gpu", folder / "gpu.csv", "--events", folder / "events.jsonl"]
+
+
 def check(folder):
     """Compares the report of the logs in a folder with figures of our own. Returns the report."""
-    logs = ["--gpu", folder / "gpu.csv", "--events", folder / "events.jsonl"]
-    run("monitor-log", "report", *logs, "--out", folder / "report.json")
+    run("monitor-log", "report", *paths(folder), "--out", folder / "report.json")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     with open(folder / "gpu.csv", encoding="utf-8", newline="") as file:
         # A row that is there twice counts once.
@@ -423,6 +431,21 @@ def test_two_runs_on_one_gpu_share_its_energy(logs):
     report = check(logs.folder)
     assert [gpu_of(report, run=run)["shared_s"] for run in range(3)] == [29.5, 29.5, 0]
     assert any("equal part of its energy" in note for note in report["runs"][0]["notes"])
+
+
+def test_power_above_3_kw_and_a_gpu_without_samples(logs):
+    logs.run("r", 0, 99_000, GPUS[:1])
+    logs.record(range(0, 100_000, 1000), GPUS[:1], interval=1)
+    for row in logs.rows[10:90:7]:
+        row["power_w"] = "4294967.295"
+    logs.write()
+    assert gpu_of(check(logs.folder))["values"]["power_w"]["max"] <= 700
+    events = (logs.folder / "events.jsonl").read_text(encoding="utf-8")
+    (logs.folder / "events.jsonl").write_text(events.replace('["GPU-0"]', '["GPU-0", "GPU-1"]'), encoding="utf-8")
+    run("monitor-log", "report", *paths(logs.folder), "--out", logs.folder / "two.json")
+    [found] = json.loads((logs.folder / "two.json").read_text(encoding="utf-8"))["runs"]
+    known = [(gpu["coverage"], gpu["partial"], gpu["samples"]) for gpu in found["gpus"]]
+    assert known[0][:2] == (1, False) and known[1] == (0, True, 0)
 
 
 def test_a_run_that_was_interrupted_has_the_time_of_both_attempts(logs):

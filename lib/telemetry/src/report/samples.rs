@@ -8,6 +8,7 @@ use super::gpu::{GpuRows, GpuSummary, RunGpu};
 use super::run::RunSummary;
 use super::runs::Runs;
 use super::times::WorkTimes;
+use super::values::Values;
 
 /// Why a run has no figures from samples.
 const APART: &str = "it is not joined with the samples: they are of another boot or machine, whose clock may differ, or \
@@ -80,6 +81,7 @@ impl Samples {
                 let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
                 let note = Some(note).filter(|_| !self.gpus.is_empty());
                 RunGpu {
+                    figures: Values::default().figures(self.times.us_of(&uuid, position)),
                     uuid,
                     notes: note.into_iter().collect(),
                     ..RunGpu::default()

@@ -194,6 +194,11 @@ impl WorkTimes {
         !self.seen.is_empty() && clocks.is_some_and(is_apart)
     }
 
+    /// Returns how long a run was at work on a GPU that was not [taken](Self::take) out: one without samples.
+    pub(super) fn us_of(&self, uuid: &str, run: usize) -> i64 {
+        self.named.get(uuid).map_or(0, |own| own.us_of(run))
+    }
+
     /// Takes out when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`
     /// if no run was.
     pub(super) fn take(&mut self, uuid: &str) -> Option<BusyTimes> {

@@ -29,7 +29,8 @@ const REASONS: [&str; 8] = [
 pub(super) fn gpu_values(sample: &GpuSample) -> Vec<(&'static str, f64)> {
     let metrics = METRICS.iter().filter(|metric| metric.in_reports);
     let metrics = metrics.filter_map(|metric| Some((metric.column, (metric.value)(sample)?)));
-    let mut values: Vec<_> = metrics.collect();
+    let mut values = Vec::with_capacity(2 * METRICS.len());
+    values.extend(metrics.filter(|(column, value)| *column != "power_w" || is_possible_w(*value)));
     let is_hot = |celsius: u32| f64::from(celsius > sample.hot_above_c());
     values.extend(sample.temperature_c.map(|celsius| ("hot", is_hot(celsius))));
     let memory = sample.mem_temperature_c.zip(sample.mem_temperature_limit_c);
@@ -185,6 +186,10 @@ impl Values {
     }
 }
 
+fn is_possible_w(watts: f64) -> bool {
+    watts <= POWER_POSSIBLE_UP_TO_W
+}
+
 /// Returns the power of a reading that stands for `us`. `before_j` is the counter of the previous reading. A counter that stays at 0
 /// is none: the power of the reading counts. Of a driver that was reloaded, and counts from 0, and of a jump beyond all GPUs
 /// nothing is known.
@@ -192,9 +197,7 @@ pub(super) fn energy_w(sample: &GpuSample, us: i64, before_j: Option<f64>) -> Op
     let counters = sample.energy_j.zip(before_j);
     let Some((now_j, before_j)) = counters.filter(|(now_j, before_j)| now_j.max(*before_j) > 0.0)
     else {
-        return sample
-            .power_w
-            .filter(|&watts| watts <= POWER_POSSIBLE_UP_TO_W);
+        return sample.power_w.filter(|&watts| is_possible_w(watts));
     };
     let joules = now_j - before_j;
     // A short interval may have the energy of those before it.
