@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// On a terminal: a view that is updated every --interval, until q, Esc or Ctrl-C; its last line names the keys. Elsewhere,
     /// and with --once, --watch, --json, --query or --compact: a line for each GPU and run, the processes on GPUs,
     /// and the host.
+    ///
+    /// Red is a problem. A temperature of 40 to 80 °C is normal; `hot` is within 5 °C of the limit of the board, or without a
+    /// limit above 80 °C. `full` is above 95 % of the memory. The idle time of a run is judged from 10 s on.
     Top(TopArgs),
 
     /// Export metrics of GPUs, host and runs to Prometheus, over HTTP
@@ -100,9 +103,9 @@ pub(crate) struct EstimateArgs {
 
     /// Take the rate of measured runs of the same model, from their run events
     ///
-    /// Such as those of a first shard, in logs/ of a workflow. The rate is in operations a second, so that other lengths are
+    /// Such as those of a first shard, in logs/ of a workflow; of a folder, its *.jsonl and those of its subfolders. The rate is in operations a second, so that other lengths are
     /// accounted for. The time is that of the shards which these runs have not finished.
-    #[arg(long, value_name = "FILE", num_args = 1.., value_parser = file(), help_heading = "Devices")]
+    #[arg(long, value_name = "PATH", num_args = 1.., value_parser = file(), help_heading = "Devices")]
     pub(crate) measured: Vec<PathBuf>,
 
     #[command(flatten)]
@@ -182,7 +185,7 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
 
-    /// Run event logs, and folders: their *.jsonl of the last day, and later ones
+    /// Run event logs, and folders with subfolders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
@@ -213,7 +216,7 @@ pub(crate) struct ExportArgs {
     #[arg(value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// Run event logs, and folders: their *.jsonl, and later ones
+    /// Run event logs, and folders with subfolders: their *.jsonl, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
@@ -286,8 +289,9 @@ pub(crate) struct ReportArgs {
     /// that stops answering
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
-    /// Other findings are reported and do not count: temperature, device memory nearly full, Xid errors, batches halved because
-    /// memory ran out, sequences that could not be embedded.
+    /// Other findings are reported and do not count: a hot GPU (within 5 °C of the limit of its board, or without a limit above
+    /// 80 °C; 40 to 80 °C is normal), device memory nearly full (above 95 % critical, above 90 % mild), Xid errors, batches
+    /// halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub(crate) fail_on: Option<Tier>,
 }

@@ -6,12 +6,13 @@ use plmkit_cli::{Exit, Fault, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_esm2::read_config;
 use plmkit_estimate::{Estimate, Lengths, Measured, Plan, shares_of_peaks, tensor_memory};
+use plmkit_logs::event::EventLines;
 use plmkit_store::{FileKind, ShardReader, StoreError, read_sealed, write_json};
 use plmkit_telemetry::report::Runs;
 use tracing::warn;
 
 use crate::args::EstimateArgs;
-use crate::report::{check, read_events};
+use crate::report::{check, logs_of, read_events};
 
 /// The share of a GPU's peak that is assumed if no rate was measured or given.
 ///
@@ -27,7 +28,8 @@ const FILES_OF_RUN: u64 = 4;
 
 /// Prints the estimate, and writes it as JSON.
 pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
-    check_paths(&args)?;
+    let logs = logs_of::<EventLines>(&args.measured, "jsonl")?;
+    check_paths(&args, &logs)?;
     let shape = shape(&args.model)?;
     let outputs = Outputs::from(args.outputs);
     let columns = outputs.columns(shape.layers as usize);
@@ -45,7 +47,7 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
     }
     let mut measured = Measured::default();
     measured.left.clone_from(&shards);
-    for path in &args.measured {
+    for path in &logs {
         let mut runs = Runs::default();
         let skipped = read_events(path, &mut runs)?;
         if let Some(lines) = skipped {
@@ -64,7 +66,7 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
     let (rate, rates) = if let Some(tera) = args.tflops {
         let device = ("a device".to_owned(), tera * 1e12);
         (format!("the given {tera} TFLOP/s"), vec![device])
-    } else if args.measured.is_empty() {
+    } else if logs.is_empty() {
         let percent = 100.0 * PEAK_SHARE;
         let rates = shares_of_peaks(PEAK_SHARE, &args.dtype);
         (format!("{percent} % of the peak in {}", args.dtype), rates)
@@ -98,12 +100,12 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
 }
 
 /// Checks that the report replaces no input. It may be beside what it is about.
-fn check_paths(args: &EstimateArgs) -> Result<(), Fault> {
+fn check_paths(args: &EstimateArgs, measured: &[PathBuf]) -> Result<(), Fault> {
     let manifests = args.shards.iter();
     let manifests = manifests.map(|path| in_folder_of(path, "manifest.json"));
     let model = [args.model.clone(), in_folder_of(&args.model, "config.json")];
     let read: Vec<PathBuf> = manifests.chain(model).collect();
-    let inputs = [&args.shards, &args.measured, &read].map(|paths| ("an input", &paths[..]));
+    let inputs = [&args.shards, measured, &read].map(|paths| ("an input", paths));
     check(&inputs, &[("--report", args.report.as_ref())])
 }
 

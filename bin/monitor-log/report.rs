@@ -5,11 +5,11 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
-use plmkit_contract::{Failure, io_text, path_text};
+use plmkit_contract::Failure;
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
-use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp};
-use plmkit_store::{FileKind, StoreError, open_input, visible_in, write_json, write_report};
+use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp, logs_below};
+use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
 
@@ -59,10 +59,16 @@ fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
 /// a folder that is no log is left out with a warning.
-fn logs_of<P: LineParser>(paths: &[PathBuf], extension: &str) -> Result<Vec<PathBuf>, Fault> {
+pub(crate) fn logs_of<P: LineParser>(
+    paths: &[PathBuf],
+    extension: &str,
+) -> Result<Vec<PathBuf>, Fault> {
     let mut logs = Vec::new();
     for path in paths {
-        let mut in_folder = logs_below(path, extension);
+        let mut in_folder = Vec::new();
+        if path.is_dir() {
+            in_folder = logs_below(path, extension, &mut |_, error| warn!("{error}"));
+        }
         in_folder.retain(|path| match first_time::<P>(path) {
             Err(error) if error.exit() == Exit::Data => {
                 warn!("left out: {error}");
@@ -82,23 +88,6 @@ fn logs_of<P: LineParser>(paths: &[PathBuf], extension: &str) -> Result<Vec<Path
     let time = |path: &PathBuf| first_time::<P>(path).ok().flatten();
     logs.sort_by_cached_key(|path| path.is_file().then(|| time(path)).flatten());
     Ok(logs)
-}
-
-/// Returns the logs of a folder and of its subfolders, but not behind links, which may form a circle.
-fn logs_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    if !folder.is_dir() {
-        return Vec::new();
-    }
-    let paths = visible_in(folder).inspect_err(|error| {
-        warn!("{}: {}", path_text(folder), io_text(error));
-    });
-    let paths = paths.unwrap_or_default().into_iter();
-    let is_folder = |path: &PathBuf| path.is_dir() && !path.is_symlink();
-    let (folders, mut logs): (Vec<_>, Vec<_>) = paths.partition(is_folder);
-    logs.retain(|path| path.is_file() && path.extension() == Some(extension.as_ref()));
-    let below = folders.iter();
-    logs.extend(below.flat_map(|folder| logs_below(folder, extension)));
-    logs
 }
 
 type Log<P> = LogReader<BufReader<File>, P>;

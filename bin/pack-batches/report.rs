@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{CONTRACT_VERSION, Provenance, plural};
-use plmkit_logs::thresholds::packing_shortfall;
+use plmkit_logs::Tier;
+use plmkit_logs::thresholds::PACKING_MILD_BELOW;
 use plmkit_pack::{PackingReport, PaddedCost};
 use serde::Serialize;
 use serde_json::Value;
@@ -68,16 +69,17 @@ pub(crate) fn summary(packing: &PackingReport) -> String {
     )
 }
 
-/// What is wrong with the batches without the tail, if anything is.
-pub(crate) fn warning(packing: &PackingReport) -> Option<String> {
+/// What is wrong with the batches without the tail, if anything is, and how bad that is.
+pub(crate) fn warning(packing: &PackingReport) -> Option<(Tier, String)> {
     let average = packing.average_utilization?;
-    let (how, below) = packing_shortfall(average)?;
-    Some(format!(
-        "batches without the tail are {how}: {} of {} tokens; expected at least {:.0} %: larger batches waste less",
+    let tier = Some(Tier::of_packing(average)).filter(|tier| *tier > Tier::None)?;
+    let text = format!(
+        "batches without the tail are {} full, of {} tokens; expected at least {:.0} %: larger batches waste less",
         percent(average),
         packing.max_batch_tokens,
-        below * 100.0
-    ))
+        PACKING_MILD_BELOW * 100.0
+    );
+    Some((tier, text))
 }
 
 /// Formats a share, rounded down: only a full batch is 100 %.
@@ -113,13 +115,12 @@ mod tests {
             let batches = pack(lengths, &keys, 100);
             warning(&PackingReport::new(&batches, lengths, 100))
         };
-        let words = |how: &str, found: &str, expected: &str| {
-            Some(format!(
-                "batches without the tail are {how}: {found} % of 100 tokens; expected at least {expected} %: larger batches waste less"
-            ))
-        };
-        assert_eq!(warned(&[60; 5]), words("far from full", "60.0", "80"));
-        assert_eq!(warned(&[84; 5]), words("not full", "84.0", "85"));
+        for (length, tier) in [(60, Tier::Critical), (84, Tier::Mild)] {
+            let text = format!(
+                "batches without the tail are {length}.0 % full, of 100 tokens; expected at least 85 %: larger batches waste less"
+            );
+            assert_eq!(warned(&[length; 5]), Some((tier, text)));
+        }
         assert_eq!(warned(&[90, 90, 90, 2]), None);
         assert_eq!(warned(&[60]), None);
     }

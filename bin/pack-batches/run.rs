@@ -5,9 +5,10 @@ use plmkit_contract::{
     DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS,
     path_text,
 };
+use plmkit_logs::Tier;
 use plmkit_pack::{PackingReport, pack};
 use plmkit_store::{BatchesWriter, ShardReader, StoreError, find_existing, write_json};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::args::Args;
 use crate::report::{BatchesReport, summary, warning};
@@ -47,8 +48,10 @@ pub(crate) fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let done = if done { "already complete: " } else { "" };
     let out = path_text(&args.out);
     info!("{out}: {done}{}", summary(&report));
-    if let Some(what) = warning(&report) {
-        warn!("{out}: {what}");
+    match warning(&report) {
+        Some((tier @ Tier::Critical, what)) => error!("{out}: {tier}: {what}"),
+        Some((_, what)) => warn!("{out}: {what}"),
+        None => {}
     }
     Ok(Exit::Done)
 }

@@ -64,6 +64,28 @@ fn vectors_do_not_depend_on_batches_or_threads() {
 }
 
 #[test]
+fn batches_that_are_far_from_full_are_an_error_of_the_log_alone() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let fasta = folder.path().join("a.fasta");
+    for (residues, expected) in [(77, "error"), (82, "warn")] {
+        let proteins = (0..6).map(|n| format!(">P{n}\n{}\n", "L".repeat(residues)));
+        fs::write(&fasta, proteins.collect::<String>()).expect("write");
+        let place = folder.path().join(expected);
+        let shard = common::shard(&fasta, &place, &[]);
+        let batches = place.join("b.arrow");
+        common::pack(&shard, &batches, 100);
+        let mut embed = embed(&batches, &place.join("e.parquet"));
+        let said = run(embed.args(["--log-format", "json"]));
+        let told = said
+            .lines()
+            .find(|line| line.contains("expected at least 85 %"));
+        let level = format!("\"level\":\"{expected}\"");
+        assert_has(told.expect("a line about packing"), &level);
+        assert_has(&said, "(queue ");
+    }
+}
+
+#[test]
 fn a_complete_output_is_verified_and_left_alone() {
     let (_folder, batches, out) = case(16384);
     run(&mut embed(&batches, &out));

@@ -252,10 +252,17 @@ fn shards_that_measured_runs_finished_take_no_time() {
     let cpu = cpu.replace("cuda:0", "cpu").replace("10.0", "20.0");
     fs::write(folder.path().join("cpu.jsonl"), cpu).expect("write");
     write(&done);
-    let found = of("set --measured e.jsonl cpu.jsonl");
-    assert_eq!(found["times"][0]["device"], "NVIDIA L4 in f16, cpu in f16");
-    let rate = found["times"][0]["flops_per_s"].as_f64();
-    assert_eq!(rate, Some(2.0 * flops(&first) / 30.0));
+    fs::create_dir_all(folder.path().join("results/a/logs")).expect("folder");
+    for log in ["e.jsonl", "cpu.jsonl"] {
+        let below = folder.path().join("results/a/logs").join(log);
+        fs::copy(folder.path().join(log), below).expect("copy");
+    }
+    for measured in ["e.jsonl cpu.jsonl", "results"] {
+        let found = of(&format!("set --measured {measured}"));
+        assert_eq!(found["times"][0]["device"], "NVIDIA L4 in f16, cpu in f16");
+        let rate = found["times"][0]["flops_per_s"].as_f64();
+        assert_eq!(rate, Some(2.0 * flops(&first) / 30.0));
+    }
 
     let other = "its operations are not those of this model: measured was unknown";
     let impossible = "its rate is impossible; expected 1 to 1e18 operations a second";

@@ -1,11 +1,14 @@
 //! `report` on logs whose sums are known.
 
+use std::fmt::Write;
 use std::fs;
+use std::path::{Path, PathBuf};
 
+use plmkit_logs::thresholds;
 use serde_json::Value;
 
 use crate::case::{Case, HEADER, assert_contains, fixture, text};
-use crate::common::{assert_failed, visible};
+use crate::common::{assert_failed, paths, visible};
 
 const BOTH: &str = "--events events.jsonl --gpu gpu.csv";
 
@@ -157,7 +160,7 @@ fn bad_input_is_one_line_with_the_line_number_and_leaves_nothing() {
         --events absurd.jsonl: 65: absurd.jsonl: line 3: tokens is out of range
         --events missing.jsonl: 66: missing.jsonl: cannot open: no such file or directory
         --events driver: 66: driver: expected files named *.jsonl in this folder, found none
-        --gpu bad.csv: 65: bad.csv: line 2: column 'boot_s': invalid float
+        --gpu bad.csv: 65: bad.csv: line 2: column 'boot_s': expected a number as record writes it, found 'x'
         --gpu other.csv: 65: other.csv: line 1: not a GPU sample log
         --gpu missing.csv: 66: missing.csv: cannot open: no such file or directory
         --gpu driver: 66: driver: expected files named *.csv in this folder, found none
@@ -215,6 +218,84 @@ fn one_bad_line_is_left_out_and_told_and_two_of_few_are_an_error() {
     insert("events.jsonl", "{\"type\":\"batch\",\"run\":7}", 1);
     let output = case.run("report --quiet --events events.jsonl --out r.json");
     assert_failed(&output, 65, "events.jsonl: line 10: not a run event");
+}
+
+/// The recordings of the acceptance on GPUs, with figures that such a GPU can have.
+#[test]
+fn recorded_samples_have_plausible_figures() {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/results");
+    let files = |extension: &str| -> Vec<PathBuf> {
+        let found = paths(&results).into_iter();
+        found
+            .filter(|path| path.extension() == Some(extension.as_ref()))
+            .filter(|path| !path.ends_with("nvidia-smi.csv"))
+            .collect()
+    };
+    let (case, mut joined) = (Case::new(), 0);
+    let samples = files("csv");
+    for path in &samples {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let events = name.replace("samples", "events").replace("csv", "jsonl");
+        let events = path.with_file_name(events);
+        let mut args = format!("--gpu {}", path.display());
+        if events.exists() {
+            let _ = write!(args, " --events {}", events.display());
+        }
+        let report = case.report(&args);
+        assert_eq!(report["skipped"], Value::Array(vec![]), "{args}");
+        let [gpu] = &report["gpus"].as_array().unwrap()[..] else {
+            panic!("{args}")
+        };
+        assert_eq!(
+            (&gpu["coverage"], &gpu["partial"]),
+            (&1.0.into(), &false.into())
+        );
+        for (figure, least, most) in [
+            ("gpu_util", 80.0, 100.0),
+            ("power_w", 550.0, 700.0),
+            ("mem_used_mib", 3000.0, 5000.0),
+            ("temperature_c", 40.0, 80.0),
+        ] {
+            let mean = gpu["values"][figure]["mean"].as_f64().unwrap();
+            assert!((least..=most).contains(&mean), "{args}: {figure} {mean}");
+        }
+        if events.exists() {
+            joined += 1;
+            let mfu = report["runs"][0]["efficiency"]["mfu"].as_f64().unwrap();
+            assert!((0.40..0.45).contains(&mfu), "{args}: {mfu}");
+            let residues = report["runs"][0]["efficiency"]["residues_per_joule"].as_f64();
+            assert!((400.0..500.0).contains(&residues.unwrap()), "{args}");
+        }
+    }
+    assert_eq!((samples.len(), joined), (9, 7));
+}
+
+/// The limits that help and pages name are those of the code.
+#[test]
+fn help_and_pages_name_the_limits_of_a_gpu() {
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("docs")
+            .join(name);
+        one_line(&fs::read_to_string(path).unwrap())
+    };
+    let help = |command: &str| one_line(&text(&Case::new().run(command).stdout));
+    let (low, high) = thresholds::GPU_NORMAL_C.into_inner();
+    let normal = format!("{low} to {high} °C");
+    let percent = |share: f64| format!("above {:.0} %", 100.0 * share);
+    let full = percent(thresholds::MEMORY_CRITICAL_ABOVE);
+    let nearly_full = percent(thresholds::MEMORY_MILD_ABOVE);
+    for (text, parts) in [
+        (help("report --help"), vec![&normal, &full, &nearly_full]),
+        (help("top --help"), vec![&normal, &full]),
+        (page("monitor-log.md"), vec![&normal, &full, &nearly_full]),
+        (page("slow-runs.md"), vec![&full]),
+    ] {
+        parts
+            .into_iter()
+            .for_each(|part| assert_contains(&text, part));
+    }
 }
 
 #[test]

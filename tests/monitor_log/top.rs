@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::case::{Case, assert_contains, events_of_now, text};
+use crate::export::Exporter;
 use crate::terminal::Terminal;
 
 /// A machine of eight GPUs, the first with MIG instances, and a run on two of them.
@@ -83,8 +84,9 @@ fn a_gpu_is_a_line_with_its_owners_and_so_is_a_run() {
 7  97 %  17408/81920 MiB  68°C  251/300 W  slow  OWNERS
 ";
     assert_eq!(gpus, expected.replace("OWNERS", &owners));
-    let expected = " state    done  tokens/s  idle       on       left
-a    running  64 %       280  17 % mild  gpu 0,3  ";
+    // After 6 s, its start decides about the idle time: it is not judged, as in a report.
+    let expected = " state    done  tokens/s  idle  on       left
+a    running  64 %       280  17 %  gpu 0,3  ";
     assert!(runs.starts_with(expected), "{runs}");
     assert!(
         runs.contains("\n  batch 2/4  fill 92 %, least 84 %, 1 below 85 %  wait "),
@@ -231,6 +233,36 @@ fn without_a_gpu_there_are_the_host_and_the_runs() {
             "a    done     100 %     231.2  20 % mild  cuda:0     -",
         ];
         assert_eq!([lines[1], lines[2], lines[4]], expected);
+    }
+}
+
+#[test]
+fn logs_are_found_in_subfolders_as_a_report_finds_them() {
+    let case = Case::with_logs();
+    std::fs::create_dir_all(case.path("results/soil/logs")).unwrap();
+    let log = case.read("events.jsonl");
+    case.write("results/soil/logs/shard-00000.events.jsonl", &log);
+    let printed = text(&case.run("top --once --events results").stdout);
+    assert_contains(&printed, "\na    done     100 %     231.2  20 % mild  ");
+    let metrics = Exporter::with(&case, " --events results", &[]).metrics();
+    assert_contains(&metrics, "plmkit_run_tokens_total{run=\"b\"} 100\n");
+    let report = case.report("--events results");
+    assert_eq!(report["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_start_of_a_short_run_is_judged_by_neither_top_nor_report() {
+    let case = Case::with_logs();
+    let long = case.read("events.jsonl");
+    // A tenth of all times.
+    let short = long.replace("00.0,", "0.0,").replace("12.5,", "1.25,");
+    for (log, tier) in [(long, Some("mild")), (short, None)] {
+        case.write("events.jsonl", &log);
+        let run = case.report("--events events.jsonl")["runs"][0].take();
+        assert_eq!(run["idle_tier"].as_str(), tier);
+        let printed = text(&case.run("top --once --events events.jsonl").stdout);
+        let idle = "  20 %".to_owned() + &tier.map_or_else(String::new, |tier| format!(" {tier}"));
+        assert_contains(&printed, &format!("{idle}  cuda:0"));
     }
 }
 

@@ -27,7 +27,7 @@ fn gpus_histories_processes_and_runs_are_on_an_ordinary_screen() {
     for part in [
         " UTC  ",
         "host cpu ",
-        "0   97 %  10240/81920 MiB  61°C  251/300 W  slow  ",
+        "0   97 %  10240/81920 MiB  █░░░░  12 %  61°C  251/300 W  slow  ",
         "2   lost",
         "0    4711  ?     5120 MiB ",
         "gpu 0 ",

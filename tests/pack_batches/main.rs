@@ -100,6 +100,27 @@ fn modified(path: &Path) -> SystemTime {
 }
 
 #[test]
+fn batches_that_are_far_from_full_are_an_error_of_the_log_alone() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let shard = folder.path().join("shard.parquet");
+    let log = |residues: usize| -> Vec<String> {
+        write_shard(&shard, &vec![RESIDUES.repeat(4)[..residues].to_owned(); 5]);
+        let mut pack = pack(&shard, &folder.path().join("out.arrow"), 100);
+        let said = run(pack.args(["--force", "--log-format", "json"]));
+        let lines = said
+            .lines()
+            .map(|line| -> Value { serde_json::from_str(line).expect("JSON") });
+        let told =
+            lines.filter(|line| line["message"].as_str().expect("text").contains("expected"));
+        told.map(|line| line["level"].as_str().expect("text").to_owned())
+            .collect()
+    };
+    // With <cls> and <eos>, 79, 80, 84 and 85 % of 100 tokens.
+    let found = [77, 78, 82, 83].map(log);
+    assert_eq!(found, [vec!["error"], vec!["warn"], vec!["warn"], vec![]]);
+}
+
+#[test]
 fn the_offsets_of_tokens_are_cu_seqlens_and_the_values_are_the_packed_ids() {
     let (folder, shard, sequences) = shard(2500);
     let out = folder.path().join("out.arrow");

@@ -22,6 +22,9 @@ use crate::monitor::Snapshot;
 /// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
 pub(super) const WIDE: usize = 80;
 
+/// The width of the bar of a GPU's memory.
+const BAR: usize = 5;
+
 /// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
 const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
 
@@ -133,16 +136,18 @@ fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>>
     for row in snapshot.gpus() {
         let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
         let style = tier_style(tiers.max());
-        let mut cells = gpu(row, style, width < WIDE);
+        let mut cells = gpu(row, style, width < WIDE, screen.is_some());
         cells.resize(6, Span::default());
         cells.push(match screen {
             _ if width < WIDE => Span::default(),
-            Some((history, _)) => Span::styled(history.utilization(row, width / 4), style),
+            Some((history, _)) => Span::styled(history.utilization(row, width / 5), style),
             None => owners(row, &snapshot.processes).into(),
         });
         rows.push(cells);
     }
-    table("<>>>><~", rows, width)
+    // The latest of a history is last.
+    let last = if screen.is_some() { '^' } else { '~' };
+    table(&format!("<>>>><{last}"), rows, width)
 }
 
 /// Returns the processes of a GPU, `alice/4711/gpu-embed 5120 MiB`, those with the most memory first.
@@ -166,14 +171,16 @@ fn owners(row: &GpuSample, all: &[ProcessStatus]) -> String {
 }
 
 /// Returns the columns of a GPU or an instance.
-fn gpu(row: &GpuSample, busy: Style, is_narrow: bool) -> Row {
+fn gpu(row: &GpuSample, busy: Style, is_narrow: bool, has_bar: bool) -> Row {
     let index = or_dash(row.index);
     if !row.has_values() {
         return vec![index.into(), "lost".red()];
     }
     let red_if = |is_bad, text: String| if is_bad { text.red() } else { text.into() };
     let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
-    let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]));
+    let bar = memory_share(row).filter(|_| has_bar && !is_narrow);
+    let memory = both(["mem_used_mib", "mem_total_mib"]) + &bar.map_or_else(String::new, bar_of);
+    let memory = red_if(is_full(row), memory);
     if row.is_instance() {
         // The driver gives nothing else. Its name ends with its size.
         let name = row.name.as_deref().unwrap_or_default();
@@ -208,6 +215,13 @@ fn or_dash(value: Option<impl Display>) -> String {
 /// Returns a share from 0 to 1 as a percentage.
 fn percent(share: Option<f64>) -> String {
     or_dash(share.map(|share| format!("{:.0} %", share * 100.0)))
+}
+
+/// Returns a share as a bar and a percentage.
+fn bar_of(share: f64) -> String {
+    let filled = (share * BAR as f64).round() as usize;
+    let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
+    format!("  {bar} {:>5}", percent(Some(share)))
 }
 
 /// Returns a duration: `42 s`, `3:07`, `2:15:00`.
@@ -254,8 +268,12 @@ fn is_hot(row: &GpuSample) -> bool {
 }
 
 fn is_full(row: &GpuSample) -> bool {
-    let share = |used: u64| used as f64 / row.mem_total_mib.unwrap_or(u64::MAX) as f64;
-    row.mem_used_mib.map(share) > Some(MEMORY_CRITICAL_ABOVE)
+    memory_share(row) > Some(MEMORY_CRITICAL_ABOVE)
+}
+
+fn memory_share(row: &GpuSample) -> Option<f64> {
+    let total = row.mem_total_mib.filter(|&total| total > 0)?;
+    Some((row.mem_used_mib? as f64 / total as f64).min(1.0))
 }
 
 /// Returns a heading and a line for each process, and the row of the chosen one; nothing without processes.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use plmkit_logs::event::{
     BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id,
 };
-use plmkit_logs::{ProgressReporter, Timestamp, boot_id, boot_seconds, host_name};
+use plmkit_logs::{ProgressReporter, Tier, Timestamp, boot_id, boot_seconds, host_name};
 use plmkit_store::StoreError;
 
 /// Writes run events, if `--events` is given, and sums up the batches.
@@ -103,8 +103,11 @@ impl EventLog {
     }
 }
 
-fn warn_of(warnings: &[String]) {
-    for warning in warnings {
-        tracing::warn!("{warning}");
+fn warn_of(warnings: &[(Tier, String)]) {
+    for (tier, warning) in warnings {
+        match tier {
+            Tier::Critical => tracing::error!("{tier}: {warning}"),
+            _ => tracing::warn!("{warning}"),
+        }
     }
 }

@@ -61,7 +61,7 @@ pub struct EmbedSummary {
     pub in_f32: u64,
     /// Tokens computed by this run, `<cls>` and `<eos>` included.
     pub tokens: u64,
-    /// How full the batches were and how long devices waited, each with its tier, as far as it is known.
+    /// How full the batches were and how long devices waited, with the tier or the state of each, as far as it is known.
     pub tiers: Vec<String>,
     /// The columns written.
     pub columns: Vec<Column>,

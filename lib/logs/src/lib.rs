@@ -9,6 +9,7 @@
 mod append;
 mod clock;
 pub mod event;
+mod folder;
 pub mod gpu_csv;
 mod gpu_sample;
 mod mean;
@@ -20,10 +21,11 @@ pub mod thresholds;
 mod tier;
 
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
+pub use folder::logs_below;
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Processes, Throttle, is_instance};
 pub use mean::Mean;
 pub use metric::{Metric, Subject};
 pub use progress_reporter::ProgressReporter;
 pub use reader::{LineParser, LogReader, SkippedLines};
 pub use stretch::Stretch;
-pub use tier::Tier;
+pub use tier::{QueueState, Tier};

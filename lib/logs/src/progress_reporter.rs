@@ -3,8 +3,8 @@
 use plmkit_contract::plural;
 
 use crate::event::BatchDone;
-use crate::thresholds::{IDLE_JUDGED_FROM_S, IDLE_MILD_ABOVE, packing_shortfall};
-use crate::{Stretch, Tier};
+use crate::thresholds::{PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE};
+use crate::{QueueState, Stretch, Tier};
 
 /// Batches between two lines.
 const EVERY_BATCHES: u64 = 100;
@@ -28,7 +28,7 @@ const EVERY_S: f64 = 60.0;
 ///     ..BatchDone::default()
 /// };
 /// let messages: Vec<_> = (0..100).filter_map(|number| reporter.add(&batch(number))).collect();
-/// let line = "100 batches: 160000 tokens/s, 98.0 % full (ok), waited 0.5 % of the time (ok)";
+/// let line = "100 batches: 160000 tokens/s, 98.0 % full (ok), waited 0.5 % of the time (queue full)";
 /// assert_eq!(messages, [(line.to_owned(), vec![])]);
 /// ```
 #[derive(Clone, Debug)]
@@ -53,8 +53,8 @@ impl ProgressReporter {
     }
 
     /// Adds a batch, in the order in which they end. Returns a line of progress, if it is time, and warnings of a loss of
-    /// throughput, with advice. Each warning comes once, and once more if it gets worse.
-    pub fn add(&mut self, batch: &BatchDone) -> Option<(String, Vec<String>)> {
+    /// throughput, with advice. Each warning comes once, and once more if it gets worse. One that is critical is an error.
+    pub fn add(&mut self, batch: &BatchDone) -> Option<(String, Vec<(Tier, String)>)> {
         self.all.add(batch);
         self.recent.add(batch);
         let recent = self.recent;
@@ -76,39 +76,42 @@ impl ProgressReporter {
 
     /// Returns how full the batches of the whole run were and how long its devices waited, as far as it is known, and warnings
     /// of them. The run took `elapsed_s`.
-    pub fn finish(mut self, elapsed_s: f64) -> (Vec<String>, Vec<String>) {
+    pub fn finish(mut self, elapsed_s: f64) -> (Vec<String>, Vec<(Tier, String)>) {
         let mut all = self.all;
         all.end_s = all.end_s.max(elapsed_s);
         self.judge(&all)
     }
 
     /// Returns what is known of a stretch, and new warnings.
-    fn judge(&mut self, stretch: &Stretch) -> (Vec<String>, Vec<String>) {
+    fn judge(&mut self, stretch: &Stretch) -> (Vec<String>, Vec<(Tier, String)>) {
         let (mut figures, mut warnings) = (Vec::new(), Vec::new());
         if let Some(packing) = stretch.packing.mean() {
             let percent = 100.0 * packing;
             let tier = Tier::of_packing(packing);
             figures.push(format!("{percent:.1} % full ({tier})"));
-            let shortfall = packing_shortfall(packing).filter(|_| tier > self.warned[0]);
-            if let Some((how, below)) = shortfall {
+            if tier > self.warned[0] {
                 self.warned[0] = tier;
-                let least = 100.0 * below;
-                warnings.push(format!(
-                    "batches are {how}: {percent:.1} % of their token budget; expected at least {least:.0} %: pack more sequences at once"
-                ));
+                let least = 100.0 * PACKING_MILD_BELOW;
+                let text = format!(
+                    "batches are {percent:.1} % full; expected at least {least:.0} %: pack more sequences at once"
+                );
+                warnings.push((tier, text));
             }
         }
         if let Some(waited) = stretch.wait_share(self.workers) {
             let percent = 100.0 * waited;
-            let tier = Tier::of_idle(waited);
-            figures.push(format!("waited {percent:.1} % of the time ({tier})"));
+            let queue = QueueState::of(waited);
+            figures.push(format!("waited {percent:.1} % of the time (queue {queue})"));
             // Every run waits for its first read, which decides about a short one.
-            if tier > self.warned[1] && self.all.end_s >= IDLE_JUDGED_FROM_S {
+            let tier = Tier::of_idle(waited, self.all.end_s);
+            if let Some(tier) = tier.filter(|tier| *tier > self.warned[1]) {
                 self.warned[1] = tier;
-                let most = 100.0 * IDLE_MILD_ABOVE;
-                warnings.push(format!(
+                let most = 100.0 * QUEUE_STARVED_ABOVE;
+                let text = format!(
                     "the device waited for batches {percent:.1} % of the time; expected at most {most:.0} %: raise --prefetch or read from a faster disk"
-                ));
+                );
+                // Only all of the idle time is critical: the report tells of it.
+                warnings.push((Tier::Mild, text));
             }
         }
         (figures, warnings)
@@ -145,7 +148,7 @@ mod tests {
                 if let Some((line, warnings)) = told {
                     messages.push(line);
                     let warnings = warnings.iter();
-                    messages.extend(warnings.map(|text| format!("warning: {text}")));
+                    messages.extend(warnings.map(|(tier, text)| format!("{tier}: {text}")));
                 }
             }
             messages
@@ -164,13 +167,14 @@ mod tests {
     #[test]
     fn thresholds_and_last_batches_are_no_loss() {
         let mut case = Case::new(1);
-        let line = "60 batches: 1000 tokens/s, 85.0 % full (ok), waited 5.0 % of the time (ok)";
+        let line =
+            "60 batches: 1000 tokens/s, 85.0 % full (ok), waited 5.0 % of the time (queue normal)";
         assert_eq!(case.add(60, 1.0, &batch(0.85, 50.0)), [line]);
         let tail = BatchDone {
             tail: true,
             ..batch(0.1, 0.0)
         };
-        let line = "120 batches: 1000 tokens/s, waited 0.0 % of the time (ok)";
+        let line = "120 batches: 1000 tokens/s, waited 0.0 % of the time (queue full)";
         assert_eq!(case.add(60, 1.0, &tail), [line]);
     }
 
@@ -178,14 +182,15 @@ mod tests {
     fn a_line_comes_after_a_hundred_batches_or_sixty_seconds_and_tiers_at_the_end() {
         let mut fast = Case::new(1);
         let lines = [
-            "100 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (ok)",
-            "200 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (ok)",
+            "100 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (queue full)",
+            "200 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (queue full)",
         ];
         assert_eq!(fast.add(250, 0.01, &batch(1.0, 0.0)), lines);
         let mut slow = Case::new(1);
-        let line = "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (ok)";
+        let line =
+            "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (queue full)";
         assert_eq!(slow.add(4, 20.0, &batch(0.9, 0.0)), [line]);
-        let tiers = ["90.0 % full (ok)", "waited 0.0 % of the time (ok)"];
+        let tiers = ["90.0 % full (ok)", "waited 0.0 % of the time (queue full)"];
         assert_eq!(slow.reporter.finish(100.0).0, tiers);
         assert_eq!(Case::new(1).reporter.finish(1.0), (vec![], vec![]));
     }
@@ -193,38 +198,41 @@ mod tests {
     #[test]
     fn packing_and_waits_are_warned_of_once_for_each_of_two_tiers() {
         let mut case = Case::new(1);
-        let mut warnings = |full, wait_ms| {
-            let messages = case.add(60, 1.0, &batch(full, wait_ms)).into_iter();
-            messages.filter(|text| text.starts_with("warning")).count()
+        let mut warning = |full, wait_ms| {
+            let messages = case.add(60, 1.0, &batch(full, wait_ms));
+            let tiers = ["mild", "critical"];
+            tiers.map(|tier| {
+                messages
+                    .iter()
+                    .filter(|text| text.starts_with(tier))
+                    .count()
+            })
         };
-        let counts = [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(|full| warnings(full, 0.0));
-        assert_eq!(counts, [1, 0, 1, 0, 0, 0]);
-        let counts = [50.0, 51.0, 200.0, 201.0, 900.0, 51.0].map(|wait_ms| warnings(1.0, wait_ms));
-        assert_eq!(counts, [0, 1, 0, 1, 0, 0]);
+        let counts = [0.84, 0.83, 0.79, 0.5, 0.84, 0.9].map(|full| warning(full, 0.0));
+        let [none, mild, critical] = [[0, 0], [1, 0], [0, 1]];
+        assert_eq!(counts, [mild, none, critical, none, none, none]);
+        let counts = [50.0, 51.0, 200.0, 201.0, 900.0, 51.0].map(|wait_ms| warning(1.0, wait_ms));
+        assert_eq!(counts, [none, mild, none, mild, none, none]);
     }
 
     /// One long wait leaves the device without work for most of a run whose other batches are all ready.
     #[test]
     fn waits_count_by_time_over_all_workers_and_a_short_run_warns_at_its_end() {
-        for (workers, idle, tier) in [
-            (1, 90.0, "critical"),
-            (2, 45.0, "critical"),
-            (9, 10.0, "mild"),
-        ] {
+        for (workers, idle) in [(1, 90.0), (2, 45.0), (9, 10.0)] {
             let mut case = Case::new(workers);
             assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
             assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
             let (tiers, warnings) = case.reporter.finish(10.0);
-            let waited = format!("waited {idle:.1} % of the time ({tier})");
+            let waited = format!("waited {idle:.1} % of the time (queue starved)");
             assert_eq!(tiers, ["100.0 % full (ok)", &waited]);
             let expected = format!(
                 "the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"
             );
-            assert_eq!(warnings, [expected]);
+            assert_eq!(warnings, [(Tier::Mild, expected)]);
         }
         // Half of a run of a second is the first read.
         let mut short = Case::new(1);
         short.add(1, 1.0, &batch(1.0, 500.0));
-        assert_eq!(short.reporter.finish(1.0).1, [""; 0]);
+        assert_eq!(short.reporter.finish(1.0).1, []);
     }
 }

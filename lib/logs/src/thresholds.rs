@@ -1,23 +1,17 @@
 //! Thresholds of findings.
 //!
-//! The thresholds of waits, packing and utilisation are those of the asynchronous embedding pipeline that plmkit
-//! re-implements (`VirNucPro`, `virnucpro/utils/gpu_monitor.py`: `infer_queue_state`, `check_bottleneck`), so that reports
-//! can be compared.
+//! Those of packing and utilisation are the thresholds of the asynchronous embedding pipeline that plmkit re-implements
+//! (`VirNucPro`, `virnucpro/utils/gpu_monitor.py`: `check_bottleneck`), so that reports can be compared. Its queue is full or
+//! starved by the milliseconds of one wait (`infer_queue_state`: below 1, above 50). Here the shares of the time decide: what a
+//! wait costs depends on how long a batch takes.
+
+use std::ops::RangeInclusive;
 
 /// Mean packing below this is critical.
 pub const PACKING_CRITICAL_BELOW: f64 = 0.80;
 
 /// Mean packing below this is mild.
 pub const PACKING_MILD_BELOW: f64 = 0.85;
-
-/// What is wrong with a mean packing, and the share that it is below: [`PACKING_CRITICAL_BELOW`] or [`PACKING_MILD_BELOW`].
-pub fn packing_shortfall(mean: f64) -> Option<(&'static str, f64)> {
-    match mean {
-        _ if mean < PACKING_CRITICAL_BELOW => Some(("far from full", PACKING_CRITICAL_BELOW)),
-        _ if mean < PACKING_MILD_BELOW => Some(("not full", PACKING_MILD_BELOW)),
-        _ => None,
-    }
-}
 
 /// Mean GPU utilisation below this is critical.
 pub const GPU_CRITICAL_BELOW: f64 = 0.50;
@@ -35,8 +29,11 @@ pub const RUN_MIN_READINGS: u64 = 3;
 /// is rarely above.
 pub const GPU_HOT_MARGIN_C: u32 = 5;
 
+/// The temperature of a GPU at work is normally in this range.
+pub const GPU_NORMAL_C: RangeInclusive<u32> = 40..=80;
+
 /// A hotter GPU is close to throttling, if its limit is unknown.
-pub const GPU_HOT_ABOVE_C: u32 = 80;
+pub const GPU_HOT_ABOVE_C: u32 = *GPU_NORMAL_C.end();
 
 /// Device memory in use above this share is critical: a longer batch may not fit.
 pub const MEMORY_CRITICAL_ABOVE: f64 = 0.95;
@@ -47,8 +44,12 @@ pub const MEMORY_MILD_ABOVE: f64 = 0.90;
 /// Throttling in more than this share of the samples costs throughput.
 pub const THROTTLED_OFTEN_ABOVE: f64 = 0.10;
 
-/// A queue is full if its device waits for at most this share of the time. It is starved above [`IDLE_MILD_ABOVE`].
+/// A queue is full if its device waits for at most this share of the time.
 pub const QUEUE_FULL_UP_TO: f64 = 0.01;
+
+/// A queue is starved if its device waits for more than this share of the time: the waits alone use up the target of
+/// [idle time](IDLE_MILD_ABOVE).
+pub const QUEUE_STARVED_ABOVE: f64 = IDLE_MILD_ABOVE;
 
 /// A device without work for more than this share of a run's time is mild. The target of the pipeline is 5 %.
 pub const IDLE_MILD_ABOVE: f64 = 0.05;

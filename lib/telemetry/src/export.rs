@@ -6,11 +6,10 @@
 
 use std::fmt::Write;
 
-use plmkit_logs::{GpuSample, METRICS, Subject, Timestamp};
+use plmkit_logs::{GpuSample, METRICS, QueueState, Subject, Timestamp};
 use strum::VariantNames;
 
 use crate::live::{RunState, RunStatus};
-use crate::report::QueueState;
 
 /// The media type of [`prometheus_text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

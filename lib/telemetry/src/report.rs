@@ -24,7 +24,7 @@ mod values;
 use plmkit_logs::{SkippedLines, Tier};
 use serde::Serialize;
 
-pub use batches::{Packing, Queue, QueueState, Stage, Stages, WaitBin};
+pub use batches::{Packing, Queue, Stage, Stages, WaitBin};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
 pub use groups::{Baseline, Speed, Spread};

@@ -5,27 +5,32 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
-use plmkit_logs::SkippedLines;
 use plmkit_logs::event::{Event, EventReader};
-use plmkit_store::{StoreError, files_in};
+use plmkit_logs::{SkippedLines, logs_below};
+use plmkit_store::StoreError;
 
 use super::LiveRuns;
 
-/// Follows event logs: files, and all `*.jsonl` of folders, including later ones.
+/// Follows event logs: files, and all `*.jsonl` of folders and their subfolders, including later ones.
 ///
 /// A given file is read whatever its name. A file in a folder is read if its name is not hidden, it begins like an event
-/// log, and it was written to within the time that is set. Subfolders are not searched.
+/// log, and it was written to within the time that is set.
 #[derive(Default)]
 pub struct Follower {
     paths: Vec<PathBuf>,
     keep: Duration,
     logs: BTreeMap<PathBuf, Log>,
     noted: HashSet<PathBuf>,
+    /// When the folders are searched again.
+    search_at: Option<Instant>,
 }
+
+/// A search that takes no longer is done at each read.
+const QUICK: Duration = Duration::from_millis(50);
 
 /// A log that is read as it grows. It is open only meanwhile: a folder may have more logs than a process may open files.
 #[derive(Default)]
@@ -34,6 +39,8 @@ struct Log {
     /// beginning.
     file: (u64, u64),
     offset: u64,
+    /// Whether it was named, and not found in a folder.
+    is_given: bool,
     /// `None` of a file that cannot be read, or is no log.
     reader: Option<EventReader<Box<dyn BufRead + Send>>>,
 }
@@ -51,46 +58,55 @@ impl Follower {
     /// Reads new events into `runs`. Returns messages for people, one for each path. A path that cannot be read is tried again at
     /// the next read.
     pub fn read_new(&mut self, runs: &mut LiveRuns) -> Vec<String> {
-        let (mut told, mut found) = (Vec::new(), HashSet::new());
-        for given in self.paths.clone() {
-            let paths = self.logs_of(&given).unwrap_or_else(|error| {
-                told.push((given.clone(), error.to_string()));
-                Vec::new()
-            });
-            for path in paths {
-                let log = self.logs.entry(path.clone()).or_default();
-                let note = match log.read(&path, runs) {
-                    // A folder may have other files.
-                    Err(error) if path != given && error.exit() == Exit::Data => None,
-                    Err(error) => Some(error.to_string()),
-                    Ok(malformed) => malformed.map(|lines| lines.to_string()),
-                };
-                told.extend(note.map(|note| (path.clone(), note)));
-                found.insert(path);
-            }
+        let mut told = Vec::new();
+        if self.search_at <= Some(Instant::now()) {
+            self.search(&mut told);
         }
-        self.logs.retain(|path, _| found.contains(path));
+        for (path, log) in &mut self.logs {
+            let note = match log.read(path, runs) {
+                // A folder may have other files, and lose some.
+                Err(error) if !log.is_given && (error.exit() == Exit::Data || !path.exists()) => {
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+                Ok(malformed) => malformed.map(|lines| lines.to_string()),
+            };
+            told.extend(note.map(|note| (path.clone(), note)));
+        }
         let new = told
             .into_iter()
             .filter(|(path, _)| self.noted.insert(path.clone()));
         new.map(|(_, note)| note).collect()
     }
 
-    /// Returns the logs that a given path stands for: the file itself, or the recent logs of the folder.
-    fn logs_of(&self, given: &Path) -> Result<Vec<PathBuf>, StoreError> {
-        let failed = StoreError::cannot_open(given);
-        if !given.is_dir() {
-            return Ok(vec![given.to_owned()]);
-        }
-        let now = SystemTime::now();
+    /// Finds the logs that the given paths stand for: files themselves, and the recent logs of folders.
+    fn search(&mut self, told: &mut Vec<(PathBuf, String)>) {
+        let (start, now) = (Instant::now(), SystemTime::now());
         let is_recent = |path: &Path| {
             // After a clock went back, files may have times in the future: they are recent.
             let written = fs::metadata(path).and_then(|metadata| metadata.modified());
             written.is_ok_and(|time| now.duration_since(time).unwrap_or_default() <= self.keep)
         };
-        let mut paths = files_in(given, &["jsonl"]).map_err(failed)?;
-        paths.retain(|path| self.logs.contains_key(path) || is_recent(path));
-        Ok(paths)
+        let mut logs = BTreeMap::new();
+        for given in &self.paths {
+            let mut paths = vec![given.clone()];
+            if given.is_dir() {
+                let mut tell = |folder: &Path, error: StoreError| {
+                    told.push((folder.to_owned(), error.to_string()));
+                };
+                paths = logs_below(given, "jsonl", &mut tell);
+                paths.retain(|path| self.logs.contains_key(path) || is_recent(path));
+            }
+            for path in paths {
+                let log = self.logs.remove(&path).unwrap_or_default();
+                let is_given = path == *given;
+                logs.entry(path).or_insert(log).is_given |= is_given;
+            }
+        }
+        self.logs = logs;
+        // Large folders are searched for a tenth of the time.
+        let pause = 9 * start.elapsed().saturating_sub(QUICK);
+        self.search_at = Some(Instant::now() + pause);
     }
 }
 
@@ -138,6 +154,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use plmkit_logs::Timestamp;
@@ -184,15 +201,19 @@ mod tests {
         case.write_run("b.json", "not a log by its name");
         case.write_run(".hidden.jsonl", "hidden");
         fs::write(case.path("other.jsonl"), "{\"level\":\"info\"}\n").unwrap();
-        fs::create_dir(case.path("folder.jsonl")).unwrap();
+        fs::create_dir_all(case.path("folder.jsonl/logs")).unwrap();
+        fs::create_dir(case.path(".hidden")).unwrap();
+        case.write_run("folder.jsonl/logs/below.jsonl", "below");
+        case.write_run(".hidden/hidden.jsonl", "hidden");
+        symlink(case.path(""), case.path("circle")).unwrap();
         let read = |names: &[&str]| (names.iter().map(|&name| name.to_owned()).collect(), vec![]);
-        assert_eq!(case.read(&mut follower), read(&["a"]));
+        assert_eq!(case.read(&mut follower), read(&["a", "below"]));
         case.write_run("c.jsonl", "c");
-        assert_eq!(case.read(&mut follower), read(&["a", "c"]));
+        assert_eq!(case.read(&mut follower), read(&["a", "below", "c"]));
         fs::remove_file(case.path("a.jsonl")).unwrap();
         assert_eq!(
             case.read(&mut follower),
-            read(&["a", "c"]),
+            read(&["a", "below", "c"]),
             "a run outlives its log"
         );
     }
@@ -218,11 +239,11 @@ mod tests {
         let mut follower = Follower::new(vec![case.path("other.txt"), case.path("late")], HOUR);
         let (_, notes) = case.read(&mut follower);
         assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].contains("late: "), "{notes:?}");
         assert!(
-            notes[0].contains("other.txt: line 1: not a run event: "),
+            notes[1].contains("other.txt: line 1: not a run event: "),
             "{notes:?}"
         );
-        assert!(notes[1].contains("late: "), "{notes:?}");
         case.write_run("late", "late");
         assert_eq!(case.read(&mut follower), (vec!["late".to_owned()], vec![]));
     }

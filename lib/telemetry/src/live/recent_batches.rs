@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use super::Recent;
-use crate::report::QueueState;
-use plmkit_logs::Stretch;
 use plmkit_logs::event::BatchDone;
+use plmkit_logs::{QueueState, Stretch};
 
 /// Time that counts as recent: long enough for a steady rate of batches that take seconds.
 const SPAN_S: f64 = 60.0;

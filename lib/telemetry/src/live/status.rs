@@ -3,8 +3,8 @@
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::report::{QueueState, RunSummary};
-use plmkit_logs::{GpuSample, Tier, Timestamp};
+use crate::report::RunSummary;
+use plmkit_logs::{GpuSample, QueueState, Tier, Timestamp};
 
 /// The state and the progress of a run. An unknown value is `None`, never 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,7 +31,7 @@ impl RunStatus {
 
     /// Returns the tier of [`idle`](Self::idle).
     pub fn idle_tier(&self) -> Option<Tier> {
-        self.idle().map(Tier::of_idle)
+        Tier::of_idle(self.idle()?, self.summary.elapsed_s?)
     }
 
     /// Returns the tier of a GPU that it should keep busy, by the GPU's utilization. `None` of other GPUs, and before the first
@@ -149,6 +149,10 @@ mod tests {
         ] {
             let mut run = running();
             run.recent.idle_share = Some(share);
+            // As in a report, the start decides about a shorter run.
+            run.summary.elapsed_s = Some(9.9);
+            assert_eq!(run.idle_tier(), None);
+            run.summary.elapsed_s = Some(10.0);
             assert_eq!(run.idle_tier(), Some(expected), "{share}");
         }
     }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use plmkit_logs::event::BatchDone;
-use plmkit_logs::thresholds::{IDLE_MILD_ABOVE, PACKING_MILD_BELOW, QUEUE_FULL_UP_TO};
-use plmkit_logs::{Mean, Tier};
+use plmkit_logs::thresholds::PACKING_MILD_BELOW;
+use plmkit_logs::{Mean, QueueState, Tier};
 use serde::Serialize;
-use strum::{IntoStaticStr, VariantNames};
 
 use super::share;
 use super::values::is_enough;
@@ -58,30 +57,6 @@ pub struct Queue {
     pub mean_depth: Option<f64>,
     /// Histogram of the waits.
     pub waits: Vec<WaitBin>,
-}
-
-/// The state of a queue, by the share of the time that the device waited for batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum QueueState {
-    /// The device found its next batch ready: it waited for at most 1 % of the time.
-    Full,
-    /// The device waited for at most 5 % of the time.
-    Normal,
-    /// The device waited for longer.
-    Starved,
-}
-
-impl QueueState {
-    /// Returns the state of a queue before a device that waits for this share of the time.
-    pub(crate) fn of(wait_share: f64) -> Self {
-        match wait_share {
-            _ if wait_share <= QUEUE_FULL_UP_TO => Self::Full,
-            _ if wait_share <= IDLE_MILD_ABOVE => Self::Normal,
-            _ => Self::Starved,
-        }
-    }
 }
 
 /// A bin of the wait histogram.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
-use plmkit_logs::thresholds::IDLE_JUDGED_FROM_S;
 use plmkit_logs::{Tier, Timestamp};
 use roaring::RoaringTreemap;
 use serde::Serialize;
@@ -152,9 +151,8 @@ impl RunSummary {
         self.packing = self.sums.packing();
         let computing = self.stage_share("compute");
         self.idle_share = computing.map(|computing| 1.0 - computing);
-        // The start decides about a run of a few seconds.
-        let is_judged = self.elapsed_s >= Some(IDLE_JUDGED_FROM_S);
-        self.idle_tier = self.idle_share.filter(|_| is_judged).map(Tier::of_idle);
+        let idle = self.idle_share.zip(self.elapsed_s);
+        self.idle_tier = idle.and_then(|(share, run_s)| Tier::of_idle(share, run_s));
         let of = &mut self.efficiency;
         // A percentage has to be a number, too.
         of.mfu = share(of.flops, of.possible_flops).filter(|mfu| (100.0 * mfu).is_finite());
