@@ -65,9 +65,12 @@ pub(crate) fn logs_of<P: LineParser>(
 ) -> Result<Vec<PathBuf>, Fault> {
     let mut logs = Vec::new();
     for path in paths {
-        let mut in_folder = Vec::new();
+        let (mut in_folder, mut notes) = (Vec::new(), Vec::new());
         if path.is_dir() {
-            in_folder = logs_below(path, extension, &mut |_, error| warn!("{error}"));
+            in_folder = logs_below(path, extension, &mut notes);
+        }
+        for (_, note) in notes {
+            warn!("{note}");
         }
         in_folder.retain(|path| match first_time::<P>(path) {
             Err(error) if error.exit() == Exit::Data => {

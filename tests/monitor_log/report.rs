@@ -292,9 +292,9 @@ fn help_and_pages_name_the_limits_of_a_gpu() {
         (page("monitor-log.md"), vec![&normal, &full, &nearly_full]),
         (page("slow-runs.md"), vec![&full]),
     ] {
-        parts
-            .into_iter()
-            .for_each(|part| assert_contains(&text, part));
+        for part in parts {
+            assert_contains(&text, part);
+        }
     }
 }
 

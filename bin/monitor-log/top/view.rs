@@ -179,8 +179,8 @@ fn gpu(row: &GpuSample, busy: Style, is_narrow: bool, has_bar: bool) -> Row {
     let red_if = |is_bad, text: String| if is_bad { text.red() } else { text.into() };
     let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
     let bar = memory_share(row).filter(|_| has_bar && !is_narrow);
-    let memory = both(["mem_used_mib", "mem_total_mib"]) + &bar.map_or_else(String::new, bar_of);
-    let memory = red_if(is_full(row), memory);
+    let bar = bar.map_or_else(String::new, bar_of);
+    let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]) + &bar);
     if row.is_instance() {
         // The driver gives nothing else. Its name ends with its size.
         let name = row.name.as_deref().unwrap_or_default();

@@ -105,9 +105,10 @@ impl EventLog {
 
 fn warn_of(warnings: &[(Tier, String)]) {
     for (tier, warning) in warnings {
-        match tier {
-            Tier::Critical => tracing::error!("{tier}: {warning}"),
-            _ => tracing::warn!("{warning}"),
+        if *tier == Tier::Critical {
+            tracing::error!("{tier}: {warning}");
+        } else {
+            tracing::warn!("{warning}");
         }
     }
 }

@@ -4,22 +4,21 @@ use std::path::{Path, PathBuf};
 
 use plmkit_store::{StoreError, visible_in};
 
-/// Returns the logs of a folder and of its subfolders, but not behind links, which may form a circle. Each folder that cannot
-/// be read is `told`.
-pub fn logs_below(
-    folder: &Path,
-    extension: &str,
-    told: &mut impl FnMut(&Path, StoreError),
-) -> Vec<PathBuf> {
-    let paths = visible_in(folder).map_err(StoreError::cannot_open(folder));
-    let paths = paths.unwrap_or_else(|error| {
-        told(folder, error);
+/// What is to be told of a path.
+pub type Note = (PathBuf, String);
+
+/// Returns the logs of a folder and of its subfolders, but not behind links, which may form a circle. Notes each folder that
+/// cannot be read.
+pub fn logs_below(folder: &Path, extension: &str, notes: &mut Vec<Note>) -> Vec<PathBuf> {
+    let paths = visible_in(folder).unwrap_or_else(|error| {
+        let note = StoreError::cannot_open(folder)(error).to_string();
+        notes.push((folder.to_owned(), note));
         Vec::new()
     });
     let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let (folders, mut logs): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_folder);
     logs.retain(|path| path.extension() == Some(extension.as_ref()) && path.is_file());
     let below = folders.iter();
-    logs.extend(below.flat_map(|folder| logs_below(folder, extension, told)));
+    logs.extend(below.flat_map(|folder| logs_below(folder, extension, notes)));
     logs
 }

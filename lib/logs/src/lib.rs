@@ -21,7 +21,7 @@ pub mod thresholds;
 mod tier;
 
 pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
-pub use folder::logs_below;
+pub use folder::{Note, logs_below};
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Processes, Throttle, is_instance};
 pub use mean::Mean;
 pub use metric::{Metric, Subject};

@@ -72,5 +72,5 @@ pub const GPU_LOST_MOMENTS: u64 = 3;
 /// A shorter time without values is a hiccup of the driver.
 pub const GPU_LOST_AFTER_S: f64 = 5.0;
 
-/// No GPU draws more.
-pub const POWER_POSSIBLE_UP_TO_W: f64 = 3000.0;
+/// The power that a GPU can draw.
+pub const POSSIBLE_W: RangeInclusive<f64> = 0.0..=3000.0;

@@ -68,11 +68,7 @@ impl GpuCsvLines {
             csv.terminator(Terminator::Any(b'\n'));
             csv.from_reader(Cursor::default())
         });
-        let source = csv.get_mut();
-        source.set_position(0);
-        source.get_mut().clear();
-        source.get_mut().extend_from_slice(line);
-        source.get_mut().push(b'\n');
+        *csv.get_mut() = Cursor::new([line, b"\n"].concat());
         let read = csv.read_record(&mut self.row);
         // A line that ends within quotes does not take the lines after it with it.
         if csv.is_done() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
 use plmkit_logs::event::{Event, EventReader};
-use plmkit_logs::{SkippedLines, logs_below};
+use plmkit_logs::{Note, SkippedLines, logs_below};
 use plmkit_store::StoreError;
 
 use super::LiveRuns;
@@ -39,8 +39,6 @@ struct Log {
     /// beginning.
     file: (u64, u64),
     offset: u64,
-    /// Whether it was named, and not found in a folder.
-    is_given: bool,
     /// `None` of a file that cannot be read, or is no log.
     reader: Option<EventReader<Box<dyn BufRead + Send>>>,
 }
@@ -64,11 +62,12 @@ impl Follower {
         }
         for (path, log) in &mut self.logs {
             let note = match log.read(path, runs) {
-                // A folder may have other files, and lose some.
-                Err(error) if !log.is_given && (error.exit() == Exit::Data || !path.exists()) => {
-                    None
+                Err(error) => {
+                    // A folder may have other files, and lose some.
+                    let is_other = error.exit() == Exit::Data || !path.exists();
+                    let is_told = !is_other || self.paths.contains(path);
+                    is_told.then(|| error.to_string())
                 }
-                Err(error) => Some(error.to_string()),
                 Ok(malformed) => malformed.map(|lines| lines.to_string()),
             };
             told.extend(note.map(|note| (path.clone(), note)));
@@ -80,7 +79,7 @@ impl Follower {
     }
 
     /// Finds the logs that the given paths stand for: files themselves, and the recent logs of folders.
-    fn search(&mut self, told: &mut Vec<(PathBuf, String)>) {
+    fn search(&mut self, told: &mut Vec<Note>) {
         let (start, now) = (Instant::now(), SystemTime::now());
         let is_recent = |path: &Path| {
             // After a clock went back, files may have times in the future: they are recent.
@@ -91,16 +90,12 @@ impl Follower {
         for given in &self.paths {
             let mut paths = vec![given.clone()];
             if given.is_dir() {
-                let mut tell = |folder: &Path, error: StoreError| {
-                    told.push((folder.to_owned(), error.to_string()));
-                };
-                paths = logs_below(given, "jsonl", &mut tell);
+                paths = logs_below(given, "jsonl", told);
                 paths.retain(|path| self.logs.contains_key(path) || is_recent(path));
             }
             for path in paths {
                 let log = self.logs.remove(&path).unwrap_or_default();
-                let is_given = path == *given;
-                logs.entry(path).or_insert(log).is_given |= is_given;
+                logs.entry(path).or_insert(log);
             }
         }
         self.logs = logs;

@@ -80,8 +80,9 @@ impl Samples {
                 }
                 let note = format!("{uuid}: its figures are unknown: the log has no samples of it");
                 let note = Some(note).filter(|_| !self.gpus.is_empty());
+                let own = self.times.named.get(&uuid);
                 RunGpu {
-                    figures: Values::default().figures(self.times.us_of(&uuid, position)),
+                    figures: Values::default().figures(own.map_or(0, |own| own.us_of(position))),
                     uuid,
                     notes: note.into_iter().collect(),
                     ..RunGpu::default()

@@ -119,8 +119,8 @@ pub(super) struct WorkTimes {
     /// The work on any GPU. Without any runs, all of the time counts.
     pub(super) all: BusyTimes,
     pub(super) has_runs: bool,
-    /// The work on each GPU that is named, and the work that may have used any.
-    named: HashMap<String, BusyTimes>,
+    /// The work on each GPU that is named and not [taken](Self::take) out, and the work that may have used any.
+    pub(super) named: HashMap<String, BusyTimes>,
     on_any: Vec<(usize, Option<Range<Moment>>)>,
 }
 
@@ -192,11 +192,6 @@ impl WorkTimes {
         let clocks = self.of_runs.get(&run);
         let is_apart = |clocks: &Vec<_>| !clocks.iter().any(|clock| self.seen.contains(clock));
         !self.seen.is_empty() && clocks.is_some_and(is_apart)
-    }
-
-    /// Returns how long a run was at work on a GPU that was not [taken](Self::take) out: one without samples.
-    pub(super) fn us_of(&self, uuid: &str, run: usize) -> i64 {
-        self.named.get(uuid).map_or(0, |own| own.us_of(run))
     }
 
     /// Takes out when runs were at work on the GPU `uuid`: one that they name, or any if they name none and are not on a CPU. `None`

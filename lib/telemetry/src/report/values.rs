@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plmkit_logs::thresholds::{
-    COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POWER_POSSIBLE_UP_TO_W, RUN_MIN_READINGS,
+    COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POSSIBLE_W, RUN_MIN_READINGS,
 };
 use plmkit_logs::{GpuSample, METRICS, Mean};
 use serde::Serialize;
@@ -30,7 +30,9 @@ pub(super) fn gpu_values(sample: &GpuSample) -> Vec<(&'static str, f64)> {
     let metrics = METRICS.iter().filter(|metric| metric.in_reports);
     let metrics = metrics.filter_map(|metric| Some((metric.column, (metric.value)(sample)?)));
     let mut values = Vec::with_capacity(2 * METRICS.len());
-    values.extend(metrics.filter(|(column, value)| *column != "power_w" || is_possible_w(*value)));
+    values.extend(
+        metrics.filter(|(column, value)| *column != "power_w" || POSSIBLE_W.contains(value)),
+    );
     let is_hot = |celsius: u32| f64::from(celsius > sample.hot_above_c());
     values.extend(sample.temperature_c.map(|celsius| ("hot", is_hot(celsius))));
     let memory = sample.mem_temperature_c.zip(sample.mem_temperature_limit_c);
@@ -186,10 +188,6 @@ impl Values {
     }
 }
 
-fn is_possible_w(watts: f64) -> bool {
-    watts <= POWER_POSSIBLE_UP_TO_W
-}
-
 /// Returns the power of a reading that stands for `us`. `before_j` is the counter of the previous reading. A counter that stays at 0
 /// is none: the power of the reading counts. Of a driver that was reloaded, and counts from 0, and of a jump beyond all GPUs
 /// nothing is known.
@@ -197,11 +195,11 @@ pub(super) fn energy_w(sample: &GpuSample, us: i64, before_j: Option<f64>) -> Op
     let counters = sample.energy_j.zip(before_j);
     let Some((now_j, before_j)) = counters.filter(|(now_j, before_j)| now_j.max(*before_j) > 0.0)
     else {
-        return sample.power_w.filter(|&watts| is_possible_w(watts));
+        return sample.power_w.filter(|watts| POSSIBLE_W.contains(watts));
     };
     let joules = now_j - before_j;
     // A short interval may have the energy of those before it.
-    let possible_j = POWER_POSSIBLE_UP_TO_W * seconds(us).max(1.0);
+    let possible_j = POSSIBLE_W.end() * seconds(us).max(1.0);
     let is_possible = us > 0 && (0.0..=possible_j).contains(&joules);
     is_possible.then(|| joules / seconds(us))
 }
