@@ -126,6 +126,17 @@ fn a_utilisation_above_100_is_capped_so_that_the_log_can_be_read() {
 }
 
 #[test]
+fn power_that_no_gpu_draws_is_unknown() {
+    for (milliwatts, expected) in [("3000000", Some(3000.0)), ("4294967295", None)] {
+        let case = Case::with_gpus();
+        let mut command = case.wrap("true");
+        let status = command.env("FAKE_NVML_POWER", milliwatts).status();
+        assert!(status.unwrap().success());
+        assert_eq!(case.samples("gpu.csv")[0].power_w, expected);
+    }
+}
+
+#[test]
 fn a_driver_that_is_installed_later_is_found() {
     let case = Case::with_gpus();
     let path = case.path("late.so");

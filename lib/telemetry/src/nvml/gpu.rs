@@ -12,6 +12,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id;
 use nvml_wrapper::{Device, Nvml};
+use plmkit_logs::thresholds::POSSIBLE_W;
 use plmkit_logs::{GpuSample, Throttle};
 
 use super::processes::{Utilization, processes, read};
@@ -25,7 +26,7 @@ pub(super) type Reported = RefCell<HashSet<(u32, &'static str)>>;
 type Reader = fn(&Device, &mut GpuSample) -> Result<(), NvmlError>;
 
 /// The readers, each with the column that it is reported by. NVML gives milliwatts and millijoules. Some drivers report slightly
-/// more than 100 %, which readers of the log refuse. Lifetime counters of memory errors say nothing about a run.
+/// more than 100 %, which readers of the log refuse, and power beyond all GPUs, which is unknown. Lifetime counters of memory errors say nothing about a run.
 #[rustfmt::skip]
 const READERS: [(&str, Reader); 12] = [
     ("gpu_util", |device, row| device.utilization_rates().map(|rates| {
@@ -37,7 +38,7 @@ const READERS: [(&str, Reader); 12] = [
         read_temperatures(device, row);
         Ok(())
     }),
-    ("power_w", |device, row| set(&mut row.power_w, device.power_usage().map(thousandth))),
+    ("power_w", |device, row| device.power_usage().map(|mw| row.power_w = Some(thousandth(mw)).filter(|w| POSSIBLE_W.contains(w)))),
     ("power_limit_w", |device, row| set(&mut row.power_limit_w, device.enforced_power_limit().map(thousandth))),
     ("energy_j", |device, row| set(&mut row.energy_j, device.total_energy_consumption().map(|joules| joules as f64 / 1000.0))),
     ("sm_clock_mhz", |device, row| set(&mut row.sm_clock_mhz, device.clock_info(Clock::SM))),
