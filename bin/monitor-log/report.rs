@@ -1,7 +1,7 @@
 //! `monitor-log report`.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
@@ -9,14 +9,11 @@ use plmkit_contract::Failure;
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
 use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp, logs_below};
-use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
+use plmkit_store::{FileKind, StoreError, open_input, read_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
 
 use crate::args::ReportArgs;
-
-/// The most bytes of a report that is read.
-const REPORT_BYTES: u64 = 256 << 20;
 
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
@@ -50,8 +47,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
 /// Compares the speed with that of another report.
 fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
     let wrong = |what: String| StoreError::malformed(path, what);
-    let baseline = BufReader::new(open_input(path)?.take(REPORT_BYTES));
-    let baseline = serde_json::from_reader(baseline);
+    let baseline = serde_json::from_slice(&read_input(path)?);
     let baseline =
         baseline.map_err(|error| wrong(format!("not a report of monitor-log: {error}")))?;
     Ok(report.compare(baseline).map_err(wrong)?)

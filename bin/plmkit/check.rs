@@ -1,15 +1,13 @@
 //! All that can be refused, before anything is written.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::dataset_folder;
 use plmkit_sequence::Limits;
-use plmkit_store::{StoreError, files_in, read_id_values, read_sealed};
+use plmkit_store::{files_in, open_input, read_id_values, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
@@ -56,7 +54,7 @@ impl Run {
             unless_wrong(positions.map_err(Fault::from), &mut errors);
         }
         for path in options.validate_embeddings.values("--reference") {
-            let opened = File::open(path).map_err(StoreError::cannot_open(Path::new(path)));
+            let opened = open_input(path.as_ref());
             unless_wrong(opened.map_err(Fault::from), &mut errors);
         }
         if let Some(model) = &model {
@@ -112,20 +110,25 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     let is_cut =
         |sample: &Sample| read_sealed::<Manifest>(&out.join(&sample.name).join(MANIFEST)).is_ok();
     let is_ours = samples.iter().any(is_cut);
-    let has = |name: &str, text: &str| {
-        let path = out.join(name);
-        let is_own = is_ours && !path.is_dir() || is_missing_or_has(&path, text);
+    // What is no file, such as a pipe or a link to nothing, could not be replaced.
+    let or_file = |path: PathBuf, may_be_ours: bool, is_own: bool| {
+        let is_own = is_own || may_be_ours && path.is_file() || path.symlink_metadata().is_err();
         (path, is_own)
     };
+    let has = |name: &str, text: &str| {
+        let path = out.join(name);
+        let found = read_input(&path).unwrap_or_default();
+        let is_own = String::from_utf8_lossy(&found).contains(text);
+        or_file(path, is_ours, is_own)
+    };
     let (size, params) = (out.join(BATCH_SIZE_FILE), Params::file(out));
-    let is_size = is_ours || !size.exists() || read_sealed::<BatchSize>(&size).is_ok();
+    let is_size = read_sealed::<BatchSize>(&size).is_ok();
     let has_run = Params::read(out).is_some();
-    let are_params = is_ours || !params.exists() || has_run;
     let of_results = [
         has(SUMMARY_FILE, SUMMARY_HEADER),
         has(VERSIONS_FILE, "plmkit"),
-        (size, is_size),
-        (params, are_params),
+        or_file(size, is_ours, is_size),
+        or_file(params, is_ours, has_run),
     ];
     let mut around = [Some(out), out.parent()].into_iter().flatten();
     if let Some(sample) = around.find(|sample| sample.join(MANIFEST).exists()) {
@@ -139,7 +142,7 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     let of_samples = samples.iter().flat_map(|sample| {
         let (folder, is_cut) = (out.join(&sample.name), is_cut(sample));
         let dataset = folder.join(DATASET_FILE);
-        let is_dataset = !dataset.exists() || read_sealed::<ListedDataset>(&dataset).is_ok();
+        let is_dataset = read_sealed::<ListedDataset>(&dataset).is_ok();
         let is_folder = folder.is_dir() || !folder.exists();
         // Folders of results have files of ours, perhaps very many.
         let names: &[&str] = if has_run || is_cut {
@@ -151,7 +154,7 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
             .iter()
             .map(|name| files_in(&folder.join(name), &OF_SAMPLES).unwrap_or_default());
         let others: Vec<_> = others.flatten().map(|path| (path, false)).collect();
-        let files = [(dataset, is_dataset || is_cut), (folder, is_folder)];
+        let files = [or_file(dataset, is_cut, is_dataset), (folder, is_folder)];
         files.into_iter().chain(others)
     });
     for (path, is_own) in of_results.into_iter().chain(of_samples) {
@@ -176,13 +179,6 @@ fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>
             );
             errors.push(Fault::new(Exit::CannotCreate, what));
         }
-    }
-}
-
-fn is_missing_or_has(path: &Path, text: &str) -> bool {
-    match fs::read(path) {
-        Ok(found) => String::from_utf8_lossy(&found).contains(text),
-        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 
@@ -263,7 +259,7 @@ fn check_options(
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let with_model = |text: &str| {
         let mut words = words(text);
-        words.extend(["--model".to_owned(), model.clone()]);
+        words.push(format!("--model={model}"));
         words
     };
     for (program, own, required) in [

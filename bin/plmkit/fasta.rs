@@ -1,11 +1,12 @@
 //! FASTA inputs, before anything is computed from them.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use plmkit_cli::{Fault, Stop};
+use plmkit_contract::is_stream;
 use plmkit_sequence::{FastaReader, Limits, ShardError};
+use plmkit_store::open_input;
 
 /// How FASTA is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -21,19 +22,16 @@ const EXTENSIONS: [&str; 12] = [
     "gz", "bgz", "zst", "fasta", "fas", "fa", "faa", "fna", "ffn", "pep", "prot", "txt",
 ];
 
-/// Returns the first bytes of a file that is no folder, up to `limit`; nothing of a pipe, which can be read once.
-pub(crate) fn head(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+/// Returns the first bytes of a file, as far as it can be read; nothing of a pipe, which can be read once.
+pub(crate) fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
-    if path.metadata()?.is_file() {
-        File::open(path)?.take(limit).read_to_end(&mut head)?;
-    }
-    Ok(head)
+    let _ = open_input(path).map(|file| file.take(4096).read_to_end(&mut head));
+    head
 }
 
 /// Checks that a file can be read and begins with records of FASTA, as fasta-shard reads them. A pipe is left to fasta-shard.
 pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
-    let found = path.metadata();
-    if found.is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+    if is_stream(path) {
         return Ok(());
     }
     let first = FastaReader::open(path, look.limits, stop)?.read()?;

@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::path_text;
-use plmkit_store::StoreError;
+use plmkit_store::read_input;
 
 use crate::fasta::{self, Look};
 use crate::table::{TableRow, check_name, is_table, read_table};
-
-/// The most bytes of a table: a million lines.
-const TABLE_BYTES: u64 = 256 << 20;
 
 /// A sample and its FASTA files, in the order in which they are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +46,7 @@ pub(crate) fn samples(
 fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
     let tables: Vec<bool> = inputs.iter().map(|path| is_named_table(path)).collect();
     match inputs {
-        [table] if tables[0] => match fasta::head(table, TABLE_BYTES + 1) {
-            Ok(text) if text.len() as u64 > TABLE_BYTES => {
-                let what = format!("{}: expected at most {TABLE_BYTES} bytes", path_text(table));
-                errors.push(Fault::new(Exit::Data, what));
-                Vec::new()
-            }
+        [table] if tables[0] => match read_input(table) {
             Ok(text) => {
                 let (rows, found) = read_table(&text);
                 let name = path_text(table);
@@ -63,7 +55,7 @@ fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
                 rows
             }
             Err(error) => {
-                errors.push(StoreError::cannot_open(table)(error).into());
+                errors.push(error.into());
                 Vec::new()
             }
         },
@@ -80,7 +72,7 @@ fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
 
 /// Whether an input is a table: by its content, or else by its name.
 fn is_named_table(path: &Path) -> bool {
-    let head = fasta::head(path, 4096).unwrap_or_default();
+    let head = fasta::head(path);
     let named = path
         .extension()
         .is_some_and(|found| found == "csv" || found == "tsv");

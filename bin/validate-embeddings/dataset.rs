@@ -1,16 +1,16 @@
 //! A dataset that is validated: what is in its folder, and the verdict that is written there.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::time::SystemTime;
 
-use plmkit_cli::{Exit, Fault, Stop, files_of};
+use plmkit_cli::{Exit, Fault, Stop, files_of, keep_renameable};
 use plmkit_contract::{
     DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, RecordCounts,
     Sealed, io_text, path_text,
 };
 use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
-use plmkit_store::{files_in, read_byte_digest, write_report};
+use plmkit_store::{files_in, read_byte_digest, read_input, write_report};
 
 use crate::args::Args;
 use crate::lists::without_lists;
@@ -59,7 +59,7 @@ pub(crate) fn check_files(dataset: &Path, manifest: &Manifest) -> Result<(), Fau
 /// it was last found right.
 pub(crate) fn write_verdict(dataset: &Path, listed: &ListedDataset) -> Result<(), Fault> {
     let (path, text) = (dataset.join(DATASET_FILE), listed.to_json());
-    if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+    if read_input(&path).is_ok_and(|found| found == text.as_bytes()) {
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         return Ok(());
     }
@@ -69,6 +69,7 @@ pub(crate) fn write_verdict(dataset: &Path, listed: &ListedDataset) -> Result<()
 /// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose
 /// records and rejected records are returned.
 pub(crate) fn check_folder(dataset: &Path) -> Result<Option<RecordCounts>, Fault> {
+    keep_renameable(&[("--dataset", &dataset.join(DATASET_FILE))])?;
     if let Some(stray) = stray_of(dataset)? {
         let what = "among the embeddings, and no Parquet file: expected another place";
         return Err(fault(&stray, Exit::Data, what));

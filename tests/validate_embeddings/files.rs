@@ -279,5 +279,6 @@ fn a_list_stands_for_its_files() {
     let empty = "embeddings.txt: expected one path on each line";
     assert_fails(validate(), 66, empty);
     fs::remove_file(&list).expect("remove");
-    assert_fails(validate(), 66, "embeddings.txt: no such file or directory");
+    let missing = "embeddings.txt: cannot open: no such file or directory";
+    assert_fails(validate(), 66, missing);
 }

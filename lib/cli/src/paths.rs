@@ -2,14 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use plmkit_contract::{Exit, is_stream, path_text};
-use plmkit_store::{files_in, is_replaceable, is_report_or_free};
+use plmkit_store::{files_in, is_replaceable, is_report_or_free, read_input};
 
 use crate::Fault;
 
@@ -19,11 +18,14 @@ pub type NamedPath<'a> = (&'a str, &'a Path);
 /// The most symbolic links that are followed, as in Linux.
 const LINKS: usize = 40;
 
-/// Parses a path other than `-`, for options that take no standard stream.
+/// Parses a path other than `-`, for options that take no standard stream. A path that begins with `-` begins with `./-` from then on:
+/// a program that it is passed to would take it for an option.
 pub fn file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         if path == *"-" {
             Err("expected a file, found the name of a standard stream; ./- is a file of that name")
+        } else if path.as_os_str().as_bytes().starts_with(b"-") {
+            Ok(Path::new(".").join(path))
         } else {
             Ok(path)
         }
@@ -64,7 +66,8 @@ fn add_files(files: &mut Vec<PathBuf>, path: PathBuf, extensions: &[&str]) -> Re
         files.push(path);
         return Ok(());
     }
-    let found = files_in(&path, extensions).map_err(cannot_read(&path))?;
+    let found = files_in(&path, extensions);
+    let found = found.map_err(|error| Fault::of_system(Exit::NoInput, path_text(&path), &error))?;
     if found.is_empty() {
         let names = extensions.join(" or *.");
         let what = format!("expected files named *.{names} in this folder, found none");
@@ -79,7 +82,7 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
     if list.as_os_str().is_empty() {
         return Err(Fault::usage("@: expected the name of a list after it"));
     }
-    let text = fs::read(list).map_err(cannot_read(list))?;
+    let text = read_input(list)?;
     let lines = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
     let lines = lines.split(|&byte| byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -89,10 +92,6 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
         return Err(no_input(list, "expected one path on each line, found none"));
     }
     Ok(paths)
-}
-
-fn cannot_read(path: &Path) -> impl Fn(io::Error) -> Fault {
-    |error| Fault::of_system(Exit::NoInput, path_text(path), &error)
 }
 
 fn no_input(path: &Path, what: &str) -> Fault {

@@ -138,11 +138,16 @@ impl StoreError {
         }
     }
 
-    /// Returns a function that makes the error of an output at `path` that cannot be created.
+    /// Returns a function that makes the error of an output at `path` that cannot be created. The system has no good word for a link to
+    /// nothing: there is no file, and a folder "exists".
     pub fn cannot_create(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Create {
             path: path.to_owned(),
-            source,
+            source: if path.is_symlink() && !path.exists() {
+                io::Error::other("it is a link to a file or folder that does not exist")
+            } else {
+                source
+            },
         }
     }
 

@@ -1,13 +1,12 @@
 //! Tables that users write, with an id and a value in each line.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use plmkit_contract::Quoted;
 
-use crate::{StoreError, read_columns};
+use crate::{StoreError, open_input, read_columns};
 
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +30,7 @@ impl IdValue {
 /// Reads the columns `id` and `column` of a CSV file, or of a TSV file if its first line has a tab.
 pub fn read_id_values(path: &Path, column: &str) -> Result<Vec<IdValue>, StoreError> {
     let mut text = Vec::new();
-    let mut opened = File::open(path).map_err(StoreError::cannot_open(path))?;
-    let read = opened.read_to_end(&mut text);
+    let read = open_input(path)?.read_to_end(&mut text);
     read.map_err(StoreError::cannot_read(path))?;
     let lines = read_columns(&text, ["id", column]).into_iter();
     let lines = lines.map(|(line, cells)| {

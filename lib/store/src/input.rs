@@ -11,6 +11,23 @@ use crate::StoreError;
 /// The most bytes of a line: an id of 2 MiB (the longest FASTA header with a suffix) in which every byte is a doubled quote.
 const LINE_BYTES: usize = 8 << 20;
 
+/// The most bytes of a text that is read as a whole: a table of a million lines, or a manifest of a million shards.
+const TEXT_BYTES: u64 = 256 << 20;
+
+/// Reads a regular file as a whole, which must have at most 256 MiB.
+pub fn read_input(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let mut text = Vec::new();
+    let read = open_input(path)?
+        .take(TEXT_BYTES + 1)
+        .read_to_end(&mut text);
+    read.map_err(StoreError::cannot_read(path))?;
+    if text.len() as u64 > TEXT_BYTES {
+        let what = format_args!("expected at most {TEXT_BYTES} bytes");
+        return Err(StoreError::malformed(path, what));
+    }
+    Ok(text)
+}
+
 /// Opens a regular file for random access.
 pub fn open_input(path: &Path) -> Result<File, StoreError> {
     let found = path.metadata().and_then(|found| check_regular(&found));

@@ -1,17 +1,14 @@
 //! JSON files: reports, and sealed files such as manifests.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use plmkit_contract::{Sealed, is_stream};
 use serde::Serialize;
 
-use crate::input::open_input;
+use crate::input::read_input;
 use crate::{AtomicFile, StoreError};
-
-/// The most bytes of a sealed file. A manifest has about 200 bytes per shard.
-const JSON_BYTES: u64 = 256 << 20;
 
 /// Writes `value` as indented JSON with a final newline, like [`write_report`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
@@ -57,16 +54,7 @@ pub fn write_sealed(mut file: AtomicFile, value: &impl Sealed) -> Result<(), Sto
 
 /// Reads and verifies sealed JSON.
 pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
-    let mut text = Vec::new();
-    open_input(path)?
-        .take(JSON_BYTES + 1)
-        .read_to_end(&mut text)
-        .map_err(StoreError::cannot_read(path))?;
-    if text.len() as u64 > JSON_BYTES {
-        let what = format_args!("expected a {} of at most {JSON_BYTES} bytes", T::WHAT);
-        return Err(StoreError::malformed(path, what));
-    }
-    T::from_json(&text).map_err(|error| StoreError::content(path, error))
+    T::from_json(&read_input(path)?).map_err(|error| StoreError::content(path, error))
 }
 
 #[cfg(test)]
