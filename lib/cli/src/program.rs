@@ -75,7 +75,6 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         }
     }));
 
-    end_with_parent();
     let stop = Stop::default();
     let signals = P::HANDLES_STOP.then(|| install(&stop)).transpose();
     let handled = handle_file_size_limit().and_then(|()| memory::survive_aborts());
@@ -84,6 +83,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         Err(Fault::of_system(Exit::Internal, what, error))
     } else {
         panic::catch_unwind(AssertUnwindSafe(|| {
+            end_with_parent()?;
             if program.common().check_options {
                 return program.check().map(|()| Exit::Done);
             }
@@ -250,18 +250,26 @@ fn one_line(info: &panic::PanicHookInfo<'_>) -> String {
 pub const PARENT_VARIABLE: &str = "PLMKIT_PARENT";
 
 /// Has the kernel send SIGTERM when the parent ends, however that happens, if the parent asked for it: this process saves its work.
-fn end_with_parent() {
-    let named = env::var(PARENT_VARIABLE).ok();
-    let Some(parent) = named.and_then(|pid| Pid::from_raw(pid.parse().ok()?)) else {
-        return;
-    };
+fn end_with_parent() -> Result<(), Fault> {
+    let named = env::var(PARENT_VARIABLE).unwrap_or_default();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let id = named.parse().ok().filter(|&id: &i32| id > 0);
+    let parent = id.and_then(Pid::from_raw);
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
-    if getppid() == Some(parent) {
-        return;
+    if parent.is_some() && getppid() == parent {
+        return Ok(());
     }
     // It ended before, or it is an ancestor, and its child passed the variable on.
-    if test_kill_process(parent) == Err(Errno::SRCH) {
-        std::process::exit(Exit::Transient as i32);
+    if parent.is_none_or(|parent| test_kill_process(parent) == Err(Errno::SRCH)) {
+        let what = "expected the process that started this one, found none";
+        let exit = parent.map_or(Exit::Usage, |_| Exit::Transient);
+        return Err(Fault::new(
+            exit,
+            format!("{PARENT_VARIABLE} '{named}': {what}"),
+        ));
     }
     let _ = set_parent_process_death_signal(None);
+    Ok(())
 }
