@@ -1,7 +1,7 @@
 //! What it will cost to embed on GPUs.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::plan::Sample;
 use crate::run::Run;
@@ -11,11 +11,8 @@ impl Run {
     /// Tells what it will cost to embed on GPUs, if nothing is embedded yet. A run without an estimate goes on.
     pub(crate) fn estimate(&self, samples: &[&Sample]) {
         let options = &self.options.gpu_embed;
-        let device = options.values("--device").last().unwrap_or("auto");
-        let has_driver = Path::new("/proc/driver/nvidia/version").exists();
         // How many positions are masked is not known here.
-        let is_limited = options.has("--scores-positions");
-        if device == "cpu" || (device == "auto" && !has_driver) || is_limited {
+        if options.computation()[0] == "cpu" || options.has("--scores-positions") {
             return;
         }
         let is_new = |sample: &&&Sample| {
@@ -32,7 +29,8 @@ impl Run {
         if new.is_empty() {
             return;
         }
-        let mut arguments = vec!["estimate", "--model", &self.model.name];
+        let model = format!("--model={}", self.model.name);
+        let mut arguments = vec!["estimate", &model];
         for (name, value) in options.options() {
             match name {
                 "--scores" if value.is_empty() => arguments.push(name),

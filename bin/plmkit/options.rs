@@ -1,5 +1,7 @@
 //! The options of each program: the common ones of this command line, then those that are passed on.
 
+use std::path::Path;
+
 use plmkit_cli::Fault;
 
 use crate::args::Args;
@@ -8,8 +10,12 @@ use crate::args::Args;
 const CHECKPOINT_DIR: &str = "--checkpoint-dir";
 
 /// Options that change no value of an embedding.
-const NEUTRAL: [&str; 9] = [
+const NEUTRAL: [&str; 13] = [
+    "--kernels",
+    "--log-format",
+    "--model-name",
     "--prefetch",
+    "--report",
     "--force",
     "--quiet",
     "--wait-for-lock",
@@ -20,8 +26,9 @@ const NEUTRAL: [&str; 9] = [
     CHECKPOINT_DIR,
 ];
 
-/// Options that say what holds without them.
-const DEFAULTS: [(&str, &str); 6] = [
+/// Options that say what holds without them. Of the size of a batch, that is so on a CPU; no vector depends on it.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("--max-batch-tokens", "16384"),
     ("--device", "auto"),
     ("--dtype", "auto"),
     ("--layers", "last"),
@@ -48,38 +55,69 @@ pub(crate) struct AllOptions {
 
 impl AllOptions {
     pub(crate) fn new(args: &Args) -> Result<Self, Fault> {
-        let passed = &args.passed;
-        let mut fasta_shard = Words::default();
-        fasta_shard.flag("--dedup", args.dedup);
-        fasta_shard.value("--long-policy", args.windows.then_some("window"));
-        fasta_shard.value("--translate", args.translate.as_deref());
+        let (passed, threads) = (&args.passed, args.threads.as_deref());
+        let mut all = Self::default();
+        let cut = &mut all.fasta_shard;
+        cut.flag("--dedup", args.dedup);
+        cut.value("--long-policy", args.windows.then_some("window"));
+        cut.value("--translate", args.translate.as_deref());
         for known in &args.known {
-            fasta_shard.value("--known", Some(known));
+            cut.flag(&format!("--known={known}"), true);
         }
-        let mut gpu_embed = Words::default();
-        gpu_embed.value("--device", args.device.as_deref());
-        gpu_embed.value("--dtype", args.dtype.as_deref());
-        gpu_embed.value("--pool", args.pool.as_deref());
-        gpu_embed.value("--layers", args.layers.as_deref());
-        gpu_embed.flag("--residues", args.residues);
-        gpu_embed.flag("--download", args.download);
-        let mut validate_embeddings = Words::default();
-        for words in [&mut fasta_shard, &mut gpu_embed, &mut validate_embeddings] {
-            words.value("--threads", args.threads.as_deref());
-        }
-        Ok(Self {
-            fasta_shard: fasta_shard.and("--fasta-shard", passed.fasta_shard.as_deref())?,
-            pack_batches: Words::default().and("--pack-batches", passed.pack_batches.as_deref())?,
-            gpu_embed: gpu_embed.and("--gpu-embed", passed.gpu_embed.as_deref())?,
-            validate_embeddings: validate_embeddings.and(
-                "--validate-embeddings",
-                passed.validate_embeddings.as_deref(),
-            )?,
-        })
+        cut.value("--threads", threads);
+        let embed = &mut all.gpu_embed;
+        embed.value("--device", args.device.as_deref());
+        embed.value("--dtype", args.dtype.as_deref());
+        embed.value("--pool", args.pool.as_deref());
+        embed.value("--layers", args.layers.as_deref());
+        embed.flag("--residues", args.residues);
+        embed.flag("--download", args.download);
+        embed.value("--threads", threads);
+        cut.and("--fasta-shard", passed.fasta_shard.as_deref())?;
+        let pack = &mut all.pack_batches;
+        pack.and("--pack-batches", passed.pack_batches.as_deref())?;
+        embed.and("--gpu-embed", passed.gpu_embed.as_deref())?;
+        let (validate, passed) = (&mut all.validate_embeddings, &passed.validate_embeddings);
+        validate.value("--threads", threads);
+        validate.and("--validate-embeddings", passed.as_deref())?;
+        Ok(all)
     }
 }
 
 impl ProgramOptions {
+    fn flag(&mut self, name: &str, is_set: bool) {
+        if is_set {
+            self.words.push(name.to_owned());
+        }
+    }
+
+    fn value(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.words.extend([name.to_owned(), value.to_owned()]);
+        }
+    }
+
+    /// Adds the words of `text`, the value of `option` if it is given.
+    fn and(&mut self, option: &str, text: Option<&str>) -> Result<(), Fault> {
+        let text = text.unwrap_or_default();
+        let words = shlex::split(text).ok_or_else(|| {
+            Fault::usage(format!(
+                "{option} '{text}': expected words as in a shell, found a quote without its end"
+            ))
+        })?;
+        if let Some(help) = words
+            .iter()
+            .find(|word| ["-h", "--help", "-V", "--version"].contains(&&***word))
+        {
+            let program = option.trim_start_matches('-');
+            return Err(Fault::usage(format!(
+                "{option}: {help} is no option of a run; {program} --help lists its options"
+            )));
+        }
+        self.words.extend(words);
+        Ok(())
+    }
+
     /// Parses the text of [`text`](Self::text).
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words = shlex::split(text)?;
@@ -136,6 +174,22 @@ impl ProgramOptions {
         })
     }
 
+    /// The kind of the device and the type of the computation, as embeddings of this machine name them.
+    pub(crate) fn computation(&self) -> [&str; 2] {
+        let given = |name| self.values(name).last().filter(|value| *value != "auto");
+        let has_driver = || Path::new("/proc/driver/nvidia/version").exists();
+        let is_on_gpu = given("--device").map_or_else(has_driver, |device| device != "cpu");
+        let [device, dtype] = [["cpu", "f32"], ["cuda", "f16"]][usize::from(is_on_gpu)];
+        [device, given("--dtype").unwrap_or(dtype)]
+    }
+
+    /// The deciding options whose value does not depend on the machine if they are not given.
+    pub(crate) fn settled(&self) -> Vec<(&str, &str)> {
+        let mut options = self.canonical();
+        options.retain(|(name, _)| !["--device", "--dtype"].contains(name));
+        options
+    }
+
     /// The options that decide the values of embeddings, on one line.
     pub(crate) fn deciding(&self) -> String {
         let words = self.canonical().into_iter();
@@ -161,44 +215,6 @@ impl ProgramOptions {
 fn is_option(word: &str) -> bool {
     let name = word.trim_start_matches('-');
     name.len() < word.len() && name.starts_with(|first: char| first.is_ascii_alphabetic())
-}
-
-#[derive(Default)]
-struct Words(Vec<String>);
-
-impl Words {
-    fn flag(&mut self, name: &str, is_set: bool) {
-        if is_set {
-            self.0.push(name.to_owned());
-        }
-    }
-
-    fn value(&mut self, name: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.0.extend([name.to_owned(), value.to_owned()]);
-        }
-    }
-
-    /// Adds the words of `text`, the value of `option` if it is given.
-    fn and(mut self, option: &str, text: Option<&str>) -> Result<ProgramOptions, Fault> {
-        let text = text.unwrap_or_default();
-        let words = shlex::split(text).ok_or_else(|| {
-            Fault::usage(format!(
-                "{option} '{text}': expected words as in a shell, found a quote without its end"
-            ))
-        })?;
-        if let Some(help) = words
-            .iter()
-            .find(|word| ["-h", "--help", "-V", "--version"].contains(&&***word))
-        {
-            let program = option.trim_start_matches('-');
-            return Err(Fault::usage(format!(
-                "{option}: {help} is no option of a run; {program} --help lists its options"
-            )));
-        }
-        self.0.extend(words);
-        Ok(ProgramOptions { words: self.0 })
-    }
 }
 
 #[cfg(test)]

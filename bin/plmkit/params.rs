@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{DATASET_FILE, path_text};
-use plmkit_store::{StoreError, files_in, remove_file, write_json};
+use plmkit_store::{EmbeddingsReader, StoreError, files_in, read_input, remove_file, write_json};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Stage;
@@ -55,7 +55,7 @@ impl Params {
 
     /// Reads the parameters of the last run; none if they are missing or damaged.
     pub(crate) fn read(outdir: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(Self::file(outdir)).ok()?).ok()
+        serde_json::from_slice(&read_input(&Self::file(outdir)).ok()?).ok()
     }
 
     /// Compares with the run that began what is in the folder. A stage that goes on with it cannot change how.
@@ -86,7 +86,8 @@ impl Params {
             Some(first) => model.made(first, stop).map(|made| !made),
             None => Ok(!(model.is(&earlier.model) || earlier.has_weights_of(model))),
         };
-        let other = match (earlier.other_options(options), earlier.other_model(model)) {
+        let options = earlier.other_options(options, first.as_deref());
+        let other = match (options, earlier.other_model(model)) {
             (Some(other), _) => other,
             (None, Some(other)) if is_other()? => other,
             (None, _) => return Ok(Existing::Same),
@@ -103,14 +104,22 @@ impl Params {
         Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")))
     }
 
-    /// The options that decide the values of embeddings and differ, if any do.
-    fn other_options(&self, options: &AllOptions) -> Option<String> {
+    /// The options that decide the values of embeddings and differ, if any do. `first` are embeddings of that run.
+    fn other_options(&self, options: &AllOptions, first: Option<&Path>) -> Option<String> {
+        // What was found on a machine, embeddings of it tell.
+        let is_made_as = |now: &ProgramOptions| {
+            let made = EmbeddingsReader::open(first?).ok()?;
+            let of = |name| made.provenance().text_option(name);
+            Some([of("device")?, of("dtype")?] == now.computation())
+        };
         for (name, was, now) in [
             ("gpu-embed", &self.gpu_embed, &options.gpu_embed),
             ("pack-batches", &self.pack_batches, &options.pack_batches),
         ] {
             let known = ProgramOptions::parse(was).unwrap_or_default();
-            if known.canonical() != now.canonical() {
+            let is_same = known.canonical() == now.canonical()
+                || known.settled() == now.settled() && is_made_as(now) == Some(true);
+            if !is_same {
                 let deciding = |options: &ProgramOptions| match &*options.deciding() {
                     "" => "without options".to_owned(),
                     deciding => format!("'{deciding}'"),

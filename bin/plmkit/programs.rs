@@ -25,9 +25,9 @@ pub(crate) const PROGRAMS: [&str; 5] = [
 /// How often a running program is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Arguments of a program, from text, paths and options.
+/// Arguments of a program, from text, paths and options; and the folder of its temporary files, if it is not that of the system.
 #[derive(Default)]
-pub(crate) struct Arguments(Vec<OsString>);
+pub(crate) struct Arguments(Vec<OsString>, pub(crate) Option<PathBuf>);
 
 impl Arguments {
     pub(crate) fn add(&mut self, word: impl Into<OsString>) {
@@ -41,8 +41,9 @@ impl Arguments {
     }
 
     pub(crate) fn value(&mut self, name: &str, value: impl Into<OsString>) {
-        self.add(name);
-        self.add(value);
+        // A value may begin as options do.
+        let words: [OsString; 2] = [name.into(), value.into()];
+        self.add(words.join("=".as_ref()));
     }
 
     pub(crate) fn options(&mut self, options: &ProgramOptions) {
@@ -104,6 +105,7 @@ impl Programs {
         }
         command
             .args(arguments.0)
+            .envs(arguments.1.map(|folder| ("TMPDIR", folder)))
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let child = command.process_group(0).spawn();

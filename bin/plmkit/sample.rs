@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::Fault;
 use plmkit_contract::{Manifest, ShardSummary, path_text};
 use plmkit_sequence::is_shard_name;
-use plmkit_store::{FileKind, StoreError, files_in, read_sealed, remove_file};
+use plmkit_store::{FileKind, StoreError, files_in, read_input, read_sealed, remove_file};
 
 use crate::params::{Existing, mark_of};
 use crate::plan::Sample;
@@ -66,13 +66,14 @@ impl<'r> SampleFolder<'r> {
     /// Ends an attempt to cut the sample that was refused, if its shards are as they were.
     pub(crate) fn end_attempt(&self) -> Result<(), Fault> {
         let before = self.manifest_before();
-        let [kept, now] = [&before, &self.manifest_path()].map(|path| fs::read(path).ok());
+        let [kept, now] = [&before, &self.manifest_path()].map(|path| read_input(path).ok());
         if kept.is_some() && kept == now {
             remove_file(&before)?;
         }
         Ok(())
     }
 
+    /// Whether a file of the shards is lost. Without a manifest there were none.
     pub(crate) fn has_lost_shards(&self) -> bool {
         let shards = self.path.join("shards");
         self.manifest().is_ok_and(|manifest| {
@@ -113,7 +114,7 @@ impl<'r> SampleFolder<'r> {
     /// The place of a log, list or report that is made again. One that is damaged beyond recognition would stay: it could be anything.
     pub(crate) fn cleared(&self, file: &str) -> Result<PathBuf, Fault> {
         let path = self.path.join(file);
-        if path.is_file() && FileKind::detect(&path).is_none() {
+        if path.exists() && !path.is_dir() && FileKind::detect(&path).is_none() {
             remove_file(&path)?;
         }
         Ok(path)

@@ -9,6 +9,7 @@ use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
 use crate::lock::RunLock;
+use crate::params::Existing;
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
@@ -43,11 +44,10 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     match stage {
         None => {
             let measured = run.try_device()?;
-            run.write_start()?;
+            let cut = run.cut(&mut failures)?;
             if measured {
                 run.renew_batch_size()?;
             }
-            let cut = run.cut(&mut failures)?;
             run.estimate(&cut);
             lock.check()?;
             run.embed(&cut, None, &mut failures)?;
@@ -55,7 +55,6 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             run.finish(&mut failures)?;
         }
         Some(Stage::Prepare) => {
-            run.write_start()?;
             let cut = run.cut(&mut failures)?;
             run.estimate(&cut);
             run.tell_uncut();
@@ -76,11 +75,12 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
 }
 
 impl Run {
-    /// Measures the size of a batch before a first run writes anything: a device that is missing, or a model that cannot be fetched,
-    /// ends it here. Returns whether it has.
+    /// Measures the size of a batch before a first run, or one that replaces embeddings, writes anything: a device that is missing, or a
+    /// model that cannot be fetched, ends it here. Returns whether it has.
     fn try_device(&self) -> Result<bool, Fault> {
-        let is_needed =
+        let is_first =
             !self.options.pack_batches.has("--max-batch-tokens") && self.embedded.is_empty();
+        let is_needed = is_first || self.existing == Existing::Replaced;
         if is_needed {
             let exit = self.measure_batch_size()?;
             if exit != Exit::Done {
@@ -91,9 +91,13 @@ impl Run {
         Ok(is_needed)
     }
 
-    /// Cuts all samples. Returns those that are cut.
+    /// Cuts all samples, and writes how the results are made. Returns those that are cut.
     fn cut(&self, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let mut cut = Vec::new();
+        // A refused run leaves embeddings that it was to replace as they are, without a mark.
+        if self.existing != Existing::Replaced {
+            self.write_start()?;
+        }
         for sample in &self.samples {
             self.programs.go_on()?;
             let exit = of_sample(SampleFolder::new(self, sample).cut())?;
@@ -103,6 +107,9 @@ impl Run {
         }
         if cut.len() == self.samples.len() {
             self.check_positions(&cut)?;
+        }
+        if self.existing == Existing::Replaced && !cut.is_empty() {
+            self.write_start()?;
         }
         Ok(cut)
     }

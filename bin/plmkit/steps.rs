@@ -6,7 +6,7 @@ use std::path::Path;
 
 use plmkit_cli::{Exit, Fault, LogFormat};
 use plmkit_contract::{ShardSummary, path_text};
-use plmkit_store::{AtomicFile, StoreError, remove_file};
+use plmkit_store::{AtomicFile, StoreError, read_input, remove_file};
 
 use crate::fasta::head;
 use crate::params::mark_of;
@@ -19,7 +19,7 @@ impl SampleFolder<'_> {
         let manifest = self.manifest_path();
         let before = self.manifest_before();
         if manifest.exists() && !before.exists() {
-            let text = fs::read(&manifest).map_err(StoreError::cannot_read(&manifest))?;
+            let text = read_input(&manifest)?;
             let mut copy = AtomicFile::create(&before)?;
             copy.append(&text)?;
             copy.finish()?;
@@ -79,21 +79,26 @@ impl SampleFolder<'_> {
         }
         // Embeddings that are there are compared, and those of this work are kept: a killed run may have left a gpu-embed behind that
         // finishes them meanwhile.
-        let exists = self.embeddings(name).exists();
+        let exists = self.embeddings(name).is_file();
+        let list = self.path.join(format!("rejects/{name}.csv"));
+        let force = self.run.args.force;
+        if !exists || force {
+            self.cleared(&format!("logs/{name}.samples.csv"))?;
+            self.cleared(&format!("logs/{name}.events.jsonl"))?;
+        }
         let mut exit = self.compute(name, &batches, false)?;
-        let is_refused = match exit {
-            Exit::CannotCreate => !exists || self.run.args.force,
-            Exit::Data => self.run.args.force,
-            _ => false,
-        };
+        // A second try that has nothing to replace would end as the first.
+        let is_refused = (exists || list.is_file())
+            && match exit {
+                Exit::CannotCreate => !exists || force,
+                exit => exit == Exit::Data && force,
+            };
         if is_refused {
             if exists {
                 let path = path_text(&self.embeddings(name));
                 tracing::info!("{path}: made again, since --force says so");
             }
-            self.cleared(&format!("logs/{name}.samples.csv"))?;
-            self.cleared(&format!("logs/{name}.events.jsonl"))?;
-            remove_if_zeros(&self.path.join(format!("rejects/{name}.csv")))?;
+            remove_if_zeros(&list)?;
             remove_if_zeros(&self.embeddings(name))?;
             exit = self.compute(name, &batches, true)?;
         }
@@ -152,7 +157,7 @@ impl SampleFolder<'_> {
         arguments.add("--");
         arguments.add(self.run.programs.path("gpu-embed"));
         arguments.add(batches);
-        if self.run.args.common.log_format == LogFormat::Json {
+        if self.run.args.common.log_format == LogFormat::Json && !options.has("--log-format") {
             arguments.value("--log-format", "json");
         }
         arguments.value("--model", &self.run.model.name);
@@ -228,7 +233,14 @@ impl SampleFolder<'_> {
         );
         arguments.flag("--quiet", !options.has("--quiet"));
         arguments.options(options);
-        let validated = self.run.programs.run("validate-embeddings", arguments)?;
+        // TMPDIR may be missing or full, which would show after hours.
+        let temporary = self.path.join(".temporary");
+        fs::create_dir_all(&temporary).map_err(StoreError::cannot_create(&temporary))?;
+        arguments.1 = Some(temporary.clone());
+        let validated = self.run.programs.run("validate-embeddings", arguments);
+        // What a killed run left goes, too.
+        let _ = fs::remove_dir_all(&temporary);
+        let validated = validated?;
         match validated {
             Exit::Done => self.remove_batches()?,
             Exit::Data if !has_surplus => tell_remedy(name),
@@ -253,7 +265,7 @@ impl SampleFolder<'_> {
 
 /// Removes a file of zeros, which one may be after a crash of the machine: nothing tells that it is ours.
 fn remove_if_zeros(path: &Path) -> Result<(), Fault> {
-    let head = head(path, 4096).unwrap_or_default();
+    let head = head(path);
     if !head.is_empty() && head.iter().all(|&byte| byte == 0) {
         remove_file(path)?;
     }
@@ -267,5 +279,5 @@ fn tell_remedy(sample: &str) {
 
 /// Whether a file existed before and has other bytes now.
 fn differ(before: &Path, now: &Path) -> bool {
-    fs::read(before).is_ok_and(|before| fs::read(now).is_ok_and(|now| now != before))
+    read_input(before).is_ok_and(|before| read_input(now).is_ok_and(|now| now != before))
 }

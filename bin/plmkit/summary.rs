@@ -221,21 +221,10 @@ fn different_work(samples: &[&SummaryLine]) -> Option<String> {
 
 impl SummaryLine {
     fn read_verdict(&mut self, dataset: &ListedDataset, allow_empty: bool) {
-        let number = |name: &str| {
-            dataset
-                .others
-                .get(name)
-                .and_then(Value::as_u64)
-                .unwrap_or_default()
-        };
-        let text = |name: &str| {
-            dataset
-                .others
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let reasons = dataset.others.get("rejected").and_then(Value::as_object);
+        let of = |name: &str| dataset.others.get(name);
+        let number = |name| of(name).and_then(Value::as_u64).unwrap_or_default();
+        let text = |name| of(name).and_then(Value::as_str).unwrap_or_default();
+        let reasons = of("rejected").and_then(Value::as_object);
         let reasons = reasons.into_iter().flat_map(|reasons| reasons.values());
         self.rows = number("rows");
         self.aliases = number("aliases");

@@ -1,7 +1,9 @@
 //! The whole job: the same files as by hand, all errors before the start, and resuming.
 #[path = "../common/mod.rs"]
 mod common;
+mod ends;
 mod existing;
+mod options;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -383,16 +385,6 @@ fn positions_to_mask_are_of_any_shard() {
     let said = run(&mut embed("id,position\nB,3\nA,2\n"));
     assert!(said.contains("a: shard-00001, 2 of 2 shards"), "{said}");
     assert!(said.contains("2 rows, 0 rejected"), "{said}");
-}
-
-#[test]
-fn a_link_to_nothing_is_no_folder_of_results() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    let folder = folder.path();
-    proteins(folder, "a.fasta", 2);
-    std::os::unix::fs::symlink("nowhere", folder.join("results")).expect("link");
-    let refused = plmkit(folder, "a.fasta --out results --quiet");
-    common::assert_fails(refused, 73, "results: cannot create: file exists");
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! Options that change no value, on a folder that is finished. The options and their defaults are those of each program's help.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{Tree, assert_fails, bin, command, run, test_data, tree};
+use crate::proteins;
+
+/// Options of the programs that plmkit gives them, that change the results, or that are no options of a run.
+const OTHERS: [(&str, &[&str]); 4] = [
+    (
+        "fasta-shard",
+        &[
+            "--out",
+            "--sample",
+            "--shards",
+            "--max-shard-tokens",
+            "--translate",
+            "--dedup",
+            "--known",
+            // These need an option that changes the results.
+            "--genetic-code",
+            "--stops",
+            "--orf-between",
+            "--overlap",
+        ],
+    ),
+    ("pack-batches", &["--out", "--batch-size", "--description"]),
+    (
+        "gpu-embed",
+        &[
+            "--model",
+            "--out",
+            "--rejects",
+            "--events",
+            "--probe",
+            "--residues",
+            "--logits",
+            "--contacts",
+            "--scores",
+            "--scores-positions",
+            // It computes again, as it says.
+            "--force",
+        ],
+    ),
+    (
+        "validate-embeddings",
+        &[
+            "--dataset",
+            "--shards",
+            "--rejects",
+            "--manifest",
+            "--model",
+            "--recomputed",
+            "--mqc",
+            "--reference",
+            "--min-cosine",
+        ],
+    ),
+];
+
+/// Values of options without a default that change no result.
+const NEUTRAL: [(&str, &str); 14] = [
+    ("--allow-empty", ""),
+    ("--checkpoint-dir", " saved"),
+    ("--download", ""),
+    ("--force", ""),
+    ("--html", " v.html"),
+    ("--log-format", " json"),
+    ("--max-rejected", " 50%"),
+    ("--model-name", " X"),
+    ("--quiet", ""),
+    ("--report", " r.json"),
+    ("--sample", " 1"),
+    ("--skip", " pooling"),
+    ("--threads", " 1"),
+    ("--wait-for-lock", ""),
+];
+
+/// The options of a program, with their defaults.
+fn listed(program: &str) -> Vec<(String, Option<String>)> {
+    let help = bin(program)
+        .arg("--help")
+        .output()
+        .expect("the program starts");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    let mut found: Vec<(String, Option<String>)> = Vec::new();
+    let mut text = String::new();
+    for line in help.lines() {
+        let is_option = (2..=6).contains(&(line.len() - line.trim_start().len()));
+        let name = line.trim().split(' ').next().unwrap_or_default();
+        if is_option && name.starts_with("--") {
+            found.push((name.to_owned(), None));
+            text.clear();
+        }
+        text.extend([line.trim(), " "]);
+        let default = text.split_once("[default: ").and_then(|(_, rest)| {
+            let value = rest.split_once(']')?.0.split(';').next()?;
+            (!value.contains(' ')).then(|| format!(" {value}"))
+        });
+        if let (Some(last), Some(_)) = (found.last_mut(), &default) {
+            last.1 = default;
+        }
+    }
+    found
+}
+
+/// What a run that computes nothing leaves as it is.
+fn computed(folder: &Path) -> Tree {
+    let mut found = tree(folder);
+    found.retain(|path, _| {
+        let is_in = |name: &str| path.iter().any(|part| part == name);
+        is_in("embeddings") || is_in("logs") || is_in("shards")
+    });
+    found
+}
+
+fn plmkit(folder: &Path, options: &str) -> Command {
+    let mut command = command(
+        folder,
+        &format!("plmkit a.fasta --out results --quiet{options}"),
+    );
+    command.arg("--model").arg(test_data("model-tiny"));
+    command
+}
+
+#[test]
+fn an_option_that_changes_no_value_computes_nothing_again() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, " --device cpu"));
+    let before = computed(folder);
+    for (program, others) in OTHERS {
+        let options = listed(program);
+        assert!(options.len() > 5, "{options:?}");
+        let (mut defaults, mut neutral) = (String::new(), String::new());
+        for (name, default) in &options {
+            if others.contains(&&**name) || name == "--generate" {
+                continue;
+            }
+            let value = NEUTRAL.iter().find(|(known, _)| known == name);
+            assert!(
+                default.is_some() || value.is_some(),
+                "{program} {name}: changes it a value?"
+            );
+            if let Some(default) = default.as_ref().filter(|_| name != "--device") {
+                defaults.extend([" ", &**name, &**default]);
+            }
+            if let Some((_, value)) = value {
+                neutral.extend([" ", &**name, *value]);
+            }
+        }
+        for words in [defaults, neutral] {
+            let mut again = plmkit(folder, " --device cpu");
+            run(again.arg(format!("--{program}={words}")));
+            assert!(computed(folder) == before, "{program} {words}");
+        }
+    }
+}
+
+#[test]
+fn a_device_and_a_type_are_those_that_the_machine_has() {
+    if Path::new("/proc/driver/nvidia/version").exists() {
+        eprintln!("SKIPPED: on a GPU, the default is another device");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, ""));
+    let before = computed(folder);
+    for same in [
+        " --device cpu",
+        "",
+        " --dtype f32",
+        " --device cpu --dtype auto",
+        " --device auto",
+    ] {
+        run(&mut plmkit(folder, same));
+        assert!(computed(folder) == before, "{same}");
+    }
+    for other in [
+        " --device cuda",
+        " --dtype bf16",
+        " --device cuda --dtype f32",
+    ] {
+        assert_fails(
+            plmkit(folder, other),
+            73,
+            "results: has embeddings of gpu-embed ",
+        );
+        assert!(computed(folder) == before, "{other}");
+    }
+    // What another machine made is not what this one would make.
+    let params = folder.join("results/pipeline_info/params.json");
+    let text = fs::read_to_string(&params).expect("read");
+    fs::write(
+        &params,
+        text.replace("\"gpu_embed\": \"", "\"gpu_embed\": \"--dtype bf16 "),
+    )
+    .expect("write");
+    run(&mut plmkit(folder, " --device cpu"));
+}
