@@ -226,6 +226,18 @@ def test_an_accepted_sample_without_rows_is_an_empty_table(tmp_path):
     assert plmkit.read(tmp_path / "out").num_rows == 1
 
 
+def test_blanks_divide_blocks_or_are_those_of_text(tmp_path):
+    assert embed({"P1": "MKVLAAGIVG LCAK", "P2": "M K V"})["length"].to_pylist() == [14, 3]
+    with pytest.raises(plmkit.PlmkitError, match=r"record 2 'P2': found 'Too Many Requests' .* \(line 4\)") as raised:
+        embed({"P1": "MKV", "P2": "Too Many Requests"})
+    assert raised.value.code == 65
+    file = tmp_path / "a.pir"
+    file.write_text(">P1;A\na title\nMKVLAAGIVG LCAK*\n", encoding="utf-8")
+    with pytest.raises(plmkit.PlmkitError, match="found a header of PIR"):
+        embed(file)
+    assert embed(file, fasta_shard="--pir").to_pylist()[0].items() >= {"id": "A", "length": 14}.items()
+
+
 def test_rejected_records_are_a_warning():
     with pytest.warns(UserWarning, match="sequences: 1 rejected record has no row"):
         assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2

@@ -213,7 +213,10 @@ fn header<'a>(
     let limit = limits.description_bytes;
     let cut = description.len() > limit;
     let description = description[..character_end(description, limit)].trim_ascii();
-    let description = (!description.is_empty()).then(|| String::from_utf8_lossy(description));
+    // Faster than the lossy conversion alone.
+    let text = str::from_utf8(description).map(Cow::Borrowed);
+    let text = text.unwrap_or_else(|_| String::from_utf8_lossy(description));
+    let description = (!description.is_empty()).then_some(text);
     Ok((id, description, cut))
 }
 

@@ -45,8 +45,8 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
         for (number, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
             let size = piece.len();
             let block = *block.get_or_insert(size);
-            let is_block = size <= block && BLOCKS.contains(&block) && !piece[0].is_ascii_digit();
-            is_text |= is_last || !is_block;
+            is_text |=
+                is_last || size > block || !BLOCKS.contains(&block) || piece[0].is_ascii_digit();
             is_last = size < block;
             is_even &= size == block;
             blanks += u64::from(number > 0);

@@ -55,10 +55,7 @@ pub fn normalise(
 ) -> (usize, Result<ResidueChanges, UnknownResidue>) {
     let mut changes = ResidueChanges::default();
     // Most sequences are as they should be.
-    if sequence
-        .iter()
-        .fold(true, |all, &byte| all & is_residue(byte))
-    {
+    if sequence.iter().fold(true, |all, &b| all & is_residue(b)) {
         return (sequence.len(), Ok(changes));
     }
     let mut length = 0;
