@@ -85,6 +85,14 @@ def test_embeddings(chain):
     assert sum(table["n_windows"].to_pylist()) == shards.num_rows > table.num_rows
 
 
+def test_texts_of_embeddings_are_plain(chain):
+    """The only encoding of texts that fastparquet reads."""
+    metadata = pq.read_metadata(chain.embeddings)
+    for name in ("id", "sequence_digest"):
+        column = metadata.row_group(0).column(metadata.schema.names.index(name))
+        assert set(column.encodings) <= {"PLAIN", "RLE"}, name
+
+
 def test_embeddings_of_separate_windows(chain, tmp_path):
     out = tmp_path / "separate.parquet"
     run("gpu-embed", *chain.batches, "--model", MODEL, "--device", "cpu", "--windows", "separate", "--out", out)
