@@ -152,10 +152,9 @@ mod tests {
     #[test]
     fn a_planted_vector_is_found_wherever_it_is() {
         type Plant = fn(f32) -> f32;
-        let sizes: [Plant; 6] = [
+        let sizes: [Plant; 5] = [
             |value| value * 1000.0,
             |value| value * 0.01,
-            |value| f32::from_bits(value.to_bits().swap_bytes() & 0xbfff_ffff),
             |_| 1e-40,
             |_| f32::from_bits(0xcdcd_cdcd),
             |value| value * 1e30,
