@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
-use plmkit_dataset::dataset_folder;
+use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
 use plmkit_sequence::Limits;
 use plmkit_store::{files_in, open_input, read_id_values, read_input, read_sealed};
 
@@ -18,7 +18,6 @@ use crate::plan::{Sample, samples};
 use crate::programs::Programs;
 use crate::run::{BATCH_SIZE_FILE, Run};
 use crate::sample::MANIFEST;
-use crate::summary::{SUMMARY_FILE, SUMMARY_HEADER};
 use crate::versions::{VERSIONS_FILE, Versions};
 
 /// The extensions of the files of a sample.

@@ -7,17 +7,11 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
 use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest, path_text, plural};
+use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER};
 use plmkit_store::{read_sealed, write_report};
 use serde_json::Value;
 
 use crate::sample::MANIFEST;
-
-/// The name of the table, in a folder of results.
-pub(crate) const SUMMARY_FILE: &str = "summary.tsv";
-
-/// Its first line.
-pub(crate) const SUMMARY_HEADER: &str =
-    "sample\trecords\trows\trejected\taliases\tknown\ttruncated\tverdict\tmodel\tmodel_digest\n";
 
 /// The samples of a run, as they are added.
 pub(crate) struct Summary {

@@ -5,11 +5,11 @@ use std::path::{Component, Path, PathBuf};
 
 use plmkit_cli::Fault;
 use plmkit_contract::{DATASET_FILE, is_sample_name, is_stream};
+use plmkit_dataset::SUMMARY_FILE;
 use plmkit_store::read_columns;
 
 use crate::fasta::sample_name;
 use crate::run::BATCH_SIZE_FILE;
-use crate::summary::SUMMARY_FILE;
 use crate::versions::VERSIONS_FILE;
 
 /// Names in a folder of results that no sample can have.

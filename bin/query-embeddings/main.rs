@@ -1,7 +1,8 @@
-//! `query-embeddings`: reads the parts of a dataset as one table: combines them, selects rows, looks single rows up, finds the
+//! `query-embeddings`: reads the parts of a dataset as one table: lists them once they are verified, combines them, selects rows, looks single rows up, finds the
 //! nearest rows, scores variants, writes where peptides lie.
 
 mod combine;
+mod files;
 mod ids;
 mod lookup;
 mod neighbours;
@@ -20,7 +21,7 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, check_outside, has_shards};
 use strum::VariantArray;
 
-/// Combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, scores variants, and writes
+/// Lists embeddings files once they are verified, combines the parts of a dataset, selects rows by id, looks single proteins up, finds nearest neighbours, scores variants, and writes
 /// peptides as GFF
 #[derive(Debug, Parser)]
 #[command(name = "query-embeddings", version)]
@@ -34,6 +35,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Files(files::FilesArgs),
     Combine(combine::CombineArgs),
     Select(select::SelectArgs),
     Lookup(lookup::LookupArgs),
@@ -52,6 +54,7 @@ impl Program for Args {
 
 fn main() -> ExitCode {
     plmkit_cli::main(|args: Args, stop| match args.command {
+        Some(Command::Files(files)) => files.run(stop),
         Some(Command::Combine(combine)) => combine.run(args.common.quiet, stop),
         Some(Command::Select(select)) => select.run(stop),
         Some(Command::Lookup(lookup)) => lookup.run(stop),
@@ -59,7 +62,7 @@ fn main() -> ExitCode {
         Some(Command::Variants(variants)) => variants.run(stop),
         Some(Command::Peptides(peptides)) => peptides.run(stop),
         None => Err(Fault::usage(
-            "expected a command: combine, select, lookup, neighbours, variants or peptides; see --help",
+            "expected a command: files, combine, select, lookup, neighbours, variants or peptides; see --help",
         )),
     })
 }

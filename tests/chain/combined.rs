@@ -48,7 +48,7 @@ fn a_known_dataset_that_has_not_its_rows_is_not_combined() {
     refused(
         "old",
         66,
-        "old/embeddings: expected files named *.parquet in this folder",
+        "old/embeddings/shard-00000.parquet: missing, though dataset.json lists it",
     );
     fs::write(&part, bytes).expect("write");
     run(&mut command(folder, &line("old")));

@@ -386,7 +386,7 @@ fn a_dataset_lists_its_parts_and_is_checked_by_them_without_its_shards() {
     let before = fs::read_to_string(&named).expect("read");
     validate(".", 0, "pass: 100 rows; 7 checks passed");
     rename(part, "aside");
-    let missing = format!("{part}: no such file: expected every part");
+    let missing = format!("{part}: missing, though dataset.json lists it");
     validate(".", 66, &missing);
     assert_eq!(fs::read_to_string(&named).expect("read"), before);
     let edited = before.replace("model-tiny", "another");

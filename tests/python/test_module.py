@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,7 @@ def test_residues_by_id_are_rows():
     assert {"mean_4", "max_4"} <= set(table.column_names)
     assert embed(list(TWO.items()), quiet=True)["mean_4"].equals(table["mean_4"])
     assert embed({7: TWO["P1"]})["id"].to_pylist() == ["7"]
+    assert embed(iter([["P1", TWO["P1"]]]))["id"].to_pylist() == ["P1"]
 
 
 def test_files_are_samples_in_their_order(tmp_path):
@@ -77,6 +79,36 @@ def test_an_error_has_the_code_and_the_words_of_the_program(sequences, options, 
     assert raised.value.code == code
 
 
+@pytest.mark.parametrize("id", [None, float("nan"), b"a", True, 7.5, ("a",)])
+def test_an_id_of_another_type_is_refused(id):
+    with pytest.raises(plmkit.PlmkitError, match="as text or a whole number") as raised:
+        embed({id: "MK"})
+    assert raised.value.code == 65
+
+
+@pytest.mark.parametrize(
+    "sequences",
+    [[("a", "MK"), "b.fasta"], ["ab", ("c", "MK")], [("a", "MK", "x")], [("a",)], [b"a.fasta"], [5], [{"id": "a", "sequence": "MK"}], {"a": b"MK"}],
+)
+def test_what_is_no_pair_of_id_and_residues_is_refused(sequences):
+    with pytest.raises(plmkit.PlmkitError, match="expected an id without blanks, as text or a whole number, and residues as text; or files") as raised:
+        embed(sequences)
+    assert raised.value.code == 65
+
+
+@pytest.mark.parametrize("sequences", [None, 5, b"a.fasta"])
+def test_what_is_no_sequences_is_a_type_error(sequences):
+    with pytest.raises(TypeError, match="expected FASTA files, or residues by id"):
+        embed(sequences)
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", "x" * 200000])
+def test_an_argument_that_no_program_can_take_is_an_error_of_plmkit(value):
+    with pytest.raises(plmkit.PlmkitError, match="plmkit: cannot start: ") as raised:
+        embed(TWO, pool=value)
+    assert raised.value.code == 2
+
+
 @pytest.mark.parametrize(("name", "residues"), [("", "MK"), ("a b", "MK"), ("a\n", "MK"), ("a", None), ("a", "M\n>b"), ("a", "MK\rV")])
 def test_an_id_with_blanks_and_what_is_no_text_is_refused(name, residues):
     with pytest.raises(plmkit.PlmkitError, match="expected an id without blanks") as raised:
@@ -112,6 +144,107 @@ def test_other_sequences_of_a_folder_are_refused_and_nothing_changes(tmp_path):
     file.write_text("", encoding="utf-8")
     with pytest.raises(plmkit.PlmkitError, match="Not a directory"):
         embed(TWO, out=file)
+
+
+def test_columns_are_names_of_columns(tmp_path):
+    table = embed(TWO, out=tmp_path)
+    assert plmkit.read(tmp_path, columns=("mean_4", "id")).equals(table.select(["mean_4", "id"]))
+    for columns in [[], "id", b"id", [0], [None]]:
+        with pytest.raises(TypeError, match=r"expected names, such as \['id', 'mean_33'\], or None"):
+            plmkit.read(tmp_path, columns=columns)
+    with pytest.raises(plmkit.PlmkitError, match="expected a column 'mean_33', found ordinal, id, .*mean_4") as raised:
+        plmkit.read(tmp_path, columns=["id", "mean_33"])
+    assert raised.value.code == 65
+
+
+def test_records_that_share_a_sequence_have_rows_of_their_own(tmp_path):
+    earlier = embed(TWO, out=tmp_path / "earlier")
+    given = {"P4": "MKKVVL", "P3": TWO["P2"]} | TWO | {"P5": "MKKVVL"}
+    each = embed(given).select(["ordinal", "id", "length", "mean_4"])
+    rows = each.to_pylist()
+    known = tmp_path / "earlier/sequences"
+    for options, left_out in [
+        ({"dedup": True}, 2),
+        ({"fasta_shard": "--dedup"}, 2),
+        ({"known": known}, 3),
+        ({"known": [str(known)], "dedup": True}, 4),
+    ]:
+        out = tmp_path / f"{options}".replace("/", "_")
+        table = embed(given, out=out, **options)
+        assert table.select(each.column_names).to_pylist() == rows, options
+        assert table.column_names == earlier.column_names
+        with pytest.warns(UserWarning, match=f"sequences: {left_out} records have no row, since others have their residues"):
+            assert plmkit.read(out).num_rows == 5 - left_out
+    with pytest.warns(UserWarning, match="3 records left out, because earlier datasets have their residues"):
+        assert embed(given, fasta_shard=f"--known {known}").num_rows == 2
+
+
+def test_a_folder_is_what_lies_in_it_by_any_path(tmp_path, monkeypatch):
+    out = tmp_path / "results"
+    file = tmp_path / "b.fasta"
+    file.write_text(f">P1\n{TWO['P1']}\n", encoding="utf-8")
+    table = embed([PROTEINS, file], out=out, max_shard_tokens=20000)
+    sample, part = out / "proteins", out / "proteins/embeddings/shard-00001.parquet"
+    for link, target in [("all", out), ("one", sample), ("of-one", sample / "embeddings")]:
+        (tmp_path / link).symlink_to(target)
+    shutil.copytree(sample, tmp_path / "renamed")
+    (out / "embeddings").mkdir()
+    shutil.copy(out / "b/embeddings/shard-00000.parquet", out / "embeddings")
+    of_all = [(out, "."), (tmp_path, "results/."), (tmp_path, "results/proteins/.."), (sample, ".."), (tmp_path, "all")]
+    of_one = [(sample, "."), (sample / "embeddings", "."), (sample / "embeddings", "../embeddings"), (tmp_path, "one"), (tmp_path, "of-one")]
+    paths = [*((*path, 101) for path in of_all), *((*path, 100) for path in of_one), (tmp_path, "renamed", 100)]
+
+    def read(folder, path):
+        monkeypatch.chdir(folder)
+        return plmkit.read(path)
+
+    for folder, path, rows in paths:
+        assert read(folder, path).equals(table.slice(0, rows)), path
+    whole = part.read_bytes()
+    (tmp_path / "renamed" / part.relative_to(sample)).unlink()
+    part.unlink()
+    for folder, path, _ in paths:
+        with pytest.raises(plmkit.PlmkitError, match="shard-00001.parquet: missing") as raised:
+            read(folder, path)
+        assert raised.value.code == 66
+    for at in range(0, len(whole), len(whole) // 5):
+        part.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        for folder, path, _ in paths[:-1]:
+            with pytest.raises(plmkit.PlmkitError, match="shard-00001.parquet: ") as raised:
+                read(folder, path)
+            assert raised.value.code == 65
+
+
+def test_files_without_their_dataset_are_read_with_a_warning_and_other_kinds_are_refused(tmp_path):
+    table = embed(PROTEINS, out=tmp_path / "out", max_shard_tokens=20000)
+    flat, sample = tmp_path / "flat", tmp_path / "out/proteins"
+    shutil.copytree(sample / "embeddings", flat)
+    link = tmp_path / "link.parquet"
+    link.symlink_to(sample / "embeddings/shard-00000.parquet")
+    of_file = pyarrow.parquet.read_table(link).num_rows
+    for path, rows in [(flat, 100), (link, of_file), (sample / "embeddings/shard-00000.parquet", of_file)]:
+        with pytest.warns(UserWarning, match=f"{path}: not validated, so rows may be missing"):
+            assert plmkit.read(path).equals(table.slice(0, rows))
+    other = tmp_path / "other.parquet"
+    pyarrow.parquet.write_table(table, other)
+    for kind, words in [
+        (sample / "shards/shard-00000.parquet", "expected an embeddings file, found a shard"),
+        (other, "not a readable Parquet file|not written by plmkit"),
+        (flat / "shard-00001.parquet", "rows may be in several folders"),
+    ]:
+        added = shutil.copy(kind, flat / "z.parquet")
+        with pytest.raises(plmkit.PlmkitError, match=f"flat/z.parquet: ({words})") as raised:
+            plmkit.read(flat)
+        assert raised.value.code == 65
+        os.remove(added)
+    with pytest.raises(plmkit.PlmkitError, match="expected an embeddings file, found a shard"):
+        plmkit.read(sample / "shards")
+    file = flat / "shard-00000.parquet"
+    whole = file.read_bytes()
+    for at in range(0, len(whole), len(whole) // 20):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(plmkit.PlmkitError, match="flat/shard-00000.parquet: "):
+            plmkit.read(flat)
 
 
 def test_warnings_of_the_programs_are_pythons(tmp_path):
@@ -198,12 +331,14 @@ def test_what_the_last_run_did_not_validate_is_left_out(tmp_path):
 @pytest.mark.parametrize(
     "change, code, message",
     [
-        (lambda out: shutil.rmtree(out / "b"), 66, "b/dataset.json: No such file"),
+        (lambda out: shutil.rmtree(out / "b"), 66, "b: no such file or folder"),
         (lambda out: shutil.rmtree(out / "b/embeddings"), 66, "b/embeddings/shard-00000.parquet: missing"),
         (lambda out: shutil.copytree(out / "b", out / "c"), 65, "rows may be in several folders"),
         (lambda out: plmkit.run("query-embeddings", "combine", str(out / "b"), "--out", str(out / "c")), 65, "rows may be in several folders"),
-        (lambda out: (out / "b/dataset.json").write_text("{}"), 65, "b/dataset.json: not as validate-embeddings wrote it: KeyError"),
-        (lambda out: (out / "b/dataset.json").write_text("[]"), 65, "b/dataset.json: not as validate-embeddings wrote it: TypeError"),
+        (lambda out: (out / "summary.tsv").write_bytes(b"sample\xff"), 65, "summary.tsv: expected the table of samples"),
+        (lambda out: (out / "summary.tsv").write_text("".join((out / "summary.tsv").open()).replace("pass", "past")), 65, "summary.tsv: expected"),
+        (lambda out: (out / "b/dataset.json").write_text("{}"), 65, "b/dataset.json: not a dataset.json of validate-embeddings"),
+        (lambda out: (out / "b/dataset.json").write_text("[]"), 65, "b/dataset.json: not a dataset.json of validate-embeddings"),
     ],
 )
 def test_samples_that_are_lost_doubled_or_damaged_are_errors(tmp_path, change, code, message):
@@ -243,9 +378,32 @@ def test_rejected_records_are_a_warning():
         assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
 
 
-def test_a_call_without_embeddings_is_an_error(tmp_path):
-    with pytest.raises(plmkit.PlmkitError, match="no embeddings"):
-        embed(PROTEINS, out=tmp_path, stage="prepare")
+def test_an_option_that_decides_no_rows_is_refused_before_anything_changes(tmp_path):
+    embed(TWO, out=tmp_path)
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()}
+    for options in [
+        {"version": True},
+        {"help": True},
+        {"generate": "man"},
+        {"check-options": True},
+        {"log_format": "json"},
+        {"gpu_embed": "--log-format json"},
+        {"stage": "prepare", "force": True},
+        {"stage": "finish"},
+        {"stage": "embed", "task": "1/1"},
+    ]:
+        with pytest.raises(plmkit.PlmkitError, match="expected options that decide rows") as raised:
+            plmkit.embed(TWO, MODEL.with_name("model-tiny-bin"), out=tmp_path, device="cpu", **options)
+        assert raised.value.code == 2, options
+    with pytest.raises(plmkit.PlmkitError, match="'--out <DIR>' cannot be used multiple times"):
+        embed(TWO, out=tmp_path, **{"out=other": True})
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert embed(TWO, out=tmp_path, help=False, stage=None).num_rows == 2
+    # Each option is one that decides rows, or is refused.
+    decide = "allow-empty dedup device download dtype fasta-shard force gpu-embed known layers max-shard-tokens model out pack-batches pool"
+    decide += " quiet residues threads translate validate-embeddings windows"
+    said = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", plmkit.run("plmkit", "--help"), re.MULTILINE))
+    assert said == set(plmkit.NO_OPTIONS) - {"--check-options"} | {f"--{name}" for name in decide.split()}
 
 
 def test_a_folder_without_embeddings_is_no_table(tmp_path):

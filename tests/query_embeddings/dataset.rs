@@ -160,7 +160,7 @@ fn only_whole_sound_datasets_are_combined() {
     assert_failed(
         &output,
         66,
-        "shard-00001.parquet: no such file: expected every part",
+        "shard-00001.parquet: missing, though dataset.json lists it",
     );
     set.embeddings(
         "sample/embeddings/shard-00001.parquet",
@@ -168,11 +168,11 @@ fn only_whole_sound_datasets_are_combined() {
         StoreDtype::F32,
     );
     let output = run(&mut combine(&sample, &new, &[]));
-    assert_failed(&output, 65, "as dataset.json says");
+    assert_failed(&output, 65, "not what dataset.json is the verdict of");
     fs::write(&part, &bytes).expect("write");
     list(&sample, "fail", &[]);
     let output = run(&mut combine(&sample, &new, &[]));
-    assert_failed(&output, 65, "found one that failed");
+    assert_failed(&output, 65, "its validation failed");
     fs::remove_file(sample.join("dataset.json")).expect("remove");
     let output = run(&mut combine(&sample, &new, &[]));
     assert_failed(&output, 66, "expected dataset.json");

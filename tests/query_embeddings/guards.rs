@@ -119,7 +119,9 @@ fn parts_must_be_those_of_the_list() {
     };
     let other: Vec<_> = rows().into_iter().filter(|row| row.ordinal == 20).collect();
     set.embeddings(part, &other, StoreDtype::F32);
-    refused("shard-00001.parquet: expected rows xxh3-128-sum:");
+    refused(
+        "shard-00001.parquet: not what dataset.json is the verdict of: expected rows xxh3-128-sum:",
+    );
     fs::remove_dir_all(&sample).expect("remove");
     let sample = dataset(&set, 3, interleaved);
     let list = json!({ "file": "rejects/a.csv", "rows": 1, "digest": "xxh3-128:00" });
@@ -157,7 +159,7 @@ fn a_dataset_that_failed_is_not_passed_on() {
     let sample = dataset(&set, 3, interleaved);
     relist(&sample, json!({ "outcome": "fail" }));
     let what =
-        "sample/dataset.json: expected a dataset whose validation passed, found one that failed";
+        "sample/dataset.json: its validation failed: expected a dataset whose validation passed";
     for line in [
         "combine sample --format npy --out m.npy",
         "select sample --id P20 --out p.parquet",

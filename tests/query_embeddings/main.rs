@@ -9,6 +9,7 @@ mod matrix;
 mod neighbours;
 mod own_files;
 mod peptides;
+mod results;
 mod samples;
 #[path = "../validate_embeddings/set.rs"]
 mod set;

@@ -634,7 +634,7 @@ fn a_question_put_wrongly_changes_no_verdict() {
     let wrong = "--reference other.parquet";
     assert_fails(validate("model-tiny", wrong), 1, "expected at least 0.999");
     assert_ne!(verdict(), passed);
-    assert_fails(combine("one"), 65, "found one that failed");
+    assert_fails(combine("one"), 65, "its validation failed");
     run(&mut validate("model-tiny", ""));
     assert_eq!(verdict(), passed);
     run(&mut combine("one"));

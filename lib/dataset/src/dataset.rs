@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    Column, DATASET_FILE, EmbeddingLayout, KERNELS, ListedDataset, Manifest, PACKING, Provenance,
-    RowDigest, SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
+    Column, DATASET_FILE, EmbeddingLayout, EmbeddingWork, KERNELS, ListedDataset, Manifest, PACKING,
+    Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
 };
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visible_in};
 use serde_json::Value;
@@ -82,6 +82,18 @@ impl Part {
         rows.map_err(|error| DatasetError::content(&self.path, error))
     }
 
+    /// Describes how the rows of a file were made otherwise than those of the `first`, of whatever sequences.
+    pub(crate) fn difference(&self, first: &Self) -> Option<String> {
+        let place = path_text(&first.path);
+        if self.layout != first.layout {
+            return Some(format!("expected the columns of {place}, found others"));
+        }
+        let [expected, found] =
+            [first, self].map(|part| EmbeddingWork::new(&part.provenance.options));
+        let what = expected.difference(&found)?;
+        Some(format!("{what}; all as in {place}"))
+    }
+
     /// Checks that a file has the columns, the work and the set of shards of the `first` part.
     fn check_same(&self, first: &Self) -> Result<(), DatasetError> {
         let place = path_text(&first.path);
@@ -133,15 +145,22 @@ impl Dataset {
         on_failed: impl FnOnce(DatasetError) -> Result<(), DatasetError>,
         stop: &Stop,
     ) -> Result<Self, DatasetError> {
-        let (paths, listed) = if path.is_file() {
-            (vec![path.to_owned()], None)
-        } else {
-            (embeddings_of(path)?, read_dataset(path)?)
-        };
+        let listed = read_dataset(path)?;
         if listed.as_ref().is_some_and(|listed| !listed.passed()) {
-            let what = "expected a dataset whose validation passed, found one that failed";
+            let what = "its validation failed: expected a dataset whose validation passed";
             on_failed(DatasetError::content(&path.join(DATASET_FILE), what))?;
         }
+        let has_parts = |listed: &ListedDataset| !listed.embeddings.is_empty();
+        let paths = if path.is_file() {
+            Ok(vec![path.to_owned()])
+        } else {
+            embeddings_of(path)
+        };
+        let paths = match paths {
+            // Those that are lost are named below.
+            Err(_) if listed.as_ref().is_some_and(has_parts) => Vec::new(),
+            paths => paths?,
+        };
         let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
         for path in &paths {
             StoreError::check(stop)?;
@@ -261,7 +280,7 @@ impl Dataset {
 /// Reads the `dataset.json` of the dataset in `folder`; `None` if there is none.
 pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
     let path = folder.join(DATASET_FILE);
-    if let Ok(false) = path.try_exists() {
+    if folder.is_file() || matches!(path.try_exists(), Ok(false)) {
         return Ok(None);
     }
     let listed: ListedDataset = read_sealed(&path)?;
@@ -279,14 +298,16 @@ fn check_parts(listed: &ListedDataset, folder: &Path, parts: &[Part]) -> Result<
             let what = format!("not a part of the dataset: {DATASET_FILE} does not list it");
             return Err(DatasetError::content(&part.path, what));
         };
-        check_digest(
-            &part.path,
-            [expected, &part.digest.to_string()],
-            DATASET_FILE,
-        )?;
+        let found = part.digest;
+        if expected != found.to_string() {
+            let what = format!(
+                "not what {DATASET_FILE} is the verdict of: expected rows {expected}, found {found}"
+            );
+            return Err(DatasetError::content(&part.path, what));
+        }
     }
     listed.keys().next().map_or(Ok(()), |missing| {
-        let what = format!("no such file: expected every part that {DATASET_FILE} lists");
+        let what = format!("missing, though {DATASET_FILE} lists it");
         Err(DatasetError::missing(missing, what))
     })
 }

@@ -8,18 +8,30 @@ use plmkit_store::{StoreError, files_in, visible_in};
 use crate::DatasetError;
 
 /// The folder of the parts.
-const EMBEDDINGS: &str = "embeddings";
+pub(crate) const EMBEDDINGS: &str = "embeddings";
 /// The folder of the shards, and of the lists beside them.
 pub(crate) const SHARDS: &str = "shards";
 /// The folder of the lists of rejects of `gpu-embed`.
 pub(crate) const REJECTS: &str = "rejects";
 
-/// Returns the folder of a `dataset.json`; any other path as it is: a folder, or an embeddings file.
+/// Returns the folder of a dataset for its `dataset.json` and its folder of embeddings, however the path is spelled; any other path as
+/// it is: a folder, or an embeddings file.
 pub fn dataset_folder(path: PathBuf) -> PathBuf {
-    match path.parent() {
-        _ if path == *DATASET_FILE => ".".into(),
-        Some(parent) if path.ends_with(DATASET_FILE) => parent.to_owned(),
-        _ => path,
+    let real = path.canonicalize().ok();
+    let is_of = |folder: &&Path| {
+        let own = own_files(folder).map(|own| own.canonicalize().ok());
+        let is_dataset = folder.join(DATASET_FILE).exists() || has_shards(folder);
+        is_dataset && real.is_some() && own.contains(&real)
+    };
+    // A link may lead to what a dataset has, or be what it has.
+    let paths = [Some(&*path), real.as_deref()].into_iter().flatten();
+    let folder = paths.filter_map(Path::parent).find(is_of);
+    // The first dataset.json is yet to be written.
+    let named = || path.parent().filter(|_| path.ends_with(DATASET_FILE));
+    match folder.or_else(named).map(Path::to_owned) {
+        Some(folder) if folder == *"" => ".".into(),
+        Some(folder) => folder,
+        None => path,
     }
 }
 

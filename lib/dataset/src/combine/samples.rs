@@ -1,6 +1,6 @@
 //! Datasets of several samples as one: the ordinals of each follow those of the one before.
 
-use plmkit_contract::{EmbeddingWork, ListedDataset, SAMPLE, path_text, plural};
+use plmkit_contract::{ListedDataset, SAMPLE, path_text, plural};
 use serde_json::{Map, Value, json};
 
 use super::Combining;
@@ -59,19 +59,14 @@ impl Combining<'_> {
     /// If its vectors were not made alike, or if it has the name of a sample before it.
     pub(super) fn append(&mut self, other: Self) -> Result<(), DatasetError> {
         let (first, next) = (&self.dataset.parts[0], &other.dataset.parts[0]);
-        let [expected, found] =
-            [first, next].map(|part| EmbeddingWork::new(&part.provenance.options));
-        let place = path_text(&first.path);
         let sample = next.provenance.text_option(SAMPLE).unwrap_or_default();
         let is_known = |name: &&str| {
             let known = self.dataset.parts.iter();
             let mut known = known.filter_map(|part| part.provenance.text_option(SAMPLE));
             known.any(|names| names.split(", ").any(|known| known == *name))
         };
-        let what = if first.layout != next.layout {
-            format!("expected the columns of {place}, found others")
-        } else if let Some(what) = expected.difference(&found) {
-            format!("{what}; all as in {place}")
+        let what = if let Some(what) = next.difference(first) {
+            what
         } else if let Some(same) = sample.split(", ").find(is_known) {
             format!("expected other samples than in the datasets before, found {same} again")
         } else {

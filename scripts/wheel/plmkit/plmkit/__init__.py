@@ -10,8 +10,10 @@ The functions return tables of pyarrow, which has to be installed (pip install p
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import numbers
 import os
 import shutil
 import subprocess
@@ -26,9 +28,7 @@ from typing import TYPE_CHECKING, Union
 if TYPE_CHECKING:
     import pyarrow
 
-OF_SAMPLE = "embeddings/[!.]*.parquet"
-
-OF_INPUT = ("combined", "description", "kernels", "packing", "sample", "source")  # options that decide no vector
+NO_OPTIONS = ("--check-options", "--generate", "--help", "--log-format", "--stage", "--task", "--version")  # of a call that returns rows
 
 __all__ = ["PlmkitError", "Sequences", "embed", "read", "run"]
 
@@ -62,7 +62,7 @@ def embed(
     interruption, and returns finished results. Without it, a temporary folder is used. `progress` shows messages on standard error.
 
     `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
-    `fasta_shard="--invalid reject"`.
+    `fasta_shard="--invalid reject"`. With `dedup` and `known`, each record still has a row: a copy of that of its sequence.
 
     Warns of rejected records. Raises PlmkitError, for invalid and duplicate records too, unless an option accepts them.
     """
@@ -73,9 +73,13 @@ def embed(
             return embed(sequences, model, out=folder, progress=progress, **options)
     folder = Path(out)
     options.pop("quiet", None)  # it is, unless progress is shown
+    words = list(_arguments(options))
+    for word in words:
+        if word.partition("=")[0] in NO_OPTIONS or "--log-format" in word:
+            raise PlmkitError(2, f"{word}: expected options that decide rows; progress=True shows messages, as text")
     files, others, made = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
     try:
-        run("plmkit", "--out", os.fspath(folder), "--model", os.fspath(model), *_arguments(options), "--", *files, progress=progress)
+        run("plmkit", "--out", os.fspath(folder), "--model", os.fspath(model), *words, "--", *files, progress=progress)
     except PlmkitError:
         for one in made:  # a refused run changes nothing, and the same call writes the sequences again
             if one == made[0] or not any(one.iterdir()):
@@ -83,117 +87,103 @@ def embed(
         raise
     for other in others:
         shutil.rmtree(other.parent, ignore_errors=True)
-    for sample, (rejected, _) in _samples(folder).items():
-        if rejected not in ("", "0"):
-            what = f"{rejected} rejected record{' has' if rejected == '1' else 's have'} no row, see shards/rejects.csv and rejects"
-            warnings.warn(f"{folder / sample}: {what}", stacklevel=2)
-    return _table([path for sample in _samples(folder) for path in sorted((folder / sample).glob(OF_SAMPLE))])  # not those of other calls
+    listed = _by_dataset(run("query-embeddings", "files", "--last-run", "--", os.fspath(folder)))
+    with tempfile.TemporaryDirectory(prefix="plmkit-") as combined:
+        for number, sample in enumerate(listed):
+            counts = _counts(sample)
+            if counts["aliases"] or counts["known"]:
+                new = os.path.join(combined, str(number))
+                run("query-embeddings", "combine", "--out", new, *_arguments({"known": options.get("known")}), "--", sample)
+                listed[sample], counts = sorted(map(str, Path(new).glob("embeddings/*.parquet"))), _counts(new)
+            if rejected := sum(counts["rejected"].values()):
+                what = f"{rejected} rejected record{' has' if rejected == 1 else 's have'} no row, see shards/rejects.csv and rejects"
+                warnings.warn(f"{sample}: {what}", stacklevel=2)
+        return _table(sum(listed.values(), []))
 
 
-def read(results: str | os.PathLike[str], columns: list[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
-    """Reads the embeddings in a folder of results, of a sample, or of Parquet files, in the order of the last run.
+def read(results: str | os.PathLike[str], columns: Iterable[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
+    """Reads the embeddings in a folder of results, of a sample, or of Parquet files, or in one file, in the order of the last run.
 
-    `columns` names those to read. A sample must have passed its validation, be whole, and made as the others; its files are compared with
-    their checksums (`verify=False` does without). What the last run did not validate is left out, with a warning.
+    `columns` names those to read. A sample must have passed its validation, be whole, and made as the others; all files are compared
+    with their checksums (`verify=False` does without). What the last run did not validate is left out, with a warning, and so is what
+    files without a sample may lack.
 
-    Rejected records are not in it, nor those that `dedup` and `known` leave out; `query-embeddings combine` gives these a row again.
+    Rejected records are not in it, nor, with a warning, those that `dedup` and `known` leave out; `query-embeddings combine` gives
+    these a row again.
     """
+    names = None if columns is None else [columns] if isinstance(columns, (str, bytes)) else list(columns)
+    if names is not None and (isinstance(columns, (str, bytes)) or not names or not all(isinstance(name, str) for name in names)):
+        raise TypeError(f"columns={columns!r}: expected names, such as ['id', 'mean_33'], or None for all")
+    listed = _by_dataset(run("query-embeddings", "files", *([] if verify else ["--unverified"]), "--", os.fspath(results)))
+    for sample in listed if verify else ():
+        if left_out := sum(_counts(sample)[name] or 0 for name in ("aliases", "known")):
+            what = f"{left_out} record{' has' if left_out == 1 else 's have'} no row, since others have their residues"
+            warnings.warn(f"{sample}: {what}; query-embeddings combine gives them rows", stacklevel=2)
+    return _table(sum(listed.values(), []), names)
+
+
+def _by_dataset(listed: str) -> dict[str, list[str]]:
+    """The files that `query-embeddings files` lists, by their dataset."""
+    files: dict[str, list[str]] = {}
+    for line in listed.split("\n")[:-1]:
+        files.setdefault((one := json.loads(line))["dataset"], []).append(one["file"])
+    return files
+
+
+def _counts(dataset: str) -> dict:
+    path = Path(dataset, "dataset.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"aliases": 0, "known": 0, "rejected": {}}
+
+
+def _table(files: list[str], columns: list[str] | None = None) -> pyarrow.Table:
     import pyarrow.parquet
 
-    folder = Path(results)
-    files = next(filter(None, (sorted(folder.glob(names)) for names in (OF_SAMPLE, f"*/{OF_SAMPLE}", "[!.]*.parquet"))), [])
-    if not files:
-        raise PlmkitError(66, f"{folder}: no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet")
-    found = {file.parent.parent for file in files if file.parent.name == "embeddings"}
-    listed, verdicts = _samples(folder), {}
-    for sample in sorted(found | {folder / name for name in listed}) if verify else ():
-        if listed.get(sample.name, ("", ""))[1] == "not validated":
-            warnings.warn(f"{sample}: not validated by the last run, so its rows are left out", stacklevel=2)
-            files = [file for file in files if file.parent.parent != sample]
-        elif (sample / "dataset.json").exists() or sample not in found:
-            verdicts[sample] = _verdict(sample)
-        elif (sample / "shards").exists():
-            warnings.warn(f"{sample}: not validated, so rows may be missing or wrong", stacklevel=2)
-    if len(works := {work: sample for sample, (work, _, _) in verdicts.items() if work}) > 1:
-        raise PlmkitError(65, f"{folder}: different models or options: {', '.join(map(str, works.values()))}; verify=False reads them")
-    rows_of = [of for _, _, of in verdicts.values()]
-    if len({name for _, name in rows_of}) < len(rows_of) or len({combined for combined, _ in rows_of}) > 1:
-        raise PlmkitError(65, f"{folder}: rows may be in several folders, of one sample or combined: {', '.join(map(str, verdicts))}; verify=False reads them")
-    files.sort(key=lambda file: list(listed).index(name) if (name := file.parent.parent.name) in listed else len(listed))
-    for parent in dict.fromkeys(file.parent for file in files if verify and file.absolute().parent.name == "embeddings"):
-        run("validate-embeddings", "--allow-empty", *(os.fspath(file) for file in files if file.parent == parent))
-    for sample, (_, judged, _) in verdicts.items():
-        for path in sample.glob(OF_SAMPLE):
-            if pyarrow.parquet.read_metadata(path).metadata[b"plmkit.rows"].decode() != judged.get(f"embeddings/{path.name}"):
-                raise PlmkitError(65, f"{path}: not what dataset.json is the verdict of; validate it again, or verify=False reads it")
-    return _table(files, columns)
-
-
-def _verdict(sample: Path) -> tuple[str | None, dict[str, str], tuple[bool, str]]:
-    """What made the vectors of a sample, if it has some; the digests of its files by their paths; whether it is combined, and its name."""
-    path = sample / "dataset.json"
     try:
-        verdict = json.loads(path.read_text(encoding="utf-8"))
-        judged = {part["file"]: part["digest"] for part in verdict["embeddings"]}
-        options = {key: value for key, value in verdict["options"].items() if key not in OF_INPUT}
-        work = json.dumps([verdict["model_digest"], verdict["columns"], options]) if verdict["model_digest"] else None
-        if verdict["outcome"] != "pass":
-            raise PlmkitError(65, f"{sample}: its validation failed, see dataset.json; verify=False reads it")
-    except OSError as error:
-        raise PlmkitError(66, f"{path}: {error.strerror}, though summary.tsv lists its sample; verify=False reads the others") from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PlmkitError(65, f"{path}: not as validate-embeddings wrote it: {error!r}") from error
-    if missing := [part for part in judged if not (sample / part).exists()]:
-        raise PlmkitError(66, f"{sample}/{missing[0]}: missing, though dataset.json lists it; verify=False reads the others")
-    return work, judged, ("combined" in verdict, verdict.get("sample") or sample.name)
-
-
-def _samples(folder: Path) -> dict[str, tuple[str, str]]:
-    """The samples of the last run in a folder of results, in its order, with the number of rejected records and the verdict."""
-    summary = folder / "summary.tsv"
-    lines = summary.read_text(encoding="utf-8").splitlines()[1:] if summary.exists() else []
-    return {fields[0]: (fields[3], fields[7]) for fields in (line.split("\t") for line in lines) if len(fields) > 7}
-
-
-def _table(files: list[Path], columns: list[str] | None = None) -> pyarrow.Table:
-    import pyarrow.parquet
-
-    if not files:
-        raise PlmkitError(66, "no embeddings: no record has some, or no sample was validated")
-    try:
+        found = pyarrow.parquet.read_schema(files[0]).names
+        if lost := [name for name in columns or () if name not in found]:
+            raise PlmkitError(65, f"{files[0]}: expected a column {lost[0]!r}, found {', '.join(found)}")
         return pyarrow.concat_tables(pyarrow.parquet.read_table(path, columns=columns, partitioning=None) for path in files)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise PlmkitError(65, f"{files[0].parent}: {str(error).partition(chr(10))[0]}") from error
+        raise PlmkitError(65, f"{os.path.dirname(files[0])}: {str(error).partition(chr(10))[0]}") from error
 
 
-def run(program: str, *arguments: str, progress: bool = False) -> None:
-    """Runs a program of plmkit to its end; interrupted, it saves its work first. Raises PlmkitError if its exit code is not 0."""
+def run(program: str, *arguments: str, progress: bool = False) -> str:
+    """Runs a program of plmkit to its end; interrupted, it saves its work first. Returns what it printed; raises PlmkitError if its exit
+    code is not 0."""
     quiet, said = [] if progress else ["--quiet"], []
-    # In a session of its own: a Ctrl-C reaches the program once, from here.
-    with subprocess.Popen(
-        [_path(program), *quiet, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PLMKIT_PARENT": str(os.getpid())},  # it ends with this process, however that ends
-        start_new_session=True,
-        encoding="utf-8",
-        errors="replace",
-    ) as process:
-        try:
-            for line in process.stderr or ():
-                said.append(line.rstrip("\n"))
-                if progress:
-                    sys.stderr.write(line)
-                elif ": warning: " in line:
-                    warnings.warn(line.rstrip("\n").replace(": warning: ", ": ", 1), stacklevel=3)
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
+    with tempfile.TemporaryFile() as printed:
+        try:  # In a session of its own: a Ctrl-C reaches the program once, from here.
+            process = subprocess.Popen(
+                [_path(program), *quiet, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PLMKIT_PARENT": str(os.getpid())},  # it ends with this process, however that ends
+                start_new_session=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except (OSError, ValueError) as error:  # such as a NUL in an argument
+            code = 75 if getattr(error, "errno", None) in (errno.EAGAIN, errno.ENOMEM) else 2
+            raise PlmkitError(code, f"{program}: cannot start: {error}") from error
+        with process:
+            try:
+                for line in process.stderr or ():
+                    said.append(line.rstrip("\n"))
+                    if progress:
+                        sys.stderr.write(line)
+                    elif ": warning: " in line:
+                        warnings.warn(line.rstrip("\n").replace(": warning: ", ": ", 1), stacklevel=3)
+            except BaseException:
+                process.terminate()
+                process.wait()
+                raise
+        printed.seek(0)
+        text = printed.read().decode("utf-8", "replace")
     if process.returncode:
         code = process.returncode if process.returncode > 0 else 128 - process.returncode  # as a shell counts
         raise PlmkitError(code, "\n".join([line for line in said if ": warning: " not in line][-20:]) or f"{program}: exit code {code}")
+    return text
 
 
 def _path(program: str) -> str:
@@ -217,14 +207,18 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
 
 def _files(sequences: Sequences, info: Path, force: bool) -> tuple[list[str], list[Path], list[Path]]:
     """The files that hold the sequences, those in memory by their content; those of other calls in `info`; and the folders made for them."""
+    if isinstance(sequences, (bytes, bytearray)) or not isinstance(sequences, (str, os.PathLike, Iterable)):
+        raise TypeError(f"{sequences!r}: expected FASTA files, or residues by id")
     given = [sequences] if isinstance(sequences, (str, os.PathLike)) else list(sequences.items() if hasattr(sequences, "items") else sequences)
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
         return [os.fspath(file) for file in given], [], []
     records = []
-    for one, residues in given:
-        if (name := str(one)).split() != [name] or not isinstance(residues, str) or set(residues) & set(">\r\n"):
-            raise PlmkitError(65, f"{one!r}: expected an id without blanks, and residues as text")
-        records.append(f">{name}\n{residues}\n")
+    for pair in given:
+        one, residues = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (pair, None)
+        is_id = isinstance(one, (str, numbers.Integral)) and not isinstance(one, bool) and str(one).split() == [str(one)]
+        if not is_id or not isinstance(residues, str) or set(residues) & set(">\r\n"):
+            raise PlmkitError(65, f"{one!r}: expected an id without blanks, as text or a whole number, and residues as text; or files alone")
+        records.append(f">{one}\n{residues}\n")
     try:
         text = "".join(records).encode()
         path = info / hashlib.sha256(text).hexdigest()[:16] / "sequences.fasta"
