@@ -15,6 +15,7 @@ import hashlib
 import json
 import numbers
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -88,12 +89,13 @@ def embed(
     for other in others:
         shutil.rmtree(other.parent, ignore_errors=True)
     listed = _by_dataset(run("query-embeddings", "files", "--last-run", "--", os.fspath(folder)))
+    passed = shlex.split(str(options.get("fasta_shard") or ""))
+    known = [f"--known={value}" for name, value in zip(passed, passed[1:]) if name == "--known"]
+    known += (word for word in [*words, *passed] if word.startswith("--known="))
     with tempfile.TemporaryDirectory(prefix="plmkit-") as combined:
         for number, sample in enumerate(listed):
-            counts = _counts(sample)
-            if counts["aliases"] or counts["known"]:
-                new = os.path.join(combined, str(number))
-                run("query-embeddings", "combine", "--out", new, *_arguments({"known": options.get("known")}), "--", sample)
+            if (counts := _counts(sample))["aliases"] or counts["known"]:
+                run("query-embeddings", "combine", "--out", new := f"{combined}/{number}", *known, "--", sample)
                 listed[sample], counts = sorted(map(str, Path(new).glob("embeddings/*.parquet"))), _counts(new)
             if rejected := sum(counts["rejected"].values()):
                 what = f"{rejected} rejected record{' has' if rejected == 1 else 's have'} no row, see shards/rejects.csv and rejects"
@@ -111,19 +113,20 @@ def read(results: str | os.PathLike[str], columns: Iterable[str] | None = None, 
     Rejected records are not in it, nor, with a warning, those that `dedup` and `known` leave out; `query-embeddings combine` gives
     these a row again.
     """
-    names = None if columns is None else [columns] if isinstance(columns, (str, bytes)) else list(columns)
-    if names is not None and (isinstance(columns, (str, bytes)) or not names or not all(isinstance(name, str) for name in names)):
+    import pyarrow.parquet  # noqa: F401  before anything is verified
+
+    names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, (str, bytes)) else []
+    if columns is not None and not (names and all(isinstance(name, str) for name in names)):
         raise TypeError(f"columns={columns!r}: expected names, such as ['id', 'mean_33'], or None for all")
     listed = _by_dataset(run("query-embeddings", "files", *([] if verify else ["--unverified"]), "--", os.fspath(results)))
     for sample in listed if verify else ():
         if left_out := sum(_counts(sample)[name] or 0 for name in ("aliases", "known")):
             what = f"{left_out} record{' has' if left_out == 1 else 's have'} no row, since others have their residues"
             warnings.warn(f"{sample}: {what}; query-embeddings combine gives them rows", stacklevel=2)
-    return _table(sum(listed.values(), []), names)
+    return _table(sum(listed.values(), []), names or None)
 
 
 def _by_dataset(listed: str) -> dict[str, list[str]]:
-    """The files that `query-embeddings files` lists, by their dataset."""
     files: dict[str, list[str]] = {}
     for line in listed.split("\n")[:-1]:
         files.setdefault((one := json.loads(line))["dataset"], []).append(one["file"])
@@ -164,8 +167,8 @@ def run(program: str, *arguments: str, progress: bool = False) -> str:
                 errors="replace",
             )
         except (OSError, ValueError) as error:  # such as a NUL in an argument
-            code = 75 if getattr(error, "errno", None) in (errno.EAGAIN, errno.ENOMEM) else 2
-            raise PlmkitError(code, f"{program}: cannot start: {error}") from error
+            is_refused = getattr(error, "errno", None) in (errno.EAGAIN, errno.ENOMEM)
+            raise PlmkitError(75 if is_refused else 2, f"{program}: cannot start: {error}") from error
         with process:
             try:
                 for line in process.stderr or ():
@@ -178,12 +181,11 @@ def run(program: str, *arguments: str, progress: bool = False) -> str:
                 process.terminate()
                 process.wait()
                 raise
+        if process.returncode:
+            code = process.returncode if process.returncode > 0 else 128 - process.returncode  # as a shell counts
+            raise PlmkitError(code, "\n".join([line for line in said if ": warning: " not in line][-20:]) or f"{program}: exit code {code}")
         printed.seek(0)
-        text = printed.read().decode("utf-8", "replace")
-    if process.returncode:
-        code = process.returncode if process.returncode > 0 else 128 - process.returncode  # as a shell counts
-        raise PlmkitError(code, "\n".join([line for line in said if ": warning: " not in line][-20:]) or f"{program}: exit code {code}")
-    return text
+        return printed.read().decode("utf-8", "replace")
 
 
 def _path(program: str) -> str:
