@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
 use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER};
-use plmkit_store::{read_sealed, write_report};
+use plmkit_store::{read_sealed, visible_in, write_report};
 use serde_json::Value;
 
 use crate::sample::MANIFEST;
@@ -159,16 +158,15 @@ impl Summary {
     /// Other samples in the folder of results.
     fn others(&self) -> Vec<SummaryLine> {
         let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.sample).collect();
-        let entries = fs::read_dir(&self.outdir).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let names: BTreeSet<String> = names.filter(|name| !known.contains(&**name)).collect();
-        let others = names.into_iter().filter_map(|sample| {
-            let folder = self.outdir.join(&sample);
+        let folders = visible_in(&self.outdir).unwrap_or_default();
+        let others = folders.into_iter().filter_map(|folder| {
+            let sample = path_text(folder.file_name()?.as_ref());
             let listed = read_sealed::<ListedDataset>(&folder.join(DATASET_FILE)).ok();
             let is_combined = listed
                 .as_ref()
                 .is_some_and(|listed| listed.combined.is_some());
-            if is_combined || listed.is_none() && !folder.join(MANIFEST).exists() {
+            let is_sample = listed.is_some() || folder.join(MANIFEST).exists();
+            if is_combined || !is_sample || known.contains(&*sample) {
                 return None;
             }
             let mut line = SummaryLine {

@@ -13,7 +13,7 @@ use plmkit_contract::{
     ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, Kind, ListedDataset, ListedFile, Provenance,
     Reject, RowDigest, Sealed, Stop, no_rejected_rows, path_text, plural,
 };
-use plmkit_store::{EmbeddingsFile, EmbeddingsWriter, ListWriter, StoreError, write_report};
+use plmkit_store::{EmbeddingsWriter, ListWriter, StoreError, write_report};
 use serde_json::{Value, json};
 
 use crate::dataset::read_dataset;
@@ -320,16 +320,12 @@ fn existing(
         let difference = "the parts or the options are not the same";
         return Err(StoreError::exists(out, difference).into());
     }
-    read_lists(&found.rejects, out)?;
-    for file in &found.embeddings {
-        let path = out.join(&file.file);
-        let opened = EmbeddingsFile::open(&path).map_err(StoreError::of_existing)?;
-        opened.verify(stop).map_err(StoreError::of_existing)?;
-        if opened.digest().to_string() != file.digest {
-            let what = format!("expected rows {}, as {DATASET_FILE} says", file.digest);
-            return Err(DatasetError::content(&path, what));
-        }
-    }
+    let of_existing = |error| match error {
+        DatasetError::Store(error) => error.of_existing().into(),
+        error => error,
+    };
+    let verified = Dataset::open(out, Err, stop).and_then(|found| found.verify(stop));
+    verified.map_err(of_existing)?;
     Ok(Some(found.embeddings))
 }
 

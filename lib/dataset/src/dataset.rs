@@ -14,7 +14,7 @@ use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visibl
 use serde_json::Value;
 
 use crate::DatasetError;
-use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files};
+use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files, parts_at};
 use crate::lists::{check_digest, read_lists, read_manifest};
 
 /// An embeddings file of a dataset, closed: what its footer says.
@@ -150,17 +150,12 @@ impl Dataset {
             let what = "its validation failed: expected a dataset whose validation passed";
             on_failed(DatasetError::content(&path.join(DATASET_FILE), what))?;
         }
+        let mut paths = parts_at(path);
         let has_parts = |listed: &ListedDataset| !listed.embeddings.is_empty();
-        let paths = if path.is_file() {
-            Ok(vec![path.to_owned()])
-        } else {
-            embeddings_of(path)
-        };
-        let paths = match paths {
-            // Those that are lost are named below.
-            Err(_) if listed.as_ref().is_some_and(has_parts) => Vec::new(),
-            paths => paths?,
-        };
+        // Lost ones are named below.
+        if paths.is_empty() && !listed.as_ref().is_some_and(has_parts) {
+            paths = embeddings_of(path)?;
+        }
         let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
         for path in &paths {
             StoreError::check(stop)?;
@@ -189,6 +184,12 @@ impl Dataset {
             listed,
             manifest,
         })
+    }
+
+    /// Verifies every byte of its parts.
+    pub(crate) fn verify(&self, stop: &Stop) -> Result<(), DatasetError> {
+        let mut parts = self.parts.iter();
+        parts.try_for_each(|part| Ok(part.reopen()?.verify(stop)?))
     }
 
     /// Returns all files that belong to it.

@@ -45,6 +45,14 @@ pub fn own_files(folder: &Path) -> [PathBuf; 2] {
     [DATASET_FILE, EMBEDDINGS].map(|name| folder.join(name))
 }
 
+/// Returns the embeddings files of a dataset, sorted by name, or the file itself; none if they cannot be found.
+pub(crate) fn parts_at(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    files_in(&path.join(EMBEDDINGS), &["parquet"]).unwrap_or_default()
+}
+
 /// Returns the embeddings files of a dataset, sorted by name, of which there is at least one.
 pub fn embeddings_of(dataset: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     let folder = dataset.join(EMBEDDINGS);

@@ -8,7 +8,7 @@ use plmkit_contract::{COMBINED, DATASET_FILE, ListedDataset, SAMPLE, Stop};
 use plmkit_store::{StoreError, files_in, visible_in};
 
 use crate::dataset::read_dataset;
-use crate::folder::{EMBEDDINGS, dataset_folder};
+use crate::folder::{EMBEDDINGS, dataset_folder, parts_at};
 use crate::{Dataset, DatasetError, Part};
 
 /// The table of the samples of the last run, in a folder of results.
@@ -37,10 +37,7 @@ pub fn embeddings_at(
 ) -> Result<Vec<(PathBuf, PathBuf)>, DatasetError> {
     let (mut found, mut first, mut known) = (Vec::new(), None, BTreeSet::new());
     for (place, was_validated) in places(path, of_last_run)? {
-        let mut files = vec![place.clone()];
-        if !place.is_file() {
-            files = files_in(&place.join(EMBEDDINGS), &["parquet"]).unwrap_or_default();
-        }
+        let files = parts_at(&place);
         if verify && !was_validated {
             let what = "not validated by the last run, so its rows are left out";
             warn(&place, what);
@@ -56,9 +53,7 @@ pub fn embeddings_at(
             }
             let first = first.get_or_insert_with(|| dataset.parts[0].clone());
             check_together(&dataset, first, &mut known)?;
-            for part in &dataset.parts {
-                part.reopen()?.verify(stop)?;
-            }
+            dataset.verify(stop)?;
         }
         found.extend(files.into_iter().map(|file| (place.clone(), file)));
     }
@@ -122,16 +117,13 @@ fn check_together(
     first: &Part,
     known: &mut BTreeSet<String>,
 ) -> Result<(), DatasetError> {
-    let part = &dataset.parts[0];
+    let (part, is_folder) = (&dataset.parts[0], dataset.path.is_dir());
     if let Some(what) = part.difference(first) {
         let what = format!("different models or options: {what}");
         return Err(DatasetError::content(&dataset.path, what));
     }
     let [is, was] = [part, first].map(|part| part.provenance.options.contains_key(COMBINED));
-    let sample = part
-        .provenance
-        .text_option(SAMPLE)
-        .filter(|_| dataset.path.is_dir());
+    let sample = part.provenance.text_option(SAMPLE).filter(|_| is_folder);
     let parts = dataset.parts.iter().filter(|part| part.digest.rows() > 0);
     let rows = parts.map(|part| part.digest.to_string());
     let mut rows = rows.chain(sample.map(str::to_owned));
