@@ -112,8 +112,11 @@ fn files_that_are_no_table_are_refused() {
     fs::copy(&stray, set.path("embeddings/b.parquet")).expect("copy");
     let twice = "embeddings/b.parquet: rows may be in several folders";
     fs::write(set.path("summary.tsv"), "sample\tcount\n").expect("write");
+    let pipe = Command::new("mkfifo").arg(set.path("pipe")).status();
+    assert!(pipe.expect("mkfifo").success());
     for (path, code, what) in [
         ("embeddings", 65, twice),
+        ("pipe", 66, "pipe: cannot open: not a directory"),
         (".", 65, "summary.tsv: expected the table of samples"),
         ("links", 66, "links: cannot open"),
     ] {

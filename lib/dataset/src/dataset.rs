@@ -281,7 +281,8 @@ impl Dataset {
 /// Reads the `dataset.json` of the dataset in `folder`; `None` if there is none.
 pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
     let path = folder.join(DATASET_FILE);
-    if folder.is_file() || matches!(path.try_exists(), Ok(false)) {
+    let is_other = folder.exists() && !folder.is_dir();
+    if is_other || matches!(path.try_exists(), Ok(false)) {
         return Ok(None);
     }
     let listed: ListedDataset = read_sealed(&path)?;

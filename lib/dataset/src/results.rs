@@ -1,11 +1,11 @@
 //! The embeddings at a path: of the samples in a folder of results, of one dataset, or files without a dataset.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{COMBINED, DATASET_FILE, ListedDataset, SAMPLE, Stop};
-use plmkit_store::{StoreError, files_in, visible_in};
+use plmkit_store::{StoreError, files_in, open_input, visible_in};
 
 use crate::dataset::read_dataset;
 use crate::folder::{EMBEDDINGS, dataset_folder, parts_at};
@@ -91,10 +91,12 @@ fn places(path: &Path, of_last_run: bool) -> Result<Vec<(PathBuf, bool)>, Datase
 /// The samples in a table of the last run, and whether they were validated.
 fn last_run(folder: &Path) -> Result<Vec<(PathBuf, bool)>, DatasetError> {
     let path = folder.join(SUMMARY_FILE);
-    if !path.is_file() {
+    if let Ok(false) = path.try_exists() {
         return Ok(Vec::new());
     }
-    let text = fs::read(&path).map_err(StoreError::cannot_read(&path))?;
+    let mut text = Vec::new();
+    let read = open_input(&path)?.read_to_end(&mut text);
+    read.map_err(StoreError::cannot_read(&path))?;
     let lines = str::from_utf8(&text).ok();
     let lines = lines.and_then(|text| text.strip_prefix(SUMMARY_HEADER));
     let samples = lines.and_then(|lines| {
