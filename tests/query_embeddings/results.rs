@@ -112,6 +112,8 @@ fn files_that_are_no_table_are_refused() {
     fs::copy(&stray, set.path("embeddings/b.parquet")).expect("copy");
     let twice = "embeddings/b.parquet: rows may be in several folders";
     fs::write(set.path("summary.tsv"), "sample\tcount\n").expect("write");
+    fs::create_dir_all(set.path("more/cut/shards")).expect("folder");
+    symlink("../sample", set.path("more/sample")).expect("link");
     let pipe = Command::new("mkfifo").arg(set.path("pipe")).status();
     assert!(pipe.expect("mkfifo").success());
     for (path, code, what) in [
@@ -119,6 +121,11 @@ fn files_that_are_no_table_are_refused() {
         ("pipe", 66, "pipe: cannot open: not a directory"),
         (".", 65, "summary.tsv: expected the table of samples"),
         ("links", 66, "links: cannot open"),
+        (
+            "more",
+            66,
+            "more/cut: expected the folder of one sample's results",
+        ),
     ] {
         let output = files(&set, ".", path);
         assert_eq!(output.status.code(), Some(code));

@@ -8,7 +8,7 @@ use plmkit_contract::{COMBINED, DATASET_FILE, ListedDataset, SAMPLE, Stop};
 use plmkit_store::{StoreError, files_in, open_input, visible_in};
 
 use crate::dataset::read_dataset;
-use crate::folder::{EMBEDDINGS, dataset_folder, parts_at};
+use crate::folder::{EMBEDDINGS, dataset_folder, has_shards, parts_at};
 use crate::{Dataset, DatasetError, Part};
 
 /// The table of the samples of the last run, in a folder of results.
@@ -71,7 +71,8 @@ fn places(path: &Path, of_last_run: bool) -> Result<Vec<(PathBuf, bool)>, Datase
     if path.is_file() || is_dataset(&path) {
         return Ok(vec![(path, true)]);
     }
-    let is_sample = |path: &PathBuf| is_dataset(path) || path.join(EMBEDDINGS).is_dir();
+    let has_parts = |path: &Path| path.join(EMBEDDINGS).is_dir();
+    let is_sample = |path: &PathBuf| is_dataset(path) || has_shards(path) || has_parts(path);
     let mut others = visible_in(&path).map_err(StoreError::cannot_open(&path))?;
     others.retain(is_sample);
     let mut places = Vec::new();

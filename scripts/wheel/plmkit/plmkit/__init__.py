@@ -127,6 +127,7 @@ def read(results: str | os.PathLike[str], columns: Iterable[str] | None = None, 
 
 
 def _by_dataset(listed: str) -> dict[str, list[str]]:
+    """The files that `query-embeddings files` lists, by their dataset; one without a dataset by itself."""
     files: dict[str, list[str]] = {}
     for line in listed.split("\n")[:-1]:
         files.setdefault((one := json.loads(line))["dataset"], []).append(one["file"])
