@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    Column, DATASET_FILE, EmbeddingLayout, EmbeddingWork, KERNELS, ListedDataset, Manifest, PACKING,
-    Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals, path_text,
+    Column, DATASET_FILE, EmbeddingLayout, EmbeddingWork, KERNELS, ListedDataset, Manifest,
+    PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals,
+    path_text,
 };
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visible_in};
 use serde_json::Value;
 
 use crate::DatasetError;
 use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files, parts_at};
-use crate::lists::{check_digest, read_lists, read_manifest};
+use crate::lists::{read_lists, read_manifest};
 
 /// An embeddings file of a dataset, closed: what its footer says.
 #[derive(Clone, Debug)]

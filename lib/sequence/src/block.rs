@@ -1,6 +1,7 @@
 //! Parses FASTA text.
 
 use std::borrow::Cow;
+use std::io::BufRead;
 
 use memchr::{memchr, memchr_iter};
 
@@ -125,16 +126,24 @@ impl FastaBlock {
     /// Adds the sequence lines that start at `start` to the last record. Returns where they end, and how many blanks divide residues.
     fn parse_sequence(&self, start: usize, records: &mut Records) -> Result<(usize, u64), Foreign> {
         let limit = self.limits.sequence_bytes;
-        let (mut next, mut bytes, mut blanks) = (start, 0, 0);
-        while bytes <= limit && self.text.get(next).is_some_and(|&first| first != b'>') {
-            let end = self.line_end(next);
-            let line = without_end(&self.text[next..end]);
+        let mut reader = noodles_fasta::io::Reader::new(&self.text[start..]);
+        let mut lines = reader.sequence_reader();
+        let (mut bytes, mut blanks) = (0, 0);
+        // Slices never fail.
+        while bytes <= limit
+            && let Ok(line @ [_, ..]) = lines.fill_buf()
+        {
             records.extend_last(line);
-            bytes += line.len();
-            next = end;
+            let length = line.len();
+            bytes += length;
+            lines.consume(length);
         }
-        if !are_plain(records.get(records.len() - 1).sequence) {
-            let checked = check(&self.text[start..next], self.limits.drop_blanks);
+        let next = self.text.len() - reader.get_ref().len();
+        // The reader takes a carriage return for a line end, and what follows it for a header.
+        let is_inside = next < self.text.len() && self.text[next - 1] != b'\n';
+        if is_inside || !are_plain(records.get(records.len() - 1).sequence) {
+            let lines = &self.text[start..next + usize::from(is_inside)];
+            let checked = check(lines, self.limits.drop_blanks);
             blanks = checked.map_err(|(at, problem)| (start + at, problem))?;
         }
         if bytes > limit || self.cut && next == self.text.len() {
