@@ -210,6 +210,10 @@ mod tests {
             ),
             ("sample,fasta\n", "no samples"),
             (
+                "\u{feff}\u{feff}sample,fasta\na,x\n",
+                "line 1: expected the columns sample,fasta, found '\u{feff}sample,fasta'",
+            ),
+            (
                 "sample,fasta\na,\"x\nb,y\n",
                 "line 2: a line break in a cell: expected the end of its quote",
             ),

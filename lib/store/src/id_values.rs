@@ -85,7 +85,7 @@ mod tests {
             ),
             (
                 "\u{feff}\u{feff}id,position\n",
-                "line 1: expected the columns id,position, found '\u{feff}id,position'",
+                "line 1: expected the columns id,position, found '\\u{feff}id,position'",
             ),
             (
                 "position,\u{feff}id\n",
