@@ -10,11 +10,12 @@ const OPTIONS: &str = "--dedup --duplicate-ids suffix --invalid reject";
 /// The results of proteins that begin with tryptophan in several shards: one is a copy, one was renamed, one rejected.
 fn results(folder: &Path, first: &str) {
     let residues = "ACDEFGHIKLMNPQRSTVWY";
-    let mut fasta: String = (0..12)
-        .map(|at| format!(">w{at}\n{first}{}{}\n", &residues[at..], &residues[..at]))
-        .collect();
-    fasta += &format!(">copy\n{first}{residues}\n>empty\n\n>w1\n{first}AC\n");
-    fs::write(folder.join("a.fasta"), fasta).expect("write");
+    let record = |at: usize| format!(">w{at}\n{first}{}{}\n", &residues[at..], &residues[..at]);
+    let mut fasta: Vec<String> = (0..12).map(record).collect();
+    fasta.push(format!(
+        ">copy\n{first}{residues}\n>empty\n\n>w1\n{first}AC\n"
+    ));
+    fs::write(folder.join("a.fasta"), fasta.concat()).expect("write");
     let mut plmkit = command(
         folder,
         "plmkit a.fasta --out results --max-shard-tokens 100 --quiet",
@@ -69,9 +70,13 @@ fn what_the_manifest_names_is_there_and_as_it_was() {
         let bytes = fs::read(shards.join(name)).expect("read");
         fs::write(shards.join(name), [&bytes[..], b"\n"].concat()).expect("write");
     };
-    let lost = ["shard-00001.parquet", "aliases.parquet"];
-    let lost = lost.iter().chain(&["rejects.csv", "renamed.csv"]);
-    let lost = lost.chain(&["manifest.json"]);
+    let missing = [
+        "shard-00001.parquet",
+        "aliases.parquet",
+        "rejects.csv",
+        "renamed.csv",
+        "manifest.json",
+    ];
     let changed = [
         (
             "other",
@@ -86,8 +91,8 @@ fn what_the_manifest_names_is_there_and_as_it_was() {
         ("text", "renamed.csv", "altered: expected digest xxh3-128:"),
         ("more", "shard-00009.parquet", "not a shard of the dataset"),
     ];
-    let lost = lost.map(|name| ("lost", *name, "cannot open: no such file"));
-    for (how, name, what) in lost.chain(changed) {
+    let missing = missing.map(|name| ("lost", name, "cannot open: no such file"));
+    for (how, name, what) in missing.into_iter().chain(changed) {
         copy(&whole, &shards);
         match how {
             "lost" => fs::remove_file(shards.join(name)).expect("remove"),

@@ -250,6 +250,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_path() {
+        let list = tempfile::NamedTempFile::new().expect("temp file");
+        for (text, first) in [
+            ("\u{feff}a\r\nb\n", "a"),
+            ("\u{feff}\u{feff}a\nb", "\u{feff}a"),
+        ] {
+            fs::write(list.path(), text).expect("write");
+            let paths = listed_in(list.path()).expect("two paths");
+            assert_eq!(paths, [first, "b"].map(PathBuf::from));
+        }
+    }
+
+    #[test]
     fn two_paths_of_one_file_are_refused() {
         let folder = tempfile::tempdir().expect("temp folder");
         let at = |name: &str| folder.path().join(name);
