@@ -519,7 +519,7 @@ fn one_is_counted_in_the_singular() {
     let said = run(&mut validate(&at("e.parquet")));
     assert_has(
         &said,
-        "validate-embeddings: pass: 1 row, 1 truncated; 6 checks passed",
+        "validate-embeddings: pass: 1 row, 1 truncated; 7 checks passed",
     );
 }
 

@@ -17,11 +17,11 @@ pub(crate) fn are_plain(sequence: &[u8]) -> bool {
 
 /// Checks the sequence lines of a record, and returns the number of blanks between its residues.
 ///
-/// Blanks are an aid to reading if they divide all residues of the record into blocks of one size. Only the last block may be
+/// Blanks are an aid to reading if they divide all lines of the record into blocks of one size. Only the last of a line may be
 /// smaller. Other blanks are those of text, such as a title, positions or the message of a server; `any_blanks` accepts them.
 pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
     let (mut at, mut blanks, mut suspect) = (0, 0, (true, usize::MAX, &lines[..0]));
-    let (mut block, mut is_last, mut is_text) = (None, false, false);
+    let (mut block, mut is_text) = (None, false);
     for line in lines.split(|byte| b"\r\n".contains(byte)) {
         let is_foreign = |&(i, &byte): &(usize, &u8)| match byte {
             b' ' | b'\t' => false,
@@ -41,7 +41,7 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
         }
         let pieces = line.split(|byte| b" \t".contains(byte));
         let pieces = pieces.map(|piece| piece.strip_suffix(b"*").unwrap_or(piece));
-        let (mut is_even, before) = (true, blanks);
+        let (mut is_even, mut is_last, before) = (true, false, blanks);
         for (number, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
             let size = piece.len();
             let block = *block.get_or_insert(size);
@@ -89,6 +89,7 @@ mod tests {
             ("M K V\nL A *", 3),
             (" MKV \n\tLAA *\n\n G", 0),
             ("MKV\nPROTEIN\nLAA", 0),
+            ("MKVLAAGIVG LCA\nKAYLEMSTNP KPQ", 2),
             ("", 0),
         ] {
             assert_eq!(check(text.as_bytes(), false), Ok(blanks), "{text:?}");
@@ -106,7 +107,7 @@ mod tests {
             (&["CYTOCHROME C", SEQUENCE], 0),
             (&["Met Lys Val Leu"], 0),
             (&["MKV LAA GIV G"], 0),
-            (&["MKVLAAGIVG LCA", "KAYLEMSTNP KPQ"], 0),
+            (&["MKVLAAGIVG LCA KAYLEMSTNP"], 0),
             (&[TEN, SEQUENCE], 0),
             (&["1 mkvlaagivg lcakaylems", "21 tnpkp"], 0),
             (&["MKVLAAGIVG LCAKAYLEMS 20"], 0),

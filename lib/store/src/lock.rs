@@ -76,8 +76,12 @@ impl Lock {
 
     /// Whether the output is still this run's: [`StoreError::Busy`] if another run has taken it over.
     pub fn check(&self) -> Result<(), StoreError> {
-        if owner_in(&self.path).is_ok_and(|owner| owner == self.owner) {
-            return Ok(());
+        match owner_in(&self.path) {
+            Ok(owner) if owner == self.owner => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::cannot_create(&self.output)(error));
+            }
+            _ => {}
         }
         let folder = self.path.parent().unwrap_or(&self.path);
         if folder.exists() || self.output.exists() {
