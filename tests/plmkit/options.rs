@@ -17,6 +17,8 @@ const OTHERS: [(&str, &[&str]); 4] = [
             "--shards",
             "--max-shard-tokens",
             "--translate",
+            "--drop-blanks",
+            "--pir",
             "--dedup",
             "--known",
             // These need an option that changes the results.
