@@ -503,6 +503,13 @@ fn files_of_the_cache_that_are_not_regular_are_named() {
         fs::remove_file(&path).expect("remove");
         fs::write(&path, saved).expect("write");
     }
+    let lock = case.path("hf/hub/.locks/models--some--model/plmkit.lock");
+    for path in [&lock, &case.cached().join("refs/main")] {
+        fs::remove_file(path).expect("remove");
+    }
+    run(Command::new("mkfifo").arg(&lock));
+    let again = case.download("some/model", "e.parquet", &hub);
+    assert_fails(again, 73, "plmkit.lock: cannot write: not a regular file");
 }
 
 #[test]

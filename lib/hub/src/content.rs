@@ -50,6 +50,13 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Returns the path of a file that can be opened to write, absent or regular: a pipe would wait for a reader.
+pub(crate) fn writable(path: &Path) -> io::Result<&Path> {
+    let found = path.metadata();
+    found.map_or(Ok(()), |found| check_regular(&found))?;
+    Ok(path)
+}
+
 fn read_all(
     file: &mut File,
     go_on: &dyn Fn() -> bool,
@@ -125,9 +132,8 @@ pub(crate) fn note(list: &Path, name: &str, blob: &Path) {
     // Without the list, the file is hashed again.
     let _ = line(name, blob).and_then(|line| {
         list.parent().map_or(Ok(()), fs::create_dir_all)?;
-        list.metadata()
-            .map_or(Ok(()), |found| check_regular(&found))?;
-        let mut list = OpenOptions::new().create(true).append(true).open(list)?;
+        let mut options = OpenOptions::new();
+        let mut list = options.create(true).append(true).open(writable(list)?)?;
         list.write_all(format!("{line}\n").as_bytes())
     });
 }

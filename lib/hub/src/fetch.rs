@@ -11,7 +11,7 @@ use ureq::Body;
 use ureq::http::{HeaderMap, Response};
 
 use crate::client::{Client, header};
-use crate::content::{hash_like, is_hash, note, verified_list};
+use crate::content::{hash_like, is_hash, note, verified_list, writable};
 use crate::files::{CONFIG, TOKENS, expected_weights, indexed, is_first_release, weights};
 use crate::id::{is_commit, is_whole_commit};
 use crate::{HubError, ModelId, Settings};
@@ -95,7 +95,8 @@ fn lock(cache: &Path, model: &Path) -> Result<File, HubError> {
     create_folder(&folder)?;
     let path = folder.join("plmkit.lock");
     let cannot_write = HubError::cannot_write(&path);
-    let file = File::create(&path).map_err(&cannot_write)?;
+    let file = writable(&path).and_then(File::create);
+    let file = file.map_err(&cannot_write)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(HubError::busy(&path)),
@@ -217,7 +218,8 @@ impl SnapshotFetch<'_> {
         }
         (self.send)(DownloadEvent::File(name.to_owned(), size));
         (self.send)(DownloadEvent::Bytes(start));
-        let file = File::options().append(true).create(true).open(&part);
+        let mut options = File::options();
+        let file = writable(&part).and_then(|part| options.append(true).create(true).open(part));
         let file = file.and_then(|file| file.set_len(start).map(|()| file));
         let mut file = file.map_err(HubError::cannot_write(&part))?;
         // One byte too many is enough to see that the server sends more.
