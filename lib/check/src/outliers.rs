@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use plmkit_contract::{Column, RowKey};
 
-use crate::check::{Tallies, Tally, add};
+use crate::check::{LISTED, Tallies, Tally, add};
 use crate::checks::outliers;
 use crate::vector::product;
 use crate::violation::Violation;
@@ -25,8 +25,8 @@ const STEP: u32 = 45;
 /// The vectors of a column of the file that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Outliers {
-    /// By the leading bits of the norm.
-    sizes: BTreeMap<u64, Tally>,
+    /// By the leading bits of the norm: the number of vectors, and the first rows with their norms.
+    sizes: BTreeMap<u64, (u64, Vec<(Violation, f64)>)>,
     /// The first rows, each with its vector at length 1, until there is a direction.
     first: Vec<(Violation, Vec<f32>)>,
     /// Their mean at length 1.
@@ -40,11 +40,11 @@ pub(crate) struct Outliers {
 impl Outliers {
     /// Adds a vector that is finite and not zero. `size` is its norm; of a deviation, that with the mean.
     pub(crate) fn add(&mut self, column: Column, row: &RowKey, vector: &[f32], size: f64) {
-        let same = self.sizes.entry(size.to_bits() >> STEP).or_default();
-        let problem = format_args!(
-            "{column}: expected a norm within ten times the median of its file, found {size:.3e}"
-        );
-        add(same, row, problem);
+        let (count, first) = self.sizes.entry(size.to_bits() >> STEP).or_default();
+        *count += 1;
+        if first.len() < LISTED {
+            first.push((row.into(), size));
+        }
         if !self.direction.is_empty() {
             // A sign and a tenth need no double precision.
             let cosine = f64::from(product::<f32>(vector, &self.direction)) / size;
@@ -94,9 +94,15 @@ impl Outliers {
         let median = median.map_or(0, |(size, _)| size);
         let norm = |size: u64| f64::from_bits(size << STEP);
         let (least, most) = (norm(median) / MOST, norm(median + 1) * MOST);
-        for (size, others) in self.sizes {
+        for (size, (count, first)) in self.sizes {
             if norm(size) > most || norm(size + 1) < least {
-                tallies.add_all(outliers::size, others);
+                tallies.count(outliers::size, count - first.len() as u64);
+                for (row, size) in first {
+                    let problem = format_args!(
+                        "{column}: expected a norm within ten times the median of its file, found {size:.3e}"
+                    );
+                    tallies.add(outliers::size, row, problem);
+                }
             }
         }
         if 100 * self.usual >= 99 * vectors {
