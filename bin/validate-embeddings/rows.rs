@@ -17,8 +17,10 @@ pub(crate) fn each_row(
         check()?;
         let columns = names.iter().map(|name| Vectors::new(&batch[&**name]));
         let columns: Vec<Vectors> = columns.collect();
+        let mut vectors = Vec::new();
         for (place, row) in KeyColumns::new(&batch).rows().enumerate() {
-            let vectors: Vec<&[f32]> = columns.iter().map(|column| column.row(place)).collect();
+            vectors.clear();
+            vectors.extend(columns.iter().map(|column| column.row(place)));
             see(&row, &vectors);
         }
     }

@@ -13,6 +13,9 @@ use crate::checks::{coverage, records};
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     rows: BTreeMap<(u64, u32), Expected>,
+    /// The rows that turned up, and those of them that were compared.
+    found: u64,
+    compared: u64,
 }
 
 #[derive(Debug)]
@@ -51,14 +54,14 @@ impl Coverage {
 
     /// Ticks a row off, and compares it.
     pub(crate) fn compare(&mut self, row: &RowKey, tallies: &mut Tallies) {
-        tallies.count(coverage::found, 1);
+        self.found += 1;
         let Some(expected) = self.rows.get_mut(&row.sort_key()) else {
             return tallies.add(coverage::extra, row, "not in the shards");
         };
         if std::mem::replace(&mut expected.is_found, true) {
             return tallies.add(coverage::doubled, row, "more than once");
         }
-        tallies.count(records::compared, 1);
+        self.compared += 1;
         if row.id != &*expected.id {
             let problem = format_args!("expected id {}", Quoted(&expected.id));
             tallies.add(records::id, row, problem);
@@ -88,6 +91,8 @@ impl Coverage {
     /// Adds the rows that did not turn up. Those `not_embedded`, sorted by [`reject_key`], may be missing.
     pub(crate) fn finish(&self, not_embedded: &[Reject], tallies: &mut Tallies) {
         tallies.count(coverage::expected, self.rows.len() as u64);
+        tallies.count(coverage::found, self.found);
+        tallies.count(records::compared, self.compared);
         for (key, row) in self.rows.iter().filter(|(_, row)| !row.is_found) {
             let place = (key.0, key.1, &*row.id);
             match not_embedded.binary_search_by_key(key, reject_key) {

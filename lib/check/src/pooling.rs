@@ -13,6 +13,8 @@ pub(crate) struct PoolingCheck {
     /// The places of the mean, the maximum, the deviation and the residues of each layer.
     layers: BTreeMap<u32, [Option<usize>; 4]>,
     dim: usize,
+    /// The layers of rows that were compared.
+    pub(crate) compared: u64,
     /// What rounding may change, as a share of the largest value involved.
     tolerance: f32,
 }
@@ -40,6 +42,7 @@ impl PoolingCheck {
         Self {
             layers,
             dim: layout.dim,
+            compared: 0,
             tolerance: match layout.dtype {
                 StoreDtype::F32 => 1e-4,
                 StoreDtype::F16 => 4e-3,
@@ -49,7 +52,7 @@ impl PoolingCheck {
 
     /// Compares the columns of a row, all of whose values are finite.
     pub(crate) fn add(&mut self, row: &RowKey, vectors: &[&[f32]], tallies: &mut Tallies) {
-        tallies.count(pooling::compared, self.layers.len() as u64);
+        self.compared += self.layers.len() as u64;
         for (&layer, places) in &self.layers {
             let [mean, max, std, residues] = places.map(|place| place.map(|place| vectors[place]));
             let tolerance = self.tolerance;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use plmkit_contract::{Manifest, Reason, RecordCounts, Reject, RejectsList, RowKey};
 
 use crate::check::Tallies;
-use crate::checks::{origin, reference, spot_check};
+use crate::checks::{origin, pooling, reference, spot_check};
 use crate::columns::FileColumn;
 use crate::coverage::{Coverage, reject_key};
 use crate::pooling::PoolingCheck;
@@ -232,6 +232,7 @@ impl<'a> Validator<'a> {
         };
         let findings = &mut self.findings;
         let (tallies, name) = (&mut findings.tallies, &file.file.name);
+        tallies.count(pooling::compared, file.pooling.compared);
         for mut column in file.columns {
             column.judge_again(name, &mut findings.recomputed, tallies);
             let of = column.column;

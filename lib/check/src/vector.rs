@@ -1,7 +1,7 @@
 //! Sums over vectors, in double precision.
 
 use std::iter::Sum;
-use std::ops::{AddAssign, Mul};
+use std::ops::{Add, AddAssign, Mul};
 
 /// Sums kept side by side, so that the compiler can use whole registers.
 const LANES: usize = 8;
@@ -14,7 +14,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
 /// The same in the precision of `T`.
 pub(crate) fn product<T>(a: &[f32], b: &[f32]) -> T
 where
-    T: Copy + Default + From<f32> + AddAssign + Mul<Output = T> + Sum,
+    T: Copy + Default + From<f32> + Add<Output = T> + AddAssign + Mul<Output = T> + Sum,
 {
     let mut sums = [T::default(); LANES];
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
@@ -25,7 +25,7 @@ where
             sums[lane] += T::from(x[lane]) * T::from(y[lane]);
         }
     }
-    sums.into_iter().chain([rest.sum()]).sum()
+    sums.into_iter().sum::<T>() + rest.sum()
 }
 
 /// The cosine of the angle between two vectors of the same length, or `None` where it is not defined: one of

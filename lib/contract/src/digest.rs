@@ -148,13 +148,13 @@ impl Column {
     /// Hashes a value. Those that are `small` are collected first: the hasher has overhead for each piece.
     fn hash(&self, row: usize, hasher: &mut Xxh3Default, small: &mut Vec<u8>) {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            return small.extend(NULL.to_le_bytes());
+            return small.extend_from_slice(&NULL.to_le_bytes());
         }
         let [start, end] = [row, row + 1].map(|row| match &self.offsets {
             Some(offsets) => offsets[row] as usize * self.width,
             None => row * self.width,
         });
-        small.extend(((end - start) as u64).to_le_bytes());
+        small.extend_from_slice(&((end - start) as u64).to_le_bytes());
         if end - start < SMALL {
             return small.extend_from_slice(&self.bytes[start..end]);
         }
