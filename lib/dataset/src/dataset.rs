@@ -15,7 +15,7 @@ use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visibl
 use serde_json::Value;
 
 use crate::DatasetError;
-use crate::folder::{REJECTS, SHARDS, embeddings_of, has_shards, own_files, parts_at};
+use crate::folder::{REJECTS, SHARDS, has_shards, own_files, parts_at};
 use crate::lists::{read_lists, read_manifest};
 
 /// An embeddings file of a dataset, closed: what its footer says.
@@ -151,12 +151,12 @@ impl Dataset {
             let what = "its validation failed: expected a dataset whose validation passed";
             on_failed(DatasetError::content(&path.join(DATASET_FILE), what))?;
         }
-        let mut paths = parts_at(path);
         let has_parts = |listed: &ListedDataset| !listed.embeddings.is_empty();
-        // Lost ones are named below.
-        if paths.is_empty() && !listed.as_ref().is_some_and(has_parts) {
-            paths = embeddings_of(path)?;
-        }
+        let paths = match parts_at(path) {
+            // Lost ones are named below.
+            Err(_) if listed.as_ref().is_some_and(has_parts) => Vec::new(),
+            paths => paths?,
+        };
         let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
         for path in &paths {
             StoreError::check(stop)?;

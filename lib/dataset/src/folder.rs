@@ -45,12 +45,12 @@ pub fn own_files(folder: &Path) -> [PathBuf; 2] {
     [DATASET_FILE, EMBEDDINGS].map(|name| folder.join(name))
 }
 
-/// Returns the embeddings files of a dataset, sorted by name, or the file itself; none if they cannot be found.
-pub(crate) fn parts_at(path: &Path) -> Vec<PathBuf> {
+/// Returns the embeddings files of a dataset, or the file itself, see [`embeddings_of`].
+pub(crate) fn parts_at(path: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     if path.is_file() {
-        return vec![path.to_owned()];
+        return Ok(vec![path.to_owned()]);
     }
-    files_in(&path.join(EMBEDDINGS), &["parquet"]).unwrap_or_default()
+    embeddings_of(path)
 }
 
 /// Returns the embeddings files of a dataset, sorted by name, of which there is at least one.

@@ -1,11 +1,10 @@
 //! The embeddings at a path: of the samples in a folder of results, of one dataset, or files without a dataset.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{COMBINED, DATASET_FILE, ListedDataset, SAMPLE, Stop};
-use plmkit_store::{StoreError, files_in, open_input, visible_in};
+use plmkit_store::{StoreError, files_in, read_input, visible_in};
 
 use crate::dataset::read_dataset;
 use crate::folder::{EMBEDDINGS, dataset_folder, has_shards, parts_at};
@@ -37,7 +36,7 @@ pub fn embeddings_at(
 ) -> Result<Vec<(PathBuf, PathBuf)>, DatasetError> {
     let (mut found, mut first, mut known) = (Vec::new(), None, BTreeSet::new());
     for (place, was_validated) in places(path, of_last_run)? {
-        let files = parts_at(&place);
+        let files = parts_at(&place).unwrap_or_default();
         if verify && !was_validated {
             let what = "not validated by the last run, so its rows are left out";
             warn(&place, what);
@@ -95,9 +94,7 @@ fn last_run(folder: &Path) -> Result<Vec<(PathBuf, bool)>, DatasetError> {
     if let Ok(false) = path.try_exists() {
         return Ok(Vec::new());
     }
-    let mut text = Vec::new();
-    let read = open_input(&path)?.read_to_end(&mut text);
-    read.map_err(StoreError::cannot_read(&path))?;
+    let text = read_input(&path)?;
     let lines = str::from_utf8(&text).ok();
     let lines = lines.and_then(|text| text.strip_prefix(SUMMARY_HEADER));
     let samples = lines.and_then(|lines| {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::StoreError;
 use crate::hidden_name::{MARK, NAME_BYTES, hidden_name};
 use crate::input::read_byte_digest;
-use crate::lock::{Claim, claim_new, is_at, remove_unheld};
+use crate::lock::{claim_new, is_at, remove_unheld};
 
 /// A temporary file beside its final path.
 ///
@@ -59,18 +59,15 @@ impl AtomicFile {
             .file_name()
             .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
         let temporary = target.with_file_name(hidden_name(name, MARK));
-        let claimed = claim_new(&temporary).map_err(|source| StoreError::Create {
+        let file = claim_new(&temporary).map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => StoreError::busy(path),
             // Another user's file may have the temporary name.
-            path: match temporary.symlink_metadata() {
-                Ok(_) => temporary.clone(),
-                Err(_) => path.to_owned(),
+            _ if temporary.symlink_metadata().is_ok() => StoreError::Create {
+                path: temporary.clone(),
+                source,
             },
-            source,
-        });
-        let file = match claimed? {
-            Claim::Held(file) => file,
-            Claim::Busy => return Err(StoreError::busy(path)),
-        };
+            _ => failed(source),
+        })?;
         Ok(Self {
             replaces: target.exists(),
             path: target,

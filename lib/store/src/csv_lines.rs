@@ -18,11 +18,7 @@ pub fn read_columns<const N: usize>(
         .has_headers(false)
         .flexible(true)
         .from_reader(text);
-    let mut numbers = CsvLines {
-        text,
-        at: 0,
-        line: 1,
-    };
+    let (mut at, mut line) = (0, 1);
     let mut lines = Vec::new();
     let mut header: Option<(usize, [usize; N])> = None;
     for record in reader.byte_records() {
@@ -30,7 +26,12 @@ pub fn read_columns<const N: usize>(
             Ok(record) => record.position(),
             Err(error) => error.position(),
         };
-        let line = numbers.line_at(position);
+        // The count of the crate takes the end of a line by CR and LF for two, and leaves out blank lines.
+        let start = position.map_or(at, |position| position.byte() as usize);
+        let is_end = |byte: &&u8| b"\r\n".contains(byte);
+        let start = start + text[start..].iter().take_while(is_end).count();
+        line += text[at..start].split(|&byte| byte == b'\n').count() as u64 - 1;
+        at = start;
         let record = match checked(record) {
             Ok(record) if record.iter().all(str::is_empty) => continue,
             Ok(record) => record,
@@ -54,11 +55,8 @@ pub fn read_columns<const N: usize>(
         }
     }
     if header.is_none() && lines.is_empty() {
-        lines.extend(
-            places(&StringRecord::new(), columns)
-                .map_err(|what| (1, Err(what)))
-                .err(),
-        );
+        let missing = places(&StringRecord::new(), columns).err();
+        lines.extend(missing.map(|what| (line, Err(what))));
     }
     lines
 }
@@ -92,25 +90,4 @@ fn places<const N: usize>(header: &StringRecord, columns: [&str; N]) -> Result<[
         };
     }
     Ok(places)
-}
-
-/// Counts the lines of a CSV text. The count of the `csv` crate takes the end of a line by CR and LF for two, and leaves out blank
-/// lines.
-struct CsvLines<'a> {
-    text: &'a [u8],
-    at: usize,
-    line: u64,
-}
-
-impl CsvLines<'_> {
-    /// Returns the line, from 1, of the record that begins at `position`, which is after the one before.
-    fn line_at(&mut self, position: Option<&csv::Position>) -> u64 {
-        let is_end = |byte: &&u8| b"\r\n".contains(byte);
-        let start = position.map_or(self.at, |position| position.byte() as usize);
-        let start = start + self.text[start..].iter().take_while(is_end).count();
-        let between = self.text[self.at..start].split(|&byte| byte == b'\n');
-        self.line += between.count() as u64 - 1;
-        self.at = start;
-        self.line
-    }
 }

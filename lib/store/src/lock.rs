@@ -51,9 +51,7 @@ impl Lock {
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let (boot, left) = (boot.trim(), owner_in(path));
-        let Claim::Held(file) = claim_new(path).map_err(StoreError::cannot_create(output))? else {
-            return Err(StoreError::busy(output));
-        };
+        let file = claim_new(path).map_err(cannot_lock(output))?;
         let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let owner = format!("{boot} {} {}", process::id(), time.as_nanos());
         let owner = match file.write_all_at(owner.as_bytes(), 0) {
@@ -108,59 +106,54 @@ fn owner_in(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&owner[..length]).into_owned())
 }
 
-/// The result of an attempt to lock the file at a path.
-pub(crate) enum Claim {
-    /// The locked file, open for reading and writing. Where there are no locks, nobody holds any.
-    Held(File),
-    /// Another process holds the lock.
-    Busy,
+/// Returns a function that makes the error of an output that cannot be locked: [`StoreError::Busy`] if another process holds the lock.
+fn cannot_lock(output: &Path) -> impl Fn(io::Error) -> StoreError {
+    move |source| match source.kind() {
+        io::ErrorKind::WouldBlock => StoreError::busy(output),
+        _ => StoreError::cannot_create(output)(source),
+    }
 }
 
 /// Locks `file`, which was opened at `path`, until it is closed. Returns false if the file is no longer at `path`: its last
 /// owner removed it. [`StoreError::Busy`] if another process holds the lock. A file system without locks is no error.
 pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
-    let failed = StoreError::cannot_create(path);
-    if !try_lock(file).map_err(failed)? {
-        return Err(StoreError::busy(path));
-    }
+    try_lock(file).map_err(cannot_lock(path))?;
     excludes(file, path);
     // `file` may have been opened through a link.
     match path.canonicalize() {
-        Ok(path) => is_at(file, &path).map_err(failed),
+        Ok(path) => is_at(file, &path).map_err(StoreError::cannot_create(&path)),
         Err(_) => Ok(false),
     }
 }
 
 /// Creates the file at `path` and locks it. Replaces a file that nobody holds: a killed run's file has the mode and owner of
-/// that run.
-pub(crate) fn claim_new(path: &Path) -> io::Result<Claim> {
+/// that run. [`WouldBlock`](io::ErrorKind::WouldBlock) if another process holds the lock.
+pub(crate) fn claim_new(path: &Path) -> io::Result<File> {
     loop {
         match read_write().create_new(true).open(path) {
             Ok(file) => match lock(file, path)? {
-                Some(claim) => return Ok(claim),
+                Some(file) => return Ok(file),
                 None => continue,
             },
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
-        match claim_existing(path)? {
+        if let Some(_held) = claim_existing(path)? {
             // Where locks do not exclude, another run may have removed it.
-            Some(Claim::Held(_held)) => remove_if_exists(path)?,
-            Some(claim) => return Ok(claim),
-            None => {}
+            remove_if_exists(path)?;
         }
     }
 }
 
 /// Removes the file at `path` unless a process holds it. Ignores errors.
 pub(crate) fn remove_unheld(path: &Path) {
-    if let Ok(Some(Claim::Held(_held))) = claim_existing(path) {
+    if let Ok(Some(_held)) = claim_existing(path) {
         let _ = fs::remove_file(path);
     }
 }
 
 /// Locks the file at `path`; `None` if there is none.
-fn claim_existing(path: &Path) -> io::Result<Option<Claim>> {
+fn claim_existing(path: &Path) -> io::Result<Option<File>> {
     match read_write().open(path) {
         Ok(file) => lock(file, path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -177,16 +170,14 @@ fn read_write() -> OpenOptions {
 }
 
 /// Locks `file`; `None` if it is no longer at `path`, because its last owner removed or renamed it.
-fn lock(file: File, path: &Path) -> io::Result<Option<Claim>> {
-    if !try_lock(&file)? {
-        return Ok(Some(Claim::Busy));
-    }
-    Ok(is_at(&file, path)?.then_some(Claim::Held(file)))
+fn lock(file: File, path: &Path) -> io::Result<Option<File>> {
+    try_lock(&file)?;
+    Ok(is_at(&file, path)?.then_some(file))
 }
 
-/// Locks `file`; returns false if another process holds the lock. A file system without locks, like some network file systems,
-/// refuses nobody.
-fn try_lock(file: &File) -> io::Result<bool> {
+/// Locks `file`; [`WouldBlock`](io::ErrorKind::WouldBlock) if another process holds the lock. A file system without locks, like some
+/// network file systems, refuses nobody.
+fn try_lock(file: &File) -> io::Result<()> {
     let unsupported = [Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP, Errno::NOLCK];
     let mut tried = file.try_lock();
     for _ in 0..TRIES {
@@ -196,13 +187,11 @@ fn try_lock(file: &File) -> io::Result<bool> {
         sleep(INTERVAL);
         tried = file.try_lock();
     }
-    match tried {
-        Ok(()) => Ok(true),
-        Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
-            Some(errno) if unsupported.contains(&errno) => Ok(true),
-            _ => Err(error),
-        },
+    let has_no_locks =
+        |error: &io::Error| Errno::from_io_error(error).is_some_and(|no| unsupported.contains(&no));
+    match tried.map_err(io::Error::from) {
+        Err(error) if has_no_locks(&error) => Ok(()),
+        tried => tried,
     }
 }
 
