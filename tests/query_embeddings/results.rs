@@ -114,12 +114,18 @@ fn files_that_are_no_table_are_refused() {
     fs::write(set.path("summary.tsv"), "sample\tcount\n").expect("write");
     fs::create_dir_all(set.path("more/cut/shards")).expect("folder");
     symlink("../sample", set.path("more/sample")).expect("link");
+    fs::create_dir_all(set.path("large/sample/embeddings")).expect("folder");
+    let large = fs::File::create(set.path("large/summary.tsv"));
+    large
+        .and_then(|file| file.set_len(1 << 29))
+        .expect("a sparse file");
     let pipe = Command::new("mkfifo").arg(set.path("pipe")).status();
     assert!(pipe.expect("mkfifo").success());
     for (path, code, what) in [
         ("embeddings", 65, twice),
         ("pipe", 66, "pipe: cannot open: not a directory"),
         (".", 65, "summary.tsv: expected the table of samples"),
+        ("large", 65, "large/summary.tsv: expected at most"),
         ("links", 66, "links: cannot open"),
         (
             "more",
