@@ -117,11 +117,12 @@ fn cannot_lock(output: &Path) -> impl Fn(io::Error) -> StoreError {
 /// Locks `file`, which was opened at `path`, until it is closed. Returns false if the file is no longer at `path`: its last
 /// owner removed it. [`StoreError::Busy`] if another process holds the lock. A file system without locks is no error.
 pub fn lock_open(file: &File, path: &Path) -> Result<bool, StoreError> {
-    try_lock(file).map_err(cannot_lock(path))?;
+    let failed = cannot_lock(path);
+    try_lock(file).map_err(&failed)?;
     excludes(file, path);
     // `file` may have been opened through a link.
     match path.canonicalize() {
-        Ok(path) => is_at(file, &path).map_err(StoreError::cannot_create(&path)),
+        Ok(path) => is_at(file, &path).map_err(failed),
         Err(_) => Ok(false),
     }
 }
