@@ -56,7 +56,7 @@ pub fn read_columns<const N: usize>(
     }
     if header.is_none() && lines.is_empty() {
         let missing = places(&StringRecord::new(), columns).err();
-        lines.extend(missing.map(|what| (line, Err(what))));
+        lines.extend(missing.map(|what| (1, Err(what))));
     }
     lines
 }
