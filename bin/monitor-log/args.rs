@@ -39,9 +39,8 @@ pub(crate) enum Command {
 
     /// Show GPUs, host and running runs
     ///
-    /// On a terminal: a view that is updated every --interval, until q, Esc or Ctrl-C; its last line names the keys. Elsewhere,
-    /// and with --once, --watch, --json, --query or --compact: a line for each GPU and run, the processes on GPUs,
-    /// and the host.
+    /// A line for each GPU, run and process on a GPU, and one for the host. On a terminal, the view is updated every --interval,
+    /// until q, Esc or Ctrl-C. Elsewhere, and with --once, --json or --query, it is printed once.
     ///
     /// Red is a problem. A temperature of 40 to 80 °C is normal; `hot` is within 5 °C of the limit of the board, or without a
     /// limit above 80 °C. `full` is above 95 % of the memory. The idle time of a run is judged from 10 s on.
@@ -161,14 +160,10 @@ pub(crate) struct TopArgs {
     pub(crate) sampling: SamplingArgs,
 
     /// Print one moment and exit
-    #[arg(long, conflicts_with = "watch")]
+    #[arg(long)]
     pub(crate) once: bool,
 
-    /// Print every TIME until interrupted: 1, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub(crate) watch: Option<Duration>,
-
-    /// Print JSON, an object on one line for each moment
+    /// Print JSON, an object on one line
     #[arg(long, conflicts_with = "query")]
     pub(crate) json: bool,
 
@@ -176,10 +171,6 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(query::columns()), hide_possible_values = true)]
     pub(crate) query: Vec<String>,
-
-    /// Print lines of 40 columns, without processes and limits
-    #[arg(long, conflicts_with_all = ["json", "query"])]
-    pub(crate) compact: bool,
 
     /// Color the printed lines; auto does on a terminal, unless `NO_COLOR` is set
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -189,11 +180,6 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
     #[arg(value_parser = file())]
     pub(crate) events: Vec<PathBuf>,
-}
-
-/// Reads an interval, in seconds if it has no unit.
-fn seconds(text: &str) -> Result<Duration, String> {
-    interval(&format!("{text}s")).or_else(|_| interval(text))
 }
 
 /// Reads a numeric address. A name could resolve to several addresses.

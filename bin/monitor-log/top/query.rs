@@ -10,20 +10,18 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     HEADER.trim_end().split(',')
 }
 
-/// Returns a row for each sample, under a header with units if `with_header`. An unknown value is empty.
-pub(super) fn csv(asked: &[String], samples: &[GpuSample], with_header: bool) -> Vec<u8> {
+/// Returns a row for each sample, under a header with units. An unknown value is empty.
+pub(super) fn csv(asked: &[String], samples: &[GpuSample]) -> Vec<u8> {
     const IN_MEMORY: &str = "rows of one length, in memory";
     let mut csv = Writer::from_writer(Vec::new());
-    if with_header {
-        let header = asked.iter().map(|column| {
-            let unit = Metric::of(column).map_or("", |metric| metric.unit);
-            match unit {
-                "" => column.clone(),
-                unit => format!("{column} [{unit}]"),
-            }
-        });
-        csv.write_record(header).expect(IN_MEMORY);
-    }
+    let header = asked.iter().map(|column| {
+        let unit = Metric::of(column).map_or("", |metric| metric.unit);
+        match unit {
+            "" => column.clone(),
+            unit => format!("{column} [{unit}]"),
+        }
+    });
+    csv.write_record(header).expect(IN_MEMORY);
     for sample in samples {
         let row = serde_json::to_value(sample).expect("numbers and texts");
         let chosen = asked.iter().map(|column| match &row[column] {

@@ -15,8 +15,6 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::history::History;
-use super::keys::Keys;
 use super::view;
 use crate::End;
 use crate::args::TopArgs;
@@ -60,27 +58,21 @@ fn run(
     snapshots: &Receiver<Snapshot>,
     signal: &AtomicI32,
 ) -> io::Result<()> {
-    let (mut history, mut keys) = (History::default(), Keys::default());
+    let (mut last, mut note) = (None, None);
     let mut changed = true;
     while signal.load(Ordering::Relaxed) == 0 {
         for mut snapshot in snapshots.try_iter() {
-            let note = mem::take(&mut snapshot.notes).pop();
-            keys.note = note.or(keys.note.take());
-            history.add(snapshot);
+            note = snapshot.notes.pop().or(note);
+            last = Some(snapshot);
             changed = true;
         }
         if changed {
-            terminal.draw(|frame| view::draw(frame, &history, &keys))?;
+            terminal.draw(|frame| view::draw(frame, last.as_ref(), note.as_deref()))?;
             changed = false;
         }
         if event::poll(TICK)? {
             match event::read()? {
-                Event::Key(key) if is_quit(key) && !keys.is_asking() => break,
-                Event::Key(key) if key.kind == KeyEventKind::Press => {
-                    let processes = history.last.as_ref().map(|last| &last.processes[..]);
-                    keys.press(key.code, processes.unwrap_or_default());
-                    changed = true;
-                }
+                Event::Key(key) if is_quit(key) => break,
                 Event::Resize(..) => changed = true,
                 _ => {}
             }

@@ -1,8 +1,8 @@
 //! The contents of the screen, and of printed text: GPUs, runs, processes and the host as lines.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::mem;
 
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric, Tier};
@@ -14,8 +14,6 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::history::History;
-use super::keys::Keys;
 use super::table::{Row, fitting, table};
 use crate::monitor::Snapshot;
 
@@ -28,26 +26,24 @@ const BAR: usize = 5;
 /// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
 const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
 
-/// What the screen has beside the last snapshot. Printed text has none of it.
-type Screen<'a> = Option<(&'a History, &'a Keys)>;
-
-/// Draws the last snapshot, with the line of the keys at the bottom.
-pub(super) fn draw(frame: &mut Frame, history: &History, keys: &Keys) {
+/// Draws a snapshot. The last line has the key that quits, and the last message.
+pub(super) fn draw(frame: &mut Frame, snapshot: Option<&Snapshot>, note: Option<&str>) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let screen = Some((history, keys));
-    let mut lines = match &history.last {
-        Some(snapshot) => lines(snapshot, screen, width, height.saturating_sub(1)),
+    let mut lines = match snapshot {
+        Some(snapshot) => lines(snapshot, width, height.saturating_sub(1)),
         None => vec![Line::from("monitor-log top: looking for GPUs")],
     };
     lines.resize(height.saturating_sub(1), Line::default());
-    lines.push(keys.line(width));
+    let note = note.map(|note| note.to_owned().yellow());
+    let last = ["q quit".dim()].into_iter().chain(note).collect();
+    lines.extend(table("<~", vec![last], width));
     frame.render_widget(Paragraph::new(lines), area);
 }
 
 /// Returns a snapshot as text of `width` columns.
 pub(super) fn printed(snapshot: &Snapshot, width: usize, is_colored: bool) -> String {
-    let lines = lines(snapshot, None, width, usize::MAX);
+    let lines = lines(snapshot, width, usize::MAX);
     let text = lines.iter().map(|line| {
         if !is_colored {
             return line.to_string().trim_end().to_owned() + "\n";
@@ -62,28 +58,20 @@ pub(super) fn printed(snapshot: &Snapshot, width: usize, is_colored: bool) -> St
 }
 
 /// Returns the lines of a snapshot, at most `height` of `width` columns.
-fn lines(snapshot: &Snapshot, screen: Screen, width: usize, height: usize) -> Vec<Line<'static>> {
-    let (processes, chosen) = screen.map_or_else(Default::default, |(_, keys)| {
-        processes(snapshot, keys, width)
-    });
+fn lines(snapshot: &Snapshot, width: usize, height: usize) -> Vec<Line<'static>> {
     let host = snapshot.rows.first().map(|row| host(row, width));
     let parts = [
-        gpus(snapshot, screen, width),
+        gpus(snapshot, width),
         runs(&snapshot.runs, &snapshot.rows, width),
-        processes,
+        processes(snapshot, width),
         host.into_iter().collect(),
     ];
     let wanted = [0, 1, 2, 3].map(|part| parts[part].len());
     let rows = rows(wanted, height.saturating_sub(1));
     let hidden = wanted.iter().sum::<usize>() - rows.iter().sum::<usize>();
     let mut lines = vec![title(snapshot, hidden, width)];
-    for (place, (part, rows)) in parts.into_iter().zip(rows).enumerate() {
-        // The chosen process is in sight, below its heading.
-        let chosen = chosen.filter(|_| place == 2).unwrap_or(0);
-        let skipped = (chosen + 2).saturating_sub(rows.max(2));
-        let shown = part.into_iter().enumerate();
-        let shown = shown.filter(|(row, _)| *row == 0 || *row > skipped);
-        lines.extend(shown.map(|(_, line)| line).take(rows));
+    for (part, rows) in parts.into_iter().zip(rows) {
+        lines.extend(part.into_iter().take(rows));
     }
     lines
 }
@@ -130,55 +118,24 @@ fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
     fitting(cells.into_iter().flatten().collect(), width)
 }
 
-/// Returns a line for each GPU and instance: on a screen with its history, in print with its processes.
-fn gpus(snapshot: &Snapshot, screen: Screen, width: usize) -> Vec<Line<'static>> {
-    let mut rows: Vec<Row> = Vec::new();
-    for row in snapshot.gpus() {
+/// Returns a line for each GPU and instance.
+fn gpus(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
+    let rows = snapshot.gpus().map(|row| {
         let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
-        let style = tier_style(tiers.max());
-        let mut cells = gpu(row, style, width < WIDE, screen.is_some());
-        cells.resize(6, Span::default());
-        cells.push(match screen {
-            _ if width < WIDE => Span::default(),
-            Some((history, _)) => Span::styled(history.utilization(row, width / 5), style),
-            None => owners(row, &snapshot.processes).into(),
-        });
-        rows.push(cells);
-    }
-    // The latest of a history is last.
-    let last = if screen.is_some() { '^' } else { '~' };
-    table(&format!("<>>>><{last}"), rows, width)
-}
-
-/// Returns the processes of a GPU, `alice/4711/gpu-embed 5120 MiB`, those with the most memory first.
-fn owners(row: &GpuSample, all: &[ProcessStatus]) -> String {
-    let is_own =
-        |process: &&ProcessStatus| (Some(process.gpu), &process.gpu_uuid) == (row.index, &row.uuid);
-    let mut processes: Vec<&ProcessStatus> = all.iter().filter(is_own).collect();
-    processes.sort_by_key(|process| Reverse(process.mem_used_mib));
-    let owner = |process: &ProcessStatus| {
-        let pid = Some(process.pid.to_string());
-        let names = [process.user.clone(), pid, process.program.clone()];
-        let names: Vec<String> = names.into_iter().flatten().collect();
-        let memory = process.mem_used_mib.map(|mib| format!(" {mib} MiB"));
-        names.join("/") + &memory.unwrap_or_default()
-    };
-    let owners: Vec<String> = processes.into_iter().map(owner).collect();
-    match &owners[..] {
-        [] | [_] => owners.concat(),
-        several => format!("{}: {}", several.len(), several.join(", ")),
-    }
+        gpu(row, tier_style(tiers.max()), width < WIDE)
+    });
+    table("<>>>><", rows.collect(), width)
 }
 
 /// Returns the columns of a GPU or an instance.
-fn gpu(row: &GpuSample, busy: Style, is_narrow: bool, has_bar: bool) -> Row {
+fn gpu(row: &GpuSample, busy: Style, is_narrow: bool) -> Row {
     let index = or_dash(row.index);
     if !row.has_values() {
         return vec![index.into(), "lost".red()];
     }
     let red_if = |is_bad, text: String| if is_bad { text.red() } else { text.into() };
     let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
-    let bar = memory_share(row).filter(|_| has_bar && !is_narrow);
+    let bar = memory_share(row).filter(|_| !is_narrow);
     let bar = bar.map_or_else(String::new, bar_of);
     let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]) + &bar);
     if row.is_instance() {
@@ -276,33 +233,19 @@ fn memory_share(row: &GpuSample) -> Option<f64> {
     Some((row.mem_used_mib? as f64 / total as f64).min(1.0))
 }
 
-/// Returns a heading and a line for each process, and the row of the chosen one; nothing without processes.
-fn processes(
-    snapshot: &Snapshot,
-    keys: &Keys,
-    width: usize,
-) -> (Vec<Line<'static>>, Option<usize>) {
+/// Returns a heading and a line for each process; nothing without processes.
+fn processes(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
     if snapshot.processes.is_empty() || width < WIDE {
-        return (Vec::new(), None);
+        return Vec::new();
     }
-    let sorted = keys.sorted(&snapshot.processes);
-    let chosen = keys.chosen(&sorted);
     let heading = [
         "gpu", "pid", "user", "memory", "busy", "cpu", "time", "command",
     ];
-    let heading = heading.map(|text| {
-        let is_sorted = keys.sort.is_some_and(|sort| text.starts_with(sort));
-        Span::from(format!("{text}{}", if is_sorted { "▾" } else { "" }))
-    });
-    let all = [heading.to_vec()].into_iter();
-    let all = all.chain(sorted.into_iter().map(process)).collect();
-    let lines = table("<><>>>>~", all, width).into_iter().enumerate();
-    let lines = lines.map(|(place, line)| match place {
-        0 => line.underlined(),
-        _ if chosen == Some(place - 1) => line.reversed(),
-        _ => line,
-    });
-    (lines.collect(), chosen)
+    let all = [heading.map(Span::from).to_vec()].into_iter();
+    let all = all.chain(snapshot.processes.iter().map(process));
+    let mut lines = table("<><>>>>~", all.collect(), width);
+    lines[0] = mem::take(&mut lines[0]).underlined();
+    lines
 }
 
 fn process(process: &ProcessStatus) -> Row {

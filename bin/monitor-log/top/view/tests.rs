@@ -118,7 +118,7 @@ fn live_runs() -> LiveRuns {
     runs
 }
 
-fn history(gpus: u32) -> History {
+fn snapshot(gpus: u32) -> Snapshot {
     let runs = live_runs().status(at(120));
     let process = |pid, gpu, user: &str, command: &str| ProcessStatus {
         pid,
@@ -142,27 +142,24 @@ fn history(gpus: u32) -> History {
         hidden,
         process(5122, 1, "bob", "python train.py --epochs 3"),
     ];
-    let mut history = History::default();
-    for second in 0..120 {
-        let mut rows: Vec<GpuSample> = (0..gpus).map(|index| gpu_row(index, second)).collect();
-        if gpus == 8 {
-            rows.splice(3..3, ["a", "b"].map(|uuid| instance(uuid, second)));
-        }
-        history.add(Snapshot {
-            host: Some("node17".to_owned()),
-            rows,
-            processes: processes.to_vec(),
-            runs: runs.clone(),
-            ..Snapshot::default()
-        });
+    let second = 119;
+    let mut rows: Vec<GpuSample> = (0..gpus).map(|index| gpu_row(index, second)).collect();
+    if gpus == 8 {
+        rows.splice(3..3, ["a", "b"].map(|uuid| instance(uuid, second)));
     }
-    history
+    Snapshot {
+        host: Some("node17".to_owned()),
+        rows,
+        processes: processes.to_vec(),
+        runs,
+        ..Snapshot::default()
+    }
 }
 
-fn drawn(history: &History, width: u16, height: u16) -> Buffer {
+fn drawn(snapshot: &Snapshot, note: Option<&str>, width: u16, height: u16) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
-        .draw(|frame| draw(frame, history, &Keys::default()))
+        .draw(|frame| draw(frame, Some(snapshot), note))
         .unwrap();
     terminal.backend().buffer().clone()
 }
@@ -179,22 +176,32 @@ fn text_of(buffer: &Buffer) -> Vec<String> {
 
 #[test]
 fn every_size_is_drawn() {
-    let history = history(4);
+    let snapshot = snapshot(4);
     for (width, height) in [(0, 0), (1, 1), (20, 5), (80, 2), (300, 10), (40, 60)] {
-        let text = text_of(&drawn(&history, width, height)).join("\n");
+        let text = text_of(&drawn(&snapshot, None, width, height)).join("\n");
         assert_eq!(text.contains("node17"), width >= 20, "{width}x{height}");
     }
-    let tall = text_of(&drawn(&history, 120, 50));
-    let has_history = tall.iter().any(|line| line.contains(['▇', '█']));
-    assert!(has_history, "{}", tall.join("\n"));
+}
+
+#[test]
+fn the_last_line_has_the_last_message() {
+    let snapshot = snapshot(4);
+    for (width, expected) in [
+        (40, "q quit  run.jsonl: not a run event"),
+        (20, "q quit  run.jsonl: …"),
+    ] {
+        let note = Some("run.jsonl: not a run event");
+        let text = text_of(&drawn(&snapshot, note, width, 5));
+        assert_eq!(text[4], expected);
+    }
 }
 
 /// `PLMKIT_BLESS=1 cargo test --bin monitor-log` writes the screens.
 #[test]
 fn screens_are_as_they_were() {
-    let history = history(8);
+    let snapshot = snapshot(8);
     for (width, height) in [(80, 24), (200, 50), (40, 12)] {
-        let screen = text_of(&drawn(&history, width, height)).join("\n") + "\n";
+        let screen = text_of(&drawn(&snapshot, None, width, height)).join("\n") + "\n";
         let name = format!("tests/fixtures/monitor_log/top-{width}x{height}.txt");
         assert_golden(&name, &screen);
     }
@@ -207,36 +214,6 @@ fn assert_golden(name: &str, found: &str) {
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert!(expected == found, "{name} is old; found\n{found}");
-}
-
-#[test]
-fn owners_are_those_of_the_gpu_with_the_most_memory_first() {
-    let owner = |pid, user: Option<&str>, mem_used_mib| ProcessStatus {
-        pid,
-        user: user.map(str::to_owned),
-        program: user.map(|_| "gpu-embed".to_owned()),
-        mem_used_mib,
-        ..ProcessStatus::default()
-    };
-    let all = [
-        owner(7, None, None),
-        owner(12, Some("bob"), Some(300)),
-        owner(4711, Some("alice"), Some(5120)),
-        ProcessStatus {
-            gpu: 1,
-            ..owner(8, None, None)
-        },
-    ];
-    let row = |index| GpuSample {
-        index: Some(index),
-        ..GpuSample::default()
-    };
-    let expected = [
-        "3: alice/4711/gpu-embed 5120 MiB, bob/12/gpu-embed 300 MiB, 7",
-        "8",
-        "",
-    ];
-    assert_eq!([0, 1, 2].map(|gpu| owners(&row(gpu), &all)), expected);
 }
 
 #[test]
@@ -273,7 +250,7 @@ fn the_worst_of_a_gpu_is_a_word() {
 /// The picture shows all text and colours of a large terminal. `PLMKIT_BLESS=1 cargo test --bin monitor-log` writes it.
 #[test]
 fn the_picture_is_that_of_the_view() {
-    let picture = svg(&drawn(&history(4), 100, 30));
+    let picture = svg(&drawn(&snapshot(4), None, 100, 30));
     assert_golden("bin/monitor-log/top.svg", &picture);
 }
 

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use plmkit_logs::{GpuSample, boot_seconds, is_instance};
 use procfs::process::{Process, Stat};
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
 use uzers::{Users, UsersCache};
 
@@ -35,27 +34,6 @@ pub struct ProcessStatus {
     pub cpu_util: Option<f64>,
     /// Seconds since it started.
     pub age_s: Option<f64>,
-    /// When it started, in the kernel's ticks, which tell it from a later process with its id.
-    #[serde(skip)]
-    pub started: Option<u64>,
-}
-
-impl ProcessStatus {
-    /// Sends SIGTERM. Fails with a reason if the process is that of another user, or has ended.
-    pub fn terminate(&self) -> Result<(), String> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let (pid, started) = pid.zip(self.started).ok_or("it is not visible here")?;
-        // From here on, the handle is that of one process.
-        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| error.to_string())?;
-        let (process, stat) = find(self.pid).ok_or("it has ended")?;
-        if stat.starttime != started {
-            return Err("it has ended".to_owned());
-        }
-        if process.uid().ok() != Some(geteuid().as_raw()) {
-            return Err("it is that of another user".to_owned());
-        }
-        pidfd_send_signal(&handle, Signal::TERM).map_err(|error| error.to_string())
-    }
 }
 
 /// Reads processes. CPU time is measured between two readings: the first has none.
@@ -108,7 +86,6 @@ impl ProcessReader {
         before: &HashMap<(u32, u64), (u64, Instant)>,
     ) {
         let ticks_per_s = procfs::ticks_per_second() as f64;
-        status.started = Some(stat.starttime);
         status.age_s = Some((boot_seconds() - stat.starttime as f64 / ticks_per_s).max(0.0));
         status.user = process.uid().ok().map(|uid| {
             let user = self.users.get_user_by_uid(uid);
@@ -143,7 +120,7 @@ fn find(pid: u32) -> Option<(Process, Stat)> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, id};
+    use std::process::id;
 
     use plmkit_logs::{GpuProcess, Processes};
 
@@ -190,26 +167,5 @@ mod tests {
             .map(|process| (process.pid, process.gpu_uuid.as_deref().unwrap()))
             .collect();
         assert_eq!(found, [(4_194_301, "GPU-0"), (4_194_302, "MIG-1")]);
-    }
-
-    #[test]
-    fn a_process_of_this_user_is_ended_and_a_later_one_with_its_id_is_not() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let samples = [sample("GPU-0", &[child.id()])];
-        let status = ProcessReader::default().read(&samples).remove(0);
-        let earlier = ProcessStatus {
-            started: Some(1),
-            ..status.clone()
-        };
-        assert_eq!(earlier.terminate(), Err("it has ended".to_owned()));
-        let hidden = ProcessStatus {
-            started: None,
-            ..status.clone()
-        };
-        assert_eq!(hidden.terminate(), Err("it is not visible here".to_owned()));
-        assert_eq!(child.try_wait().unwrap(), None);
-        assert_eq!(status.terminate(), Ok(()));
-        assert!(!child.wait().unwrap().success());
-        assert!(status.terminate().is_err());
     }
 }
