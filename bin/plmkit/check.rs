@@ -111,7 +111,11 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     let is_ours = samples.iter().any(is_cut);
     // What is no file, such as a pipe or a link to nothing, could not be replaced.
     let or_file = |path: PathBuf, may_be_ours: bool, is_own: bool| {
-        let is_own = is_own || may_be_ours && path.is_file() || path.symlink_metadata().is_err();
+        let is_own = match path.symlink_metadata() {
+            // A damaged file of ours is replaced, but not what a link leads to.
+            Ok(found) => is_own || may_be_ours && found.is_file(),
+            Err(_) => true,
+        };
         (path, is_own)
     };
     let has = |name: &str, text: &str| {

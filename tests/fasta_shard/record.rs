@@ -282,8 +282,13 @@ const BLOCKS: &str = "MKVLAAGIVG LCAKAYLEMS TNPKPQRKTK RNTNRRPQDV KFPGG";
 #[test]
 fn text_in_a_sequence_is_refused_under_every_policy() {
     let blanks = |text: &str, line: usize| {
+        let way_out = if text.contains(|c: char| c.is_ascii_digit()) {
+            "numbers are no residues: remove them first"
+        } else {
+            "--drop-blanks takes every letter as a residue"
+        };
         format!(
-            "found '{text}' in its sequence; expected no blanks between residues, or blocks of ten in all its lines; --drop-blanks takes every letter as a residue (line {line})"
+            "found '{text}' in its sequence; expected no blanks between residues, or blocks of ten in all its lines; {way_out} (line {line})"
         )
     };
     let bytes = |byte: &str, line: usize| {
@@ -393,7 +398,7 @@ fn blanks_that_aid_reading_are_counted_and_others_read_on_request() {
 
 #[test]
 fn pir_is_refused_or_its_titles_are_read() {
-    let pir = ">P1;ONE\nCRYSTALLIN\n  MKVLAAGIVG LCAKAYLEMS\n  MK*\n>F1;TWO\r\n\r\nMKV*\r\n>three of four\nMK\n>N1;four x\nits title \n";
+    let pir = ">P1;ONE\nCRYSTALLIN\n  MKVLAAGIVG LCAKAYLEMS\n  MK*\n>F1;TWO\r\n\r\nMKV*\r\n>three of four\nMK\n>N1;four\nits title \n";
     let message = "a.fasta: record 2 'F1;TWO': expected FASTA, found a header of PIR; --pir reads it, and the next line as its title (line 3)";
     for policy in ["error", "x", "reject --drop-blanks"] {
         refused(
@@ -416,11 +421,22 @@ fn pir_is_refused_or_its_titles_are_read() {
         ("three", Some("of four")),
     ];
     assert_eq!(rows, expected);
-    refused(
-        ">P1;a\nx\0\nMK*\n",
-        " --pir",
-        "record 1 'P1;a': expected a header without control bytes",
-    );
+    for (input, problem) in [
+        (
+            ">P1;a\nx\0\nMK*\n",
+            "expected a header without control bytes",
+        ),
+        (
+            ">P1;a crystallin\nMKV\nMK*\n",
+            "expected an id alone in a header of PIR",
+        ),
+        (
+            ">P1;a\n>P1;b\nMK*\n",
+            "expected the title of PIR in the next line, found a header",
+        ),
+    ] {
+        refused(input, " --pir", &format!("record 1 'P1;a': {problem}"));
+    }
     made(">P12;a\nMK\n>P1\nMK\n>P2;a\nMK\n", "");
 }
 

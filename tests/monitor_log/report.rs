@@ -220,6 +220,17 @@ fn one_bad_line_is_left_out_and_told_and_two_of_few_are_an_error() {
     assert_failed(&output, 65, "events.jsonl: line 10: not a run event");
 }
 
+#[test]
+fn what_is_no_file_in_a_folder_of_logs_is_told() {
+    let case = Case::with_logs();
+    std::fs::create_dir(case.path("logs")).unwrap();
+    std::fs::copy(case.path("events.jsonl"), case.path("logs/a.jsonl")).unwrap();
+    std::os::unix::fs::symlink("nothing", case.path("logs/b.jsonl")).unwrap();
+    let (code, stderr) = case.code_and_stderr("report --events logs --out r.json");
+    assert_eq!(code, 0, "{stderr}");
+    assert_contains(&stderr, "logs/b.jsonl: cannot open: not a regular file");
+}
+
 /// The recordings of the acceptance on GPUs, with figures that such a GPU can have.
 #[test]
 fn recorded_samples_have_plausible_figures() {

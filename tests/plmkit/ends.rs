@@ -349,6 +349,67 @@ fn a_path_may_begin_as_options_do() {
     );
 }
 
+/// The manifest lists one record more, which has no row.
+#[test]
+fn a_manifest_of_another_input_with_the_same_rows_fails_the_validation() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let more = fs::read_to_string(folder.join("a.fasta")).expect("read") + ">more\nMK-T\n";
+    fs::create_dir(folder.join("b")).expect("folder");
+    fs::write(folder.join("b/a.fasta"), more).expect("write");
+    for line in ["a.fasta --out one", "b/a.fasta --out two"] {
+        run(&mut plmkit(
+            folder,
+            &format!(
+                "{line} --fasta-shard=--invalid=reject --validate-embeddings=--max-rejected=50%"
+            ),
+        ));
+    }
+    for file in ["manifest.json", "rejects.csv"] {
+        let [from, to] = ["two", "one"].map(|out| folder.join(out).join("a/shards").join(file));
+        fs::copy(from, to).expect("copy");
+    }
+    let line = "validate-embeddings --dataset one/a --quiet --max-rejected 50%";
+    let what = "embeddings/shard-00000.parquet: made of the shards of another manifest";
+    assert_fails(&mut command(folder, line), 1, what);
+}
+
+#[test]
+fn what_a_link_in_the_results_leads_to_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 2);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    fs::copy(folder.join("a.fasta"), folder.join("mine.fasta")).expect("copy");
+    let mine = fs::read(folder.join("mine.fasta")).expect("read");
+    for file in [
+        "pipeline_info/params.json",
+        "summary.tsv",
+        "versions.yml",
+        "batch-size.json",
+        "a/dataset.json",
+        "a/shards/manifest.json",
+        "a/shards/rejects.csv",
+        "a/embeddings/shard-00000.parquet",
+        "a/reports/run.json",
+        "a/logs/shard-00000.jsonl",
+    ] {
+        let path = folder.join("results").join(file);
+        let own = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        symlink(folder.join("mine.fasta"), &path).expect("link");
+        let run_again = plmkit(folder, "a.fasta --out results").output();
+        let code = run_again.expect("run").status.code();
+        let found = fs::read(folder.join("mine.fasta")).expect("read");
+        assert!(found == mine, "{file}: {code:?}");
+        fs::remove_file(&path).expect("remove");
+        if let Some(own) = own {
+            fs::write(&path, own).expect("write");
+        }
+    }
+}
+
 #[test]
 fn a_link_to_nothing_is_called_so() {
     let folder = tempfile::tempdir().expect("temp folder");

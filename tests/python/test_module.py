@@ -109,6 +109,14 @@ def test_an_argument_that_no_program_can_take_is_an_error_of_plmkit(value):
     assert raised.value.code == 2
 
 
+def test_a_folder_may_begin_with_a_hyphen_and_has_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert embed(TWO, out="-x").equals(plmkit.read("./-x"))
+    with pytest.raises(plmkit.PlmkitError, match="out: expected a folder") as raised:
+        embed(TWO, out="")
+    assert raised.value.code == 2 and os.listdir() == ["-x"]
+
+
 @pytest.mark.parametrize(("name", "residues"), [("", "MK"), ("a b", "MK"), ("a\n", "MK"), ("a", None), ("a", "M\n>b"), ("a", "MK\rV")])
 def test_an_id_with_blanks_and_what_is_no_text_is_refused(name, residues):
     with pytest.raises(plmkit.PlmkitError, match="expected an id without blanks") as raised:

@@ -119,6 +119,8 @@ fn files_that_are_no_table_are_refused() {
     large
         .and_then(|file| file.set_len(1 << 29))
         .expect("a sparse file");
+    fs::create_dir_all(set.path("dangling/sample/embeddings")).expect("folder");
+    symlink("nothing", set.path("dangling/summary.tsv")).expect("link");
     let pipe = Command::new("mkfifo").arg(set.path("pipe")).status();
     assert!(pipe.expect("mkfifo").success());
     for (path, code, what) in [
@@ -127,6 +129,7 @@ fn files_that_are_no_table_are_refused() {
         (".", 65, "summary.tsv: expected the table of samples"),
         ("large", 65, "large/summary.tsv: expected at most"),
         ("links", 66, "links: cannot open"),
+        ("dangling", 66, "dangling/summary.tsv: cannot open"),
         (
             "more",
             66,

@@ -94,6 +94,7 @@ checks! {
             not_given: "shard(s) not given", unlisted: "shard(s) not listed",
             other_rejects: "reason(s) with other counts of rejects", altered_rejects: "other file(s) of rejects",
             altered_lists: "other list(s)", unknown_dataset: "record(s) of unknown datasets",
+            other_source: "file(s) of other shards",
         },
     }
     origin "origin" {

@@ -1,8 +1,8 @@
-//! Whether shards and rejects are those that the manifest lists.
+//! Whether shards and rejects are those that the manifest lists, and embeddings were made of them.
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Quoted, Reason, RejectsList};
+use plmkit_contract::{Manifest, Quoted, Reason, RejectsList, SOURCE};
 
 use crate::check::Tallies;
 use crate::checks::manifest as kind;
@@ -34,6 +34,14 @@ pub(crate) fn check(
         let file = Quoted(file);
         let problem = format_args!("{file} of the manifest: not among the shards");
         tallies.add(kind::not_given, FILE, problem);
+    }
+    let source = manifest.work().source();
+    for file in &findings.embeddings {
+        let made_of = file.provenance.text_option(SOURCE);
+        if made_of.is_some_and(|made_of| made_of != source) {
+            let problem = format_args!("{}: made of the shards of another manifest", file.name);
+            tallies.add(kind::other_source, FILE, problem);
+        }
     }
     for reason in Reason::SHARDING {
         let [expected, found] =

@@ -11,7 +11,7 @@ use plmkit_contract::{
     PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop, check_contract, ordinals,
     path_text,
 };
-use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, read_sealed, visible_in};
+use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, is_absent, read_sealed, visible_in};
 use serde_json::Value;
 
 use crate::DatasetError;
@@ -283,7 +283,7 @@ impl Dataset {
 pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, DatasetError> {
     let path = folder.join(DATASET_FILE);
     let is_other = folder.exists() && !folder.is_dir();
-    if is_other || matches!(path.try_exists(), Ok(false)) {
+    if is_other || is_absent(&path) {
         return Ok(None);
     }
     let listed: ListedDataset = read_sealed(&path)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{COMBINED, DATASET_FILE, ListedDataset, SAMPLE, Stop};
-use plmkit_store::{StoreError, files_in, read_input, visible_in};
+use plmkit_store::{StoreError, files_in, is_absent, read_input, visible_in};
 
 use crate::dataset::read_dataset;
 use crate::folder::{EMBEDDINGS, dataset_folder, has_shards, parts_at};
@@ -91,7 +91,7 @@ fn places(path: &Path, of_last_run: bool) -> Result<Vec<(PathBuf, bool)>, Datase
 /// The samples in a table of the last run, and whether they were validated.
 fn last_run(folder: &Path) -> Result<Vec<(PathBuf, bool)>, DatasetError> {
     let path = folder.join(SUMMARY_FILE);
-    if let Ok(false) = path.try_exists() {
+    if is_absent(&path) {
         return Ok(Vec::new());
     }
     let text = read_input(&path)?;

@@ -13,8 +13,8 @@ use crate::{DownloadEvent, HubError, Settings};
 /// The most seconds that a download waits in all because a server asks for it.
 const LONGEST_WAIT: u64 = 600;
 
-/// The most answers to a request before the last one: redirects and waits.
-const ANSWERS: usize = 100;
+/// The most redirects of a request.
+const REDIRECTS: usize = 10;
 
 /// Requests files, for a download.
 pub(crate) struct Client<'a> {
@@ -51,14 +51,16 @@ impl<'a> Client<'a> {
         url: &str,
         start: u64,
     ) -> Result<(HeaderMap, Response<Body>), HubError> {
-        let (mut at, mut headers) = (url.to_owned(), None);
-        for _ in 0..ANSWERS {
+        let (mut at, mut headers, mut redirects) = (url.to_owned(), None, 0);
+        // Each wait shortens what is left of all.
+        while redirects <= REDIRECTS {
             let mut request = self.agent.get(&at);
             if start > 0 {
                 request = request.header("range", format!("bytes={start}-"));
             }
             // Another server gets no token.
-            if let Some(token) = self.token.filter(|_| origin(&at) == origin(url)) {
+            let token = self.token.filter(|_| origin(&at) == origin(url));
+            if let Some(token) = token {
                 request = request.header("authorization", format!("Bearer {token}"));
             }
             let answer = request.call();
@@ -67,30 +69,33 @@ impl<'a> Client<'a> {
             match answer.status().as_u16() {
                 // 416: the range is beyond the file.
                 200..300 | 416 => return Ok((headers.unwrap_or(answer.headers().clone()), answer)),
-                300..400 => match text("location").unwrap_or_default() {
-                    path if path.starts_with('/') => at = format!("{}{path}", origin(&at)),
-                    other => {
-                        other.clone_into(&mut at);
+                300..400 => {
+                    redirects += 1;
+                    at = match text("location").unwrap_or_default() {
+                        path if path.starts_with('/') => format!("{}{path}", origin(&at)),
+                        other => other.to_owned(),
+                    };
+                    if origin(&at) != origin(url) {
                         headers.get_or_insert(answer.headers().clone());
                     }
-                },
-                status => self.wait(named, status, text("retry-after"))?,
+                }
+                status => self.wait(named, (status, text("retry-after")), token.is_some())?,
             }
         }
         Err(HubError::answer(named, "too many redirects"))
     }
 
     /// Waits as a busy server asks. Any other status is an error, and so is a wait that is too long.
-    fn wait(&self, named: &str, status: u16, told: Option<&str>) -> Result<(), HubError> {
+    fn wait(
+        &self,
+        named: &str,
+        (status, told): (u16, Option<&str>),
+        has_token: bool,
+    ) -> Result<(), HubError> {
         let told = told.and_then(|told| seconds(told, Utc::now()));
         let left = told.and_then(|told| self.left.get().checked_sub(told));
         let (Some(told), Some(left), 408 | 429 | 500..) = (told, left, status) else {
-            return Err(HubError::from_status(
-                named,
-                status,
-                self.token.is_some(),
-                told,
-            ));
+            return Err(HubError::from_status(named, status, has_token, told));
         };
         tracing::warn!(
             "{named}: the server answers with status {status}; waiting {told} s, as it asks"

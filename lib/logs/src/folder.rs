@@ -1,5 +1,6 @@
 //! The logs of a folder.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use plmkit_store::{StoreError, visible_in};
@@ -8,7 +9,7 @@ use plmkit_store::{StoreError, visible_in};
 pub type Note = (PathBuf, String);
 
 /// Returns the logs of a folder and of its subfolders, but not behind links, which may form a circle. Notes each folder that
-/// cannot be read.
+/// cannot be read, and what is no file.
 pub fn logs_below(folder: &Path, extension: &str, notes: &mut Vec<Note>) -> Vec<PathBuf> {
     let paths = visible_in(folder).unwrap_or_else(|error| {
         let note = StoreError::cannot_open(folder)(error).to_string();
@@ -17,7 +18,11 @@ pub fn logs_below(folder: &Path, extension: &str, notes: &mut Vec<Note>) -> Vec<
     });
     let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let (folders, mut logs): (Vec<_>, Vec<_>) = paths.into_iter().partition(is_folder);
-    logs.retain(|path| path.extension() == Some(extension.as_ref()) && path.is_file());
+    logs.retain(|path| path.extension() == Some(extension.as_ref()));
+    for other in logs.extract_if(.., |path| !path.is_file()) {
+        let note = StoreError::cannot_open(&other)(io::Error::other("not a regular file"));
+        notes.push((other, note.to_string()));
+    }
     let below = folders.iter();
     logs.extend(below.flat_map(|folder| logs_below(folder, extension, notes)));
     logs

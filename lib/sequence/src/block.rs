@@ -200,6 +200,8 @@ fn header<'a>(
         let problem = "expected an id in UTF-8, found other bytes";
         return Err(RecordError::new(Some(&id), problem));
     };
+    let mut lines = description.splitn(2, |&byte| byte == b'\n');
+    let [rest, title] = [(); 2].map(|()| lines.next().unwrap_or_default());
     // Before a title of PIR.
     let description = description.strip_prefix(b"\r\n").unwrap_or(description);
     let control = |byte: u8| byte.is_ascii_control() && !matches!(byte, 1 | b'\t' | b'\n' | b'\r');
@@ -212,6 +214,10 @@ fn header<'a>(
         "expected a header without control bytes"
     } else if is_pir && !limits.pir {
         "expected FASTA, found a header of PIR; --pir reads it, and the next line as its title"
+    } else if is_pir && !rest.trim_ascii().is_empty() {
+        "expected an id alone in a header of PIR: the next line is its title"
+    } else if is_pir && title.starts_with(b">") {
+        "expected the title of PIR in the next line, found a header"
     } else {
         ""
     };

@@ -17,11 +17,12 @@ pub(crate) fn are_plain(sequence: &[u8]) -> bool {
 
 /// Checks the sequence lines of a record, and returns the number of blanks between its residues.
 ///
-/// Blanks are an aid to reading if they divide all lines of the record into blocks of one size. Only the last of a line may be
-/// smaller. Other blanks are those of text, such as a title, positions or the message of a server; `any_blanks` accepts them.
+/// Blanks are an aid to reading if they divide all lines of the record into blocks of one size. The last of a line may be smaller, if
+/// no later line is longer. Other blanks are those of text, such as a title, positions or the message of a server; `any_blanks` accepts
+/// them.
 pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
     let (mut at, mut blanks, mut suspect) = (0, 0, (true, usize::MAX, &lines[..0]));
-    let (mut block, mut is_text) = (None, false);
+    let (mut block, mut most, mut is_text) = (None, usize::MAX, false);
     for line in lines.split(|byte| b"\r\n".contains(byte)) {
         let is_foreign = |&(i, &byte): &(usize, &u8)| match byte {
             b' ' | b'\t' => false,
@@ -41,7 +42,7 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
         }
         let pieces = line.split(|byte| b" \t".contains(byte));
         let pieces = pieces.map(|piece| piece.strip_suffix(b"*").unwrap_or(piece));
-        let (mut is_even, mut is_last, before) = (true, false, blanks);
+        let (mut is_even, mut is_last, mut letters, before) = (true, false, 0, blanks);
         for (number, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
             let size = piece.len();
             let block = *block.get_or_insert(size);
@@ -50,6 +51,11 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
             is_last = size < block;
             is_even &= size == block;
             blanks += u64::from(number > 0);
+            letters += size;
+        }
+        is_text |= letters > most;
+        if is_last {
+            most = letters;
         }
         if blanks > before {
             // The first line with a block of another size, if there is one.
@@ -60,8 +66,13 @@ pub(crate) fn check(lines: &[u8], any_blanks: bool) -> Result<u64, Foreign> {
     let (_, at, line) = suspect;
     if is_text && blanks > 0 && !any_blanks {
         let found = Quoted(str::from_utf8(line.trim_ascii()).unwrap_or_default());
+        let way_out = if line.iter().any(u8::is_ascii_digit) {
+            "numbers are no residues: remove them first"
+        } else {
+            "--drop-blanks takes every letter as a residue"
+        };
         let problem = format!(
-            "found {found} in its sequence; expected no blanks between residues, or blocks of ten in all its lines; --drop-blanks takes every letter as a residue"
+            "found {found} in its sequence; expected no blanks between residues, or blocks of ten in all its lines; {way_out}"
         );
         return Err((at, problem));
     }

@@ -56,6 +56,12 @@ pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether there is nothing at `path`. A link to nothing is something: what it leads to is lost.
+pub fn is_absent(path: &Path) -> bool {
+    let found = path.symlink_metadata();
+    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// The bytes of a text file. A line above 8 MiB is an error of kind `InvalidData`, which bounds the memory of a reader of
 /// records.
 pub struct Lines<R = File> {

@@ -46,7 +46,7 @@ pub use file_kind::{FileKind, is_replaceable, is_report_or_free};
 pub use folder::{files_in, visible_in};
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
 pub use id_values::{IdValue, read_id_values};
-pub use input::{Lines, open_input, read_byte_digest, read_input, remove_file};
+pub use input::{Lines, is_absent, open_input, read_byte_digest, read_input, remove_file};
 pub use json::{read_sealed, write_json, write_report, write_sealed};
 pub use lock::{Lock, lock_open};
 pub use packed_batch::PackedBatch;

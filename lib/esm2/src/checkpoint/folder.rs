@@ -127,7 +127,11 @@ pub(super) fn check_json(
     path: &Path,
     check: impl FnOnce(&[u8]) -> Result<(), String>,
 ) -> Result<(), EsmError> {
-    if !path.exists() {
+    // A link to nothing is there.
+    if path
+        .symlink_metadata()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    {
         return Ok(());
     }
     check(&read_json(path)?).map_err(|reason| EsmError::invalid(path, reason))

@@ -183,6 +183,16 @@ fn tokens_in_another_order() {
     );
 }
 
+#[test]
+fn a_link_to_nothing_is_no_missing_file() {
+    for file in ["vocab.txt", "tokenizer.json", "added_tokens.json"] {
+        let folder = Tiny::new().write();
+        std::os::unix::fs::symlink("nothing", folder.path().join(file)).unwrap();
+        let what = format!("/{file}: cannot open: no such file or directory");
+        refused(folder.path(), Exit::NoInput, &what);
+    }
+}
+
 /// A pipe would wait for a writer, and a device has no end.
 #[test]
 fn every_file_of_a_model_that_is_not_regular_is_named() {

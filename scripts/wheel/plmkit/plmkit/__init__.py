@@ -72,6 +72,8 @@ def embed(
     if out is None:
         with tempfile.TemporaryDirectory(prefix="plmkit-") as folder:
             return embed(sequences, model, out=folder, progress=progress, **options)
+    if not os.fspath(out):
+        raise PlmkitError(2, "out: expected a folder, found ''")
     folder = Path(out)
     options.pop("quiet", None)  # it is, unless progress is shown
     words = list(_arguments(options))
@@ -80,7 +82,7 @@ def embed(
             raise PlmkitError(2, f"{word}: expected options that decide rows; progress=True shows messages, as text")
     files, others, made = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
     try:
-        run("plmkit", "--out", os.fspath(folder), "--model", os.fspath(model), *words, "--", *files, progress=progress)
+        run("plmkit", f"--out={folder}", f"--model={os.fspath(model)}", *words, "--", *files, progress=progress)
     except PlmkitError:
         for one in made:  # a refused run changes nothing, and the same call writes the sequences again
             if one == made[0] or not any(one.iterdir()):
