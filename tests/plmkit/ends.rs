@@ -375,6 +375,26 @@ fn a_manifest_of_another_input_with_the_same_rows_fails_the_validation() {
     assert_fails(&mut command(folder, line), 1, what);
 }
 
+/// The names of files decide the order of the rows.
+#[test]
+fn embeddings_with_swapped_names_fail_the_validation() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 8);
+    run(&mut plmkit(
+        folder,
+        "a.fasta --out results --max-shard-tokens 2000",
+    ));
+    let embeddings = folder.join("results/a/embeddings");
+    let [one, other] = [0, 1].map(|number| embeddings.join(format!("shard-0000{number}.parquet")));
+    fs::rename(&one, folder.join("one")).expect("rename");
+    fs::rename(&other, &one).expect("rename");
+    fs::rename(folder.join("one"), &other).expect("rename");
+    let line = "validate-embeddings --dataset results/a --quiet";
+    let what = "shard-00000.parquet: not made of the shard of its name";
+    assert_fails(&mut command(folder, line), 1, what);
+}
+
 #[test]
 fn what_a_link_in_the_results_leads_to_is_not_replaced() {
     let folder = tempfile::tempdir().expect("temp folder");

@@ -105,7 +105,7 @@ checks! {
             different: "file(s) of other work than the first", other_columns: "file(s) with other columns than the first",
             other_batches: "file(s) of batches of other shards", embedded_twice: "file(s) of batches embedded twice",
             other_rejects: "list(s) of other embeddings", unlike_known: "file(s) unlike known datasets",
-            not_in_order: "row(s) not in the order of the input",
+            not_in_order: "row(s) not in the order of the input", other_name: "file(s) with the name of another shard",
         },
     }
     rejected "rejected" {

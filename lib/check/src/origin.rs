@@ -99,10 +99,18 @@ pub(crate) fn check(findings: &Findings, criteria: &Criteria, tallies: &mut Tall
     }
 }
 
-/// Checks that embeddings were made from the batches of the shards, if there are any, and none twice.
+/// Checks that embeddings were made from the batches of the shards, if there are any, none twice, and under no other shard's name, which
+/// decides the order of the files.
 fn check_batches(findings: &Findings, tallies: &mut Tallies) {
     let shards = &findings.shards;
     let known: BTreeSet<String> = shards.iter().map(|file| file.batches.to_string()).collect();
+    let name_of = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    // Shards of several sets may have one name.
+    let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in shards {
+        let batches = named.entry(name_of(&file.name)).or_default();
+        batches.push(file.batches.to_string());
+    }
     let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
     for EmbeddedFile {
         name: file,
@@ -113,6 +121,12 @@ fn check_batches(findings: &Findings, tallies: &mut Tallies) {
         // Of combined parts, only the parts know their batches.
         if provenance.options.contains_key(COMBINED) {
             continue;
+        }
+        let is_other = |own: &String| !provenance.inputs.contains(own);
+        let own = named.get(&name_of(file));
+        if own.is_some_and(|own| own.iter().all(is_other)) {
+            let problem = format_args!("{file}: not made of the shard of its name");
+            tallies.add(origin::other_name, FILE, problem);
         }
         for batches in &provenance.inputs {
             if !shards.is_empty() && !known.contains(batches) {
