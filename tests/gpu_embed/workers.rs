@@ -159,7 +159,8 @@ fn a_worker_that_is_killed_is_replaced_and_nothing_is_lost() {
 
 #[test]
 fn no_worker_outlives_a_killed_run_and_the_next_run_resumes() {
-    let case = Case::new();
+    // It is interrupted four times.
+    let case = Case::of(12);
     let expected = case.undisturbed();
     for signal in [SIGKILL, SIGTERM, SIGKILL] {
         let mut child = case.underway_with("e.parquet", &["--workers", "4"]);
