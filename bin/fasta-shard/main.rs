@@ -1,11 +1,9 @@
 //! `fasta-shard`: FASTA files to a set of balanced shards, with every record accounted for.
 
-mod args;
-mod run;
-mod summary;
-
 use std::process::ExitCode;
 
+use plmkit_programs::fasta_shard;
+
 fn main() -> ExitCode {
-    plmkit_cli::main(run::run)
+    plmkit_cli::main(fasta_shard::run)
 }

@@ -1,13 +1,9 @@
 //! `gpu-embed`: batches files to embeddings.
 
-mod args;
-mod model;
-mod run;
-#[cfg(feature = "testing")]
-mod testing;
-
 use std::process::ExitCode;
 
+use plmkit_programs::gpu_embed;
+
 fn main() -> ExitCode {
-    plmkit_cli::main(|args: args::Args, stop| run::run(args, stop))
+    plmkit_cli::main(gpu_embed::run)
 }

@@ -1,11 +1,9 @@
 //! `pack-batches`: packs the sequences of a shard into batches for variable-length kernels, without padding.
 
-mod args;
-mod report;
-mod run;
-
 use std::process::ExitCode;
 
+use plmkit_programs::pack_batches;
+
 fn main() -> ExitCode {
-    plmkit_cli::main(|args, stop| run::run(&args, stop))
+    plmkit_cli::main(|args, stop| pack_batches::run(&args, stop))
 }

@@ -1,22 +1,9 @@
 //! `validate-embeddings`: checks that embeddings are complete, finite and right.
 
-mod args;
-mod dataset;
-mod groups;
-mod html;
-mod lists;
-mod log;
-mod mqc;
-mod outputs;
-mod proteins;
-mod recompute;
-mod reference;
-mod report;
-mod rows;
-mod run;
-
 use std::process::ExitCode;
 
+use plmkit_programs::validate_embeddings;
+
 fn main() -> ExitCode {
-    plmkit_cli::main(run::run)
+    plmkit_cli::main(validate_embeddings::run)
 }

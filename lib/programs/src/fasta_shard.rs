@@ -1,0 +1,8 @@
+//! `fasta-shard`: FASTA files to a set of balanced shards, with every record accounted for.
+
+mod args;
+mod run;
+mod summary;
+
+pub use args::Args;
+pub use run::run;

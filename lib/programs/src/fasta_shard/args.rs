@@ -1,0 +1,364 @@
+//! The command line.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use clap::builder::TypedValueParser;
+use clap::{Parser, ValueEnum};
+use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
+use plmkit_contract::{is_sample_name, path_text};
+use plmkit_dataset::dataset_folder;
+use plmkit_sequence::{
+    DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
+    ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
+};
+
+/// The longest readable record, in residues.
+const MOST_RESIDUES: i64 = 1 << 24;
+
+/// Default of --min-residues with --translate. So long is the shortest gene of common gene finders.
+const LEAST_PEPTIDE: u32 = 30;
+
+/// Default of --overlap, in residues.
+const OVERLAP: u32 = 256;
+
+/// Cut FASTA files into shards of proteins
+///
+/// Every record of the input is written exactly once: to a shard (shard-00000.parquet, …), or to rejects.csv with a
+/// reason; with --dedup or --known perhaps to aliases.parquet or known.parquet. manifest.json counts records, rejects and changes. It is written last: a folder with manifest.json holds a
+/// complete set.
+///
+/// fasta-shard reads the input once. Memory grows by at most 24 bytes for each id (48 with --duplicate-ids drop-identical), with --dedup also for each distinct
+/// sequence, with --known for each row of the dataset. The same
+/// input and options give the same bytes with any number of threads and any compression. A complete set is kept as it
+/// is.
+#[derive(Debug, Parser)]
+#[command(name = "fasta-shard", version)]
+#[command(
+    override_usage = "fasta-shard [OPTIONS] --out <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
+)]
+#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
+pub struct Args {
+    /// FASTA inputs, in this order; - is standard input
+    ///
+    /// Inputs are plain, gzip, bgzip or zstd. The first bytes of an input decide, not its name. A truncated compressed
+    /// input is an error.
+    #[arg(value_name = "IN.fasta", required = true)]
+    inputs: Vec<PathBuf>,
+
+    /// Folder for the shards, rejects.csv and manifest.json; it is created if it does not exist
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(value_parser = file())]
+    out: PathBuf,
+
+    /// Name of the sample, which becomes the column `sample` of the embeddings
+    ///
+    /// The column tells the samples of a joint table apart. A name has letters, digits, _, - and ., and does not begin
+    /// with - or .
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    #[arg(value_parser = sample)]
+    sample: Option<String>,
+
+    /// Overwrite an existing set of shards
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+
+    /// Accept inputs without a record: the set has no protein
+    #[arg(long, help_heading = "Output")]
+    allow_empty: bool,
+
+    /// Make N shards with nearly equal numbers of tokens
+    ///
+    /// Use it for a fixed number of jobs or GPUs. Each protein goes to the shard with the fewest tokens, so that two
+    /// shards differ by at most the tokens of one protein. A shard may stay empty.
+    #[arg(long, value_name = "N", help_heading = "Shards")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000).try_map(NonZero::try_from))]
+    #[arg(conflicts_with = "max_shard_tokens")]
+    shards: Option<NonZero<u32>>,
+
+    /// Make as many shards as necessary, each with at most N tokens
+    ///
+    /// Use it for jobs of a fixed length. Shards are filled one after another in input order. A protein with more than
+    /// N tokens gets its own shard.
+    #[arg(long, value_name = "N", help_heading = "Shards")]
+    #[arg(value_parser = clap::value_parser!(u64).range(3..).try_map(NonZero::try_from))]
+    max_shard_tokens: Option<NonZero<u64>>,
+
+    /// Translate contigs (DNA or RNA) into the proteins of the shards
+    ///
+    /// Each peptide is a record with the id `CONTIG_FRAME_START_END` and the description of its contig. FRAME is 1, 2, 3, -1,
+    /// -2 or -3, as EMBOSS transeq numbers frames. START and END are its leftmost and rightmost base on the contig,
+    /// counted from 1. A contig without a peptide of --min-residues is listed in rejects.csv with the reason `no_orf`.
+    ///
+    /// Memory grows with the longest contig: a byte a base, up to two for its peptides, and 32 a peptide.
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Translation")]
+    translate: Option<Translate>,
+
+    /// Number of the genetic code in NCBI's table: 1 to 6, 9 to 16, 21 to 33 [default: 1]
+    ///
+    /// 1 is the standard code, 4 that of Mycoplasma, 11 that of bacteria, archaea and plastids. 11 differs from 1 only in
+    /// its start codons.
+    #[arg(long, value_name = "N", help_heading = "Translation")]
+    #[arg(requires = "translate")]
+    genetic_code: Option<GeneticCode>,
+
+    /// How to treat a stop codon inside a frame (with --translate six-frame) [default: split]
+    #[arg(long, value_parser = variant::<StopPolicy>(), value_name = "POLICY", help_heading = "Translation")]
+    stops: Option<StopPolicy>,
+
+    /// What begins and ends a reading frame (with --translate orf) [default: stops]
+    #[arg(long, value_parser = variant::<OrfBetween>(), value_name = "CODONS", help_heading = "Translation")]
+    orf_between: Option<OrfBetween>,
+
+    /// Longest protein that is embedded whole, in residues
+    ///
+    /// ESM-2 was trained on sequences of up to 1022 residues. The time of attention grows with the square of the
+    /// length.
+    #[arg(
+        long,
+        value_name = "RESIDUES",
+        default_value_t = 1022,
+        help_heading = "Long proteins"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
+    max_residues: u32,
+
+    /// How to treat a longer protein
+    #[arg(long, value_parser = variant::<LongPolicy>(), value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
+    long_policy: LongPolicy,
+
+    /// Overlap of two neighbouring windows, in residues (with --long-policy window) [default: 256]
+    ///
+    /// A larger overlap gives residues at the seams more context and costs more tokens.
+    #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
+    overlap: Option<u32>,
+
+    /// How to treat a record with the id of an earlier record
+    #[arg(long, value_parser = variant::<DuplicatePolicy>(), value_name = "POLICY", default_value_t = DuplicatePolicy::Error, help_heading = "Records")]
+    duplicate_ids: DuplicatePolicy,
+
+    /// How to treat a character that is not a residue
+    ///
+    /// Residues are the twenty amino acids, X, B, Z, U and O. Lower case becomes upper case. One * at the end of a sequence
+    /// is dropped. ESM-2 has no meaningful token for anything else (J, -, ., an inner *, digits).
+    ///
+    /// A header without an id also stops the run, unless the policy is reject. Text among the residues, control bytes and
+    /// bytes that are not ASCII stop it under every policy.
+    #[arg(long, value_parser = variant::<InvalidPolicy>(), value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
+    invalid: InvalidPolicy,
+
+    /// Take every letter of sequence lines as a residue, wherever blanks are
+    ///
+    /// By default, blanks may only divide the residues of a record into blocks of ten, or into single residues. Any other
+    /// blank stops the run, as it may be that of text: of a header on two lines, or the message of a server.
+    #[arg(long, help_heading = "Records")]
+    drop_blanks: bool,
+
+    /// Read PIR: after a header such as >P1;ID, the next line is the title, and becomes the description
+    #[arg(long, help_heading = "Records")]
+    pir: bool,
+
+    /// Embed records with the same residues once
+    ///
+    /// A record whose residues equal those of an earlier accepted record is in no shard, but in aliases.parquet, with the
+    /// ordinal of that record. Residues are compared whole, after lower case, white space and a terminal * are treated.
+    #[arg(long, help_heading = "Duplicates")]
+    dedup: bool,
+
+    /// Leave out the sequences of an earlier dataset: the folder of a sample's results, or its dataset.json
+    ///
+    /// Repeat the option for several datasets. A record whose embedded residues such a dataset has is in no shard, but in
+    /// known.parquet, with the ordinal of that row. The validation of the dataset must have passed. Of its embeddings only
+    /// ordinals and sequence digests are read. --max-residues, --long-policy and --overlap must be those of the dataset,
+    /// and gpu-embed must make the new embeddings with the same model, types and columns.
+    #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
+    #[arg(value_parser = file().map(dataset_folder))]
+    known: Vec<PathBuf>,
+
+    /// How to read the letters of the inputs
+    #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
+    alphabet: Alphabet,
+
+    /// Shortest protein that is accepted, in residues [default: 1; with --translate 30]
+    ///
+    /// Shorter proteins are listed in rejects.csv. Shorter peptides of contigs are only counted.
+    #[arg(long, value_name = "RESIDUES", help_heading = "Records")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
+    min_residues: Option<u32>,
+
+    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: all CPUs]
+    ///
+    /// The number of threads does not change the shards.
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024).try_map(NonZero::try_from))]
+    threads: Option<NonZero<u16>>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Alphabet {
+    /// As residues; refuse an input if nearly all letters of most records are A, C, G, T, U or N. With --translate as bases;
+    /// refuse an input otherwise
+    Auto,
+    /// As residues, without that check
+    Protein,
+    /// As bases, without the check that most records are nearly all A, C, G, T, U or N (with --translate)
+    Nucleotide,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Translate {
+    /// All six reading frames, whole or split at stop codons
+    SixFrame,
+    /// Open reading frames, as EMBOSS getorf finds them
+    Orf,
+}
+
+fn sample(name: &str) -> Result<String, &'static str> {
+    if !is_sample_name(name) {
+        return Err("expected up to 200 letters, digits, _, - and ., the first no - or .");
+    }
+    Ok(name.to_owned())
+}
+
+impl Program for Args {
+    const NAME: &'static str = "fasta-shard";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn check(self) -> Result<(), Fault> {
+        Ok(check_work(&ShardConfig::try_from(self)?)?)
+    }
+}
+
+/// Checks the options of a translation.
+fn translation(args: &Args) -> Result<Option<Translation>, Fault> {
+    let (how, alphabet) = (args.translate, args.alphabet);
+    if args.stops.is_some() && how != Some(Translate::SixFrame) {
+        return Err(Fault::usage(
+            "--stops is of whole frames: expected --translate six-frame with it",
+        ));
+    }
+    if args.orf_between.is_some() && how != Some(Translate::Orf) {
+        return Err(Fault::usage(
+            "--orf-between is of open reading frames: expected --translate orf with it",
+        ));
+    }
+    if how.is_none() && alphabet == Alphabet::Nucleotide {
+        return Err(Fault::usage(
+            "--alphabet nucleotide is of contigs: expected --translate with it",
+        ));
+    }
+    if how.is_some() && alphabet == Alphabet::Protein {
+        return Err(Fault::usage(
+            "--translate expects contigs: found --alphabet protein",
+        ));
+    }
+    let peptides = match how {
+        None => return Ok(None),
+        Some(Translate::SixFrame) => Peptides::SixFrame {
+            stops: args.stops.unwrap_or(StopPolicy::Split),
+        },
+        Some(Translate::Orf) => Peptides::Orf {
+            orf_between: args.orf_between.unwrap_or(OrfBetween::Stops),
+        },
+    };
+    let code = args.genetic_code.unwrap_or_default();
+    Ok(Some(Translation { peptides, code }))
+}
+
+/// Checks that the set replaces no file of a known dataset, and no input that is named like an unfinished file of it.
+fn check_paths(args: &Args) -> Result<(), Fault> {
+    // That no input is a file of the set is checked with the folder.
+    let inputs = args
+        .inputs
+        .iter()
+        .filter(|path| !path.ends_with("manifest.json"));
+    let inputs = inputs.map(|path| ("an input", path.as_path()));
+    let known = args.known.iter();
+    let known = known.map(|path| ("--known", path.as_path()));
+    let inputs: Vec<NamedPath> = inputs.chain(known).collect();
+    keep_apart(&inputs, &[("--out", &args.out.join("manifest.json"))])
+}
+
+impl TryFrom<Args> for ShardConfig {
+    type Error = Fault;
+
+    fn try_from(args: Args) -> Result<Self, Fault> {
+        let translation = translation(&args)?;
+        check_paths(&args)?;
+        if args.common.check_options
+            && let Some(more) = args.inputs.first().filter(|_| args.inputs.len() > 1)
+        {
+            let more = path_text(more);
+            return Err(Fault::usage(format!("expected options, found '{more}'")));
+        }
+        let stdin = args.inputs.iter().filter(|input| *input == Path::new("-"));
+        if stdin.count() > 1 {
+            return Err(Fault::usage(
+                "- is given more than once: standard input can be read once",
+            ));
+        }
+        let least = translation.map_or(1, |_| LEAST_PEPTIDE);
+        let min_residues = args.min_residues.unwrap_or(least);
+        let (long, max_residues) = (args.long_policy, args.max_residues);
+        if args.overlap.is_some() && long != LongPolicy::Window {
+            return Err(Fault::usage(
+                "--overlap is of windows: expected --long-policy window with it",
+            ));
+        }
+        let overlap = (long == LongPolicy::Window).then(|| args.overlap.unwrap_or(OVERLAP));
+        if let Some(overlap) = overlap
+            && overlap >= max_residues
+        {
+            return Err(Fault::usage(format!(
+                "--overlap must be less than --max-residues: found {overlap} and {max_residues}"
+            )));
+        }
+        if long == LongPolicy::Reject && min_residues > max_residues {
+            return Err(Fault::usage(format!(
+                "--min-residues is above --max-residues and longer proteins are rejected: none can be accepted, found {min_residues} and {max_residues}"
+            )));
+        }
+        let target = match (args.shards, args.max_shard_tokens) {
+            (Some(count), _) => ShardTarget::Shards(count),
+            (None, Some(tokens)) => ShardTarget::MaxTokens(tokens),
+            (None, None) => {
+                return Err(Fault::usage(
+                    "expected --shards or --max-shard-tokens, found neither",
+                ));
+            }
+        };
+        let cpus = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Ok(Self {
+            inputs: args.inputs,
+            folder: args.out,
+            options: ShardOptions {
+                sample: args.sample,
+                target,
+                translation,
+                policy: Policy {
+                    invalid: args.invalid,
+                    min_residues,
+                    max_residues,
+                    long,
+                    overlap,
+                },
+                duplicate_ids: args.duplicate_ids,
+                dedup: args.dedup,
+                drop_blanks: args.drop_blanks,
+                pir: args.pir,
+            },
+            known: args.known,
+            any_alphabet: args.alphabet != Alphabet::Auto,
+            threads: args.threads.map_or_else(cpus, NonZero::from),
+            force: args.force,
+            allow_empty: args.allow_empty,
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! Runs the program and prints its messages.
+
+use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_contract::path_text;
+use plmkit_sequence::{ShardConfig, ShardTarget, make_shards};
+
+use super::args::Args;
+use super::summary::{summary, warnings};
+
+/// Cuts FASTA files into shards, unless they are cut already.
+pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    let config = ShardConfig::try_from(args)?;
+    let Some(manifest) = make_shards(&config, stop)? else {
+        let folder = path_text(&config.folder);
+        tracing::info!(
+            "{folder}: already complete: the same input and options, every shard verified"
+        );
+        return Ok(Exit::Done);
+    };
+    let limit = match config.options.target {
+        ShardTarget::MaxTokens(tokens) => tokens.get(),
+        ShardTarget::Shards(_) => u64::MAX,
+    };
+    for warning in warnings(&manifest, limit) {
+        tracing::warn!("{warning}");
+    }
+    tracing::info!("{}", summary(&manifest));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,184 @@
+//! `monitor-log report`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
+use plmkit_contract::Failure;
+use plmkit_logs::event::EventLines;
+use plmkit_logs::gpu_csv::GpuCsvLines;
+use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp, logs_below};
+use plmkit_store::{FileKind, StoreError, open_input, read_input, write_json, write_report};
+use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
+use tracing::{info, warn};
+
+use super::args::ReportArgs;
+
+/// Writes the report, logs it in sentences, and returns the exit code of the verdict.
+pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
+    let events = logs_of::<EventLines>(&args.events, "jsonl")?;
+    let samples = logs_of::<GpuCsvLines>(&args.gpu, "csv")?;
+    check_paths(&events, &samples, args)?;
+    let mut report = read(&events, &samples, args)?;
+    if let Some(path) = &args.baseline {
+        compare(&mut report, path)?;
+    }
+    write_json(&args.out, &report)?;
+    if let Some(mqc) = &args.mqc {
+        write_json(mqc, &multiqc(&report, &sample_name(mqc)))?;
+    }
+    if let Some(path) = &args.html {
+        write_report(path, &html(&report))?;
+    }
+    for line in sentences(&report) {
+        info!("{line}");
+    }
+    // Without a verdict there is no failure.
+    match report.verdict.filter(|_| args.fail_on.is_some()) {
+        Some(verdict) if report.verdict >= args.fail_on => {
+            warn!("the verdict is {verdict}");
+            Ok(Exit::Negative)
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// Compares the speed with that of another report.
+fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
+    let wrong = |what: String| StoreError::malformed(path, what);
+    let baseline = serde_json::from_slice(&read_input(path)?);
+    let baseline =
+        baseline.map_err(|error| wrong(format!("not a report of monitor-log: {error}")))?;
+    Ok(report.compare(baseline).map_err(wrong)?)
+}
+
+/// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
+/// a folder that is no log is left out with a warning.
+pub(crate) fn logs_of<P: LineParser>(
+    paths: &[PathBuf],
+    extension: &str,
+) -> Result<Vec<PathBuf>, Fault> {
+    let mut logs = Vec::new();
+    for path in paths {
+        let (mut in_folder, mut notes) = (Vec::new(), Vec::new());
+        if path.is_dir() {
+            in_folder = logs_below(path, extension, &mut notes);
+        }
+        for (_, note) in notes {
+            warn!("{note}");
+        }
+        in_folder.retain(|path| match first_time::<P>(path) {
+            Err(error) if error.exit() == Exit::Data => {
+                warn!("left out: {error}");
+                false
+            }
+            _ => true,
+        });
+        // What is no folder, and a folder without logs.
+        let found = if in_folder.is_empty() {
+            files_of(vec![path.clone()], &[extension])?
+        } else {
+            in_folder
+        };
+        logs.extend(found);
+    }
+    // An interrupted job goes on in a later log, whatever its name. Pipes are read only once.
+    let time = |path: &PathBuf| first_time::<P>(path).ok().flatten();
+    logs.sort_by_cached_key(|path| path.is_file().then(|| time(path)).flatten());
+    Ok(logs)
+}
+
+type Log<P> = LogReader<BufReader<File>, P>;
+
+fn open<P: LineParser>(path: &Path) -> Result<Log<P>, StoreError> {
+    Ok(Log::new(BufReader::new(open_input(path)?), path))
+}
+
+/// Returns the time of the first item of a log; `None` for an empty log, and if it is unknown.
+fn first_time<P: LineParser>(path: &Path) -> Result<Option<Timestamp>, StoreError> {
+    let first = open::<P>(path)?.next().transpose()?;
+    Ok(first.and_then(|first| P::time(&first)))
+}
+
+/// Reads a log, and returns the lines that were left out.
+fn read_log<P: LineParser>(
+    path: &Path,
+    mut add: impl FnMut(P::Item),
+) -> Result<Option<SkippedLines>, StoreError> {
+    let mut log = open::<P>(path)?;
+    for item in log.by_ref() {
+        add(item?);
+    }
+    log.finish()
+}
+
+fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
+    let lists = lists_of(args.events.iter().chain(&args.gpu));
+    let inputs = [
+        ("--gpu", samples),
+        ("--events", events),
+        ("a list of files", &lists),
+        ("--baseline", args.baseline.as_slice()),
+    ];
+    let outputs = [
+        ("--out", Some(&args.out)),
+        ("--mqc", args.mqc.as_ref()),
+        ("--html", args.html.as_ref()),
+    ];
+    check(&inputs, &outputs)
+}
+
+/// Checks that no output replaces an input or data.
+pub(crate) fn check(
+    inputs: &[(&'static str, &[PathBuf])],
+    outputs: &[(&'static str, Option<&PathBuf>)],
+) -> Result<(), Fault> {
+    let inputs = inputs.iter();
+    let inputs = inputs.flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
+    let inputs: Vec<NamedPath> = inputs.filter(|(_, path)| !path.is_dir()).collect();
+    let outputs = outputs.iter();
+    let outputs = outputs.filter_map(|(name, path)| Some((*name, path.as_ref()?.as_path())));
+    let outputs: Vec<NamedPath> = outputs.collect();
+    keep_apart(&inputs, &outputs)?;
+    keep_all_but_reports(&outputs)
+}
+
+/// Reads the logs. Events come first: they tell which samples belong to a run.
+fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Report, Fault> {
+    let (mut runs, mut skipped) = (Runs::default(), Vec::new());
+    (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
+    for path in events {
+        let read = read_events(path, &mut runs);
+        skipped.extend(read.map_err(|error| explain(FileKind::Events, path, error))?);
+    }
+    let mut joined = Samples::during(&runs);
+    for path in samples {
+        let read = read_log::<GpuCsvLines>(path, |sample| joined.add(&sample));
+        skipped.extend(read.map_err(|error| explain(FileKind::Samples, path, error))?);
+    }
+    let runs = Some(runs).filter(|_| !events.is_empty());
+    let joined = Some(joined).filter(|_| !samples.is_empty());
+    let mut report = Report::new(runs, joined);
+    report.skipped = skipped;
+    Ok(report)
+}
+
+pub(crate) fn read_events(
+    path: &Path,
+    runs: &mut Runs,
+) -> Result<Option<SkippedLines>, StoreError> {
+    read_log::<EventLines>(path, |event| runs.add(&event))
+}
+
+/// Explains why a log cannot be read: it may be a file of another kind.
+fn explain(expected: FileKind, path: &Path, error: StoreError) -> Fault {
+    let mistaken = expected.mistaken(path);
+    mistaken.map_or_else(|| error.into(), Fault::from)
+}
+
+/// Returns `SAMPLE` for `SAMPLE_mqc.json`.
+fn sample_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.strip_suffix("_mqc").unwrap_or(&stem).to_owned()
+}

@@ -1,0 +1,369 @@
+//! The contents of the screen, and of printed text: GPUs, runs, processes and the host as lines.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::mem;
+
+use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
+use plmkit_logs::{GpuSample, Metric, Tier};
+use plmkit_page::short;
+use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
+use ratatui::Frame;
+use ratatui::backend::IntoCrossterm;
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::table::{Row, fitting, table};
+use super::super::monitor::Snapshot;
+
+/// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
+pub(super) const WIDE: usize = 80;
+
+/// The width of the bar of a GPU's memory.
+const BAR: usize = 5;
+
+/// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
+const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
+
+/// Draws a snapshot. The last line has the key that quits, and the last message.
+pub(super) fn draw(frame: &mut Frame, snapshot: Option<&Snapshot>, note: Option<&str>) {
+    let area = frame.area();
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let mut lines = match snapshot {
+        Some(snapshot) => lines(snapshot, width, height.saturating_sub(1)),
+        None => vec![Line::from("monitor-log top: looking for GPUs")],
+    };
+    lines.resize(height.saturating_sub(1), Line::default());
+    let note = note.map(|note| note.to_owned().yellow());
+    let last = ["q quit".dim()].into_iter().chain(note).collect();
+    lines.extend(table("<~", vec![last], width));
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Returns a snapshot as text of `width` columns.
+pub(super) fn printed(snapshot: &Snapshot, width: usize, is_colored: bool) -> String {
+    let lines = lines(snapshot, width, usize::MAX);
+    let text = lines.iter().map(|line| {
+        if !is_colored {
+            return line.to_string().trim_end().to_owned() + "\n";
+        }
+        let spans = line.spans.iter().map(|span| {
+            let style = line.style.patch(span.style).into_crossterm();
+            style.apply(&*span.content).to_string()
+        });
+        spans.collect::<String>() + "\n"
+    });
+    text.collect()
+}
+
+/// Returns the lines of a snapshot, at most `height` of `width` columns.
+fn lines(snapshot: &Snapshot, width: usize, height: usize) -> Vec<Line<'static>> {
+    let host = snapshot.rows.first().map(|row| host(row, width));
+    let parts = [
+        gpus(snapshot, width),
+        runs(&snapshot.runs, &snapshot.rows, width),
+        processes(snapshot, width),
+        host.into_iter().collect(),
+    ];
+    let wanted = [0, 1, 2, 3].map(|part| parts[part].len());
+    let rows = rows(wanted, height.saturating_sub(1));
+    let hidden = wanted.iter().sum::<usize>() - rows.iter().sum::<usize>();
+    let mut lines = vec![title(snapshot, hidden, width)];
+    for (part, rows) in parts.into_iter().zip(rows) {
+        lines.extend(part.into_iter().take(rows));
+    }
+    lines
+}
+
+/// Shares out rows: each part has its least number first.
+fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
+    let (mut given, mut left) = ([0; 4], height);
+    for most in [LEAST_ROWS, [usize::MAX; 4]] {
+        for part in 0..given.len() {
+            let more = wanted[part].min(most[part]).saturating_sub(given[part]);
+            let more = more.min(left);
+            given[part] += more;
+            left -= more;
+        }
+    }
+    given
+}
+
+/// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
+fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
+    let time = snapshot.rows.first();
+    let time = time.map(|row| row.timestamp.format("%T UTC"));
+    let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
+    let gpus = snapshot.gpus().filter(|row| !row.is_instance());
+    let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
+    let models = names.chunk_by(|one, other| one == other);
+    let models: Vec<String> = models
+        .map(|group| format!("{} × {}", group.len(), group[0]))
+        .collect();
+    let models = match &models[..] {
+        [] => "no GPU".to_owned(),
+        models => models.join(", "),
+    };
+    let version = |name, version: &Option<String>| Some(format!("{name} {}", version.as_ref()?));
+    let versions = &snapshot.versions;
+    let cells = [
+        snapshot.host.clone().map(Stylize::bold),
+        time.map(Stylize::bold),
+        hidden.map(Span::from),
+        version("driver", &versions.driver_version).map(Span::from),
+        version("CUDA", &versions.cuda_version).map(Span::from),
+        Some(models.into()),
+    ];
+    fitting(cells.into_iter().flatten().collect(), width)
+}
+
+/// Returns a line for each GPU and instance.
+fn gpus(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
+    let rows = snapshot.gpus().map(|row| {
+        let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
+        gpu(row, tier_style(tiers.max()), width < WIDE)
+    });
+    table("<>>>><", rows.collect(), width)
+}
+
+/// Returns the columns of a GPU or an instance.
+fn gpu(row: &GpuSample, busy: Style, is_narrow: bool) -> Row {
+    let index = or_dash(row.index);
+    if !row.has_values() {
+        return vec![index.into(), "lost".red()];
+    }
+    let red_if = |is_bad, text: String| if is_bad { text.red() } else { text.into() };
+    let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
+    let bar = memory_share(row).filter(|_| !is_narrow);
+    let bar = bar.map_or_else(String::new, bar_of);
+    let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]) + &bar);
+    if row.is_instance() {
+        // The driver gives nothing else. Its name ends with its size.
+        let name = row.name.as_deref().unwrap_or_default();
+        let size = name.rsplit(' ').next().unwrap_or_default().to_owned();
+        let none = Span::default();
+        return vec!["└".into(), none.clone(), memory, none, size.into()];
+    }
+    vec![
+        index.into(),
+        Span::styled(value(row, &["gpu_util"]), busy),
+        memory,
+        red_if(is_hot(row), value(row, &["temperature_c"])),
+        both(["power_w", "power_limit_w"]).into(),
+        trouble(row),
+    ]
+}
+
+fn tier_style(tier: Option<Tier>) -> Style {
+    match tier {
+        None => Style::new(),
+        Some(Tier::None) => Color::Green.into(),
+        Some(Tier::Mild) => Color::Yellow.into(),
+        Some(Tier::Critical) => Color::Red.into(),
+    }
+}
+
+/// Returns a value, or a dash if it is unknown.
+fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Returns a share from 0 to 1 as a percentage.
+fn percent(share: Option<f64>) -> String {
+    or_dash(share.map(|share| format!("{:.0} %", share * 100.0)))
+}
+
+/// Returns a share as a bar and a percentage.
+fn bar_of(share: f64) -> String {
+    let filled = (share * BAR as f64).round() as usize;
+    let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
+    format!("  {bar} {:>5}", percent(Some(share)))
+}
+
+/// Returns a duration: `42 s`, `3:07`, `2:15:00`.
+fn duration(seconds: f64) -> String {
+    let total = seconds.round() as u64;
+    let (hours, minutes, rest) = (total / 3600, total / 60 % 60, total % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest} s"),
+        (0, _) => format!("{minutes}:{rest:02}"),
+        _ => format!("{hours}:{minutes:02}:{rest:02}"),
+    }
+}
+
+/// Returns values of a sample with their unit: `251/300 W`.
+fn value(row: &GpuSample, columns: &[&str]) -> String {
+    let metrics = || columns.iter().filter_map(|column| Metric::of(column));
+    let numbers = metrics().map(|metric| or_dash((metric.value)(row).map(f64::round)));
+    let unit = metrics().next().map_or("", |metric| metric.unit);
+    let space = if unit.starts_with('°') { "" } else { " " };
+    numbers.collect::<Vec<_>>().join("/") + space + unit
+}
+
+/// Returns what is worst about a GPU in a word.
+fn trouble(row: &GpuSample) -> Span<'static> {
+    let reasons = row.throttle.iter().flat_map(|throttle| &throttle.0);
+    let holds = |part: &str| reasons.clone().any(|reason| reason.contains(part));
+    match row.throttle.as_ref() {
+        Some(_) if holds("thermal") => "heat".red(),
+        Some(_) if holds("brake") => "brake".red(),
+        Some(throttle) if throttle.is_severe() => "slow".red(),
+        _ if is_hot(row) => "hot".red(),
+        _ if is_full(row) => "full".red(),
+        _ if row.ecc_uncorrected > Some(0) => "ecc".red(),
+        _ if row.xid_errors > Some(0) => "xid".red(),
+        // A power limit holds the clocks of every busy GPU down.
+        Some(_) if holds("power") => "power".yellow(),
+        Some(throttle) if throttle.active() => "held".yellow(),
+        _ => Span::default(),
+    }
+}
+
+fn is_hot(row: &GpuSample) -> bool {
+    row.temperature_c > Some(row.hot_above_c())
+}
+
+fn is_full(row: &GpuSample) -> bool {
+    memory_share(row) > Some(MEMORY_CRITICAL_ABOVE)
+}
+
+fn memory_share(row: &GpuSample) -> Option<f64> {
+    let total = row.mem_total_mib.filter(|&total| total > 0)?;
+    Some((row.mem_used_mib? as f64 / total as f64).min(1.0))
+}
+
+/// Returns a heading and a line for each process; nothing without processes.
+fn processes(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
+    if snapshot.processes.is_empty() || width < WIDE {
+        return Vec::new();
+    }
+    let heading = [
+        "gpu", "pid", "user", "memory", "busy", "cpu", "time", "command",
+    ];
+    let all = [heading.map(Span::from).to_vec()].into_iter();
+    let all = all.chain(snapshot.processes.iter().map(process));
+    let mut lines = table("<><>>>>~", all.collect(), width);
+    lines[0] = mem::take(&mut lines[0]).underlined();
+    lines
+}
+
+fn process(process: &ProcessStatus) -> Row {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
+    let percent = |percent: Option<f64>| or_dash(percent.map(|percent| format!("{percent:.0} %")));
+    let cells = [
+        process.gpu.to_string(),
+        process.pid.to_string(),
+        known(&process.user),
+        format!("{} MiB", or_dash(process.mem_used_mib)),
+        percent(process.gpu_util.map(f64::from)),
+        percent(process.cpu_util),
+        or_dash(process.age_s.map(duration)),
+        known(&process.command),
+    ];
+    cells.map(Span::from).to_vec()
+}
+
+fn host(row: &GpuSample, width: usize) -> Line<'static> {
+    let cpu = value(row, &["host_cpu_util"]);
+    let memory = value(row, &["host_mem_used_mib", "host_mem_total_mib"]);
+    let cells = [format!("host cpu {cpu}"), format!("memory {memory}")];
+    fitting(cells.map(Span::from).to_vec(), width)
+}
+
+/// Returns a heading, and a line or two for each run; nothing without runs.
+fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'static>> {
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    let heading = ["run", "state", "done", "tokens/s", "idle", "on", "left"];
+    let all = runs.iter().map(|run| {
+        let color = match run.state {
+            RunState::Running | RunState::Done => Color::Green,
+            RunState::Stopped => Color::Yellow,
+            RunState::Silent | RunState::Gone | RunState::Failed => Color::Red,
+        };
+        let tier = run.idle_tier();
+        let told = tier.filter(|tier| *tier > Tier::None && width >= WIDE);
+        let told = told.map_or_else(String::new, |tier| format!(" {tier}"));
+        let state = match run.state {
+            RunState::Silent => format!("no news for {}", duration(run.silence_s)),
+            state => <&str>::from(state).to_owned(),
+        };
+        let recent = run.recent.tokens_per_s;
+        vec![
+            run.summary.setup.run.clone().into(),
+            state.fg(color),
+            percent(run.progress.share).into(),
+            or_dash(recent.or(run.summary.throughput.tokens_per_s).map(short)).into(),
+            Span::styled(percent(run.idle()) + &told, tier_style(tier)),
+            place(run, rows).into(),
+            or_dash(run.progress.eta_s.map(duration)).into(),
+        ]
+    });
+    let all = [heading.map(Span::from).to_vec()].into_iter().chain(all);
+    let mut table = table("^<>><<>", all.collect(), width).into_iter();
+    let mut lines: Vec<Line> = table.next().map(Stylize::underlined).into_iter().collect();
+    for (line, run) in table.zip(runs) {
+        lines.push(line);
+        lines.extend((width >= WIDE).then(|| fitting(details(run), width)));
+    }
+    lines
+}
+
+/// Returns how well the batches of a run are filled, their waits and lengths, and what became of some.
+fn details(run: &RunStatus) -> Row {
+    let (summary, packing) = (&run.summary, &run.summary.packing);
+    let (done, all) = (run.progress.batches, or_dash(run.progress.batches_total));
+    let (mean, least) = (percent(packing.mean_fill), percent(packing.min_fill));
+    let filled = format!(
+        "fill {mean}, least {least}, {} below 85 %",
+        packing.below_85
+    );
+    let style = tier_style(packing.tier.filter(|tier| *tier > Tier::None));
+    let wait = summary.stages.get("wait").and_then(Option::as_ref);
+    let wait = wait.map(|wait| {
+        format!(
+            "wait {} ms, most {}",
+            short(wait.mean_ms),
+            short(wait.max_ms)
+        )
+    });
+    let mean = short(summary.tokens as f64 / summary.batches.max(1) as f64);
+    let longest = summary
+        .longest
+        .map(|longest| format!(", longest {longest}"));
+    let queue = run.recent.queue.or(summary.queue.state);
+    let queue = queue.map(<&str>::from);
+    let count = |count: u64, what| (count > 0).then(|| format!("{count} {what}"));
+    let more = [
+        wait,
+        Some(format!("tokens {mean}{}", longest.unwrap_or_default())),
+        queue.map(|queue| format!("queue {queue}")),
+        count(summary.oom_splits, "halved"),
+        count(summary.rejected, "rejected"),
+    ];
+    let mut cells = vec![
+        format!("  batch {done}/{all}").into(),
+        Span::styled(filled, style),
+    ];
+    cells.extend(more.into_iter().flatten().map(Span::from));
+    cells
+}
+
+/// Returns the numbers of the GPUs of a run, `gpu 0,1`, or else its device.
+fn place(run: &RunStatus, rows: &[GpuSample]) -> String {
+    let setup = &run.summary.setup;
+    let uuids = || setup.gpu_uuids.iter().flatten();
+    let is_own = |row: &&GpuSample| uuids().any(|uuid| row.uuid.as_ref() == Some(uuid));
+    let gpus = rows.iter().filter(is_own).filter_map(|row| row.index);
+    let gpus: BTreeSet<u32> = gpus.collect();
+    let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
+    match &gpus[..] {
+        [] => or_dash(setup.device.as_ref()),
+        _ => format!("gpu {}", gpus.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! `pack-batches`: packs the sequences of a shard into batches for variable-length kernels, without padding.
+
+mod args;
+mod report;
+mod run;
+
+pub use args::Args;
+pub use run::run;

@@ -1,0 +1,19 @@
+//! `validate-embeddings`: checks that embeddings are complete, finite and right.
+
+mod args;
+mod dataset;
+mod groups;
+mod html;
+mod lists;
+mod log;
+mod mqc;
+mod outputs;
+mod proteins;
+mod recompute;
+mod reference;
+mod report;
+mod rows;
+mod run;
+
+pub use args::Args;
+pub use run::run;

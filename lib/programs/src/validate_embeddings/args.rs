@@ -1,0 +1,310 @@
+//! The command line.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand};
+use plmkit_check::parse_share;
+use plmkit_cli::{
+    Common, Fault, NamedPath, Program, file, files_of, keep_all_but_reports, keep_apart, lists_of,
+};
+use plmkit_contract::path_text;
+use plmkit_dataset::{dataset_folder, own_files};
+
+use super::dataset::add_files;
+use super::lists::without_lists;
+use super::recompute::Sampling;
+
+/// Check that embeddings are complete, finite and correct
+///
+/// Every file is read to its end, and its digest is verified. With --shards, the embeddings must have each row of the
+/// shards exactly once, with its id, length and residues. With --reference, vectors must agree with the reference. A
+/// check without its input is skipped, and the report lists it as skipped.
+///
+/// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or of another kind; 66, a file is missing.
+#[derive(Debug, Parser)]
+#[command(name = "validate-embeddings", version)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Embeddings of gpu-embed to check; several files are one set
+    ///
+    /// A folder stands for its .parquet files, and @FILE for the files that FILE lists, one path on each line. The same
+    /// holds for --shards and --rejects.
+    #[arg(value_name = "EMB.parquet", required_unless_present = "dataset")]
+    #[arg(value_parser = file())]
+    pub(crate) embeddings: Vec<PathBuf>,
+
+    /// Folder of a sample's results, or its dataset.json: check all files in it
+    ///
+    /// The workflows write this folder: embeddings in embeddings/, shards with manifest.json and rejects.csv in shards/,
+    /// and the lists of gpu-embed in rejects/. The verdict is written to dataset.json in the folder, with all parts and
+    /// their digests, the model, the options, the columns and the counts. An existing dataset.json is overwritten, unless
+    /// a file is damaged or missing (65, 66). Without shards/, the embeddings must be those that dataset.json lists, and
+    /// dataset.json is not changed.
+    #[arg(long, value_name = "DIR", help_heading = "Expectations")]
+    #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
+    #[arg(value_parser = file().map(dataset_folder))]
+    pub(crate) dataset: Option<PathBuf>,
+
+    /// All shards that the embeddings were made from, or their folder
+    #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
+    #[arg(value_parser = file())]
+    pub(crate) shards: Vec<PathBuf>,
+
+    /// rejects.csv of the same shards, and any lists of gpu-embed; a folder stands for its .csv files
+    ///
+    /// Shards and rejects together must have every input record. The embeddings may lack a row of the shards if the list
+    /// that gpu-embed wrote with them has it.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        requires = "shards",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = file())]
+    pub(crate) rejects: Vec<PathBuf>,
+
+    /// manifest.json of the same shards
+    ///
+    /// The shards must be exactly those of the manifest, and rejects.csv must have the digest that the manifest lists. This
+    /// also finds records that were lost at the end of the input.
+    #[arg(
+        long,
+        value_name = "FILE.json",
+        requires = "shards",
+        help_heading = "Expectations"
+    )]
+    #[arg(value_parser = file())]
+    pub(crate) manifest: Option<PathBuf>,
+
+    /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
+    ///
+    /// Rows are matched by id and start (0 without such a column), columns by name. If both sides have a single vector column, its
+    /// name does not matter. Vectors are lists or fixed-size lists of floating-point numbers. Residue vectors, logits and contacts of
+    /// gpu-embed are not compared with each other. The reference may be a sample: rows that it lacks are not compared.
+    /// The reference is held in memory.
+    #[arg(long, value_name = "REF.parquet", help_heading = "Reference", value_parser = file())]
+    pub(crate) reference: Option<PathBuf>,
+
+    /// Smallest accepted cosine with the reference
+    #[arg(
+        long,
+        value_name = "COSINE",
+        default_value_t = 0.999,
+        requires = "reference",
+        help_heading = "Reference"
+    )]
+    #[arg(value_parser = cosine, allow_negative_numbers = true)]
+    pub(crate) min_cosine: f64,
+
+    /// Compute a sample of the rows again, and compare the vectors: the model, as gpu-embed takes it
+    ///
+    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. The sample has at least eight rows of each
+    /// shard, over all lengths, and each column. Tolerances are those of the type that the embeddings were computed in. A model
+    /// other than that of the embeddings is an error (65).
+    #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
+    pub(crate) model: Option<PathBuf>,
+
+    /// Rows that validate-embeddings recompute has computed, instead of --model; a folder stands for its .parquet files
+    #[arg(long, value_name = "SAMPLE.parquet", num_args = 1.., conflicts_with = "model")]
+    #[arg(help_heading = "Spot check")]
+    #[arg(value_parser = file())]
+    pub(crate) recomputed: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) sampling: Sampling,
+
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+
+    /// Largest accepted share of rejected records, such as 1% [default: 5%]
+    #[arg(long, value_name = "SHARE", help_heading = "Expectations", value_parser = parse_share)]
+    pub(crate) max_rejected: Option<f64>,
+
+    /// Accept a set without rows: every record is rejected, or there is none
+    #[arg(long, help_heading = "Expectations")]
+    pub(crate) allow_empty: bool,
+
+    /// Switch off a check of values
+    #[arg(
+        long,
+        value_name = "CHECK",
+        value_delimiter = ',',
+        value_parser = optional(),
+        help_heading = "Expectations"
+    )]
+    pub(crate) skip: Vec<String>,
+
+    /// Write the verdict as JSON; - is standard output
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
+    ///
+    /// What failed, and what to do about it; the spot check, the agreement with a reference, and the origin; what was checked
+    /// and what was not.
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(crate) html: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
+    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
+    pub(crate) mqc: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Recompute(RecomputeArgs),
+}
+
+/// Compute a sample of the rows again, for a verdict by --recomputed
+///
+/// A shard is computed again where it is embedded, beside the others; validate-embeddings --recomputed compares. The rows, the
+/// columns and the tolerance are those that --model has there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecomputeArgs {
+    /// Embeddings of the shards
+    #[arg(value_name = "EMB.parquet", required = true, value_parser = file())]
+    pub(crate) embeddings: Vec<PathBuf>,
+
+    /// Their shards
+    #[arg(long, value_name = "SHARD.parquet", num_args = 1.., required = true, value_parser = file())]
+    pub(crate) shards: Vec<PathBuf>,
+
+    /// manifest.json of all shards, which says how many rows of these are in the sample
+    #[arg(long, value_name = "FILE.json", value_parser = file())]
+    pub(crate) manifest: Option<PathBuf>,
+
+    /// The model, as gpu-embed takes it
+    #[arg(long, value_name = "MODEL", value_parser = file())]
+    pub(crate) model: PathBuf,
+
+    /// Write the rows to this file
+    #[arg(long, value_name = "SAMPLE.parquet", value_parser = file())]
+    pub(crate) out: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) sampling: Sampling,
+
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
+impl Program for Args {
+    const NAME: &'static str = "validate-embeddings";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn check(self) -> Result<(), Fault> {
+        let is_report = |(option, _): &NamedPath| *option != "--mqc";
+        let outputs = self.outputs().into_iter().filter(is_report);
+        keep_all_but_reports(&outputs.collect::<Vec<_>>())
+    }
+}
+
+/// The checks of values that have false alarms where data are unusual.
+fn optional() -> PossibleValuesParser {
+    [
+        (
+            "outliers",
+            "Whether all vectors of a file have about one size and direction",
+        ),
+        ("pooling", "Whether the columns of a row fit together"),
+        (
+            "sequences",
+            "Whether equal sequences have equal vectors, and others have not",
+        ),
+        ("constant", "Whether a dimension never changes"),
+    ]
+    .map(|(check, question)| PossibleValue::new(check).help(question))
+    .into()
+}
+
+fn cosine(text: &str) -> Result<f64, String> {
+    let cosine: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if (-1.0..=1.0).contains(&cosine) {
+        Ok(cosine)
+    } else {
+        Err("expected a number from -1 to 1".to_owned())
+    }
+}
+
+impl Args {
+    /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
+    pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
+        let given = [&self.embeddings, &self.shards, &self.rejects];
+        let lists = lists_of(given.into_iter().flatten());
+        self.embeddings = files_of(self.embeddings, &["parquet"])?;
+        self.shards = without_lists(files_of(self.shards, &["parquet"])?);
+        self.rejects = files_of(self.rejects, &["csv"])?;
+        self.recomputed = files_of(self.recomputed, &["parquet"])?;
+        if let Some(dataset) = self.dataset.clone() {
+            add_files(&dataset, &mut self)?;
+        }
+        let recomputed = self.model.is_some() || !self.recomputed.is_empty();
+        if recomputed && self.shards.is_empty() {
+            let what = match self.dataset {
+                Some(_) => {
+                    "--model and --recomputed need shards/, which the folder lacks: name the embeddings, and the shards with --shards"
+                }
+                None => "--model and --recomputed need the shards of the embeddings: add --shards",
+            };
+            return Err(Fault::usage(what.to_owned()));
+        }
+        let dataset = self
+            .dataset
+            .as_ref()
+            .map(|dataset| own_files(dataset))
+            .unwrap_or_default();
+        let config = self.model.as_ref().filter(|model| model.is_file());
+        let config = config.map(|model| model.with_file_name("config.json"));
+        let inputs = [
+            ("the embeddings", self.embeddings.as_slice()),
+            ("--dataset", &dataset),
+            ("--model", self.model.as_slice()),
+            ("--model", config.as_slice()),
+            ("a list of files", &lists),
+            ("--shards", &self.shards),
+            ("--rejects", &self.rejects),
+            ("--manifest", self.manifest.as_slice()),
+            ("--reference", self.reference.as_slice()),
+            ("--recomputed", &self.recomputed),
+        ];
+        let inputs = inputs
+            .iter()
+            .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
+        let outputs = self.outputs();
+        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
+        keep_all_but_reports(&outputs)?;
+        Ok(self)
+    }
+
+    fn outputs(&self) -> Vec<NamedPath<'_>> {
+        let outputs = [
+            ("--report", &self.report),
+            ("--mqc", &self.mqc),
+            ("--html", &self.html),
+        ];
+        let outputs = outputs.into_iter();
+        let outputs = outputs.filter_map(|(name, path)| Some((name, path.as_deref()?)));
+        outputs.collect()
+    }
+
+    /// What reports call a file.
+    pub(crate) fn name(&self, path: &Path) -> String {
+        let dataset = self.dataset.as_ref();
+        let inner = dataset.and_then(|dataset| path.strip_prefix(dataset).ok());
+        path_text(inner.unwrap_or(path))
+    }
+}

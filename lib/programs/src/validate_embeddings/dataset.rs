@@ -1,0 +1,95 @@
+//! A dataset that is validated: what is in its folder, and the verdict that is written there.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::SystemTime;
+
+use plmkit_cli::{Exit, Fault, Stop, files_of, keep_renameable};
+use plmkit_contract::{
+    DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, RecordCounts,
+    Sealed, io_text, path_text,
+};
+use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
+use plmkit_store::{files_in, read_byte_digest, read_input, write_report};
+
+use super::args::Args;
+use super::lists::without_lists;
+
+/// Adds what is in the folder to what is to be checked.
+pub(crate) fn add_files(dataset: &Path, args: &mut Args) -> Result<(), Fault> {
+    let all = |name: &str, extension| files_of(vec![dataset.join(name)], &[extension]);
+    args.embeddings = embeddings_of(dataset)?;
+    if !has_shards(dataset) {
+        return Ok(());
+    }
+    args.shards = without_lists(all("shards", "parquet")?);
+    let shards = dataset.join("shards");
+    args.manifest = Some(shards.join(MANIFEST_FILE));
+    args.rejects = vec![shards.join(REJECTS_FILE)];
+    // No list is written, or kept, of shards that were embedded as a whole.
+    let lists = dataset.join("rejects");
+    if lists.is_dir() {
+        let lists = files_in(&lists, &["csv"]);
+        let lists = lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?;
+        args.rejects.extend(lists);
+    }
+    Ok(())
+}
+
+/// That every file of the manifest is there: without one there can be no verdict, and the earlier one stays.
+pub(crate) fn check_files(dataset: &Path, manifest: &Manifest) -> Result<(), Fault> {
+    for (file, _, digest) in manifest.files() {
+        let path = dataset.join("shards").join(file);
+        // No check reads it, and workflows hand it over to people alone.
+        let is_renamed = file == RENAMED_FILE;
+        if !is_renamed && !path.exists() {
+            let what =
+                "no such file: expected every file that manifest.json lists, or no folder shards";
+            return Err(fault(&path, Exit::NoInput, what));
+        }
+        if is_renamed && path.exists() && read_byte_digest(&path)? != digest {
+            let what = format!("altered: expected digest {digest}, as manifest.json says");
+            return Err(fault(&path, Exit::Data, &what));
+        }
+    }
+    Ok(())
+}
+
+/// Writes `dataset.json`. One that says the same stays, since what is archived may be read-only; where it may, its time says when
+/// it was last found right.
+pub(crate) fn write_verdict(dataset: &Path, listed: &ListedDataset) -> Result<(), Fault> {
+    let (path, text) = (dataset.join(DATASET_FILE), listed.to_json());
+    if read_input(&path).is_ok_and(|found| found == text.as_bytes()) {
+        let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        return Ok(());
+    }
+    Ok(write_report(&path, &text)?)
+}
+
+/// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose
+/// records and rejected records are returned.
+pub(crate) fn check_folder(dataset: &Path) -> Result<Option<RecordCounts>, Fault> {
+    keep_renameable(&[("--dataset", &dataset.join(DATASET_FILE))])?;
+    if let Some(stray) = stray_of(dataset)? {
+        let what = "among the embeddings, and no Parquet file: expected another place";
+        return Err(fault(&stray, Exit::Data, what));
+    }
+    if has_shards(dataset) {
+        return Ok(None);
+    }
+    let opened = Dataset::open(dataset, Err, &Stop::default())?;
+    let listed = opened.listed.ok_or_else(|| {
+        let what = format!(
+            "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
+        );
+        fault(dataset, Exit::NoInput, &what)
+    })?;
+    listed.counts().map(Some).ok_or_else(|| {
+        let what = format!("expected counts of records and rejects in {DATASET_FILE}");
+        fault(dataset, Exit::Data, &what)
+    })
+}
+
+fn fault(path: &Path, exit: Exit, what: &str) -> Fault {
+    Fault::new(exit, format!("{}: {what}", path_text(path)))
+}

@@ -1,0 +1,149 @@
+//! What `--html` writes: the verdict as a page for people.
+
+use plmkit_check::{Check, CheckOutcome, ColumnAgreement};
+use plmkit_contract::plural;
+use plmkit_page::{Cell, Column, Page, Tone};
+
+use super::report::Report;
+
+const CHECK: &[Column<Check>] = &[
+    Column::new("check", "", |check| Cell::text(check.name)),
+    Column::new("question", "", |check| {
+        Cell::text(check.definition().question)
+    }),
+    Column::new("answer", "", |check| Cell::text(&check.summary)),
+];
+
+const SPOT_CHECK: &[Column<ColumnAgreement>] = &[
+    Column::new("column", "", |column| Cell::text(column.column.to_string())),
+    Column::new("vectors", "", |column| Cell::count(column.vectors)),
+    Column::new("largest median of a file", "", |column| {
+        share(column.median_difference)
+    }),
+    Column::new("largest", "", |column| share(column.max_difference)),
+    Column::new("limit", "", |column| share(column.tolerance)),
+];
+
+const AGREEMENT: &[Column<ColumnAgreement>] = &[
+    Column::new("column", "", |column| Cell::text(column.column.to_string())),
+    Column::new("vectors", "", |column| Cell::count(column.vectors)),
+    Column::new("least cosine", "", |column| {
+        Cell::decimals(column.min_cosine, 6)
+    }),
+    Column::new("largest difference", "", |column| {
+        share(column.max_difference)
+    }),
+];
+
+fn share(value: Option<f64>) -> Cell {
+    Cell::number(value.map(|value| match value {
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.1e}"),
+    }))
+}
+
+/// The page: the verdict, what failed with its cause and remedy, what was computed again or compared, and the rest folded.
+pub(crate) fn html(report: &Report) -> String {
+    let (listed, verdict) = (&report.listed, &report.verdict);
+    let mut page = Page::new(&match &listed.sample {
+        Some(sample) => format!("Embeddings of {sample}"),
+        None => "Embeddings".to_owned(),
+    });
+    let tone = if verdict.passed() {
+        Tone::Good
+    } else {
+        Tone::Bad
+    };
+    page.verdict(tone, &listed.outcome, &conclusion(report));
+    for check in verdict.of(CheckOutcome::Fail) {
+        let definition = check.definition();
+        page.heading(check.name);
+        page.paragraph(&format!("{} No: {}.", definition.question, check.summary));
+        if check.violations.len() >= 10 {
+            page.paragraph("The first ten of each kind:");
+        }
+        page.list(check.violations.iter().map(ToString::to_string));
+        page.paragraph(&format!("Remedy: {}", definition.remedy));
+    }
+    if !verdict.spot_check.is_empty() {
+        page.heading("Computed again");
+        page.paragraph(
+            "How far vectors are from the same computed again, as a share of their size.",
+        );
+        page.table(&verdict.spot_check, SPOT_CHECK);
+    }
+    if !verdict.agreement.is_empty() {
+        page.heading("Cosines with the reference");
+        page.table(&verdict.agreement, AGREEMENT);
+    }
+    page.heading("Model and files").facts(origin(report));
+    for outcome in [CheckOutcome::Pass, CheckOutcome::Skipped] {
+        let checks: Vec<Check> = verdict.of(outcome).cloned().collect();
+        let count = plural(checks.len(), "check");
+        let summary = match outcome {
+            CheckOutcome::Pass => format!("{count} passed"),
+            _ => format!("{count} skipped, for want of input"),
+        };
+        if !checks.is_empty() {
+            page.fold(true, &summary, |page| {
+                page.table(&checks, CHECK);
+            });
+        }
+    }
+    page.finish()
+}
+
+/// What the embeddings are and where they come from: name and value.
+fn origin(report: &Report) -> Vec<(&str, String)> {
+    let listed = &report.listed;
+    let columns = listed.columns.iter().map(|column| {
+        let [of, dimension, dtype] = ["of", "dimension", "type"].map(|name| &column.others[name]);
+        let of = of.as_str().unwrap_or_default();
+        let dtype = dtype.as_str().unwrap_or_default();
+        format!(
+            "{} ({dimension} values of {dtype} for each {of})",
+            column.name
+        )
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let known = [
+        ("sample", listed.sample.as_deref()),
+        ("model", report.text("model")),
+        ("revision of the model", report.text("model_revision")),
+        ("digest of the model", listed.model_digest.as_deref()),
+        ("embedded by", report.text("embedded_by")),
+        ("columns", Some(&columns)),
+        ("reference", report.text("reference")),
+    ];
+    let known = known.into_iter();
+    known
+        .filter_map(|(name, value)| Some((name, value?.to_owned())))
+        .collect()
+}
+
+/// What failed, how much was checked, and whether anything was computed again.
+fn conclusion(report: &Report) -> String {
+    let verdict = &report.verdict;
+    let outcome = match report.failed() {
+        failed if failed.is_empty() => report.passed(),
+        failed => format!("Failed: {failed}"),
+    };
+    let rejected = verdict.rejected.iter();
+    let rejected =
+        rejected.map(|(reason, count)| (*count, format!("{count} rejected as {reason}")));
+    let counted = |count: u64, what: &str| (count, format!("{count} {what}"));
+    let others = [
+        counted(verdict.truncated, "truncated"),
+        counted(
+            verdict.aliases.unwrap_or(0),
+            "with the row of an equal record",
+        ),
+        counted(verdict.known.unwrap_or(0), "known from earlier datasets"),
+    ];
+    let counts = others.into_iter().chain(rejected);
+    let counts = counts.filter(|(count, _)| *count > 0);
+    let counts = counts.map(|(_, words)| format!(", {words}"));
+    let counts = counts.collect::<Vec<_>>().concat();
+    let (rows, why) = (plural(verdict.rows, "row"), report.not_recomputed());
+    format!("{outcome}; {rows}{counts}{why}.")
+}

@@ -1,0 +1,372 @@
+//! Computes a sample of the rows again, with `gpu-embed` on the CPU in f32.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::env;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
+use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
+use plmkit_contract::{
+    AMINO_ACIDS, Column, KNOWN, Kind, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE,
+    Scores, ShardRow, WINDOWS, path_text,
+};
+use plmkit_store::{EmbeddingsReader, RecordListWriter, Shard, ShardReader, read_shard};
+
+use tempfile::TempDir;
+
+use super::rows::each_row;
+
+/// Which rows are computed again: how many in all, and the seed of their choice.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Sampling {
+    /// Rows to compute again in all, at least eight of each shard; 0: none
+    #[arg(
+        long,
+        value_name = "ROWS",
+        default_value_t = 200,
+        help_heading = "Spot check"
+    )]
+    pub(crate) sample: u64,
+
+    /// Seed of the choice of rows
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        help_heading = "Spot check"
+    )]
+    pub(crate) seed: u64,
+}
+
+/// A sample of the rows of some shards.
+#[derive(Debug)]
+pub(crate) struct Sample<'a> {
+    shards: &'a [PathBuf],
+    aliases: &'a AliasLists,
+    /// How many rows of each shard are in it.
+    quotas: Vec<u64>,
+    seed: u64,
+    /// Whether the windows of a protein are one row.
+    stitched: bool,
+    /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
+    /// source, and no others.
+    made_by: Provenance,
+}
+
+impl<'a> Sample<'a> {
+    /// Of these shards, which are some or all of those of a manifest; without one, they are all that there are.
+    pub(crate) fn new(
+        sampling: Sampling,
+        shards: &'a [PathBuf],
+        manifest: Option<&Manifest>,
+        aliases: &'a AliasLists,
+        stitched: bool,
+    ) -> Result<Self, Fault> {
+        let mut made_by = None;
+        let mut own = Vec::new();
+        for path in shards {
+            let mut opened = ShardReader::open(path)?;
+            made_by.get_or_insert_with(|| opened.provenance().clone());
+            let digest = opened.digest();
+            let mut rows = digest.rows();
+            if stitched && manifest.is_none() {
+                let mut proteins = HashSet::new();
+                opened.lengths(|row| _ = proteins.insert(row.ordinal))?;
+                rows = proteins.len() as u64;
+            }
+            own.push((digest.to_string(), rows));
+        }
+        let mut made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
+        // The sample is of another type, and has other columns, than the known datasets.
+        made_by.options.remove(KNOWN);
+        let all = match manifest {
+            Some(Manifest { shards, .. }) => {
+                let shards = shards.iter();
+                shards
+                    .map(|shard| (shard.digest.clone(), shard.rows))
+                    .collect()
+            }
+            None => own.clone(),
+        };
+        let (digests, rows): (Vec<String>, Vec<u64>) = all.into_iter().unzip();
+        let quotas = digests.iter().zip(quotas(sampling.sample, &rows));
+        let quotas: HashMap<_, _> = quotas.collect();
+        // A shard that is not listed fails elsewhere.
+        let quotas = own
+            .iter()
+            .map(|(digest, _)| quotas.get(digest).copied().unwrap_or(0));
+        Ok(Self {
+            shards,
+            aliases,
+            quotas: quotas.collect(),
+            seed: sampling.seed,
+            stitched,
+            made_by: made_by.with("sample", "computed again"),
+        })
+    }
+
+    /// The source of rows that were computed again from these shards.
+    pub(crate) fn source(&self) -> String {
+        self.made_by.source()
+    }
+
+    /// The rows of the shard at a position: ordinal and start, the latter 0 where windows are stitched.
+    pub(crate) fn chosen(&self, position: usize, shard: &Shard) -> HashSet<(u64, u32)> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for row in shard.rows().iter() {
+            let key = key_of(&row, self.stitched);
+            if candidates.last().is_some_and(|last| last.key == key) {
+                continue;
+            }
+            let residues = row.sequence.len() as u32;
+            candidates.push(Candidate {
+                key,
+                residues: if self.stitched {
+                    row.key.length
+                } else {
+                    residues
+                },
+                truncated: row.key.truncated,
+                windowed: residues < row.key.length && !row.key.truncated,
+                aliased: self.aliases.has(row.key.ordinal),
+            });
+        }
+        choose(&candidates, self.quotas[position], self.seed)
+    }
+
+    /// Computes the sample of these embeddings, which are at these paths, again: with files in `folder`, of which the last is returned,
+    /// too.
+    pub(crate) fn recompute(
+        &self,
+        model: &Path,
+        threads: Option<NonZero<usize>>,
+        (files, paths): (&[EmbeddedFile], &[PathBuf]),
+        folder: &TempDir,
+    ) -> Result<(Recomputed, PathBuf), Fault> {
+        let [shard, batches, positions, out] = [
+            "shard.parquet",
+            "batches.arrow",
+            "positions.csv",
+            "embeddings.parquet",
+        ]
+        .map(|name| folder.path().join(name));
+        let chosen = self.write_sample(&shard)?;
+        run("pack-batches", |pack| {
+            pack.arg(&shard).arg("--out").arg(&batches);
+        })?;
+        let first = files.first().map(|file| &file.provenance);
+        let option = |name| first.and_then(|first| first.text_option(name));
+        let scores = option(SCORES);
+        let is_masked = scores == Some(Scores::Masked.to_string().as_str());
+        if is_masked {
+            let text = positions_again((files, paths), &chosen)?;
+            fs::write(&positions, text)
+                .map_err(|error| cannot(&format!("write positions: {error}")))?;
+        }
+        run("gpu-embed", |embed| {
+            embed.args(["--device", "cpu", "--dtype", "f32", "--progress", "none"]);
+            embed.arg(&batches).arg("--model").arg(model);
+            embed.arg("--out").arg(&out).arg("--force");
+            embed.args(columns_options(files));
+            if let Some(scores) = scores {
+                embed.args(["--scores", scores]);
+            }
+            if is_masked {
+                embed.arg("--scores-positions").arg(&positions);
+            }
+            if let Some(windows) = option(WINDOWS) {
+                embed.args(["--windows", windows]);
+            }
+            if let Some(threads) = threads {
+                embed.args(["--threads", &threads.to_string()]);
+            }
+        })?;
+        let again = read(std::slice::from_ref(&out), &self.source())?;
+        Ok((again, out))
+    }
+
+    /// Writes the chosen rows of all shards as one shard. Returns their keys.
+    fn write_sample(&self, path: &Path) -> Result<HashSet<(u64, u32)>, Fault> {
+        let mut writer = RecordListWriter::create(path, Kind::Shard)?;
+        let mut all = HashSet::new();
+        for (position, source) in self.shards.iter().enumerate() {
+            if self.quotas[position] == 0 {
+                continue;
+            }
+            let shard = read_shard(source)?;
+            let chosen = self.chosen(position, &shard);
+            for row in shard.rows().iter() {
+                if chosen.contains(&key_of(&row, self.stitched)) {
+                    writer.push(&ShardRow {
+                        description: None,
+                        ..row
+                    })?;
+                }
+            }
+            all.extend(chosen);
+        }
+        writer.finish(&self.made_by)?.1.finish()?;
+        Ok(all)
+    }
+}
+
+/// The key of the embedding that a row of a shard becomes, or a part of.
+fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
+    (row.key.ordinal, if stitched { 0 } else { row.key.start })
+}
+
+/// Residues of a row that are masked again, if scores are of masked residues: each needs a pass.
+const MASKED_AGAIN: usize = 3;
+
+/// The table of the residues of the chosen rows that are masked again: a few of those with scores.
+fn positions_again(
+    (files, paths): (&[EmbeddedFile], &[PathBuf]),
+    chosen: &HashSet<(u64, u32)>,
+) -> Result<Vec<u8>, Fault> {
+    let mut lines = vec![["id".to_owned(), "position".to_owned()]];
+    for (file, path) in files.iter().zip(paths) {
+        let mut columns = file.layout.columns.iter();
+        let Some(place) = columns.position(|column| *column == Column::LogProbs) else {
+            continue;
+        };
+        let add = |row: &RowKey, vectors: &[&[f32]]| {
+            if !chosen.contains(&row.sort_key()) {
+                return;
+            }
+            let residues = vectors[place].chunks_exact(AMINO_ACIDS.len());
+            let scored = (row.start + 1..).zip(residues);
+            let scored = scored.filter(|(_, own)| !own[0].is_nan());
+            let scored: Vec<u32> = scored.map(|(position, _)| position).collect();
+            let count = scored.len().min(MASKED_AGAIN);
+            lines.extend((0..count).map(|nth| {
+                // Others in each protein, from all over it.
+                let at = nth * scored.len() / count + row.ordinal as usize;
+                [row.id.to_owned(), scored[at % scored.len()].to_string()]
+            }));
+        };
+        each_row(&mut EmbeddingsReader::open(path)?, || Ok(()), add)?;
+    }
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let written = lines.iter().try_for_each(|line| table.write_record(line));
+    written.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+    let table = table.into_inner();
+    table.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
+}
+
+/// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
+fn columns_options(files: &[EmbeddedFile]) -> Vec<String> {
+    let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
+    let (mut options, mut layers) = (BTreeSet::new(), BTreeSet::new());
+    for column in files.iter().flat_map(|file| &file.layout.columns) {
+        match column {
+            Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
+            Column::Residues(_) => _ = options.insert("--residues"),
+            Column::Logits => _ = options.insert("--logits"),
+            // By the way that made them.
+            Column::LogProbs | Column::LogLikelihood => {}
+            Column::Contacts => _ = options.insert("--contacts"),
+        }
+        layers.extend(column.layer());
+    }
+    let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+    let pools: Vec<String> = pools.into_iter().collect();
+    options.extend(["--pool".to_owned(), pools.join(",")]);
+    let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
+    if !layers.is_empty() {
+        options.extend(["--layers".to_owned(), layers.join(",")]);
+    }
+    options
+}
+
+/// Reads rows that were computed again, from this source and of one model, of at least one file. All are held in memory.
+pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault> {
+    let mut all: Option<Recomputed> = None;
+    for path in paths {
+        let mut reader = EmbeddingsReader::open(path)?;
+        let broken = |what: &str| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+        let (made_by, columns) = (reader.provenance(), &reader.layout().columns);
+        if made_by.text_option(SOURCE) != Some(source) {
+            let what = "expected rows that validate-embeddings recompute has made of these shards";
+            return Err(broken(what));
+        }
+        let first = || Recomputed {
+            made_by: made_by.clone(),
+            columns: columns.clone(),
+            rows: HashMap::new(),
+        };
+        let known = all.get_or_insert_with(first);
+        let model = |made_by: &Provenance| made_by.text_option("model").map(str::to_owned);
+        if model(&known.made_by) != model(made_by)
+            || known.columns != *columns
+            || !same_heads(&known.made_by, made_by)
+        {
+            let what =
+                "expected the model and the columns of the other rows that were computed again";
+            return Err(broken(what));
+        }
+        let add = |row: &RowKey, vectors: &[&[f32]]| {
+            let vectors = vectors.iter().map(|vector| vector.to_vec());
+            known.rows.insert(row.sort_key(), vectors.collect());
+        };
+        each_row(&mut reader, || Ok(()), add)?;
+    }
+    Ok(all.expect("at least one file"))
+}
+
+/// Whether both were computed with the same heads, as far as both have them.
+pub(crate) fn same_heads(one: &Provenance, other: &Provenance) -> bool {
+    ["lm_head", "contact_head"].iter().all(|name| {
+        let heads = one.text_option(name).zip(other.text_option(name));
+        heads.is_none_or(|(one, other)| one == other)
+    })
+}
+
+/// Makes a folder in `TMPDIR` for a second computation.
+pub(crate) fn folder() -> Result<TempDir, Fault> {
+    let within = path_text(&env::temp_dir());
+    let failed = |error| {
+        Fault::of_system(
+            Exit::CannotCreate,
+            format_args!("spot check: TMPDIR: {within}: cannot create"),
+            &error,
+        )
+    };
+    tempfile::tempdir().map_err(failed)
+}
+
+fn cannot(what: &str) -> Fault {
+    Fault::new(Exit::CannotCreate, format!("spot check: cannot {what}"))
+}
+
+/// Runs a program of plmkit, which lies beside this one, and which ends if this one does.
+fn run(program: &str, add_options: impl FnOnce(&mut Command)) -> Result<(), Fault> {
+    let failed = |exit, what: &str| Fault::new(exit, format!("spot check: {program}: {what}"));
+    let own = env::current_exe();
+    let own = own.map_err(|error| failed(Exit::Unavailable, &error.to_string()))?;
+    let path = own.with_file_name(program);
+    let mut command = Command::new(&path);
+    add_options(&mut command);
+    command.env(PARENT_VARIABLE, std::process::id().to_string());
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        let path = path_text(&path);
+        let what = format!("cannot start {path}: {error}; expected it beside validate-embeddings");
+        failed(Exit::Unavailable, &what)
+    })?;
+    let code = output.status.code();
+    let exit = code.and_then(|code| Exit::from_code(u8::try_from(code).ok()?));
+    if matches!(exit, Some(Exit::Done | Exit::Negative)) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let last = text.lines().last().unwrap_or("it said nothing");
+    let last = last.strip_prefix(&format!("{program}: ")).unwrap_or(last);
+    // The options are those of the embeddings: a layer that the model lacks is no error of the command line.
+    let exit = match exit {
+        Some(Exit::Usage) => Exit::Data,
+        exit => exit.unwrap_or(Exit::Unavailable),
+    };
+    Err(failed(exit, last))
+}

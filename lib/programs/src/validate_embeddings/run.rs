@@ -1,0 +1,205 @@
+//! From files to a verdict.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use plmkit_check::{Criteria, EmbeddedFile, Recomputed};
+use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
+use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, RowKey, SOURCE, path_text};
+use plmkit_store::{
+    AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
+};
+
+use super::args::{Args, Command, RecomputeArgs};
+use super::dataset::{check_files, check_folder};
+use super::groups::{Reading, batches_digest, open_all};
+use super::lists::{read_lists, without_lists};
+use super::outputs::conclude;
+use super::recompute::{Sample, folder, read, same_heads};
+use super::reference::read_reference;
+use super::rows::each_row;
+
+/// Reads everything, reports, and says by the exit code whether a check failed.
+pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    match args.command {
+        Some(Command::Recompute(args)) => recompute(args),
+        None => validate(&args.with_files()?, stop),
+    }
+}
+
+fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
+    let mut criteria = Criteria::default();
+    // What is missing or foreign should show before hours of reading.
+    criteria.earlier = args.dataset.as_deref().map_or(Ok(None), check_folder)?;
+    let embeddings = open_all(&args.embeddings, |path| args.name(path))?;
+    let stitched = embeddings.iter().any(|file| file.layout.stitched);
+    let labels = embeddings.last().map(|file| file.layout.labels);
+
+    criteria.max_rejected = args.max_rejected;
+    criteria.allow_empty = args.allow_empty;
+    for path in &args.rejects {
+        let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
+        criteria.add_rejects(args.name(path), list);
+    }
+    let name = |path: &Path| args.name(path);
+    read_manifest(args.manifest.as_deref(), name, &mut criteria)?;
+    let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
+    if let (Some(dataset), Some(manifest)) = (&args.dataset, manifest) {
+        check_files(dataset, manifest)?;
+    }
+    if let Some(path) = &args.reference {
+        let reference = read_reference(path, &embeddings, stop)?;
+        criteria.reference = Some((reference, args.min_cosine));
+    }
+    let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
+    let has_rows = embeddings.iter().any(|file| file.rows.rows() > 0);
+    let mut sample = None;
+    criteria.not_recomputed = match args.sampling.sample {
+        0 => Some("--sample 0 was given"),
+        _ if is_recomputed => Some("the embeddings have no rows"),
+        _ => None,
+    };
+    if is_recomputed && has_rows && args.sampling.sample > 0 {
+        let aliases = &criteria.aliases;
+        let chosen = Sample::new(args.sampling, &args.shards, manifest, aliases, stitched)?;
+        let again = match &args.model {
+            None => read(&args.recomputed, &chosen.source())?,
+            Some(model) => {
+                let of = (&*embeddings, &*args.embeddings);
+                chosen.recompute(model, args.threads, of, &folder()?)?.0
+            }
+        };
+        check_model(&again, &embeddings)?;
+        criteria.recomputed = Some(again);
+        sample = Some(chosen);
+    }
+    let reading = Reading {
+        args,
+        criteria: &criteria,
+        stop,
+        labels: labels.unwrap_or_default(),
+        stitched,
+        sample: sample.as_ref(),
+    };
+    let findings = reading.read(embeddings)?;
+    conclude(args, &findings, &criteria)
+}
+
+/// Reads the manifest, which reports call so, and the lists beside it: they are criteria.
+fn read_manifest(
+    path: Option<&Path>,
+    name: impl Fn(&Path) -> String,
+    criteria: &mut Criteria,
+) -> Result<(), Fault> {
+    if let Some(path) = path {
+        let manifest = read_sealed(path).map_err(|error| error.of_input(FileKind::Manifest))?;
+        criteria.aliases = read_lists(path, &manifest)?;
+        criteria.manifest = Some((name(path), manifest));
+    }
+    Ok(())
+}
+
+/// That the rows were computed again by the model of an embeddings file: that of none is no question about these.
+fn check_model(again: &Recomputed, files: &[EmbeddedFile]) -> Result<(), Fault> {
+    let model = again.made_by.text_option("model");
+    let is_same = |file: &&EmbeddedFile| file.provenance.text_option("model") == model;
+    let same = files.iter().find(is_same);
+    let what = match (same, files.first()) {
+        (Some(same), _) if same_heads(&same.provenance, &again.made_by) => return Ok(()),
+        (Some(_), _) => {
+            "the model of the spot check has another head: expected that of the embeddings"
+                .to_owned()
+        }
+        (None, None) => return Ok(()),
+        (None, Some(first)) => {
+            let name = first.provenance.model.as_ref();
+            let name = Quoted(name.map_or("unknown", |model| &model.name));
+            format!(
+                "the model of the spot check has the digest {}: expected that of the embeddings, {name} ({})",
+                model.unwrap_or("unknown"),
+                first.provenance.text_option("model").unwrap_or("unknown")
+            )
+        }
+    };
+    Err(Fault::new(Exit::Data, what))
+}
+
+/// Computes a sample of some shards again.
+fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
+    let embeddings = files_of(args.embeddings, &["parquet"])?;
+    let shards = without_lists(files_of(args.shards, &["parquet"])?);
+    let inputs = [("the embeddings", &embeddings), ("--shards", &shards)];
+    let inputs = inputs
+        .iter()
+        .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
+    let manifest_path = args.manifest.iter().map(|path| ("--manifest", &**path));
+    keep_apart(
+        &inputs.chain(manifest_path).collect::<Vec<_>>(),
+        &[("--out", &args.out)],
+    )?;
+    let files = open_all(&embeddings, path_text)?;
+    let mut criteria = Criteria::default();
+    read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
+    let ordinals = check_set(&files, &shards, criteria.manifest.as_ref())?;
+    let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
+    let stitched = files.iter().any(|file| file.layout.stitched);
+    let aliases = &criteria.aliases;
+    let sample = Sample::new(args.sampling, &shards, manifest, aliases, stitched)?;
+    keep_others(&args.out, &sample.source(), &ordinals)?;
+    let of = (&*files, &*embeddings);
+    let folder = folder()?;
+    let (again, file) = sample.recompute(&args.model, args.threads, of, &folder)?;
+    check_model(&again, &files)?;
+    let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
+    AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
+    Ok(Exit::Done)
+}
+
+/// That the embeddings were made from these shards, which are shards of the manifest. Of combined parts, only the parts know theirs.
+/// Returns the ordinals in the shards.
+fn check_set(
+    files: &[EmbeddedFile],
+    shards: &[PathBuf],
+    manifest: Option<&(String, Manifest)>,
+) -> Result<HashSet<u64>, Fault> {
+    let mut ordinals = HashSet::new();
+    for path in shards {
+        let shard = read_shard(path)?;
+        let rows = shard.digest.to_string();
+        let batches = batches_digest(&shard, files[0].layout.labels)?.to_string();
+        let is_of = |work: &Provenance| {
+            work.inputs.contains(&batches) || work.options.contains_key(COMBINED)
+        };
+        let other = match manifest {
+            Some((name, listed)) if listed.shards.iter().all(|shard| shard.digest != rows) => name,
+            _ if files.iter().any(|file| is_of(&file.provenance)) => {
+                ordinals.extend(shard.rows().iter().map(|row| row.key.ordinal));
+                continue;
+            }
+            _ => &files[0].name,
+        };
+        let what = format!("{}: not a shard of {other}", path_text(path));
+        return Err(Fault::new(Exit::Data, what));
+    }
+    Ok(ordinals)
+}
+
+/// That an output that exists is what this work made before: rows of these shards, computed again from the same source.
+fn keep_others(out: &Path, source: &str, ordinals: &HashSet<u64>) -> Result<(), Fault> {
+    let is_own = || {
+        let mut reader = EmbeddingsReader::open(out)?;
+        let mut is_own = reader.provenance().text_option(SOURCE) == Some(source);
+        let see = |row: &RowKey, _: &[&[f32]]| is_own &= ordinals.contains(&row.ordinal);
+        each_row(&mut reader, || Ok(()), see)?;
+        Ok::<_, Fault>(is_own)
+    };
+    if out.exists() && !is_own().unwrap_or(false) {
+        let what = "exists and is no sample of these shards: choose another path or remove it";
+        return Err(Fault::new(
+            Exit::CannotCreate,
+            format!("{}: {what}", path_text(out)),
+        ));
+    }
+    Ok(())
+}
