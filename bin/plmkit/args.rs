@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, LogFormat, Program, Stop, file};
-
-use crate::programs::Programs;
+use clap::{Command, CommandFactory, Parser, ValueEnum};
+use plmkit_cli::{Common, Program, file};
+use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 
 /// Embed FASTA files: from records to a validated dataset
 ///
@@ -115,8 +114,23 @@ pub(crate) struct Args {
     )]
     pub(crate) task: Option<(usize, usize)>,
 
+    /// Compute in N child processes, as on so many GPUs
+    #[cfg(feature = "testing")]
+    #[arg(long, value_name = "N", hide = true)]
+    children: Option<usize>,
+
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl Args {
+    /// How many children compute, if that does not follow from the device.
+    pub(crate) fn children(&self) -> Option<usize> {
+        #[cfg(feature = "testing")]
+        return self.children;
+        #[cfg(not(feature = "testing"))]
+        None
+    }
 }
 
 /// Options that are passed on to the programs.
@@ -153,14 +167,31 @@ pub(crate) enum Stage {
 
 impl Program for Args {
     const NAME: &'static str = "plmkit";
+    const QUIET: &'static [&'static str] = &[
+        "plmkit_programs::pack_batches",
+        "plmkit_programs::monitor_log",
+        "plmkit_programs::validate_embeddings",
+        "plmkit_telemetry",
+    ];
 
     fn common(&self) -> &Common {
         &self.common
     }
 
     fn place_of(option: &str) -> Option<String> {
-        let programs = Programs::new(LogFormat::Text, false, &Stop::default());
-        let program = programs.with_option(option)?;
+        let commands = [
+            fasta_shard::Args::command(),
+            pack_batches::Args::command(),
+            gpu_embed::Args::command(),
+            validate_embeddings::Args::command(),
+        ];
+        let is_own = |command: &&Command| {
+            let mut names = command.get_arguments().filter_map(|own| own.get_long());
+            names.any(|name| option.strip_prefix("--") == Some(name))
+        };
+        // The sample of fasta-shard has a name already.
+        let first = usize::from(option == "--sample");
+        let program = commands[first..].iter().find(is_own)?.get_name();
         Some(format!(
             "it is an option of {program}: --{program} '{option} …'"
         ))

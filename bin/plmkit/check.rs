@@ -4,83 +4,73 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, path_text, plural};
+use plmkit_contract::{
+    BatchSize, DATASET_FILE, ListedDataset, Manifest, Outputs, path_text, plural,
+};
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
-use plmkit_sequence::Limits;
-use plmkit_store::{files_in, open_input, read_id_values, read_input, read_sealed};
+use plmkit_engine::Windows;
+use plmkit_programs::fasta_shard;
+use plmkit_programs::gpu_embed::Session;
+use plmkit_sequence::{Limits, LongPolicy};
+use plmkit_store::{files_in, open_input, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
-use crate::model::Model;
-use crate::options::{AllOptions, ProgramOptions};
-use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
+use crate::layout::{BATCH_SIZE_FILE, MANIFEST, VERSIONS_FILE, params_file};
+use crate::model;
+use crate::options::Options;
+use crate::params::{Existing, Params, samples_with_embeddings};
 use crate::plan::{Sample, samples};
-use crate::programs::Programs;
-use crate::run::{BATCH_SIZE_FILE, Run};
-use crate::sample::MANIFEST;
-use crate::versions::{VERSIONS_FILE, Versions};
+use crate::run::Run;
 
 /// The extensions of the files of a sample.
 const OF_SAMPLES: [&str; 6] = ["arrow", "csv", "html", "json", "jsonl", "parquet"];
 
 impl Run {
-    /// Checks all that can be refused, and tells all errors at once.
-    pub(crate) fn checked(args: Args, stop: &Stop) -> Result<Self, Fault> {
+    /// Checks all that can be refused, and tells all errors at once. Returns the model, too, unless it is still to be fetched.
+    pub(crate) fn checked(args: Args, stop: &Stop) -> Result<(Self, Option<Session>), Fault> {
         let mut errors = Vec::new();
-        let options = AllOptions::new(&args)?;
+        let options = Options::new(&args, &mut errors)?;
         let is_start = matches!(args.stage, None | Some(Stage::Prepare));
-        let has = |name| options.fasta_shard.has(name);
-        let look = is_start.then(|| Look {
-            limits: Limits::of(has("--translate"), has("--drop-blanks"), has("--pir")),
-            allow_empty: args.allow_empty || has("--allow-empty"),
+        let cut = options.as_ref().map(|options| &options.fasta_shard);
+        let look = cut.filter(|_| is_start).map(|cut| Look {
+            limits: Limits::of(cut.translate.is_some(), cut.drop_blanks, cut.pir),
+            allow_empty: args.allow_empty || cut.allow_empty,
         });
-        let programs = Programs::new(args.common.log_format, args.common.quiet, stop);
         let samples = samples(&args.inputs, look, stop, &mut errors);
-        let model = Model::look_at(&args.model, options.gpu_embed.has("--download"), stop);
-        let model = unless_wrong(model, &mut errors);
-        let versions = Versions::ask(&programs)?;
-        check_options(&programs, &options, (&args, &samples), &mut errors);
         if args.out.exists() && !args.out.is_dir() {
             let what = format!("{}: expected a folder, found a file", path_text(&args.out));
             errors.push(Fault::new(Exit::CannotCreate, what));
         }
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_shared_folders(&args.out, &samples, &mut errors);
-        refuse_contacts_of_windows(&options, &mut errors);
-        refuse_shared_reports(&options, &samples, &mut errors);
-        for path in options.gpu_embed.values("--scores-positions") {
-            let positions = read_id_values(path.as_ref(), "position");
-            unless_wrong(positions.map_err(Fault::from), &mut errors);
-        }
-        for path in options.validate_embeddings.values("--reference") {
-            let opened = open_input(path.as_ref());
-            unless_wrong(opened.map_err(Fault::from), &mut errors);
-        }
-        if let Some(model) = &model {
-            unless_wrong(check_known(&options, model, stop), &mut errors);
-        }
-        let force = args.force || options.gpu_embed.has("--force");
-        let embedded = embeddings(&args.out).collect();
-        let compare =
-            |model| Params::compare(&args.out, &options, model, args.stage, (force, stop));
-        let existing = model.as_ref().map(compare);
-        let existing = existing.and_then(|existing| unless_wrong(existing, &mut errors));
+        let Some(mut options) = options else {
+            return Err(report(errors));
+        };
+        options.complete(&args);
+        check_options(&options, (&args, &samples), &mut errors);
+        let session = unless_wrong(model::open(&options.of_model(args.stage), false, stop), &mut errors);
+        let force = args.force || options.gpu_embed.force;
+        let (out, how) = (&args.out, (args.stage, force));
+        let existing = session.as_ref().and_then(|session| {
+            unless_wrong(check_known(&options, session.as_ref()), &mut errors);
+            let existing = Existing::look_at(out, &options, session.as_ref(), how);
+            unless_wrong(existing, &mut errors)
+        });
         if existing == Some(Existing::Replaced) {
             refuse_other_samples(&args, &samples, &mut errors);
         }
-        let (Some(model), Some(existing), true) = (model, existing, errors.is_empty()) else {
+        let (Some(session), Some(existing), true) = (session, existing, errors.is_empty()) else {
             return Err(report(errors));
         };
-        Ok(Self {
+        let run = Self {
             args,
-            programs,
             options,
-            model,
             existing,
-            embedded,
             samples,
-            versions,
-        })
+            stop: stop.clone(),
+        };
+        Ok((run, session))
     }
 }
 
@@ -124,7 +114,7 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         let is_own = String::from_utf8_lossy(&found).contains(text);
         or_file(path, is_ours, is_own)
     };
-    let (size, params) = (out.join(BATCH_SIZE_FILE), Params::file(out));
+    let (size, params) = (out.join(BATCH_SIZE_FILE), params_file(out));
     let is_size = read_sealed::<BatchSize>(&size).is_ok();
     let has_run = Params::read(out).is_some();
     let of_results = [
@@ -185,41 +175,56 @@ fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>
     }
 }
 
-/// Refuses contacts of proteins that are stitched, which gpu-embed refuses when it sees the first.
-fn refuse_contacts_of_windows(options: &AllOptions, errors: &mut Vec<Fault>) {
-    let last = |options: &ProgramOptions, name| options.values(name).last().map(str::to_owned);
-    let are_cut = last(&options.fasta_shard, "--long-policy").as_deref() == Some("window");
-    let are_separate = last(&options.gpu_embed, "--windows").as_deref() == Some("separate");
-    if are_cut && !are_separate && options.gpu_embed.has("--contacts") {
+/// Checks what the options of the programs say together, and what fasta-shard says of shards that are there.
+fn check_options(
+    options: &Options,
+    (args, samples): (&Args, &[Sample]),
+    errors: &mut Vec<Fault>,
+) {
+    let (cut, embed, validate) = (
+        &options.fasta_shard,
+        &options.gpu_embed,
+        &options.validate_embeddings,
+    );
+    // A sample that is cut stands for all, which have the same options.
+    let is_cut = |sample: &&Sample| args.out.join(&sample.name).join(MANIFEST).exists();
+    let cut_before = samples.iter().find(is_cut);
+    let sample = cut_before.or(samples.first());
+    let mut cut = options.of_sample(&args.out, sample.map_or("sample", |sample| &sample.name));
+    cut.inputs = vec!["-".into()];
+    cut.force |= args.force;
+    let named = |fault: Fault| Fault::new(fault.exit(), format!("fasta-shard: {}", fault.message()));
+    unless_wrong(fasta_shard::check(&cut).map_err(named), errors);
+    unless_wrong(validate.check(), errors);
+    if cut.long_policy == LongPolicy::Window
+        && embed.windows != Windows::Separate
+        && Outputs::from(embed.outputs.clone()).contacts
+    {
         errors.push(Fault::usage(
             "--contacts: the windows of a protein have no contacts in common; expected --gpu-embed \"--windows separate\" with --windows",
         ));
     }
-}
-
-/// Refuses the name of a report that samples would share.
-fn refuse_shared_reports(options: &AllOptions, samples: &[Sample], errors: &mut Vec<Fault>) {
-    for option in ["--report", "--html"] {
-        if samples.len() > 1 && options.validate_embeddings.has(option) {
+    let reports = [("--report", &validate.report), ("--html", &validate.html)];
+    for (option, report) in reports {
+        if samples.len() > 1 && report.is_some() {
             let what = "expected one sample: those of several would have one file";
             let what = format!("--validate-embeddings \"{option}\": {what}");
             errors.push(Fault::usage(what));
         }
     }
+    if let Some(path) = &validate.reference {
+        unless_wrong(open_input(path).map_err(Fault::from), errors);
+    }
 }
 
 /// Refuses known datasets of another model.
-fn check_known(options: &AllOptions, model: &Model, stop: &Stop) -> Result<(), Fault> {
-    let known: Vec<&str> = options.fasta_shard.values("--known").collect();
-    if known.is_empty() {
-        return Ok(());
-    }
-    let digests = model.digests(stop)?;
-    let Some(own) = digests.as_ref().and_then(|digests| digests.get("model")) else {
+fn check_known(options: &Options, session: Option<&Session>) -> Result<(), Fault> {
+    let Some(session) = session else {
         return Ok(());
     };
-    for path in known {
-        let file = dataset_folder(path.into()).join(DATASET_FILE);
+    let own = &session.engine().info().checkpoint.digest;
+    for path in &options.fasta_shard.known {
+        let file = dataset_folder(path.clone()).join(DATASET_FILE);
         // What else is wrong with it, fasta-shard tells.
         let Ok(found) = read_sealed::<ListedDataset>(&file) else {
             continue;
@@ -232,68 +237,6 @@ fn check_known(options: &AllOptions, model: &Model, stop: &Stop) -> Result<(), F
         }
     }
     Ok(())
-}
-
-/// Asks each program whether it takes its options; of fasta-shard also whether a sample was cut with others.
-fn check_options(
-    programs: &Programs,
-    options: &AllOptions,
-    (args, samples): (&Args, &[Sample]),
-    errors: &mut Vec<Fault>,
-) {
-    let tokens = args.max_shard_tokens.to_string();
-    // A sample that is cut stands for all, which have the same options.
-    let cut = samples.iter().map(|sample| {
-        let shards = args.out.join(&sample.name).join("shards");
-        (sample, shards)
-    });
-    let mut cut = cut.filter(|(_, shards)| shards.join("manifest.json").exists());
-    let mut fasta_shard = vec!["--max-shard-tokens".to_owned(), tokens, "-".to_owned()];
-    let (mut name, mut shards) = ("sample", PathBuf::from("shards"));
-    if let Some((sample, folder)) = cut.next() {
-        (name, shards) = (&sample.name, folder);
-    }
-    fasta_shard.extend(["--sample".to_owned(), name.to_owned()]);
-    fasta_shard.extend(["--out".to_owned(), path_text(&shards)]);
-    if args.force && !options.fasta_shard.has("--force") {
-        fasta_shard.push("--force".to_owned());
-    }
-    let model = &args.model;
-    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let with_model = |text: &str| {
-        let mut words = words(text);
-        words.push(format!("--model={model}"));
-        words
-    };
-    for (program, own, required) in [
-        ("fasta-shard", &options.fasta_shard, fasta_shard),
-        (
-            "pack-batches",
-            &options.pack_batches,
-            words(if options.pack_batches.has("--max-batch-tokens") {
-                "shard.parquet --out batches.arrow"
-            } else {
-                "shard.parquet --out batches.arrow --batch-size size.json"
-            }),
-        ),
-        (
-            "gpu-embed",
-            &options.gpu_embed,
-            // After a switch that takes a value or none, an option.
-            with_model("--out e.parquet --events e.jsonl --rejects r.csv batches.arrow"),
-        ),
-        (
-            "validate-embeddings",
-            &options.validate_embeddings,
-            with_model("--dataset dataset --mqc v.json"),
-        ),
-    ] {
-        let own = own.words.iter().chain(&required);
-        let words = ["--check-options"]
-            .into_iter()
-            .chain(own.map(String::as_str));
-        errors.extend(programs.output(program, words).err());
-    }
 }
 
 /// Logs the errors, if there are several. The exit code of the run is that of the first.

@@ -1,15 +1,16 @@
-//! `plmkit`: FASTA to a validated dataset, by the other programs.
+//! `plmkit`: FASTA to a validated dataset, by the functions of the other programs, in one process.
 
 mod args;
 mod check;
+mod computer;
 mod estimate;
 mod fasta;
+mod layout;
 mod lock;
 mod model;
 mod options;
 mod params;
 mod plan;
-mod programs;
 mod run;
 mod sample;
 mod stages;

@@ -1,19 +1,19 @@
 //! `pipeline_info/params.json`: what a folder of results was made with.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{DATASET_FILE, path_text};
-use plmkit_store::{EmbeddingsReader, StoreError, files_in, read_input, remove_file, write_json};
+use plmkit_cli::{Exit, Fault, Program};
+use plmkit_contract::{DESCRIPTION, Outputs, path_text};
+use plmkit_programs::gpu_embed::{self, Session};
+use plmkit_programs::pack_batches;
+use plmkit_store::{EmbeddingsReader, files_in, read_input};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Stage;
-use crate::model::Model;
-use crate::options::{AllOptions, ProgramOptions};
-use crate::plan::Sample;
-use crate::sample::{MANIFEST, MANIFEST_BEFORE, is_of_shard};
+use crate::layout::{is_shard_file, params_file};
+use crate::options::Options;
 
 /// The parameters of a run, by the names of all workflows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,159 +30,123 @@ pub(crate) struct Params {
     pub(crate) gpu_embed: String,
     #[serde(default)]
     pub(crate) validate_embeddings: String,
+    /// The digest of the model.
     #[serde(default)]
     pub(crate) weights: String,
     #[serde(default)]
     pub(crate) allow_empty: bool,
 }
 
-/// What the parameters of an earlier run say about the batches and embeddings in the folder.
+/// What is in the folder, seen from a run that goes on in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// They are those of this run, or there are none.
+    /// The embeddings are what this run would make, or there are none.
     Same,
-    /// No file says how they were made: gpu-embed looks at each.
-    Unknown,
     /// They are of other settings, and to be made again.
     Replaced,
 }
 
-impl Params {
-    /// The file in a folder of results.
-    pub(crate) fn file(outdir: &Path) -> PathBuf {
-        outdir.join("pipeline_info/params.json")
-    }
-
-    /// Reads the parameters of the last run; none if they are missing or damaged.
-    pub(crate) fn read(outdir: &Path) -> Option<Self> {
-        serde_json::from_slice(&read_input(&Self::file(outdir)).ok()?).ok()
-    }
-
-    /// Compares with the run that began what is in the folder. A stage that goes on with it cannot change how.
+impl Existing {
+    /// Compares what is in the folder with what this run would make.
     ///
     /// How records are cut is in the manifest of each sample, which fasta-shard compares.
-    pub(crate) fn compare(
-        outdir: &Path,
-        options: &AllOptions,
-        model: &Model,
-        stage: Option<Stage>,
-        (force, stop): (bool, &Stop),
-    ) -> Result<Existing, Fault> {
-        let goes_on = matches!(stage, Some(Stage::Embed | Stage::Finish));
-        let first = embeddings(outdir).next();
-        let shown = path_text(outdir);
-        let Some(earlier) = Self::read(outdir) else {
-            return match first {
-                _ if goes_on => {
-                    let what = "no run began here: expected a folder of --stage prepare";
-                    Err(Fault::new(Exit::NoInput, format!("{shown}: {what}")))
-                }
-                Some(_) => Ok(Existing::Unknown),
-                None => Ok(Existing::Same),
+    pub(crate) fn look_at(
+        out: &Path,
+        options: &Options,
+        session: Option<&Session>,
+        (stage, force): (Option<Stage>, bool),
+    ) -> Result<Self, Fault> {
+        let shown = path_text(out);
+        let refused = |what: String| Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")));
+        if matches!(stage, Some(Stage::Embed | Stage::Finish)) {
+            let Some(earlier) = Params::read(out) else {
+                let what = "no run began here: expected a folder of --stage prepare";
+                return Err(Fault::new(Exit::NoInput, format!("{shown}: {what}")));
             };
-        };
-        // The same weights may have another path, or be a copy.
-        let is_other = || match &first {
-            Some(first) => model.made(first, stop).map(|made| !made),
-            None => Ok(!(model.is(&earlier.model) || earlier.has_weights_of(model))),
-        };
-        let options = earlier.other_options(options, first.as_deref());
-        let other = match (options, earlier.other_model(model)) {
-            (Some(other), _) => other,
-            (None, Some(other)) if is_other()? => other,
-            (None, _) => return Ok(Existing::Same),
-        };
-        let what = if goes_on {
-            format!("was prepared with {other}; expected the same, or --stage prepare again")
-        } else if force || first.is_none() {
-            return Ok(Existing::Replaced);
-        } else {
-            format!(
-                "has embeddings of {other}; expected another folder, or --force, which replaces them"
-            )
-        };
-        Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")))
+            return match earlier.difference(options, session) {
+                None => Ok(Self::Same),
+                Some(other) => refused(format!(
+                    "was prepared with {other}; expected the same, or --stage prepare again"
+                )),
+            };
+        }
+        let mut all = embeddings(out);
+        match all.find_map(|path| difference(&path, options, session?)) {
+            None => Ok(Self::Same),
+            Some(_) if force => Ok(Self::Replaced),
+            Some(difference) => refused(format!(
+                "has embeddings of other settings ({difference}); expected another folder, or --force, which replaces them"
+            )),
+        }
+    }
+}
+
+/// What decides the values of embeddings, of the options alone.
+fn deciding(args: &gpu_embed::Args) -> impl PartialEq {
+    let outputs = Outputs::from(args.outputs.clone());
+    let how = (args.device, args.dtype, args.windows, args.store_dtype);
+    (outputs, how, args.scores_positions.clone())
+}
+
+impl Params {
+    /// Reads the parameters of the last run; none if they are missing or damaged.
+    pub(crate) fn read(out: &Path) -> Option<Self> {
+        serde_json::from_slice(&read_input(&params_file(out)).ok()?).ok()
     }
 
-    /// The options that decide the values of embeddings and differ, if any do. `first` are embeddings of that run.
-    fn other_options(&self, options: &AllOptions, first: Option<&Path>) -> Option<String> {
-        // What was found on a machine, embeddings of it tell.
-        let is_made_as = |now: &ProgramOptions| {
-            let made = EmbeddingsReader::open(first?).ok()?;
-            let of = |name| made.provenance().text_option(name);
-            Some([of("device")?, of("dtype")?] == now.computation())
-        };
-        for (name, was, now) in [
-            ("gpu-embed", &self.gpu_embed, &options.gpu_embed),
-            ("pack-batches", &self.pack_batches, &options.pack_batches),
-        ] {
-            let known = ProgramOptions::parse(was).unwrap_or_default();
-            let is_same = known.canonical() == now.canonical()
-                || known.settled() == now.settled() && is_made_as(now) == Some(true);
-            if !is_same {
-                let deciding = |options: &ProgramOptions| match &*options.deciding() {
-                    "" => "without options".to_owned(),
-                    deciding => format!("'{deciding}'"),
-                };
-                let [was, now] = [&known, now].map(deciding);
-                return Some(format!("{name} {was}, which is now {now}"));
-            }
+    /// The first difference between the parameters that a folder was prepared with and those of a stage that goes on.
+    fn difference(&self, options: &Options, session: Option<&Session>) -> Option<String> {
+        let model = session.map(|session| &session.engine().info().checkpoint.digest);
+        if model.is_some_and(|digest| !self.weights.is_empty() && *digest != self.weights) {
+            let (was, now) = (&self.model, options.gpu_embed.model.display());
+            return Some(format!("the model '{was}', which is now '{now}'"));
+        }
+        let (own, required) = (&options.words, ["x", "--model=x", "--out=x"]);
+        let earlier = again::<gpu_embed::Args>(&self.gpu_embed, &required);
+        if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(&options.gpu_embed)) {
+            let now = crate::options::text(&own.gpu_embed);
+            return Some(format!("gpu-embed '{}', which is now '{now}'", self.gpu_embed));
+        }
+        let packing = |args: &pack_batches::Args| (args.description, args.max_batch_tokens);
+        let earlier = again::<pack_batches::Args>(&self.pack_batches, &["x", "--out=x"]);
+        if earlier.is_none_or(|earlier| packing(&earlier) != packing(&options.pack_batches)) {
+            let (was, now) = (&self.pack_batches, crate::options::text(&own.pack_batches));
+            return Some(format!("pack-batches '{was}', which is now '{now}'"));
         }
         None
     }
-
-    /// The model, if it seems to be another: by its name, or by its files.
-    fn other_model(&self, model: &Model) -> Option<String> {
-        if !model.is(&self.model) {
-            let (was, now) = (&self.model, &model.name);
-            return Some(format!("model '{was}', which is now '{now}'"));
-        }
-        let is_known = !self.weights.is_empty() && !model.weights.is_empty();
-        (is_known && !self.has_weights_of(model)).then(|| "other weights".to_owned())
-    }
-
-    /// Whether the files of the model are those of this run. A model that was still to be fetched had none yet.
-    fn has_weights_of(&self, model: &Model) -> bool {
-        !self.weights.is_empty() && self.weights == model.weights
-    }
-
-    /// Writes the parameters of this run. Embeddings that they may not be those of are marked before, and batches are removed.
-    pub(crate) fn write(
-        &self,
-        outdir: &Path,
-        existing: Existing,
-        samples: &[Sample],
-    ) -> Result<(), Fault> {
-        let is_ours = |path: &PathBuf| {
-            let folder = path.ancestors().nth(2).unwrap_or(path);
-            let is_asked = |sample: &Sample| outdir.join(&sample.name) == folder;
-            let names = [MANIFEST, MANIFEST_BEFORE, DATASET_FILE];
-            let is_sample = names.iter().any(|name| folder.join(name).exists());
-            is_of_shard(path) && (is_sample || samples.iter().any(is_asked))
-        };
-        if existing != Existing::Same {
-            for path in embeddings(outdir).filter(is_ours) {
-                let mark = mark_of(&path);
-                File::create(&mark).map_err(StoreError::cannot_create(&mark))?;
-            }
-            for path in in_samples(outdir, "batches", "arrow").filter(is_ours) {
-                remove_file(&path)?;
-            }
-        }
-        Ok(write_json(&Self::file(outdir), self)?)
-    }
 }
 
-/// The file beside embeddings which says that gpu-embed has still to compare or replace them: they may be of other parameters.
-pub(crate) fn mark_of(embeddings: &Path) -> PathBuf {
-    let name = embeddings.file_name().unwrap_or_default();
-    embeddings.with_file_name(format!(".{}.unchecked", name.to_string_lossy()))
+/// Parses options as an earlier run wrote them.
+fn again<P: Program>(text: &str, required: &[&str]) -> Option<P> {
+    let mut words = shlex::split(text)?;
+    words.extend(required.iter().map(|&word| word.to_owned()));
+    plmkit_cli::parse(&words).ok()
+}
+
+/// What differs between embeddings and those that this run would make; `None` for the same, and for a file that cannot be read.
+pub(crate) fn difference(path: &Path, options: &Options, session: &Session) -> Option<String> {
+    let found = EmbeddingsReader::open(path).ok()?;
+    let has_description = found.provenance().options.contains_key(DESCRIPTION);
+    if has_description != options.pack_batches.description {
+        return Some("--description of pack-batches is another".to_owned());
+    }
+    let asked = [
+        ("device", options.asked_device()),
+        ("dtype", options.gpu_embed.dtype.map(|dtype| dtype.to_string())),
+    ];
+    // A stage that computes nothing may run where neither is there.
+    let mut other = asked.into_iter().filter_map(|(name, asked)| {
+        let (was, is) = (found.provenance().text_option(name)?, asked?);
+        (was != is).then(|| format!("{name} was \"{was}\" and is now \"{is}\""))
+    });
+    session.difference(found.provenance()).or_else(|| other.next())
 }
 
 /// The samples in a folder of results that have embeddings.
-pub(crate) fn samples_with_embeddings(outdir: &Path) -> BTreeSet<String> {
+pub(crate) fn samples_with_embeddings(out: &Path) -> BTreeSet<String> {
     // A combined dataset has parts, and is no sample.
-    let of_shards = embeddings(outdir).filter(|path| is_of_shard(path));
+    let of_shards = embeddings(out).filter(|path| is_shard_file(path));
     let names = of_shards.filter_map(|path| {
         let sample = path.parent()?.parent()?;
         Some(sample.file_name()?.to_string_lossy().into_owned())
@@ -191,18 +155,10 @@ pub(crate) fn samples_with_embeddings(outdir: &Path) -> BTreeSet<String> {
 }
 
 /// The embeddings of all samples in a folder of results.
-pub(crate) fn embeddings(outdir: &Path) -> impl Iterator<Item = PathBuf> {
-    in_samples(outdir, "embeddings", "parquet")
-}
-
-/// The files with this extension in a folder of each sample.
-fn in_samples(
-    outdir: &Path,
-    folder: &'static str,
-    extension: &'static str,
-) -> impl Iterator<Item = PathBuf> {
-    let samples = fs::read_dir(outdir).into_iter().flatten().flatten();
-    samples.flat_map(move |sample| {
-        files_in(&sample.path().join(folder), &[extension]).unwrap_or_default()
+pub(crate) fn embeddings(out: &Path) -> impl Iterator<Item = PathBuf> {
+    let samples = fs::read_dir(out).into_iter().flatten().flatten();
+    samples.flat_map(|sample| {
+        let folder = sample.path().join("embeddings");
+        files_in(&folder, &["parquet"]).unwrap_or_default()
     })
 }

@@ -7,26 +7,14 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
 use plmkit_contract::{Manifest, ShardSummary, path_text};
+use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::is_shard_name;
 use plmkit_store::{FileKind, StoreError, files_in, read_input, read_sealed, remove_file};
 
-use crate::params::{Existing, mark_of};
+use crate::layout::{MANIFEST, MANIFEST_BEFORE, OF_SHARDS, is_shard_file};
+use crate::params::difference;
 use crate::plan::Sample;
 use crate::run::Run;
-
-/// The manifest of the shards, in the folder of a sample.
-pub(crate) const MANIFEST: &str = "shards/manifest.json";
-
-/// A copy of the manifest of which embeddings were made, while the sample is cut again.
-pub(crate) const MANIFEST_BEFORE: &str = ".manifest.before";
-
-/// Folders of a sample with files of single shards, and the extensions of these files.
-const OF_SHARDS: [(&str, &[&str]); 4] = [
-    ("batches", &["arrow"]),
-    ("embeddings", &["parquet"]),
-    ("rejects", &["csv"]),
-    ("logs", &["csv", "jsonl"]),
-];
 
 /// A sample in its folder of results.
 pub(crate) struct SampleFolder<'r> {
@@ -98,8 +86,7 @@ impl<'r> SampleFolder<'r> {
         }
         for (folder, extensions) in OF_SHARDS {
             let files = self.files(folder, extensions).into_iter();
-            for file in files.filter(|file| is_of_shard(file)) {
-                remove_file(&mark_of(&file))?;
+            for file in files.filter(|file| is_shard_file(file)) {
                 remove_file(&file)?;
             }
         }
@@ -128,28 +115,25 @@ impl<'r> SampleFolder<'r> {
         self.path.join(format!("embeddings/{name}.parquet"))
     }
 
-    /// Whether a shard is embedded as this run would do it. Its list of rejects, if it has one, is written before.
-    pub(crate) fn is_embedded(&self, shard: &ShardSummary) -> bool {
+    /// Whether a shard is embedded as this run would do it. Its list of rejects, if it has one, is written before. With --force,
+    /// damaged ones are replaced, so that none is taken as done.
+    pub(crate) fn is_embedded(&self, session: &Session, shard: &ShardSummary) -> bool {
         let path = self.embeddings(name_of(shard));
-        // A killed run may have left a gpu-embed behind, which finishes embeddings of other parameters. Tasks share theirs.
-        let was_compared = self.run.args.stage.is_some() || self.run.embedded.contains(&path);
-        // The parameters name a file of positions, and gpu-embed knows what was in it.
-        let was_compared = was_compared && !self.run.options.gpu_embed.has("--scores-positions");
-        // With --force, damaged ones are replaced.
-        let force = self.run.args.force || self.run.options.gpu_embed.has("--force");
-        let is_known = self.run.existing == Existing::Same && was_compared;
-        is_known && !force && path.exists() && !mark_of(&path).exists()
+        !self.run.force()
+            && path.exists()
+            && difference(&path, &self.run.options, session).is_none()
     }
 
-    /// The embeddings that no run has compared with its parameters.
-    pub(crate) fn unchecked(&self) -> Vec<String> {
+    /// The embeddings that are not what this run would make.
+    pub(crate) fn of_other_settings(&self, session: &Session) -> Vec<String> {
         let embeddings = self.files("embeddings", &["parquet"]).into_iter();
-        let unchecked = embeddings.filter(|path| mark_of(path).exists());
-        unchecked.map(|path| path_text(&path)).collect()
+        let other = embeddings
+            .filter(|path| difference(path, &self.run.options, session).is_some());
+        other.map(|path| path_text(&path)).collect()
     }
 
     /// Names files of shards that the manifest does not list: the folder is to be read as one table. Returns whether there are some.
-    pub(crate) fn tell_surplus(&self) -> Result<bool, Fault> {
+    pub(crate) fn report_surplus(&self) -> Result<bool, Fault> {
         let listed = self.manifest()?.shards;
         let listed: BTreeSet<&OsStr> = listed.iter().map(|shard| name_of(shard).as_ref()).collect();
         let is_listed = |file: &Path| file.file_stem().is_some_and(|stem| listed.contains(stem));
@@ -168,13 +152,6 @@ impl<'r> SampleFolder<'r> {
         }
         Ok(!surplus.is_empty())
     }
-}
-
-/// Whether a file has the name of a shard and another extension: not one that a user left beside them.
-pub(crate) fn is_of_shard(file: &Path) -> bool {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.split('.').next().unwrap_or_default();
-    is_shard_name(&format!("{name}.parquet"))
 }
 
 /// The name of a shard's files, without extension.

@@ -1,19 +1,26 @@
 //! The stages of a run.
 
 use std::collections::{BTreeSet, HashSet};
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
-use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
+use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, print};
 use plmkit_contract::{ShardSummary, path_text};
+use plmkit_programs::gpu_embed::Session;
 use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
+use crate::computer::Computer;
 use crate::lock::RunLock;
-use crate::params::Existing;
+use crate::model;
+use crate::params::{Existing, embeddings};
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
 use crate::summary::Summary;
+use crate::versions::write_versions;
 
 /// Failures that stopped a sample and not the run.
 #[derive(Default)]
@@ -38,26 +45,37 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     // The tasks of a scheduler share the folder.
     let mut lock = RunLock::new(&args.out, stage == Some(Stage::Embed));
     lock.acquire_existing()?;
-    let run = Run::checked(args, stop)?;
+    let (run, session) = Run::checked(args, stop)?;
+    let session = match session {
+        None => model::open(&run.options.of_model(stage), true, stop)?,
+        session => session,
+    };
+    let Some(mut session) = session else {
+        return Ok(Exit::Done);
+    };
     lock.acquire()?;
     let mut failures = Failures::default();
     match stage {
         None => {
-            let measured = run.try_device()?;
-            let cut = run.cut(&mut failures)?;
-            if measured {
-                run.renew_batch_size()?;
+            let mut is_measured = false;
+            // A device that does not work ends a first run here, before anything is cut.
+            if run.existing == Existing::Replaced || embeddings(&run.args.out).next().is_none() {
+                run.measure_batch_size(&mut run.computers(&mut session)?[0])?;
+                is_measured = true;
             }
-            run.estimate(&cut);
+            let cut = run.cut(&session, &mut failures)?;
+            run.estimate(&session, &cut);
             lock.check()?;
-            run.embed(&cut, None, &mut failures)?;
+            run.embed(&mut session, &cut, (None, is_measured), &mut failures)?;
+            // What validates loads a model of its own.
+            session.unload();
             lock.check()?;
-            run.finish(&mut failures)?;
+            run.finish(&session, &mut failures)?;
         }
         Some(Stage::Prepare) => {
-            let cut = run.cut(&mut failures)?;
-            run.estimate(&cut);
-            run.tell_uncut();
+            let cut = run.cut(&session, &mut failures)?;
+            run.estimate(&session, &cut);
+            run.report_uncut();
             print(format!("{}\n", run.shards(&cut)?.len()))?;
         }
         Some(Stage::Embed) => {
@@ -67,39 +85,23 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
                 let what = format!("{}: {what}", path_text(&run.args.out));
                 return Err(Fault::new(Exit::NoInput, what));
             }
-            run.embed(&cut, task, &mut failures)?;
+            run.embed(&mut session, &cut, (task, false), &mut failures)?;
         }
-        Some(Stage::Finish) => run.finish(&mut failures)?,
+        Some(Stage::Finish) => run.finish(&session, &mut failures)?,
     }
     Ok(failures.exit.unwrap_or(Exit::Done))
 }
 
 impl Run {
-    /// Measures the size of a batch before a first run, or one that replaces embeddings, writes anything: a device that is missing, or a
-    /// model that cannot be fetched, ends it here. Returns whether it has.
-    fn try_device(&self) -> Result<bool, Fault> {
-        let is_first =
-            !self.options.pack_batches.has("--max-batch-tokens") && self.embedded.is_empty();
-        let is_needed = is_first || self.existing == Existing::Replaced;
-        if is_needed {
-            let exit = self.measure_batch_size()?;
-            if exit != Exit::Done {
-                let what = "ended after gpu-embed --probe, see above; nothing was changed";
-                return Err(Fault::new(exit, what));
-            }
-        }
-        Ok(is_needed)
-    }
-
     /// Cuts all samples, and writes how the results are made. Returns those that are cut.
-    fn cut(&self, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
+    fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let mut cut = Vec::new();
-        // A refused run leaves embeddings that it was to replace as they are, without a mark.
+        // A refused run leaves the parameters of embeddings that it was to replace.
         if self.existing != Existing::Replaced {
-            self.write_start()?;
+            self.write_start(session)?;
         }
         for sample in &self.samples {
-            self.programs.go_on()?;
+            self.go_on()?;
             let exit = of_sample(SampleFolder::new(self, sample).cut())?;
             if failures.go_on_after(exit, sample)? {
                 cut.push(sample);
@@ -109,15 +111,14 @@ impl Run {
             self.check_positions(&cut)?;
         }
         if self.existing == Existing::Replaced && !cut.is_empty() {
-            self.write_start()?;
+            self.write_start(session)?;
         }
         Ok(cut)
     }
 
     /// Refuses positions of an id that no shard has. gpu-embed sees a shard at a time, and takes such an id for one of another shard.
     fn check_positions(&self, samples: &[&Sample]) -> Result<(), Fault> {
-        let path = self.options.gpu_embed.values("--scores-positions").last();
-        let Some(path) = path.map(Path::new) else {
+        let Some(path) = &self.options.gpu_embed.scores_positions else {
             return Ok(());
         };
         let mut unknown = read_id_values(path, "position")?;
@@ -137,7 +138,7 @@ impl Run {
     }
 
     /// Names the samples that could not be cut, at the end of a stage that does nothing else.
-    fn tell_uncut(&self) {
+    fn report_uncut(&self) {
         let (_, uncut) = self.by_cut();
         if !uncut.is_empty() {
             let names: Vec<&str> = uncut.iter().map(|sample| &*sample.name).collect();
@@ -161,11 +162,17 @@ impl Run {
         Ok(shards)
     }
 
-    /// Embeds the shards of these samples, or those of a task.
+    /// What computes the shards of this run.
+    fn computers<'s>(&self, session: &'s mut Session) -> Result<Vec<Computer<'s>>, Fault> {
+        Computer::all(&self.options, self.args.children(), session)
+    }
+
+    /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one.
     fn embed(
         &self,
+        session: &mut Session,
         samples: &[&Sample],
-        task: Option<(usize, usize)>,
+        (task, is_measured): (Option<(usize, usize)>, bool),
         failures: &mut Failures,
     ) -> Result<(), Fault> {
         let shards = self.shards(samples)?.into_iter().enumerate();
@@ -174,47 +181,83 @@ impl Run {
             .map(|(_, shard)| shard)
             .collect();
         let count = of_task.len();
-        let numbered = (1..).zip(&of_task);
-        let (done, left): (Vec<_>, Vec<_>) = numbered
-            .partition(|(_, (sample, shard))| SampleFolder::new(self, sample).is_embedded(shard));
-        let tokens = |shards: &[(usize, &(&Sample, ShardSummary))]| -> u64 {
+        let (done, left): (Vec<_>, Vec<_>) = (1..).zip(of_task).partition(|(_, (sample, shard))| {
+            SampleFolder::new(self, sample).is_embedded(session, shard)
+        });
+        if left.is_empty() {
+            return Ok(());
+        }
+        let tokens = |shards: &[(usize, (&Sample, ShardSummary))]| -> u64 {
             shards.iter().map(|(_, (_, shard))| shard.tokens).sum()
         };
         let (before, quiet) = (tokens(&done), self.args.common.quiet);
-        let total = before + tokens(&left);
-        let progress = ProgressDisplay::start(ProgressMode::Plain, quiet, "tokens", total);
-        let mut progress = progress.resumed_at(before);
-        for (number, (sample, shard)) in left {
-            self.programs.go_on()?;
-            if failures.samples.contains(&sample.name) {
-                continue;
-            }
-            if count > 1 {
-                let (name, shard) = (&sample.name, name_of(shard));
-                tracing::info!("{name}: {shard}, {number} of {count} shards");
-            }
-            let exit = of_sample(SampleFolder::new(self, sample).embed(shard))?;
-            failures.go_on_after(exit, sample)?;
-            progress.advance(shard.tokens);
+        let (mode, total) = (self.options.gpu_embed.progress, before + tokens(&left));
+        let progress = ProgressDisplay::start(mode, quiet, "tokens", total).resumed_at(before);
+        let progress = Mutex::new(progress);
+        let (left, failures) = (Mutex::new(left.into_iter()), Mutex::new(failures));
+        let mut computers = self.computers(session)?;
+        if !is_measured {
+            self.measure_batch_size(&mut computers[0])?;
         }
+        let work = |computer: &mut Computer<'_>| -> Result<(), Fault> {
+            while let Some((number, (sample, shard))) = locked(&left).next() {
+                self.go_on()?;
+                if locked(&failures).samples.contains(&sample.name) {
+                    continue;
+                }
+                if count > 1 {
+                    let (name, shard) = (&sample.name, name_of(&shard));
+                    tracing::info!("{name}: {shard}, {number} of {count} shards");
+                }
+                let mut rest = shard.tokens;
+                let mut advance = |tokens: u64| {
+                    let tokens = tokens.min(rest);
+                    rest -= tokens;
+                    locked(&progress).advance(tokens);
+                };
+                let folder = SampleFolder::new(self, sample);
+                let ended = of_sample(folder.embed(&shard, computer, &mut advance))
+                    .and_then(|exit| locked(&failures).go_on_after(exit, sample));
+                if ended.is_err() {
+                    // No other shard is begun.
+                    locked(&left).by_ref().for_each(drop);
+                }
+                ended?;
+                advance(u64::MAX);
+            }
+            Ok(())
+        };
+        let ended = match &mut computers[..] {
+            [here] => work(here),
+            children => thread::scope(|scope| {
+                let begin = |computer| scope.spawn(|| work(computer));
+                let begun: Vec<_> = children.iter_mut().map(begin).collect();
+                let ended = begun.into_iter().map(|thread| {
+                    let ended = thread.join();
+                    ended.unwrap_or_else(|panic| resume_unwind(panic))
+                });
+                ended.fold(Ok(()), Result::and)
+            }),
+        };
+        let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         progress.finish();
-        Ok(())
+        ended
     }
 
     /// Validates every sample that is cut, and writes the summary.
-    fn finish(&self, failures: &mut Failures) -> Result<(), Fault> {
+    fn finish(&self, session: &Session, failures: &mut Failures) -> Result<(), Fault> {
         let mut summary = Summary::new(&self.args.out, self.args.allow_empty);
         for sample in &self.samples {
-            self.programs.go_on()?;
+            self.go_on()?;
             let folder = SampleFolder::new(self, sample);
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
             let name = &sample.name;
-            let unchecked = folder.unchecked();
-            if !unchecked.is_empty() {
+            let other = folder.of_other_settings(session);
+            if !other.is_empty() {
                 tracing::error!(
-                    "{name}: not compared with these settings: {}; embed the sample again, or remove what is not of it",
-                    unchecked.join(" ")
+                    "{name}: not made with these settings: {}; embed the sample again, or remove what is not of it",
+                    other.join(" ")
                 );
                 failures.exit.get_or_insert(Exit::CannotCreate);
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {
@@ -232,13 +275,17 @@ impl Run {
             summary.add(name, is_judged)?;
         }
         let fine = summary.finish()?;
-        self.versions
-            .write(&self.args.out, &self.model, &self.programs)?;
+        write_versions(&self.args.out, &self.args.model, &self.stop)?;
         if !fine {
             failures.exit.get_or_insert(Exit::Negative);
         }
         Ok(())
     }
+}
+
+/// Locks what threads share; a thread that panicked ends the run anyhow.
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error of the files of a sample is told, and ends the sample alone.

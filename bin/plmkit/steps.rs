@@ -1,16 +1,17 @@
-//! The steps of one sample as calls of the programs: cut, pack, embed, validate.
+//! The steps of one sample: cut, pack, embed, validate.
 
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::Path;
 
-use plmkit_cli::{Exit, Fault, LogFormat};
+use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{ShardSummary, path_text};
+use plmkit_programs::gpu_embed::{Request, ShardFiles};
+use plmkit_programs::monitor_log::{self, ReportArgs};
+use plmkit_programs::{fasta_shard, pack_batches, validate_embeddings};
 use plmkit_store::{AtomicFile, StoreError, read_input, remove_file};
 
+use crate::computer::Computer;
 use crate::fasta::head;
-use crate::params::mark_of;
-use crate::programs::Arguments;
 use crate::sample::{SampleFolder, name_of};
 
 impl SampleFolder<'_> {
@@ -26,15 +27,14 @@ impl SampleFolder<'_> {
         }
         // Killed while it cut again.
         let force = self.run.args.force || before.exists() && !manifest.exists();
-        let mut exit = self.run_fasta_shard(force)?;
+        let mut cut = self.run_fasta_shard(force);
         // Without --force, another input was refused before this: what was lost is cut again, of the same input.
-        if exit == Exit::Data && !force && self.has_lost_shards() {
+        if exit_of(&cut) == Exit::Data && !force && self.has_lost_shards() {
             tracing::info!("{}: lost shards are cut again", self.sample.name);
-            exit = self.run_fasta_shard(true)?;
+            cut = self.run_fasta_shard(true);
         }
-        if exit != Exit::Done {
-            return Ok(exit);
-        }
+        cut?;
+        self.run.go_on()?;
         if differ(&before, &manifest) {
             self.remove_shard_files()?;
         }
@@ -47,143 +47,100 @@ impl SampleFolder<'_> {
     }
 
     fn run_fasta_shard(&self, force: bool) -> Result<Exit, Fault> {
-        let options = &self.run.options.fasta_shard;
-        let mut arguments = Arguments::default();
-        arguments.value("--sample", &self.sample.name);
-        arguments.value("--out", self.path.join("shards"));
-        arguments.value(
-            "--max-shard-tokens",
-            self.run.args.max_shard_tokens.to_string(),
-        );
-        arguments.options(options);
-        arguments.flag(
-            "--allow-empty",
-            self.run.args.allow_empty && !options.has("--allow-empty"),
-        );
-        arguments.flag("--force", force && !options.has("--force"));
-        arguments.add("--");
-        self.sample
-            .fasta
-            .iter()
-            .for_each(|path| arguments.add(path));
-        self.run.programs.run("fasta-shard", arguments)
+        let run = self.run;
+        let mut options = run.options.of_sample(&run.args.out, &self.sample.name);
+        options.inputs.clone_from(&self.sample.fasta);
+        options.force |= force;
+        fasta_shard::run(options, &run.stop)
     }
 
     /// Packs and embeds a shard, with a record of the machine beside it.
-    pub(crate) fn embed(&self, shard: &ShardSummary) -> Result<Exit, Fault> {
-        let name = name_of(shard);
+    pub(crate) fn embed(
+        &self,
+        shard: &ShardSummary,
+        computer: &mut Computer<'_>,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Exit, Fault> {
+        let (name, run) = (name_of(shard), self.run);
         let batches = self.batches(name);
-        let exit = self.pack(shard, &batches)?;
-        if exit != Exit::Done {
-            return Ok(exit);
-        }
-        // Embeddings that are there are compared, and those of this work are kept: a killed run may have left a gpu-embed behind that
-        // finishes them meanwhile.
-        let exists = self.embeddings(name).is_file();
+        self.pack(shard, &batches)?;
+        run.go_on()?;
+        // Embeddings that are there are compared, and those of this work are kept.
+        let out = self.embeddings(name);
+        let (exists, force) = (out.is_file(), run.args.force);
         let list = self.path.join(format!("rejects/{name}.csv"));
-        let force = self.run.args.force;
+        let logs = ["samples.csv", "events.jsonl"].map(|log| format!("logs/{name}.{log}"));
         if !exists || force {
-            self.cleared(&format!("logs/{name}.samples.csv"))?;
-            self.cleared(&format!("logs/{name}.events.jsonl"))?;
+            for log in &logs {
+                self.cleared(log)?;
+            }
         }
-        let mut exit = self.compute(name, &batches, false)?;
+        let rejects = self.path.join("rejects");
+        fs::create_dir_all(&rejects).map_err(StoreError::cannot_create(&rejects))?;
+        let [samples, events] = logs.map(|log| self.path.join(log));
+        let dir = run.options.gpu_embed.checkpoint_dir.as_ref();
+        let mut files = ShardFiles {
+            batches: batches.clone(),
+            out: out.clone(),
+            rejects: list.clone(),
+            events,
+            samples,
+            // Checkpoints have the names of shards.
+            checkpoint_dir: dir.map(|dir| dir.join(&self.sample.name)),
+            force: false,
+        };
+        let mut compute = |files: &ShardFiles| {
+            let request = Request::Embed(Box::new(files.clone()));
+            computer.answer(&run.options.gpu_embed, &request, &run.stop, advance)
+        };
+        let mut ended = compute(&files);
         // A second try that has nothing to replace would end as the first.
         let is_refused = (exists || list.is_file())
-            && match exit {
+            && match exit_of(&ended) {
                 Exit::CannotCreate => !exists || force,
                 exit => exit == Exit::Data && force,
             };
         if is_refused {
             if exists {
-                let path = path_text(&self.embeddings(name));
+                let path = path_text(&out);
                 tracing::info!("{path}: made again, since --force says so");
             }
             remove_if_zeros(&list)?;
-            remove_if_zeros(&self.embeddings(name))?;
-            exit = self.compute(name, &batches, true)?;
+            remove_if_zeros(&out)?;
+            files.force = true;
+            ended = compute(&files);
         }
+        run.go_on()?;
         // A second task of the same number, as of a scheduler that repeats it, has finished the shard meanwhile.
-        if exit == Exit::NoInput && !batches.exists() && self.embeddings(name).exists() {
+        if exit_of(&ended) == Exit::NoInput && !batches.exists() && out.exists() {
             return Ok(Exit::Done);
         }
-        if exit == Exit::Data {
+        if exit_of(&ended) == Exit::Data {
             tell_remedy(&self.sample.name);
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
-        if exit == Exit::Done || exit == Exit::Negative {
-            remove_file(&batches)?;
-            remove_file(&mark_of(&self.embeddings(name)))?;
-            return Ok(Exit::Done);
-        }
-        Ok(exit)
+        ended?;
+        remove_file(&batches)?;
+        Ok(Exit::Done)
     }
 
     /// Packs a shard, with the measured size of batches unless the options say another.
     fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
-        let options = &self.run.options.pack_batches;
+        let mut options = self.run.options.pack_batches.clone();
         let folder = self.path.join("batches");
         fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
-        let mut arguments = Arguments::default();
-        arguments.add(self.path.join("shards").join(&shard.file));
-        arguments.value("--out", batches);
-        if !options.has("--max-batch-tokens") {
+        if !self.run.options.has_batch_size {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
-            if batches.exists() && !options.has("--force") && !self.run.args.force {
+            if batches.exists() && !options.force && !self.run.args.force {
                 return Ok(Exit::Done);
             }
-            let exit = self.run.need_batch_size()?;
-            if exit != Exit::Done {
-                return Ok(exit);
-            }
-            arguments.value("--batch-size", self.run.batch_size_file());
+            options.batch_size = Some(self.run.batch_size_file());
         }
         remove_if_zeros(batches)?;
-        arguments.flag("--force", !options.has("--force"));
-        arguments.flag("--quiet", !options.has("--quiet"));
-        arguments.options(options);
-        self.run.programs.run("pack-batches", arguments)
-    }
-
-    fn compute(&self, name: &str, batches: &Path, force: bool) -> Result<Exit, Fault> {
-        let options = &self.run.options.gpu_embed.of_sample(&self.sample.name);
-        let out = self.embeddings(name);
-        let rejects = self.path.join(format!("rejects/{name}.csv"));
-        fs::create_dir_all(self.path.join("rejects"))
-            .map_err(StoreError::cannot_create(&rejects))?;
-        let mut arguments = Arguments::default();
-        arguments.add("record");
-        arguments.flag("--quiet", true);
-        arguments.value("--out", self.path.join(format!("logs/{name}.samples.csv")));
-        arguments.add("--");
-        arguments.add(self.run.programs.path("gpu-embed"));
-        arguments.add(batches);
-        if self.run.args.common.log_format == LogFormat::Json && !options.has("--log-format") {
-            arguments.value("--log-format", "json");
-        }
-        arguments.value("--model", &self.run.model.name);
-        // What is left of lost embeddings, or of other work, is replaced.
-        arguments.flag("--force", force && !options.has("--force"));
-        arguments.value("--out", out);
-        arguments.value("--rejects", rejects);
-        arguments.value(
-            "--events",
-            self.path.join(format!("logs/{name}.events.jsonl")),
-        );
-        // One that a killed run left behind may still be at work on this shard.
-        arguments.flag("--wait-for-lock", !options.has("--wait-for-lock"));
-        if !stderr().is_terminal() && !options.has("--progress") {
-            arguments.value("--progress", "none");
-        }
-        arguments.options(options);
-        // That there is no GPU is told once, and not for each shard.
-        if !options.has("--device") && self.run.has_no_gpu() {
-            arguments.value("--device", "cpu");
-        }
-        arguments.flag(
-            "--quiet",
-            self.run.args.common.quiet && !options.has("--quiet"),
-        );
-        self.run.programs.run("monitor-log", arguments)
+        options.shard = self.path.join("shards").join(&shard.file);
+        batches.clone_into(&mut options.out);
+        options.force = true;
+        pack_batches::run(&options, &self.run.stop)
     }
 
     /// Reports on the runs of all shards. Logs that were removed or damaged cost the report alone.
@@ -193,22 +150,26 @@ impl SampleFolder<'_> {
             tracing::warn!("{name}: no run events in its folder logs, so no report on its runs");
             return Ok(Exit::Done);
         }
-        let mut report = Arguments::default();
-        report.add("report");
-        report.flag("--quiet", true);
-        if !self.files("logs", &["csv"]).is_empty() {
-            report.value("--gpu", self.path.join("logs"));
+        let logs = vec![self.path.join("logs")];
+        let has_samples = !self.files("logs", &["csv"]).is_empty();
+        let reported = monitor_log::report(&ReportArgs {
+            gpu: has_samples.then(|| logs.clone()).unwrap_or_default(),
+            events: logs,
+            clocks_agree: false,
+            out: self.cleared("reports/run.json")?,
+            mqc: Some(self.cleared(&format!("reports/{name}_run_mqc.json"))?),
+            html: Some(self.cleared("reports/run.html")?),
+            peak_tflops: None,
+            baseline: None,
+            fail_on: None,
+        });
+        match exit_of(&reported) {
+            Exit::Data | Exit::NoInput => {
+                reported.as_ref().err().inspect(|fault| tracing::error!("{}", fault.message()));
+                Ok(Exit::Done)
+            }
+            _ => reported,
         }
-        report.value("--events", self.path.join("logs"));
-        report.value("--out", self.cleared("reports/run.json")?);
-        let mqc = format!("reports/{name}_run_mqc.json");
-        report.value("--mqc", self.cleared(&mqc)?);
-        report.value("--html", self.cleared("reports/run.html")?);
-        let exit = self.run.programs.run("monitor-log", report)?;
-        Ok(match exit {
-            Exit::Data | Exit::NoInput => Exit::Done,
-            exit => exit,
-        })
     }
 
     /// Validates the sample, with a report on its runs.
@@ -217,40 +178,30 @@ impl SampleFolder<'_> {
         // An empty folder: nothing was rejected.
         let _ = fs::remove_dir(self.path.join("rejects"));
         let reported = self.report()?;
-        let has_surplus = self.tell_surplus()?;
-        let options = &self.run.options.validate_embeddings;
-        let mut arguments = Arguments::default();
-        arguments.value("--dataset", &self.path);
-        let mqc = format!("reports/{name}_validation_mqc.json");
-        arguments.value("--mqc", self.cleared(&mqc)?);
-        if !options.has("--html") {
-            arguments.value("--html", self.cleared("reports/validation.html")?);
+        let has_surplus = self.report_surplus()?;
+        let mut options = self.run.options.validate_embeddings.clone();
+        options.dataset = Some(self.path.clone());
+        options.mqc = Some(self.cleared(&format!("reports/{name}_validation_mqc.json"))?);
+        if options.html.is_none() {
+            options.html = Some(self.cleared("reports/validation.html")?);
         }
-        arguments.value("--model", &self.run.model.name);
-        arguments.flag(
-            "--allow-empty",
-            self.run.args.allow_empty && !options.has("--allow-empty"),
-        );
-        arguments.flag("--quiet", !options.has("--quiet"));
-        arguments.options(options);
         // TMPDIR may be missing or full, which would show after hours.
         let temporary = self.path.join(".temporary");
         fs::create_dir_all(&temporary).map_err(StoreError::cannot_create(&temporary))?;
-        arguments.1 = Some(temporary.clone());
-        let validated = self.run.programs.run("validate-embeddings", arguments);
+        options.temporary = Some(temporary.clone());
+        let validated = validate_embeddings::run(options, &self.run.stop);
         // What a killed run left goes, too.
         let _ = fs::remove_dir_all(&temporary);
-        let validated = validated?;
-        match validated {
+        self.run.go_on()?;
+        match exit_of(&validated) {
             Exit::Done => self.remove_batches()?,
             Exit::Data if !has_surplus => tell_remedy(name),
             _ => {}
         }
-        Ok(if validated == Exit::Done {
-            reported
-        } else {
-            validated
-        })
+        match validated {
+            Ok(Exit::Done) => Ok(reported),
+            validated => validated,
+        }
     }
 
     /// Removes the batches that a run left which was killed after it had embedded them. Other files of the folder stay.
@@ -261,6 +212,11 @@ impl SampleFolder<'_> {
         let _ = fs::remove_dir(self.path.join("batches"));
         Ok(())
     }
+}
+
+/// How a step ended.
+fn exit_of(ended: &Result<Exit, Fault>) -> Exit {
+    ended.as_ref().map_or_else(Fault::exit, |exit| *exit)
 }
 
 /// Removes a file of zeros, which one may be after a crash of the machine: nothing tells that it is ours.

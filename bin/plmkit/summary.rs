@@ -10,7 +10,7 @@ use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER};
 use plmkit_store::{read_sealed, visible_in, write_report};
 use serde_json::Value;
 
-use crate::sample::MANIFEST;
+use crate::layout::MANIFEST;
 
 /// The samples of a run, as they are added.
 pub(crate) struct Summary {

@@ -4,23 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{DATASET_FILE, is_sample_name, is_stream};
-use plmkit_dataset::SUMMARY_FILE;
+use plmkit_contract::{is_sample_name, is_stream};
 use plmkit_store::read_columns;
 
 use crate::fasta::sample_name;
-use crate::run::BATCH_SIZE_FILE;
-use crate::versions::VERSIONS_FILE;
-
-/// Names in a folder of results that no sample can have.
-const TAKEN: [&str; 6] = [
-    "multiqc",
-    VERSIONS_FILE,
-    BATCH_SIZE_FILE,
-    DATASET_FILE,
-    "pipeline_info",
-    SUMMARY_FILE,
-];
+use crate::layout::TAKEN;
 
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,40 +3,29 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use plmkit_cli::Fault;
+use plmkit_cli::{Fault, Stop};
 use plmkit_store::write_report;
 
-use crate::model::Model;
-use crate::programs::{PROGRAMS, Programs};
+use crate::layout::VERSIONS_FILE;
+use crate::model::revision;
 
-/// The name of the file, in a folder of results.
-pub(crate) const VERSIONS_FILE: &str = "versions.yml";
+/// The programs, which are of one release.
+const PROGRAMS: [&str; 5] = [
+    "fasta-shard",
+    "pack-batches",
+    "gpu-embed",
+    "validate-embeddings",
+    "monitor-log",
+];
 
-/// The versions of the programs, of which each has been asked.
-pub(crate) struct Versions(String);
-
-impl Versions {
-    pub(crate) fn ask(programs: &Programs) -> Result<Self, Fault> {
-        let mut text = "plmkit:\n".to_owned();
-        for program in PROGRAMS {
-            let said = programs.output(program, ["--version"])?;
-            let version = said.rsplit(' ').next().unwrap_or_default();
-            let _ = writeln!(text, "  {program}: {version}");
-        }
-        Ok(Self(text))
+/// Writes the file.
+pub(crate) fn write_versions(out: &Path, model: &str, stop: &Stop) -> Result<(), Fault> {
+    let mut text = "plmkit:\n".to_owned();
+    for program in PROGRAMS {
+        let _ = writeln!(text, "  {program}: {}", env!("CARGO_PKG_VERSION"));
     }
-
-    /// Writes the file. A model that was fetched has a revision only afterwards.
-    pub(crate) fn write(
-        &self,
-        outdir: &Path,
-        model: &Model,
-        programs: &Programs,
-    ) -> Result<(), Fault> {
-        let mut text = self.0.clone();
-        if let Some(revision) = model.revision(programs.stop()) {
-            let _ = writeln!(text, "Model:\n  {}: {revision}", model.name);
-        }
-        Ok(write_report(&outdir.join(VERSIONS_FILE), &text)?)
+    if let Some(revision) = revision(model, stop) {
+        let _ = writeln!(text, "Model:\n  {model}: {revision}");
     }
+    Ok(write_report(&out.join(VERSIONS_FILE), &text)?)
 }

@@ -19,10 +19,6 @@ pub struct Common {
     /// Write a man page or a shell completion script to standard output, and exit
     #[arg(long, value_enum, value_name = "WHAT", exclusive = true)]
     pub generate: Option<Generate>,
-
-    /// Check the options, and do nothing
-    #[arg(long, hide = true)]
-    pub check_options: bool,
 }
 
 /// The format of messages on standard error.

@@ -26,7 +26,7 @@ pub use paths::{
     NamedPath, file, files_of, keep_all_but_reports, keep_apart, keep_data, keep_renameable,
     lists_of,
 };
-pub use program::{PARENT_VARIABLE, Program, main, on_abort, print};
+pub use program::{PARENT_VARIABLE, Program, main, on_abort, parse, print};
 pub use progress::{ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once};
 

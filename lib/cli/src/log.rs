@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use tracing::{Event, Level, Subscriber};
@@ -17,20 +17,32 @@ use crate::LogFormat;
 pub(crate) static SCREEN: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
-/// Sends the messages of `tool` to standard error, in `format`.
-pub(crate) fn install(tool: &'static str, format: LogFormat, quiet: bool) {
-    let level = if quiet { Level::WARN } else { Level::INFO };
+/// The program of this process.
+pub(crate) static TOOL: OnceLock<&'static str> = OnceLock::new();
+
+/// Sends the messages of `tool` to standard error, in `format`: those of a level, and of the `quiet` modules warnings and errors.
+pub(crate) fn install(
+    tool: &'static str,
+    format: LogFormat,
+    (level, quiet): (Level, &'static [&'static str]),
+) {
+    let _ = TOOL.set(tool);
     // A second call, as in tests, has no effect.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(|| Screen)
-        .event_format(Line { tool, format })
+        .event_format(Line {
+            tool,
+            format,
+            quiet,
+        })
         .try_init();
 }
 
 struct Line {
     tool: &'static str,
     format: LogFormat,
+    quiet: &'static [&'static str],
 }
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -44,9 +56,14 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        let metadata = event.metadata();
+        let is_of = |module: &&str| metadata.target().starts_with(module);
+        if *metadata.level() >= Level::INFO && self.quiet.iter().any(|module| is_of(module)) {
+            return Ok(());
+        }
         let mut message = String::new();
         context.format_fields(Writer::new(&mut message), event)?;
-        let level = *event.metadata().level();
+        let level = *metadata.level();
         writer.write_str(&line(self.tool, self.format, level, &message))
     }
 }

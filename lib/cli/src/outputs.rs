@@ -6,7 +6,7 @@ use plmkit_contract::{Layers, Outputs, Pooling, Scores};
 use crate::variant;
 
 /// The options for the columns of embeddings.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Vectors")]
 pub struct OutputArgs {
     /// Poolings of residue vectors into one vector, a column each

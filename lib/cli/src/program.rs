@@ -30,13 +30,11 @@ pub trait Program: Parser {
     /// Whether SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGUSR1 request [`Stop`]. False if the program handles signals itself.
     const HANDLES_STOP: bool = true;
 
+    /// The modules of which only warnings and errors are shown.
+    const QUIET: &'static [&'static str] = &[];
+
     /// Returns the options of all programs.
     fn common(&self) -> &Common;
-
-    /// Checks options that contradict each other, for `plmkit`, which asks before it starts a run.
-    fn check(self) -> Result<(), Fault> {
-        Ok(())
-    }
 
     /// Says where an option belongs that this program does not have, if that is known.
     fn place_of(_option: &str) -> Option<String> {
@@ -55,7 +53,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     };
     // Parsed before the program's arguments, because required ones are missing.
     if let Some(what) = matches.remove_one("generate") {
-        log::install(P::NAME, LogFormat::Text, false);
+        log::install(P::NAME, LogFormat::Text, (Level::INFO, &[]));
         return exit_code(print_generated(what, P::command()));
     }
     let program = match P::from_arg_matches_mut(&mut matches) {
@@ -63,7 +61,8 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         Err(error) => return report_clap_error::<P>(&error),
     };
     let common = program.common();
-    log::install(P::NAME, common.log_format, common.quiet);
+    let level = if common.quiet { Level::WARN } else { Level::INFO };
+    log::install(P::NAME, common.log_format, (level, P::QUIET));
     memory::prepare_refusal_line(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
         if let Some(what) = info.payload_as_str().and_then(memory::refusal) {
@@ -84,9 +83,6 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     } else {
         panic::catch_unwind(AssertUnwindSafe(|| {
             end_with_parent()?;
-            if program.common().check_options {
-                return program.check().map(|()| Exit::Done);
-            }
             run(program, &stop)
         }))
         // The hook has printed the panic.
@@ -100,15 +96,11 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     }
 }
 
-/// Ends `program` with `fault` if a library aborts during an interruptible call of `stop`. Without it, the program would die of
+/// Ends the process with `fault` if a library aborts during an interruptible call of `stop`. Without it, the program would die of
 /// SIGABRT without a message, and schedulers would retry it.
-pub fn on_abort<P: Program>(program: &P, stop: &Stop, fault: &Fault) -> io::Result<()> {
-    let line = log::line(
-        P::NAME,
-        program.common().log_format,
-        Level::ERROR,
-        fault.message(),
-    );
+pub fn on_abort(common: &Common, stop: &Stop, fault: &Fault) -> io::Result<()> {
+    let tool = log::TOOL.get().copied().unwrap_or_default();
+    let line = log::line(tool, common.log_format, Level::ERROR, fault.message());
     let (calling, code) = (stop.interruptible_flag(), fault.exit().code().into());
     let end = move || {
         if calling.load(Ordering::SeqCst) {
@@ -142,13 +134,30 @@ fn check_printed(written: io::Result<()>) -> Result<bool, Fault> {
 /// Prints clap's help, or its error on one line.
 fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        log::install(P::NAME, LogFormat::Text, false);
+        log::install(P::NAME, LogFormat::Text, (Level::INFO, &[]));
         let printed = error.print().and_then(|()| io::stdout().flush());
         return exit_code(check_printed(printed).map(|_| Exit::Done));
     }
-    log::install(P::NAME, requested_format(env::args_os()), false);
+    log::install(P::NAME, requested_format(env::args_os()), (Level::INFO, &[]));
+    exit_code(Err(fault::<P>(error)))
+}
+
+/// Parses the `words` of a command line of another program, which a user may have written.
+///
+/// # Errors
+/// They are no command line of it.
+pub fn parse<P: Program>(words: &[String]) -> Result<P, Fault> {
+    let words = std::iter::once(P::NAME).chain(words.iter().map(String::as_str));
+    P::try_parse_from(words).map_err(|error| {
+        let fault = fault::<P>(&error);
+        Fault::new(fault.exit(), format!("{}: {}", P::NAME, fault.message()))
+    })
+}
+
+/// The error of clap on one line.
+fn fault<P: Program>(error: &clap::Error) -> Fault {
     let what = misplaced::<P>(error).unwrap_or_else(|| without_usage(&explained(error)));
-    exit_code(Err(Fault::usage(format!("{what}; see --help"))))
+    Fault::usage(format!("{what}; see --help"))
 }
 
 /// Says where an unknown option belongs, if the program knows.

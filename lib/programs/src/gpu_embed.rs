@@ -1,10 +1,15 @@
 //! `gpu-embed`: batches files to embeddings.
 
 mod args;
+mod child;
 mod model;
 mod run;
+mod session;
 #[cfg(feature = "testing")]
 mod testing;
 
 pub use args::Args;
+pub(crate) use args::threads;
+pub use child::{Child, Request, ShardFiles};
 pub use run::run;
+pub use session::Session;

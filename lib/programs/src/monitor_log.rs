@@ -11,8 +11,10 @@ mod top;
 use args::Command;
 use plmkit_cli::{Exit, Fault};
 
-pub use args::Args;
+pub use args::{Args, EstimateArgs, ReportArgs};
+pub use estimate::estimate_of;
 pub use record::End;
+pub use report::report;
 
 /// Runs the command. `end` is how the process then ends, if not with the exit code that is returned.
 ///

@@ -6,3 +6,4 @@ mod run;
 
 pub use args::Args;
 pub use run::run;
+pub(crate) use run::pack_shard;

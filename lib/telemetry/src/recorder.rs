@@ -1,7 +1,6 @@
 //! Records samples at an interval, in a thread that must not disturb the recorded command.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,20 +20,20 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// at the end.
 pub struct Recorder {
     stop: Sender<()>,
-    ended: Receiver<()>,
+    ended: Receiver<Sampler>,
 }
 
 impl Recorder {
-    /// Starts in a new thread, which loads the driver's library: that at a path, or the installed one. That may take seconds.
+    /// Starts in a new thread, which calls `open`: loading the driver's library may take seconds.
     pub fn start(
         mut log: GpuCsvWriter,
         interval: Duration,
-        nvml: Option<PathBuf>,
+        open: impl FnOnce() -> Sampler + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let (sender, ended) = mpsc::channel();
         let work = move || {
-            let mut sampler = Sampler::open(nvml.as_deref());
+            let mut sampler = open();
             let (mut lost, mut is_failing) = (0, false);
             let take = || {
                 let mut rows = sampler.sample();
@@ -64,23 +63,25 @@ impl Recorder {
                 tracing::warn!("the log could not be written all the time: {rows} were lost");
             }
             // Fails if the thread was abandoned.
-            let _ = sender.send(());
+            let _ = sender.send(sampler);
         };
         let thread = thread::Builder::new().name("recorder".to_owned());
         thread.spawn(work)?;
         Ok(Self { stop, ended })
     }
 
-    /// Takes a last sample and ends. Problems are only logged: the exit code is that of the command. A thread that hangs is
-    /// abandoned.
-    pub fn finish(self) {
+    /// Takes a last sample and ends. Returns the driver's library for the next record. Problems are only logged: the exit code is that of
+    /// the command. A thread that hangs is abandoned.
+    pub fn finish(self) -> Option<Sampler> {
         // Fails if the thread has ended already.
         let _ = self.stop.send(());
-        if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+        let ended = self.ended.recv_timeout(STOP_TIMEOUT);
+        if matches!(ended, Err(RecvTimeoutError::Timeout)) {
             tracing::warn!(
                 "the driver or the log does not answer: ending without the last samples"
             );
         }
+        ended.ok()
     }
 }
 

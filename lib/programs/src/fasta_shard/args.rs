@@ -33,7 +33,7 @@ const OVERLAP: u32 = 256;
 /// sequence, with --known for each row of the dataset. The same
 /// input and options give the same bytes with any number of threads and any compression. A complete set is kept as it
 /// is.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "fasta-shard", version)]
 #[command(
     override_usage = "fasta-shard [OPTIONS] --out <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
@@ -45,12 +45,12 @@ pub struct Args {
     /// Inputs are plain, gzip, bgzip or zstd. The first bytes of an input decide, not its name. A truncated compressed
     /// input is an error.
     #[arg(value_name = "IN.fasta", required = true)]
-    inputs: Vec<PathBuf>,
+    pub inputs: Vec<PathBuf>,
 
     /// Folder for the shards, rejects.csv and manifest.json; it is created if it does not exist
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
-    out: PathBuf,
+    pub out: PathBuf,
 
     /// Name of the sample, which becomes the column `sample` of the embeddings
     ///
@@ -58,15 +58,15 @@ pub struct Args {
     /// with - or .
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     #[arg(value_parser = sample)]
-    sample: Option<String>,
+    pub sample: Option<String>,
 
     /// Overwrite an existing set of shards
     #[arg(long, help_heading = "Output")]
-    force: bool,
+    pub force: bool,
 
     /// Accept inputs without a record: the set has no protein
     #[arg(long, help_heading = "Output")]
-    allow_empty: bool,
+    pub allow_empty: bool,
 
     /// Make N shards with nearly equal numbers of tokens
     ///
@@ -93,7 +93,7 @@ pub struct Args {
     ///
     /// Memory grows with the longest contig: a byte a base, up to two for its peptides, and 32 a peptide.
     #[arg(long, value_enum, value_name = "HOW", help_heading = "Translation")]
-    translate: Option<Translate>,
+    pub translate: Option<Translate>,
 
     /// Number of the genetic code in NCBI's table: 1 to 6, 9 to 16, 21 to 33 [default: 1]
     ///
@@ -126,7 +126,7 @@ pub struct Args {
 
     /// How to treat a longer protein
     #[arg(long, value_parser = variant::<LongPolicy>(), value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
-    long_policy: LongPolicy,
+    pub long_policy: LongPolicy,
 
     /// Overlap of two neighbouring windows, in residues (with --long-policy window) [default: 256]
     ///
@@ -153,11 +153,11 @@ pub struct Args {
     /// By default, blanks may only divide the residues of a record into blocks of ten, or into single residues. Any other
     /// blank stops the run, as it may be that of text: of a header on two lines, or the message of a server.
     #[arg(long, help_heading = "Records")]
-    drop_blanks: bool,
+    pub drop_blanks: bool,
 
     /// Read PIR: after a header such as >P1;ID, the next line is the title, and becomes the description
     #[arg(long, help_heading = "Records")]
-    pir: bool,
+    pub pir: bool,
 
     /// Embed records with the same residues once
     ///
@@ -174,7 +174,7 @@ pub struct Args {
     /// and gpu-embed must make the new embeddings with the same model, types and columns.
     #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
     #[arg(value_parser = file().map(dataset_folder))]
-    known: Vec<PathBuf>,
+    pub known: Vec<PathBuf>,
 
     /// How to read the letters of the inputs
     #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
@@ -210,7 +210,7 @@ enum Alphabet {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Translate {
+pub enum Translate {
     /// All six reading frames, whole or split at stop codons
     SixFrame,
     /// Open reading frames, as EMBOSS getorf finds them
@@ -230,10 +230,14 @@ impl Program for Args {
     fn common(&self) -> &Common {
         &self.common
     }
+}
 
-    fn check(self) -> Result<(), Fault> {
-        Ok(check_work(&ShardConfig::try_from(self)?)?)
-    }
+/// Checks what can be refused before an input is read: options, known datasets, and other shards in the folder.
+///
+/// # Errors
+/// It is refused.
+pub fn check(args: &Args) -> Result<(), Fault> {
+    Ok(check_work(&ShardConfig::try_from(args.clone())?)?)
 }
 
 /// Checks the options of a translation.
@@ -292,12 +296,6 @@ impl TryFrom<Args> for ShardConfig {
     fn try_from(args: Args) -> Result<Self, Fault> {
         let translation = translation(&args)?;
         check_paths(&args)?;
-        if args.common.check_options
-            && let Some(more) = args.inputs.first().filter(|_| args.inputs.len() > 1)
-        {
-            let more = path_text(more);
-            return Err(Fault::usage(format!("expected options, found '{more}'")));
-        }
         let stdin = args.inputs.iter().filter(|input| *input == Path::new("-"));
         if stdin.count() > 1 {
             return Err(Fault::usage(

@@ -32,7 +32,7 @@ use super::testing::TestingArgs;
 /// Reads batches files of pack-batches, runs the model over each record batch as one variable-length batch, and writes one
 /// Parquet file with a row for each protein: its key and one vector for each pooling and layer. The vector of a protein does not
 /// depend on the proteins it is batched with. The windows of a protein are stitched; see --windows.
-#[derive(Parser, Debug)]
+#[derive(Clone, Debug, Parser)]
 #[command(
     name = "gpu-embed",
     version,
@@ -42,9 +42,9 @@ use super::testing::TestingArgs;
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {
     /// Batches files of pack-batches, or folders of such .arrow files; none with --probe
-    #[arg(required_unless_present = "probe", value_name = "BATCHES.arrow")]
+    #[arg(required_unless_present_any = ["probe", "serve"], value_name = "BATCHES.arrow")]
     #[arg(value_parser = file())]
-    batches: Vec<PathBuf>,
+    pub batches: Vec<PathBuf>,
 
     /// Model: a folder, a weight file, or an id of the Hugging Face Hub
     ///
@@ -53,7 +53,7 @@ pub struct Args {
     /// `HF_HOME` set.
     #[arg(long, value_name = "MODEL")]
     #[arg(value_parser = file())]
-    pub(crate) model: PathBuf,
+    pub model: PathBuf,
 
     /// Name of the model in results [default: its id on the Hub, or the name of its folder]
     ///
@@ -66,16 +66,16 @@ pub struct Args {
     /// Uses the server in `HF_ENDPOINT` and the token in `HF_TOKEN`, if they are set, and fetches nothing with `HF_HUB_OFFLINE`.
     /// No other option makes this program use the network.
     #[arg(long)]
-    pub(crate) download: bool,
+    pub download: bool,
 
     /// Embeddings file to write, in Parquet; with --probe the batch size, in JSON
     ///
     /// Written atomically. An existing output of the same inputs and options is verified and kept; any other is refused (see
     /// --force).
     #[arg(long, value_name = "FILE", help_heading = "Output")]
-    #[arg(required_unless_present = "probe")]
+    #[arg(required_unless_present_any = ["probe", "serve"])]
     #[arg(value_parser = file())]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
 
     /// List of the sequences that could not be embedded, with the reasons [default: beside the output, as
     /// NAME.rejects.csv]
@@ -84,11 +84,11 @@ pub struct Args {
     /// ends with exit code 1. An empty list is not written.
     #[arg(long, value_name = "FILE.csv", help_heading = "Output")]
     #[arg(value_parser = file())]
-    rejects: Option<PathBuf>,
+    pub rejects: Option<PathBuf>,
 
     /// Overwrite an output of other inputs or options
     #[arg(long, help_heading = "Output")]
-    force: bool,
+    pub force: bool,
 
     /// Checkpoint interval: 10s, 5m
     ///
@@ -103,16 +103,16 @@ pub struct Args {
     /// resumes where the first one was interrupted. Checkpoints of other work are never used.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
-    checkpoint_dir: Option<PathBuf>,
+    pub checkpoint_dir: Option<PathBuf>,
 
     /// Wait while another process is writing this output, instead of ending with exit code 75
     ///
     /// For a workflow engine that was killed and restarts a task without knowing whether the earlier one has ended.
     #[arg(long, help_heading = "Output")]
-    wait_for_lock: bool,
+    pub wait_for_lock: bool,
 
     #[command(flatten)]
-    outputs: OutputArgs,
+    pub outputs: OutputArgs,
 
     /// Positions to mask, with `--scores masked`: CSV or TSV with the columns `id` and `position`, from 1 [default: all]
     ///
@@ -120,7 +120,7 @@ pub struct Args {
     /// position that a protein does not have is refused (65). Ids of other shards are left to these, with a warning; plmkit, which knows
     /// all shards, refuses an id that none has.
     #[arg(long, value_name = "FILE", value_parser = file(), requires = "scores", help_heading = "Vectors")]
-    scores_positions: Option<PathBuf>,
+    pub scores_positions: Option<PathBuf>,
 
     /// How to combine the windows into which fasta-shard --long-policy window cut long proteins
     ///
@@ -135,7 +135,7 @@ pub struct Args {
         default_value = "stitch",
         help_heading = "Vectors"
     )]
-    windows: Windows,
+    pub windows: Windows,
 
     /// Stored type of vectors
     #[arg(
@@ -145,20 +145,20 @@ pub struct Args {
         default_value = "f32",
         help_heading = "Vectors"
     )]
-    store_dtype: StoreDtype,
+    pub store_dtype: StoreDtype,
 
-    /// Device to compute on: auto, cpu, cuda, cuda:N or all
+    /// Device to compute on: auto, cpu, cuda or cuda:N
     ///
     /// auto is the first GPU of compute capability 7.5 or newer, or the CPU if the driver is missing or shows no such GPU; a log line
     /// says which. A driver that does not work and a GPU without its CUDA libraries are errors (exit code 69); choose cpu to compute on
-    /// the CPU nevertheless. cuda is cuda:0; all starts one worker process for each visible GPU.
+    /// the CPU nevertheless. cuda is cuda:0. plmkit computes on all GPUs.
     #[arg(
         long,
         value_name = "DEVICE",
         default_value = "auto",
         help_heading = "Computation"
     )]
-    pub(crate) device: Device,
+    pub device: Device,
 
     /// Precision of the computation; auto is the most exact type that is fast on the device, f32 on a CPU
     ///
@@ -178,7 +178,7 @@ pub struct Args {
         default_value = "auto",
         help_heading = "Computation"
     )]
-    dtype: std::option::Option<Dtype>,
+    pub dtype: std::option::Option<Dtype>,
 
     /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`
     /// or `libtorch`; auto is the fastest set of the CPU
@@ -197,7 +197,7 @@ pub struct Args {
     /// CPU threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N", help_heading = "Computation")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    pub threads: Option<u16>,
 
     /// Measure how many tokens fit in GPU memory at once, for this model, precision and these outputs, and print four fifths of that:
     /// the batch size for pack-batches --max-batch-tokens
@@ -206,11 +206,15 @@ pub struct Args {
     /// the size is also written for pack-batches --batch-size. An existing file is kept if model, outputs, precision, GPU and version
     /// are the same, and refused otherwise; --force overwrites it. On a CPU, nothing is measured, and the size is the default of pack-batches.
     #[arg(long, conflicts_with = "batches", help_heading = "Computation")]
-    pub(crate) probe: bool,
+    pub probe: bool,
 
-    /// Compute as a worker of the run at the other end of standard input
-    #[arg(long, hide = true)]
-    pub(crate) worker: bool,
+    /// Compute on this device what the process at the other end of standard input asks for
+    #[arg(long, value_name = "DEVICE", hide = true)]
+    pub(crate) serve: Option<Device>,
+
+    /// The file of digests of models that were read before.
+    #[arg(skip)]
+    pub digests: Option<PathBuf>,
 
     /// Batches to read ahead of the computation
     #[arg(
@@ -225,7 +229,7 @@ pub struct Args {
     /// Run events: one JSON object per line, appended during the run; for monitor-log
     #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
     #[arg(value_parser = file())]
-    events: Option<PathBuf>,
+    pub events: Option<PathBuf>,
 
     /// How progress is shown on standard error
     #[arg(
@@ -235,14 +239,14 @@ pub struct Args {
         default_value = "auto",
         help_heading = "Monitoring"
     )]
-    pub(crate) progress: ProgressMode,
+    pub progress: ProgressMode,
 
     #[cfg(feature = "testing")]
     #[command(flatten)]
     testing: TestingArgs,
 
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
 }
 
 impl Program for Args {
@@ -251,68 +255,57 @@ impl Program for Args {
     fn common(&self) -> &Common {
         &self.common
     }
-
-    fn check(self) -> Result<(), Fault> {
-        let model = resolve(&self.model, &Settings::from_env(), None, &Stop::default());
-        // A model that cannot be read is told by plmkit, or is still to be fetched.
-        let Ok(model) = model else { return Ok(()) };
-        Ok(plmkit_esm2::check_outputs(&model, &self.outputs.into())?)
-    }
 }
 
-impl TryFrom<Args> for RunConfig {
-    type Error = Fault;
-
-    fn try_from(args: Args) -> Result<Self, Fault> {
-        let batches = files_of(args.batches.clone(), &["arrow"])?;
-        keep_files_apart(&args, &batches)?;
-        let outputs = Outputs::from(args.outputs);
-        if args.scores_positions.is_some() && outputs.scores != Some(Scores::Masked) {
+impl Args {
+    /// What all outputs of a model have in common.
+    pub(super) fn config(&self) -> Result<RunConfig, Fault> {
+        let outputs = Outputs::from(self.outputs.clone());
+        if self.scores_positions.is_some() && outputs.scores != Some(Scores::Masked) {
             let what = "--scores-positions: expected --scores masked with it";
             return Err(Fault::usage(what));
         }
+        let ModelName { name, revision } = model_name(&self.model);
+        let name = self.model_name.clone().unwrap_or(name);
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
-        let mut config = Self {
-            batches,
-            model_name: {
-                let ModelName { name, revision } = model_name(&args.model);
-                let name = args.model_name.unwrap_or(name);
-                ModelName { name, revision }
-            },
-            model: args.model,
-            out: args.out.unwrap_or_default(),
+        let mut config = RunConfig {
+            model_name: ModelName { name, revision },
+            model: self.model.clone(),
             compute: ComputeOptions {
-                device: args.device,
-                dtype: args.dtype,
-                kernels: args.kernels,
+                device: self.serve.unwrap_or(self.device),
+                dtype: self.dtype,
+                kernels: self.kernels,
                 profile: false,
             },
             outputs,
-            scores_positions: args.scores_positions,
-            windows: args.windows,
-            store_dtype: args.store_dtype,
-            rejects: args.rejects,
-            checkpoint_interval: args.checkpoint_interval,
-            checkpoint_dir: args.checkpoint_dir,
-            wait: args.wait_for_lock,
-            events: args.events,
-            threads: threads(args.threads, args.worker),
-            workers: None,
-            worker_arguments: worker_arguments(),
-            prefetch: args.prefetch.into(),
-            force: args.force,
+            scores_positions: self.scores_positions.clone(),
+            windows: self.windows,
+            store_dtype: self.store_dtype,
+            checkpoint_interval: self.checkpoint_interval,
+            threads: threads(self.threads),
+            prefetch: self.prefetch.into(),
+            digests: self.digests.clone(),
             injection: Injection::default(),
         };
         #[cfg(feature = "testing")]
-        args.testing.apply(&mut config);
+        self.testing.apply(&mut config);
         Ok(config)
     }
-}
 
-/// Returns this command line with `--worker`.
-fn worker_arguments() -> Vec<OsString> {
-    let worker = std::iter::once(OsString::from("--worker"));
-    worker.chain(env::args_os().skip(1)).collect()
+    /// One output.
+    pub(super) fn job(&self) -> Result<Job, Fault> {
+        let batches = files_of(self.batches.clone(), &["arrow"])?;
+        keep_files_apart(self, &batches)?;
+        Ok(Job {
+            batches,
+            out: self.out.clone().unwrap_or_default(),
+            rejects: self.rejects.clone(),
+            checkpoint_dir: self.checkpoint_dir.clone(),
+            events: self.events.clone(),
+            force: self.force,
+            wait: self.wait_for_lock,
+        })
+    }
 }
 
 /// Parses a type; `None` for `auto`.
@@ -416,10 +409,10 @@ fn model_files(model: &Path) -> Vec<PathBuf> {
 
 /// Returns the threads that were `asked` for, or the CPUs that this process may use by its affinity and control group, limited to
 /// those that SLURM gave to the task: a task without a control group sees all CPUs of its node.
-fn threads(asked: Option<u16>, worker: bool) -> NonZeroUsize {
+pub(crate) fn threads(asked: Option<u16>) -> NonZeroUsize {
     let available = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     if let Some(asked) = asked.and_then(|count| NonZeroUsize::new(count.into())) {
-        if asked > available && !worker {
+        if asked > available {
             let cpus = plural(available.get() as u64, "CPU");
             tracing::warn!(
                 "--threads {asked}: this process may use {cpus}, and more threads are slower"

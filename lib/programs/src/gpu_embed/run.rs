@@ -1,36 +1,33 @@
-//! The run and its messages.
+//! The run of one output, and its messages.
 
-use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, on_abort, print, silence_refusals};
-use plmkit_contract::{BatchSize, path_text, plural};
-use plmkit_engine::{EmbedSummary, RunConfig, RunOutcome, RunProgress, embed, probe, serve};
-use plmkit_esm2::EsmError;
-use plmkit_hub::HubError;
+use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
+use plmkit_contract::{BatchSize, plural};
+use plmkit_engine::RunProgress;
 
 use super::args::{Args, check_outputs};
-use super::model::locate;
+use super::child::serve;
+use super::session::Session;
 
 /// Embeds batches, or measures how many tokens a batch may have.
-pub fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
+pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     check_outputs(&args)?;
-    args.model = match locate(&args, stop) {
-        Ok(model) => model,
-        Err(HubError::Stopped) => {
-            tracing::warn!("stopped: what was fetched is kept; run the same command to resume");
-            return Ok(Exit::Done);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if args.worker {
-        silence_refusals();
-        serve(&RunConfig::try_from(args)?)?;
+    let Some(mut session) = Session::open(&args, stop)? else {
         return Ok(Exit::Done);
+    };
+    if args.serve.is_some() {
+        return serve(&args, session, stop);
     }
-    let aborted = EsmError::of_driver(args.device, "it aborts");
-    on_abort(&args, stop, &aborted.into())
-        .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
-    let (mode, quiet) = (args.progress, args.common.quiet);
+    if args.probe {
+        return print_probe(&session.probe(&args, stop)?);
+    }
+    let mut show = display(args.progress, args.common.quiet);
+    session.embed(&args, None, stop, &mut show)
+}
+
+/// Shows the progress of one output after the other.
+fn display(mode: ProgressMode, quiet: bool) -> impl FnMut(RunProgress) {
     let mut progress = None;
-    let mut report = |event| match event {
+    move |event| match event {
         RunProgress::Started { tokens, saved } => {
             let shown = ProgressDisplay::start(mode, quiet, "tokens", tokens);
             progress = Some(shown.resumed_at(saved));
@@ -45,47 +42,17 @@ pub fn run(mut args: Args, stop: &Stop) -> Result<Exit, Fault> {
                 shown.finish();
             }
         }
-    };
-    let wants_probe = args.probe;
-    let config = RunConfig::try_from(args)?;
-    if wants_probe {
-        return print_probe(&probe(&config, stop)?);
     }
-    let out = path_text(&config.out);
-    let rejected = match embed(&config, stop, &mut report)? {
-        RunOutcome::Done(summary) => {
-            tracing::info!("{out}: {}", line(&summary));
-            summary.rejected
-        }
-        RunOutcome::AlreadyComplete { rows, rejected } => {
-            tracing::info!(
-                "{out}: already complete and verified, {}",
-                plural(rows, "row")
-            );
-            rejected
-        }
-        RunOutcome::Stopped { saved, batches } => {
-            tracing::warn!(
-                "stopped: {saved} of {} saved; run the same command to resume",
-                plural(batches, "batch")
-            );
-            return Ok(Exit::Done);
-        }
-    };
-    if rejected == 0 {
-        return Ok(Exit::Done);
-    }
-    let rejects = config.rejects();
-    tracing::error!(
-        "{out}: {} could not be embedded: see {} for the reasons",
-        plural(rejected, "sequence"),
-        path_text(&rejects)
-    );
-    Ok(Exit::Negative)
 }
 
 /// Prints the number alone on standard output, so that a shell can pass it on.
 fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
+    tell_size(size);
+    print(format!("{}\n", size.max_batch_tokens)).map(|_| Exit::Done)
+}
+
+/// Tells what was measured.
+pub(super) fn tell_size(size: &BatchSize) {
     let recommended = size.max_batch_tokens;
     if let Some(largest) = size.largest_tokens {
         tracing::info!(
@@ -96,36 +63,4 @@ fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
     } else {
         tracing::info!("no GPU to probe; default batch size {recommended} tokens");
     }
-    print(format!("{recommended}\n")).map(|_| Exit::Done)
-}
-
-/// Describes a completed run in one line.
-fn line(summary: &EmbedSummary) -> String {
-    let seconds = summary.elapsed.as_secs_f64();
-    let columns = summary.columns.iter();
-    let columns: Vec<String> = columns
-        .map(|column| column.with_shape(summary.widths))
-        .collect();
-    let saved = match summary.saved_batches {
-        0 => String::new(),
-        saved => format!(" ({saved} saved by an earlier run)"),
-    };
-    let in_f32 = match summary.in_f32 {
-        0 => String::new(),
-        again => format!(", {} again in f32", plural(again, "sequence")),
-    };
-    let mut rate = vec![format!("{:.0} tokens/s", summary.tokens as f64 / seconds)];
-    rate.extend_from_slice(&summary.tiers);
-    let truncated = match summary.truncated {
-        0 => String::new(),
-        count => format!("; truncated: {}", plural(count, "protein")),
-    };
-    format!(
-        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {}{truncated}",
-        plural(summary.rows, "row"),
-        columns.join(", "),
-        plural(summary.batches, "batch"),
-        plural(summary.tokens, "token"),
-        rate.join(", "),
-    )
 }

@@ -1,11 +1,9 @@
 //! Hidden options for tests and benchmarks. Released programs do not have them.
 
-use std::num::NonZeroUsize;
-
 use clap::Args;
 use plmkit_engine::{Injection, RunConfig};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct TestingArgs {
     /// Record the time of each kind of GPU kernel in the run events
     #[arg(long, hide = true, requires = "events")]
@@ -15,17 +13,12 @@ pub(crate) struct TestingArgs {
     #[arg(long, value_name = "FAILURE", hide = true, default_value = "")]
     #[arg(value_parser = injection)]
     inject: Injection,
-
-    /// Compute in N processes on one device, as `--device all` does on several
-    #[arg(long, value_name = "N", hide = true)]
-    workers: Option<NonZeroUsize>,
 }
 
 impl TestingArgs {
-    pub(crate) fn apply(self, config: &mut RunConfig) {
-        config.workers = self.workers;
+    pub(crate) fn apply(&self, config: &mut RunConfig) {
         config.compute.profile = self.profile;
-        config.injection = self.inject;
+        config.injection = self.inject.clone();
     }
 }
 

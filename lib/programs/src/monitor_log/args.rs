@@ -69,46 +69,46 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct EstimateArgs {
+pub struct EstimateArgs {
     /// Shards, folders of shards with their manifest.json, or such manifests
     ///
     /// Each folder is a sample. All shards of a manifest are read.
     #[arg(required = true, value_name = "SHARDS", value_parser = file())]
-    pub(crate) shards: Vec<PathBuf>,
+    pub shards: Vec<PathBuf>,
 
     /// Model: a folder or weight file as gpu-embed reads it, a folder with config.json alone, or the id of a published model, such
     /// as `facebook/esm2_t33_650M_UR50D` or `biohub/ESMC-300M`
     #[arg(long, value_name = "MODEL", value_parser = file())]
-    pub(crate) model: PathBuf,
+    pub model: PathBuf,
 
     /// Write the estimate as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
 
     /// GPUs that compute, each a shard at a time
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Devices")]
-    pub(crate) gpus: NonZeroU32,
+    pub gpus: NonZeroU32,
 
     /// Precision of the computation, which decides the peak of a GPU; f16 is what gpu-embed takes on a GPU
     #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"], default_value = "f16", help_heading = "Devices")]
-    pub(crate) dtype: String,
+    pub dtype: String,
 
     /// Rate of a device in TFLOP/s
     ///
     /// Without it and --measured, 40 % of the peaks of common GPUs. 650M reaches 44 % on an H200; published figures for such
     /// models on A100 and H100 are 43 to 45 %. The small models, 8M and 35M, reach less.
     #[arg(long, value_name = "X", value_parser = tflops, conflicts_with = "measured", help_heading = "Devices")]
-    pub(crate) tflops: Option<f64>,
+    pub tflops: Option<f64>,
 
     /// Take the rate of measured runs of the same model, from their run events
     ///
     /// Such as those of a first shard, in logs/ of a workflow; of a folder, its *.jsonl and those of its subfolders. The rate is in operations a second, so that other lengths are
     /// accounted for. The time is that of the shards which these runs have not finished.
     #[arg(long, value_name = "PATH", num_args = 1.., value_parser = file(), help_heading = "Devices")]
-    pub(crate) measured: Vec<PathBuf>,
+    pub measured: Vec<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) outputs: OutputArgs,
+    pub outputs: OutputArgs,
 
     /// Stored type of vectors
     #[arg(
@@ -118,7 +118,7 @@ pub(crate) struct EstimateArgs {
         help_heading = "Vectors"
     )]
     #[arg(value_parser = variant::<StoreDtype>())]
-    pub(crate) store_dtype: StoreDtype,
+    pub store_dtype: StoreDtype,
 }
 
 #[derive(Debug, clap::Args)]
@@ -215,7 +215,7 @@ pub(crate) struct ExportArgs {
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 #[command(next_help_heading = "Input")]
-pub(crate) struct ReportArgs {
+pub struct ReportArgs {
     /// GPU samples of monitor-log record: logs, or folders with subfolders of *.csv
     ///
     /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
@@ -223,47 +223,47 @@ pub(crate) struct ReportArgs {
     /// taken during a run, the samples count for no verdict.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
-    pub(crate) gpu: Vec<PathBuf>,
+    pub gpu: Vec<PathBuf>,
 
     /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
     ///
     /// The report sums up all runs, and tells how their speeds spread. An interrupted job that went on in another log is one run.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
-    pub(crate) events: Vec<PathBuf>,
+    pub events: Vec<PathBuf>,
 
     /// Join runs and samples of different boots or machines by the time of day: their clocks agree
     ///
     /// Without it, a run is joined with samples of its own boot; one that does not name its boot, with samples that do not either.
     #[arg(long, requires = "gpu", requires = "events")]
-    pub(crate) clocks_agree: bool,
+    pub clocks_agree: bool,
 
     /// Report to write, as JSON; `-` is standard output. An unknown value is null
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(
         help = "Write a table for MultiQC; the name of the file is the name of the sample. Runs whose events name one sample are one row"
     )]
-    pub(crate) mqc: Option<PathBuf>,
+    pub mqc: Option<PathBuf>,
 
     /// Write the report as a page with charts: one file without scripts and network
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
-    pub(crate) html: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 
     /// Measured peak of each device in TFLOP/s, for MFU: the rate of its largest matrix products in the run's type
     ///
     /// Without it, known GPUs have the peak of their data sheet; other GPUs, and CPUs, have no MFU.
     #[arg(long, value_name = "X", value_parser = tflops, help_heading = "Devices")]
-    pub(crate) peak_tflops: Option<f64>,
+    pub peak_tflops: Option<f64>,
 
     /// Compare the speed with that of another report, written by --out
     ///
     /// Runs that are done count, by model, device and number type: the ratio of the mean tokens a second, and how both spread.
     #[arg(long, value_name = "FILE.json", requires = "events")]
     #[arg(value_parser = file())]
-    pub(crate) baseline: Option<PathBuf>,
+    pub baseline: Option<PathBuf>,
 
     /// End with exit code 1 if the verdict is this or worse
     ///
@@ -279,7 +279,7 @@ pub(crate) struct ReportArgs {
     /// 80 °C; 40 to 80 °C is normal), device memory nearly full (above 95 % critical, above 90 % mild), Xid errors, batches
     /// halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
-    pub(crate) fail_on: Option<Tier>,
+    pub fail_on: Option<Tier>,
 }
 
 /// Returns the parser of a verdict that fails.

@@ -28,6 +28,22 @@ const FILES_OF_RUN: u64 = 4;
 
 /// Prints the estimate, and writes it as JSON.
 pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
+    let report = args.report.clone();
+    let estimate = estimate_of(args)?;
+    if let Some(path) = &report {
+        write_json(path, &estimate)?;
+    }
+    if report.as_deref() != Some(Path::new("-")) {
+        print(estimate.to_string())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Estimates a run.
+///
+/// # Errors
+/// A shard, the model or a log of runs cannot be read.
+pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
     let logs = logs_of::<EventLines>(&args.measured, "jsonl")?;
     check_paths(&args, &logs)?;
     let shape = shape(&args.model)?;
@@ -89,14 +105,7 @@ pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
         gpus: args.gpus,
         rate,
     };
-    let estimate = Estimate::new(plan, &shards, &measured.left, rates);
-    if let Some(path) = &args.report {
-        write_json(path, &estimate)?;
-    }
-    if args.report.as_deref() != Some(Path::new("-")) {
-        print(estimate.to_string())?;
-    }
-    Ok(Exit::Done)
+    Ok(Estimate::new(plan, &shards, &measured.left, rates))
 }
 
 /// Checks that the report replaces no input. It may be beside what it is about.

@@ -10,7 +10,7 @@ use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{io_text, path_text};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::StoreError;
-use plmkit_telemetry::Recorder;
+use plmkit_telemetry::{Recorder, Sampler};
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
 
 use super::args::RecordArgs;
@@ -53,7 +53,7 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
     let Some((program, arguments)) = args.command.split_first() else {
         let recorder = start(log, args);
         *end = Some(End::Signal(wait_for_end().map_err(internal)?));
-        recorder.into_iter().for_each(Recorder::finish);
+        recorder.and_then(Recorder::finish);
         return Ok(Exit::Done);
     };
 
@@ -73,14 +73,16 @@ pub(crate) fn record(args: &RecordArgs, end: &mut Option<End>) -> Result<Exit, F
         })?;
     let recorder = start(log, args);
     let status = forwarder.wait(&child).map_err(internal)?;
-    recorder.into_iter().for_each(Recorder::finish);
+    recorder.and_then(Recorder::finish);
     *end = Some(end_of(status));
     Ok(Exit::Done)
 }
 
 /// Starts recording. A command goes on even if recording cannot start.
 fn start(log: Option<GpuCsvWriter>, args: &RecordArgs) -> Option<Recorder> {
-    Recorder::start(log?, args.sampling.interval, args.sampling.nvml.clone())
+    let nvml = args.sampling.nvml.clone();
+    let open = move || Sampler::open(nvml.as_deref());
+    Recorder::start(log?, args.sampling.interval, open)
         .inspect_err(|error| tracing::warn!("cannot start recording: {}", io_text(error)))
         .ok()
 }

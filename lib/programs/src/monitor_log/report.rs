@@ -16,7 +16,10 @@ use tracing::{info, warn};
 use super::args::ReportArgs;
 
 /// Writes the report, logs it in sentences, and returns the exit code of the verdict.
-pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Fault> {
+///
+/// # Errors
+/// A log is missing, or is none; an output is an input or data.
+pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     let events = logs_of::<EventLines>(&args.events, "jsonl")?;
     let samples = logs_of::<GpuCsvLines>(&args.gpu, "csv")?;
     check_paths(&events, &samples, args)?;

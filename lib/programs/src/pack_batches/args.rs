@@ -18,16 +18,16 @@ use plmkit_store::read_sealed;
 /// tokens. The same shard and options give the same bytes.
 ///
 /// A complete output is kept as it is.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "pack-batches", version)]
 pub struct Args {
     /// Shard to pack, written by fasta-shard
     #[arg(value_name = "SHARD.parquet", value_parser = file())]
-    pub(crate) shard: PathBuf,
+    pub shard: PathBuf,
 
     /// Batches file to write (Arrow IPC file, one record batch for each batch)
     #[arg(long, value_name = "FILE.arrow", value_parser = file(), help_heading = "Output")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
 
     /// Write a JSON report: how full the batches are, and what padding would cost; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
@@ -35,7 +35,7 @@ pub struct Args {
 
     /// Overwrite an existing output
     #[arg(long, help_heading = "Output")]
-    pub(crate) force: bool,
+    pub force: bool,
 
     /// Most tokens in a batch, with `<cls>` and `<eos>` of each sequence
     ///
@@ -48,19 +48,19 @@ pub struct Args {
         help_heading = "Packing"
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
-    max_batch_tokens: u32,
+    pub max_batch_tokens: u32,
 
     /// Read --max-batch-tokens from a file that gpu-embed --probe wrote
     #[arg(long, value_name = "FILE.json", value_parser = file(), help_heading = "Packing")]
     #[arg(conflicts_with = "max_batch_tokens")]
-    batch_size: Option<PathBuf>,
+    pub batch_size: Option<PathBuf>,
 
     /// Add the descriptions of the FASTA headers as a column of the batches and embeddings
     #[arg(long, help_heading = "Packing")]
     pub(crate) description: bool,
 
     #[command(flatten)]
-    common: Common,
+    pub common: Common,
 }
 
 impl Program for Args {

@@ -1,5 +1,7 @@
 //! Packs a shard into a batches file.
 
+use std::path::Path;
+
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
     DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS,
@@ -14,34 +16,14 @@ use super::args::Args;
 use super::report::{BatchesReport, summary, warning};
 
 /// Packs the shard, unless the output is complete.
+///
+/// # Errors
+/// The shard is damaged, or the output is of other work.
 pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
     let capacity = args.batch_tokens()?;
-    let mut shard = ShardReader::open(&args.shard)?;
-    let rows = shard.digest().rows() as usize;
-    let (mut lengths, mut proteins) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    shard.lengths(|row| {
-        lengths.push(row.residues + SPECIAL_TOKENS);
-        proteins.push(row.ordinal);
-    })?;
-    // The windows of a protein are adjacent rows with its ordinal.
-    let batches = pack(&lengths, &proteins, capacity);
-    let report = PackingReport::new(&batches, &lengths, capacity);
-    let labels = Labels {
-        sample: shard.provenance().text_option(SAMPLE).is_some(),
-        description: args.description,
-    };
-    let provenance = provenance(&shard, labels, capacity);
-
-    let done = !args.force && find_existing(&args.out, Kind::Batches, &provenance, stop)?.is_some();
-    if !done {
-        let mut writer = BatchesWriter::create(&args.out, labels, &provenance)?;
-        for batch in &batches {
-            StoreError::check(stop)?;
-            writer.write(&shard.pack(batch, labels)?)?;
-        }
-        writer.finish()?;
-    }
+    let how = (capacity, args.description, args.force);
+    let (provenance, report, done) = pack_shard(&args.shard, &args.out, how, stop)?;
     if let Some(path) = &args.report {
         write_json(path, &BatchesReport::new(&provenance, &report))?;
     }
@@ -54,6 +36,41 @@ pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         None => {}
     }
     Ok(Exit::Done)
+}
+
+/// Packs a shard into batches of at most `capacity` tokens. Returns what they are made of, how full they are, and whether they were
+/// there already.
+pub(crate) fn pack_shard(
+    shard: &Path,
+    out: &Path,
+    (capacity, description, force): (u32, bool, bool),
+    stop: &Stop,
+) -> Result<(Provenance, PackingReport, bool), Fault> {
+    let mut shard = ShardReader::open(shard)?;
+    let rows = shard.digest().rows() as usize;
+    let (mut lengths, mut proteins) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    shard.lengths(|row| {
+        lengths.push(row.residues + SPECIAL_TOKENS);
+        proteins.push(row.ordinal);
+    })?;
+    // The windows of a protein are adjacent rows with its ordinal.
+    let batches = pack(&lengths, &proteins, capacity);
+    let report = PackingReport::new(&batches, &lengths, capacity);
+    let labels = Labels {
+        sample: shard.provenance().text_option(SAMPLE).is_some(),
+        description,
+    };
+    let provenance = provenance(&shard, labels, capacity);
+    let done = !force && find_existing(out, Kind::Batches, &provenance, stop)?.is_some();
+    if !done {
+        let mut writer = BatchesWriter::create(out, labels, &provenance)?;
+        for batch in &batches {
+            StoreError::check(stop)?;
+            writer.write(&shard.pack(batch, labels)?)?;
+        }
+        writer.finish()?;
+    }
+    Ok((provenance, report, done))
 }
 
 /// Returns the provenance of the batches of `shard`.

@@ -23,7 +23,7 @@ use super::recompute::Sampling;
 /// check without its input is skipped, and the report lists it as skipped.
 ///
 /// Exit codes: 0, no check failed; 1, a check failed; 65, a file is damaged or of another kind; 66, a file is missing.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "validate-embeddings", version)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", help_heading = "Expectations")]
     #[arg(conflicts_with_all = ["embeddings", "shards", "rejects", "manifest"])]
     #[arg(value_parser = file().map(dataset_folder))]
-    pub(crate) dataset: Option<PathBuf>,
+    pub dataset: Option<PathBuf>,
 
     /// All shards that the embeddings were made from, or their folder
     #[arg(long, value_name = "SHARD.parquet", num_args = 1.., help_heading = "Expectations")]
@@ -89,7 +89,7 @@ pub struct Args {
     /// gpu-embed are not compared with each other. The reference may be a sample: rows that it lacks are not compared.
     /// The reference is held in memory.
     #[arg(long, value_name = "REF.parquet", help_heading = "Reference", value_parser = file())]
-    pub(crate) reference: Option<PathBuf>,
+    pub reference: Option<PathBuf>,
 
     /// Smallest accepted cosine with the reference
     #[arg(
@@ -108,7 +108,7 @@ pub struct Args {
     /// shard, over all lengths, and each column. Tolerances are those of the type that the embeddings were computed in. A model
     /// other than that of the embeddings is an error (65).
     #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
-    pub(crate) model: Option<PathBuf>,
+    pub model: Option<PathBuf>,
 
     /// Rows that validate-embeddings recompute has computed, instead of --model; a folder stands for its .parquet files
     #[arg(long, value_name = "SAMPLE.parquet", num_args = 1.., conflicts_with = "model")]
@@ -129,7 +129,7 @@ pub struct Args {
 
     /// Accept a set without rows: every record is rejected, or there is none
     #[arg(long, help_heading = "Expectations")]
-    pub(crate) allow_empty: bool,
+    pub allow_empty: bool,
 
     /// Switch off a check of values
     #[arg(
@@ -143,24 +143,28 @@ pub struct Args {
 
     /// Write the verdict as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
 
     /// Write the verdict as a page: one HTML file that opens without a network; - is standard output
     ///
     /// What failed, and what to do about it; the spot check, the agreement with a reference, and the origin; what was checked
     /// and what was not.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
-    pub(crate) html: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
-    pub(crate) mqc: Option<PathBuf>,
+    pub mqc: Option<PathBuf>,
+
+    /// The folder for temporary files, if it is not that of the system.
+    #[arg(skip)]
+    pub temporary: Option<PathBuf>,
 
     #[command(flatten)]
-    common: Common,
+    pub common: Common,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Recompute(RecomputeArgs),
 }
@@ -169,7 +173,7 @@ pub(crate) enum Command {
 ///
 /// A shard is computed again where it is embedded, beside the others; validate-embeddings --recomputed compares. The rows, the
 /// columns and the tolerance are those that --model has there.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RecomputeArgs {
     /// Embeddings of the shards
     #[arg(value_name = "EMB.parquet", required = true, value_parser = file())]
@@ -204,12 +208,6 @@ impl Program for Args {
 
     fn common(&self) -> &Common {
         &self.common
-    }
-
-    fn check(self) -> Result<(), Fault> {
-        let is_report = |(option, _): &NamedPath| *option != "--mqc";
-        let outputs = self.outputs().into_iter().filter(is_report);
-        keep_all_but_reports(&outputs.collect::<Vec<_>>())
     }
 }
 
@@ -288,6 +286,16 @@ impl Args {
         keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
         keep_all_but_reports(&outputs)?;
         Ok(self)
+    }
+
+    /// Checks that reports replace reports alone. The table for MultiQC is left out: plmkit names it.
+    ///
+    /// # Errors
+    /// One would replace another file.
+    pub fn check(&self) -> Result<(), Fault> {
+        let is_report = |(option, _): &NamedPath| *option != "--mqc";
+        let outputs = self.outputs().into_iter().filter(is_report);
+        keep_all_but_reports(&outputs.collect::<Vec<_>>())
     }
 
     fn outputs(&self) -> Vec<NamedPath<'_>> {

@@ -1,21 +1,30 @@
-//! Computes a sample of the rows again, with `gpu-embed` on the CPU in f32.
+//! Computes a sample of the rows again, on the CPU in f32, by a model of its own: weights that are damaged in memory must not judge
+//! themselves.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::env;
+use std::fmt::Display;
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
-use plmkit_cli::{Exit, Fault, PARENT_VARIABLE};
+use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{
-    AMINO_ACIDS, Column, KNOWN, Kind, Manifest, Pooling, Provenance, RowKey, SCORES, SOURCE,
-    Scores, ShardRow, WINDOWS, path_text,
+    AMINO_ACIDS, Column, DEFAULT_BATCH_TOKENS, KNOWN, Kind, Layers, Manifest, Outputs, Pooling,
+    Provenance, RowKey, SCORES, SOURCE, Scores, ShardRow, StoreDtype, WINDOWS, path_text,
 };
-use plmkit_store::{EmbeddingsReader, RecordListWriter, Shard, ShardReader, read_shard};
-
+use plmkit_engine::{Engine, Injection, Job, RunConfig, Windows};
+use plmkit_esm2::{ComputeOptions, Device, Dtype};
+use plmkit_hub::{Settings, model_name, resolve};
+use plmkit_store::{EmbeddingsReader, RecordListWriter, Shard, ShardReader, StoreError, read_shard};
+use strum::VariantArray;
 use tempfile::TempDir;
+use tracing::subscriber::{NoSubscriber, with_default};
+
+use crate::gpu_embed::threads as available;
+use crate::pack_batches::pack_shard;
 
 use super::rows::each_row;
 
@@ -144,7 +153,7 @@ impl<'a> Sample<'a> {
         model: &Path,
         threads: Option<NonZero<usize>>,
         (files, paths): (&[EmbeddedFile], &[PathBuf]),
-        folder: &TempDir,
+        (folder, stop): (&TempDir, &Stop),
     ) -> Result<(Recomputed, PathBuf), Fault> {
         let [shard, batches, positions, out] = [
             "shard.parquet",
@@ -154,36 +163,56 @@ impl<'a> Sample<'a> {
         ]
         .map(|name| folder.path().join(name));
         let chosen = self.write_sample(&shard)?;
-        run("pack-batches", |pack| {
-            pack.arg(&shard).arg("--out").arg(&batches);
-        })?;
+        let how = (DEFAULT_BATCH_TOKENS.get(), false, true);
+        pack_shard(&shard, &batches, how, stop)?;
         let first = files.first().map(|file| &file.provenance);
         let option = |name| first.and_then(|first| first.text_option(name));
-        let scores = option(SCORES);
-        let is_masked = scores == Some(Scores::Masked.to_string().as_str());
+        let scores = named::<Scores>(option(SCORES));
+        let is_masked = scores == Some(Scores::Masked);
         if is_masked {
             let text = positions_again((files, paths), &chosen)?;
             fs::write(&positions, text)
                 .map_err(|error| cannot(&format!("write positions: {error}")))?;
         }
-        run("gpu-embed", |embed| {
-            embed.args(["--device", "cpu", "--dtype", "f32", "--progress", "none"]);
-            embed.arg(&batches).arg("--model").arg(model);
-            embed.arg("--out").arg(&out).arg("--force");
-            embed.args(columns_options(files));
-            if let Some(scores) = scores {
-                embed.args(["--scores", scores]);
-            }
-            if is_masked {
-                embed.arg("--scores-positions").arg(&positions);
-            }
-            if let Some(windows) = option(WINDOWS) {
-                embed.args(["--windows", windows]);
-            }
-            if let Some(threads) = threads {
-                embed.args(["--threads", &threads.to_string()]);
-            }
+        let located = resolve(model, &Settings::from_env(), None, stop)?;
+        let config = RunConfig {
+            model_name: model_name(&located),
+            model: located,
+            compute: ComputeOptions {
+                device: Device::Cpu,
+                dtype: Some(Dtype::F32),
+                ..ComputeOptions::default()
+            },
+            outputs: outputs(files, scores),
+            scores_positions: is_masked.then_some(positions),
+            windows: named(option(WINDOWS)).unwrap_or(Windows::Stitch),
+            store_dtype: StoreDtype::F32,
+            checkpoint_interval: Duration::MAX,
+            threads: threads.unwrap_or_else(|| available(None)),
+            prefetch: 1,
+            digests: None,
+            injection: Injection::default(),
+        };
+        let job = Job {
+            batches: vec![batches],
+            out: out.clone(),
+            force: true,
+            ..Job::default()
+        };
+        // Its messages are about files that nobody sees.
+        let embedded = with_default(NoSubscriber::new(), || {
+            Engine::new(config, stop)?.embed(&job, stop, &mut |_| {})
+        });
+        embedded.map_err(|error| {
+            let fault = Fault::from(error);
+            // The options are those of the embeddings: a layer that the model lacks is no error of the command line.
+            let exit = match fault.exit() {
+                Exit::Usage => Exit::Data,
+                exit => exit,
+            };
+            Fault::new(exit, format!("spot check: {}", fault.message()))
         })?;
+        StoreError::check(stop)?;
         let again = read(std::slice::from_ref(&out), &self.source())?;
         Ok((again, out))
     }
@@ -256,29 +285,33 @@ fn positions_again(
     table.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
 }
 
-/// The options of gpu-embed that ask for at least the columns, and for the mean of each layer, which differences are measured by.
-fn columns_options(files: &[EmbeddedFile]) -> Vec<String> {
-    let mut pools = BTreeSet::from([Pooling::Mean.to_string()]);
-    let (mut options, mut layers) = (BTreeSet::new(), BTreeSet::new());
-    for column in files.iter().flat_map(|file| &file.layout.columns) {
-        match column {
-            Column::Pooled { pool, .. } => _ = pools.insert(pool.to_string()),
-            Column::Residues(_) => _ = options.insert("--residues"),
-            Column::Logits => _ = options.insert("--logits"),
-            // By the way that made them.
-            Column::LogProbs | Column::LogLikelihood => {}
-            Column::Contacts => _ = options.insert("--contacts"),
-        }
-        layers.extend(column.layer());
+/// At least the columns, and the mean of each layer, which differences are measured by.
+fn outputs(files: &[EmbeddedFile], scores: Option<Scores>) -> Outputs {
+    let columns = || files.iter().flat_map(|file| &file.layout.columns);
+    let has = |wanted: fn(&Column) -> bool| columns().any(wanted);
+    let is_asked = |pool: &Pooling| {
+        let is_own = |column: &Column| matches!(column, Column::Pooled { pool: own, .. } if own == pool);
+        *pool == Pooling::Mean || columns().any(is_own)
+    };
+    let layers: BTreeSet<u32> = columns().filter_map(Column::layer).collect();
+    Outputs {
+        pools: Pooling::VARIANTS.iter().copied().filter(is_asked).collect(),
+        layers: if layers.is_empty() {
+            Layers::Last
+        } else {
+            Layers::Listed(layers.into_iter().collect())
+        },
+        residues: has(|column| matches!(column, Column::Residues(_))),
+        logits: has(|column| *column == Column::Logits),
+        contacts: has(|column| *column == Column::Contacts),
+        scores,
     }
-    let mut options: Vec<String> = options.into_iter().map(str::to_owned).collect();
-    let pools: Vec<String> = pools.into_iter().collect();
-    options.extend(["--pool".to_owned(), pools.join(",")]);
-    let layers: Vec<String> = layers.iter().map(u32::to_string).collect();
-    if !layers.is_empty() {
-        options.extend(["--layers".to_owned(), layers.join(",")]);
-    }
-    options
+}
+
+/// The variant of this name.
+fn named<T: Copy + Display + VariantArray>(name: Option<&str>) -> Option<T> {
+    let mut variants = T::VARIANTS.iter().copied();
+    variants.find(|variant| Some(&*variant.to_string()) == name)
 }
 
 /// Reads rows that were computed again, from this source and of one model, of at least one file. All are held in memory.
@@ -324,49 +357,16 @@ pub(crate) fn same_heads(one: &Provenance, other: &Provenance) -> bool {
     })
 }
 
-/// Makes a folder in `TMPDIR` for a second computation.
-pub(crate) fn folder() -> Result<TempDir, Fault> {
-    let within = path_text(&env::temp_dir());
-    let failed = |error| {
-        Fault::of_system(
-            Exit::CannotCreate,
-            format_args!("spot check: TMPDIR: {within}: cannot create"),
-            &error,
-        )
-    };
-    tempfile::tempdir().map_err(failed)
+/// Makes a folder for a second computation, within a folder or in `TMPDIR`.
+pub(crate) fn folder(within: Option<&Path>) -> Result<TempDir, Fault> {
+    let within = within.map_or_else(env::temp_dir, Path::to_owned);
+    tempfile::tempdir_in(&within).map_err(|error| {
+        let within = path_text(&within);
+        let what = format_args!("spot check: TMPDIR: {within}: cannot create");
+        Fault::of_system(Exit::CannotCreate, what, &error)
+    })
 }
 
 fn cannot(what: &str) -> Fault {
     Fault::new(Exit::CannotCreate, format!("spot check: cannot {what}"))
-}
-
-/// Runs a program of plmkit, which lies beside this one, and which ends if this one does.
-fn run(program: &str, add_options: impl FnOnce(&mut Command)) -> Result<(), Fault> {
-    let failed = |exit, what: &str| Fault::new(exit, format!("spot check: {program}: {what}"));
-    let own = env::current_exe();
-    let own = own.map_err(|error| failed(Exit::Unavailable, &error.to_string()))?;
-    let path = own.with_file_name(program);
-    let mut command = Command::new(&path);
-    add_options(&mut command);
-    command.env(PARENT_VARIABLE, std::process::id().to_string());
-    let output = command.stdin(Stdio::null()).output().map_err(|error| {
-        let path = path_text(&path);
-        let what = format!("cannot start {path}: {error}; expected it beside validate-embeddings");
-        failed(Exit::Unavailable, &what)
-    })?;
-    let code = output.status.code();
-    let exit = code.and_then(|code| Exit::from_code(u8::try_from(code).ok()?));
-    if matches!(exit, Some(Exit::Done | Exit::Negative)) {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    let last = text.lines().last().unwrap_or("it said nothing");
-    let last = last.strip_prefix(&format!("{program}: ")).unwrap_or(last);
-    // The options are those of the embeddings: a layer that the model lacks is no error of the command line.
-    let exit = match exit {
-        Some(Exit::Usage) => Exit::Data,
-        exit => exit.unwrap_or(Exit::Unavailable),
-    };
-    Err(failed(exit, last))
 }

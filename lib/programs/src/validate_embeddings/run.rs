@@ -23,7 +23,7 @@ use super::rows::each_row;
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     match args.command {
-        Some(Command::Recompute(args)) => recompute(args),
+        Some(Command::Recompute(args)) => recompute(args, stop),
         None => validate(&args.with_files()?, stop),
     }
 }
@@ -67,7 +67,8 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
             None => read(&args.recomputed, &chosen.source())?,
             Some(model) => {
                 let of = (&*embeddings, &*args.embeddings);
-                chosen.recompute(model, args.threads, of, &folder()?)?.0
+                let folder = folder(args.temporary.as_deref())?;
+                chosen.recompute(model, args.threads, of, (&folder, stop))?.0
             }
         };
         check_model(&again, &embeddings)?;
@@ -126,7 +127,7 @@ fn check_model(again: &Recomputed, files: &[EmbeddedFile]) -> Result<(), Fault> 
 }
 
 /// Computes a sample of some shards again.
-fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
+fn recompute(args: RecomputeArgs, stop: &Stop) -> Result<Exit, Fault> {
     let embeddings = files_of(args.embeddings, &["parquet"])?;
     let shards = without_lists(files_of(args.shards, &["parquet"])?);
     let inputs = [("the embeddings", &embeddings), ("--shards", &shards)];
@@ -148,8 +149,8 @@ fn recompute(args: RecomputeArgs) -> Result<Exit, Fault> {
     let sample = Sample::new(args.sampling, &shards, manifest, aliases, stitched)?;
     keep_others(&args.out, &sample.source(), &ordinals)?;
     let of = (&*files, &*embeddings);
-    let folder = folder()?;
-    let (again, file) = sample.recompute(&args.model, args.threads, of, &folder)?;
+    let folder = folder(None)?;
+    let (again, file) = sample.recompute(&args.model, args.threads, of, (&folder, stop))?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;

@@ -1,0 +1,58 @@
+//! What computes: this process on a CPU, a child for each GPU.
+
+use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_esm2::{Device, WorkerGpu};
+use plmkit_programs::gpu_embed::{self, Child, Request, Session};
+
+use crate::options::Options;
+
+/// What computes one shard at a time.
+pub(crate) enum Computer<'a> {
+    /// The model of this process.
+    Here(&'a mut Session),
+    /// A child.
+    Child(Child),
+}
+
+impl<'a> Computer<'a> {
+    /// What computes with these options: a GPU's library is never loaded into this process.
+    pub(crate) fn all(
+        options: &Options,
+        children: Option<usize>,
+        session: &'a mut Session,
+    ) -> Result<Vec<Self>, Fault> {
+        let device = options.gpu_embed.device;
+        let visible = None;
+        let devices = match (device, children) {
+            (Device::All, _) => Device::each_gpu()?,
+            (_, Some(count)) => vec![WorkerGpu { device, visible }; count],
+            _ if session.engine().info().device_kind() == "cpu" => {
+                return Ok(vec![Self::Here(session)]);
+            }
+            _ => vec![WorkerGpu { device, visible }],
+        };
+        let threads = gpu_embed::threads(options.gpu_embed.threads).get();
+        let share = threads.div_ceil(devices.len());
+        let mut words = options.words.gpu_embed.clone();
+        words.push(format!("--model={}", options.gpu_embed.model.display()));
+        if options.gpu_embed.threads.is_none() {
+            words.push(format!("--threads={share}"));
+        }
+        let child = |device| Self::Child(Child::new(words.iter().map(Into::into), device));
+        Ok(devices.into_iter().map(child).collect())
+    }
+
+    /// Does what is asked for, and tells the tokens that are embedded.
+    pub(crate) fn answer(
+        &mut self,
+        args: &gpu_embed::Args,
+        request: &Request,
+        stop: &Stop,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Exit, Fault> {
+        match self {
+            Self::Here(session) => session.answer(args, request, stop, advance),
+            Self::Child(child) => child.answer(request, stop, advance),
+        }
+    }
+}

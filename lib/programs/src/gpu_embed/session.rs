@@ -1,0 +1,169 @@
+//! One model, and the outputs that it computes one after the other.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plmkit_cli::{Exit, Fault, Stop, on_abort};
+use plmkit_contract::{BatchSize, Provenance, path_text, plural};
+use plmkit_engine::{EmbedSummary, Engine, RunOutcome, RunProgress};
+use plmkit_esm2::EsmError;
+use plmkit_hub::HubError;
+use plmkit_logs::gpu_csv::GpuCsvWriter;
+use plmkit_store::StoreError;
+use plmkit_telemetry::{Recorder, Sampler};
+
+use super::args::Args;
+use super::model::locate;
+
+/// Time between two samples of the machine.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A model that embeds shard after shard. It is loaded when the first one is to be computed.
+pub struct Session {
+    engine: Engine,
+    /// The driver's library, which is loaded once.
+    sampler: Option<Sampler>,
+}
+
+impl Session {
+    /// Finds the model, or fetches it, and describes it. `None` after a stop: what was fetched is kept.
+    ///
+    /// # Errors
+    /// The model is missing, damaged or of another kind, the options contradict each other, or the device is not there.
+    pub fn open(args: &Args, stop: &Stop) -> Result<Option<Self>, Fault> {
+        let model = match locate(args, stop) {
+            Err(HubError::Stopped) => {
+                tracing::warn!("stopped: what was fetched is kept; run the same command to resume");
+                return Ok(None);
+            }
+            located => located?,
+        };
+        let aborted = EsmError::of_driver(args.device, "it aborts");
+        on_abort(&args.common, stop, &aborted.into())
+            .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
+        let config = Args {
+            model,
+            ..args.clone()
+        };
+        Ok(Some(Self {
+            engine: Engine::new(config.config()?, stop)?,
+            sampler: None,
+        }))
+    }
+
+    /// What differs between embeddings of this provenance and those that this session would make; `None`: nothing.
+    pub fn difference(&self, found: &Provenance) -> Option<String> {
+        self.engine.difference(found)
+    }
+
+    /// Frees the model, which is loaded again if it is needed.
+    pub fn unload(&mut self) {
+        self.engine.unload();
+    }
+
+    /// The model, and what is computed with it.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Measures how many tokens a batch may have, and writes that to the output of `args`, if there is one.
+    ///
+    /// # Errors
+    /// The device fails, or the output is of other work.
+    pub fn probe(&mut self, args: &Args, stop: &Stop) -> Result<BatchSize, Fault> {
+        let job = args.job()?;
+        Ok(self.engine.probe(&job, stop)?)
+    }
+
+    /// Embeds the batches of `args`, with a record of the machine at `samples`.
+    ///
+    /// # Errors
+    /// The output is of other work, an input is damaged, or the computation fails.
+    pub fn embed(
+        &mut self,
+        args: &Args,
+        samples: Option<&Path>,
+        stop: &Stop,
+        report: &mut dyn FnMut(RunProgress),
+    ) -> Result<Exit, Fault> {
+        let job = args.job()?;
+        let recorder = samples.and_then(|path| self.record(path.to_owned()));
+        let outcome = self.engine.embed(&job, stop, report);
+        self.sampler = recorder.and_then(Recorder::finish);
+        let out = path_text(&job.out);
+        let rejected = match outcome? {
+            RunOutcome::Done(summary) => {
+                tracing::info!("{out}: {}", line(&summary));
+                summary.rejected
+            }
+            RunOutcome::AlreadyComplete { rows, rejected } => {
+                let rows = plural(rows, "row");
+                tracing::info!("{out}: already complete and verified, {rows}");
+                rejected
+            }
+            RunOutcome::Stopped { saved, batches } => {
+                tracing::warn!(
+                    "stopped: {saved} of {} saved; run the same command to resume",
+                    plural(batches, "batch")
+                );
+                return Ok(Exit::Done);
+            }
+        };
+        if rejected == 0 {
+            return Ok(Exit::Done);
+        }
+        tracing::error!(
+            "{out}: {} could not be embedded: see {} for the reasons",
+            plural(rejected, "sequence"),
+            path_text(&job.rejects())
+        );
+        Ok(Exit::Negative)
+    }
+
+    /// Starts a record of the machine. A run goes on without one.
+    fn record(&mut self, path: PathBuf) -> Option<Recorder> {
+        let log = match GpuCsvWriter::append(&path) {
+            Err(error @ StoreError::Busy { .. }) => {
+                tracing::warn!("{error}; going on without a record");
+                return None;
+            }
+            log => log.inspect_err(|error| tracing::warn!("{error}; going on without a record"));
+        };
+        let sampler = self.sampler.take();
+        let open = move || sampler.unwrap_or_else(|| Sampler::open(None));
+        Recorder::start(log.ok()?, SAMPLE_INTERVAL, open)
+            .inspect_err(|error| tracing::warn!("cannot start recording: {error}"))
+            .ok()
+    }
+}
+
+/// Describes a completed run in one line.
+fn line(summary: &EmbedSummary) -> String {
+    let seconds = summary.elapsed.as_secs_f64();
+    let columns = summary.columns.iter();
+    let columns: Vec<String> = columns
+        .map(|column| column.with_shape(summary.widths))
+        .collect();
+    let saved = match summary.saved_batches {
+        0 => String::new(),
+        saved => format!(" ({saved} saved by an earlier run)"),
+    };
+    let in_f32 = match summary.in_f32 {
+        0 => String::new(),
+        again => format!(", {} again in f32", plural(again, "sequence")),
+    };
+    let mut rate = vec![format!("{:.0} tokens/s", summary.tokens as f64 / seconds)];
+    rate.extend_from_slice(&summary.tiers);
+    let truncated = match summary.truncated {
+        0 => String::new(),
+        count => format!("; truncated: {}", plural(count, "protein")),
+    };
+    format!(
+        "{} of {} from {}{saved}, {}{in_f32} in {seconds:.1} s, {}{truncated}",
+        plural(summary.rows, "row"),
+        columns.join(", "),
+        plural(summary.batches, "batch"),
+        plural(summary.tokens, "token"),
+        rate.join(", "),
+    )
+}
