@@ -16,7 +16,7 @@ use plmkit_contract::{Column, Stop, catch_decoder_panic};
 use plmkit_esm2::cuda::{
     Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Place, VERSION,
 };
-use plmkit_esm2::{DeviceTimes, Dtype, LoadTimes, ModelInfo, Varlen, read_checkpoint, set_threads};
+use plmkit_esm2::{DeviceTimes, Dtype, ModelInfo, Varlen, read_known, set_threads};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -86,22 +86,14 @@ fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo, Vec<No
     let gpu = opening.gpu.as_ref();
     libtorch::prepare(gpu)?;
     let path = Path::new(&opening.model);
-    let (checkpoint, (model, compiled, notes)) = read_checkpoint(path, stop, |tensors, _| {
-        checkpoint::load(tensors, opening, stop)
-    })?;
-    let info = ModelInfo {
-        checkpoint,
-        device: gpu.map_or_else(|| "cpu".to_owned(), |gpu| format!("cuda:{}", gpu.index)),
-        gpu: gpu
-            .map(|gpu| Ok::<_, CudaError>((gpu.name.clone(), cuda_memory(gpu.index)?)))
-            .transpose()?,
-        dtype: opening.dtype,
-        kernels: model.encoder.kernels().to_owned(),
-        load_times: LoadTimes {
-            compiled,
-            ..LoadTimes::default()
-        },
-    };
+    let (checkpoint, (model, compiled, notes)) =
+        read_known(path, &opening.known, stop, |tensors, _| {
+            checkpoint::load(tensors, opening, stop)
+        })?;
+    let gpu = gpu.map(|gpu| Ok::<_, CudaError>((gpu.clone(), cuda_memory(gpu.index)?)));
+    let kernels = model.encoder.kernels().to_owned();
+    let mut info = ModelInfo::new(checkpoint, gpu.transpose()?, opening.dtype, kernels);
+    info.load_times.compiled = compiled;
     Ok((model, info, notes))
 }
 

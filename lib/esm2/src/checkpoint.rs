@@ -4,6 +4,7 @@ mod cpu_model;
 mod digest;
 mod folder;
 mod foreign;
+mod known;
 mod layers;
 mod names;
 mod parameters;
@@ -28,6 +29,7 @@ use crate::{CheckpointInfo, Dtype, EsmError, Head, ModelConfig};
 use cpu_model::cpu_model;
 use digest::{digest_of_head, digest_of_model};
 use foreign::list_names;
+use known::Known;
 pub(crate) use layers::layer;
 pub use parameters::{
     BIAS, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, WORDS, feed_forward_inputs, layer_name,
@@ -42,26 +44,50 @@ pub fn read_checkpoint<T, E: From<EsmError>>(
     stop: &Stop,
     copy: impl FnOnce(&CheckpointTensors, &ThreadPool) -> Result<T, E>,
 ) -> Result<(CheckpointInfo, T), E> {
+    read_known(model, "", stop, copy)
+}
+
+/// As [`read_checkpoint`], but does not hash files that `known` tells of, which is a text of [`identify`].
+pub fn read_known<T, E: From<EsmError>>(
+    model: &Path,
+    known: &str,
+    stop: &Stop,
+    copy: impl FnOnce(&CheckpointTensors, &ThreadPool) -> Result<T, E>,
+) -> Result<(CheckpointInfo, T), E> {
     let (pool, tensors) = (pool()?, CheckpointTensors::open(model)?);
     tensors.notes().iter().for_each(Note::log);
     let mut info = Err(EsmError::Stopped);
     let copied = pool.in_place_scope(|scope| {
-        scope.spawn(|_| info = describe(&tensors, stop));
+        scope.spawn(|_| info = describe(&tensors, known, stop));
         copy(&tensors, &pool)
     });
-    let (copied, info) = (copied?, info?);
-    let mut files = tensors.files.iter();
-    files.try_for_each(|file| file.check_unchanged())?;
-    Ok((info, copied))
+    let (copied, known) = (copied?, info?);
+    tensors.check_unchanged()?;
+    Ok((known.checkpoint, copied))
+}
+
+/// Returns what a checkpoint is, beside its weights, and a text that tells it while the files are the same. Hashes the files, unless
+/// `known` is such a text.
+pub(crate) fn identify(
+    model: &Path,
+    known: &str,
+    stop: &Stop,
+) -> Result<(CheckpointInfo, String), EsmError> {
+    let tensors = CheckpointTensors::open(model)?;
+    let known = pool()?.install(|| describe(&tensors, known, stop))?;
+    tensors.check_unchanged()?;
+    let text = known.to_text();
+    Ok((known.checkpoint, text))
 }
 
 /// Loads the folder or weight file `model` for plmkit's CPU kernels.
 pub(crate) fn load_cpu(
     model: &Path,
     kernels: (Isa, Dtype),
+    known: &str,
     stop: &Stop,
 ) -> Result<(CheckpointInfo, CpuModel), EsmError> {
-    read_checkpoint(model, stop, |tensors, pool| {
+    read_known(model, known, stop, |tensors, pool| {
         let layers = (0..tensors.config().layers).map(|number| {
             if stop.requested() {
                 return Err(EsmError::Stopped);
@@ -80,8 +106,11 @@ pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
     Ok(model)
 }
 
-/// Verifies the files, checks that weights are finite, and digests them.
-fn describe(tensors: &CheckpointTensors, stop: &Stop) -> Result<CheckpointInfo, EsmError> {
+/// Verifies the files, checks that weights are finite, and digests them, unless `known` tells the result.
+fn describe(tensors: &CheckpointTensors, known: &str, stop: &Stop) -> Result<Known, EsmError> {
+    if let Some(known) = Known::read(known, &tensors.stamps) {
+        return Ok(known);
+    }
     // Before the check of values: damage explains a bad value.
     let mut files = tensors.files.iter();
     files.try_for_each(|file| file.check_sums(stop))?;
@@ -94,11 +123,12 @@ fn describe(tensors: &CheckpointTensors, stop: &Stop) -> Result<CheckpointInfo, 
         Ok::<_, EsmError>((head, digest))
     };
     let heads = [Head::LanguageModel, Head::Contact].map(head);
-    Ok(CheckpointInfo {
+    let checkpoint = CheckpointInfo {
         config: tensors.config().clone(),
         digest,
         heads: heads.into_iter().collect::<Result<_, _>>()?,
-    })
+    };
+    Ok(Known::new(&tensors.stamps, checkpoint))
 }
 
 /// Returns the configuration of a model: that of its weights, checked against them, or that of a folder with a `config.json` alone.

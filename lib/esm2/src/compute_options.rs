@@ -24,26 +24,35 @@ pub struct ComputeOptions {
 impl ComputeOptions {
     /// Checks that the device is usable and computes in the type, as far as possible without using it. Returns whether it is the CPU.
     pub fn check(&self) -> Result<bool, EsmError> {
-        let (cpu_isa, gpu, _) = self.resolve()?;
-        if cpu_isa.is_none() {
-            cuda::check(gpu.as_ref())?;
+        let resolved = self.resolve()?;
+        if resolved.isa.is_none() {
+            cuda::check(resolved.gpu.as_ref())?;
         }
-        Ok(gpu.is_none())
+        Ok(resolved.gpu.is_none())
     }
 
-    /// Returns the instruction set, if plmkit's kernels for a CPU compute, the GPU, if one computes, and the type. libtorch computes on
-    /// a CPU if it is neither. Fails if the device does not compute in the type.
-    pub(crate) fn resolve(&self) -> Result<(Option<Isa>, Option<OpeningGpu>, Dtype), EsmError> {
+    /// Asks the driver for the device. Fails if the device does not compute in the type.
+    pub(crate) fn resolve(&self) -> Result<Resolved, EsmError> {
         let gpu = self.device.gpu()?;
-        let cpu_isa = match self.kernels {
+        let isa = match self.kernels {
             _ if gpu.is_some() => None,
             Kernels::Auto => Some(Isa::best()),
             Kernels::Isa(isa) => Some(isa),
             Kernels::Libtorch => None,
         };
         let capability = gpu.as_ref().map(|gpu| gpu.capability);
-        let dtype = self.dtype_for(cpu_isa, capability)?;
-        Ok((cpu_isa, gpu, dtype))
+        let dtype = self.dtype_for(isa, capability)?;
+        let kernels = match (&gpu, isa) {
+            (Some(_), _) if self.kernels != Kernels::Libtorch => "cuda".to_owned(),
+            (None, Some(isa)) => isa.for_weights(dtype).to_string(),
+            _ => "libtorch".to_owned(),
+        };
+        Ok(Resolved {
+            isa,
+            gpu,
+            dtype,
+            kernels,
+        })
     }
 
     /// Returns the type of the computation. `cpu_isa` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
@@ -78,6 +87,16 @@ impl ComputeOptions {
             message: format!("--dtype {dtype}: not computed {place}; expected {known}"),
         })
     }
+}
+
+/// What computes, and in which type.
+pub(crate) struct Resolved {
+    /// The instruction set, if plmkit's kernels for a CPU compute. libtorch computes on a CPU without it and a GPU.
+    pub(crate) isa: Option<Isa>,
+    pub(crate) gpu: Option<OpeningGpu>,
+    pub(crate) dtype: Dtype,
+    /// What computes the layers.
+    pub(crate) kernels: String,
 }
 
 /// The kernels that compute the layers on a CPU.

@@ -31,7 +31,7 @@ mod varlen;
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
     BIAS, CheckpointTensors, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS,
-    check_outputs, feed_forward_inputs, layer_name, read_checkpoint, read_config,
+    check_outputs, feed_forward_inputs, layer_name, read_checkpoint, read_config, read_known,
 };
 pub use compute_options::{ComputeOptions, Kernels};
 pub use config::{Architecture, FeedForward, ModelConfig, Positions};
@@ -39,7 +39,7 @@ pub use cuda::Ticket;
 pub use device::{CUDA_VISIBLE_DEVICES, Device, WorkerGpu, cuda_version, driver_version};
 pub use error::{EsmError, ON_THE_CPU};
 pub use heads::Head;
-pub use model::Esm2;
+pub use model::{Esm2, describe};
 pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};
 pub use plmkit_contract::Dtype;
 pub use plmkit_cpu::Isa;

@@ -10,9 +10,7 @@ use crate::checkpoint;
 use crate::cpu::CpuModel;
 use crate::cuda::{CudaModel, MemoryAsked, Opening};
 use crate::threads::threads;
-use crate::{
-    Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, LoadTimes, ModelInfo, Ticket, Varlen,
-};
+use crate::{Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, ModelInfo, Ticket, Varlen};
 
 /// A model on a device.
 ///
@@ -39,6 +37,23 @@ pub struct Esm2 {
     buffers: Buffers<f32>,
 }
 
+/// Returns the facts about a model before its weights are in memory, without the time of loading and the memory of a GPU, and a text
+/// with which the next call need not hash the files: `known` is that text, or any other, which tells nothing.
+///
+/// Kernels for a GPU are those that are to compute. If they do not compile, the loaded model tells others.
+pub fn describe(
+    model: &Path,
+    options: ComputeOptions,
+    known: &str,
+    stop: &Stop,
+) -> Result<(ModelInfo, String), EsmError> {
+    let resolved = options.resolve()?;
+    let (checkpoint, known) = checkpoint::identify(model, known, stop)?;
+    let gpu = resolved.gpu.map(|gpu| (gpu, 0));
+    let info = ModelInfo::new(checkpoint, gpu, resolved.dtype, resolved.kernels);
+    Ok((info, known))
+}
+
 /// What computes batches: plmkit's kernels for a CPU, or the library for GPUs.
 enum Backend {
     Cpu(Box<CpuModel>),
@@ -50,24 +65,30 @@ impl Esm2 {
     /// Weights are safetensors or PyTorch files, one or several. `stop` is polled between tensors,
     /// and on a GPU while batches are computed.
     pub fn load(model: &Path, options: ComputeOptions, stop: &Stop) -> Result<Self, EsmError> {
+        Self::load_known(model, options, "", stop)
+    }
+
+    /// As [`load`](Self::load), but does not hash files that `known` tells of: the text that [`describe`] has returned when it hashed
+    /// them a moment ago.
+    pub fn load_known(
+        model: &Path,
+        options: ComputeOptions,
+        known: &str,
+        stop: &Stop,
+    ) -> Result<Self, EsmError> {
         let started = Instant::now();
-        let (cpu_isa, gpu, dtype) = options.resolve()?;
-        let (mut info, backend) = if let Some(isa) = cpu_isa {
-            let (checkpoint, cpu) = checkpoint::load_cpu(model, (isa, dtype), stop)?;
-            let info = ModelInfo {
-                checkpoint,
-                device: "cpu".to_owned(),
-                gpu: None,
-                dtype,
-                kernels: isa.for_weights(dtype).to_string(),
-                load_times: LoadTimes::default(),
-            };
+        let resolved = options.resolve()?;
+        let (mut info, backend) = if let Some(isa) = resolved.isa {
+            let kernels = (isa, resolved.dtype);
+            let (checkpoint, cpu) = checkpoint::load_cpu(model, kernels, known, stop)?;
+            let info = ModelInfo::new(checkpoint, None, resolved.dtype, resolved.kernels);
             (info, Backend::Cpu(Box::new(cpu)))
         } else {
             let opening = Opening {
                 model: model.as_os_str().to_owned(),
-                gpu,
-                dtype,
+                known: known.to_owned(),
+                gpu: resolved.gpu,
+                dtype: resolved.dtype,
                 fused: options.kernels != Kernels::Libtorch,
                 profile: options.profile,
                 threads: threads(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plmkit_contract::{Column, NoSuchLayer, SPECIAL_TOKENS};
 use serde::{Deserialize, Serialize};
 
+use crate::cuda::OpeningGpu;
 use crate::{Dtype, EsmError, Head, ModelConfig};
 
 /// What a checkpoint is, beside its weights.
@@ -51,6 +52,24 @@ pub struct LoadTimes {
 }
 
 impl ModelInfo {
+    /// The facts about a model on a GPU with its memory in bytes, or on a CPU. Loading has taken no time.
+    pub fn new(
+        checkpoint: CheckpointInfo,
+        gpu: Option<(OpeningGpu, usize)>,
+        dtype: Dtype,
+        kernels: String,
+    ) -> Self {
+        let device = gpu.as_ref();
+        Self {
+            checkpoint,
+            device: device.map_or("cpu".to_owned(), |(gpu, _)| format!("cuda:{}", gpu.index)),
+            gpu: gpu.map(|(gpu, memory)| (gpu.name, memory)),
+            dtype,
+            kernels,
+            load_times: LoadTimes::default(),
+        }
+    }
+
     /// The configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.checkpoint.config

@@ -16,7 +16,7 @@ use super::parameters::{
 };
 use super::stored_tensor::{StoredTensor, stored_type};
 use super::tokens::check_tokens;
-use super::weight_file::WeightFile;
+use super::weight_file::{Stamp, WeightFile, stamp};
 use crate::config::{Positions, check_first_release, from_shapes};
 use crate::cuda::Note;
 use crate::rope::default_inv_freq;
@@ -27,6 +27,8 @@ use crate::{EsmError, Head, ModelConfig};
 pub struct CheckpointTensors {
     folder: PathBuf,
     pub(super) files: Vec<Arc<WeightFile>>,
+    /// Of the weight files and of `config.json`.
+    pub(super) stamps: Vec<Stamp>,
     config: ModelConfig,
     tensors: BTreeMap<String, StoredTensor>,
     /// Whether the language-model head decodes with a matrix that is not the word embeddings.
@@ -42,6 +44,10 @@ impl CheckpointTensors {
     /// The model is of another kind, or its weights are missing or have other shapes.
     pub fn open(model: &Path) -> Result<Self, EsmError> {
         let (folder, files) = (model_folder(model).to_owned(), weight_files(model)?);
+        // Before it is read: a file that changes in between has another stamp next time.
+        let config = folder.join("config.json").metadata().ok();
+        let stamps = files.iter().map(|file| file.opened);
+        let stamps = stamps.chain(config.as_ref().map(stamp)).collect();
         let stored: Vec<_> = files
             .iter()
             .map(WeightFile::tensors)
@@ -90,6 +96,7 @@ impl CheckpointTensors {
         let mut read = Self {
             folder,
             files,
+            stamps,
             config,
             tensors,
             own_decoder: false,
@@ -137,9 +144,8 @@ impl CheckpointTensors {
     /// Decides what the language-model head decodes with, as transformers 5 does: a stored decoder is used unless it is the word
     /// embeddings.
     fn settle_decoder(&mut self) {
-        let words = self.get(WORDS).values();
         self.own_decoder = match self.find(DECODER) {
-            Some(decoder) => decoder.values() != words,
+            Some(decoder) => decoder.values() != self.get(WORDS).values(),
             None => !self.config.tied_decoder,
         };
         if let Some(bias) = self.tensors.remove(DECODER_BIAS) {
@@ -181,6 +187,12 @@ impl CheckpointTensors {
         let config = self.folder.join("config.json");
         let config = config.exists().then_some(config);
         weights.chain(config).collect()
+    }
+
+    /// Checks that the files are still those that were opened.
+    pub(super) fn check_unchanged(&self) -> Result<(), EsmError> {
+        let mut files = self.files.iter();
+        files.try_for_each(|file| file.check_unchanged())
     }
 
     /// Returns the names of parameters that are not stored.

@@ -1,7 +1,7 @@
 //! A memory-mapped weight file.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,17 +26,23 @@ pub(super) struct WeightFile {
     indexed: Vec<String>,
     bytes: Mmap,
     file: File,
-    opened: [i64; 3],
+    pub(super) opened: Stamp,
 }
 
-/// Returns size and time of change of a file: any write changes one of them.
-fn stamp(file: &File) -> io::Result<[i64; 3]> {
-    let found = file.metadata()?;
-    Ok([
+/// What tells a file from others, and from itself with other bytes.
+pub(super) type Stamp = [i64; 7];
+
+/// Returns device, inode, size, and times of writing and of change: any write changes one of them.
+pub(super) fn stamp(found: &fs::Metadata) -> Stamp {
+    [
+        found.dev().cast_signed(),
+        found.ino().cast_signed(),
         found.size().cast_signed(),
+        found.mtime(),
+        found.mtime_nsec(),
         found.ctime(),
         found.ctime_nsec(),
-    ])
+    ]
 }
 
 /// Opens a regular file.
@@ -51,7 +57,7 @@ impl WeightFile {
     #[allow(unsafe_code)]
     pub(super) fn open(path: PathBuf, indexed: Vec<String>) -> Result<Self, EsmError> {
         let mapped = open(&path).and_then(|file| {
-            let opened = stamp(&file)?;
+            let opened = stamp(&file.metadata()?);
             // SAFETY: the bytes are only read, as bytes: they are checked, hashed and copied, and no value of another
             // type is borrowed from them. A file that another process changes meanwhile can give wrong bytes, and one
             // that it truncates ends this process with SIGBUS. Both need a write to a checkpoint that is being loaded.
@@ -70,8 +76,8 @@ impl WeightFile {
 
     /// Checks that the file is still the one that was opened: otherwise the weights may be of two models.
     pub(super) fn check_unchanged(&self) -> Result<(), EsmError> {
-        match stamp(&self.file) {
-            Ok(now) if now == self.opened => Ok(()),
+        match self.file.metadata() {
+            Ok(now) if stamp(&now) == self.opened => Ok(()),
             _ => Err(EsmError::of_file(
                 Exit::Transient,
                 &self.path,
@@ -192,7 +198,6 @@ fn safetensors_damage(bytes: &[u8], error: &SafeTensorError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
 
     use super::*;
 

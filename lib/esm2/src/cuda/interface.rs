@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Device, Dtype};
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
-pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 2");
+pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 3");
 
 /// Returns [`VERSION`], ended by 0. Every version of the library has this function, `plmkit_cuda_version`.
 pub type Version = unsafe extern "C" fn() -> *const c_char;
@@ -92,6 +92,8 @@ pub struct Place {
 pub struct Opening {
     /// The folder or weight file.
     pub model: OsString,
+    /// What [`describe`](crate::describe) tells of it; may be empty.
+    pub known: String,
     /// The GPU; `None` for libtorch's operations on the CPU.
     pub gpu: Option<OpeningGpu>,
     /// The type of the computation.

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use half::{bf16, f16};
-use plmkit_contract::{Column, Exit, Failure, Stop};
-use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, EsmError, Head, set_threads};
+use plmkit_contract::{Column, Exit, Failure, Stop, seal};
+use plmkit_esm2::{
+    ComputeOptions, Dtype as Type, Esm2, EsmError, Head, LoadTimes, ModelInfo, describe,
+    set_threads,
+};
 use safetensors::Dtype;
 
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};
@@ -27,6 +30,83 @@ fn digest(model: &Path) -> String {
 
 fn layers(model: &Esm2) -> Vec<Vec<f32>> {
     Pack::of([protein("P81746").tokens.as_slice()]).layers(model)
+}
+
+fn described(model: &Path, known: &str) -> (ModelInfo, String) {
+    describe(model, ComputeOptions::default(), known, &Stop::default()).unwrap()
+}
+
+#[test]
+fn a_description_is_that_of_the_loaded_model() {
+    for name in ["", "-1b", "-1v", "-bin", "-esmc", "-esmc-pth"] {
+        let model = test_data(&format!("model-tiny{name}"));
+        let mut loaded = load(&model).unwrap().info().clone();
+        loaded.load_times = LoadTimes::default();
+        let (hashed, text) = described(&model, "");
+        assert_eq!(hashed, loaded, "{name}");
+        assert_eq!(described(&model, &text), (hashed, text), "{name}");
+    }
+}
+
+/// A text with another digest, which no file has, shows whether files are hashed.
+#[test]
+fn a_description_hashes_what_has_changed_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path();
+    for name in ["config.json", "model.safetensors"] {
+        let bytes = fs::read(test_data("model-tiny").join(name)).unwrap();
+        fs::write(model.join(name), bytes).unwrap();
+    }
+    let (expected, text) = described(model, "");
+    let digest = &expected.checkpoint.digest;
+    let told = |text: &str| {
+        let other = "0".repeat(32);
+        let mut json: serde_json::Value =
+            serde_json::from_str(&text.replace(digest, &other)).unwrap();
+        json.as_object_mut().unwrap().remove("seal");
+        (seal(&json), other)
+    };
+    let (known, other) = told(&text);
+    assert_eq!(described(model, &known).0.checkpoint.digest, other);
+    let load = |known: &str| {
+        let options = ComputeOptions::default();
+        let model = Esm2::load_known(model, options, known, &Stop::default()).unwrap();
+        model.info().checkpoint.digest.clone()
+    };
+    assert_eq!((load(&known), &load("")), (other, digest));
+
+    let mut damaged = known.clone().into_bytes();
+    damaged[20] ^= 1;
+    let damaged = String::from_utf8_lossy(&damaged);
+    let unsealed = text.replace(digest, &"0".repeat(32));
+    let earlier = told(&text.replace(env!("CARGO_PKG_VERSION"), "0.0.1")).0;
+    for nothing in [
+        "",
+        "{}",
+        "[1",
+        &known[..known.len() / 2],
+        &damaged,
+        &unsealed,
+        &earlier,
+    ] {
+        assert_eq!(described(model, nothing), (expected.clone(), text.clone()));
+    }
+
+    // The same bytes, size and time of writing: another time of change.
+    for name in ["config.json", "model.safetensors"] {
+        let (known, _) = told(&described(model, "").1);
+        let path = model.join(name);
+        let written = path.metadata().unwrap().modified().unwrap();
+        std::thread::sleep(Duration::from_millis(20)); // the clock of the file system may be coarse
+        fs::write(&path, fs::read(&path).unwrap()).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(written).unwrap();
+        assert_eq!(
+            &described(model, &known).0.checkpoint.digest,
+            digest,
+            "{name}"
+        );
+    }
 }
 
 /// As transformers 5 saves a model that it made itself, and one that it loaded from an `EsmModel`.
