@@ -13,20 +13,6 @@ use crate::files::EmbeddedFile;
 use crate::violation::FILE;
 use crate::{Criteria, Findings};
 
-/// How the work of a file differs from that of the `first`, which has this name.
-fn different_work(name: &str, first: &Provenance, file: &Provenance) -> Option<String> {
-    let (what, expected, found) = first.changed_work(file)?;
-    let [expected, found] = [(first, expected), (file, found)].map(|(work, value)| {
-        let model = work.model.as_ref().filter(|_| what == "model");
-        model.map_or(value.clone(), |model| {
-            format!("{value} ({})", Quoted(&model.name))
-        })
-    });
-    Some(format!(
-        "expected {what} {expected} as in {name}, found {found}"
-    ))
-}
-
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
 pub(crate) fn list_without_list(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {
     let empty = no_rejected_rows();
@@ -56,9 +42,11 @@ pub(crate) fn check(findings: &Findings, criteria: &Criteria, tallies: &mut Tall
         .map(|file| (&*file.name, &file.provenance));
     let cut = shards.iter().map(|file| (&*file.name, &file.provenance));
     let [embedded, cut]: [Vec<_>; 2] = [embedded.collect(), cut.collect()];
-    let source = |made: &Provenance| made.options.get(SOURCE).cloned();
+    let different_work = |name: &str, first: &Provenance, file: &Provenance| {
+        first.mismatch(file, &format!(" as in {name}"))
+    };
     let other_source = |name: &str, first: &Provenance, file: &Provenance| {
-        let differs = source(first) != source(file);
+        let differs = first.option_differs(file, SOURCE);
         differs.then(|| format!("not of the same set of shards as {name}"))
     };
     let other_inputs = |name: &str, first: &Provenance, file: &Provenance| {

@@ -189,9 +189,7 @@ impl EmbeddingWork {
             options: work.0.clone(),
             ..Provenance::new("", Vec::new())
         };
-        let (expected, found) = (work(self), work(found));
-        let (what, expected, found) = expected.changed_work(&found)?;
-        Some(format!("expected {what} {expected}, found {found}"))
+        work(self).mismatch(&work(found), "")
     }
 }
 

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use crate::row_key::key_fields;
-use crate::{
-    AMINO_ACIDS, Column, KEY_COLUMNS, Labels, N_WINDOWS, Quoted, StoreDtype, VOCABULARY, Widths,
-    check_columns,
-};
+use crate::fields::check_columns;
+use crate::row_key::{KEY_COLUMNS, N_WINDOWS, key_fields};
+use crate::{AMINO_ACIDS, Column, Labels, Quoted, StoreDtype, VOCABULARY, Widths};
 use serde::{Deserialize, Serialize};
 
 /// The columns of an embeddings file: the key, `n_windows` u32 if windows were stitched, labels, and computed columns.

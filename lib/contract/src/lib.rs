@@ -13,6 +13,7 @@ mod digest;
 mod dtype;
 mod error;
 mod exit;
+mod fields;
 mod guard;
 mod labels;
 mod layout;
@@ -53,6 +54,7 @@ pub use digest::{RowDigest, SequenceDigest, content_digest};
 pub use dtype::{Dtype, StoreDtype};
 pub use error::ContentError;
 pub use exit::{Exit, Failure, exit_of, exit_of_system};
+pub use fields::{check_columns, fields_text};
 pub use guard::{catch_decoder_panic, is_catching_panic};
 pub use labels::{DESCRIPTION, Labels, SAMPLE, is_sample_name};
 pub use layout::EmbeddingLayout;
@@ -83,6 +85,6 @@ pub use row_key::{
     Cell, KEY_COLUMNS, KeyColumns, N_WINDOWS, Row, RowKey, RowsBuilder, ShardRow, ordinals,
 };
 pub use row_span::RowSpan;
-pub use schema::{Kind, batches_schema, check_columns, fields_text, shard_schema};
+pub use schema::{Kind, batches_schema, shard_schema};
 pub use sealed::{Sealed, is_sealed, seal};
 pub use stop::Stop;

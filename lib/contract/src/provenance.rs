@@ -222,8 +222,8 @@ impl Provenance {
         Ok((provenance, rows.map_err(|()| malformed_entry(key::ROWS))?))
     }
 
-    /// Describes the first difference to `other`, or returns `None` for the same work. The program's version does not count: a
-    /// new release keeps finished files.
+    /// Relation *same output*: describes the first difference to `other`, or returns `None` if both are the result of the same work on
+    /// the same inputs. The program's version does not count: a new release keeps finished files.
     ///
     /// ```
     /// use plmkit_contract::Provenance;
@@ -233,27 +233,62 @@ impl Provenance {
     /// assert_eq!(old.difference(&old), None);
     /// ```
     pub fn difference(&self, other: &Self) -> Option<String> {
-        if let Some((what, was, is)) = self.changed_work(other) {
-            return Some(format!("{what} was {was} and is now {is}"));
-        }
-        if self.inputs != other.inputs || self.options.get(SOURCE) != other.options.get(SOURCE) {
-            return Some("the input is not the same".to_owned());
-        }
-        let packed_otherwise = self.options.get(PACKING) != other.options.get(PACKING);
-        packed_otherwise.then(|| "the batches are packed otherwise".to_owned())
+        let what = if let Some(difference) = self.dataset_difference(other) {
+            return Some(difference);
+        } else if self.inputs != other.inputs || self.option_differs(other, SOURCE) {
+            "the input is not the same"
+        } else if self.option_differs(other, PACKING) {
+            "the batches are packed otherwise"
+        } else {
+            return None;
+        };
+        Some(what.to_owned())
     }
 
-    /// Finds the first difference to `other` apart from inputs, source and packing. Returns its name, its value here and in
+    /// Relation *same checkpoint*: as [`difference`](Self::difference), and made by the same kernels. Otherwise, the output would not be
+    /// that of an uninterrupted run, to the byte.
+    pub fn checkpoint_difference(&self, other: &Self) -> Option<String> {
+        self.difference(other).or_else(|| {
+            let kernels = |work: &Self| work.options.get(KERNELS).cloned().unwrap_or_default();
+            let (found, expected) = (kernels(self), kernels(other));
+            self.option_differs(other, KERNELS)
+                .then(|| format!("computed by the kernels {found}, and this run's are {expected}"))
+        })
+    }
+
+    /// Relation *same dataset*: as [`difference`](Self::difference), of any inputs and in any packing. The source is an input.
+    pub fn dataset_difference(&self, other: &Self) -> Option<String> {
+        let (what, was, is) = self.changed_work(other)?;
+        Some(format!("{what} was {was} and is now {is}"))
+    }
+
+    /// Relation *same dataset*, in words for files that are read together: `expected dtype "f32" as in a.parquet, found "bf16"`. This is
+    /// the expected provenance; `place` follows its value: ` as in a.parquet`, or nothing.
+    pub fn mismatch(&self, found: &Self, place: &str) -> Option<String> {
+        let (what, expected, other) = self.changed_work(found)?;
+        let [expected, found] = [(self, expected), (found, other)].map(|(work, value)| {
+            let model = work.model.as_ref().filter(|_| what == "model");
+            let name = model.map(|model| format!(" ({})", Quoted(&model.name)));
+            value + &name.unwrap_or_default()
+        });
+        Some(format!("expected {what} {expected}{place}, found {found}"))
+    }
+
+    /// Whether the value of an option is another one than in `other`.
+    pub fn option_differs(&self, other: &Self, name: &str) -> bool {
+        self.options.get(name) != other.options.get(name)
+    }
+
+    /// Finds the first difference to `other` apart from inputs, source, packing and kernels. Returns its name, its value here and in
     /// `other`.
-    pub fn changed_work<'a>(&'a self, other: &'a Self) -> Option<(&'a str, String, String)> {
+    fn changed_work<'a>(&'a self, other: &'a Self) -> Option<(&'a str, String, String)> {
         if self.tool != other.tool {
             let [old, new] = [self, other].map(|work| Quoted(&work.tool).to_string());
             return Some(("the program", old, new));
         }
         let mut names = self.options.keys().chain(other.options.keys());
-        let name = names.find(|&name| {
-            ![PACKING, KERNELS, SOURCE].contains(&name.as_str())
-                && self.options.get(name) != other.options.get(name)
+        let name = names.find(|name| {
+            ![PACKING, KERNELS, SOURCE].contains(&name.as_str()) && self.option_differs(other, name)
         })?;
         let [old, new] = [self, other].map(|work| {
             let value = work.options.get(name);
@@ -311,16 +346,46 @@ mod tests {
     }
 
     #[test]
-    fn other_batches_are_other_work_for_a_file_and_not_for_a_set() {
-        let of =
-            |packing: &str| Provenance::new("gpu-embed", vec!["a".into()]).with(PACKING, packing);
-        let difference = of("one").difference(&of("other"));
+    fn three_relations_count_more_or_less_of_a_difference() {
+        let work = || {
+            let work = Provenance::new("gpu-embed", vec!["a".into()]);
+            work.with(PACKING, "one").with(KERNELS, "avx2")
+        };
+        let input = "the input is not the same";
+        let packing = "the batches are packed otherwise";
+        let kernels = "computed by the kernels \"avx2\", and this run's are \"scalar\"";
+        let dtype = "dtype was unset and is now \"f32\"";
+        let other_inputs = Provenance {
+            inputs: Vec::new(),
+            ..work()
+        };
+        let cases = [
+            (work(), [None, None, None]),
+            (other_inputs, [Some(input), Some(input), None]),
+            (work().with(SOURCE, "b"), [Some(input), Some(input), None]),
+            (
+                work().with(PACKING, "b"),
+                [Some(packing), Some(packing), None],
+            ),
+            (work().with(KERNELS, "scalar"), [None, Some(kernels), None]),
+            (work().with("dtype", "f32"), [Some(dtype); 3]),
+        ];
+        for (other, expected) in cases {
+            let found = [
+                work().difference(&other),
+                work().checkpoint_difference(&other),
+                work().dataset_difference(&other),
+            ];
+            assert_eq!(found.each_ref().map(Option::as_deref), expected);
+        }
+        let named = work().with("model", "b").with_model(ModelName {
+            name: "esm2".into(),
+            revision: None,
+        });
         assert_eq!(
-            difference.as_deref(),
-            Some("the batches are packed otherwise")
+            named.mismatch(&work(), " as in a.parquet").as_deref(),
+            Some("expected model \"b\" ('esm2') as in a.parquet, found unset")
         );
-        assert_eq!(of("one").changed_work(&of("other")), None);
-        assert_eq!(of("one").difference(&of("one")), None);
     }
 
     #[test]

@@ -97,13 +97,12 @@ impl Part {
 
     /// Checks that a file has the columns, the work and the set of shards of the `first` part.
     fn check_same(&self, first: &Self) -> Result<(), DatasetError> {
-        let place = path_text(&first.path);
-        let source = |part: &Self| part.provenance.options.get(SOURCE).cloned();
+        let (place, own, expected) = (path_text(&first.path), &self.provenance, &first.provenance);
         let what = if self.layout != first.layout {
             format!("expected the columns of {place}, found others")
-        } else if let Some((what, was, is)) = first.provenance.changed_work(&self.provenance) {
-            format!("expected {what} {was} as in {place}, found {is}")
-        } else if source(self) != source(first) {
+        } else if let Some(what) = expected.mismatch(own, &format!(" as in {place}")) {
+            what
+        } else if own.option_differs(expected, SOURCE) {
             format!("not of the same set of shards as {place}")
         } else {
             return Ok(());
