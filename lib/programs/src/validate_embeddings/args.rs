@@ -12,7 +12,7 @@ use plmkit_cli::{
 use plmkit_contract::path_text;
 use plmkit_dataset::{dataset_folder, own_files};
 
-use super::dataset::add_files;
+use super::dataset::{DatasetFiles, dataset_files};
 use super::lists::without_lists;
 use super::recompute::Sampling;
 
@@ -247,8 +247,13 @@ impl Args {
         self.shards = without_lists(files_of(self.shards, &["parquet"])?);
         self.rejects = files_of(self.rejects, &["csv"])?;
         self.recomputed = files_of(self.recomputed, &["parquet"])?;
-        if let Some(dataset) = self.dataset.clone() {
-            add_files(&dataset, &mut self)?;
+        if let Some(dataset) = &self.dataset {
+            DatasetFiles {
+                embeddings: self.embeddings,
+                shards: self.shards,
+                rejects: self.rejects,
+                manifest: self.manifest,
+            } = dataset_files(dataset)?;
         }
         let recomputed = self.model.is_some() || !self.recomputed.is_empty();
         if recomputed && self.shards.is_empty() {

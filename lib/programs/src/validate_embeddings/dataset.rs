@@ -1,7 +1,7 @@
 //! A dataset that is validated: what is in its folder, and the verdict that is written there.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use plmkit_cli::{Exit, Fault, Stop, files_of, keep_renameable};
@@ -12,28 +12,41 @@ use plmkit_contract::{
 use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
 use plmkit_store::{files_in, read_byte_digest, read_input, write_report};
 
-use super::args::Args;
 use super::lists::without_lists;
 
-/// Adds what is in the folder to what is to be checked.
-pub(crate) fn add_files(dataset: &Path, args: &mut Args) -> Result<(), Fault> {
-    let all = |name: &str, extension| files_of(vec![dataset.join(name)], &[extension]);
-    args.embeddings = embeddings_of(dataset)?;
+/// The files in the folder of a dataset; without shards, only the embeddings.
+#[derive(Default)]
+pub(crate) struct DatasetFiles {
+    pub(crate) embeddings: Vec<PathBuf>,
+    pub(crate) shards: Vec<PathBuf>,
+    pub(crate) rejects: Vec<PathBuf>,
+    pub(crate) manifest: Option<PathBuf>,
+}
+
+/// Lists what is in the folder and is to be checked.
+pub(crate) fn dataset_files(dataset: &Path) -> Result<DatasetFiles, Fault> {
+    let embeddings = embeddings_of(dataset)?;
     if !has_shards(dataset) {
-        return Ok(());
+        return Ok(DatasetFiles {
+            embeddings,
+            ..DatasetFiles::default()
+        });
     }
-    args.shards = without_lists(all("shards", "parquet")?);
-    let shards = dataset.join("shards");
-    args.manifest = Some(shards.join(MANIFEST_FILE));
-    args.rejects = vec![shards.join(REJECTS_FILE)];
+    let folder = dataset.join("shards");
+    let shards = without_lists(files_of(vec![folder.clone()], &["parquet"])?);
+    let mut rejects = vec![folder.join(REJECTS_FILE)];
     // No list is written, or kept, of shards that were embedded as a whole.
     let lists = dataset.join("rejects");
     if lists.is_dir() {
         let lists = files_in(&lists, &["csv"]);
-        let lists = lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?;
-        args.rejects.extend(lists);
+        rejects.extend(lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?);
     }
-    Ok(())
+    Ok(DatasetFiles {
+        embeddings,
+        shards,
+        rejects,
+        manifest: Some(folder.join(MANIFEST_FILE)),
+    })
 }
 
 /// That every file of the manifest is there: without one there can be no verdict, and the earlier one stays.
