@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use plmkit_contract::{Column, RowKey, plural};
 use serde::Serialize;
 
-use crate::Criteria;
 use crate::check::Tallies;
 use crate::checks::reference;
+use crate::criteria::Criteria;
 use crate::difference::{distance, norm};
 use crate::vector::cosine;
 use crate::violation::{FILE, Violation};

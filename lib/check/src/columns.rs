@@ -6,12 +6,14 @@ use plmkit_contract::{AMINO_ACIDS, Column, Pooling, RowKey, SCORES_POSITIONS};
 
 use crate::check::Tallies;
 use crate::checks::{constant, finite, zero};
+use crate::contacts;
+use crate::criteria::Criteria;
 use crate::difference::norm;
+use crate::files::EmbeddedFile;
 use crate::outliers::Outliers;
 use crate::sequences::Sequences;
 use crate::tolerance::Tolerance;
 use crate::violation::FILE;
-use crate::{Criteria, EmbeddedFile, contacts};
 
 /// Sequences that a file needs before a dimension that never changes is a fault.
 const MIN_VARYING: usize = 16;

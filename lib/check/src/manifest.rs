@@ -6,8 +6,9 @@ use plmkit_contract::{Manifest, Quoted, Reason, RejectsList, SOURCE};
 
 use crate::check::Tallies;
 use crate::checks::manifest as kind;
+use crate::criteria::Criteria;
+use crate::findings::Findings;
 use crate::violation::FILE;
-use crate::{Criteria, Findings};
 
 /// The check `manifest`, of the shards and of the lists of records that were rejected: so many for each reason.
 pub(crate) fn check(

@@ -2,9 +2,9 @@
 
 use roaring::RoaringTreemap;
 
-use crate::Criteria;
 use crate::check::{LISTED, Tallies};
 use crate::checks::ordinals;
+use crate::criteria::Criteria;
 
 /// The check `ordinals` of the records in `shards`, those that were rejected, and those in the lists of aliases and known records.
 ///

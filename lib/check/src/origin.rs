@@ -9,9 +9,10 @@ use plmkit_contract::{
 
 use crate::check::Tallies;
 use crate::checks::{coverage, origin};
+use crate::criteria::Criteria;
 use crate::files::EmbeddedFile;
+use crate::findings::Findings;
 use crate::violation::FILE;
-use crate::{Criteria, Findings};
 
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
 pub(crate) fn list_without_list(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {

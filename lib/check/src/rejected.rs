@@ -6,9 +6,10 @@ use plmkit_contract::{Quoted, Reason};
 
 use crate::check::Tallies;
 use crate::checks::rejected;
+use crate::criteria::Criteria;
 use crate::files::EmbeddedFile;
+use crate::findings::Findings;
 use crate::violation::FILE;
-use crate::{Criteria, Findings};
 
 /// More rejected records than this are rarely meant.
 const MAX_REJECTED: f64 = 0.05;

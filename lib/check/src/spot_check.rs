@@ -3,12 +3,12 @@
 
 use plmkit_contract::{Column, RowKey, SCORES_POSITIONS};
 
-use crate::EmbeddedFile;
 use crate::agreement::ColumnAgreement;
 use crate::check::Tallies;
 use crate::checks::spot_check;
 use crate::columns::FileColumn;
 use crate::difference::difference;
+use crate::files::EmbeddedFile;
 use crate::recomputed::Recomputed;
 use crate::vector::median;
 use crate::violation::FILE;

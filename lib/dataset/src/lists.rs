@@ -4,15 +4,16 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    AliasRow, DATASET_FILE, Kind, ListedFile, MANIFEST_FILE, Manifest, RejectsList, SHARD_PREFIX,
-    SOURCE, Stop, alias_rows, path_text,
+    DATASET_FILE, Kind, ListedFile, MANIFEST_FILE, Manifest, RejectsList, SHARD_PREFIX, SOURCE,
+    Stop, path_text,
 };
 use plmkit_store::{
     FileKind, RecordListReader, StoreError, read_byte_digest, read_rejects, read_sealed, visible_in,
 };
 
+use crate::error::DatasetError;
 use crate::folder::SHARDS;
-use crate::{Dataset, DatasetError, Part};
+use crate::part::Part;
 
 /// Reads these lists of rejects in `folder`: each must be as it was when the dataset was validated. One without lines need not be
 /// kept.
@@ -104,44 +105,4 @@ pub(crate) fn read_manifest(
         return Err(DatasetError::content(surplus, what));
     }
     Ok(Some(manifest))
-}
-
-impl Dataset {
-    /// Returns the manifest of the shards.
-    ///
-    /// # Errors
-    /// If the dataset has none.
-    pub(crate) fn manifest(&self) -> Result<&Manifest, DatasetError> {
-        self.manifest.as_ref().ok_or_else(|| {
-            let what = "expected shard-*.parquet and manifest.json, which have the residues of the proteins: the folder of a sample has them, and no combined one";
-            DatasetError::missing(&self.path.join(SHARDS), what)
-        })
-    }
-
-    /// Opens the lists of records beside the shards.
-    pub(crate) fn lists(&self) -> Result<Vec<(Kind, RecordListReader)>, DatasetError> {
-        let shards = self.path.join(SHARDS);
-        let lists = self.manifest.iter().flat_map(Manifest::lists);
-        let lists = lists.filter_map(|(file, kind, listed)| {
-            let opened = open_list(&shards.join(file), kind, &listed?.digest);
-            Some(opened.map(|list| (kind, list)))
-        });
-        lists.collect()
-    }
-
-    /// Shows the records that are in no shard, of the list of this kind.
-    pub(crate) fn each_record(
-        &self,
-        kind: Kind,
-        stop: &Stop,
-        mut see: impl FnMut(&AliasRow<'_>),
-    ) -> Result<(), DatasetError> {
-        for (_, mut list) in self.lists()?.into_iter().filter(|(of, _)| *of == kind) {
-            while let Some(batch) = list.next_batch()? {
-                StoreError::check(stop)?;
-                alias_rows(&batch).for_each(|row| see(&row));
-            }
-        }
-        Ok(())
-    }
 }

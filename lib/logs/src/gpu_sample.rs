@@ -1,15 +1,45 @@
-//! A sample of a GPU and its host at one moment.
+//! A sample of a GPU and its host at one moment. Its numbers are one table, which the log, the exporter, the report, `top` and the
+//! documents share.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_with::SerializeDisplay;
 
-use crate::Timestamp;
-use crate::metric::{Metric, Subject};
+use crate::clock::Timestamp;
 use crate::thresholds::{GPU_HOT_ABOVE_C, GPU_HOT_MARGIN_C};
+use crate::throttle::Throttle;
+
+/// What a column tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The GPU, as it answered at that moment.
+    Gpu,
+    /// The GPU, as the driver remembers it: known of a GPU that answers no more.
+    Driver,
+    /// The host.
+    Host,
+}
+
+/// A number of a sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The column of the log.
+    pub column: &'static str,
+    /// The unit of the column, as it is written after a value; empty for a number of things.
+    pub unit: &'static str,
+    /// What it tells of.
+    pub subject: Subject,
+    /// The name for Prometheus, whose unit is the [base unit](Self::in_base). A name that ends in `_total` is a counter's.
+    pub prometheus: &'static str,
+    /// What it is, in a sentence.
+    pub help: &'static str,
+    /// Whether reports have its mean, least and greatest value.
+    pub in_reports: bool,
+    /// Returns the value.
+    pub value: fn(&GpuSample) -> Option<f64>,
+}
 
 /// Makes the sample, the header of its log, what reads its columns, and the table of its numbers. First come the other columns,
 /// each with the form of its text. A number has a column, which is its field, a type, a unit, a subject, a name for Prometheus,
@@ -101,6 +131,29 @@ samples! {
     host_mem_total_mib: u64, "MiB", Host, "plmkit_host_memory_size_bytes", false, "Memory.";
 }
 
+impl Metric {
+    /// Returns the metric of a column.
+    pub fn of(column: &str) -> Option<&'static Self> {
+        METRICS.iter().find(|metric| metric.column == column)
+    }
+
+    /// Returns a value in the base unit: a ratio, bytes or hertz.
+    pub fn in_base(&self, value: f64) -> f64 {
+        match self.unit {
+            "%" => value / 100.0,
+            "MiB" => value * 1_048_576.0,
+            "MHz" => value * 1e6,
+            _ => value,
+        }
+    }
+
+    /// Returns its kind for Prometheus. A counter only grows until the driver is loaded again.
+    pub fn kind(&self) -> &'static str {
+        let is_counter = self.prometheus.ends_with("_total");
+        if is_counter { "counter" } else { "gauge" }
+    }
+}
+
 /// What the text of a column looks like.
 type Form = &'static str;
 
@@ -157,55 +210,6 @@ pub fn is_instance(uuid: &str) -> bool {
     uuid.starts_with("MIG-")
 }
 
-/// No reason. An empty value is an unknown one.
-const NOTHING: &str = "none";
-
-/// What holds the clocks down, by the driver's names: `sw_power_cap+hw_slowdown`, or `none`.
-///
-/// An idle GPU clocks down as well; that is no throttling and is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay)]
-pub struct Throttle(pub Vec<String>);
-
-impl Throttle {
-    /// Reasons that protect the hardware from heat or a bad power supply. A configured power limit does not.
-    pub const SEVERE: [&str; 4] = [
-        "hw_slowdown",
-        "hw_thermal_slowdown",
-        "hw_power_brake_slowdown",
-        "sw_thermal_slowdown",
-    ];
-
-    /// Whether a reason is [severe](Self::SEVERE).
-    pub fn is_severe(&self) -> bool {
-        let mut reasons = self.0.iter();
-        reasons.any(|reason| Self::SEVERE.contains(&reason.as_str()))
-    }
-
-    /// Whether anything holds the clocks down.
-    pub fn active(&self) -> bool {
-        !self.0.is_empty()
-    }
-}
-
-impl fmt::Display for Throttle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0[..] {
-            [] => f.write_str(NOTHING),
-            reasons => f.write_str(&reasons.join("+")),
-        }
-    }
-}
-
-impl FromStr for Throttle {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        let reasons = text.split('+');
-        let reasons = reasons.filter(|reason| !["", NOTHING].contains(reason));
-        Ok(Self(reasons.map(str::to_owned).collect()))
-    }
-}
-
 /// Processes that compute on a GPU, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, SerializeDisplay)]
 pub struct Processes(pub Vec<GpuProcess>);
@@ -234,24 +238,4 @@ pub struct GpuProcess {
     pub mem_used_mib: Option<u64>,
     /// Share of the time in which its kernels ran.
     pub gpu_util: Option<u32>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_read_back_as_they_were_written() {
-        for (text, written) in [
-            ("none", "none"),
-            ("sw_power_cap+sync_boost", "sw_power_cap+sync_boost"),
-            ("+++", "none"),
-            ("", "none"),
-            ("a++b+", "a+b"),
-        ] {
-            let list: Throttle = text.parse().unwrap();
-            assert_eq!(list.to_string(), written);
-            assert_eq!(list.active(), written != "none");
-        }
-    }
 }

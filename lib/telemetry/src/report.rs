@@ -11,6 +11,7 @@ mod findings;
 mod gpu;
 mod groups;
 mod html;
+mod moments;
 mod multiqc;
 mod pace;
 mod run;

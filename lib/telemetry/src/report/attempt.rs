@@ -8,7 +8,7 @@ use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, RunDone, RunStarted};
 use roaring::RoaringTreemap;
 
-use super::times::{extend, micros, time_of_day_us};
+use super::moments::{extend, micros, time_of_day_us};
 use crate::devices;
 
 /// The events of one process. Elapsed time starts at 0 in each.

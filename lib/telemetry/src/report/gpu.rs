@@ -10,9 +10,10 @@ use plmkit_logs::{GpuSample, Tier, Timestamp, is_instance};
 use serde::Serialize;
 
 use super::bins::Bins;
+use super::moments::{Moment, clock_of, length, micros, seconds};
 use super::pace::Pace;
 use super::percent;
-use super::times::{BusyTimes, Moment, WorkTimes, clock_of, length, micros, seconds};
+use super::times::{BusyTimes, WorkTimes};
 use super::values::{Figures, Values, energy_w, gpu_values, is_enough};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::times::{Moment, micros};
+use super::moments::{Moment, micros};
 
 /// A driver that takes longer than was asked for takes no longer than this.
 const MAX_SLOW_US: Moment = 10_000_000;

@@ -3,54 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use plmkit_logs::{GpuSample, Timestamp};
+use plmkit_logs::GpuSample;
 use rangemap::RangeMap;
 
 use super::attempt::Attempt;
-
-/// No clock of a machine counts further: about 30 years.
-const MAX_S: f64 = 1e9;
-
-/// The year 5138: sums and multiples of times do not overflow.
-const MAX_UNIX_MS: i64 = 100_000_000_000_000;
-
-/// Returns seconds as whole microseconds. Sums of these are exact.
-pub(super) fn micros(seconds: f64) -> i64 {
-    (seconds.clamp(0.0, MAX_S) * 1e6).round() as i64
-}
-
-/// Returns microseconds as seconds.
-pub(super) fn seconds(micros: i64) -> f64 {
-    micros as f64 / 1e6
-}
-
-/// Returns the time of day in microseconds since 1970.
-pub(super) fn time_of_day_us(time: Timestamp) -> i64 {
-    time.unix_ms().clamp(0, MAX_UNIX_MS) * 1000
-}
-
-/// Extends a span to a time, if it is known.
-pub(super) fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
-    let Some(time) = time else { return };
-    let span = span.get_or_insert(time..time);
-    *span = span.start.min(time)..span.end.max(time);
-}
-
-/// A moment in microseconds, on one axis for all clocks: each has a part of it.
-pub(super) type Moment = i128;
-
-/// The part of a clock, beyond what any counts.
-const CLOCK: Moment = 1 << 64;
-
-/// Returns the clock of a moment.
-pub(super) fn clock_of(moment: Moment) -> Moment {
-    moment / CLOCK
-}
-
-/// Returns the length of a time by one clock, in microseconds.
-pub(super) fn length(time: &Range<Moment>) -> i64 {
-    i64::try_from(time.end - time.start).unwrap_or(i64::MAX)
-}
+use super::moments::{CLOCK, Moment, length, micros, time_of_day_us};
 
 /// More runs at once on one GPU are not told apart: it keeps the memory in proportion to the log.
 const MAX_AT_ONCE: usize = 64;

@@ -8,7 +8,7 @@ use plmkit_logs::thresholds::{
 use plmkit_logs::{GpuSample, METRICS, Mean};
 use serde::Serialize;
 
-use super::times::{Moment, seconds};
+use super::moments::{Moment, seconds};
 
 /// The start of the name of a reason that holds the clocks down.
 pub(super) const REASON: &str = "throttle_";
