@@ -181,11 +181,7 @@ fn check_options(
     (args, samples): (&Args, &[Sample]),
     errors: &mut Vec<Fault>,
 ) {
-    let (cut, embed, validate) = (
-        &options.fasta_shard,
-        &options.gpu_embed,
-        &options.validate_embeddings,
-    );
+    let (embed, validate) = (&options.gpu_embed, &options.validate_embeddings);
     // A sample that is cut stands for all, which have the same options.
     let is_cut = |sample: &&Sample| args.out.join(&sample.name).join(MANIFEST).exists();
     let cut_before = samples.iter().find(is_cut);

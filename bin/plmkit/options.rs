@@ -103,11 +103,10 @@ impl Options {
 
     /// The options of fasta-shard for a sample.
     pub(crate) fn of_sample(&self, out: &Path, sample: &str) -> fasta_shard::Args {
-        fasta_shard::Args {
-            sample: Some(sample.to_owned()),
-            out: out.join(sample).join("shards"),
-            ..self.fasta_shard.clone()
-        }
+        let mut options = self.fasta_shard.clone();
+        options.sample = Some(sample.to_owned());
+        options.out = out.join(sample).join("shards");
+        options
     }
 }
 

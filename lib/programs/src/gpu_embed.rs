@@ -8,8 +8,7 @@ mod session;
 #[cfg(feature = "testing")]
 mod testing;
 
-pub use args::Args;
-pub(crate) use args::threads;
+pub use args::{Args, threads};
 pub use child::{Child, Request, ShardFiles};
 pub use run::run;
 pub use session::Session;

@@ -7,7 +7,7 @@ use std::thread;
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
-use plmkit_contract::{is_sample_name, path_text};
+use plmkit_contract::is_sample_name;
 use plmkit_dataset::dataset_folder;
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,

@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::num::NonZeroUsize;
@@ -12,15 +11,15 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, Stop, file, files_of,
+    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of,
     interval, keep_apart, keep_data, keep_renameable, lists_of, variant,
 };
 use plmkit_contract::{
     ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype, path_text, plural,
 };
-use plmkit_engine::{Injection, RunConfig, Windows, rejects_beside};
+use plmkit_engine::{Injection, Job, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
-use plmkit_hub::{Settings, model_name, resolve};
+use plmkit_hub::model_name;
 use plmkit_store::FileKind;
 use strum::VariantNames;
 
@@ -111,6 +110,7 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     pub wait_for_lock: bool,
 
+    /// The columns.
     #[command(flatten)]
     pub outputs: OutputArgs,
 
@@ -245,6 +245,7 @@ pub struct Args {
     #[command(flatten)]
     testing: TestingArgs,
 
+    /// The options of all programs.
     #[command(flatten)]
     pub common: Common,
 }
@@ -409,7 +410,7 @@ fn model_files(model: &Path) -> Vec<PathBuf> {
 
 /// Returns the threads that were `asked` for, or the CPUs that this process may use by its affinity and control group, limited to
 /// those that SLURM gave to the task: a task without a control group sees all CPUs of its node.
-pub(crate) fn threads(asked: Option<u16>) -> NonZeroUsize {
+pub fn threads(asked: Option<u16>) -> NonZeroUsize {
     let available = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     if let Some(asked) = asked.and_then(|count| NonZeroUsize::new(count.into())) {
         if asked > available {

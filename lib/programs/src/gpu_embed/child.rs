@@ -91,6 +91,7 @@ impl Session {
             Request::Probe { out } => {
                 // That of another machine or of other options is measured again.
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
+                (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
                 tell_size(&self.probe(&args, stop)?);
                 Ok(Exit::Done)
             }
@@ -116,7 +117,7 @@ impl Session {
 /// Answers the requests of a parent until it hangs up.
 pub(super) fn serve(args: &Args, mut session: Session, stop: &Stop) -> Result<Exit, Fault> {
     let mut requests = stdin().lock().lines();
-    let mut say = |answer: &Answer| {
+    let say = |answer: &Answer| {
         let line = serde_json::to_string(answer).unwrap_or_default();
         // A parent that has gone hangs up.
         let _ = writeln!(stdout(), "{line}");

@@ -34,7 +34,6 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
     // A failed download leaves its progress bar open.
     show(DownloadEvent::Complete);
     if let Ok(path) = &located
-        && !args.worker
         && let ModelName {
             revision: Some(commit),
             ..

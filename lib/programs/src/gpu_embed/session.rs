@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop, on_abort};
 use plmkit_contract::{BatchSize, Provenance, path_text, plural};
-use plmkit_engine::{EmbedSummary, Engine, RunOutcome, RunProgress};
+use plmkit_engine::{EmbedSummary, Engine, Job, RunOutcome, RunProgress};
 use plmkit_esm2::EsmError;
 use plmkit_hub::HubError;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
-use plmkit_store::StoreError;
 use plmkit_telemetry::{Recorder, Sampler};
 
 use super::args::Args;
@@ -41,12 +40,10 @@ impl Session {
         let aborted = EsmError::of_driver(args.device, "it aborts");
         on_abort(&args.common, stop, &aborted.into())
             .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
-        let config = Args {
-            model,
-            ..args.clone()
-        };
+        let mut args = args.clone();
+        args.model = model;
         Ok(Some(Self {
-            engine: Engine::new(config.config()?, stop)?,
+            engine: Engine::new(args.config()?, stop)?,
             sampler: None,
         }))
     }
@@ -71,8 +68,16 @@ impl Session {
     /// # Errors
     /// The device fails, or the output is of other work.
     pub fn probe(&mut self, args: &Args, stop: &Stop) -> Result<BatchSize, Fault> {
-        let job = args.job()?;
-        Ok(self.engine.probe(&job, stop)?)
+        let Job {
+            out,
+            force,
+            wait,
+            events,
+            ..
+        } = args.job()?;
+        let out = (!out.as_os_str().is_empty()).then_some(&*out);
+        let measured = self.engine.probe(out, force, wait, events.as_deref(), stop);
+        Ok(measured?)
     }
 
     /// Embeds the batches of `args`, with a record of the machine at `samples`.
@@ -122,13 +127,8 @@ impl Session {
 
     /// Starts a record of the machine. A run goes on without one.
     fn record(&mut self, path: PathBuf) -> Option<Recorder> {
-        let log = match GpuCsvWriter::append(&path) {
-            Err(error @ StoreError::Busy { .. }) => {
-                tracing::warn!("{error}; going on without a record");
-                return None;
-            }
-            log => log.inspect_err(|error| tracing::warn!("{error}; going on without a record"));
-        };
+        let log = GpuCsvWriter::append(&path)
+            .inspect_err(|error| tracing::warn!("{error}; going on without a record"));
         let sampler = self.sampler.take();
         let open = move || sampler.unwrap_or_else(|| Sampler::open(None));
         Recorder::start(log.ok()?, SAMPLE_INTERVAL, open)

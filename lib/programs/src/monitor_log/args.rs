@@ -68,6 +68,7 @@ pub(crate) enum Command {
     Estimate(EstimateArgs),
 }
 
+/// The options of `estimate`.
 #[derive(Debug, clap::Args)]
 pub struct EstimateArgs {
     /// Shards, folders of shards with their manifest.json, or such manifests
@@ -107,6 +108,7 @@ pub struct EstimateArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., value_parser = file(), help_heading = "Devices")]
     pub measured: Vec<PathBuf>,
 
+    /// The columns.
     #[command(flatten)]
     pub outputs: OutputArgs,
 
@@ -212,6 +214,7 @@ pub(crate) struct ExportArgs {
     pub(crate) drop_after: Duration,
 }
 
+/// The options of `report`.
 #[derive(Debug, clap::Args)]
 #[command(group(ArgGroup::new("input").required(true).multiple(true).args(["gpu", "events"])))]
 #[command(next_help_heading = "Input")]
@@ -246,6 +249,7 @@ pub struct ReportArgs {
     #[arg(
         help = "Write a table for MultiQC; the name of the file is the name of the sample. Runs whose events name one sample are one row"
     )]
+    #[expect(missing_docs, reason = "the help says it")]
     pub mqc: Option<PathBuf>,
 
     /// Write the report as a page with charts: one file without scripts and network

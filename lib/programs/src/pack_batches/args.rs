@@ -57,8 +57,9 @@ pub struct Args {
 
     /// Add the descriptions of the FASTA headers as a column of the batches and embeddings
     #[arg(long, help_heading = "Packing")]
-    pub(crate) description: bool,
+    pub description: bool,
 
+    /// The options of all programs.
     #[command(flatten)]
     pub common: Common,
 }

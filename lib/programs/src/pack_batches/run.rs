@@ -9,7 +9,7 @@ use plmkit_contract::{
 };
 use plmkit_logs::Tier;
 use plmkit_pack::{PackingReport, pack};
-use plmkit_store::{BatchesWriter, ShardReader, StoreError, find_existing, write_json};
+use plmkit_store::{BatchesWriter, ShardReader, StoreError, identify, verify, write_json};
 use tracing::{error, info, warn};
 
 use super::args::Args;
@@ -61,8 +61,11 @@ pub(crate) fn pack_shard(
         description,
     };
     let provenance = provenance(&shard, labels, capacity);
-    let done = !force && find_existing(out, Kind::Batches, &provenance, stop)?.is_some();
-    if !done {
+    let difference = |found: &Provenance| found.difference(&provenance);
+    let done = !force && identify(out, Kind::Batches, difference)?.is_some();
+    if done {
+        verify(out, Kind::Batches, stop)?;
+    } else {
         let mut writer = BatchesWriter::create(out, labels, &provenance)?;
         for batch in &batches {
             StoreError::check(stop)?;

@@ -154,12 +154,14 @@ pub struct Args {
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
+    #[expect(missing_docs, reason = "the help says it")]
     pub mqc: Option<PathBuf>,
 
     /// The folder for temporary files, if it is not that of the system.
     #[arg(skip)]
     pub temporary: Option<PathBuf>,
 
+    /// The options of all programs.
     #[command(flatten)]
     pub common: Common,
 }

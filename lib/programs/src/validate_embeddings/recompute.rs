@@ -293,7 +293,7 @@ fn outputs(files: &[EmbeddedFile], scores: Option<Scores>) -> Outputs {
         let is_own = |column: &Column| matches!(column, Column::Pooled { pool: own, .. } if own == pool);
         *pool == Pooling::Mean || columns().any(is_own)
     };
-    let layers: BTreeSet<u32> = columns().filter_map(Column::layer).collect();
+    let layers: BTreeSet<u32> = columns().filter_map(|column| column.layer()).collect();
     Outputs {
         pools: Pooling::VARIANTS.iter().copied().filter(is_asked).collect(),
         layers: if layers.is_empty() {
