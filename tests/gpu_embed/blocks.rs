@@ -150,11 +150,3 @@ fn a_run_on_another_machine_takes_the_output_over() {
     assert_failed(&output, 75, "e.parquet: another process is writing it");
     blocks.case.assert_complete("e.parquet", &blocks.expected);
 }
-
-#[test]
-fn with_workers_the_blocks_are_the_same() {
-    let blocks = Blocks::new();
-    let mut embed = blocks.embed(None);
-    run(embed.args(["--workers", "2"]));
-    blocks.case.assert_complete("e.parquet", &blocks.expected);
-}

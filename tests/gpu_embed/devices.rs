@@ -74,11 +74,11 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_message() {
         ("cuda", "", "device 'cuda:0' does not exist; found no GPU"),
         ("cuda:2", BOTH, &format!("device 'cuda:2' {gpus}")),
         ("cuda", P40, &format!("device 'cuda:0', {old}")),
-        ("all", P40, &format!("device 'all', {old}")),
-        ("all", "", "device 'all' does not exist; found no GPU"),
     ] {
         assert_fails(embed(&case, driver.path(), device, gpus), 69, expected);
     }
+    let what = "--device all: expected one device; plmkit computes on all";
+    assert_fails(embed(&case, driver.path(), "all", BOTH), 2, what);
     let abort = "gpu-embed: device 'auto': the NVIDIA driver does not work: it aborts; --device cpu computes on the CPU";
     for (device, status, expected) in [
         ("cuda", "803", &format!("device 'cuda:0': {BROKEN}")),
@@ -144,8 +144,6 @@ fn a_missing_library_for_gpus_is_named_with_a_remedy() {
         install 'plmkit[gpu]' brings it, and PLMKIT_CUDA names another; --device cpu computes on the CPU";
     for (device, named) in [
         ("cuda:1", "device 'cuda:1', NVIDIA A100, "),
-        // Each worker sends the error, and the run reports it once.
-        ("all", "NVIDIA H100, "),
         ("auto", "device 'auto', NVIDIA H100, "),
     ] {
         let output = embed(device).output().expect("run");
@@ -194,7 +192,7 @@ fn auto_is_the_cpu_only_where_no_gpu_can_be_used_and_says_so() {
 
     // Some images of containers have such a rest of a driver.
     fs::write(driver.path().join("libcuda.so.1"), "").expect("write");
-    for device in ["auto", "cuda", "all"] {
+    for device in ["auto", "cuda"] {
         let output = embed(&case, driver.path(), device, "")
             .output()
             .expect("run");
@@ -210,16 +208,14 @@ fn without_a_driver_auto_is_the_cpu_and_a_gpu_is_an_error() {
     let none = "this machine has no";
     let why =
         "(cannot load libcuda.so.1: cannot open shared object file: No such file or directory)";
-    for device in ["cuda", "all"] {
-        let mut embed = embed(&case, Path::new("/"), device, "");
-        let output = embed.output().expect("run");
-        if !stderr(&output).contains("this machine has none (") {
-            eprintln!("SKIPPED: this machine has a driver");
-            return;
-        }
-        let what = format!("needs an NVIDIA driver, and this machine has none {why}");
-        assert_failed(&output, 69, &what);
+    let mut on_gpu = embed(&case, Path::new("/"), "cuda", "");
+    let output = on_gpu.output().expect("run");
+    if !stderr(&output).contains("this machine has none (") {
+        eprintln!("SKIPPED: this machine has a driver");
+        return;
     }
+    let what = format!("needs an NVIDIA driver, and this machine has none {why}");
+    assert_failed(&output, 69, &what);
     let said = run(&mut embed(&case, Path::new("/"), "auto", ""));
     assert_eq!(said.matches(none).count(), 1, "{said}");
     let what = format!("{none} NVIDIA driver {why}: computing on the CPU");

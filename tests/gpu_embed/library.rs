@@ -107,8 +107,6 @@ fn a_missing_cuda_library_is_named_with_a_remedy() {
     let second = "Tesla P40=6.1,NVIDIA A100=8.0";
     for (device, gpus, named) in [
         ("cuda:1", BOTH, "device 'cuda:1', NVIDIA A100, "),
-        // Each worker sends the error, and the run reports it once.
-        ("all", BOTH, "NVIDIA H100, "),
         ("auto", H100, "device 'auto', NVIDIA H100, "),
         // The first usable GPU.
         ("auto", second, "device 'auto', NVIDIA A100, "),

@@ -5,13 +5,13 @@ mod blocks;
 mod common;
 mod devices;
 mod download;
+mod engine;
 mod library;
 mod masked;
 mod outputs;
 mod resume;
 mod run;
 mod windows;
-mod workers;
 
 use std::path::Path;
 use std::process::{Child, Command, Output};

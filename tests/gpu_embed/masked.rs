@@ -162,7 +162,7 @@ fn each_residue_is_predicted_from_the_others_whatever_the_batch() {
     }
     for (budget, options) in [
         (5, "--threads 2"),
-        (120, "--workers 3"),
+        (120, "--threads 3"),
         (9000, "--threads 2"),
         (9000, "--inject out-of-memory-above=60"),
     ] {
@@ -201,17 +201,12 @@ fn only_listed_positions_are_masked() {
         let expected = if ordinal == 1 { *of_all } else { None };
         assert_eq!(*likelihood, expected, "{ordinal}");
     }
-    let again = set.scores(
-        60,
-        "workers.parquet",
-        &[&limited[..], &["--workers", "2"]].concat(),
-    );
+    let again = set.scores(60, "again.parquet", &limited);
     assert_eq!(format!("{again:?}"), format!("{some:?}"));
     // Ids of other shards are told once.
     let text = fs::read_to_string(&table).expect("positions") + "P8\t9\t\nP7\t5\t\n";
     set.positions(&text);
-    let others = [&limited[..], &["--workers", "2"]].concat();
-    let said = run(&mut set.embed(60, "others.parquet", &others));
+    let said = run(&mut set.embed(60, "others.parquet", &limited));
     let what = "line 8 'P8' '9': not in these batches, the first of 2 of 5 ids: expected in those of other shards";
     assert_eq!(said.matches(what).count(), 1, "{said}");
     let others = scores(&rows(&set.path("others.parquet")));
@@ -281,7 +276,7 @@ fn windows_are_masked_each_and_blended_as_logits() {
     ]);
     let windows = set.scores(60, "separate.parquet", &["--windows", "separate"]);
     let proteins = set.scores(60, "stitch.parquet", &["--threads", "2"]);
-    let again = set.scores(9000, "again.parquet", &["--workers", "2"]);
+    let again = set.scores(9000, "again.parquet", &["--threads", "1"]);
     assert_eq!(again, proteins);
     for (&(ordinal, _), (found, _)) in &proteins {
         let sequence = PROTEINS[ordinal as usize];
@@ -402,7 +397,6 @@ fn a_protein_that_cannot_be_scored_is_rejected_alone() {
     for (options, what) in [
         ("--inject not-finite=0", "not_finite"),
         ("--inject out-of-memory-above=50", "out_of_memory"),
-        ("--inject abort=0 --workers 2", "worker_lost"),
     ] {
         let words: Vec<&str> = options.split(' ').chain(["--force"]).collect();
         let output = set.embed(9000, "e.parquet", &words).output().expect("run");

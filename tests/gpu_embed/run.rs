@@ -349,12 +349,7 @@ fn an_unknown_token_is_an_error_of_its_file_in_every_computation() {
     let (folder, batches, out) = case(1500);
     let batches = with_a_strange_token(&batches);
     let what = "strange.arrow: record batch 0: sequence 0 of the batch has token 200 at 5";
-    for options in [
-        "--dtype f32",
-        "--dtype int8",
-        "--workers 2",
-        "--workers 2 --dtype int8",
-    ] {
+    for options in ["--dtype f32", "--dtype int8"] {
         let mut embed = embed(&batches, &out);
         assert_fails(embed.args(options.split(' ')), 65, what);
         let names = visible(folder.path());

@@ -153,23 +153,11 @@ fn matrix() {
     Trial::new(Inputs::with_dataset(30), line).kill(40, 10);
 }
 
-/// The output after kills is that of a run in one process.
-fn kill_gpu_embed(options: &str, once: usize, twice: usize) {
-    let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");
-    let mut victim = Trial::new(Inputs::with_batches(4, 64, 256), &line);
-    victim.line += " --checkpoint-interval 10ms";
-    victim.line += options;
-    victim.kill(once, twice);
-}
-
 #[test]
 #[ignore = "minutes: make torture"]
 fn gpu_embed() {
-    kill_gpu_embed("", 100, 30);
-}
-
-#[test]
-#[ignore = "minutes: make torture"]
-fn gpu_embed_with_workers() {
-    kill_gpu_embed(" --workers 3", 40, 10);
+    let line = format!("gpu-embed batches.arrow --out OUT/embeddings.parquet {EMBED}");
+    let mut victim = Trial::new(Inputs::with_batches(4, 64, 256), &line);
+    victim.line += " --checkpoint-interval 10ms";
+    victim.kill(100, 30);
 }

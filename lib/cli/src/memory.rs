@@ -40,12 +40,6 @@ pub(crate) fn prepare_refusal_line(tool: &str, format: LogFormat) {
     let _ = LINE.set([parts.0.to_owned(), parts.1.to_owned()]);
 }
 
-/// Suppresses the message of a refusal: the parent process reports the exit code.
-pub fn silence_refusals() {
-    SILENT.store(true, Ordering::Relaxed);
-}
-
-static SILENT: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Ends the process with [`Exit::Transient`] when a library (glibc, std) aborts without memory. The library has printed a message.
@@ -79,7 +73,7 @@ pub(crate) fn end(reason: fmt::Arguments<'_>) -> ! {
         for _ in 0..100 {
             thread::sleep(Duration::from_millis(10));
         }
-    } else if !SILENT.load(Ordering::Relaxed) {
+    } else {
         let mut buffer = [0; 512];
         let mut rest = &mut buffer[..];
         let [before, after] = LINE

@@ -7,8 +7,8 @@ use arrow_array::types::{Float16Type, Float32Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop, StoreDtype};
 use plmkit_store::{
-    AtomicFile, EmbeddingsWriter, StoreError, TableFormat, TableWriter, find_existing,
-    remove_published,
+    AtomicFile, EmbeddingsWriter, StoreError, TableFormat, TableWriter, identify, remove_published,
+    verify,
 };
 use serde_json::json;
 
@@ -71,9 +71,10 @@ pub fn write_rows(
     };
     if config.format == RowFormat::Parquet {
         let provenance = provenance(dataset, ids);
-        let find = || find_existing(config.out, Kind::Embeddings, &provenance, stop);
-        if let Some((_, digest)) = (!config.force).then(find).transpose()?.flatten() {
-            return Ok((digest.rows(), true));
+        let kind = Kind::Embeddings;
+        let difference = |found: &Provenance| found.difference(&provenance);
+        if !config.force && identify(config.out, kind, difference)?.is_some() {
+            return Ok((verify(config.out, kind, stop)?.rows(), true));
         }
         let mut writer = EmbeddingsWriter::create(config.out, layout)?;
         let mut merge = merge(&dataset.places(&[])?);

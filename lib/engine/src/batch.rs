@@ -4,15 +4,13 @@ use arrow_array::RecordBatch;
 use plmkit_contract::{Reason, Reject};
 use plmkit_logs::event::{BatchDone, utilization};
 use plmkit_store::PackedBatch;
-use serde::{Deserialize, Serialize};
 
-/// One batch. Messages between processes carry its sequences and its rows separately.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// One batch.
+#[derive(Clone, Debug)]
 pub(crate) struct Batch {
     /// The batches file and the position in it, for messages.
     pub(crate) name: String,
     /// The sequences, until the rows are computed.
-    #[serde(skip)]
     pub(crate) packed: PackedBatch,
     /// The residues that are masked, each in a copy of the only sequence, and which copies are computed together.
     pub(crate) passes: Vec<Vec<usize>>,
@@ -21,7 +19,6 @@ pub(crate) struct Batch {
     /// Whether no protein continues in the next batch.
     pub(crate) at_boundary: bool,
     /// The rows of the output, once they are computed.
-    #[serde(skip)]
     pub(crate) rows: Option<RecordBatch>,
     /// The rows of the output that have no vectors, in the order of the batch.
     pub(crate) rejected: Vec<Reject>,

@@ -6,21 +6,19 @@ use std::time::Duration;
 use plmkit_contract::Stop;
 use plmkit_store::StoreError;
 
-use crate::RunConfig;
-
 /// Time between two attempts to claim an output.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Claims an output by `claim`. With `--wait-for-lock`, waits while another process writes it.
+/// Claims an output by `claim`. If `wait`, waits while another process writes it.
 pub(crate) fn claim_output<T>(
-    config: &RunConfig,
+    wait: bool,
     stop: &Stop,
     claim: impl Fn() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let mut warned = false;
     loop {
         match claim() {
-            Err(busy @ StoreError::Busy { .. }) if config.wait => {
+            Err(busy @ StoreError::Busy { .. }) if wait => {
                 if stop.requested() {
                     return Err(StoreError::Stopped);
                 }

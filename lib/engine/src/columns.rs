@@ -186,7 +186,7 @@ fn digests(batch_digests: &StringArray, rows: &[OutputRow]) -> StringArray {
 }
 
 /// Makes an Arrow buffer without copying. The memory returns to its pool when the last array is dropped.
-pub(crate) fn into_arrow_buffer<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow_buffer::Buffer {
+fn into_arrow_buffer<T: ArrowNativeType>(buffer: Buffer<T>) -> arrow_buffer::Buffer {
     Bytes::from_owner(Owner(buffer)).into()
 }
 

@@ -1,6 +1,5 @@
-//! The options of a run.
+//! The options of an engine, and of one of its outputs.
 
-use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,17 +9,13 @@ use plmkit_contract::{
 };
 use plmkit_esm2::{ComputeOptions, EsmError, ModelInfo};
 
-/// The options of a run.
+/// What all outputs of an [`Engine`](crate::Engine) share.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
-    /// The batches files, in order.
-    pub batches: Vec<PathBuf>,
     /// The checkpoint: its folder, or its weight file.
     pub model: PathBuf,
     /// The name of the model in results.
     pub model_name: ModelName,
-    /// The embeddings file to write. For a probe, the batch-size file, or empty for none.
-    pub out: PathBuf,
     /// The device of the computation, its type and kernels.
     pub compute: ComputeOptions,
     /// The requested columns.
@@ -31,29 +26,43 @@ pub struct RunConfig {
     pub windows: Windows,
     /// The stored type of vectors.
     pub store_dtype: StoreDtype,
-    /// The list of sequences that cannot be embedded; by default `NAME.rejects.csv` beside the output.
-    pub rejects: Option<PathBuf>,
-    /// The checkpoint interval: the most work that a killed run loses.
-    pub checkpoint_interval: Duration,
-    /// The folder of checkpoints; by default that of the output.
-    pub checkpoint_dir: Option<PathBuf>,
-    /// Whether to wait while another process writes the output, instead of failing.
-    pub wait: bool,
-    /// The file of run events, if any.
-    pub events: Option<PathBuf>,
-    /// CPU threads of the computation, over all workers.
+    /// CPU threads of the computation.
     pub threads: NonZeroUsize,
-    /// The number of worker processes on one device, for tests. With `None`, this process computes, or with [`Device::All`](plmkit_esm2::Device::All) one worker
-    /// for each GPU.
-    pub workers: Option<NonZeroUsize>,
-    /// Arguments with which this program calls [`serve`](crate::serve) with the same configuration.
-    pub worker_arguments: Vec<OsString>,
     /// Batches to read ahead.
     pub prefetch: usize,
-    /// Whether to overwrite an output of other work.
-    pub force: bool,
+    /// The checkpoint interval: the most work that a killed run loses.
+    pub checkpoint_interval: Duration,
+    /// The file of digests of checkpoints that earlier runs read, if any.
+    pub digests: Option<PathBuf>,
     /// Failures to inject in tests.
     pub injection: Injection,
+}
+
+/// One output.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// The batches files, in order.
+    pub batches: Vec<PathBuf>,
+    /// The embeddings file to write.
+    pub out: PathBuf,
+    /// The list of sequences that cannot be embedded; by default `NAME.rejects.csv` beside the output.
+    pub rejects: Option<PathBuf>,
+    /// The folder of checkpoints; by default that of the output.
+    pub checkpoint_dir: Option<PathBuf>,
+    /// The file of run events, if any.
+    pub events: Option<PathBuf>,
+    /// Whether to overwrite an output of other work.
+    pub force: bool,
+    /// Whether to wait while another process writes the output, instead of failing.
+    pub wait: bool,
+}
+
+impl Job {
+    /// The path of the rejects list.
+    pub fn rejects(&self) -> PathBuf {
+        let given = self.rejects.clone();
+        given.unwrap_or_else(|| rejects_beside(&self.out))
+    }
 }
 
 /// How to combine the windows of a long protein.
@@ -138,11 +147,5 @@ impl RunConfig {
             stitched,
             labels,
         })
-    }
-
-    /// The path of the rejects list.
-    pub fn rejects(&self) -> PathBuf {
-        let given = self.rejects.clone();
-        given.unwrap_or_else(|| rejects_beside(&self.out))
     }
 }

@@ -17,19 +17,20 @@ use plmkit_store::PackedBatch;
 
 use crate::batch::Batch;
 use crate::columns::{ColumnWriter, OutputRow, ROW_BYTES};
+use crate::config::RunConfig;
+use crate::error::EngineError;
 use crate::scores::{of_amino_acids, of_model, sources};
 use crate::stitch::Stitcher;
 use crate::token_limit::TokenLimit;
-use crate::{EngineError, RunConfig};
 
-/// A loaded model that computes batches and stitches the windows of proteins.
+/// Computes the batches of a run with a model, and stitches the windows of proteins.
 ///
 /// If memory runs out or values are not finite, only the sequences that cannot be computed are rejected.
 pub(crate) struct Embedder<'a> {
-    pub(crate) model: Esm2,
-    pub(crate) config: &'a RunConfig,
+    model: &'a Esm2,
+    config: &'a RunConfig,
     pub(crate) stop: &'a Stop,
-    pub(crate) columns: ColumnWriter,
+    columns: ColumnWriter,
     stitcher: Stitcher,
     limit: TokenLimit,
     /// Of the batch that is computed, what its event tells of that, and the device's times.
@@ -124,21 +125,13 @@ impl<'b> Computation<'b> {
 }
 
 impl<'a> Embedder<'a> {
-    /// Loads the model of `config`. `largest_batch` is the most sequences and the most tokens of a batch. Fails if the model cannot
-    /// compute the outputs.
-    pub(crate) fn load(
+    /// Computes the outputs of `config`, from the first batch of a run on.
+    pub(crate) fn new(
         config: &'a RunConfig,
-        largest_batch: (usize, usize),
+        model: &'a Esm2,
         stop: &'a Stop,
     ) -> Result<Self, EngineError> {
-        let mut model = Esm2::load(&config.model, config.compute, stop)?;
         let columns = config.columns(model.info())?;
-        let needed = sources(&columns, false);
-        model.info().heads_for(&config.model, &needed)?;
-        // If that much memory is refused, batches are split later.
-        if let Err(error) = model.reserve(largest_batch, &needed) {
-            tracing::debug!("{error}");
-        }
         let sources = sources(&columns, config.outputs.scores == Some(Scores::Masked));
         let widths = model.info().config().widths();
         Ok(Self {
@@ -244,7 +237,7 @@ impl<'a> Embedder<'a> {
         Ok((rows.map_err(refused)?, rejected))
     }
 
-    pub(crate) fn widths(&self) -> Widths {
+    fn widths(&self) -> Widths {
         self.model.info().config().widths()
     }
 

@@ -17,7 +17,7 @@ pub enum EngineError {
     #[error(transparent)]
     Model(#[from] EsmError),
     /// The batches files hold rows that the run cannot embed, the options do not fit them, vectors in int8 differ too much from f32,
-    /// the machine refuses a thread or a process, or a worker reported an error that ends the run.
+    /// the machine refuses a thread, or the model is no longer the one that was described.
     #[error("{message}")]
     Run {
         /// The exit code of the program.
@@ -25,9 +25,6 @@ pub enum EngineError {
         /// The error in words.
         message: String,
     },
-    /// A run and its worker do not understand each other, or one of them has gone.
-    #[error("the connection between a run and its worker broke: {}", io_text(.0))]
-    Connection(io::Error),
 }
 
 impl Failure for EngineError {
@@ -36,7 +33,6 @@ impl Failure for EngineError {
             Self::Store(error) => error.exit(),
             Self::Model(error) => error.exit(),
             Self::Run { exit, .. } => *exit,
-            Self::Connection(_) => Exit::Transient,
         }
     }
 }
@@ -52,14 +48,13 @@ impl EngineError {
         Self::new(Exit::Data, format_args!("{name}: {what}"))
     }
 
-    /// Makes the error of a thread or a process that cannot be started.
-    pub(crate) fn not_started(what: &str) -> impl Fn(io::Error) -> Self {
-        move |error| {
-            let error = io_text(&error);
-            Self::new(
-                Exit::Transient,
-                format_args!("cannot start a {what}: {error}"),
-            )
-        }
+    /// Makes the error of a thread that cannot be started.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    pub(crate) fn no_thread(error: io::Error) -> Self {
+        let error = io_text(&error);
+        Self::new(
+            Exit::Transient,
+            format_args!("cannot start a thread: {error}"),
+        )
     }
 }

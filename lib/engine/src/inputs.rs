@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use plmkit_contract::{
     AMINO_ACIDS, Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, Labels, SAMPLE, SOURCE, Stop,
@@ -62,7 +63,7 @@ pub(crate) struct RunInputs {
     /// The batches of the run, in order.
     batches: Vec<Planned>,
     /// Which residues are masked, if any are.
-    pub(crate) masking: Option<Masking>,
+    masking: Option<Arc<Masking>>,
     /// The work of all batches.
     pub(crate) total: Workload,
     /// The most sequences and the most tokens that are computed together.
@@ -102,10 +103,14 @@ struct Planned {
 impl RunInputs {
     /// Opens and verifies every file. Checks that no row comes twice and, if windows are to be stitched, that their order permits
     /// it, and that each residue to mask is there.
-    pub(crate) fn open(config: &RunConfig, stop: &Stop) -> Result<Self, EngineError> {
-        let paths = &config.batches;
+    pub(crate) fn open(
+        config: &RunConfig,
+        paths: &[PathBuf],
+        masking: Option<Arc<Masking>>,
+        stop: &Stop,
+    ) -> Result<Self, EngineError> {
         let mut inputs = Self {
-            masking: Masking::of(config)?,
+            masking,
             ..Self::default()
         };
         let mut ends_of_proteins = HashMap::new();

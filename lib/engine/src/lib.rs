@@ -9,7 +9,8 @@
 //!                    └────────────────── parts of an interrupted run ◀───┴────▶ parts
 //! ```
 //!
-//! The computation is a model in this process, or [worker processes](RunConfig::workers) with a model each.
+//! An [`Engine`] makes any number of outputs with one model. What exists is compared with what the model is said to be, before its
+//! weights are loaded, and a complete output is kept without them.
 //!
 //! The output grows in *blocks*: consecutive batches whose bounds follow from the batches files. Each block is encoded once, by
 //! several threads, and stays where it was written; a record lists the blocks in the file. The rows of the incomplete block are saved in
@@ -25,10 +26,11 @@ mod claim;
 mod columns;
 mod config;
 mod embedder;
+mod engine;
 mod error;
 mod event_log;
-mod in_process;
 mod inputs;
+mod loaded;
 mod masking;
 mod outcome;
 mod parity;
@@ -40,12 +42,10 @@ mod sample;
 mod scores;
 mod stitch;
 mod token_limit;
-mod workers;
+mod work;
 
-pub use config::{Injection, RunConfig, Windows, rejects_beside};
+pub use config::{Injection, Job, RunConfig, Windows, rejects_beside};
+pub use engine::Engine;
 pub use error::EngineError;
 pub use outcome::{EmbedSummary, RunOutcome, RunProgress};
 pub use parity::{LogitsParity, Parity};
-pub use probe::probe;
-pub use run::embed;
-pub use workers::serve;

@@ -18,7 +18,7 @@ const MEAN_DIFFERENCE_LIMIT: f64 = 0.1;
 /// The highest accepted share of positions whose most probable amino acid is another.
 const CHANGED_LIMIT: f64 = 0.05;
 
-/// The difference to a log-probability that is undefined: JSON, which workers send, has no infinity.
+/// The difference to a log-probability that is undefined: JSON has no infinity.
 const UNDEFINED: f64 = 1e6;
 
 /// How close int8 vectors of the last layer are to f32 vectors.

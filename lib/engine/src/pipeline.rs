@@ -5,41 +5,17 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plmkit_contract::EmbeddingLayout;
-use plmkit_esm2::{ModelInfo, WorkerGpu};
+use plmkit_logs::event::milliseconds;
 use plmkit_store::remove_file;
 
+use crate::RunProgress;
 use crate::batch::Batch;
 use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
+use crate::embedder::Embedder;
+use crate::error::EngineError;
 use crate::event_log::EventLog;
 use crate::inputs::RunInputs;
-use crate::parity::Parity;
-use crate::run::Work;
-use crate::sample::ParitySample;
-use crate::{EngineError, RunProgress};
-
-/// The queue of batches to compute, or of the error that prevented reading one.
-pub(crate) type BatchQueue = Receiver<Result<Batch, EngineError>>;
-
-/// Computes the batches of a run, in this process or in workers.
-pub(crate) trait Compute {
-    /// The facts about the model.
-    fn info(&self) -> &ModelInfo;
-
-    /// The device of each worker process; `None` if this process computes.
-    fn workers(&self) -> Option<Vec<WorkerGpu>>;
-
-    /// Compares the int8 model with f32.
-    fn measure_parity(&mut self, sample: ParitySample) -> Result<Parity, EngineError>;
-
-    /// Computes batches until the queue ends, a stop is requested, or `deliver`, which passes a batch to the writer, returns false
-    /// because the writer has ended. Batches keep their order.
-    fn run(
-        &mut self,
-        layout: &EmbeddingLayout,
-        batches: &BatchQueue,
-        deliver: &mut dyn FnMut(Batch) -> bool,
-    ) -> Result<(), EngineError>;
-}
+use crate::work::Work;
 
 /// Results that may wait for the writer: enough to close a row group while the next batch is computed.
 const RESULTS_AHEAD: usize = 2;
@@ -47,65 +23,36 @@ const RESULTS_AHEAD: usize = 2;
 /// Runs until all batches are written, a stop is requested or a stage fails. Reads rows from parts instead of computing them.
 pub(crate) fn run(
     work: &Work<'_>,
-    backend: &mut dyn Compute,
+    embedder: &mut Embedder<'_>,
     (blocks, events): (&mut Blocks<'_>, &mut EventLog),
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
     let (folder, first, parts) = (blocks.folder, blocks.batches, blocks.parts.clone());
-    run_stages(
-        bounded(work.config.prefetch),
-        |queue| read_batches(work.inputs, first, (folder, parts), queue),
-        |batches, deliver| {
-            backend.run(work.layout, batches, &mut |batch| {
-                let tokens = batch.event.tokens;
-                let delivered = deliver(batch);
-                if delivered {
-                    report(RunProgress::Advanced { tokens });
-                }
-                delivered
-            })
-        },
-        |results| {
-            for mut batch in results {
-                let started = Instant::now();
-                let event = std::mem::take(&mut batch.event);
-                let saved = batch.saved;
-                blocks.push(batch)?;
-                if !saved {
-                    events.write_batch(event, started.elapsed());
-                }
-            }
-            Ok(blocks.end()?)
-        },
-    )
-}
-
-/// Runs `read` and `write` in threads of their own beside `compute`. `read` sends batches into `queue`, and its error at last, and
-/// `write` receives the batches that `compute` delivers. Delivering fails after `write` has ended with an error.
-pub(crate) fn run_stages(
-    queue: (Sender<Result<Batch, EngineError>>, BatchQueue),
-    read: impl FnOnce(&Sender<Result<Batch, EngineError>>) -> Result<(), EngineError> + Send,
-    compute: impl FnOnce(&BatchQueue, &mut dyn FnMut(Batch) -> bool) -> Result<(), EngineError>,
-    write: impl FnOnce(&Receiver<Batch>) -> Result<(), EngineError> + Send,
-) -> Result<(), EngineError> {
-    let (batches_in, batches) = queue;
+    let (batches_in, batches) = bounded(work.config.prefetch);
     let (results_in, results) = bounded(RESULTS_AHEAD);
     thread::scope(|scope| {
         // First: without it, nothing would end a reader that waits for a run.
         let writer = thread::Builder::new()
             .name("writer".into())
-            .spawn_scoped(scope, move || write(&results))
-            .map_err(EngineError::not_started("thread"))?;
+            .spawn_scoped(scope, move || write(results, blocks, events))
+            .map_err(EngineError::no_thread)?;
         thread::Builder::new()
             .name("reader".into())
             .spawn_scoped(scope, move || {
-                if let Err(error) = read(&batches_in) {
+                if let Err(error) = read_batches(work.inputs, first, (folder, parts), &batches_in) {
                     // If the computation has ended, it reports its own error.
                     let _ = batches_in.send(Err(error));
                 }
             })
-            .map_err(EngineError::not_started("thread"))?;
-        let computed = compute(&batches, &mut |batch| results_in.send(batch).is_ok());
+            .map_err(EngineError::no_thread)?;
+        let computed = compute(embedder, work.layout, &batches, |batch| {
+            let tokens = batch.event.tokens;
+            let delivered = results_in.send(batch).is_ok();
+            if delivered {
+                report(RunProgress::Advanced { tokens });
+            }
+            delivered
+        });
         // The other threads end when their queues close.
         drop((batches, results_in));
         let written = writer
@@ -113,6 +60,65 @@ pub(crate) fn run_stages(
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         written.and(computed)
     })
+}
+
+/// Computes batches until the queue ends, a stop is requested, or `deliver`, which passes a batch to the writer, returns false
+/// because the writer has ended. Batches keep their order.
+fn compute(
+    embedder: &mut Embedder<'_>,
+    layout: &EmbeddingLayout,
+    batches: &Receiver<Result<Batch, EngineError>>,
+    mut deliver: impl FnMut(Batch) -> bool,
+) -> Result<(), EngineError> {
+    // The batch that a GPU computes while the next one is started, when it began, and what the model gave for it.
+    let mut on_device = None;
+    while !embedder.stop.requested() {
+        let asked = Instant::now();
+        let batch = match on_device {
+            None => batches.recv().ok(),
+            Some(_) => batches.try_recv().ok(),
+        };
+        let wait = asked.elapsed();
+        let batch = batch.transpose()?;
+        if batch.is_none() && on_device.is_none() {
+            break;
+        }
+        let mut next = batch.map(|mut batch| {
+            batch.event.wait_ms = Some(milliseconds(wait));
+            batch.event.queue_depth = Some(batches.len() as u64);
+            let begun = Instant::now();
+            let ticket = (!batch.saved).then(|| embedder.submit(&batch)).flatten();
+            (batch, begun, ticket)
+        });
+        let started =
+            next.take_if(|(.., ticket)| matches!(ticket, Some(Ok(ticket)) if ticket.is_pending()));
+        for (mut batch, begun, ticket) in on_device.take().into_iter().chain(next) {
+            let has_rows = batch.saved || embedder.embed(&mut batch, layout, (begun, ticket))?;
+            if !(has_rows && deliver(batch)) {
+                return Ok(());
+            }
+        }
+        on_device = started;
+    }
+    Ok(())
+}
+
+/// Writes the batches that the computation delivers.
+fn write(
+    results: Receiver<Batch>,
+    blocks: &mut Blocks<'_>,
+    events: &mut EventLog,
+) -> Result<(), EngineError> {
+    for mut batch in results {
+        let started = Instant::now();
+        let event = std::mem::take(&mut batch.event);
+        let saved = batch.saved;
+        blocks.push(batch)?;
+        if !saved {
+            events.write_batch(event, started.elapsed());
+        }
+    }
+    Ok(blocks.end()?)
 }
 
 /// Sends the batches of `inputs` from position `first` on, until the receiver hangs up or a batch is unreadable. `parts` are in

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use plmkit_contract::{BatchSize, Stop, path_text};
-use plmkit_esm2::{Esm2, EsmError, Varlen};
+use plmkit_esm2::{EsmError, Varlen};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, EventWriter, Probed};
 use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
 use serde_json::Value;
 
 use crate::claim::claim_output;
+use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::scores::sources;
-use crate::{EngineError, RunConfig};
 
 /// Tokens of a sequence of the trial batches: the length in the training of ESM-2.
 const SEQUENCE: usize = 1024;
@@ -22,64 +24,132 @@ const MAX_TOKENS: usize = 1 << 17;
 /// The recommended share of the largest batch, in percent: other programs and fragmentation need room, too.
 const SHARE: usize = 80;
 
-/// Finds the largest batch that fits in the memory of the device of `config` beside its model, for its outputs and its type. Writes
-/// the result to the output, if there is one. Keeps an existing output of the same work without measuring again. On a CPU, the result is
-/// the default.
-pub fn probe(config: &RunConfig, stop: &Stop) -> Result<BatchSize, EngineError> {
-    // A driver may hang, so this comes before the claim.
-    let on_cpu = stop.interruptible(|| config.compute.check());
-    // On a CPU, a batch that is too large takes minutes and then all memory of the machine.
-    let on_cpu = on_cpu? && config.injection.out_of_memory_above.is_none();
-    let has_output = !config.out.as_os_str().is_empty();
-    // The claim is held until the end, so that only one of several processes measures.
-    let output = has_output.then(|| claim_output(config, stop, || AtomicFile::create(&config.out)));
-    let output = output.transpose()?;
-    let mut size = BatchSize::for_cpu();
-    let mut model = None;
-    if !on_cpu {
-        let loaded = Esm2::load(&config.model, config.compute, stop)?;
-        size.options = work(config, &loaded)?;
-        model = Some(loaded);
-    }
-    if has_output && let Some(found) = existing(config, &size)? {
-        if model.is_some() {
-            tracing::info!("{}: already measured", path_text(&config.out));
+impl Engine {
+    /// Finds the largest batch that fits in the memory of the device beside the model, for its outputs and its type. Writes the result
+    /// to `out`, if given. Keeps an existing one of the same work without measuring again, and before the model is loaded. On a CPU,
+    /// the result is the default.
+    pub fn probe(
+        &mut self,
+        out: Option<&Path>,
+        force: bool,
+        wait: bool,
+        events: Option<&Path>,
+        stop: &Stop,
+    ) -> Result<BatchSize, EngineError> {
+        // On a CPU, a batch that is too large takes minutes and then all memory of the machine.
+        let measures = !self.on_cpu || self.config.injection.out_of_memory_above.is_some();
+        // The claim is held until the end, so that only one of several processes measures.
+        let output = out.map(|out| claim_output(wait, stop, || AtomicFile::create(out)));
+        let output = output.transpose()?;
+        let mut size = BatchSize::for_cpu();
+        if measures {
+            size.options = self.measured_work()?;
         }
-        return Ok(found);
+        if let Some(out) = out
+            && let Some(found) = existing(out, force, &size)?
+        {
+            if measures {
+                tracing::info!("{}: already measured", path_text(out));
+            }
+            return Ok(found);
+        }
+        if measures {
+            self.measure(events, stop, &mut size)?;
+        }
+        match output.map_or(Ok(()), |output| write_sealed(output, &size)) {
+            // On a file system without locks, another process may have measured at the same time.
+            Err(StoreError::Exists { .. }) => {
+                let found = out.map(|out| existing(out, force, &size)).transpose()?;
+                Ok(found.flatten().unwrap_or(size))
+            }
+            written => Ok(written.map(|()| size)?),
+        }
     }
-    if let Some(model) = &model {
-        measure(config, model, stop, &mut size)?;
+
+    /// Lists everything that a measurement depends on.
+    fn measured_work(&self) -> Result<BTreeMap<String, Value>, EngineError> {
+        let info = &self.info;
+        let columns = self.config.columns(info)?;
+        let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+        let digest = info.checkpoint.digest.as_str();
+        let mut work = BTreeMap::from([
+            ("model".to_owned(), Value::from(digest)),
+            ("columns".to_owned(), names.into()),
+            ("dtype".to_owned(), info.dtype.to_string().into()),
+            ("device".to_owned(), info.device_kind().into()),
+        ]);
+        if let Some((name, memory)) = &info.gpu {
+            work.insert("device".to_owned(), name.as_str().into());
+            work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
+        }
+        Ok(work)
     }
-    match output.map_or(Ok(()), |output| write_sealed(output, &size)) {
-        // On a file system without locks, another process may have measured at the same time.
-        Err(StoreError::Exists { .. }) => Ok(existing(config, &size)?.unwrap_or(size)),
-        written => Ok(written.map(|()| size)?),
+
+    /// Computes larger and larger batches until memory runs out.
+    fn measure(
+        &mut self,
+        events: Option<&Path>,
+        stop: &Stop,
+        size: &mut BatchSize,
+    ) -> Result<(), EngineError> {
+        let (config, info) = (&self.config, &self.info);
+        let columns = sources(&config.columns(info)?, false);
+        let (model, _) = self.model.get(config, info, (0, 0), stop)?;
+        let fits = |sequences: usize| -> Result<bool, EsmError> {
+            let (tokens, cu_seqlens) = trial_batch(sequences);
+            let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
+            let injected = config.injection.check_memory(tokens.len());
+            let computed =
+                injected.and_then(|()| model.embed(batch, &columns, info.dtype, stop).map(drop));
+            let fits = match computed {
+                Err(error) if error.is_out_of_memory() => {
+                    model.release()?;
+                    false
+                }
+                computed => computed.map(|()| true)?,
+            };
+            size.tries += 1;
+            size.out_of_memory += u64::from(!fits);
+            let verb = if fits { "fit" } else { "do not fit" };
+            tracing::info!("{} tokens {verb}", tokens.len());
+            Ok(fits)
+        };
+        let largest = SEQUENCE * largest(MAX_TOKENS / SEQUENCE, fits)?;
+        // Fragments of the last trial must not be in the way of batches.
+        model.release()?;
+        if largest == 0 {
+            return Err(EngineError::Model(EsmError::OutOfMemory(format!(
+                "{}: beside it, not even one sequence of {} residues fits into the memory of {}",
+                path_text(&config.model),
+                SEQUENCE - 2,
+                info.device
+            ))));
+        }
+        let recommended = largest * SHARE / 100;
+        size.largest_tokens = Some(largest as u32);
+        size.max_batch_tokens = NonZeroU32::new(recommended as u32).unwrap_or(NonZeroU32::MIN);
+        if let Some(events) = events {
+            EventWriter::append(events)?.write(&Event::Probe(Probed {
+                time: Some(Timestamp::now()),
+                model_digest: info.checkpoint.digest.clone(),
+                device: info.device.clone(),
+                dtype: info.dtype.to_string(),
+                largest_tokens: largest as u64,
+                recommended_tokens: size.max_batch_tokens.get().into(),
+                tries: size.tries,
+                out_of_memory: size.out_of_memory,
+            }))?;
+        }
+        Ok(())
     }
 }
 
-/// Lists everything that a measurement depends on.
-fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
-    let info = model.info();
-    let columns = config.columns(info)?;
-    info.heads_for(&config.model, &columns)?;
-    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-    let digest = info.checkpoint.digest.as_str();
-    let mut work = BTreeMap::from([
-        ("model".to_owned(), Value::from(digest)),
-        ("columns".to_owned(), names.into()),
-        ("dtype".to_owned(), info.dtype.to_string().into()),
-        ("device".to_owned(), info.device_kind().into()),
-    ]);
-    if let Some((name, memory)) = &info.gpu {
-        work.insert("device".to_owned(), name.as_str().into());
-        work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
-    }
-    Ok(work)
-}
-
-/// Returns the existing output, if it is a measurement of the same work. Any other existing file is an error, except with `--force`.
-fn existing(config: &RunConfig, wanted: &BatchSize) -> Result<Option<BatchSize>, EngineError> {
-    let path = &config.out;
+/// Returns the existing output, if it is a measurement of the same work. Any other existing file is an error, except with `force`.
+fn existing(
+    path: &Path,
+    force: bool,
+    wanted: &BatchSize,
+) -> Result<Option<BatchSize>, EngineError> {
     if !path.exists() {
         return Ok(None);
     }
@@ -89,67 +159,12 @@ fn existing(config: &RunConfig, wanted: &BatchSize) -> Result<Option<BatchSize>,
         Some(difference) => Err(StoreError::exists(path, difference)),
     });
     match found {
-        Err(error) if config.force => {
+        Err(error) if force => {
             tracing::info!("{error}: measured again");
             Ok(None)
         }
         found => Ok(Some(found?)),
     }
-}
-
-/// Computes larger and larger batches until memory runs out.
-fn measure(
-    config: &RunConfig,
-    model: &Esm2,
-    stop: &Stop,
-    size: &mut BatchSize,
-) -> Result<(), EngineError> {
-    let info = model.info();
-    let columns = sources(&config.columns(info)?, false);
-    let fits = |sequences: usize| -> Result<bool, EsmError> {
-        let (tokens, cu_seqlens) = trial_batch(sequences);
-        let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
-        let injected = config.injection.check_memory(tokens.len());
-        let computed =
-            injected.and_then(|()| model.embed(batch, &columns, info.dtype, stop).map(drop));
-        let fits = match computed {
-            Err(error) if error.is_out_of_memory() => {
-                model.release()?;
-                false
-            }
-            computed => computed.map(|()| true)?,
-        };
-        size.tries += 1;
-        size.out_of_memory += u64::from(!fits);
-        let verb = if fits { "fit" } else { "do not fit" };
-        tracing::info!("{} tokens {verb}", tokens.len());
-        Ok(fits)
-    };
-    let largest = SEQUENCE * largest(MAX_TOKENS / SEQUENCE, fits)?;
-    if largest == 0 {
-        return Err(EngineError::Model(EsmError::OutOfMemory(format!(
-            "{}: beside it, not even one sequence of {} residues fits into the memory of {}",
-            path_text(&config.model),
-            SEQUENCE - 2,
-            info.device
-        ))));
-    }
-    let recommended = largest * SHARE / 100;
-    size.largest_tokens = Some(largest as u32);
-    size.max_batch_tokens = NonZeroU32::new(recommended as u32).unwrap_or(NonZeroU32::MIN);
-    if let Some(events) = &config.events {
-        EventWriter::append(events)?.write(&Event::Probe(Probed {
-            time: Some(Timestamp::now()),
-            model_digest: info.checkpoint.digest.clone(),
-            device: info.device.clone(),
-            dtype: info.dtype.to_string(),
-            largest_tokens: largest as u64,
-            recommended_tokens: size.max_batch_tokens.get().into(),
-            tries: size.tries,
-            out_of_memory: size.out_of_memory,
-        }))?;
-    }
-    Ok(())
 }
 
 /// Makes `count` sequences of [`SEQUENCE`] tokens: their token ids, and their offsets `(count + 1)`.

@@ -6,16 +6,16 @@
 use plmkit_contract::{Reject, path_text};
 use plmkit_store::{ListWriter, StoreError, read_rejects, remove_published, remove_unfinished};
 
-use crate::RunConfig;
+use crate::Job;
 use crate::checkpoint::RunFolder;
 
 /// Begins the list of a run before anything is computed, so that an unwritable path is an error in time. An existing list stays
 /// until it is replaced; it may be replaced if a killed run of this output published it, or with `--force`.
-pub(crate) fn begin(config: &RunConfig, folder: &RunFolder) -> Result<ListWriter, StoreError> {
-    let path = config.rejects();
+pub(crate) fn begin(job: &Job, folder: &RunFolder) -> Result<ListWriter, StoreError> {
+    let path = job.rejects();
     // From here on, no other process publishes a list at this path.
     let writer = ListWriter::create_rejected_rows(&path)?;
-    if !config.force && path.exists() {
+    if !job.force && path.exists() {
         let found = read_rejects(&path).map_err(StoreError::of_existing)?.digest;
         if !folder.published_lists().contains(&found) {
             let difference = "a list of rejects that is not of this run";
@@ -28,7 +28,7 @@ pub(crate) fn begin(config: &RunConfig, folder: &RunFolder) -> Result<ListWriter
 /// Publishes the list in the order of the input. Returns its digest. Instead of an empty list, none is published, and what an earlier
 /// run published is removed.
 pub(crate) fn publish(
-    config: &RunConfig,
+    job: &Job,
     folder: &RunFolder,
     mut writer: ListWriter,
     mut rejects: Vec<Reject>,
@@ -39,7 +39,7 @@ pub(crate) fn publish(
     }
     let (digest, list) = writer.finish()?;
     if rejects.is_empty() {
-        remove_published(&config.rejects())?;
+        remove_published(&job.rejects())?;
     } else {
         // If the run is killed before the output is published, the next run recognises the list.
         folder.note_list(&digest)?;
@@ -49,18 +49,14 @@ pub(crate) fn publish(
 }
 
 /// Checks the list of a complete output: it must exist if rows are `rejected`, and have the `digest` that the output records.
-pub(crate) fn verify(
-    config: &RunConfig,
-    digest: Option<&str>,
-    rejected: u64,
-) -> Result<(), StoreError> {
-    let path = config.rejects();
+pub(crate) fn verify(job: &Job, digest: Option<&str>, rejected: u64) -> Result<(), StoreError> {
+    let path = job.rejects();
     remove_unfinished(&path);
     let exists = path.exists();
     if rejected == 0 && !exists {
         return Ok(());
     }
-    let out = path_text(&config.out);
+    let out = path_text(&job.out);
     let what = if !exists {
         format!("missing: the list of {rejected} rows that {out} lacks; --force makes both again")
     } else if Some(&*read_rejects(&path).map_err(StoreError::of_existing)?.digest) == digest {

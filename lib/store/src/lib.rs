@@ -40,7 +40,7 @@ pub use csv_lines::read_columns;
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
-pub use existing::{find_existing, verify_file};
+pub use existing::{identify, verify, verify_file};
 pub use external::ExternalParquet;
 pub use file_kind::{FileKind, is_replaceable, is_report_or_free};
 pub use folder::{files_in, visible_in};

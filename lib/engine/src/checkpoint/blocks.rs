@@ -19,7 +19,7 @@ use super::block::{Block, RETRYABLE};
 use super::part::open_part;
 use super::run_folder::{RunFolder, damage, remove_checkpoint};
 use crate::batch::Batch;
-use crate::run::Work;
+use crate::work::Work;
 
 /// Collects batches into blocks, encodes complete blocks, and saves finished work.
 pub(crate) struct Blocks<'a> {
@@ -86,7 +86,7 @@ impl<'a> Blocks<'a> {
     ) -> Result<Option<T>, StoreError> {
         match found {
             Ok(found) => return Ok(Some(found)),
-            Err(StoreError::Exists { .. }) if self.work.config.force => {
+            Err(StoreError::Exists { .. }) if self.work.job.force => {
                 self.to_replace.push(path.to_owned());
             }
             Err(StoreError::Exists { difference, .. }) => {
@@ -224,7 +224,7 @@ impl<'a> Blocks<'a> {
             file
         } else {
             self.folder.check()?;
-            let (path, named) = (self.folder.blocks(), self.folder.named(self.work.config));
+            let (path, named) = (self.folder.blocks(), self.folder.named(self.work.job));
             UnfinishedEmbeddings::create(&path, &named, self.work.layout)?
         };
         Ok(self.file.insert(file))

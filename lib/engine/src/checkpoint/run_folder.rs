@@ -12,8 +12,8 @@ use plmkit_store::{
 
 use super::block::Block;
 use super::part::open_part;
-use crate::RunConfig;
-use crate::run::Work;
+use crate::config::Job;
+use crate::work::Work;
 
 const FOLDER_SUFFIX: &str = ".plmkit-run";
 const LOCK: &str = "lock";
@@ -100,9 +100,9 @@ impl RunFolder {
     }
 
     /// The path that errors name if the output under construction cannot be written.
-    pub(crate) fn named(&self, config: &RunConfig) -> PathBuf {
-        match config.checkpoint_dir {
-            None => config.out.clone(),
+    pub(crate) fn named(&self, job: &Job) -> PathBuf {
+        match job.checkpoint_dir {
+            None => job.out.clone(),
             Some(_) => self.blocks(),
         }
     }
@@ -113,7 +113,7 @@ impl RunFolder {
         work: &Work<'_>,
     ) -> Result<Option<(UnfinishedEmbeddings, Vec<Block>)>, StoreError> {
         let path = self.blocks();
-        let named = self.named(work.config);
+        let named = self.named(work.job);
         let Some((file, found)) = UnfinishedEmbeddings::open(&path, &named, work.layout)? else {
             return Ok(None);
         };

@@ -3,6 +3,7 @@
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
 use plmkit_contract::{BatchSize, plural};
 use plmkit_engine::RunProgress;
+use plmkit_esm2::Device;
 
 use super::args::{Args, check_outputs};
 use super::child::serve;
@@ -10,7 +11,12 @@ use super::session::Session;
 
 /// Embeds batches, or measures how many tokens a batch may have.
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+    if args.device == Device::All && args.serve.is_none() {
+        let what = "--device all: expected one device; plmkit computes on all";
+        return Err(Fault::usage(what));
+    }
     check_outputs(&args)?;
+    args.job()?;
     let Some(mut session) = Session::open(&args, stop)? else {
         return Ok(Exit::Done);
     };
