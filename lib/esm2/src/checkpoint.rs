@@ -1,12 +1,12 @@
 //! Hugging Face checkpoints: the only module of the crate that opens files.
 
-mod cpu_model;
 mod digest;
 mod folder;
 mod foreign;
+mod format;
 mod known;
-mod layers;
 mod names;
+mod pack;
 mod parameters;
 mod stored_tensor;
 mod tensors;
@@ -16,21 +16,21 @@ mod weight_file;
 
 use std::path::Path;
 
-use plmkit_contract::{Exit, Outputs, Stop};
+use plmkit_contract::{Dtype, Exit, Outputs, Stop, seal};
 use plmkit_cpu::Isa;
 use rayon::ThreadPool;
 
+use crate::config::ModelConfig;
 use crate::cpu::{CpuModel, Layers};
-use crate::cuda::Note;
-use crate::model_info::no_head;
+use crate::cuda::interface::Note;
+use crate::error::EsmError;
+use crate::heads::Head;
+use crate::model_info::{CheckpointInfo, no_head};
 use crate::threads::pool;
-use crate::{CheckpointInfo, Dtype, EsmError, Head, ModelConfig};
 
-use cpu_model::cpu_model;
 use digest::{digest_of_head, digest_of_model};
-use foreign::list_names;
 use known::Known;
-pub(crate) use layers::layer;
+use pack::{cpu_model, layer};
 pub use parameters::{
     BIAS, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, WORDS, feed_forward_inputs, layer_name,
 };
@@ -76,8 +76,7 @@ pub(crate) fn identify(
     let tensors = CheckpointTensors::open(model)?;
     let known = pool()?.install(|| describe(&tensors, known, stop))?;
     tensors.check_unchanged()?;
-    let text = known.to_text();
-    Ok((known.checkpoint, text))
+    Ok((known.checkpoint.clone(), seal(&known)))
 }
 
 /// Loads the folder or weight file `model` for plmkit's CPU kernels.
@@ -94,15 +93,17 @@ pub(crate) fn load_cpu(
             }
             pool.install(|| layer(tensors, number, kernels))
         });
-        cpu_model(tensors, kernels.0, layers.collect::<Result<_, _>>()?)
+        let layers = Layers::Packed(layers.collect::<Result<_, _>>()?);
+        cpu_model(tensors, kernels.0, layers)
     })
 }
 
 /// Loads the same in f32 for `isa`, except for the layers, which are packed when they are computed.
 pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
-    let tensors = CheckpointTensors::open(model)?;
-    let mut model = cpu_model(&tensors, isa, Vec::new())?;
-    model.layers = Layers::Stored(Box::new(tensors), pool()?);
+    let (pool, tensors) = (pool()?, CheckpointTensors::open(model)?);
+    let mut model = cpu_model(&tensors, isa, Layers::Packed(Vec::new()))?;
+    let packed = move |number| pool.install(|| layer(&tensors, number, (isa, Dtype::F32)));
+    model.layers = Layers::Stored(Box::new(packed));
     Ok(model)
 }
 
@@ -113,7 +114,7 @@ fn describe(tensors: &CheckpointTensors, known: &str, stop: &Stop) -> Result<Kno
     }
     // Before the check of values: damage explains a bad value.
     let mut files = tensors.files.iter();
-    files.try_for_each(|file| file.check_sums(stop))?;
+    files.try_for_each(|file| format::check_sums(file, stop))?;
     let digest = digest_of_model(tensors, stop)?;
     let head = |head| {
         let digest = match tensors.refusal_of_head(head) {
@@ -128,7 +129,7 @@ fn describe(tensors: &CheckpointTensors, known: &str, stop: &Stop) -> Result<Kno
         digest,
         heads: heads.into_iter().collect::<Result<_, _>>()?,
     };
-    Ok(Known::new(&tensors.stamps, checkpoint))
+    Ok(Known::new(tensors.stamps.clone(), checkpoint))
 }
 
 /// Returns the configuration of a model: that of its weights, checked against them, or that of a folder with a `config.json` alone.
@@ -143,7 +144,7 @@ pub fn read_config(model: &Path) -> Result<ModelConfig, EsmError> {
         Err(EsmError::Refused {
             exit: Exit::NoInput,
             ..
-        }) if config.exists() => config_at(&config),
+        }) if config.exists() => folder::read_config(&config),
         Err(error) => Err(error),
     }
 }
@@ -161,10 +162,4 @@ pub fn check_outputs(model: &Path, outputs: &Outputs) -> Result<(), EsmError> {
     let mut heads = columns.into_iter().filter_map(Head::for_column);
     let refused = heads.find_map(|head| Some((head, tensors.refusal_of_head(head)?)));
     refused.map_or(Ok(()), |(head, reason)| Err(no_head(model, head, &reason)))
-}
-
-/// Reads a `config.json`.
-fn config_at(path: &Path) -> Result<ModelConfig, EsmError> {
-    ModelConfig::from_json(&folder::read_json(path)?)
-        .map_err(|error| EsmError::invalid(path, error))
 }

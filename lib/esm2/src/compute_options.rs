@@ -2,11 +2,13 @@
 
 use std::str::FromStr;
 
-use plmkit_contract::Exit;
+use plmkit_contract::{Dtype, Exit};
 use plmkit_cpu::Isa;
 
-use crate::cuda::{self, OpeningGpu};
-use crate::{Device, Dtype, EsmError};
+use crate::cuda;
+use crate::cuda::interface::OpeningGpu;
+use crate::device::Device;
+use crate::error::EsmError;
 
 /// Options of a computation.
 #[derive(Clone, Copy, Debug, Default)]

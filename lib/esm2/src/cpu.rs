@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::{Column, Dtype, Stop};
 use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
-use rayon::ThreadPool;
 
-use crate::checkpoint::layer;
+use crate::buffers::Buffer;
+use crate::error::EsmError;
 use crate::threads::threads;
-use crate::{Buffer, CheckpointTensors, Dtype, EsmError, Varlen};
+use crate::varlen::Varlen;
 
 /// A model on a CPU.
 pub(crate) struct CpuModel {
@@ -19,12 +19,15 @@ pub(crate) struct CpuModel {
     pub(crate) encoder: RefCell<Encoder>,
 }
 
+/// Packs the layer of a number.
+pub(crate) type PackLayer = dyn Fn(usize) -> Result<Layer, EsmError> + Send;
+
 /// The transformer layers.
 pub(crate) enum Layers {
     /// All layers in memory.
     Packed(Vec<Layer>),
-    /// In their files. Threads of the pool pack each in f32 when it is computed.
-    Stored(Box<CheckpointTensors>, ThreadPool),
+    /// In their files. The function packs each in f32 when it is computed.
+    Stored(Box<PackLayer>),
 }
 
 impl CpuModel {
@@ -50,12 +53,9 @@ impl CpuModel {
         };
         match &self.layers {
             Layers::Packed(layers) => forward(0, &layers[..depth])?,
-            Layers::Stored(tensors, pool) => {
-                for number in 0..depth {
-                    let kernels = (self.readout.isa, Dtype::F32);
-                    let layer = pool.install(|| layer(tensors, number, kernels))?;
-                    forward(number, &[layer])?;
-                }
+            Layers::Stored(pack) => {
+                (0..depth)
+                    .try_for_each(|number| Ok::<_, EsmError>(forward(number, &[pack(number)?])?))?;
             }
         }
         collector.finish()?;

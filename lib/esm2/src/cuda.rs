@@ -4,7 +4,7 @@
 //! [interface](self) is for both sides; the program's side is private.
 
 mod find;
-mod interface;
+pub(crate) mod interface;
 mod model;
 
 pub use interface::{

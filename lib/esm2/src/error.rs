@@ -8,7 +8,7 @@ use plmkit_contract::{Exit, Failure, NoSuchLayer, exit_of_system, io_text, one_l
 use plmkit_cpu::ForwardError;
 use serde::{Deserialize, Serialize};
 
-use crate::Device;
+use crate::device::Device;
 
 /// Advice for a device that cannot be used.
 pub const ON_THE_CPU: &str = "--device cpu computes on the CPU";

@@ -20,6 +20,7 @@ mod cpu;
 pub mod cuda;
 mod device;
 mod error;
+mod gpus;
 mod heads;
 mod model;
 mod model_info;
@@ -36,8 +37,9 @@ pub use checkpoint::{
 pub use compute_options::{ComputeOptions, Kernels};
 pub use config::{Architecture, FeedForward, ModelConfig, Positions};
 pub use cuda::Ticket;
-pub use device::{CUDA_VISIBLE_DEVICES, Device, WorkerGpu, cuda_version, driver_version};
+pub use device::Device;
 pub use error::{EsmError, ON_THE_CPU};
+pub use gpus::{CUDA_VISIBLE_DEVICES, WorkerGpu, cuda_version, driver_version};
 pub use heads::Head;
 pub use model::{Esm2, describe};
 pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Column, NoSuchLayer, SPECIAL_TOKENS};
+use plmkit_contract::{Column, Dtype, NoSuchLayer, SPECIAL_TOKENS};
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::OpeningGpu;
-use crate::{Dtype, EsmError, Head, ModelConfig};
+use crate::config::ModelConfig;
+use crate::cuda::interface::OpeningGpu;
+use crate::error::EsmError;
+use crate::heads::Head;
 
 /// What a checkpoint is, beside its weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::EsmError;
+use crate::error::EsmError;
 
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plmkit_contract::{CLS, Column, EOS, MASK, Widths};
 use plmkit_cpu::share_kept;
 
-use crate::{Buffer, Buffers};
+use crate::buffers::{Buffer, Buffers};
 
 /// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
 const UNK: u8 = 3;

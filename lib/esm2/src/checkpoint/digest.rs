@@ -3,10 +3,11 @@
 use blake3::Hasher;
 use plmkit_contract::Stop;
 
-use super::CheckpointTensors;
 use super::parameters::parameters;
+use super::tensors::CheckpointTensors;
 use crate::config::Architecture;
-use crate::{EsmError, Head};
+use crate::error::EsmError;
+use crate::heads::Head;
 
 /// The bytes that are hashed and checked while they are in a cache.
 const PIECE: usize = 1 << 21;

@@ -12,8 +12,8 @@ use plmkit_contract::{
 };
 
 use super::weight_file::{WeightFile, open};
-use crate::EsmError;
-use crate::config::check_weights;
+use crate::config::{ModelConfig, check_weights};
+use crate::error::EsmError;
 
 /// What to do with the weights of a PEFT adapter.
 const MERGE: &str = "a PEFT adapter, which is no model: load it on its model with PEFT, and save the result of \
@@ -137,8 +137,14 @@ pub(super) fn check_json(
     check(&read_json(path)?).map_err(|reason| EsmError::invalid(path, reason))
 }
 
+/// Reads a `config.json`.
+pub(super) fn read_config(path: &Path) -> Result<ModelConfig, EsmError> {
+    let config = ModelConfig::from_json(&read_json(path)?);
+    config.map_err(|error| EsmError::invalid(path, error))
+}
+
 /// Reads a JSON file of a checkpoint.
-pub(super) fn read_json(path: &Path) -> Result<Vec<u8>, EsmError> {
+fn read_json(path: &Path) -> Result<Vec<u8>, EsmError> {
     let mut json = Vec::new();
     open(path)
         .and_then(|file| file.take(MODEL_JSON_BYTES + 1).read_to_end(&mut json))

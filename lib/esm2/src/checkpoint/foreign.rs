@@ -64,7 +64,7 @@ pub(super) fn list_names(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::EsmError;
+    use crate::error::EsmError;
 
     #[test]
     fn text_of_a_file_stays_on_one_line() {

@@ -1,8 +1,8 @@
 //! The tensors of a model: canonical names and shapes.
 
 use super::names::SHARED_INV_FREQ;
-use crate::config::Positions;
-use crate::{Head, ModelConfig};
+use crate::config::{ModelConfig, Positions};
+use crate::heads::Head;
 
 /// The vectors of positions.
 pub const POSITIONS: &str = "embeddings.position_embeddings.weight";

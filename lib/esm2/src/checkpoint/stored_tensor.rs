@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use plmkit_contract::Dtype;
 use plmkit_cpu::widen;
 
 use super::weight_file::WeightFile;
-use crate::{Dtype, EsmError};
+use crate::error::EsmError;
 
 /// A tensor of a weight file. All its values lie in the file.
 #[derive(Clone)]

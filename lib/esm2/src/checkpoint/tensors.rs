@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use plmkit_contract::{Quoted, path_text};
 
-use super::config_at;
-use super::folder::{check_json, described_in, model_folder, weight_files};
+use super::folder::{check_json, described_in, model_folder, read_config, weight_files};
 use super::foreign::{adapter, common_prefix, foreign_prefix, list_names};
+use super::format;
 use super::names::{CLASSIFIERS, canonical};
 use super::parameters::{
     BIAS, DECODER, DECODER_BIAS, POSITIONS, WORDS, frequency_names, head_parameters,
@@ -17,10 +17,11 @@ use super::parameters::{
 use super::stored_tensor::{StoredTensor, stored_type};
 use super::tokens::check_tokens;
 use super::weight_file::{Stamp, WeightFile, stamp};
-use crate::config::{Positions, check_first_release, from_shapes};
-use crate::cuda::Note;
+use crate::config::{ModelConfig, Positions, check_first_release, from_shapes};
+use crate::cuda::interface::Note;
+use crate::error::EsmError;
+use crate::heads::Head;
 use crate::rope::default_inv_freq;
-use crate::{EsmError, Head, ModelConfig};
 
 /// The tensors of a checkpoint by canonical name, checked against its configuration: all tensors of the encoder are there, and all
 /// tensors have the right shape and a supported type.
@@ -50,7 +51,7 @@ impl CheckpointTensors {
         let stamps = stamps.chain(config.as_ref().map(stamp)).collect();
         let stored: Vec<_> = files
             .iter()
-            .map(WeightFile::tensors)
+            .map(format::tensors)
             .collect::<Result<_, _>>()?;
         let stored: Vec<(String, StoredTensor)> = stored.into_iter().flatten().collect();
         let folders = described_in(&files[0].path);
@@ -65,7 +66,7 @@ impl CheckpointTensors {
                 }
                 config
             }
-            None => config_at(&folder.join("config.json"))?,
+            None => read_config(&folder.join("config.json"))?,
         };
         for folder in folders {
             check_tokens(folder, &config.tokens)?;

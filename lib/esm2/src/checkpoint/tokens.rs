@@ -6,7 +6,7 @@ use plmkit_contract::Quoted;
 use serde_json::{Map, Value};
 
 use super::folder::check_json;
-use crate::EsmError;
+use crate::error::EsmError;
 
 /// Files that tell ids, and where. `special_tokens_map.json` tells none.
 const LISTS: [(&str, &str); 6] = [

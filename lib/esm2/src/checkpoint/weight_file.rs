@@ -1,29 +1,21 @@
 //! A memory-mapped weight file.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use memmap2::{Mmap, UncheckedAdvice};
-use plmkit_contract::{Exit, Stop, check_fetched, check_regular};
-use rayon::prelude::*;
-use safetensors::tensor::Metadata;
-use safetensors::{SafeTensorError, SafeTensors};
+use plmkit_contract::{Exit, check_fetched, check_regular};
 
-use super::list_names;
-use super::stored_tensor::{StoredTensor, strides_of};
-use super::torch_file;
-use crate::EsmError;
+use crate::error::EsmError;
 
 /// A weight file in memory.
 #[derive(Debug)]
 pub(super) struct WeightFile {
     pub(super) path: PathBuf,
     /// Tensors that are in the file according to an index.
-    indexed: Vec<String>,
+    pub(super) indexed: Vec<String>,
     bytes: Mmap,
     file: File,
     pub(super) opened: Stamp,
@@ -91,74 +83,6 @@ impl WeightFile {
         &self.bytes
     }
 
-    /// Returns the tensors of the file with the names that they have in it. Offsets and shapes are checked against the
-    /// file size, names against the index.
-    pub(super) fn tensors(self: &Arc<Self>) -> Result<Vec<(String, StoredTensor)>, EsmError> {
-        let tensors = if self.is_safetensors() {
-            self.safetensors()
-        } else {
-            torch_file::tensors(self)
-        };
-        let invalid = |reason| EsmError::invalid(&self.path, reason);
-        let tensors = tensors.map_err(invalid)?;
-        let found: BTreeSet<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
-        let mut missing = self.indexed.clone();
-        missing.retain(|name| !found.contains(name.as_str()));
-        if missing.is_empty() {
-            return Ok(tensors);
-        }
-        let missing = list_names(&missing);
-        Err(invalid(format!(
-            "not the file of this model's index: missing {missing}"
-        )))
-    }
-
-    fn safetensors(self: &Arc<Self>) -> Result<Vec<(String, StoredTensor)>, String> {
-        let (length, header) = SafeTensors::read_metadata(&self.bytes)
-            .map_err(|error| safetensors_damage(&self.bytes, &error))?;
-        let tensor = |name: String| {
-            let info = header.info(&name)?;
-            let tensor = StoredTensor {
-                file: Arc::clone(self),
-                dtype: info.dtype,
-                shape: info.shape.clone(),
-                strides: strides_of(&info.shape),
-                start: size_of::<u64>() + length + info.data_offsets.0,
-            };
-            Some((name, tensor))
-        };
-        Ok(header
-            .offset_keys()
-            .into_iter()
-            .filter_map(tensor)
-            .collect())
-    }
-
-    /// Compares the records of a PyTorch file with the CRC-32 in its archive, on the threads of the current pool.
-    pub(super) fn check_sums(&self, stop: &Stop) -> Result<(), EsmError> {
-        if self.is_safetensors() {
-            return Ok(());
-        }
-        let invalid = |reason| EsmError::invalid(&self.path, reason);
-        let records = torch_file::records(&self.bytes).map_err(invalid)?;
-        let records: Vec<_> = records.iter().collect();
-        let damage = records.par_iter().find_map_first(|(name, record)| {
-            if stop.requested() {
-                return None;
-            }
-            let damage = torch_file::check_sum(&self.bytes, name, record).err();
-            self.release(record.0.start, record.0.len());
-            damage
-        });
-        damage.map_or(Ok(()), |reason| Err(invalid(reason)))
-    }
-
-    fn is_safetensors(&self) -> bool {
-        self.path
-            .extension()
-            .is_some_and(|found| found == "safetensors")
-    }
-
     /// Releases the memory of some bytes of the file. A later access reads them from the file again.
     ///
     /// The system can take such pages back at any time, but counts them as memory of this process.
@@ -173,27 +97,6 @@ impl WeightFile {
             (self.bytes).unchecked_advise_range(UncheckedAdvice::DontNeed, start, length)
         };
     }
-}
-
-/// Describes a safetensors file that is not as long as its header says. Other damage has the words of its reader.
-fn safetensors_damage(bytes: &[u8], error: &SafeTensorError) -> String {
-    const LENGTH: usize = size_of::<u64>();
-    let length = bytes
-        .first_chunk()
-        .map(|length| u64::from_le_bytes(*length));
-    let end = LENGTH.saturating_add(length.unwrap_or_default() as usize);
-    let expected = match error {
-        SafeTensorError::HeaderTooSmall | SafeTensorError::InvalidHeaderLength => {
-            format!("expected more than {end} bytes, found {}", bytes.len())
-        }
-        SafeTensorError::MetadataIncompleteBuffer => {
-            let header = serde_json::from_slice::<Metadata>(&bytes[LENGTH..end]);
-            let data = header.map_or(0, |header| header.data_len());
-            format!("expected {} bytes, found {}", end + data, bytes.len())
-        }
-        other => other.to_string(),
-    };
-    format!("damaged or not a safetensors file: {expected}")
 }
 
 #[cfg(test)]

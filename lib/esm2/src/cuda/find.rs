@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use plmkit_contract::{Exit, cause, check_regular, io_text, path_text};
 
-use super::{Functions, OpeningGpu, VERSION, Version};
-use crate::{EsmError, ON_THE_CPU};
+use super::interface::{Functions, OpeningGpu, VERSION, Version};
+use crate::error::{EsmError, ON_THE_CPU};
 
 /// The library's file.
 const FILE: &str = "libplmkit_cuda.so";

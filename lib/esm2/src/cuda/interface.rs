@@ -4,10 +4,10 @@ use std::ffi::{OsString, c_char, c_void};
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
-use plmkit_contract::Column;
+use plmkit_contract::{Column, Dtype};
 use serde::{Deserialize, Serialize};
 
-use crate::{Device, Dtype};
+use crate::device::Device;
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
 pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 3");

@@ -5,13 +5,19 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use plmkit_contract::{Column, Exit, Stop};
+use plmkit_contract::{Column, Dtype, Exit, Stop};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::find::functions;
-use super::{Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Place};
-use crate::{Buffer, DeviceTimes, Dtype, EsmError, ModelInfo, Varlen};
+use super::interface::{
+    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Place,
+};
+use crate::buffers::Buffer;
+use crate::error::EsmError;
+use crate::model_info::ModelInfo;
+use crate::timing::DeviceTimes;
+use crate::varlen::Varlen;
 
 /// Checks that the library can be opened, and can compute on a GPU or, by libtorch's operations, on the CPU.
 pub(crate) fn check(gpu: Option<&OpeningGpu>) -> Result<(), EsmError> {

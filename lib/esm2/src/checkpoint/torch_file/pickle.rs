@@ -9,7 +9,7 @@ use std::sync::Arc;
 use plmkit_contract::Quoted;
 use safetensors::Dtype;
 
-use super::{PICKLE, Record, damaged};
+use super::archive::{PICKLE, Record, damaged};
 use crate::checkpoint::stored_tensor::{StoredTensor, end};
 use crate::checkpoint::weight_file::WeightFile;
 
