@@ -158,14 +158,6 @@ class Suite:
         run = self.programs.embed(f"{name}-{dtype}-{kernels}", self.inputs.natural, model, *options)
         return whole(run, self.inputs.natural_rows, ["mean_4", "residues_4", "logits"]), ""
 
-    def workers(self, name, options, environment):
-        """Processes of their own, each with a device."""
-        run = self.programs.embed(name, self.inputs.alike, self.inputs.model, *options, environment=environment)
-        faults = whole(run, self.inputs.alike_rows)
-        if len(run.logs) != 2:
-            faults.append(f"{len(run.logs)} processes used a device; expected 2")
-        return faults, ""
-
     def probe(self):
         """A budget where memory ends."""
         environment = {"STAND_IN_MIB": "256"}
@@ -214,8 +206,6 @@ class Suite:
             for name in self.inputs.relatives:
                 yield f"{way[0]}, kernels {way[1]}, {name}", lambda way=way, name=name: self.relative(name, *way)
         yield "windows", self.windows
-        yield "two workers on a device", lambda: self.workers("workers", ["--workers", "2"], {})
-        yield "two devices", lambda: self.workers("devices", ["--device", "all"], {"STAND_IN_GPUS": "2"})
         yield "probe", self.probe
         yield "compute capability 7.5", self.turing
         yield "memory runs out", self.memory_runs_out

@@ -1,16 +1,14 @@
-"""Memory that runs out, kills, several workers, a larger model, and what monitor-log sees of a card."""
+"""Memory that runs out, kills, two runs at once, a larger model, and what monitor-log sees of a card."""
 
 import csv
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import models
 from cases import Case
@@ -144,35 +142,28 @@ def kills(bench):
     compared(bench, "killed twice, then run", killed, whole, goes_on, f"{saved} parts saved, {'' if goes_on else 'not '}taken over, ")
 
 
-def workers(bench):
-    """Two workers on one device: the bytes of one process, and how fast; then one of them is killed."""
-    model, batches, log = model_of(bench), many_batches(bench), bench.path("workers.jsonl")
-    whole, out = bench.path("whole.parquet"), bench.path("workers.parquet")
+def two_runs(bench):
+    """Two runs on one device at the same time: the bytes of one, and how fast."""
+    model, batches = model_of(bench), many_batches(bench)
+    whole, outs = bench.path("whole.parquet"), [bench.path(f"run-{run}.parquet") for run in (0, 1)]
 
-    def rate(options, out):
+    def command(out):
+        log = out.with_suffix(".jsonl")
         log.unlink(missing_ok=True)
-        bench.programs.embed(batches, model, out, "--events", log, *options)
-        done = events(log)[2]
-        return done["tokens"] / done["elapsed_s"]
+        return bench.programs.embed_command(batches, model, out, "--force", "--events", log)
 
-    one, two = rate([], whole), rate(["--workers", "2"], out)
-    compared(bench, "two workers", out, whole, said=f"{two:,.0f} tokens/s, {two / one:.2f} x one process, ")
-    killed = bench.path("killed.parquet")
-    process = subprocess.Popen(
-        bench.programs.embed_command(batches, model, killed, "--workers", "2"), stderr=subprocess.PIPE, text=True
-    )
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    # A busy machine starts them late.
-    while process.poll() is None and not children.read_text(encoding="utf-8").split():
-        time.sleep(0.05)
-    time.sleep(0.5)
-    for child in children.read_text(encoding="utf-8").split()[:1]:
-        os.kill(int(child), signal.SIGKILL)
-    said = process.communicate()[1]
-    if process.returncode not in ((0, 1) if bench.programs.rejects else (0,)):
-        raise Failed(f"a worker was killed: exit code {process.returncode}", said)
-    replaced = "another takes its place" in said
-    compared(bench, "one killed", killed, whole, replaced, "replaced, " if replaced else "not replaced, ")
+    def rate(outs):
+        ends = [events(out.with_suffix(".jsonl"))[2] for out in outs]
+        return sum(end["tokens"] for end in ends) / max(end["elapsed_s"] for end in ends)
+
+    accepted = (0, 1) if bench.programs.rejects else (0,)
+    bench.programs.run(*command_name(command(whole)), codes=accepted)
+    processes = [subprocess.Popen(command(out), stderr=subprocess.DEVNULL) for out in outs]
+    codes = [process.wait() for process in processes]
+    if any(code not in accepted for code in codes):
+        raise Failed(f"two runs at once: exit codes {codes}")
+    for out in outs:
+        compared(bench, out.stem, out, whole, said=f"{rate(outs):,.0f} tokens/s, {rate(outs) / rate([whole]):.2f} x one run, ")
 
 
 def large(bench):
@@ -285,7 +276,7 @@ CASES = [
     Case(memory, limit=90, least=20),
     Case(probe, limit=90, least=20),
     Case(kills, limit=120, least=30),
-    Case(workers, limit=120, least=30),
+    Case(two_runs, limit=120, least=30),
     Case(monitor, limit=90, least=20),
     Case(larger_model, limit=90, least=20, name="larger-model"),
     Case(large, limit=120, least=30),

@@ -15,7 +15,7 @@ use crate::columns::ROW_BYTES;
 use crate::config::{Job, RunConfig, Windows};
 use crate::error::EngineError;
 use crate::inputs::RunInputs;
-use crate::loaded::{LoadedModel, describe};
+use crate::loaded::Model;
 use crate::masking::Masking;
 use crate::outcome::{RunOutcome, RunProgress};
 use crate::rejects_list;
@@ -25,10 +25,9 @@ use crate::work::Work;
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) config: RunConfig,
-    pub(crate) info: ModelInfo,
+    pub(crate) model: Model,
     /// Whether a CPU computes.
     pub(crate) on_cpu: bool,
-    pub(crate) model: LoadedModel,
     /// The residues to mask, if any are.
     masking: Option<Arc<Masking>>,
     /// What decides the content of every output, apart from its inputs and whether they have windows.
@@ -36,32 +35,26 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Reads what the model is, and checks that it has the outputs of `config` and that its device is usable. Nothing is loaded.
+    /// Describes the model, and checks that it has the outputs of `config`. Nothing is loaded.
     pub fn new(config: RunConfig, stop: &Stop) -> Result<Self, EngineError> {
         // A driver may hang.
-        let on_cpu = stop.interruptible(|| config.compute.check())?;
+        let on_cpu = stop.interruptible(|| config.compute.is_cpu())?;
         set_threads(config.threads);
-        let info = describe(
-            &config.model,
-            config.compute,
-            config.digests.as_deref(),
-            stop,
-        )?;
+        let model = Model::describe(&config, stop)?;
         let masking = Masking::of(&config)?.map(Arc::new);
-        let provenance = provenance(&config, &info, masking.as_deref())?;
+        let provenance = provenance(&config, &model.described, masking.as_deref())?;
         Ok(Self {
             config,
-            info,
+            model,
             on_cpu,
-            model: LoadedModel::default(),
             masking,
             provenance,
         })
     }
 
-    /// The facts about the model.
+    /// The facts about the model, without the time of loading.
     pub fn info(&self) -> &ModelInfo {
-        &self.info
+        &self.model.described
     }
 
     /// Describes the first difference between embeddings of this provenance and those that this engine would make of the same shard,
@@ -104,7 +97,8 @@ impl Engine {
         stop: &Stop,
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
-        let (config, info) = (&self.config, &self.info);
+        let (config, info) = (&self.config, &self.model.described);
+        self.model.check_device(config, stop)?;
         // A complete output can be verified where nothing can be written, so other errors wait.
         let claim = || RunFolder::claim(&job.out, job.checkpoint_dir.as_deref());
         let claimed = match claim_output(job.wait, stop, claim) {
@@ -143,27 +137,27 @@ impl Engine {
         let packings: Vec<String> = files.map(|file| file.packing().to_string()).collect();
         provenance.options.extend(inputs.origin.clone());
         let provenance = provenance.with(PACKING, packings);
-        let work = Work {
-            config,
-            job,
-            blocks: inputs.blocks(&layout),
-            inputs: &inputs,
-            info,
-            layout: &layout,
-            provenance: &provenance,
-        };
         let mut accepted = provenance.clone();
         let difference = |found: &Provenance| {
             self.accept(&mut accepted, found, &[]);
             found.difference(&accepted)
         };
-        if !job.force
-            && let Some(found) = identify(&job.out, Kind::Embeddings, difference)?
-        {
+        let mut found = None;
+        if !job.force {
+            found = identify(&job.out, Kind::Embeddings, difference)?;
+        }
+        let mut work = Work {
+            config,
+            job,
+            blocks: inputs.blocks(&layout),
+            inputs: &inputs,
+            layout: &layout,
+            provenance: accepted,
+        };
+        if let Some(found) = found {
             let rows = verify(&job.out, Kind::Embeddings, stop)?.rows();
             if let Ok(folder) = claimed {
-                let provenance = &accepted;
-                folder.clean_up(&Work { provenance, ..work })?;
+                folder.clean_up(&work)?;
             }
             let rejected = inputs.rows.saturating_sub(rows);
             rejects_list::verify(job, found.rejects.as_deref(), rejected)?;
@@ -171,7 +165,10 @@ impl Engine {
         }
         inputs.check_known(&provenance.options)?;
         let folder = claimed?;
-        let outcome = work.embed(&folder, &mut self.model, stop, report);
+        let (model, loaded) = self.model.load(config, inputs.largest_batch, stop)?;
+        // Those of a GPU may not compile.
+        work.provenance = provenance.with(KERNELS, model.info().kernels.as_str());
+        let outcome = work.embed(&folder, (model, loaded), stop, report);
         let outcome = match (outcome, folder.check()) {
             // Whatever it failed of: its files are those of another run, or gone.
             (Err(_), Err(lost)) => return Err(lost.into()),

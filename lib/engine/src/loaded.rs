@@ -1,76 +1,104 @@
 //! The model of an engine in memory.
 
+use std::path::Path;
+
 use plmkit_contract::{Exit, Stop, path_text};
-use plmkit_esm2::{Esm2, LoadTimes, ModelInfo};
+use plmkit_esm2::{Esm2, LoadTimes, ModelInfo, describe};
+use plmkit_store::{AtomicFile, StoreError};
 
 use crate::config::RunConfig;
 use crate::error::EngineError;
 use crate::scores::sources;
 
-/// The model of an engine, from the first job that computes.
-#[derive(Debug, Default)]
-pub(crate) struct LoadedModel {
-    model: Option<Esm2>,
+/// The model of an engine. It is in memory from the first job that computes.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) described: ModelInfo,
+    /// What loading needs of the description, so that no file is hashed twice.
+    known: String,
+    loaded: Option<Esm2>,
     /// The most sequences and the most tokens of a batch for which memory is reserved.
     reserved: (usize, usize),
 }
 
-impl LoadedModel {
-    /// Returns the model that was `described`, and how long loading took if it was not loaded before. `largest` is the most sequences
-    /// and the most tokens of a batch.
-    pub(crate) fn get(
+impl Model {
+    /// Describes the model of `config`, from its file of digests if that knows the checkpoint.
+    pub(crate) fn describe(config: &RunConfig, stop: &Stop) -> Result<Self, EngineError> {
+        let digests = config.digests.as_deref();
+        let text = digests.and_then(|path| std::fs::read_to_string(path).ok());
+        let text = text.unwrap_or_default();
+        let (described, known) = describe(&config.model, config.compute, &text, stop)?;
+        if let Some(path) = digests
+            && text != known
+            && let Err(error) = write(path, &known)
+        {
+            // The next run hashes the files again.
+            tracing::debug!("{error}");
+        }
+        Ok(Self {
+            described,
+            known,
+            loaded: None,
+            reserved: (0, 0),
+        })
+    }
+
+    /// Checks that the device is usable, before anything is claimed: its driver may hang.
+    pub(crate) fn check_device(&self, config: &RunConfig, stop: &Stop) -> Result<(), EngineError> {
+        match self.loaded {
+            Some(_) => Ok(()),
+            None => Ok(stop.interruptible(|| config.compute.check())?),
+        }
+    }
+
+    /// Returns the model, and how long loading took if it was not loaded before. `largest` is the most sequences and the most tokens
+    /// of a batch.
+    pub(crate) fn load(
         &mut self,
         config: &RunConfig,
-        described: &ModelInfo,
         largest: (usize, usize),
         stop: &Stop,
     ) -> Result<(&Esm2, Option<LoadTimes>), EngineError> {
-        let loads = self.model.is_none();
-        let model = match self.model.take() {
-            Some(model) => model,
-            None => load(config, described, stop)?,
+        let (model, is_new) = match self.loaded.take() {
+            Some(model) => (model, false),
+            None => (self.load_described(config, stop)?, true),
         };
-        let model = self.model.insert(model);
+        let model = self.loaded.insert(model);
         let reserved = &mut self.reserved;
         let largest = (largest.0.max(reserved.0), largest.1.max(reserved.1));
         if largest != *reserved {
             *reserved = largest;
-            let needed = sources(&config.columns(described)?, false);
+            let needed = sources(&config.columns(&self.described)?, false);
             // If that much memory is refused, batches are split later.
             if let Err(error) = model.reserve(largest, &needed) {
                 tracing::debug!("{error}");
             }
         }
         let times = model.info().load_times;
-        Ok((model, loads.then_some(times)))
+        Ok((model, is_new.then_some(times)))
+    }
+
+    /// Loads the model. Existing outputs were compared with the description, so another model is an error; kernels decide last bits only.
+    fn load_described(&self, config: &RunConfig, stop: &Stop) -> Result<Esm2, EngineError> {
+        let model = Esm2::load_known(&config.model, config.compute, &self.known, stop)?;
+        let (described, loaded) = (&self.described, model.info());
+        let path = path_text(&config.model);
+        if described.checkpoint != loaded.checkpoint {
+            let what = "changed while this run loaded it";
+            return Err(EngineError::data(path, what));
+        }
+        let how = |info: &ModelInfo| format!("{} in {}", info.device, info.dtype);
+        let [expected, found] = [described, loaded].map(how);
+        if expected == found {
+            return Ok(model);
+        }
+        let what = format_args!("{path}: computed otherwise; expected {expected}, found {found}");
+        Err(EngineError::new(Exit::Internal, what))
     }
 }
 
-/// Loads the model. Existing outputs were compared with its description, so a model that is another is an error.
-fn load(config: &RunConfig, described: &ModelInfo, stop: &Stop) -> Result<Esm2, EngineError> {
-    let model = Esm2::load(&config.model, config.compute, stop)?;
-    let (loaded, path) = (model.info(), path_text(&config.model));
-    if described.checkpoint != loaded.checkpoint {
-        return Err(EngineError::data(path, "changed while this run loaded it"));
-    }
-    let how = |info: &ModelInfo| format!("{} in {} by {}", info.device, info.dtype, info.kernels);
-    let [expected, found] = [described, loaded].map(how);
-    if expected == found {
-        return Ok(model);
-    }
-    let what = format_args!("not computed as described; expected {expected}, found {found}");
-    Err(EngineError::new(
-        Exit::Internal,
-        format_args!("{path}: {what}"),
-    ))
-}
-
-/// Stands in for the description without weights.
-pub(crate) fn describe(
-    model: &std::path::Path,
-    options: plmkit_esm2::ComputeOptions,
-    _digests: Option<&std::path::Path>,
-    stop: &Stop,
-) -> Result<ModelInfo, plmkit_esm2::EsmError> {
-    Ok(Esm2::load(model, options, stop)?.info().clone())
+fn write(path: &Path, text: &str) -> Result<(), StoreError> {
+    let mut file = AtomicFile::create(path)?;
+    file.append(text.as_bytes())?;
+    file.finish()
 }

@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use plmkit_contract::{BatchSize, Stop, path_text};
-use plmkit_esm2::{EsmError, Varlen};
+use plmkit_esm2::{Esm2, EsmError, Varlen};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, EventWriter, Probed};
 use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
 use serde_json::Value;
 
 use crate::claim::claim_output;
+use crate::config::RunConfig;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::scores::sources;
@@ -26,8 +27,7 @@ const SHARE: usize = 80;
 
 impl Engine {
     /// Finds the largest batch that fits in the memory of the device beside the model, for its outputs and its type. Writes the result
-    /// to `out`, if given. Keeps an existing one of the same work without measuring again, and before the model is loaded. On a CPU,
-    /// the result is the default.
+    /// to `out`, if given. Keeps an existing one of the same work without measuring again. On a CPU, the result is the default.
     pub fn probe(
         &mut self,
         out: Option<&Path>,
@@ -36,25 +36,29 @@ impl Engine {
         events: Option<&Path>,
         stop: &Stop,
     ) -> Result<BatchSize, EngineError> {
+        self.model.check_device(&self.config, stop)?;
         // On a CPU, a batch that is too large takes minutes and then all memory of the machine.
         let measures = !self.on_cpu || self.config.injection.out_of_memory_above.is_some();
         // The claim is held until the end, so that only one of several processes measures.
         let output = out.map(|out| claim_output(wait, stop, || AtomicFile::create(out)));
         let output = output.transpose()?;
         let mut size = BatchSize::for_cpu();
+        let mut model = None;
         if measures {
-            size.options = self.measured_work()?;
+            let (loaded, _) = self.model.load(&self.config, (0, 0), stop)?;
+            size.options = work(&self.config, loaded)?;
+            model = Some(loaded);
         }
         if let Some(out) = out
             && let Some(found) = existing(out, force, &size)?
         {
-            if measures {
+            if model.is_some() {
                 tracing::info!("{}: already measured", path_text(out));
             }
             return Ok(found);
         }
-        if measures {
-            self.measure(events, stop, &mut size)?;
+        if let Some(model) = model {
+            measure(&self.config, model, (events, stop), &mut size)?;
         }
         match output.map_or(Ok(()), |output| write_sealed(output, &size)) {
             // On a file system without locks, another process may have measured at the same time.
@@ -65,83 +69,25 @@ impl Engine {
             written => Ok(written.map(|()| size)?),
         }
     }
+}
 
-    /// Lists everything that a measurement depends on.
-    fn measured_work(&self) -> Result<BTreeMap<String, Value>, EngineError> {
-        let info = &self.info;
-        let columns = self.config.columns(info)?;
-        let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-        let digest = info.checkpoint.digest.as_str();
-        let mut work = BTreeMap::from([
-            ("model".to_owned(), Value::from(digest)),
-            ("columns".to_owned(), names.into()),
-            ("dtype".to_owned(), info.dtype.to_string().into()),
-            ("device".to_owned(), info.device_kind().into()),
-        ]);
-        if let Some((name, memory)) = &info.gpu {
-            work.insert("device".to_owned(), name.as_str().into());
-            work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
-        }
-        Ok(work)
+/// Lists everything that a measurement depends on.
+fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
+    let info = model.info();
+    let columns = config.columns(info)?;
+    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let digest = info.checkpoint.digest.as_str();
+    let mut work = BTreeMap::from([
+        ("model".to_owned(), Value::from(digest)),
+        ("columns".to_owned(), names.into()),
+        ("dtype".to_owned(), info.dtype.to_string().into()),
+        ("device".to_owned(), info.device_kind().into()),
+    ]);
+    if let Some((name, memory)) = &info.gpu {
+        work.insert("device".to_owned(), name.as_str().into());
+        work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
     }
-
-    /// Computes larger and larger batches until memory runs out.
-    fn measure(
-        &mut self,
-        events: Option<&Path>,
-        stop: &Stop,
-        size: &mut BatchSize,
-    ) -> Result<(), EngineError> {
-        let (config, info) = (&self.config, &self.info);
-        let columns = sources(&config.columns(info)?, false);
-        let (model, _) = self.model.get(config, info, (0, 0), stop)?;
-        let fits = |sequences: usize| -> Result<bool, EsmError> {
-            let (tokens, cu_seqlens) = trial_batch(sequences);
-            let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
-            let injected = config.injection.check_memory(tokens.len());
-            let computed =
-                injected.and_then(|()| model.embed(batch, &columns, info.dtype, stop).map(drop));
-            let fits = match computed {
-                Err(error) if error.is_out_of_memory() => {
-                    model.release()?;
-                    false
-                }
-                computed => computed.map(|()| true)?,
-            };
-            size.tries += 1;
-            size.out_of_memory += u64::from(!fits);
-            let verb = if fits { "fit" } else { "do not fit" };
-            tracing::info!("{} tokens {verb}", tokens.len());
-            Ok(fits)
-        };
-        let largest = SEQUENCE * largest(MAX_TOKENS / SEQUENCE, fits)?;
-        // Fragments of the last trial must not be in the way of batches.
-        model.release()?;
-        if largest == 0 {
-            return Err(EngineError::Model(EsmError::OutOfMemory(format!(
-                "{}: beside it, not even one sequence of {} residues fits into the memory of {}",
-                path_text(&config.model),
-                SEQUENCE - 2,
-                info.device
-            ))));
-        }
-        let recommended = largest * SHARE / 100;
-        size.largest_tokens = Some(largest as u32);
-        size.max_batch_tokens = NonZeroU32::new(recommended as u32).unwrap_or(NonZeroU32::MIN);
-        if let Some(events) = events {
-            EventWriter::append(events)?.write(&Event::Probe(Probed {
-                time: Some(Timestamp::now()),
-                model_digest: info.checkpoint.digest.clone(),
-                device: info.device.clone(),
-                dtype: info.dtype.to_string(),
-                largest_tokens: largest as u64,
-                recommended_tokens: size.max_batch_tokens.get().into(),
-                tries: size.tries,
-                out_of_memory: size.out_of_memory,
-            }))?;
-        }
-        Ok(())
-    }
+    Ok(work)
 }
 
 /// Returns the existing output, if it is a measurement of the same work. Any other existing file is an error, except with `force`.
@@ -165,6 +111,63 @@ fn existing(
         }
         found => Ok(Some(found?)),
     }
+}
+
+/// Computes larger and larger batches until memory runs out.
+fn measure(
+    config: &RunConfig,
+    model: &Esm2,
+    (events, stop): (Option<&Path>, &Stop),
+    size: &mut BatchSize,
+) -> Result<(), EngineError> {
+    let info = model.info();
+    let columns = sources(&config.columns(info)?, false);
+    let fits = |sequences: usize| -> Result<bool, EsmError> {
+        let (tokens, cu_seqlens) = trial_batch(sequences);
+        let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
+        let injected = config.injection.check_memory(tokens.len());
+        let computed =
+            injected.and_then(|()| model.embed(batch, &columns, info.dtype, stop).map(drop));
+        let fits = match computed {
+            Err(error) if error.is_out_of_memory() => {
+                model.release()?;
+                false
+            }
+            computed => computed.map(|()| true)?,
+        };
+        size.tries += 1;
+        size.out_of_memory += u64::from(!fits);
+        let verb = if fits { "fit" } else { "do not fit" };
+        tracing::info!("{} tokens {verb}", tokens.len());
+        Ok(fits)
+    };
+    let largest = SEQUENCE * largest(MAX_TOKENS / SEQUENCE, fits)?;
+    // Fragments must not be in the way of batches.
+    model.release()?;
+    if largest == 0 {
+        return Err(EngineError::Model(EsmError::OutOfMemory(format!(
+            "{}: beside it, not even one sequence of {} residues fits into the memory of {}",
+            path_text(&config.model),
+            SEQUENCE - 2,
+            info.device
+        ))));
+    }
+    let recommended = largest * SHARE / 100;
+    size.largest_tokens = Some(largest as u32);
+    size.max_batch_tokens = NonZeroU32::new(recommended as u32).unwrap_or(NonZeroU32::MIN);
+    if let Some(events) = events {
+        EventWriter::append(events)?.write(&Event::Probe(Probed {
+            time: Some(Timestamp::now()),
+            model_digest: info.checkpoint.digest.clone(),
+            device: info.device.clone(),
+            dtype: info.dtype.to_string(),
+            largest_tokens: largest as u64,
+            recommended_tokens: size.max_batch_tokens.get().into(),
+            tries: size.tries,
+            out_of_memory: size.out_of_memory,
+        }))?;
+    }
+    Ok(())
 }
 
 /// Makes `count` sequences of [`SEQUENCE`] tokens: their token ids, and their offsets `(count + 1)`.

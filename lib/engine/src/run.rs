@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use plmkit_contract::{Stop, path_text};
-use plmkit_esm2::{Dtype, Esm2};
+use plmkit_esm2::{Dtype, Esm2, LoadTimes};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::AtomicFile;
 use serde_json::json;
@@ -12,7 +12,6 @@ use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
 use crate::embedder::Embedder;
 use crate::error::EngineError;
 use crate::event_log::EventLog;
-use crate::loaded::LoadedModel;
 use crate::outcome::{EmbedSummary, RunOutcome, RunProgress};
 use crate::parity::Parity;
 use crate::pipeline;
@@ -22,11 +21,11 @@ use crate::work::Work;
 
 impl Work<'_> {
     /// Computes what is not saved, and publishes the output. Files to replace are removed only after everything that can refuse the
-    /// run, and the model is loaded only if there is something to compute.
+    /// run. `loaded` is `None` unless this run loaded the model.
     pub(crate) fn embed(
         &self,
         folder: &RunFolder,
-        model: &mut LoadedModel,
+        (model, loaded): (&Esm2, Option<LoadTimes>),
         stop: &Stop,
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
@@ -34,17 +33,8 @@ impl Work<'_> {
         let mut blocks = Blocks::load(folder, self, stop)?;
         let claim = AtomicFile::create(&job.out)?;
         let rejects = rejects_list::begin(job, folder)?;
-        let sample = self.sample()?;
-        let batches = inputs.total.batches;
-        let model = if sample.is_some() || blocks.batches < batches {
-            Some(model.get(config, self.info, inputs.largest_batch, stop)?)
-        } else {
-            None
-        };
         let before = Instant::now();
-        let parity = sample.zip(model);
-        let parity = parity.map(|(sample, (model, _))| self.measure(sample, model, stop));
-        let parity = parity.transpose()?;
+        let parity = self.check_parity(model, stop)?;
         let compared = parity.map(|_| before.elapsed());
         for path in &blocks.to_replace {
             remove_checkpoint(path)?;
@@ -53,12 +43,12 @@ impl Work<'_> {
         let to_compute = inputs.workload(|index| {
             index >= first && !parts.iter().any(|part| part.batches.contains(&index))
         });
+        let batches = inputs.total.batches;
         let saved_before = batches - to_compute.batches;
-        let loaded = model.and_then(|(_, times)| times);
         let started = RunStarted {
             batches_saved: (saved_before > 0).then_some(saved_before),
             compare_ms: compared.map(milliseconds),
-            ..self.started(&to_compute, loaded)
+            ..self.started(model.info(), loaded, &to_compute)
         };
         let mut events = EventLog::start(job.events.as_deref(), started)?;
         if loaded.is_some() {
@@ -68,13 +58,8 @@ impl Work<'_> {
             tokens: inputs.total.tokens,
             saved: inputs.workload(|index| index < first).tokens,
         });
-        let computed = match model {
-            Some((model, _)) => {
-                let mut embedder = Embedder::new(config, model, stop)?;
-                pipeline::run(self, &mut embedder, (&mut blocks, &mut events), report)
-            }
-            None => Ok(blocks.end()?),
-        };
+        let mut embedder = Embedder::new(config, model, stop)?;
+        let computed = pipeline::run(self, &mut embedder, (&mut blocks, &mut events), report);
         report(RunProgress::Ended);
         let rejected_rows = blocks.rejected();
         let rejected = rejected_rows.len() as u64;
@@ -120,23 +105,16 @@ impl Work<'_> {
         }))
     }
 
-    /// The sequences by which an int8 model is compared with f32, if there is anything to embed.
-    fn sample(&self) -> Result<Option<ParitySample>, EngineError> {
-        if self.info.dtype != Dtype::Int8 {
+    /// Compares an int8 model with f32 on a sample, if there is anything to embed. Refuses the run if they differ too much.
+    fn check_parity(&self, model: &Esm2, stop: &Stop) -> Result<Option<Parity>, EngineError> {
+        if model.info().dtype != Dtype::Int8 {
             return Ok(None);
         }
         let outputs = &self.config.outputs;
         let sample = ParitySample::draw(self.inputs, outputs.logits || outputs.scores.is_some())?;
-        Ok(Some(sample).filter(|sample| !sample.is_empty()))
-    }
-
-    /// Compares an int8 model with f32 on a sample. Refuses the run if they differ too much.
-    fn measure(
-        &self,
-        sample: ParitySample,
-        model: &Esm2,
-        stop: &Stop,
-    ) -> Result<Parity, EngineError> {
+        if sample.is_empty() {
+            return Ok(None);
+        }
         tracing::debug!("int8: comparing with f32 on a sample");
         let parity = sample.measure(model, stop)?;
         if !parity.suffices() {
@@ -145,6 +123,6 @@ impl Work<'_> {
             return Err(EngineError::data(model, what));
         }
         tracing::info!("int8: {parity}");
-        Ok(parity)
+        Ok(Some(parity))
     }
 }

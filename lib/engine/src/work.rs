@@ -17,9 +17,8 @@ pub(crate) struct Work<'a> {
     pub(crate) inputs: &'a RunInputs,
     /// The blocks of the output.
     pub(crate) blocks: Vec<Range<u64>>,
-    pub(crate) info: &'a ModelInfo,
     pub(crate) layout: &'a EmbeddingLayout,
-    pub(crate) provenance: &'a Provenance,
+    pub(crate) provenance: Provenance,
 }
 
 impl Work<'_> {
@@ -30,15 +29,20 @@ impl Work<'_> {
     }
 
     /// Describes the model and the work `to_compute` for the first event. `loaded` is `None` unless this run loaded the model.
-    pub(crate) fn started(&self, to_compute: &Workload, loaded: Option<LoadTimes>) -> RunStarted {
-        let (config, inputs, info) = (self.config, self.inputs, self.info);
+    pub(crate) fn started(
+        &self,
+        info: &ModelInfo,
+        loaded: Option<LoadTimes>,
+        to_compute: &Workload,
+    ) -> RunStarted {
+        let (config, inputs) = (self.config, self.inputs);
         let gpus = info
             .device
             .parse()
             .map_or_else(|_| Vec::new(), Device::gpus);
         let on_gpu = !gpus.is_empty();
         RunStarted {
-            job: Some(job_name(self.provenance)),
+            job: Some(job_name(&self.provenance)),
             tool: "gpu-embed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             model_digest: Some(info.checkpoint.digest.clone()),

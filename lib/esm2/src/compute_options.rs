@@ -24,13 +24,18 @@ pub struct ComputeOptions {
 }
 
 impl ComputeOptions {
-    /// Checks that the device is usable and computes in the type, as far as possible without using it. Returns whether it is the CPU.
-    pub fn check(&self) -> Result<bool, EsmError> {
+    /// Asks the driver for the device. Returns whether it is the CPU. Fails if the device does not compute in the type.
+    pub fn is_cpu(&self) -> Result<bool, EsmError> {
+        Ok(self.resolve()?.gpu.is_none())
+    }
+
+    /// Checks that the device is usable and computes in the type, as far as possible without using it.
+    pub fn check(&self) -> Result<(), EsmError> {
         let resolved = self.resolve()?;
-        if resolved.isa.is_none() {
-            cuda::check(resolved.gpu.as_ref())?;
+        match resolved.isa {
+            Some(_) => Ok(()),
+            None => cuda::check(resolved.gpu.as_ref()),
         }
-        Ok(resolved.gpu.is_none())
     }
 
     /// Asks the driver for the device. Fails if the device does not compute in the type.

@@ -126,7 +126,7 @@ impl<'a> Blocks<'a> {
                 self.finished.push(block);
                 continue;
             } else {
-                let part = Block::recorded(slice::from_ref(&block), self.work.provenance);
+                let part = Block::recorded(slice::from_ref(&block), &self.work.provenance);
                 file.copy(own, &self.folder.part(block.batches.start), &part)?;
                 continue;
             };
@@ -147,7 +147,7 @@ impl<'a> Blocks<'a> {
         let (first, work) = (self.saved(), self.work);
         for path in self.folder.parts()? {
             let end = self.parts.last().map_or(first, |part| part.batches.end);
-            let opened = open_part(&path, work.provenance);
+            let opened = open_part(&path, &work.provenance);
             if opened.as_ref().is_ok_and(|part| part.batches.end <= first) {
                 // An earlier run was killed after it recorded a block and before it removed the parts of the block.
                 remove_file(&path)?;
@@ -181,7 +181,7 @@ impl<'a> Blocks<'a> {
 
     /// The provenance of the file with its blocks.
     fn record(&self) -> Provenance {
-        Block::recorded(&self.finished, self.work.provenance)
+        Block::recorded(&self.finished, &self.work.provenance)
     }
 
     /// Adds the next batch, which has its rows.
@@ -296,7 +296,7 @@ impl<'a> Blocks<'a> {
             }
             file.finish(&Block::recorded(
                 slice::from_ref(&part),
-                self.work.provenance,
+                &self.work.provenance,
             ))?;
             for batch in batches {
                 batch.saved = true;

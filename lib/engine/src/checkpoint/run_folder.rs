@@ -117,7 +117,7 @@ impl RunFolder {
         let Some((file, found)) = UnfinishedEmbeddings::open(&path, &named, work.layout)? else {
             return Ok(None);
         };
-        let blocks = Block::all_of(&path, found, work.provenance)?;
+        let blocks = Block::all_of(&path, found, &work.provenance)?;
         let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
         if row_groups == file.row_groups() {
             Ok(Some((file, blocks)))
@@ -177,7 +177,7 @@ impl RunFolder {
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
         let blocks = (self.blocks(), self.open_blocks(work).map(drop));
         let parts = self.parts()?.into_iter().map(|path| {
-            let opened = open_part(&path, work.provenance).map(drop);
+            let opened = open_part(&path, &work.provenance).map(drop);
             (path, opened)
         });
         let mut other = None;
