@@ -1,13 +1,12 @@
 //! From a batch to rows of the output. Out-of-memory errors and values that are not finite are handled here.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, Exit, MASK, Reason, Reject, SPECIAL_TOKENS, Scores, Stop,
-    StoreDtype, Widths, residue_of,
+    AMINO_ACIDS, Column, EmbeddingLayout, Exit, Reason, Reject, Scores, Stop, StoreDtype, Widths,
+    residue_of,
 };
 use plmkit_esm2::{
     Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, KernelKind, Ticket, Varlen,
@@ -17,6 +16,7 @@ use plmkit_store::PackedBatch;
 
 use crate::batch::Batch;
 use crate::columns::{ColumnWriter, OutputRow, ROW_BYTES};
+use crate::computation::{Computation, is_storable, last, middle, split_columns};
 use crate::config::RunConfig;
 use crate::error::EngineError;
 use crate::scores::{of_amino_acids, of_model, sources};
@@ -49,80 +49,6 @@ const KERNELS: [(&str, KernelKind); 8] = [
     ("pooling_ms", KernelKind::Pooling),
     ("collect_ms", KernelKind::Collect),
 ];
-
-/// Rows of a batch, or copies of its only row, and what is computed of them.
-struct Computation<'b> {
-    batch: &'b Batch,
-    /// Columns of the model.
-    columns: Vec<Column>,
-    /// The type in which all values must be finite.
-    dtype: StoreDtype,
-    /// Whether the numbers of the rows are those of residues, of which each is masked in a copy of the only row.
-    is_masked: bool,
-    /// For each source, the values of the accepted rows, one after the other.
-    values: Vec<Buffer<f32>>,
-    /// The rows without values.
-    rejected: BTreeMap<usize, Reason>,
-}
-
-impl<'b> Computation<'b> {
-    fn new(batch: &'b Batch, sources: &[Column], dtype: StoreDtype) -> Self {
-        Self {
-            batch,
-            columns: of_model(sources).to_vec(),
-            dtype,
-            is_masked: false,
-            values: sources.iter().map(|_| Buffer::default()).collect(),
-            rejected: BTreeMap::new(),
-        }
-    }
-
-    /// Appends the values of a row, one slice for each source.
-    fn extend(&mut self, row: &[impl AsRef<[f32]>]) {
-        for (source, values) in self.values.iter_mut().zip(row) {
-            source.extend_from_slice(values.as_ref());
-        }
-    }
-
-    /// The row of the batch.
-    fn place(&self, row: usize) -> usize {
-        if self.is_masked { 0 } else { row }
-    }
-
-    fn residues(&self, row: usize) -> usize {
-        self.batch.packed.residues(self.place(row))
-    }
-
-    fn ordinal(&self, row: usize) -> u64 {
-        self.batch.packed.ordinals()[self.place(row)]
-    }
-
-    /// Offsets of rows that are laid end to end, starting at 0: `(rows + 1)`.
-    fn cu_seqlens(&self, rows: &[usize]) -> Vec<i32> {
-        let mut end = 0;
-        let ends = rows.iter().map(|&row| {
-            end += (self.residues(row) as u32 + SPECIAL_TOKENS).cast_signed();
-            end
-        });
-        std::iter::once(0).chain(ends).collect()
-    }
-
-    /// The tokens of rows, end to end.
-    fn tokens(&self, rows: &[usize]) -> Vec<u8> {
-        let packed = &self.batch.packed;
-        let (all, offsets) = (packed.tokens(), packed.cu_seqlens());
-        let mut tokens = Vec::new();
-        for &row in rows {
-            let (first, place) = (tokens.len(), self.place(row));
-            tokens.extend_from_slice(&all[offsets[place] as usize..offsets[place + 1] as usize]);
-            if self.is_masked {
-                // After <cls>.
-                tokens[first + 1 + row] = MASK;
-            }
-        }
-        tokens
-    }
-}
 
 impl<'a> Embedder<'a> {
     /// Computes the outputs of `config`, from the first batch of a run on.
@@ -477,90 +403,4 @@ fn letters(packed: &PackedBatch, row: usize) -> Vec<u8> {
     tokens
         .map(|&token| residue_of(token).unwrap_or(b'X'))
         .collect()
-}
-
-/// The number of tokens that offsets end with.
-fn last(cu_seqlens: &[i32]) -> usize {
-    cu_seqlens[cu_seqlens.len() - 1] as usize
-}
-
-/// Splits the values of columns by row, given the residues of each. Each item has one slice for each column.
-fn split_columns<'v>(
-    columns: &[Column],
-    widths: Widths,
-    values: &'v [Buffer<f32>],
-    residues: impl Iterator<Item = usize>,
-) -> impl Iterator<Item = Vec<&'v [f32]>> {
-    let mut left: Vec<&[f32]> = values.iter().map(|values| &values[..]).collect();
-    residues.map(move |residues| {
-        let columns = columns.iter().zip(&mut left);
-        let slices = columns.map(|(column, left)| {
-            let own;
-            (own, *left) = left.split_at(column.values(residues, widths));
-            own
-        });
-        slices.collect()
-    })
-}
-
-/// Whether every value is finite in the type in which it is stored.
-pub(crate) fn is_storable(values: &[f32], dtype: StoreDtype) -> bool {
-    // The bits of magnitudes compare like the magnitudes. Infinity and NaN come last.
-    let limit = match dtype {
-        StoreDtype::F32 => f32::INFINITY,
-        StoreDtype::F16 => F16_INFINITE,
-    };
-    let magnitude = |value: &f32| value.to_bits() & !(1 << 31);
-    // Without an early exit for each value, the compiler vectorises the loop.
-    values.chunks(1024).all(|values| {
-        let largest = values.iter().map(magnitude).fold(0, u32::max);
-        largest < limit.to_bits()
-    })
-}
-
-/// The smallest magnitude that f16 rounds to infinity: half a step above its largest value.
-const F16_INFINITE: f32 = 65520.0;
-
-/// Returns where to cut two or more sequences with these offsets, which start at 0. Both sides are non-empty and have nearly the
-/// same number of tokens.
-fn middle(cu_seqlens: &[i32]) -> usize {
-    let sequences = cu_seqlens.len() - 1;
-    let half = cu_seqlens[sequences] / 2;
-    let cut = cu_seqlens.partition_point(|&offset| offset < half);
-    cut.clamp(1, sequences - 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_halves_have_sequences() {
-        assert_eq!(middle(&[0, 10, 20, 30, 40]), 2);
-        assert_eq!(middle(&[0, 100, 101]), 1);
-        assert_eq!(middle(&[0, 1, 101]), 1);
-        assert_eq!(middle(&[0, 1, 2, 3, 100]), 3);
-    }
-
-    #[test]
-    fn values_that_f16_rounds_to_infinity_are_not_storable_in_it() {
-        assert!(is_storable(&[70000.0, -1.0], StoreDtype::F32));
-        assert!(!is_storable(&[f32::NAN], StoreDtype::F32));
-        for value in [
-            65519.996,
-            65520.0,
-            65520.004,
-            -65519.996,
-            -65520.0,
-            -f32::NAN,
-            f32::INFINITY,
-        ] {
-            let finite = half::f16::from_f32(value).is_finite();
-            assert_eq!(
-                is_storable(&[0.0, value], StoreDtype::F16),
-                finite,
-                "{value}"
-            );
-        }
-    }
 }

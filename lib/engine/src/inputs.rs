@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use crate::batch::Batch;
 use crate::columns::ROW_BYTES;
-use crate::config::Windows;
+use crate::config::{RunConfig, Windows};
+use crate::error::EngineError;
 use crate::masking::Masking;
 use crate::stitch::WindowOrder;
-use crate::{EngineError, RunConfig};
 
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

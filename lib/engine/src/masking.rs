@@ -7,7 +7,7 @@ use plmkit_contract::{ByteDigest, DEFAULT_BATCH_TOKENS, RowSpan, SPECIAL_TOKENS,
 use plmkit_store::{IdValue, StoreError, read_id_values};
 use serde_json::json;
 
-use crate::RunConfig;
+use crate::config::RunConfig;
 
 /// The residues that a run masks.
 #[derive(Debug)]

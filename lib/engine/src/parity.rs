@@ -3,7 +3,7 @@
 use std::fmt;
 
 use plmkit_contract::plural;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::scores::{log_softmax, of_amino_acids};
 
@@ -22,40 +22,40 @@ const CHANGED_LIMIT: f64 = 0.05;
 const UNDEFINED: f64 = 1e6;
 
 /// How close int8 vectors of the last layer are to f32 vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Parity {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Parity {
     /// Compared sequences.
-    pub sequences: usize,
+    pub(crate) sequences: usize,
     /// Tokens of these sequences.
-    pub tokens: usize,
+    pub(crate) tokens: usize,
     /// The lowest cosine of a mean vector.
-    pub mean_cosine: f64,
+    pub(crate) mean_cosine: f64,
     /// The lowest cosine that is accepted for a mean vector.
-    pub mean_cosine_floor: f64,
+    pub(crate) mean_cosine_floor: f64,
     /// The lowest cosine of a residue vector.
-    pub residue_cosine: f64,
+    pub(crate) residue_cosine: f64,
     /// The lowest cosine that is accepted for a residue vector.
-    pub residue_cosine_floor: f64,
+    pub(crate) residue_cosine_floor: f64,
     /// How close logits are, if the run computes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logits: Option<LogitsParity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) logits: Option<LogitsParity>,
 }
 
 /// How close int8 log-probabilities of the twenty amino acids are to those in f32.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LogitsParity {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct LogitsParity {
     /// Compared positions.
-    pub positions: usize,
+    positions: usize,
     /// The mean difference of log-probabilities.
-    pub mean_difference: f64,
+    mean_difference: f64,
     /// The highest mean difference that is accepted.
-    pub mean_difference_limit: f64,
+    mean_difference_limit: f64,
     /// The largest difference.
-    pub largest_difference: f64,
+    largest_difference: f64,
     /// The share of positions whose most probable amino acid is another.
-    pub changed: f64,
+    changed: f64,
     /// The highest share that is accepted.
-    pub changed_limit: f64,
+    changed_limit: f64,
 }
 
 impl Default for LogitsParity {
@@ -288,9 +288,8 @@ mod tests {
         assert_eq!(parity, LogitsParity::default());
         parity.compare(&finite, &not, VOCABULARY);
         assert!(!parity.suffices(), "{parity}");
-        // As a worker sends it.
-        let sent = serde_json::to_string(&parity).unwrap();
-        assert_eq!(serde_json::from_str::<LogitsParity>(&sent).unwrap(), parity);
+        let recorded = serde_json::to_string(&parity).unwrap();
+        assert!(!recorded.contains("null"), "{recorded}");
         let mut vectors = Parity::default();
         vectors.compare(&[1.0, 0.0], &[1.0, 0.0], 2);
         assert!(vectors.suffices());

@@ -8,13 +8,13 @@ use plmkit_contract::EmbeddingLayout;
 use plmkit_logs::event::milliseconds;
 use plmkit_store::remove_file;
 
-use crate::RunProgress;
 use crate::batch::Batch;
 use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
 use crate::embedder::Embedder;
 use crate::error::EngineError;
 use crate::event_log::EventLog;
 use crate::inputs::RunInputs;
+use crate::outcome::RunProgress;
 use crate::work::Work;
 
 /// Results that may wait for the writer: enough to close a row group while the next batch is computed.

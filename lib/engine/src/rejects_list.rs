@@ -6,8 +6,8 @@
 use plmkit_contract::{Reject, path_text};
 use plmkit_store::{ListWriter, StoreError, read_rejects, remove_published, remove_unfinished};
 
-use crate::Job;
 use crate::checkpoint::RunFolder;
+use crate::config::Job;
 
 /// Begins the list of a run before anything is computed, so that an unwritable path is an error in time. An existing list stays
 /// until it is replaced; it may be replaced if a killed run of this output published it, or with `--force`.

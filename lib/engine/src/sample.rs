@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use plmkit_contract::{Column, Stop, Widths};
 use plmkit_esm2::{Buffer, Esm2, EsmError, Varlen};
 
-use crate::EngineError;
+use crate::error::EngineError;
 use crate::inputs::RunInputs;
 use crate::parity::{LogitsParity, Parity};
 
