@@ -200,7 +200,9 @@ impl Run {
             self.measure_batch_size(&mut computers[0])?;
         }
         let work = |computer: &mut Computer<'_>| -> Result<(), Fault> {
-            while let Some((number, (sample, shard))) = locked(&left).next() {
+            // A lock in the condition would be held while the shard is computed.
+            let next = || locked(&left).next();
+            while let Some((number, (sample, shard))) = next() {
                 self.go_on()?;
                 if locked(&failures).samples.contains(&sample.name) {
                     continue;
