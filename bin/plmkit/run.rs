@@ -45,6 +45,7 @@ impl Run {
         let info = path.parent().unwrap_or(&args.out);
         std::fs::create_dir_all(info).map_err(StoreError::cannot_create(info))?;
         write_json(&path, &params)?;
+        session.engine().write_digests();
         write_versions(&args.out, &args.model, &self.stop)
     }
 

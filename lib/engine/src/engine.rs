@@ -52,6 +52,19 @@ impl Engine {
         })
     }
 
+    /// Frees the model, which is loaded again if it is needed.
+    pub fn unload(&mut self) {
+        self.model.unload();
+    }
+
+    /// Writes the file of digests, if there is one: the next engine need not hash the model. A file that cannot be written costs time
+    /// only.
+    pub fn write_digests(&self) {
+        if let Some(path) = &self.config.digests {
+            self.model.write_digests(path);
+        }
+    }
+
     /// The facts about the model, without the time of loading.
     pub fn info(&self) -> &ModelInfo {
         &self.model.described
@@ -64,8 +77,7 @@ impl Engine {
         let mut expected = self.provenance_for(has_windows.then_some(self.config.windows));
         let of_shard = [SAMPLE, DESCRIPTION, SOURCE];
         self.accept(&mut expected, found, &of_shard);
-        let (what, was, is) = found.changed_work(&expected)?;
-        Some(format!("{what} was {was} and is now {is}"))
+        found.dataset_difference(&expected)
     }
 
     /// What decides the content of an output, apart from its inputs.

@@ -28,19 +28,25 @@ impl Model {
         let text = digests.and_then(|path| std::fs::read_to_string(path).ok());
         let text = text.unwrap_or_default();
         let (described, known) = describe(&config.model, config.compute, &text, stop)?;
-        if let Some(path) = digests
-            && text != known
-            && let Err(error) = write(path, &known)
-        {
-            // The next run hashes the files again.
-            tracing::debug!("{error}");
-        }
         Ok(Self {
             described,
             known,
             loaded: None,
             reserved: (0, 0),
         })
+    }
+
+    /// Writes what is known of the checkpoint, for the next description.
+    pub(crate) fn write_digests(&self, path: &Path) {
+        let is_new = std::fs::read_to_string(path).ok().as_ref() != Some(&self.known);
+        if is_new && let Err(error) = write(path, &self.known) {
+            tracing::debug!("{error}");
+        }
+    }
+
+    /// Frees the weights.
+    pub(crate) fn unload(&mut self) {
+        (self.loaded, self.reserved) = (None, (0, 0));
     }
 
     /// Checks that the device is usable, before anything is claimed: its driver may hang.
