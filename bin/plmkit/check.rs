@@ -12,14 +12,14 @@ use plmkit_engine::Windows;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
-use plmkit_store::{files_in, open_input, read_input, read_sealed};
+use plmkit_store::{files_in, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, VERSIONS_FILE, params_file};
 use crate::model;
 use crate::options::Options;
-use crate::params::{Existing, Params, samples_with_embeddings};
+use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
 use crate::plan::{Sample, samples};
 use crate::run::Run;
 
@@ -49,7 +49,17 @@ impl Run {
         };
         options.complete(&args);
         check_options(&options, (&args, &samples), &mut errors);
-        let session = unless_wrong(model::open(&options.of_model(args.stage), false, stop), &mut errors);
+        let mut unavailable = None;
+        let opened = model::open(&options.of_model(args.stage), false, stop).or_else(|fault| {
+            let has_embeddings = || embeddings(&args.out).next().is_some();
+            if fault.exit() != Exit::Unavailable || args.stage.is_some() || !has_embeddings() {
+                return Err(fault);
+            }
+            // What is complete needs no device.
+            unavailable = Some(fault);
+            model::open(&options.of_model(Some(Stage::Finish)), false, stop)
+        });
+        let session = unless_wrong(opened, &mut errors);
         let force = args.force || options.gpu_embed.force;
         let (out, how) = (&args.out, (args.stage, force));
         let existing = session.as_ref().and_then(|session| {
@@ -68,6 +78,7 @@ impl Run {
             options,
             existing,
             samples,
+            unavailable,
             stop: stop.clone(),
         };
         Ok((run, session))
@@ -207,9 +218,6 @@ fn check_options(
             let what = format!("--validate-embeddings \"{option}\": {what}");
             errors.push(Fault::usage(what));
         }
-    }
-    if let Some(path) = &validate.reference {
-        unless_wrong(open_input(path).map_err(Fault::from), errors);
     }
 }
 

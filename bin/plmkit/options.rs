@@ -6,6 +6,8 @@ use plmkit_cli::{Fault, Program, parse};
 use plmkit_esm2::Device;
 use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 
+use plmkit_store::open_input;
+
 use crate::args::{Args, Stage};
 use crate::layout::digests_file;
 
@@ -58,7 +60,11 @@ impl Options {
         let required = [&model, "--out=x", "--events=x", "--rejects=x", "x"];
         let gpu_embed = parsed(&words.gpu_embed, &required, errors);
         let required = [&model, "--dataset=x", "--mqc=x"];
-        let validate_embeddings = parsed(&words.validate_embeddings, &required, errors);
+        let validate_embeddings =
+            parsed::<validate_embeddings::Args>(&words.validate_embeddings, &required, errors);
+        let reference = validate_embeddings.as_ref().and_then(|own| own.reference.as_ref());
+        let opened = reference.map(|path| open_input(path));
+        errors.extend(opened.and_then(Result::err).map(Fault::from));
         let all = || {
             Some(Self {
                 fasta_shard: fasta_shard?,

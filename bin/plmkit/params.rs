@@ -70,14 +70,22 @@ impl Existing {
                 )),
             };
         }
-        let mut all = embeddings(out);
-        match all.find_map(|path| difference(&path, options, session?)) {
-            None => Ok(Self::Same),
-            Some(_) if force => Ok(Self::Replaced),
-            Some(difference) => refused(format!(
-                "has embeddings of other settings ({difference}); expected another folder, or --force, which replaces them"
-            )),
+        let mut other = None;
+        for path in embeddings(out) {
+            let Some(session) = session else { break };
+            match difference(&path, options, session) {
+                Some(_) if force => return Ok(Self::Replaced),
+                Some(difference) => _ = other.get_or_insert(difference),
+                // Some are of this run: the others are told where they are looked at.
+                None if !force => return Ok(Self::Same),
+                None => {}
+            }
         }
+        other.map_or(Ok(Self::Same), |difference| {
+            refused(format!(
+                "has embeddings of other settings ({difference}); expected another folder, or --force, which replaces them"
+            ))
+        })
     }
 }
 

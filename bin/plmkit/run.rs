@@ -21,6 +21,8 @@ pub(crate) struct Run {
     pub(crate) options: Options,
     pub(crate) existing: Existing,
     pub(crate) samples: Vec<Sample>,
+    /// Why the device is not there, if it is not.
+    pub(crate) unavailable: Option<Fault>,
     pub(crate) stop: Stop,
 }
 

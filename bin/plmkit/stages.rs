@@ -164,6 +164,9 @@ impl Run {
 
     /// What computes the shards of this run.
     fn computers<'s>(&self, session: &'s mut Session) -> Result<Vec<Computer<'s>>, Fault> {
+        if let Some(fault) = &self.unavailable {
+            return Err(fault.clone());
+        }
         Computer::all(&self.options, self.args.children(), session)
     }
 

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{ShardSummary, path_text};
+use plmkit_contract::{DESCRIPTION, ShardSummary, path_text};
 use plmkit_programs::gpu_embed::{Request, ShardFiles};
 use plmkit_programs::monitor_log::{self, ReportArgs};
 use plmkit_programs::{fasta_shard, pack_batches, validate_embeddings};
-use plmkit_store::{AtomicFile, StoreError, read_input, remove_file};
+use plmkit_store::{AtomicFile, BatchesFile, StoreError, read_input, remove_file};
 
 use crate::computer::Computer;
 use crate::fasta::head;
@@ -130,8 +130,14 @@ impl SampleFolder<'_> {
         let folder = self.path.join("batches");
         fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
         if !self.run.options.has_batch_size {
-            // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them.
-            if batches.exists() && !options.force && !self.run.args.force {
+            // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them. What they are, if they are
+            // damaged, gpu-embed tells.
+            let found = BatchesFile::open_unverified(batches);
+            let has_description = found.map_or(options.description, |found| {
+                found.provenance().options.contains_key(DESCRIPTION)
+            });
+            let is_same = has_description == options.description;
+            if batches.exists() && is_same && !options.force && !self.run.args.force {
                 return Ok(Exit::Done);
             }
             options.batch_size = Some(self.run.batch_size_file());

@@ -104,7 +104,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         (
             "a.fasta --out results --pool max",
             73,
-            vec!["results: has embeddings of gpu-embed '--device cpu', which is now"],
+            vec!["results: has embeddings of other settings (columns was [\"mean_4\"] and is now [\"max_4\"])"],
         ),
         (
             "a.fasta --out results --max-shard-tokens 5",
@@ -118,9 +118,8 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             66,
             vec![
                 "fasta-shard: nowhere/dataset.json: cannot open",
-                "gpu-embed: layer 9 does not exist; expected 0 to 4",
-                "results: has embeddings of",
-                "3 errors, see above; nothing was changed",
+                "layer 9 does not exist; expected 0 to 4",
+                "2 errors, see above; nothing was changed",
             ],
         ),
         (
@@ -130,8 +129,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
                 "fasta-shard: the argument '--sample <NAME>' cannot be used multiple times",
                 "gpu-embed: the argument '--events <FILE.jsonl>' cannot be used multiple times",
                 "none: cannot open: no such file or directory",
-                "results: has embeddings of",
-                "4 errors, see above; nothing was changed",
+                "3 errors, see above; nothing was changed",
             ],
         ),
         (
@@ -161,8 +159,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
                 "b.fasta: cannot open",
                 "fasta-shard: unexpected argument '--frobnicate' found",
                 "gpu-embed: invalid value 'f64' for '--dtype <TYPE>'",
-                "results: has embeddings of",
-                "4 errors, see above; nothing was changed",
+                "3 errors, see above; nothing was changed",
             ],
         ),
     ] {
@@ -387,18 +384,22 @@ fn positions_to_mask_are_of_any_shard() {
     assert!(said.contains("2 rows, 0 rejected"), "{said}");
 }
 
+/// On a CPU, all is done by one process.
 #[test]
-fn a_program_that_is_missing_is_named() {
+fn the_program_needs_no_other() {
     let folder = tempfile::tempdir().expect("temp folder");
-    let lonely = folder.path().join("plmkit");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let lonely = folder.join("plmkit");
     // By another process: a program that is started by another test meanwhile would keep a copy of ours open for writing, and what
     // is open for writing does not run.
     let mut copy = Command::new("cp");
     run(copy.arg(bin("plmkit").get_program()).arg(&lonely));
     let mut command = Command::new(lonely);
-    command.args(["a.fasta", "--out", "results", "--model", "m"]);
-    command.env("PATH", "").current_dir(folder.path());
-    common::assert_fails(command, 69, "fasta-shard: cannot run it");
+    command.args(["a.fasta", "--out", "results", "--device", "cpu", "--model"]);
+    command.arg(test_data("model-tiny"));
+    let said = run(command.env("PATH", "").current_dir(folder));
+    assert!(said.contains("1 sample: 3 rows"), "{said}");
 }
 
 #[test]

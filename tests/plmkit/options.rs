@@ -191,7 +191,7 @@ fn a_device_and_a_type_are_those_that_the_machine_has() {
         assert_fails(
             plmkit(folder, other),
             73,
-            "results: has embeddings of gpu-embed ",
+            "results: has embeddings of other settings (",
         );
         assert!(computed(folder) == before, "{other}");
     }
