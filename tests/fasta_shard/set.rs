@@ -20,6 +20,7 @@ fn the_number_of_threads_changes_no_byte() {
     for options in [
         "--shards 5",
         "--max-shard-tokens 20000",
+        "--max-shard-tokens 9000+3000",
         "--shards 3 --long-policy separate",
         "--shards 3 --long-policy window",
         "--shards 3 --dedup",
@@ -79,6 +80,30 @@ fn shards_keep_to_their_tokens() {
     let message = "shards of one protein with more than 8 tokens: 1; the largest is shard-00001.parquet with 10";
     case.says("a.fasta --max-shard-tokens 8", message);
     assert_eq!(case.manifest().shards.len(), 3);
+}
+
+#[test]
+fn growing_shards_are_their_own_work() {
+    let case = case();
+    case.succeeds("a.fasta --max-shard-tokens 20000+5000");
+    let manifest = case.manifest();
+    assert_eq!(manifest.options["max_shard_tokens"], "20000+5000");
+    for (index, shard) in manifest.shards.iter().enumerate() {
+        assert!(shard.tokens <= 20_000 + 5_000 * index as u64, "{index}");
+    }
+    let tokens: Vec<u64> = manifest.shards.iter().map(|shard| shard.tokens).collect();
+    assert!(tokens.len() > 2 && tokens[1] > 20_000, "{tokens:?}");
+    let before = case.files();
+    case.says("a.fasta --max-shard-tokens 20000+5000", "already complete");
+    let other = "max_shard_tokens was \"20000+5000\" and is now";
+    for (limit, found) in [("20000", "20000"), ("20000+5001", "\"20000+5001\"")] {
+        let args = format!("a.fasta --max-shard-tokens {limit}");
+        case.fails(&args, 73, &format!("{other} {found}"));
+    }
+    assert!(case.files() == before);
+    // No growth is a fixed size, to the byte.
+    case.succeeds("a.fasta --max-shard-tokens 20000+0 --force");
+    case.says("a.fasta --max-shard-tokens 20000", "already complete");
 }
 
 fn times(case: &Case) -> Vec<SystemTime> {

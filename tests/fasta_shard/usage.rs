@@ -15,6 +15,14 @@ fn invalid_command_lines() {
         ),
         ("a.fasta --shards 0", "0 is not in 1..=100000"),
         (
+            "a.fasta --max-shard-tokens 2",
+            "2 is not in 3..18446744073709551615",
+        ),
+        (
+            "a.fasta --max-shard-tokens 5+",
+            "expected a whole number, in digits only, or two as 500000+25000",
+        ),
+        (
             "a.fasta --shards 1 --long-policy middle",
             "[possible values: truncate, window, separate, reject]",
         ),

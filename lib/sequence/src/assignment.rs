@@ -6,13 +6,18 @@ use std::collections::BinaryHeap;
 use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
 
 use crate::config::ShardTarget;
+use crate::shard_limit::ShardLimit;
 
 /// Assigns each protein to a shard.
 pub(crate) enum Assigner {
     /// A protein goes to the shard with the least load, the first among equals. Loads then differ by at most the largest cost.
     LeastLoaded(BinaryHeap<Reverse<(u64, usize)>>),
     /// Shards are filled one after another up to the limit. A protein above the limit has its own shard.
-    Sequential { limit: u64, load: u64, shard: usize },
+    Sequential {
+        limit: ShardLimit,
+        load: u64,
+        shard: usize,
+    },
 }
 
 impl Assigner {
@@ -23,8 +28,8 @@ impl Assigner {
                     .map(|shard| Reverse((0, shard)))
                     .collect(),
             ),
-            ShardTarget::MaxTokens(tokens) => Self::Sequential {
-                limit: tokens.get(),
+            ShardTarget::MaxTokens(limit) => Self::Sequential {
+                limit,
                 load: 0,
                 shard: 0,
             },
@@ -43,7 +48,7 @@ impl Assigner {
                 (shard, None)
             }
             Self::Sequential { limit, load, shard } => {
-                let full = (*load > 0 && *load + cost > *limit).then_some(*shard);
+                let full = (*load > 0 && *load + cost > limit.of(*shard)).then_some(*shard);
                 if full.is_some() {
                     (*shard, *load) = (*shard + 1, 0);
                 }
@@ -95,10 +100,8 @@ mod tests {
         Assigner::new(ShardTarget::Shards(NonZero::new(count).expect("a count")))
     }
 
-    fn sequential(limit: u64) -> Assigner {
-        Assigner::new(ShardTarget::MaxTokens(
-            NonZero::new(limit).expect("a limit"),
-        ))
+    fn sequential(limit: &str) -> Assigner {
+        Assigner::new(ShardTarget::MaxTokens(limit.parse().expect("a limit")))
     }
 
     #[test]
@@ -142,11 +145,36 @@ mod tests {
 
     #[test]
     fn a_protein_above_the_limit_has_a_shard_of_its_own() {
-        let mut shards = sequential(10);
+        let mut shards = sequential("10");
         let taken: Vec<usize> = [4, 6, 1, 25, 3, 7, 1]
             .map(|cost| shards.assign(cost).0)
             .into();
         assert_eq!(taken, [0, 0, 1, 2, 3, 3, 4]);
+    }
+
+    /// Proteins of 400 tokens, of which a shard has the most: the number of shards, and the tokens of the smallest and the largest.
+    #[test]
+    fn growing_shards_are_many_for_small_inputs_and_few_for_large_ones() {
+        for (limit, tokens, expected) in [
+            ("20000000", 11_000_000, (1, 11_000_000, 11_000_000)),
+            ("500000+25000", 40_000, (1, 40_000, 40_000)),
+            ("500000+25000", 500_000, (1, 500_000, 500_000)),
+            ("500000+25000", 500_400, (2, 400, 500_000)),
+            ("500000+25000", 11_000_000, (16, 500_000, 874_800)),
+            ("500000+25000", 205_000_000, (111, 127_600, 3_224_800)),
+            ("500000+25000", 1_000_000_000, (264, 333_200, 7_049_600)),
+        ] {
+            let mut shards = sequential(limit);
+            let mut loads: Vec<u64> = Vec::new();
+            for _ in 0..tokens / 400 {
+                let (shard, _) = shards.assign(400);
+                loads.resize(shard + 1, 0);
+                loads[shard] += 400;
+            }
+            let ends = (loads.iter().min(), loads.iter().max());
+            let found = (loads.len(), *ends.0.expect("one"), *ends.1.expect("one"));
+            assert_eq!(found, expected, "{tokens} tokens, at most {limit}");
+        }
     }
 
     proptest! {
@@ -167,9 +195,10 @@ mod tests {
         #[test]
         fn shards_are_filled_in_order_up_to_the_limit(
             costs in proptest::collection::vec(1u64..300, 1..400),
-            limit in 1u64..1000,
+            limit in 3u64..1000,
+            growth in 0u64..50,
         ) {
-            let mut shards = sequential(limit);
+            let mut shards = sequential(&format!("{limit}+{growth}"));
             let mut loads: Vec<Vec<u64>> = Vec::new();
             for &cost in &costs {
                 let (shard, full) = shards.assign(cost);
@@ -179,6 +208,7 @@ mod tests {
                 loads[shard].push(cost);
             }
             for (shard, costs) in loads.iter().enumerate() {
+                let limit = limit + growth * shard as u64;
                 let load: u64 = costs.iter().sum();
                 prop_assert!(load <= limit || costs.len() == 1);
                 if let Some(next) = loads.get(shard + 1) {

@@ -12,6 +12,7 @@ use crate::block::Limits;
 use crate::duplicate::DuplicatePolicy;
 use crate::known::KnownDatasets;
 use crate::policy::Policy;
+use crate::shard_limit::ShardLimit;
 use crate::translate::Translation;
 
 /// The number of shards.
@@ -22,7 +23,7 @@ pub enum ShardTarget {
     Shards(NonZero<u32>),
     /// As many as needed, filled one after another up to this number of tokens.
     #[serde(rename = "max_shard_tokens")]
-    MaxTokens(NonZero<u64>),
+    MaxTokens(ShardLimit),
 }
 
 /// The options that decide the content of shards. Their names here are those in the provenance.

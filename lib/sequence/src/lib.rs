@@ -24,6 +24,7 @@ mod protein;
 mod records;
 mod residue;
 mod run;
+mod shard_limit;
 mod sharding_run;
 mod shards;
 mod source;
@@ -42,6 +43,7 @@ pub use policy::{LongPolicy, Outcome, Policy};
 pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
 pub use run::{check_work, make_shards};
+pub use shard_limit::ShardLimit;
 pub use source::Source;
 pub use translate::{
     GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,

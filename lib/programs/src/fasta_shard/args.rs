@@ -11,7 +11,7 @@ use plmkit_contract::is_sample_name;
 use plmkit_dataset::dataset_folder;
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
-    ShardConfig, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
+    ShardConfig, ShardLimit, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
 };
 
 /// The longest readable record, in residues.
@@ -80,10 +80,9 @@ pub struct Args {
     /// Make as many shards as necessary, each with at most N tokens
     ///
     /// Use it for jobs of a fixed length. Shards are filled one after another in input order. A protein with more than
-    /// N tokens gets its own shard.
+    /// N tokens gets its own shard. With N+M, each shard may have M tokens more than the shard before it.
     #[arg(long, value_name = "N", help_heading = "Shards")]
-    #[arg(value_parser = clap::value_parser!(u64).range(3..).try_map(NonZero::try_from))]
-    max_shard_tokens: Option<NonZero<u64>>,
+    max_shard_tokens: Option<ShardLimit>,
 
     /// Translate contigs (DNA or RNA) into the proteins of the shards
     ///

@@ -2,7 +2,7 @@
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::path_text;
-use plmkit_sequence::{ShardConfig, ShardTarget, make_shards};
+use plmkit_sequence::{ShardConfig, make_shards};
 
 use super::args::Args;
 use super::summary::{summary, warnings};
@@ -17,11 +17,7 @@ pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         );
         return Ok(Exit::Done);
     };
-    let limit = match config.options.target {
-        ShardTarget::MaxTokens(tokens) => tokens.get(),
-        ShardTarget::Shards(_) => u64::MAX,
-    };
-    for warning in warnings(&manifest, limit) {
+    for warning in warnings(&manifest, config.options.target) {
         tracing::warn!("{warning}");
     }
     tracing::info!("{}", summary(&manifest));

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use plmkit_contract::{Manifest, TranslationSummary, path_text, plural};
+use plmkit_contract::{
+    LONG_SHARD_PREFIX, Manifest, ShardSummary, TranslationSummary, path_text, plural,
+};
+use plmkit_sequence::ShardTarget;
 
 /// Formats the numbers of records, rejects, changes and shards on one line.
 pub(crate) fn summary(manifest: &Manifest) -> String {
@@ -47,8 +50,8 @@ fn translated(of: TranslationSummary) -> String {
     )
 }
 
-/// Returns the warnings of a set whose shards should have at most `limit` tokens.
-pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
+/// Returns the warnings of a set of shards.
+pub(crate) fn warnings(manifest: &Manifest, target: ShardTarget) -> Vec<String> {
     let mut warnings = Vec::new();
     for input in manifest.inputs.iter().filter(|input| input.records == 0) {
         warnings.push(format!("{}: no records", path_text(input.name.as_ref())));
@@ -64,14 +67,20 @@ pub(crate) fn warnings(manifest: &Manifest, limit: u64) -> Vec<String> {
             plural(*count, "protein")
         ));
     }
-    let above = || manifest.shards.iter().filter(|shard| shard.tokens > limit);
-    if let Some(largest) = above().max_by_key(|shard| shard.tokens) {
-        warnings.push(format!(
-            "shards of one protein with more than {limit} tokens: {}; the largest is {} with {}",
-            above().count(),
-            largest.file,
-            largest.tokens
-        ));
+    if let ShardTarget::MaxTokens(limit) = target {
+        let is_long = |shard: &&ShardSummary| shard.file.starts_with(LONG_SHARD_PREFIX);
+        let (long, usual): (Vec<_>, Vec<_>) = manifest.shards.iter().partition(is_long);
+        let indexed = usual.iter().enumerate().chain(long.iter().enumerate());
+        let above = indexed.filter(|(index, shard)| shard.tokens > limit.of(*index));
+        let above: Vec<&ShardSummary> = above.map(|(_, shard)| *shard).collect();
+        if let Some(largest) = above.iter().max_by_key(|shard| shard.tokens) {
+            warnings.push(format!(
+                "shards of one protein with more than {limit} tokens: {}; the largest is {} with {}",
+                above.len(),
+                largest.file,
+                largest.tokens
+            ));
+        }
     }
     warnings
 }
