@@ -8,57 +8,65 @@ use crate::nucleic_acids::is_nucleic;
 use crate::policy::{Outcome, Policy};
 use crate::translate::Translator;
 
-/// The records of a chunk after the policy, normalised.
-pub(crate) struct PreparedChunk {
-    pub(crate) parsed: Parsed,
-    /// What becomes of each.
-    pub(crate) outcomes: Vec<Result<Outcome, UnknownResidue>>,
-    /// The fingerprint of each id.
-    pub(crate) fingerprints: Vec<u128>,
-    /// Whether each [looks like](is_nucleic) nucleic acids, if it was asked for.
-    pub(crate) alphabets: Vec<Option<bool>>,
-    /// The digest of each accepted record and of each peptide, if it was asked for.
+/// What is known of a record before it is added to the set.
+pub(crate) struct Prepared {
+    pub(crate) outcome: Result<Outcome, UnknownResidue>,
+    /// The fingerprint of the id.
+    pub(crate) fingerprint: u128,
+    /// Whether it [looks like](is_nucleic) nucleic acids, if that was asked for.
+    pub(crate) is_nucleic: Option<bool>,
+    /// The digests of its residues or of its peptides, if they were asked for.
     pub(crate) digests: Vec<SequenceDigest>,
 }
 
-/// Parses a chunk and applies the policy to its records, or translates them. Computes alphabets and digests if they are asked for.
+/// Parses a chunk and applies the policy to its records, which are then normalised, or translates them. Computes alphabets and digests
+/// if they are asked for.
 pub(crate) fn prepare(
     policy: &Policy,
     translator: Option<&Translator>,
     block: FastaBlock,
     with_alphabets: bool,
     with_digests: bool,
-) -> PreparedChunk {
+) -> (Parsed, Vec<Prepared>) {
     let mut parsed = block.parse();
     let records = &mut parsed.records;
-    let alphabets = records.iter().filter(|_| with_alphabets);
-    let alphabets = alphabets
-        .map(|record| is_nucleic(record.sequence))
-        .collect();
-    let fingerprints = records.iter().map(|record| fingerprint_of(record.id));
-    let fingerprints = fingerprints.collect();
-    let outcomes = (0..records.len()).map(|i| {
-        let has_id = !records.get(i).id.is_empty();
+    let prepared = (0..records.len()).map(|i| {
+        let record = records.get(i);
+        let fingerprint = fingerprint_of(record.id);
+        let has_id = !record.id.is_empty();
+        let is_nucleic = with_alphabets.then(|| is_nucleic(record.sequence));
         let (length, outcome) = policy.prepare(translator, has_id, records.sequence_mut(i));
         records.shorten(i, length);
-        outcome
+        Prepared {
+            outcome,
+            fingerprint,
+            is_nucleic: is_nucleic.flatten(),
+            digests: Vec::new(),
+        }
     });
-    let outcomes: Vec<_> = outcomes.collect();
-    let mut sequences = Vec::new();
-    for (record, outcome) in records.iter().zip(&outcomes).filter(|_| with_digests) {
-        match outcome {
-            Ok(Outcome::Accepted(_)) => sequences.push(record.sequence),
-            Ok(Outcome::Translated(translated)) => {
-                sequences.extend(translated.iter().map(|(_, residues)| residues));
+    let mut prepared: Vec<Prepared> = prepared.collect();
+    if with_digests {
+        let mut sequences = Vec::new();
+        for (record, prepared) in records.iter().zip(&prepared) {
+            match &prepared.outcome {
+                Ok(Outcome::Accepted(_)) => sequences.push(record.sequence),
+                Ok(Outcome::Translated(translated)) => {
+                    sequences.extend(translated.iter().map(|(_, residues)| residues));
+                }
+                _ => {}
             }
-            _ => {}
+        }
+        // Many at once are faster.
+        let mut digests = SequenceDigest::of_all(&sequences).into_iter();
+        for Prepared {
+            outcome,
+            digests: own,
+            ..
+        } in &mut prepared
+        {
+            let proteins = outcome.as_ref().map_or(0, Outcome::proteins);
+            own.extend(digests.by_ref().take(proteins));
         }
     }
-    PreparedChunk {
-        digests: SequenceDigest::of_all(&sequences),
-        outcomes,
-        fingerprints,
-        alphabets,
-        parsed,
-    }
+    (parsed, prepared)
 }

@@ -89,7 +89,7 @@ impl DuplicateFilter {
     }
 
     /// Loads the places of these fingerprints into the cache. One after another, they would wait for memory.
-    pub(crate) fn prefetch(&self, fingerprints: &[u128]) {
+    pub(crate) fn prefetch(&self, fingerprints: impl Iterator<Item = u128>) {
         if self.policy != DuplicatePolicy::Keep {
             self.taken.prefetch(fingerprints);
         }

@@ -79,8 +79,8 @@ impl IdTable {
     }
 
     /// Reads the places of fingerprints, so that they are in the cache.
-    pub(crate) fn prefetch(&self, fingerprints: &[u128]) {
-        let places = fingerprints.iter().map(|&fingerprint| {
+    pub(crate) fn prefetch(&self, fingerprints: impl Iterator<Item = u128>) {
+        let places = fingerprints.map(|fingerprint| {
             let part = &self.parts[part_of(fingerprint)];
             let first = part.get(part.place(key_of(fingerprint)));
             first.unwrap_or(0) as u64

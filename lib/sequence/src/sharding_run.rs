@@ -176,22 +176,20 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
                 break;
             };
             bytes_ahead -= bytes;
-            let chunk = chunk.wait();
-            self.ids.prefetch(&chunk.fingerprints);
-            let parsed = chunk.parsed;
-            let mut alphabets = chunk.alphabets.into_iter();
-            let mut digests = chunk.digests.into_iter();
-            let records = parsed.records.iter().zip(chunk.outcomes);
-            for ((record, outcome), fingerprint) in records.zip(chunk.fingerprints) {
+            let (parsed, prepared) = chunk.wait();
+            let fingerprints = prepared.iter().map(|record| record.fingerprint);
+            self.ids.prefetch(fingerprints);
+            for (record, prepared) in parsed.records.iter().zip(prepared) {
                 StoreError::check(stop)?;
-                if let (Some(check), Some(found)) = (&mut alphabet, alphabets.next())
+                let is_invalid = prepared.outcome.is_err();
+                if let Some(check) = &mut alphabet
                     // A character that is invalid may be of the other alphabet, as all others.
-                    && (check.add(found) || outcome.is_err() && check.is_unexpected())
+                    && (check.add(prepared.is_nucleic) || is_invalid && check.is_unexpected())
                 {
                     return Err(check.error(self.input));
                 }
                 self.records += 1;
-                self.add(record, fingerprint, outcome, &mut digests, stop)?;
+                self.add(record, prepared, stop)?;
             }
             for (change, count) in parsed.changes {
                 self.tally.count_change(change, count);

@@ -10,6 +10,7 @@ use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;
 use crate::assignment::ShardKey;
+use crate::chunk::Prepared;
 use crate::error::{RecordError, ShardError};
 use crate::policy::Outcome;
 use crate::records::Record;
@@ -20,15 +21,14 @@ use crate::translate::Translated;
 const MOST_WINDOWS: usize = 1 << 20;
 
 impl ShardingRun<'_, '_> {
-    /// Adds a record. `digests` are those of its proteins and of later ones, if they were computed.
+    /// Adds a record.
     pub(super) fn add(
         &mut self,
         record: Record<'_>,
-        fingerprint: u128,
-        outcome: Result<Outcome, UnknownResidue>,
-        digests: &mut impl Iterator<Item = SequenceDigest>,
+        prepared: Prepared,
         stop: &Stop,
     ) -> Result<(), ShardError> {
+        let fingerprint = prepared.fingerprint;
         let invalid = |run: &Self, problem: &str| {
             let id = (!record.id.is_empty()).then_some(record.id);
             run.invalid(RecordError::new(id, problem))
@@ -36,8 +36,6 @@ impl ShardingRun<'_, '_> {
         let mut renamed = None;
         if !record.id.is_empty() {
             if self.ids.drops(fingerprint, record.sequence) {
-                let proteins = outcome.map_or(0, |outcome| outcome.proteins());
-                digests.by_ref().take(proteins).for_each(drop);
                 return self.reject(record, Reason::Duplicate);
             }
             match self.ids.admit(self.records - 1, record.id, fingerprint) {
@@ -64,7 +62,7 @@ impl ShardingRun<'_, '_> {
                 "expected an id after '>', found none; --invalid reject sets the record aside",
             ));
         }
-        let outcome = outcome.map_err(|UnknownResidue { position, found }| {
+        let outcome = prepared.outcome.map_err(|UnknownResidue { position, found }| {
             let found = found.escape_ascii();
             let expected = if self.translator.is_some() {
                 "bases for --translate"
@@ -83,8 +81,11 @@ impl ShardingRun<'_, '_> {
             id: renamed.as_deref().unwrap_or(record.id),
             ..record
         };
+        let digests = &prepared.digests;
         match outcome {
-            Outcome::Accepted(changes) => self.add_protein(record, changes, digests.next()),
+            Outcome::Accepted(changes) => {
+                self.add_protein(record, changes, digests.first().copied())
+            }
             Outcome::Rejected(reason) => self.reject(record, reason),
             Outcome::Translated(found) => self.add_peptides(record, &found, digests, stop),
         }
@@ -95,7 +96,7 @@ impl ShardingRun<'_, '_> {
         &mut self,
         contig: Record<'_>,
         translated: &Translated,
-        digests: &mut impl Iterator<Item = SequenceDigest>,
+        digests: &[SequenceDigest],
         stop: &Stop,
     ) -> Result<(), ShardError> {
         self.tally
@@ -104,7 +105,7 @@ impl ShardingRun<'_, '_> {
             return self.reject(contig, Reason::NoOrf);
         }
         let mut id = String::new();
-        for (place_on_contig, sequence) in translated.iter() {
+        for (i, (place_on_contig, sequence)) in translated.iter().enumerate() {
             StoreError::check(stop)?;
             id.clear();
             let _ = write!(id, "{}_{place_on_contig}", contig.id);
@@ -122,7 +123,7 @@ impl ShardingRun<'_, '_> {
                 description: contig.description,
                 sequence,
             };
-            let digest = digests.next();
+            let digest = digests.get(i).copied();
             match self.policy.reject(sequence.len()) {
                 Some(reason) => self.reject(peptide, reason)?,
                 None => self.add_protein(peptide, ResidueChanges::default(), digest)?,
