@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 use plmkit_cli::{Common, Program, file};
 use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
+use plmkit_sequence::ShardLimit;
 
 /// Embed FASTA files: from records to a validated dataset
 ///
@@ -88,15 +89,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", help_heading = "Records")]
     pub(crate) known: Vec<String>,
 
-    /// Tokens in a shard, the unit of resuming and of a scheduler
+    /// Tokens in a shard, the unit of resuming and of a scheduler; with N+M, each shard has M more than the one before it
     #[arg(
         long,
         value_name = "TOKENS",
-        default_value = "20000000",
-        help_heading = "Records",
-        value_parser = clap::value_parser!(u64).range(1..)
+        default_value = "500000+25000",
+        help_heading = "Records"
     )]
-    pub(crate) max_shard_tokens: u64,
+    pub(crate) max_shard_tokens: ShardLimit,
 
     #[command(flatten)]
     pub(crate) passed: PassedOptions,

@@ -10,6 +10,7 @@ use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::pack_batches;
 use plmkit_store::{EmbeddingsReader, files_in, read_input};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::args::Stage;
 use crate::layout::{is_shard_file, params_file};
@@ -21,7 +22,7 @@ pub(crate) struct Params {
     pub(crate) samples: String,
     pub(crate) outdir: String,
     pub(crate) model: String,
-    pub(crate) max_shard_tokens: u64,
+    pub(crate) max_shard_tokens: Value,
     #[serde(default)]
     pub(crate) fasta_shard: String,
     #[serde(default)]

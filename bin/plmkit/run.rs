@@ -35,7 +35,7 @@ impl Run {
             samples: inputs.collect::<Vec<_>>().join(" "),
             outdir: path_text(&args.out),
             model: args.model.clone(),
-            max_shard_tokens: args.max_shard_tokens,
+            max_shard_tokens: args.max_shard_tokens.into(),
             fasta_shard: text(&words.fasta_shard),
             pack_batches: text(&words.pack_batches),
             gpu_embed: text(&words.gpu_embed),

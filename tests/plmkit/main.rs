@@ -66,7 +66,7 @@ fn two_samples_have_the_files_of_the_programs_by_hand() {
     let totals = "plmkit: 2 samples: 29 rows, 0 rejected, 3 truncated, in results";
     assert_eq!(said.lines().last(), Some(totals));
 
-    let options = "--out yeast/shards --sample yeast --max-shard-tokens 20000000 yeast.fasta";
+    let options = "--out yeast/shards --sample yeast --max-shard-tokens 500000+25000 yeast.fasta";
     run(&mut command(folder, &format!("fasta-shard {options}")));
     let shard = "yeast/shards/shard-00000.parquet";
     run(&mut command(
@@ -110,7 +110,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             "a.fasta --out results --max-shard-tokens 5",
             73,
             vec![
-                "fasta-shard: results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was 20000000 and is now 5)",
+                "fasta-shard: results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was \"500000+25000\" and is now 5)",
             ],
         ),
         (
