@@ -195,7 +195,7 @@ if [[ ! ${ONLY_READ:-} ]]; then
     while IFS=$'\t' read -r number sample fasta; do
         look_at "$fasta" "$name: line $number"
         manifest=$3/$sample/shards/manifest.json
-        [[ ! -r $manifest ]] || cut=$(sed -n 's/^ *"max_shard_tokens": \([0-9]*\),*$/\1/p' "$manifest")
+        [[ ! -r $manifest ]] || cut=$(sed -n 's/^ *"max_shard_tokens": "*\([0-9+]*\)"*,*$/\1/p' "$manifest")
         [[ ! -r $manifest || ! $cut || $cut == "$4" ]] ||
             refuse 73 "$3/$sample: was cut with a max_shard_tokens of $cut, which is now $4: take another folder of results, or remove this one"
     done < <(echo "$table")
