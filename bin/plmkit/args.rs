@@ -157,6 +157,8 @@ pub(crate) struct PassedOptions {
 /// A part of the run that a scheduler gives its own job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stage {
+    /// Check everything, write nothing, and print a line for each FASTA: its sample, a tab, its path
+    Check,
     /// Check everything, cut all samples, and print the number of shards
     Prepare,
     /// Pack and embed the shards of --task

@@ -31,7 +31,7 @@ impl Run {
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<(Self, Option<Session>), Fault> {
         let mut errors = Vec::new();
         let options = Options::new(&args, &mut errors)?;
-        let is_start = matches!(args.stage, None | Some(Stage::Prepare));
+        let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
         let cut = options.as_ref().map(|options| &options.fasta_shard);
         let look = cut.filter(|_| is_start).map(|cut| Look {
             limits: Limits::of(cut.translate.is_some(), cut.drop_blanks, cut.pir),

@@ -99,7 +99,7 @@ impl Options {
     /// The options for the model of a stage: one that computes nothing may run where the device is not.
     pub(crate) fn of_model(&self, stage: Option<Stage>) -> gpu_embed::Args {
         let mut args = self.gpu_embed.clone();
-        if matches!(stage, Some(Stage::Prepare | Stage::Finish)) {
+        if !matches!(stage, None | Some(Stage::Embed)) {
             (args.device, args.dtype) = (Device::Auto, None);
         } else if args.device == Device::All {
             args.device = Device::Cuda(0);

@@ -42,10 +42,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             "--task N/COUNT needs --stage embed, and --stage embed needs --task",
         ));
     }
-    // The tasks of a scheduler share the folder.
-    let mut lock = RunLock::new(&args.out, stage == Some(Stage::Embed));
+    // The tasks of a scheduler share the folder, and a check changes nothing in it.
+    let shares = matches!(stage, Some(Stage::Embed | Stage::Check));
+    let mut lock = RunLock::new(&args.out, shares);
     lock.acquire_existing()?;
     let (run, session) = Run::checked(args, stop)?;
+    if stage == Some(Stage::Check) {
+        return print(run.rows()).map(|_| Exit::Done);
+    }
     let session = match session {
         None => model::open(&run.options.of_model(stage), true, stop)?,
         session => session,
@@ -87,12 +91,23 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             }
             run.embed(&mut session, &cut, (task, false), &mut failures)?;
         }
-        Some(Stage::Finish) => run.finish(&session, &mut failures)?,
+        Some(Stage::Check | Stage::Finish) => run.finish(&session, &mut failures)?,
     }
     Ok(failures.exit.unwrap_or(Exit::Done))
 }
 
 impl Run {
+    /// The samples as lines of a table: a line for each FASTA, in order.
+    fn rows(&self) -> String {
+        let fasta = |sample: &Sample| {
+            let name = &sample.name;
+            let lines = sample.fasta.iter();
+            let lines = lines.map(|path| format!("{name}\t{}\n", path.display()));
+            lines.collect::<String>()
+        };
+        self.samples.iter().map(fasta).collect()
+    }
+
     /// Cuts all samples, and writes how the results are made. Returns those that are cut.
     fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let mut cut = Vec::new();

@@ -93,6 +93,37 @@ fn embeddings_that_were_to_be_replaced_are_not_taken_for_new_ones() {
 }
 
 #[test]
+fn a_check_prints_the_samples_and_changes_nothing() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    for name in ["a.fasta", "b c.fasta"] {
+        proteins(folder, name, 2);
+    }
+    let table = "fasta,sample\nb c.fasta,x\n./a.fasta,y\na.fasta,x\n";
+    fs::write(folder.join("table.csv"), table).expect("write");
+    let check = |arguments: &str| plmkit(folder, &format!("--stage check {arguments}"));
+    let prints = |arguments: &str, expected: &str| {
+        let output = check(arguments).output().expect("the program starts");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+        assert!(output.status.success() && output.stderr.is_empty());
+    };
+    let before = tree(folder);
+    prints("a.fasta --out results", "a\ta.fasta\n");
+    let rows = "x\tb c.fasta\nx\ta.fasta\ny\t./a.fasta\n";
+    prints("table.csv --out results", rows);
+    assert_fails(check("none --out results"), 66, "none: cannot open");
+    assert!(tree(folder) == before);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = tree(folder);
+    prints("a.fasta --out results", "a\ta.fasta\n");
+    for options in ["--pool max", "--max-shard-tokens 5000"] {
+        let other = check(&format!("a.fasta --out results {options}"));
+        assert_fails(other, 73, "results");
+    }
+    assert!(tree(folder) == before);
+}
+
+#[test]
 fn a_stage_goes_on_with_the_options_of_prepare() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
