@@ -131,29 +131,6 @@ mod tests {
         }
     }
 
-    /// The schema of Nextflow's table, and the check that both engines make.
-    #[test]
-    fn the_workflows_take_the_same_names() {
-        let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows");
-        let read = |path| std::fs::read_to_string(workflows.join(path)).unwrap();
-        let schema = read("nextflow/assets/schema_input.json");
-        let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
-        let sample = &schema["items"]["properties"]["sample"];
-        let listed = sample["not"]["enum"].as_array().unwrap().iter();
-        let listed: BTreeSet<_> = listed.map(|name| name.as_str().unwrap()).collect();
-        assert_eq!(listed, BTreeSet::from(TAKEN));
-        let longest = sample["maxLength"].as_u64().unwrap() as usize;
-        assert!(check_name(&"a".repeat(longest)).is_ok());
-        assert!(check_name(&"a".repeat(longest + 1)).is_err());
-
-        let script = read("engines/inputs.sh");
-        let between = |start, end| Some(script.split_once(start)?.1.split_once(end)?.0);
-        let taken = between("taken='^(", ")$'").unwrap().replace("[.]", ".");
-        assert_eq!(taken.split('|').collect::<BTreeSet<_>>(), listed);
-        let length = between("length(sample) > ", ")").unwrap();
-        assert_eq!(length, longest.to_string());
-    }
-
     #[test]
     fn a_compressed_file_is_no_table_whatever_its_name() {
         assert!(!is_table(
