@@ -136,7 +136,7 @@ advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSe
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
 workflows-nextflow: build .venv/snakemake/complete ## Run the Nextflow workflow with the real engine (minutes, a JDK and Maven, 100 MB of jars)
-	@tests/workflows/inputs.sh
+	@tests/workflows/estimate.sh
 	PYTHONDONTWRITEBYTECODE=1 .venv/snakemake/bin/python tests/workflows/nextflow $(NEXTFLOW)
 
 workflows-snakemake: build .venv/snakemake/complete ## Run the Snakemake workflow here and on a SLURM of its own (minutes, root)

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The end of a run of Nextflow and Snakemake: what became of each sample, and whether that is what was asked for.
 #
-#     summary.sh OUTDIR ALLOW_EMPTY <TEXT >TABLE.tsv
+#     summary.sh OUTDIR ALLOW_EMPTY [NAME] <TEXT >TABLE.tsv
 #
-# TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its dataset.json, as far as they are there, and a line
-# `!REASON` for whatever else is wrong with it. The table has a line a sample; standard error says the totals and what is wrong. It ends with 1 where a sample has no verdict or a negative
-# one, where every record of one was rejected and ALLOW_EMPTY is not `true`, `yes` or `1`, or where samples of OUTDIR were embedded by different models.
+# NAME is what messages call OUTDIR. TEXT has for each sample that is expected a line `>SAMPLE`, its manifest.json and its dataset.json, as
+# far as they are there, and a line `!REASON` for whatever else is wrong with it; then, where OUTDIR is not here, for each sample of an earlier
+# run a line `<SAMPLE` and that of its model. The table has a line a sample; standard error says the totals and what is wrong. It ends with 1
+# where a sample has no verdict or a negative one, where every record of one was rejected and ALLOW_EMPTY is not `true`, `yes` or `1`, or where
+# samples of OUTDIR were embedded by different models.
 set -euo pipefail
 
 # Samples of earlier runs in the same folder: `<SAMPLE`, and the line with its model, where it has one.
@@ -18,7 +20,7 @@ others() {
 {
     cat
     others "$1"
-} | awk -v outdir="$1" -v allow_empty="$2" '
+} | awk -v outdir="${3:-$1}" -v allow_empty="$2" '
     function list(what, names) {
         if (names == "") return
         print what ":" names > "/dev/stderr"

@@ -1,10 +1,12 @@
 #!/usr/bin/env nextflow
 
-include { EMBED                                                                                             } from './subworkflows/local/embed/main'
-include { MULTIQC                                                                                           } from './modules/local/multiqc/main'
-include { VERDICT                                                                                           } from './subworkflows/local/verdict/main'
-include { VERSIONS                                                                                          } from './modules/local/versions/main'
-include { checkEngine; checkParams; estimate; helpText; modelRevision; readModel; readSamples; wantsMultiqc } from './subworkflows/local/inputs/main'
+include { EMBED                                                                                   } from './subworkflows/local/embed/main'
+include { MONITOR_LOG_ESTIMATE                                                                    } from './modules/local/monitor-log/estimate/main'
+include { MULTIQC                                                                                 } from './modules/local/multiqc/main'
+include { PLMKIT_CHECK                                                                            } from './modules/local/plmkit/check/main'
+include { SUMMARISE                                                                               } from './subworkflows/local/summary/main'
+include { VERSIONS                                                                                } from './modules/local/versions/main'
+include { checkEngine; checkParams; helpText; readInput; readModel; readSamples; wantsMultiqc } from './subworkflows/local/inputs/main'
 
 // [ process, tool, version ] of all tasks as YAML, sorted; `Workflow` stands last as in nf-core.
 def versionsYaml(versions, model, revision) {
@@ -31,60 +33,57 @@ workflow {
     }
     checkEngine()
     checkParams(params, args, schema)
-    samples = readSamples(params, "${projectDir}/../engines")
+    (table, name, fasta) = readInput(params.input)
     model = readModel(params.model)
+    tokens = params.max_shard_tokens ?: 20000000
 
     file("${params.outdir}/pipeline_info").mkdirs()
     file("${params.outdir}/pipeline_info/params.json").text = groovy.json.JsonOutput.prettyPrint(groovy.json.JsonOutput.toJson(params)) + '\n'
 
-    // The same place for every attempt, and for every -resume. One that is not a folder of this machine cannot be written to.
-    local = workflow.workDir.toUri().scheme == 'file'
-    checkpoint_dir = params.checkpoint_dir ? file(params.checkpoint_dir) : local ? file("${workflow.workDir}/plmkit-saved/${workflow.sessionId}") : ''
-    if (checkpoint_dir) {
-        checkpoint_dir.mkdirs()
-    }
     // What is mounted and not there would be made by the container engine, for root.
     if (workflow.containerEngine) {
         file(System.getenv('HF_HOME') ?: "${System.getenv('HOME')}/.cache/huggingface").mkdirs()
     }
+
+    PLMKIT_CHECK(table, name, fasta, model)
+    samples = PLMKIT_CHECK.out.rows.map { rows -> readSamples(rows, fasta, params.outdir, tokens) }
 
     // Once for all shards, unless the user says how large batches are.
     probe = !params.max_batch_tokens && !(params.pack_batches_args ?: '').contains('--max-batch-tokens')
 
     recompute = !(" ${params.validate_embeddings_args ?: ''} " =~ / --sample[ =]0 /)
 
-    EMBED(channel.fromList(samples), model, probe, checkpoint_dir.toString(), recompute)
+    // Nothing begins before all of it is checked.
+    checked = samples.map { _all -> model }
+    EMBED(samples.flatMap { all -> all }, checked, tokens, probe, recompute)
 
     // Before the first sample is embedded, if it is the last to be cut.
-    EMBED.out.manifest.map { _meta, manifest -> manifest }.toList().subscribe { manifests ->
-        def said = !manifests || workflow.stubRun ? '' : estimate(params, manifests, "${projectDir}/../engines")
-        if (said) {
-            log.info(said)
-        }
+    if (params.device != 'cpu') {
+        manifests = EMBED.out.manifest.toSortedList { a, b -> a[0].id <=> b[0].id }.map { all -> all.collect { _meta, manifest -> manifest } }
+        MONITOR_LOG_ESTIMATE(file("${projectDir}/../engines/estimate.sh"), manifests.filter { all -> all }, model)
+        MONITOR_LOG_ESTIMATE.out.said.map { said -> said.trim() }.filter { said -> said }.subscribe { said -> log.info(said) }
     }
 
-    versions = VERSIONS(channel.topic('versions').toList().map { all ->
-        versionsYaml(all, params.model, modelRevision(params.model, "${projectDir}/../engines"))
+    // The commit of a model of the Hub, as the embeddings tell it.
+    revision = EMBED.out.report.map { _meta, json -> new groovy.json.JsonSlurper().parse(json).model_revision ?: '' }.ifEmpty('').first()
+    versions = VERSIONS(channel.topic('versions').toList().map { all -> [all] }.combine(revision).map { all, commit ->
+        versionsYaml(all, params.model, commit)
     })
     report = channel.empty()
     if (wantsMultiqc(params.multiqc)) {
         tables = EMBED.out.mqc
-            .map { _meta, table -> table }
+            .map { _meta, mqc -> mqc }
             .mix(versions.multiqc, channel.fromPath("${projectDir}/assets/*_{config,mqc}.yml"))
             .toSortedList { a, b -> a.name <=> b.name }
         report = MULTIQC(tables).report
     }
 
-    VERDICT(
-        params,
-        samples.collect { meta, _fasta -> meta.id },
-        params.checkpoint_dir || !local ? '' : checkpoint_dir.toString(),
+    SUMMARISE(
+        params.outdir,
+        samples.map { all -> all.collect { meta, _fasta -> meta.id } },
         EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] },
+        EMBED.out.failed.map { meta, messages -> [meta.id, messages] },
         EMBED.out.report.map { meta, validation -> [meta.id, validation] },
-        EMBED.out.embeddings.map { meta, rows, _rejects ->
-            [rows, "${params.outdir}/${meta.sample}/embeddings/${rows.name - "${meta.sample}_"}"]
-        },
         versions.published.mix(report),
     )
 }
-

@@ -40,7 +40,7 @@ def cut_in_another_way(case):
     """Files of a run before would stand beside those of this one, in a folder that is read as one table."""
     run = case.run("-profile", "test", "-resume", "--max_shard_tokens", "30000")
     told = "out/proteins: was cut with a max_shard_tokens of 15000, which is now 30000" in run.said
-    check("another size of shards is refused before anything is computed", run.code != 0 and not run.tasks and told, run.said)
+    check("another size of shards is refused before anything is computed", run.code != 0 and len(run.tasks) == len(run.of("PLMKIT_CHECK")) and told, run.said)
     left = case.path("out/proteins")
     others = [left / "embeddings/shard-00003.parquet", left / "embeddings/notes.txt", left / "rejects/shard-00003.csv", left / "shards/shard-00003.parquet"]
     (left / "rejects").mkdir()
@@ -132,12 +132,12 @@ def turns(case):
     """Two tasks that together ask for more memory than there is do not run at once. A file with a blank in its name is a sample."""
     shutil.copy(PROTEINS, case.path("a b.faa"))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 6 // 10
-    case.path("half.config").write_text(f"process {{ withName: 'GPU_EMBED|RECOMPUTE' {{ memory = '{memory} B' }} }}\n")
+    half = f"process {{ resourceLimits = [cpus: 1, memory: '{memory} B']\nwithName: 'GPU_EMBED|RECOMPUTE' {{ memory = '{memory} B' }} }}\n"
+    case.path("half.config").write_text(half)
     run = case.run("--input", "a b.faa", *MODEL_AND_SHARDS, "--device", "cpu", "-c", "half.config")
     check("more than half of the memory is asked for", run.code == 0 and case.path("out/a_b/dataset.json").exists(), run.said)
-    folders = [path.parent for path in case.path("work").glob("*/*/.command.run") if "flock" in path.read_text()]
-    # They print nothing: the file of standard output is as old as the program.
-    times = sorted(tuple((folder / name).stat().st_mtime for name in (".command.out", ".exitcode")) for folder in folders if not (folder / ".command.out").stat().st_size)
+    folders = [case.path(task["workdir"]) for task in run.of("GPU_EMBED") + run.of("RECOMPUTE")]
+    times = sorted(tuple((folder / name).stat().st_mtime for name in (".command.begin", ".exitcode")) for folder in folders)
     check("tasks take turns", len(times) >= 6 and all(ended <= began for (_, ended), (began, _) in zip(times, times[1:])), times)
 
 

@@ -50,8 +50,12 @@ class Case:
         self.programs.mkdir(parents=True)
         engine = HERE / "engine"
         self.env = dict(os.environ, PATH=f"{self.programs}:{engine}:{RELEASE}:{os.environ['PATH']}")
+        # The engine's own configuration, below that of any workflow.
+        home = self.path("home")
+        home.mkdir()
+        shutil.copy(HERE / "machine.config", home / "config")
         # The parser that this engine takes by itself.
-        self.env.update(NXF_SYNTAX_PARSER="v1", NXF_ANSI_LOG="false")
+        self.env.update(NXF_SYNTAX_PARSER="v1", NXF_ANSI_LOG="false", NXF_HOME=str(home))
 
     def strict(self):
         """From now on with the strict parser, which is that of later engines."""
@@ -85,7 +89,7 @@ class Case:
 
     def saved(self):
         """Parts that interrupted tasks have left."""
-        return sorted(self.path("work/plmkit-saved").glob("*/*/.*.plmkit-run/part-*[0-9].parquet"))
+        return sorted(self.path("saved").glob(".*.plmkit-run/part-*[0-9].parquet"))
 
     def kill(self, engine, parts, tasks=signal.SIGKILL):
         """kill -9 of the engine, and this signal to its tasks, as soon as so many parts are saved."""

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,33 +26,63 @@ OUTDIR = config["outdir"].rstrip("/")
 OPTIONS = config["options"]
 
 
-def read_inputs():
-    """What tells the weights from others at their path, and the FASTA files of each sample, in their order. All of it is looked at
-    when Snakemake starts, and not again by its jobs."""
-    script = workflow.source_path("../../../engines/inputs.sh")
-    only_read = {} if workflow.is_main_process else {"ONLY_READ": "1"}
-    done = subprocess.run(
-        ["bash", script, config["samples"], config["model"], OUTDIR]
-        + [str(config["max_shard_tokens"]), OPTIONS["gpu_embed"]],
-        env=dict(os.environ, **only_read),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise WorkflowError(done.stderr.strip())
-    weights, *rows = done.stdout.splitlines()
+# What `check` made of the table: a line for each FASTA.
+ROWS = Path(OUTDIR, "pipeline_info/samples.tsv")
+
+
+def read_rows(path=ROWS):
+    """The FASTA files of each sample, in their order; none before they are checked."""
     samples = {}
-    for row in rows:
+    for row in path.read_text().split("\n")[:-1] if path.exists() else []:
         name, fasta = row.split("\t", 1)
         samples.setdefault(name, []).append(fasta)
-    # The Hub's cache may get its model in a run.
-    return weights if Path(config["model"]).exists() else "", samples
+    return samples
+
+
+def samples():
+    """The same in an input function, which has to wait for them."""
+    return read_rows(Path(checkpoints.check.get().output[0]))
+
+
+def of_samples(*patterns):
+    """An input function: PATTERNS for each sample."""
+    return lambda wildcards: expand(patterns, sample=samples())
+
+
+def known_by(paths):
+    """What tells files from others at the same paths, of an older date too, and in another order."""
+    known = []
+    for path in map(Path, paths):
+        known.append(str(path))
+        if path.is_file():
+            known += [path.stat().st_size, path.stat().st_mtime_ns]
+    return known
+
+
+def weights_of(model):
+    """Of the Hub none: its cache may get them in a run."""
+    names = [model] + [
+        name for name in Path(model).rglob("*.*") if name.suffix in MODEL
+    ]
+    return known_by(sorted(map(str, names))) if Path(model).exists() else []
+
+
+def refuse_other_cut():
+    """Shards of another size would stand beside those that are there."""
+    now = config["max_shard_tokens"]
+    for sample in read_rows():
+        manifest = Path(OUTDIR, sample, "shards/manifest.json")
+        was = json.loads(manifest.read_text())["options"] if manifest.exists() else {}
+        if was.get("max_shard_tokens", now) != now:
+            raise WorkflowError(
+                f"{OUTDIR}/{sample}: was cut with a max_shard_tokens of {was['max_shard_tokens']}, which is now {now}:"
+                " take another folder of results, or remove this one"
+            )
 
 
 def remove_batches():
     """Of samples that are done. Snakemake removes what is temporary by itself, but not what a killed run left."""
-    for sample in SAMPLES:
+    for sample in read_rows():
         if Path(OUTDIR, sample, "dataset.json").exists():
             shutil.rmtree(Path(OUTDIR, sample, "batches"), ignore_errors=True)
 
@@ -77,7 +108,7 @@ def verdict_of(sample):
 def summarise(table, said=None):
     """The table of all samples, and on standard error, or in a file, the totals and what is wrong; whether nothing is."""
     text = []
-    for sample in SAMPLES:
+    for sample in read_rows():
         text.append(f">{sample}\n")
         manifest = Path(OUTDIR, sample, "shards/manifest.json")
         for path in [manifest, *verdict_of(sample)]:
@@ -104,14 +135,6 @@ def tell_estimate(params, manifests, copies):
         Path(copy).write_text(told)
 
 
-def revision_of(model):
-    """The commit of a model of the Hub that its local cache has, for versions.yml."""
-    script = workflow.source_path("../../../engines/inputs.sh")
-    command = ["bash", script, "revision", model]
-    found = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
-    return f"Model:\n  {model}: {found}\n" if found else ""
-
-
 IMAGES = {
     "plmkit": "docker://ghcr.io/plmkit/plmkit:0.1.0",
     "plmkit-cpu": "docker://ghcr.io/plmkit/plmkit-cpu:0.1.0",
@@ -126,7 +149,10 @@ def image(name):
     return IMAGES[name].replace("ghcr.io/plmkit", own, 1)
 
 
-WEIGHTS, SAMPLES = read_inputs()
+if workflow.is_main_process:
+    refuse_other_cut()
+MODEL = [".json", ".safetensors", ".bin", ".pth"]
+WEIGHTS = weights_of(config["model"])
 ON_CPU = "--device cpu" in OPTIONS["gpu_embed"]
 EMBED_IMAGE = image("plmkit-cpu" if ON_CPU else "plmkit")
 EMBED_ENV = f"../envs/{'plmkit' if ON_CPU else 'plmkit-cuda'}.yaml"
@@ -152,20 +178,9 @@ wildcard_constraints:
     shard=r"shard-(long-)?\d+",
 
 
-def known_by(wildcards):
-    """What tells the FASTA files of a sample from others, at the same paths and of an older date too, and in another order."""
-    known = []
-    for fasta in SAMPLES[wildcards.sample]:
-        known.append(fasta)
-        if Path(fasta).is_file():
-            found = Path(fasta).stat()
-            known += [found.st_size, found.st_mtime_ns]
-    return known
-
-
 def tell_of_failure():
     """The totals are said, and in the table. It is older than the verdicts, so that the next run makes it again."""
-    if Path(OUTDIR).exists():
+    if ROWS.exists():
         table = Path(OUTDIR, "summary.tsv")
         summarise(table)
         os.utime(table, (0, 0))
@@ -197,7 +212,7 @@ def of_all_shards(*patterns):
     """An input function: PATTERNS for each shard of all samples."""
     return lambda wildcards: [
         f"{OUTDIR}/{sample}/{pattern.format(sample=sample, shard=shard)}"
-        for sample in SAMPLES
+        for sample in samples()
         for shard in shards(sample)
         for pattern in patterns
     ]

@@ -39,7 +39,14 @@ rule parameters:
         Path(output[0]).write_text(json.dumps(params.config, indent=2) + "\n")
 
 
+# The commit of a model of the Hub is what the validations tell of it. `ancient`: another one, of the same model, tells nothing new.
 rule versions:
+    input:
+        lambda wildcards: ancient(
+            of_samples(f"{OUTDIR}/{{sample}}/reports/{{sample}}_validation_mqc.json")(
+                wildcards
+            )
+        ),
     output:
         f"{OUTDIR}/versions.yml",
     log:
@@ -51,11 +58,15 @@ rule versions:
         "../envs/plmkit.yaml"
     params:
         snakemake=snakemake.__version__,
-        # One that is fetched by this run has none yet; the next run tells it.
-        revision=revision_of(config["model"]),
+        model=config["model"],
+        datasets=lambda wildcards: expand(
+            f"{OUTDIR}/{{sample}}/dataset.json", sample=samples()
+        ),
     shell:
         "(echo plmkit: && for tool in fasta-shard pack-batches gpu-embed validate-embeddings monitor-log; do"
-        ' printf "  %s: %s\\n" $($tool --version) || exit; done && printf %s {params.revision:q} &&'
+        ' printf "  %s: %s\\n" $($tool --version) || exit; done &&'
+        r""" revision=$(sed -n 's/^  "model_revision": "\(.*\)",$/\1/p' {params.datasets:q} | sort -u | head -n 1) &&"""
+        ' (test -z "$revision" || printf "Model:\\n  %s: %s\\n" {params.model:q} "$revision") &&'
         ' printf "Workflow:\\n  snakemake: %s\\n" {params.snakemake}) > {output:q} 2> {log:q}'
 
 
@@ -84,11 +95,9 @@ rule multiqc_files:
 
 rule multiqc:
     input:
-        expand(
-            "{outdir}/{sample}/reports/{sample}_{kind}_mqc.json",
-            outdir=OUTDIR,
-            sample=SAMPLES,
-            kind=["run", "validation"],
+        tables=of_samples(
+            f"{OUTDIR}/{{sample}}/reports/{{sample}}_run_mqc.json",
+            f"{OUTDIR}/{{sample}}/reports/{{sample}}_validation_mqc.json",
         ),
         config=rules.multiqc_files.output.config,
         methods=rules.multiqc_files.output.methods,
@@ -111,7 +120,9 @@ rule multiqc:
         mem_mb=8000,
         runtime=60,
     params:
-        folders=expand("{outdir}/{sample}/reports", outdir=OUTDIR, sample=SAMPLES),
+        folders=lambda wildcards, input: [
+            Path(table).parent for table in input.tables[::2]
+        ],
         out=subpath(output[0], parent=True),
     shell:
         "multiqc --strict --force --config {input.config:q} --outdir {params.out:q}"

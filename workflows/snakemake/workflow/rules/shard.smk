@@ -1,8 +1,36 @@
+# All that the run is given, before anything is computed, and the rows of its table. --out is no folder that is there: what of the results can
+# stay, Snakemake knows.
+checkpoint check:
+    input:
+        config["samples"],
+    output:
+        ROWS,
+    log:
+        "logs/check.log",
+    benchmark:
+        "benchmarks/check.tsv"
+    localrule: True
+    conda:
+        "../envs/plmkit.yaml"
+    params:
+        model=config["model"],
+        weights=WEIGHTS,
+        tokens=config["max_shard_tokens"],
+        empty="--allow-empty" if config["allow_empty"] else "",
+        options=" ".join(
+            f"--{program.replace('_', '-')}={shlex.quote(options)}"
+            for program, options in OPTIONS.items()
+        ),
+    shell:
+        "plmkit {input:q} --stage check --out {output:q}.new --model {params.model:q}"
+        " --max-shard-tokens {params.tokens} {params.empty} {params.options} > {output:q} 2> {log:q}"
+
+
 # The shards and the rejects are beside the manifest and not among the outputs: nobody knows how many shards there will be before. The manifest
 # is written last and names them. --force: what is there was made from something else, or Snakemake would not run this.
 checkpoint shard:
     input:
-        fasta=lambda wildcards: SAMPLES[wildcards.sample],
+        fasta=lambda wildcards: samples()[wildcards.sample],
     output:
         manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
     log:
@@ -17,7 +45,7 @@ checkpoint shard:
         runtime=480,
     params:
         folder=subpath(output.manifest, parent=True),
-        fasta=known_by,
+        fasta=lambda wildcards, input: known_by(input.fasta),
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
     # An earlier verdict is not this one's, and earlier runs are of other shards.
@@ -30,7 +58,7 @@ checkpoint shard:
 # What it will cost to embed the samples, told before the first one is embedded. No estimate is no failure.
 rule estimate:
     input:
-        expand("{outdir}/{sample}/shards/manifest.json", outdir=OUTDIR, sample=SAMPLES),
+        of_samples(f"{OUTDIR}/{{sample}}/shards/manifest.json"),
     output:
         f"{OUTDIR}/pipeline_info/estimate.txt",
     log:
@@ -51,7 +79,7 @@ rule estimate:
 rule restore:
     input:
         manifest=ancient(f"{OUTDIR}/{{sample}}/shards/manifest.json"),
-        fasta=lambda wildcards: ancient(SAMPLES[wildcards.sample]),
+        fasta=lambda wildcards: ancient(samples()[wildcards.sample]),
     output:
         f"{OUTDIR}/{{sample}}/shards/{{file}}",
     log:

@@ -68,11 +68,7 @@ rule validate:
 # Fails where a sample is not what was asked for, though each by itself was validated.
 rule summary:
     input:
-        expand(
-            "{outdir}/{sample}/reports/{sample}_validation_mqc.json",
-            outdir=OUTDIR,
-            sample=SAMPLES,
-        ),
+        of_samples(f"{OUTDIR}/{{sample}}/reports/{{sample}}_validation_mqc.json"),
     output:
         report(
             f"{OUTDIR}/summary.tsv",

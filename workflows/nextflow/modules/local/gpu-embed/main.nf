@@ -9,8 +9,6 @@ process GPU_EMBED {
     tuple val(meta), path(batches)
     // A folder or its files and what it is called, or none and the id of a model of the Hugging Face Hub.
     tuple path(model, stageAs: 'model/*'), val(model_name)
-    // An absolute path that all attempts see, or '': each begins anew.
-    val checkpoint_dir
 
     output:
     tuple val(meta), path("${prefix}.parquet"), path("${prefix}.rejects.csv", arity: '0..*'), emit: embeddings
@@ -21,22 +19,15 @@ process GPU_EMBED {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
-    // A folder for this shard and these options alone, so that runs with other options do not meet in it.
-    def options = "${args} ${model_name ?: model}".md5()
-    def saved = checkpoint_dir ? "${checkpoint_dir}/${prefix}.${options}" : ''
     def named = model_name ? " --model-name '${model_name}'" : ''
     def known = model ? "${model instanceof List ? 'model' : model}${named}" : model_name
-    // --wait-for-lock: a task that outlived its engine may be at work on this shard. --force replaces what is saved of other work, such as
-    // another model of that name or another kind of CPU, and keeps the rest.
-    def save = saved ? "--checkpoint-dir '${saved}' --wait-for-lock --force" : ''
     """
     code=0
     monitor-log record --out ${prefix}.samples.csv -- \\
         gpu-embed ${batches} --model ${known} --out ${prefix}.parquet --rejects ${prefix}.rejects.csv \\
-        --events ${prefix}.events.jsonl --threads ${task.cpus} ${save} ${args} || code=\$?
+        --events ${prefix}.events.jsonl --threads ${task.cpus} ${args} || code=\$?
     # 1: some sequences could not be embedded. They are listed, for the validation to account for them.
     (( code <= 1 )) || exit \$code
-    ${saved ? "rmdir '${saved}' || true" : ''}
     """
 
     stub:

@@ -10,6 +10,7 @@ process MULTIQC {
     output:
     path "multiqc_report.html", emit: report
     path "multiqc_data", emit: data
+    // Not to the topic, which it waits for: that would end never.
     tuple val("${task.process}"), val('multiqc'), eval("multiqc --version | sed 's/.* //'"), emit: versions
 
     script:

@@ -11,12 +11,12 @@ workflow EMBED {
     take:
     samples // channel: [ val(meta), [ path(fasta), … ] ], meta.id is the sample
     model   // value: [ path(folder), name ], or [ [], id ] of a model of the Hugging Face Hub
+    tokens  // value: most tokens in a shard
     probe   // value: whether to measure the batch size on a GPU; otherwise the options of pack-batches say it
-    checkpoint_dir // value: folder for what interrupted tasks have finished, an absolute path, or ''
     recompute // value: whether a sample of each shard is computed again
 
     main:
-    FASTA_SHARD(samples)
+    FASTA_SHARD(samples, tokens)
 
     shards = FASTA_SHARD.out.shards.flatMap { meta, files ->
         files.collect { file -> [[id: "${meta.id}_${file.baseName}", sample: meta.id, shards: files.size()], file] }
@@ -26,7 +26,7 @@ workflow EMBED {
         batch_size = GPU_EMBED_PROBE(model).batch_size
     }
     PACK_BATCHES(shards, batch_size)
-    GPU_EMBED(PACK_BATCHES.out.batches, model, checkpoint_dir)
+    GPU_EMBED(PACK_BATCHES.out.batches, model)
 
     runs = GPU_EMBED.out.logs
         .map { meta, recorded, events -> [groupKey(meta.sample, meta.shards), recorded, events] }
@@ -73,6 +73,7 @@ workflow EMBED {
 
     embeddings = GPU_EMBED.out.embeddings
     manifest = FASTA_SHARD.out.manifest
+    failed = FASTA_SHARD.out.failed
     report = VALIDATE_EMBEDDINGS.out.report
     verdict = VALIDATE_EMBEDDINGS.out.verdict
     mqc = VALIDATE_EMBEDDINGS.out.mqc.mix(MONITOR_LOG_REPORT.out.mqc)
@@ -80,6 +81,7 @@ workflow EMBED {
     emit:
     embeddings // channel: [ val(meta), path(parquet), [ path(rejects) ] ], one for each shard
     manifest // channel: [ val(meta), path(json) ]
+    failed // channel: [ val(meta), path(messages) ] of each sample whose data cannot be cut
     report // channel: [ val(meta), path(json) ]
     verdict // channel: [ val(meta), 'pass' or 'fail' ]
     mqc // channel: [ val(meta), path(json) ]

@@ -76,92 +76,48 @@ def checkParam(name, value, rule) {
     }
 }
 
-// [ [id: sample, order: [path, …]], [fasta, …] ] for each sample of a table, or of FASTA files and globs; all that a run is given is looked at. `shell` is
-// the folder of the script.
-def readSamples(given, shell) {
-    def names = given.input instanceof List ? given.input : given.input.toString().tokenize(',').collect { name -> name.trim() }
-    def isTable = names.size() == 1 && names[0].toString() ==~ /(?i).*[.](csv|tsv|txt)/
-    def rows = look(isTable ? names[0].toString() : '--input', isTable ? existing(names[0]).bytes : readNames(names).bytes, given, shell)
-    return rows.groupBy { sample, _fasta -> sample }.collect { sample, lines ->
-        def files = lines.collect { line -> existing(line[1]) }
+// [ text of a table with files as PLMKIT_CHECK sees them, name of the table, FASTA files ]; FASTA files and globs make no table.
+def readInput(input) {
+    def names = input instanceof List ? input : input.toString().tokenize(',').collect { name -> name.trim() }
+    if (names.size() != 1 || !(names[0].toString() ==~ /(?i).*[.](csv|tsv|txt)/)) {
+        return ['', '', names.collectMany { name -> existing('--input', name).sort { path -> path.toString() } }]
+    }
+    def table = existing('--input', names[0]).first()
+    def header = table.withReader { reader -> reader.readLine() ?: '' }
+    if (!header.contains('sample') || !header.contains('fasta')) {
+        error("${table.name}: line 1: expected the columns sample,fasta, found '${header}'")
+    }
+    def rows = table.splitCsv(header: true, sep: header.contains('\t') ? '\t' : ',', strip: true, quote: '"').findAll { row -> row.values().any() }
+    def paths = rows.collect { row -> existing(table.name, row.fasta ?: '').first().toAbsolutePath().normalize() }
+    def places = paths.unique(false).withIndex(1).collectEntries { path, place -> [path, "input${place}/${path.name}"] }
+    def lines = [rows, paths].transpose().collect { row, path -> "${row.sample}\t${places[path]}\n" }
+    return ['sample\tfasta\n' + lines.join(), table.name, places.keySet().toList() ?: error("${table.name}: no samples")]
+}
+
+// The files of a path or a glob.
+def existing(where, name) {
+    return files(name.toString()).findAll { path -> path.exists() } ?: error("${where}: no file '${name}'")
+}
+
+// [ [id: sample, order: [path, …]], [fasta, …] ] for each sample of the rows of PLMKIT_CHECK. Shards of another size than those that are
+// published would stand beside them.
+def readSamples(rows, fasta, outdir, tokens) {
+    return rows.readLines().collect { line -> line.split('\t', 2) }.groupBy { line -> line[0] }.collect { sample, lines ->
+        def manifest = file("${outdir}/${sample}/shards/manifest.json")
+        def cut = manifest.exists() ? new groovy.json.JsonSlurper().parse(manifest).options?.max_shard_tokens : null
+        if (cut && cut != tokens) {
+            error("${outdir}/${sample}: was cut with a max_shard_tokens of ${cut}, which is now ${tokens}: take another folder of results, or remove this one")
+        }
+        def own = lines.collect { line -> fasta[line[1].replaceFirst('^input([0-9]+)/.*', '$1').toInteger() - 1] }
         // A task is known by its files in any order; here the order counts.
-        [[id: sample, order: files.collect { file -> file.toString() }], files]
+        [[id: sample, order: own.collect { file -> file.toString() }], own]
     }
-}
-
-// [ sample, fasta ] for each line of a table, by the script that all workflows share.
-def look(name, table, given, shell) {
-    def options = "${given.download ? '--download ' : ''}${given.gpu_embed_args ?: ''}"
-    def words = ['env', "TABLE_NAME=${name}", 'bash', "${shell}/inputs.sh", '-', given.model, given.outdir, given.max_shard_tokens ?: 20000000, options]
-    def script = words.collect { word -> word.toString() }.execute(null, workflow.launchDir.toFile())
-    script.withOutputStream { out -> out.write(table) }
-    def rows = new java.io.ByteArrayOutputStream()
-    def said = new java.io.ByteArrayOutputStream()
-    script.waitForProcessOutput(rows, said)
-    if (script.exitValue() != 0) {
-        // A line of a table that the user did not write is a file.
-        def files = new String(table, 'UTF-8').readLines().collect { line -> line.split('\t')[-1].replaceAll(/^"|"$/, '') }
-        error(said.toString('UTF-8').trim().replaceFirst(/^--input: line ([0-9]+):/) { _all, line -> "--input ${files[line.toInteger() - 1]}:" })
-    }
-    // Its first line tells of the weights, which are inputs of tasks here.
-    return rows.toString('UTF-8').readLines().drop(1).collect { line -> line.split('\t', 2).toList() }
-}
-
-// The name of the sample in a file, as plmkit gives it.
-def sampleName(file) {
-    def name = file.replaceFirst(/(?i)(?<=.)([.](gz|bgz|zst|fasta|fas|fa|faa|fna|ffn|pep|prot|txt))+$/, '').replaceAll(/[^A-Za-z0-9_.-]/, '_')
-    return name ==~ /[-.].*/ ? "_${name}".toString() : name
-}
-
-// A table of FASTA files, each a sample of its name.
-def readNames(given) {
-    def paths = given.collectMany { name ->
-        def found = files(name.toString()).sort { path -> path.toString() }
-        if (!found) {
-            error("--input: no file '${name}'")
-        }
-        return found
-    }
-    paths.each { path ->
-        if (path.isDirectory() || path.name ==~ /(?i).*[.](csv|tsv|txt|json|ya?ml)/) {
-            error("--input '${path.name}': expected FASTA files, or one table that ends in .csv or .tsv")
-        }
-    }
-    def rows = paths.collect { path -> [sample: sampleName(path.name), fasta: path] }
-    rows.countBy { row -> row.sample }.each { sample, count ->
-        if (count > 1) {
-            error("--input: ${count} files would be the sample '${sample}': name samples in a table, 'sample,fasta'")
-        }
-    }
-    def lines = rows.collect { row -> row.sample + '\t"' + row.fasta.toUriString().replace('"', '""') + '"\n' }
-    return 'sample\tfasta\n' + lines.join()
-}
-
-def existing(name) {
-    def found = file(name.toString())
-    // A glob gives a list.
-    if (found instanceof List || !found.isFile()) {
-        error("--input: no file '${name}'")
-    }
-    return found
 }
 
 // [ files, name ] of a folder, so that other weights in it make other tasks; or [ [], id ] of a model of the Hugging Face Hub.
 def readModel(model) {
     def folder = file(model.toString())
     return folder.isDirectory() ? [files("${folder}/*.{json,safetensors,bin}").sort { path -> path.name }, folder.name] : [[], model]
-}
-
-// The commit of a model of the Hub that the local cache has, or ''.
-def modelRevision(model, shell) {
-    return ['bash', "${shell}/inputs.sh", 'revision', model].collect { word -> word.toString() }.execute().text.trim()
-}
-
-// What the run will cost, or ''.
-def estimate(given, manifests, shell) {
-    def options = "--device ${given.device ?: 'auto'} ${given.gpu_embed_args ?: ''}"
-    def words = ['bash', "${shell}/estimate.sh", given.model, options, ''] + manifests
-    return words.collect { word -> word.toString() }.execute(null, workflow.launchDir.toFile()).text.trim()
 }
 
 // Unless the user says so: where MultiQC is at hand. An image of it may need a network that is not there.
