@@ -33,9 +33,14 @@ impl Run {
         let options = Options::new(&args, &mut errors)?;
         let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
         let cut = options.as_ref().map(|options| &options.fasta_shard);
-        let look = cut.filter(|_| is_start).map(|cut| Look {
-            limits: Limits::of(cut.translate.is_some(), cut.drop_blanks, cut.pir),
-            allow_empty: args.allow_empty || cut.allow_empty,
+        // Without options, what some would allow is no error.
+        let (limits, is_empty) = cut.map_or((Limits::of(true, true, true), true), |cut| {
+            let limits = Limits::of(cut.translate.is_some(), cut.drop_blanks, cut.pir);
+            (limits, cut.allow_empty)
+        });
+        let look = is_start.then_some(Look {
+            limits,
+            allow_empty: args.allow_empty || is_empty,
         });
         let samples = samples(&args.inputs, look, stop, &mut errors);
         if args.out.exists() && !args.out.is_dir() {

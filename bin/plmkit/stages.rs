@@ -9,6 +9,7 @@ use std::thread;
 use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, print};
 use plmkit_contract::{ShardSummary, path_text};
 use plmkit_programs::gpu_embed::Session;
+use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
@@ -267,6 +268,8 @@ impl Run {
     /// Validates every sample that is cut, and writes the summary.
     fn finish(&self, session: &Session, failures: &mut Failures) -> Result<(), Fault> {
         let mut summary = Summary::new(&self.args.out, self.args.allow_empty);
+        // That of one sample is freed before its files are read.
+        let mut shared = (self.samples.len() > 1).then(SpotModel::default);
         for sample in &self.samples {
             self.go_on()?;
             let folder = SampleFolder::new(self, sample);
@@ -283,7 +286,7 @@ impl Run {
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {
                 // It has nothing to validate, and why was said.
             } else if folder.is_cut() {
-                let exit = of_sample(folder.validate())?;
+                let exit = of_sample(folder.validate(shared.as_mut()))?;
                 failures.go_on_after(exit, sample)?;
                 // What an earlier run made of a sample may be fine, and is not what this one was asked for.
                 is_judged = exit == Exit::Negative || (exit == Exit::Done && !failed);

@@ -7,7 +7,8 @@ use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{DESCRIPTION, ShardSummary, path_text};
 use plmkit_programs::gpu_embed::{Request, ShardFiles};
 use plmkit_programs::monitor_log::{self, ReportArgs};
-use plmkit_programs::{fasta_shard, pack_batches, validate_embeddings};
+use plmkit_programs::validate_embeddings::{self, SpotModel};
+use plmkit_programs::{fasta_shard, pack_batches};
 use plmkit_store::{AtomicFile, BatchesFile, StoreError, read_input, remove_file};
 
 use crate::computer::Computer;
@@ -179,7 +180,7 @@ impl SampleFolder<'_> {
     }
 
     /// Validates the sample, with a report on its runs.
-    pub(crate) fn validate(&self) -> Result<Exit, Fault> {
+    pub(crate) fn validate(&self, spot: Option<&mut SpotModel>) -> Result<Exit, Fault> {
         let name = &self.sample.name;
         // An empty folder: nothing was rejected.
         let _ = fs::remove_dir(self.path.join("rejects"));
@@ -195,7 +196,7 @@ impl SampleFolder<'_> {
         let temporary = self.path.join(".temporary");
         fs::create_dir_all(&temporary).map_err(StoreError::cannot_create(&temporary))?;
         options.temporary = Some(temporary.clone());
-        let validated = validate_embeddings::run(options, &self.run.stop);
+        let validated = validate_embeddings::validate(options, spot, &self.run.stop);
         // What a killed run left goes, too.
         let _ = fs::remove_dir_all(&temporary);
         self.run.go_on()?;

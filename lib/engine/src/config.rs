@@ -10,7 +10,7 @@ use plmkit_contract::{
 use plmkit_esm2::{ComputeOptions, EsmError, ModelInfo};
 
 /// What all outputs of an [`Engine`](crate::Engine) share.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunConfig {
     /// The checkpoint: its folder, or its weight file.
     pub model: PathBuf,

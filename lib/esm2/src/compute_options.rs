@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::EsmError;
 
 /// Options of a computation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComputeOptions {
     /// The device.
     pub device: Device,

@@ -16,4 +16,5 @@ mod rows;
 mod run;
 
 pub use args::Args;
-pub use run::run;
+pub use recompute::SpotModel;
+pub use run::{run, validate};

@@ -50,6 +50,9 @@ pub(crate) struct Sampling {
     pub(crate) seed: u64,
 }
 
+/// The model of a spot check. One sample after the other may use it.
+pub type SpotModel = Option<(RunConfig, Engine)>;
+
 /// A sample of the rows of some shards.
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
@@ -153,7 +156,8 @@ impl<'a> Sample<'a> {
         model: &Path,
         threads: Option<NonZero<usize>>,
         (files, paths): (&[EmbeddedFile], &[PathBuf]),
-        (folder, stop): (&TempDir, &Stop),
+        (folder, spot): (&TempDir, &mut SpotModel),
+        stop: &Stop,
     ) -> Result<(Recomputed, PathBuf), Fault> {
         let [shard, batches, positions, out] = [
             "shard.parquet",
@@ -201,7 +205,11 @@ impl<'a> Sample<'a> {
         };
         // Its messages are about files that nobody sees.
         let embedded = with_default(NoSubscriber::new(), || {
-            Engine::new(config, stop)?.embed(&job, stop, &mut |_| {})
+            let (_, engine) = match spot.take().filter(|(own, _)| *own == config) {
+                Some(same) => spot.insert(same),
+                None => spot.insert((config.clone(), Engine::new(config, stop)?)),
+            };
+            engine.embed(&job, stop, &mut |_| {})
         });
         embedded.map_err(|error| {
             let fault = Fault::from(error);

@@ -16,7 +16,7 @@ use super::dataset::{check_files, check_folder};
 use super::groups::{Reading, batches_digest, open_all};
 use super::lists::{read_lists, without_lists};
 use super::outputs::conclude;
-use super::recompute::{Sample, folder, read, same_heads};
+use super::recompute::{Sample, SpotModel, folder, read, same_heads};
 use super::reference::read_reference;
 use super::rows::each_row;
 
@@ -24,11 +24,16 @@ use super::rows::each_row;
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     match args.command {
         Some(Command::Recompute(args)) => recompute(args, stop),
-        None => validate(&args.with_files()?, stop),
+        None => validate(args, None, stop),
     }
 }
 
-fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
+/// Validates embeddings, with the model of other spot checks if there is one.
+///
+/// # Errors
+/// A file is missing, damaged or of another kind.
+pub fn validate(args: Args, spot: Option<&mut SpotModel>, stop: &Stop) -> Result<Exit, Fault> {
+    let (args, mut own) = (&args.with_files()?, None);
     let mut criteria = Criteria::default();
     // What is missing or foreign should show before hours of reading.
     criteria.earlier = args.dataset.as_deref().map_or(Ok(None), check_folder)?;
@@ -68,9 +73,12 @@ fn validate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
             Some(model) => {
                 let of = (&*embeddings, &*args.embeddings);
                 let folder = folder(args.temporary.as_deref())?;
-                chosen.recompute(model, args.threads, of, (&folder, stop))?.0
+                let how = (&folder, spot.unwrap_or(&mut own));
+                chosen.recompute(model, args.threads, of, how, stop)?.0
             }
         };
+        // The files that are read now need memory, too.
+        drop(own);
         check_model(&again, &embeddings)?;
         criteria.recomputed = Some(again);
         sample = Some(chosen);
@@ -150,7 +158,7 @@ fn recompute(args: RecomputeArgs, stop: &Stop) -> Result<Exit, Fault> {
     keep_others(&args.out, &sample.source(), &ordinals)?;
     let of = (&*files, &*embeddings);
     let folder = folder(None)?;
-    let (again, file) = sample.recompute(&args.model, args.threads, of, (&folder, stop))?;
+    let (again, file) = sample.recompute(&args.model, args.threads, of, (&folder, &mut None), stop)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
