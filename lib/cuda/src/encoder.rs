@@ -1,5 +1,6 @@
 //! The transformer layers: libtorch's matrix products and attention, and in between plmkit's kernels on a GPU, or libtorch's
 //! operations.
+#![allow(unsafe_code)] // queues kernels that work on pointers of tensors
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -146,9 +147,8 @@ impl Encoder {
         };
         // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses their memory only for later
         // work of the stream. The batch has checked the offsets; tokens after the last sequence count as part of it.
-        #[allow(unsafe_code)]
         unsafe {
-            gpu.kernels.embed(STREAM, &work)?;
+            gpu.kernels.run(STREAM, &work)?;
         }
         embedding.finish(out, batch)
     }
@@ -253,9 +253,8 @@ impl Encoder {
         };
         // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses memory that is freed here only
         // for later work of the stream. The batch has checked the offsets.
-        #[allow(unsafe_code)]
         unsafe {
-            gpu.kernels.pool(STREAM, &work)?;
+            gpu.kernels.run(STREAM, &work)?;
         }
         Ok(out)
     }
@@ -327,9 +326,8 @@ impl Pass<'_> {
         };
         // SAFETY: the tensors are contiguous, have these shapes and are on one device. libtorch reuses their memory only for later
         // work of the stream.
-        #[allow(unsafe_code)]
         unsafe {
-            kernels.add_layer_norm(STREAM, &work)?;
+            kernels.run(STREAM, &work)?;
         }
         Ok(out)
     }
@@ -389,9 +387,8 @@ impl Pass<'_> {
             }),
         };
         // SAFETY: as above; the table has a row for each position of the longest sequence.
-        #[allow(unsafe_code)]
         unsafe {
-            kernels.rope(STREAM, &work)?;
+            kernels.run(STREAM, &work)?;
         }
         Ok(qkv.f_view([rows, 3, self.heads, head_dim])?)
     }
@@ -427,9 +424,8 @@ impl Pass<'_> {
             width: width as usize,
         };
         // SAFETY: as above.
-        #[allow(unsafe_code)]
         unsafe {
-            kernels.bias_gelu(STREAM, &work)?;
+            kernels.run(STREAM, &work)?;
         }
         Ok(wide)
     }
@@ -447,9 +443,8 @@ impl Pass<'_> {
             width: both as usize / 2,
         };
         // SAFETY: as above.
-        #[allow(unsafe_code)]
         unsafe {
-            kernels.silu_gate(STREAM, &work)?;
+            kernels.run(STREAM, &work)?;
         }
         Ok(out)
     }

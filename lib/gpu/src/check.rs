@@ -38,7 +38,7 @@ pub(crate) fn extent(quantity: &str, rows: u32, width: u32, size: usize) -> Resu
 }
 
 /// Checks that a pointer is not null and is aligned to `alignment` bytes.
-pub(crate) fn pointer<T>(
+pub(crate) fn check_pointer<T>(
     argument: &str,
     values: *const T,
     alignment: usize,

@@ -1,6 +1,6 @@
 //! The GPUs that the CUDA driver shows to this process.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -9,17 +9,31 @@ use crate::library::{call, functions, open_driver};
 
 /// A `CUresult`.
 pub(crate) type Status = c_uint;
+/// A `CUcontext`.
+pub(crate) type Context = *mut c_void;
+/// A `CUmodule`.
+pub(crate) type ModuleHandle = *mut c_void;
+/// A `CUfunction`.
+pub(crate) type Function = *mut c_void;
 
 functions! {
-    /// Functions of the driver that need no context, as `cuda.h` declares them.
+    /// Functions of the driver, as `cuda.h` declares them.
     Driver:
+    cuCtxPopCurrent_v2(*mut Context) -> Status;
+    cuCtxPushCurrent_v2(Context) -> Status;
     cuDeviceGet(*mut c_int, c_int) -> Status;
     cuDeviceGetAttribute(*mut c_int, c_uint, c_int) -> Status;
     cuDeviceGetCount(*mut c_int) -> Status;
     cuDeviceGetName(*mut c_char, c_int, c_int) -> Status;
+    cuDevicePrimaryCtxRelease_v2(c_int) -> Status;
+    cuDevicePrimaryCtxRetain(*mut Context, c_int) -> Status;
     cuDriverGetVersion(*mut c_int) -> Status;
     cuGetErrorString(Status, *mut *const c_char) -> Status;
     cuInit(c_uint) -> Status;
+    cuLaunchKernel(Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> Status;
+    cuModuleGetFunction(*mut Function, ModuleHandle, *const c_char) -> Status;
+    cuModuleLoadData(*mut ModuleHandle, *const c_void) -> Status;
+    cuModuleUnload(ModuleHandle) -> Status;
 }
 
 /// Attributes of `cuDeviceGetAttribute`.
@@ -66,15 +80,11 @@ fn list() -> Result<Vec<Gpu>, GpuError> {
         status => driver.check("cuInit", status)?,
     }
     let mut count = 0;
-    call!(driver, driver, cuDeviceGetCount(&raw mut count))?;
+    call!(driver, cuDeviceGetCount(&raw mut count))?;
     let gpu = |index| {
         let device = driver.device(index)?;
         let mut name = [0; 256];
-        call!(
-            driver,
-            driver,
-            cuDeviceGetName(name.as_mut_ptr(), 255, device)
-        )?;
+        call!(driver, cuDeviceGetName(name.as_mut_ptr(), 255, device))?;
         // SAFETY: the last of 256 bytes is still 0.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         Ok(Gpu {
@@ -133,7 +143,7 @@ impl Driver {
     pub(crate) fn device(&self, index: impl TryInto<c_int>) -> Result<c_int, GpuError> {
         let (mut device, index) = (0, index.try_into().unwrap_or(c_int::MAX));
         // SAFETY: the handle is written to a local number.
-        call!(self, self, cuDeviceGet(&raw mut device, index))?;
+        call!(self, cuDeviceGet(&raw mut device, index))?;
         Ok(device)
     }
 
@@ -143,7 +153,6 @@ impl Driver {
             let mut value = 0;
             // SAFETY: the value is written to a local number.
             call!(
-                self,
                 self,
                 cuDeviceGetAttribute(&raw mut value, attribute, device)
             )?;

@@ -1,50 +1,18 @@
 //! Kernels on a device, through the CUDA driver.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::OnceLock;
 
-use crate::devices::{Driver, Status, driver};
+use crate::devices::{Context, Driver, Function, ModuleHandle, driver};
 use crate::launch::Launch;
-use crate::library::{call, functions, open_driver};
+use crate::library::call;
 use crate::source::Kernel;
 use crate::{Architecture, GpuError, Image};
-
-functions! {
-    /// Functions of the driver for contexts and kernels, as `cuda.h` declares them.
-    Cuda:
-    cuCtxPopCurrent_v2(*mut Context) -> Status;
-    cuCtxPushCurrent_v2(Context) -> Status;
-    cuDevicePrimaryCtxRelease_v2(c_int) -> Status;
-    cuDevicePrimaryCtxRetain(*mut Context, c_int) -> Status;
-    cuLaunchKernel(Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> Status;
-    cuModuleGetFunction(*mut Function, ModuleHandle, *const c_char) -> Status;
-    cuModuleLoadData(*mut ModuleHandle, *const c_void) -> Status;
-    cuModuleUnload(ModuleHandle) -> Status;
-}
-
-/// A `CUcontext`.
-type Context = *mut c_void;
-/// A `CUmodule`.
-type ModuleHandle = *mut c_void;
-/// A `CUfunction`.
-type Function = *mut c_void;
-
-/// Returns the functions for kernels. Loads the driver on the first call.
-fn cuda() -> Result<&'static Cuda, GpuError> {
-    static CUDA: OnceLock<Cuda> = OnceLock::new();
-    if let Some(cuda) = CUDA.get() {
-        return Ok(cuda);
-    }
-    let found = Cuda::find(open_driver()?, "libcuda")?;
-    Ok(CUDA.get_or_init(|| found))
-}
 
 /// A device with its primary context, which libraries on the runtime API share.
 #[derive(Debug)]
 pub(crate) struct Device {
     driver: &'static Driver,
-    cuda: &'static Cuda,
     /// A `CUdevice`.
     number: c_int,
     context: Context,
@@ -52,20 +20,15 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn open(ordinal: usize) -> Result<Self, GpuError> {
-        let (driver, cuda) = (driver()?, cuda()?);
+        let driver = driver()?;
         let mut context: Context = ptr::null_mut();
         // SAFETY: the call has no pointers.
-        call!(driver, driver, cuInit(0))?;
+        call!(driver, cuInit(0))?;
         let number = driver.device(ordinal)?;
         // SAFETY: the context is written to a local value.
-        call!(
-            driver,
-            cuda,
-            cuDevicePrimaryCtxRetain(&raw mut context, number)
-        )?;
+        call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, number))?;
         Ok(Self {
             driver,
-            cuda,
             number,
             context,
         })
@@ -82,28 +45,26 @@ impl Device {
     /// Makes the context current on this thread until the returned guard is dropped.
     fn enter(&self) -> Result<Entered, GpuError> {
         // SAFETY: the context is retained as long as `self` lives.
-        call!(self.driver, self.cuda, cuCtxPushCurrent_v2(self.context))?;
-        Ok(Entered { cuda: self.cuda })
+        call!(self.driver, cuCtxPushCurrent_v2(self.context))?;
+        Ok(Entered(self.driver))
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: `open` has retained the context once. A failure cannot be reported.
-        let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(self.number) };
+        let _ = unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.number) };
     }
 }
 
 /// Keeps a context current on this thread.
-struct Entered {
-    cuda: &'static Cuda,
-}
+struct Entered(&'static Driver);
 
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut context: Context = ptr::null_mut();
         // SAFETY: the context that `enter` has pushed is on top of this thread's stack again.
-        let _ = unsafe { (self.cuda.cuCtxPopCurrent_v2)(&raw mut context) };
+        let _ = unsafe { (self.0.cuCtxPopCurrent_v2)(&raw mut context) };
     }
 }
 
@@ -123,12 +84,12 @@ unsafe impl Sync for Module {}
 
 impl Module {
     pub(crate) fn load(device: Device, image: &Image) -> Result<Self, GpuError> {
-        let (driver, cuda) = (device.driver, device.cuda);
+        let driver = device.driver;
         let entered = device.enter()?;
         let mut module: ModuleHandle = ptr::null_mut();
         // SAFETY: the image is complete: an ELF file, which states its size, or text that ends with a zero byte.
         let code = image.code().as_ptr().cast();
-        call!(driver, cuda, cuModuleLoadData(&raw mut module, code))?;
+        call!(driver, cuModuleLoadData(&raw mut module, code))?;
         drop(entered);
         // From here on, drop unloads the module.
         let mut loaded = Self {
@@ -141,11 +102,7 @@ impl Module {
             let mut function: Function = ptr::null_mut();
             // SAFETY: the module is loaded.
             let name = kernel.name().as_ptr();
-            call!(
-                driver,
-                cuda,
-                cuModuleGetFunction(&raw mut function, module, name)
-            )?;
+            call!(driver, cuModuleGetFunction(&raw mut function, module, name))?;
             loaded.functions.push(function);
         }
         drop(entered);
@@ -170,7 +127,6 @@ impl Module {
         let (arguments, nothing) = (arguments.as_mut_ptr(), ptr::null_mut());
         call!(
             self.device.driver,
-            self.device.cuda,
             cuLaunchKernel(
                 function, width, height, 1, threads, 1, 1, 0, stream, arguments, nothing
             )
@@ -183,7 +139,7 @@ impl Drop for Module {
         if let Ok(_entered) = self.device.enter() {
             // SAFETY: the module was loaded in this context, and nothing else uses its functions. A failure cannot be
             // reported.
-            let _ = unsafe { (self.device.cuda.cuModuleUnload)(self.handle) };
+            let _ = unsafe { (self.device.driver.cuModuleUnload)(self.handle) };
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::GpuError;
-use crate::check::at_most;
+use crate::check::{at_most, check_pointer};
 use crate::source::Kernel;
 
 /// The bytes of a kernel argument.
@@ -19,7 +19,7 @@ const MAX_ARGUMENTS: usize = 11;
 
 /// A kernel, its grid, and its arguments in the order of its declaration.
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
+pub struct Launch {
     pub(crate) kernel: Kernel,
     /// Blocks along x and y.
     pub(crate) grid: (u32, u32),
@@ -64,8 +64,19 @@ impl Launch {
         self
     }
 
-    /// Adds a device pointer.
-    pub(crate) fn pointer<T>(self, pointer: *const T) -> Self {
+    /// Adds a device pointer, which is aligned to `alignment` bytes and not null.
+    pub(crate) fn pointer<T>(
+        self,
+        name: &str,
+        pointer: *const T,
+        alignment: usize,
+    ) -> Result<Self, GpuError> {
+        check_pointer(name, pointer, alignment)?;
+        Ok(self.address(pointer))
+    }
+
+    /// Adds a device pointer that the kernel does not use if it is null.
+    pub(crate) fn address<T>(self, pointer: *const T) -> Self {
         self.push(&(pointer.addr() as u64).to_ne_bytes())
     }
 

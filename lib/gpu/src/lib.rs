@@ -14,7 +14,7 @@
 //! let kernels = Kernels::load(0, Dtype::F16)?;
 //! let rope = Rope { qkv, positions, turns, tokens: 1_024, heads: 20, head_dim: 32, norm: None };
 //! // SAFETY: the pointers are those of tensors of these shapes on device 0, which outlive the work of the stream.
-//! unsafe { kernels.rope(stream, &rope)? };
+//! unsafe { kernels.run(stream, &rope)? };
 //! # Ok(())
 //! # }
 //! ```
@@ -52,6 +52,6 @@ pub use architecture::Architecture;
 pub use compile::{ELEMENTS, Image, compile};
 pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
 pub use error::GpuError;
-pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope, RopeNorm, SiluGate};
+pub use kernels::{AddLayerNorm, BiasGelu, Embed, Kernels, Pool, Rope, RopeNorm, SiluGate, Work};
 pub use nvrtc::load_nvrtc_from;
 pub use plmkit_contract::Dtype;

@@ -64,8 +64,8 @@ macro_rules! functions {
 
 /// Calls a function of a table, and returns an error for any status but success. The caller says why the call is safe.
 macro_rules! call {
-    ($library:expr, $table:expr, $name:ident($($argument:expr),*)) => {
-        $library.check(stringify!($name).trim_end_matches("_v2"), unsafe {
+    ($table:expr, $name:ident($($argument:expr),*)) => {
+        $table.check(stringify!($name).trim_end_matches("_v2"), unsafe {
             ($table.$name)($($argument),*)
         })
     };

@@ -112,9 +112,9 @@ pub(crate) fn supported() -> Result<Vec<u32>, GpuError> {
     let nvrtc = nvrtc()?;
     let mut count: c_int = 0;
     // SAFETY: the second function writes as many numbers as the first returns.
-    call!(nvrtc, nvrtc, nvrtcGetNumSupportedArchs(&raw mut count))?;
+    call!(nvrtc, nvrtcGetNumSupportedArchs(&raw mut count))?;
     let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
-    call!(nvrtc, nvrtc, nvrtcGetSupportedArchs(numbers.as_mut_ptr()))?;
+    call!(nvrtc, nvrtcGetSupportedArchs(numbers.as_mut_ptr()))?;
     let mut numbers: Vec<u32> = numbers
         .into_iter()
         .filter_map(|number| number.try_into().ok())
@@ -145,9 +145,9 @@ macro_rules! read {
         let Program { nvrtc, handle } = *$program;
         let mut bytes = 0;
         // SAFETY: the program outlives the calls. The second function writes as many bytes as the first returns.
-        call!(nvrtc, nvrtc, $size(handle, &raw mut bytes))?;
+        call!(nvrtc, $size(handle, &raw mut bytes))?;
         let mut text = vec![0u8; bytes];
-        call!(nvrtc, nvrtc, $read(handle, text.as_mut_ptr().cast()))?;
+        call!(nvrtc, $read(handle, text.as_mut_ptr().cast()))?;
         text
     }};
 }
@@ -160,7 +160,6 @@ impl Program {
         let (source, name) = (source.as_ptr(), c"plmkit.cu".as_ptr());
         let (none, none_either) = (ptr::null(), ptr::null());
         call!(
-            nvrtc,
             nvrtc,
             nvrtcCreateProgram(&raw mut handle, source, name, 0, none, none_either)
         )?;

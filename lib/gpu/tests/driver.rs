@@ -121,7 +121,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
         norm: None,
     };
     // SAFETY: the stand-in follows no pointer.
-    unsafe { kernels.rope(stream, &rope).unwrap() };
+    unsafe { kernels.run(stream, &rope).unwrap() };
     assert_eq!(
         driver.said(),
         "push\nrope_packets 167 1 1 256 1 1 0 abc0: 1000 2000 3000 3e8 14 20 6\npop\n"
@@ -139,7 +139,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
         scale: 2.0,
     };
     // SAFETY: as above.
-    unsafe { kernels.add_layer_norm(stream, &norm).unwrap() };
+    unsafe { kernels.run(stream, &norm).unwrap() };
     assert_eq!(
         driver.said(),
         "push\nadd_layer_norm_packets 250 1 1 256 1 1 0 abc0: 1000 0 2000 3000 4000 3e8 500 2 3f000000 40000000\npop\n"
@@ -156,7 +156,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
         width: 320,
     };
     // SAFETY: as above.
-    unsafe { kernels.pool(stream, &pool).unwrap() };
+    unsafe { kernels.run(stream, &pool).unwrap() };
     let chunks = "10 3 1 256 1 1 0 abc0: 1000 2000 4000 3000 3 140";
     let sequences = "3 3 1 256 1 1 0 abc0: 2000 4000 3000 140";
     assert_eq!(
@@ -169,9 +169,9 @@ fn kernels_are_loaded_launched_and_unloaded() {
 
     // SAFETY: as above.
     unsafe {
-        kernels.rope(stream, &Rope { tokens: 0, ..rope }).unwrap();
+        kernels.run(stream, &Rope { tokens: 0, ..rope }).unwrap();
         kernels
-            .pool(
+            .run(
                 stream,
                 &Pool {
                     sequences: 0,
@@ -184,7 +184,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
 
     driver.fail_launches(2);
     // SAFETY: as above.
-    let error = unsafe { kernels.rope(stream, &rope).unwrap_err() };
+    let error = unsafe { kernels.run(stream, &rope).unwrap_err() };
     driver.fail_launches(0);
     assert!(error.is_out_of_memory(), "{error}");
     assert!(driver.said().ends_with("pop\n"));

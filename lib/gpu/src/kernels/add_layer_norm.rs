@@ -2,7 +2,8 @@
 
 use std::ffi::c_void;
 
-use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
+use super::Work;
+use crate::check::{at_most, check_pointer, count, extent, is_multiple, positive};
 use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
@@ -50,24 +51,19 @@ pub(super) fn of_rows(kernel: Kernel, rows: u32, warps: u32) -> Launch {
     Launch::new(kernel, (rows.div_ceil(in_block), 1), threads)
 }
 
-impl AddLayerNorm {
-    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
+impl Work for AddLayerNorm {
+    fn launches(&self, element: Dtype) -> Result<Vec<Launch>, GpuError> {
         if self.tokens == 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let tokens = count("tokens", self.tokens)?;
         let hidden = positive("channels", self.hidden)?;
         let warps = warps_of(self.hidden)?;
         extent("bytes of the residual stream", tokens, hidden, 4)?;
         let y = self.y.unwrap_or(std::ptr::null());
-        pointer("x", self.x, 4)?;
         if self.y.is_some() {
-            pointer("y", y, element.bytes())?;
+            check_pointer("y", y, element.bytes())?;
         }
-        pointer("weight", self.weight, 4)?;
-        pointer("bias", self.bias, 4)?;
-        pointer("out", self.out, element.bytes())?;
-
         let whole = self.hidden.is_multiple_of(4)
             && is_multiple(self.x, 16)
             && is_multiple(self.weight, 16)
@@ -79,19 +75,19 @@ impl AddLayerNorm {
         } else {
             Kernel::AddLayerNormValues
         };
-        Ok(Some(
+        Ok(vec![
             of_rows(kernel, tokens, warps)
-                .pointer(self.x)
-                .pointer(y)
-                .pointer(self.weight)
-                .pointer(self.bias)
-                .pointer(self.out)
+                .pointer("x", self.x, 4)?
+                .address(y)
+                .pointer("weight", self.weight, 4)?
+                .pointer("bias", self.bias, 4)?
+                .pointer("out", self.out, element.bytes())?
                 .count(tokens)
                 .count(hidden)
                 .count(warps)
                 .float(self.eps)
                 .float(self.scale),
-        ))
+        ])
     }
 }
 
@@ -132,7 +128,7 @@ mod tests {
                 eps: EPS,
                 scale: case.scale,
             };
-            let launch = work.launch(element).unwrap().unwrap();
+            let launch = work.launches(element).unwrap().remove(0);
             let packets = case.hidden.is_multiple_of(4) && case.shift == 0;
             assert_eq!(launch.kernel == Kernel::AddLayerNormPackets, packets);
             emulator(element).run(launch, order);
@@ -325,7 +321,7 @@ mod tests {
             eps: EPS,
             scale: 1.0,
         };
-        emulator(element).run(work.launch(element).unwrap().unwrap(), ORDERS[0]);
+        emulator(element).run(work.launches(element).unwrap().remove(0), ORDERS[0]);
         assert_eq!(y.elements_of(element), apart);
     }
 
@@ -360,13 +356,13 @@ mod tests {
             eps: EPS,
             scale: 1.0,
         };
-        assert!(work.launch(Dtype::F16).unwrap().is_some());
+        assert!(!work.launches(Dtype::F16).unwrap().is_empty());
         let none = AddLayerNorm {
             tokens: 0,
             x: std::ptr::null_mut(),
             ..work
         };
-        assert!(none.launch(Dtype::F16).unwrap().is_none());
+        assert!(none.launches(Dtype::F16).unwrap().is_empty());
         let cases: [Invalid<AddLayerNorm>; 8] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -401,7 +397,10 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(invalid.launch(Dtype::F16).unwrap_err().to_string(), message);
+            assert_eq!(
+                invalid.launches(Dtype::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

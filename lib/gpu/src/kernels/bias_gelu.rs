@@ -2,7 +2,8 @@
 
 use std::ffi::c_void;
 
-use crate::check::{count, extent, is_multiple, pointer, positive};
+use super::Work;
+use crate::check::{count, extent, is_multiple, positive};
 use crate::launch::Launch;
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
@@ -23,17 +24,14 @@ pub struct BiasGelu {
     pub width: usize,
 }
 
-impl BiasGelu {
-    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
+impl Work for BiasGelu {
+    fn launches(&self, element: Dtype) -> Result<Vec<Launch>, GpuError> {
         if self.tokens == 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let tokens = count("tokens", self.tokens)?;
         let width = positive("channels", self.width)?;
         extent("bytes of activations", tokens, width, element.bytes())?;
-        pointer("x", self.x, element.bytes())?;
-        pointer("bias", self.bias, element.bytes())?;
-
         let packet = 16 / element.bytes();
         let whole = self.width.is_multiple_of(packet)
             && is_multiple(self.x, 16)
@@ -43,14 +41,14 @@ impl BiasGelu {
         } else {
             (Kernel::BiasGeluValues, width)
         };
-        Ok(Some(
+        Ok(vec![
             Launch::of_columns(kernel, tokens, pieces, ROWS)?
-                .pointer(self.x)
-                .pointer(self.bias)
+                .pointer("x", self.x, element.bytes())?
+                .pointer("bias", self.bias, element.bytes())?
                 .count(tokens)
                 .count(width)
                 .count(ROWS),
-        ))
+        ])
     }
 }
 
@@ -71,7 +69,7 @@ mod tests {
                 tokens: x.bytes().len() / element.bytes() / bias.len(),
                 width: bias.len(),
             };
-            let launch = work.launch(element).unwrap().unwrap();
+            let launch = work.launches(element).unwrap().remove(0);
             let packets = bias.len().is_multiple_of(16 / element.bytes()) && shift == 0;
             assert_eq!(launch.kernel == Kernel::BiasGeluPackets, packets);
             emulator(element).run(launch, order);
@@ -142,13 +140,13 @@ mod tests {
             tokens: 10,
             width: 2_560,
         };
-        assert!(work.launch(Dtype::F16).unwrap().is_some());
+        assert!(!work.launches(Dtype::F16).unwrap().is_empty());
         let none = BiasGelu {
             tokens: 0,
             x: std::ptr::null_mut(),
             ..work
         };
-        assert!(none.launch(Dtype::F16).unwrap().is_none());
+        assert!(none.launches(Dtype::F16).unwrap().is_empty());
         let cases: [Invalid<BiasGelu>; 6] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -175,7 +173,10 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(invalid.launch(Dtype::F16).unwrap_err().to_string(), message);
+            assert_eq!(
+                invalid.launches(Dtype::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

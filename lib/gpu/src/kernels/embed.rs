@@ -1,9 +1,10 @@
 //! Token ids to vectors.
 
-use crate::GpuError;
-use crate::check::{count, extent, is_multiple, pointer, positive};
+use super::Work;
+use crate::check::{check_pointer, count, extent, is_multiple, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
+use crate::{Dtype, GpuError};
 
 /// The initial residual stream: the table row of each token, divided by the unmasked share of its sequence.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +15,7 @@ pub struct Embed {
     pub table: *const f32,
     /// The number of table rows.
     pub rows: usize,
-    /// `(sequences + 1)` offsets of sequences among the tokens. Not read without `kept`.
+    /// `(sequences + 1)` offsets of sequences among the tokens, increasing from 0. Not read without `kept`.
     pub cu_seqlens: *const i32,
     /// `(sequences)`: the divisor of each sequence's vectors, if any. With fair-esm's token dropout, it is the share of
     /// unmasked tokens; the factor 0.88 is in the table. Tokens after the last sequence count as part of it.
@@ -31,10 +32,10 @@ pub struct Embed {
     pub hidden: usize,
 }
 
-impl Embed {
-    pub(crate) fn launch(&self) -> Result<Option<Launch>, GpuError> {
+impl Work for Embed {
+    fn launches(&self, _: Dtype) -> Result<Vec<Launch>, GpuError> {
         if self.tokens == 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let tokens = count("tokens", self.tokens)?;
         let hidden = positive("channels", self.hidden)?;
@@ -43,14 +44,10 @@ impl Embed {
         extent("bytes of the residual stream", tokens, hidden, 4)?;
         // The kernel counts the table's values in 32 bits.
         count("values of the table", self.rows.saturating_mul(self.hidden))?;
-        pointer("ids", self.ids, 1)?;
-        pointer("table", self.table, 4)?;
         if let Some(kept) = self.kept {
-            pointer("kept", kept, 4)?;
-            pointer("cu_seqlens", self.cu_seqlens, 4)?;
+            check_pointer("kept", kept, 4)?;
+            check_pointer("cu_seqlens", self.cu_seqlens, 4)?;
         }
-        pointer("out", self.out, 4)?;
-
         let whole = self.hidden.is_multiple_of(4)
             && is_multiple(self.table, 16)
             && is_multiple(self.out, 16);
@@ -60,20 +57,20 @@ impl Embed {
             Kernel::EmbedValues
         };
         let per_block = tokens_per_block(hidden.div_ceil(4));
-        Ok(Some(
+        Ok(vec![
             Launch::new(kernel, (tokens.div_ceil(per_block), 1), THREADS)
-                .pointer(self.ids)
-                .pointer(self.table)
-                .pointer(self.cu_seqlens)
-                .pointer(self.kept.unwrap_or(std::ptr::null()))
-                .pointer(self.out)
+                .pointer("ids", self.ids, 1)?
+                .pointer("table", self.table, 4)?
+                .address(self.cu_seqlens)
+                .address(self.kept.unwrap_or(std::ptr::null()))
+                .pointer("out", self.out, 4)?
                 .count(tokens)
                 .count(hidden)
                 .count(rows)
                 .count(sequences)
                 .integer(self.masked.map_or(-1, i32::from))
                 .count(per_block),
-        ))
+        ])
     }
 }
 
@@ -142,7 +139,7 @@ mod tests {
                 sequences: case.cu_seqlens.len() - 1,
                 hidden: case.hidden,
             };
-            emulator(Dtype::F32).run(work.launch().unwrap().unwrap(), order);
+            emulator(Dtype::F32).run(work.launches(Dtype::F32).unwrap().remove(0), order);
             (held.bytes(), out.bytes())
         });
         assert!(results.iter().all(|result| *result == results[0]));
@@ -236,19 +233,19 @@ mod tests {
             sequences: 1,
             hidden: 320,
         };
-        assert!(work.launch().unwrap().is_some());
+        assert!(!work.launches(Dtype::F32).unwrap().is_empty());
         let none = Embed {
             tokens: 0,
             ids: std::ptr::null(),
             ..work
         };
-        assert!(none.launch().unwrap().is_none());
+        assert!(none.launches(Dtype::F32).unwrap().is_empty());
         let unscaled = Embed {
             kept: None,
             cu_seqlens: std::ptr::null(),
             ..work
         };
-        assert!(unscaled.launch().unwrap().is_some());
+        assert!(!unscaled.launches(Dtype::F32).unwrap().is_empty());
         let cases: [Invalid<Embed>; 9] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -287,7 +284,10 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(invalid.launch().unwrap_err().to_string(), message);
+            assert_eq!(
+                invalid.launches(Dtype::F32).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use plmkit_contract::Pooling;
 
-use crate::check::{at_most, count, extent, is_multiple, pointer, positive};
+use super::Work;
+use crate::check::{at_most, check_pointer, count, extent, is_multiple, positive};
 use crate::launch::{Launch, THREADS};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
@@ -27,7 +28,7 @@ pub struct Pool {
     pub by: Pooling,
     /// `(tokens, width)`
     pub hidden: *const f32,
-    /// `(sequences + 1)` offsets of sequences among the tokens.
+    /// `(sequences + 1)` offsets of sequences among the tokens, increasing from 0 to their number.
     pub cu_seqlens: *const i32,
     /// `(sequences, width)`, written.
     pub out: *mut f32,
@@ -53,8 +54,10 @@ impl Pool {
         extent("bytes of the workspace", rows, width, 4)?;
         Ok(rows as usize * width as usize)
     }
+}
 
-    pub(crate) fn launches(&self) -> Result<Vec<Launch>, GpuError> {
+impl Work for Pool {
+    fn launches(&self, _: Dtype) -> Result<Vec<Launch>, GpuError> {
         if self.tokens == 0 || self.sequences == 0 {
             return Ok(Vec::new());
         }
@@ -65,12 +68,12 @@ impl Pool {
         at_most("blocks of channels", across as usize, MAX_ACROSS as usize)?;
         let size = Dtype::F32.bytes();
         extent("bytes of vectors", tokens.max(sequences), width, size)?;
-        pointer("hidden", self.hidden, size)?;
-        pointer("cu_seqlens", self.cu_seqlens, size)?;
-        pointer("out", self.out, size)?;
+        check_pointer("hidden", self.hidden, size)?;
+        check_pointer("cu_seqlens", self.cu_seqlens, size)?;
+        check_pointer("out", self.out, size)?;
         if self.by != Pooling::Bos {
             Self::workspace(self.tokens, self.sequences, self.width)?;
-            pointer("workspace", self.workspace, size)?;
+            check_pointer("workspace", self.workspace, size)?;
         }
         let whole = self.width.is_multiple_of(4)
             && is_multiple(self.hidden, 16)
@@ -78,60 +81,59 @@ impl Pool {
             && is_multiple(self.workspace, 16);
 
         let parts = parts(self.tokens, self.sequences)?;
-        // Reduces chunks to rows of the workspace, and those to the result.
-        let reduce = |[
-            chunk_packets,
-            chunk_values,
-            sequence_packets,
-            sequence_values,
-        ]: [Kernel; 4]| {
-            let kernels = if whole {
-                [chunk_packets, sequence_packets]
-            } else {
-                [chunk_values, sequence_values]
-            };
+        // Reduces chunks to rows of the workspace, and those to the result. Kernels of packets, or of values.
+        let reduce = |chunks: [Kernel; 2], rows: [Kernel; 2]| {
             [
-                Launch::new(kernels[0], (parts, across), THREADS)
-                    .pointer(self.hidden)
-                    .pointer(self.cu_seqlens)
-                    .pointer(self.workspace)
-                    .pointer(self.out)
+                Launch::new(chunks[usize::from(!whole)], (parts, across), THREADS)
+                    .address(self.hidden)
+                    .address(self.cu_seqlens)
+                    .address(self.workspace)
+                    .address(self.out)
                     .count(sequences)
                     .count(width),
-                Launch::new(kernels[1], (sequences, across), THREADS)
-                    .pointer(self.cu_seqlens)
-                    .pointer(self.workspace)
-                    .pointer(self.out)
+                Launch::new(rows[usize::from(!whole)], (sequences, across), THREADS)
+                    .address(self.cu_seqlens)
+                    .address(self.workspace)
+                    .address(self.out)
                     .count(width),
             ]
         };
-        let mean = [
-            Kernel::PoolChunksMeanPackets,
-            Kernel::PoolChunksMeanValues,
-            Kernel::PoolSequencesMeanPackets,
-            Kernel::PoolSequencesMeanValues,
-        ];
-        let max = [
-            Kernel::PoolChunksMaxPackets,
-            Kernel::PoolChunksMaxValues,
-            Kernel::PoolSequencesMaxPackets,
-            Kernel::PoolSequencesMaxValues,
-        ];
-        let std = [
-            Kernel::PoolChunksStdPackets,
-            Kernel::PoolChunksStdValues,
-            Kernel::PoolSequencesStdPackets,
-            Kernel::PoolSequencesStdValues,
-        ];
+        let mean = || {
+            reduce(
+                [Kernel::PoolChunksMeanPackets, Kernel::PoolChunksMeanValues],
+                [
+                    Kernel::PoolSequencesMeanPackets,
+                    Kernel::PoolSequencesMeanValues,
+                ],
+            )
+        };
+        let max = || {
+            reduce(
+                [Kernel::PoolChunksMaxPackets, Kernel::PoolChunksMaxValues],
+                [
+                    Kernel::PoolSequencesMaxPackets,
+                    Kernel::PoolSequencesMaxValues,
+                ],
+            )
+        };
+        let std = || {
+            reduce(
+                [Kernel::PoolChunksStdPackets, Kernel::PoolChunksStdValues],
+                [
+                    Kernel::PoolSequencesStdPackets,
+                    Kernel::PoolSequencesStdValues,
+                ],
+            )
+        };
         Ok(match self.by {
-            Pooling::Mean => reduce(mean).into(),
-            Pooling::Max => reduce(max).into(),
-            Pooling::Std => [reduce(mean), reduce(std)].concat(),
+            Pooling::Mean => mean().into(),
+            Pooling::Max => max().into(),
+            Pooling::Std => [mean(), std()].concat(),
             Pooling::Bos => vec![
                 Launch::new(Kernel::PoolBos, (sequences, 1), THREADS)
-                    .pointer(self.hidden)
-                    .pointer(self.cu_seqlens)
-                    .pointer(self.out)
+                    .address(self.hidden)
+                    .address(self.cu_seqlens)
+                    .address(self.out)
                     .count(width),
             ],
         })
@@ -203,7 +205,7 @@ mod tests {
                     sequences,
                     width: self.width,
                 };
-                for launch in work.launches().unwrap() {
+                for launch in work.launches(Dtype::F32).unwrap() {
                     emulator(Dtype::F32).run(launch, order);
                 }
                 workspace.bytes(); // nothing was written beside it
@@ -379,7 +381,7 @@ mod tests {
             sequences: 3,
             width: 320,
         };
-        assert_eq!(work.launches().unwrap().len(), 2);
+        assert_eq!(work.launches(Dtype::F32).unwrap().len(), 2);
         assert_eq!(Pool::workspace(1_000, 3, 320).unwrap(), 10 * 320);
         for none in [
             Pool {
@@ -393,14 +395,14 @@ mod tests {
                 ..work
             },
         ] {
-            assert!(none.launches().unwrap().is_empty());
+            assert!(none.launches(Dtype::F32).unwrap().is_empty());
         }
         let bos = Pool {
             by: Pooling::Bos,
             workspace: std::ptr::null_mut(),
             ..work
         };
-        assert_eq!(bos.launches().unwrap().len(), 1);
+        assert_eq!(bos.launches(Dtype::F32).unwrap().len(), 1);
         let cases: [Invalid<Pool>; 8] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -438,7 +440,10 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(invalid.launches().unwrap_err().to_string(), message);
+            assert_eq!(
+                invalid.launches(Dtype::F32).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
+use super::Work;
 use super::add_layer_norm::{of_rows, warps_of};
-use crate::check::{count, extent, invalid, is_multiple, pointer, positive};
+use crate::check::{count, extent, invalid, is_multiple, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
@@ -41,10 +42,10 @@ pub struct RopeNorm {
     pub eps: f32,
 }
 
-impl Rope {
-    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
+impl Work for Rope {
+    fn launches(&self, element: Dtype) -> Result<Vec<Launch>, GpuError> {
         if self.tokens == 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let tokens = count("tokens", self.tokens)?;
         let heads = positive("heads", self.heads)?;
@@ -66,12 +67,8 @@ impl Rope {
             width,
             element.bytes(),
         )?;
-        pointer("qkv", self.qkv, element.bytes())?;
-        pointer("positions", self.positions, 4)?;
-        pointer("turns", self.turns, 8)?;
-
         if let Some(norm) = self.norm {
-            return self.launch_normalised(element, norm, tokens).map(Some);
+            return Ok(vec![self.launch_normalised(element, norm, tokens)?]);
         }
         let packet = 16 / element.bytes();
         let (kernel, piece) = if self.head_dim.is_multiple_of(packet) && is_multiple(self.qkv, 16) {
@@ -80,26 +77,26 @@ impl Rope {
             (Kernel::RopeValues, 2)
         };
         let per_block = tokens_per_block(width / 3 * 2 / piece);
-        Ok(Some(
+        Ok(vec![
             Launch::new(kernel, (tokens.div_ceil(per_block), 1), THREADS)
-                .pointer(self.qkv)
-                .pointer(self.positions)
-                .pointer(self.turns)
+                .pointer("qkv", self.qkv, element.bytes())?
+                .pointer("positions", self.positions, 4)?
+                .pointer("turns", self.turns, 8)?
                 .count(tokens)
                 .count(heads)
                 .count(head_dim)
                 .count(per_block),
-        ))
+        ])
     }
+}
 
+impl Rope {
     fn launch_normalised(
         &self,
         element: Dtype,
         norm: RopeNorm,
         tokens: u32,
     ) -> Result<Launch, GpuError> {
-        pointer("weight", norm.weight, 4)?;
-        pointer("bias", norm.bias, 4)?;
         let width = self.heads * self.head_dim;
         let warps = warps_of(width)?;
         let whole = width.is_multiple_of(4)
@@ -113,11 +110,11 @@ impl Rope {
         };
         let rows = count("queries and keys", 2 * tokens as usize)?;
         Ok(of_rows(kernel, rows, warps)
-            .pointer(self.qkv)
-            .pointer(norm.weight)
-            .pointer(norm.bias)
-            .pointer(self.positions)
-            .pointer(self.turns)
+            .pointer("qkv", self.qkv, element.bytes())?
+            .pointer("weight", norm.weight, 4)?
+            .pointer("bias", norm.bias, 4)?
+            .pointer("positions", self.positions, 4)?
+            .pointer("turns", self.turns, 8)?
             .count(tokens)
             .count(width as u32)
             .count(self.head_dim as u32)
@@ -163,7 +160,7 @@ mod tests {
                 head_dim,
                 norm: None,
             };
-            let launch = work.launch(element).unwrap().unwrap();
+            let launch = work.launches(element).unwrap().remove(0);
             let packets = shift == 0 && head_dim.is_multiple_of(16 / element.bytes());
             assert_eq!(launch.kernel == Kernel::RopePackets, packets);
             emulator(element).run(launch, order);
@@ -275,7 +272,7 @@ mod tests {
                     eps,
                 }),
             };
-            let launch = work.launch(element).unwrap().unwrap();
+            let launch = work.launches(element).unwrap().remove(0);
             let packets = width.is_multiple_of(4) && shift == 0;
             assert_eq!(launch.kernel == Kernel::NormRopePackets, packets);
             emulator(element).run(launch, order);
@@ -327,13 +324,13 @@ mod tests {
             head_dim: 32,
             norm: None,
         };
-        assert!(work.launch(Dtype::F16).unwrap().is_some());
+        assert!(!work.launches(Dtype::F16).unwrap().is_empty());
         let none = Rope {
             tokens: 0,
             qkv: std::ptr::null_mut(),
             ..work
         };
-        assert!(none.launch(Dtype::F16).unwrap().is_none());
+        assert!(none.launches(Dtype::F16).unwrap().is_empty());
         let cases: [Invalid<Rope>; 7] = [
             (
                 |work| work.tokens = 1 << 33,
@@ -364,7 +361,10 @@ mod tests {
         for (change, message) in cases {
             let mut invalid = work;
             change(&mut invalid);
-            assert_eq!(invalid.launch(Dtype::F16).unwrap_err().to_string(), message);
+            assert_eq!(
+                invalid.launches(Dtype::F16).unwrap_err().to_string(),
+                message
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::ffi::c_void;
 
-use crate::check::{count, extent, is_multiple, pointer, positive};
+use super::Work;
+use crate::check::{count, extent, is_multiple, positive};
 use crate::launch::Launch;
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
@@ -23,18 +24,15 @@ pub struct SiluGate {
     pub width: usize,
 }
 
-impl SiluGate {
-    pub(crate) fn launch(&self, element: Dtype) -> Result<Option<Launch>, GpuError> {
+impl Work for SiluGate {
+    fn launches(&self, element: Dtype) -> Result<Vec<Launch>, GpuError> {
         if self.tokens == 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let tokens = count("tokens", self.tokens)?;
         let width = positive("gates", self.width)?;
         let both = count("gates and values", self.width.saturating_mul(2))?;
         extent("bytes of gates and values", tokens, both, element.bytes())?;
-        pointer("wide", self.wide, element.bytes())?;
-        pointer("out", self.out, element.bytes())?;
-
         let packet = 16 / element.bytes();
         let whole = self.width.is_multiple_of(packet)
             && is_multiple(self.wide, 16)
@@ -44,14 +42,14 @@ impl SiluGate {
         } else {
             (Kernel::SiluGateValues, width)
         };
-        Ok(Some(
+        Ok(vec![
             Launch::of_columns(kernel, tokens, pieces, ROWS)?
-                .pointer(self.wide)
-                .pointer(self.out)
+                .pointer("wide", self.wide, element.bytes())?
+                .pointer("out", self.out, element.bytes())?
                 .count(tokens)
                 .count(width)
                 .count(ROWS),
-        ))
+        ])
     }
 }
 
@@ -73,7 +71,7 @@ mod tests {
                 tokens,
                 width,
             };
-            let launch = work.launch(element).unwrap().unwrap();
+            let launch = work.launches(element).unwrap().remove(0);
             let packets = width.is_multiple_of(16 / element.bytes()) && shift == 0;
             assert_eq!(launch.kernel == Kernel::SiluGatePackets, packets);
             emulator(element).run(launch, order);
@@ -129,12 +127,12 @@ mod tests {
             tokens: 10,
             width: 2_560,
         };
-        assert!(work.launch(Dtype::F16).unwrap().is_some());
+        assert!(!work.launches(Dtype::F16).unwrap().is_empty());
         assert!(
             SiluGate { tokens: 0, ..work }
-                .launch(Dtype::F16)
+                .launches(Dtype::F16)
                 .unwrap()
-                .is_none()
+                .is_empty()
         );
         let wrong = [
             SiluGate { width: 0, ..work },
@@ -151,7 +149,7 @@ mod tests {
                 ..work
             },
         ];
-        let said = wrong.map(|work| work.launch(Dtype::F16).unwrap_err().to_string());
+        let said = wrong.map(|work| work.launches(Dtype::F16).unwrap_err().to_string());
         assert_eq!(
             said,
             [

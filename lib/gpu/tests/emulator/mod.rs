@@ -10,6 +10,7 @@ use libloading::Library;
 
 use crate::Dtype;
 use crate::compile::definition;
+use crate::kernels::Work;
 use crate::launch::Launch;
 use crate::source::SOURCE;
 
@@ -282,7 +283,7 @@ fn a_block_that_would_hang_is_seen() {
         eps: 1.0,
         scale: 1.0,
     };
-    let mut launch = work.launch(Dtype::F32).unwrap().unwrap();
+    let mut launch = work.launches(Dtype::F32).unwrap().remove(0);
     launch.threads = 48;
     emulator(Dtype::F32).run(launch, ORDERS[0]);
 }
