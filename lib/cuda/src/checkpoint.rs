@@ -12,7 +12,6 @@ use plmkit_esm2::{
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
-use crate::attention::Attention;
 use crate::embedding::Embedding;
 use crate::encoder::{Encoder, GpuKernels, Layer, kind_of};
 use crate::heads::{ContactHead, LanguageModelHead};
@@ -54,7 +53,7 @@ pub(crate) fn load(
     let encoder = Encoder {
         layers,
         heads: tensors.config().heads,
-        attention: Attention::new(gpu.map(|gpu| gpu.capability)),
+        capability: gpu.map(|gpu| gpu.capability),
         gpu: kernels,
     };
     Ok((copying.model(encoder, opening)?, compiled, notes))

@@ -52,22 +52,17 @@ impl<'a> DeviceBatch<'a> {
         let rows = tokens.len().max(MIN_ROWS);
         tokens.resize(rows, CLS);
         positions.resize(rows, 0.0);
+        let tokens = transfer.stage(&tokens)?;
+        let positions = transfer.stage(&positions)?;
+        let offsets = transfer.stage(varlen.cu_seqlens())?;
+        let kept = varlen.shares_kept();
+        let kept = kept.map(|kept| transfer.stage(&kept)).transpose()?;
         let residues = residues.then(|| {
-            let rows = varlen
-                .spans()
-                .flat_map(|span| span.start as i64 + 1..span.end as i64 - 1);
-            rows.collect::<Vec<_>>()
+            let rows = varlen.spans();
+            let rows = rows.flat_map(|span| span.start as i64 + 1..span.end as i64 - 1);
+            transfer.stage(&rows.collect::<Vec<_>>())
         });
-        let tokens = transfer.stage(&Tensor::f_from_slice(&tokens)?)?;
-        let positions = transfer.stage(&Tensor::f_from_slice(&positions)?)?;
-        let offsets = transfer.stage(&Tensor::f_from_slice(varlen.cu_seqlens())?)?;
-        let kept = varlen
-            .shares_kept()
-            .map(|kept| transfer.stage(&Tensor::f_from_slice(&kept)?))
-            .transpose()?;
-        let residues = residues
-            .map(|rows| transfer.stage(&Tensor::f_from_slice(&rows)?))
-            .transpose()?;
+        let residues = residues.transpose()?;
         let upload = transfer.upload()?;
         let packed = Self {
             varlen,
@@ -76,11 +71,7 @@ impl<'a> DeviceBatch<'a> {
             offsets: upload.copy(&offsets)?,
             kept: kept.map(|kept| upload.copy(&kept)).transpose()?,
             residues: residues.map(|rows| upload.copy(&rows)).transpose()?,
-            longest: varlen
-                .spans()
-                .map(|span| span.len() as i64)
-                .max()
-                .unwrap_or(0),
+            longest: varlen.longest() as i64,
             kind,
             timer: transfer.timer(),
         };

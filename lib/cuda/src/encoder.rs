@@ -13,7 +13,7 @@ use plmkit_gpu::{
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
-use crate::attention::Attention;
+use crate::attention::attend;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
 use crate::layer_norm::LayerNorm;
@@ -63,7 +63,8 @@ pub(crate) trait Observer {
 pub(crate) struct Encoder {
     pub(crate) layers: Vec<Layer>,
     pub(crate) heads: usize,
-    pub(crate) attention: Attention,
+    /// The compute capability of a GPU.
+    pub(crate) capability: Option<(i32, i32)>,
     /// plmkit's kernels; without, libtorch's operations.
     pub(crate) gpu: Option<GpuKernels>,
 }
@@ -197,7 +198,7 @@ impl Encoder {
             };
             batch.time(KernelKind::Rotary)?;
             observer.attention(&qkv)?;
-            let mixed = self.attention.forward(&qkv, batch)?; // (rows, hidden)
+            let mixed = attend(&qkv, batch, self.capability)?; // (rows, hidden)
             batch.time(KernelKind::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
             batch.time(KernelKind::Gemm)?;

@@ -114,7 +114,7 @@ impl TorchModel {
             *place = contacts.finish(transfer)?;
         }
         let computed = begin.zip(transfer.record()?);
-        let computed = computed.map(|(begin, end)| Span::new(begin, end));
+        let computed = computed.map(|(begin, end)| Span { begin, end });
         Ok(Pending {
             columns: values,
             spans: copied_in.zip(computed),

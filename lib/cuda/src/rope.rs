@@ -50,11 +50,7 @@ pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor
 
 /// The rotations of a batch. The layers of published checkpoints store equal frequencies.
 #[derive(Debug, Default)]
-pub(crate) struct RotationCache {
-    /// The frequencies of the rotations.
-    inv_freq: Vec<f32>,
-    rotations: Option<Tensor>,
-}
+pub(crate) struct RotationCache(Option<(Vec<f32>, Tensor)>);
 
 impl RotationCache {
     /// Returns the rotations for `inv_freq`. Computes them if the layer before had other frequencies.
@@ -63,13 +59,12 @@ impl RotationCache {
         inv_freq: &Frequencies,
         compute: impl FnOnce() -> Result<Tensor, CudaError>,
     ) -> Result<&Tensor, CudaError> {
-        let kept = self.rotations.take();
-        let rotations = match kept.filter(|_| self.inv_freq == inv_freq.values) {
-            Some(rotations) => rotations,
-            None => compute()?,
+        let kept = self.0.take().filter(|(of, _)| *of == inv_freq.values);
+        let kept = match kept {
+            Some(kept) => kept,
+            None => (inv_freq.values.clone(), compute()?),
         };
-        self.inv_freq.clone_from(&inv_freq.values);
-        Ok(self.rotations.insert(rotations))
+        Ok(&self.0.insert(kept).1)
     }
 }
 

@@ -11,21 +11,12 @@ use crate::shim::{CudaEvent, Stream};
 /// A section of the work of a stream.
 #[derive(Debug)]
 pub(crate) struct Span {
-    begin: CudaEvent,
-    end: CudaEvent,
+    pub(crate) begin: CudaEvent,
+    /// A later event of the stream.
+    pub(crate) end: CudaEvent,
 }
 
 impl Span {
-    /// From one event of a stream to a later one.
-    pub(crate) fn new(begin: CudaEvent, end: CudaEvent) -> Self {
-        Self { begin, end }
-    }
-
-    /// Returns the begin.
-    pub(crate) fn begin(&self) -> &CudaEvent {
-        &self.begin
-    }
-
     /// Waits for the end. Returns the time that the device took.
     pub(crate) fn took(&self) -> Result<Duration, CudaError> {
         self.end.wait()?;

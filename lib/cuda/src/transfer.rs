@@ -15,6 +15,7 @@ mod tests;
 use std::time::Duration;
 
 use plmkit_esm2::DeviceTimes;
+use tch::kind::Element;
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
@@ -61,10 +62,11 @@ impl Transfer {
     }
 
     /// Returns a host tensor from which an [`Upload`] can copy.
-    pub(crate) fn stage(&self, tensor: &Tensor) -> Result<Tensor, CudaError> {
+    pub(crate) fn stage<T: Element>(&self, values: &[T]) -> Result<Tensor, CudaError> {
+        let tensor = Tensor::f_from_slice(values)?;
         match self.streams {
-            Some(_) => pin(tensor),
-            None => Ok(tensor.shallow_clone()),
+            Some(_) => pin(&tensor),
+            None => Ok(tensor),
         }
     }
 
@@ -105,7 +107,8 @@ impl Transfer {
             streams.outward.follow(&streams.compute.record()?)?;
             let begin = streams.outward.record()?;
             let values = streams.outward.copy_out(&tensor?)?;
-            let copied = Some(Span::new(begin, streams.outward.record()?));
+            let end = streams.outward.record()?;
+            let copied = Some(Span { begin, end });
             Ok(Download { values, copied })
         });
         Ok(Values(parts.collect::<Result<_, CudaError>>()?))
@@ -147,7 +150,7 @@ impl Upload<'_> {
         };
         let end = streams.inward.record()?;
         streams.compute.follow(&end)?;
-        Ok(Some(Span::new(begin, end)))
+        Ok(Some(Span { begin, end }))
     }
 }
 
@@ -171,7 +174,7 @@ impl Pending {
     pub(crate) fn collect(self, into: &mut [&mut [f32]]) -> Result<Option<DeviceTimes>, CudaError> {
         let times = self.spans.map(|(copied_in, computed)| {
             let compute = computed.took()?;
-            let kernels = self.timer.map(|timer| timer.times(computed.begin()));
+            let kernels = self.timer.map(|timer| timer.times(&computed.begin));
             Ok::<_, CudaError>(DeviceTimes {
                 h2d: copied_in.took()?,
                 compute,

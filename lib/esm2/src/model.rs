@@ -183,8 +183,7 @@ impl Esm2 {
         stop: &Stop,
     ) -> Result<Ticket, EsmError> {
         self.info.heads_for(&self.source, columns)?;
-        let longest = batch.spans().map(|span| span.len()).max();
-        self.info.check_length(&self.source, longest.unwrap_or(0))?;
+        self.info.check_length(&self.source, batch.longest())?;
         let Some(depth) = self.info.depth(columns)? else {
             return Ok(Ticket::default());
         };

@@ -90,6 +90,11 @@ impl<'a> Varlen<'a> {
             .map(|bounds| bounds[0] as usize..bounds[1] as usize)
     }
 
+    /// Returns the tokens of the longest sequence.
+    pub fn longest(&self) -> usize {
+        self.spans().map(|span| span.len()).max().unwrap_or(0)
+    }
+
     /// Returns the share of unmasked tokens of each sequence, or `None` if no token is masked.
     pub fn shares_kept(&self) -> Option<Vec<f32>> {
         let shares = || self.spans().map(|span| share_kept(&self.tokens[span]));

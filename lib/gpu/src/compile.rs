@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString};
 
-use crate::architecture::Architecture;
 use crate::nvrtc::{Form, Program, supported};
 use crate::source::SOURCE;
 use crate::{Dtype, GpuError};
@@ -23,45 +22,25 @@ pub(crate) fn definition(element: Dtype) -> &'static CStr {
 /// Compiled kernels.
 #[derive(Clone, Debug)]
 pub struct Image {
-    code: Vec<u8>,
-    log: String,
-    element: Dtype,
-}
-
-impl Image {
-    /// Returns machine code, an ELF file, or PTX, which ends with a zero byte.
-    pub fn code(&self) -> &[u8] {
-        &self.code
-    }
-
-    /// Returns the log of `ptxas`: registers, shared memory and spills of each kernel. Empty for PTX.
-    pub fn log(&self) -> &str {
-        &self.log
-    }
-
-    /// Returns the element type.
-    pub fn element(&self) -> Dtype {
-        self.element
-    }
+    /// Machine code, an ELF file, or PTX, which ends with a zero byte.
+    pub code: Vec<u8>,
+    /// The log of `ptxas`: registers, shared memory and spills of each kernel. Empty for PTX.
+    pub log: String,
 }
 
 /// Compiles all kernels, which takes about a second. Needs NVRTC, but no GPU, driver or header.
 ///
-/// For an architecture that NVRTC does not know, the result is PTX for the newest older one that it knows. The driver
+/// The architecture is the compute capability without its dot: 90 is `sm_90`. For an architecture that NVRTC does not know, the result is PTX for the newest older one that it knows. The driver
 /// compiles PTX when it loads it.
 ///
 /// # Errors
 /// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if NVRTC is missing or too old, [`GpuError::Unsupported`] if the device is
 /// too old, [`GpuError::Compile`] with the compiler's log, [`GpuError::Nvrtc`] for any other failure.
-pub fn compile(architecture: Architecture, element: Dtype) -> Result<Image, GpuError> {
+pub fn compile(architecture: u32, element: Dtype) -> Result<Image, GpuError> {
     compile_source(SOURCE, architecture, element)
 }
 
-fn compile_source(
-    source: &CStr,
-    architecture: Architecture,
-    element: Dtype,
-) -> Result<Image, GpuError> {
+fn compile_source(source: &CStr, architecture: u32, element: Dtype) -> Result<Image, GpuError> {
     let (target, form) = target(architecture, &supported()?)?;
     let program = Program::new(source)?;
     let options = [
@@ -77,22 +56,16 @@ fn compile_source(
     if !compiled {
         return Err(GpuError::Compile { architecture, log });
     }
-    Ok(Image {
-        code: program.code(form)?,
-        log,
-        element,
-    })
+    let code = program.code(form)?;
+    Ok(Image { code, log })
 }
 
 /// Returns the option for the target, and the form of the code. `supported` is in increasing order.
-fn target(architecture: Architecture, supported: &[u32]) -> Result<(CString, Form), GpuError> {
-    let number = architecture.number();
-    let newest = supported
-        .iter()
-        .rev()
-        .find(|&&known| known <= number)
-        .ok_or(GpuError::Unsupported { architecture })?;
-    let (kind, form) = if *newest == number {
+fn target(architecture: u32, supported: &[u32]) -> Result<(CString, Form), GpuError> {
+    let mut known = supported.iter().rev();
+    let newest = known.find(|&&known| known <= architecture);
+    let newest = newest.ok_or(GpuError::Unsupported { architecture })?;
+    let (kind, form) = if *newest == architecture {
         ("sm", Form::Cubin)
     } else {
         ("compute", Form::Ptx)
@@ -107,8 +80,8 @@ mod tests {
 
     const SUPPORTED: [u32; 5] = [75, 80, 86, 90, 120];
 
-    fn target_of(major: u32, minor: u32) -> String {
-        let (option, form) = target(Architecture { major, minor }, &SUPPORTED).unwrap();
+    fn target_of(architecture: u32) -> String {
+        let (option, form) = target(architecture, &SUPPORTED).unwrap();
         assert_eq!(
             matches!(form, Form::Ptx),
             option.to_str().unwrap().contains("compute")
@@ -118,28 +91,27 @@ mod tests {
 
     #[test]
     fn a_known_architecture_gets_machine_code() {
-        assert_eq!(target_of(9, 0), "--gpu-architecture=sm_90");
-        assert_eq!(target_of(12, 0), "--gpu-architecture=sm_120");
+        assert_eq!(target_of(90), "--gpu-architecture=sm_90");
+        assert_eq!(target_of(120), "--gpu-architecture=sm_120");
     }
 
     #[test]
     fn an_unknown_one_gets_ptx_of_the_newest_before_it() {
-        assert_eq!(target_of(8, 9), "--gpu-architecture=compute_86");
-        assert_eq!(target_of(13, 0), "--gpu-architecture=compute_120");
+        assert_eq!(target_of(89), "--gpu-architecture=compute_86");
+        assert_eq!(target_of(130), "--gpu-architecture=compute_120");
     }
 
     #[test]
     fn one_older_than_all_is_refused() {
-        let error = target(Architecture { major: 7, minor: 0 }, &SUPPORTED).unwrap_err();
+        let error = target(70, &SUPPORTED).unwrap_err();
         assert!(error.to_string().contains("up to sm_70"), "{error}");
     }
 
     #[test]
     #[ignore = "needs NVRTC: make kernels"]
     fn what_does_not_compile_is_an_error_with_the_log() {
-        let architecture = Architecture { major: 9, minor: 0 };
         let source = c"#line 1 \"wrong.cu\"\n__global__ void wrong() { unknown(); }";
-        let error = compile_source(source, architecture, Dtype::F16).unwrap_err();
+        let error = compile_source(source, 90, Dtype::F16).unwrap_err();
         let text = error.to_string();
         assert!(
             text.starts_with("the kernels do not compile for sm_90: "),

@@ -7,7 +7,7 @@ use crate::devices::{Context, Driver, Function, ModuleHandle, driver};
 use crate::launch::Launch;
 use crate::library::call;
 use crate::source::Kernel;
-use crate::{Architecture, GpuError, Image};
+use crate::{GpuError, Image};
 
 /// A device with its primary context, which libraries on the runtime API share.
 #[derive(Debug)]
@@ -34,12 +34,10 @@ impl Device {
         })
     }
 
-    pub(crate) fn architecture(&self) -> Result<Architecture, GpuError> {
+    /// Returns the compute capability without its dot.
+    pub(crate) fn architecture(&self) -> Result<u32, GpuError> {
         let (major, minor) = self.driver.capability(self.number)?;
-        Ok(Architecture {
-            major: major.unsigned_abs(),
-            minor: minor.unsigned_abs(),
-        })
+        Ok(10 * major.unsigned_abs() + minor.unsigned_abs())
     }
 
     /// Makes the context current on this thread until the returned guard is dropped.
@@ -88,7 +86,7 @@ impl Module {
         let entered = device.enter()?;
         let mut module: ModuleHandle = ptr::null_mut();
         // SAFETY: the image is complete: an ELF file, which states its size, or text that ends with a zero byte.
-        let code = image.code().as_ptr().cast();
+        let code = image.code.as_ptr().cast();
         call!(driver, cuModuleLoadData(&raw mut module, code))?;
         drop(entered);
         // From here on, drop unloads the module.

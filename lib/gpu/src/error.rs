@@ -1,7 +1,5 @@
 //! Errors of loading, compiling and launching kernels.
 
-use crate::architecture::Architecture;
-
 /// Why kernels cannot be compiled, loaded or launched.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,17 +17,17 @@ pub enum GpuError {
     },
     /// NVRTC does not support architectures as old as the device's.
     #[error(
-        "NVRTC compiles for no architecture up to {architecture}: the device is older than it supports"
+        "NVRTC compiles for no architecture up to sm_{architecture}: the device is older than it supports"
     )]
     Unsupported {
         /// The architecture of the device.
-        architecture: Architecture,
+        architecture: u32,
     },
     /// The compiler refused the kernels.
-    #[error("the kernels do not compile for {architecture}: {log}")]
+    #[error("the kernels do not compile for sm_{architecture}: {log}")]
     Compile {
         /// The target.
-        architecture: Architecture,
+        architecture: u32,
         /// NVRTC's log.
         log: String,
     },

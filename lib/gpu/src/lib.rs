@@ -33,7 +33,6 @@
     )
 )]
 
-mod architecture;
 mod check;
 mod compile;
 mod devices;
@@ -48,7 +47,6 @@ mod library;
 mod nvrtc;
 mod source;
 
-pub use architecture::Architecture;
 pub use compile::{ELEMENTS, Image, compile};
 pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
 pub use error::GpuError;

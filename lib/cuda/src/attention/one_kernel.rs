@@ -18,7 +18,7 @@ const ALIGNMENT: i64 = 8;
 /// The most sequences of a call: both kernels have one block for each along a grid axis with this limit.
 const MAX_SEQUENCES: usize = 65_535;
 
-/// See [`Attention::forward`](super::Attention::forward).
+/// See [`attend`](super::attend).
 pub(super) fn forward(
     qkv: &Tensor,
     batch: &DeviceBatch,

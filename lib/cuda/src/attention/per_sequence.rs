@@ -5,7 +5,7 @@ use tch::Tensor;
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
 
-/// See [`Attention::forward`](super::Attention::forward).
+/// See [`attend`](super::attend).
 pub(super) fn forward(qkv: &Tensor, batch: &DeviceBatch) -> Result<Tensor, CudaError> {
     let (tokens, _, heads, head_dim) = qkv.size4()?;
     // Rows outside of all sequences stay zero.
