@@ -4,7 +4,6 @@ mod digest;
 mod folder;
 mod foreign;
 mod format;
-mod known;
 mod names;
 mod pack;
 mod parameters;
@@ -28,8 +27,7 @@ use crate::heads::Head;
 use crate::model_info::{CheckpointInfo, no_head};
 use crate::threads::pool;
 
-use digest::{digest_of_head, digest_of_model};
-use known::Known;
+use digest::digest;
 use pack::{cpu_model, layer};
 pub use parameters::{
     BIAS, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, WORDS, feed_forward_inputs, layer_name,
@@ -58,7 +56,7 @@ pub fn read_known<T, E: From<EsmError>>(
     tensors.notes().iter().for_each(Note::log);
     let mut info = Err(EsmError::Stopped);
     let copied = pool.in_place_scope(|scope| {
-        scope.spawn(|_| info = describe(&tensors, known, stop));
+        scope.spawn(|_| info = digest(&tensors, known, stop));
         copy(&tensors, &pool)
     });
     let (copied, known) = (copied?, info?);
@@ -74,7 +72,7 @@ pub(crate) fn identify(
     stop: &Stop,
 ) -> Result<(CheckpointInfo, String), EsmError> {
     let tensors = CheckpointTensors::open(model)?;
-    let known = pool()?.install(|| describe(&tensors, known, stop))?;
+    let known = pool()?.install(|| digest(&tensors, known, stop))?;
     tensors.check_unchanged()?;
     Ok((known.checkpoint.clone(), seal(&known)))
 }
@@ -105,31 +103,6 @@ pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
     let packed = move |number| pool.install(|| layer(&tensors, number, (isa, Dtype::F32)));
     model.layers = Layers::Stored(Box::new(packed));
     Ok(model)
-}
-
-/// Verifies the files, checks that weights are finite, and digests them, unless `known` tells the result.
-fn describe(tensors: &CheckpointTensors, known: &str, stop: &Stop) -> Result<Known, EsmError> {
-    if let Some(known) = Known::read(known, &tensors.stamps) {
-        return Ok(known);
-    }
-    // Before the check of values: damage explains a bad value.
-    let mut files = tensors.files.iter();
-    files.try_for_each(|file| format::check_sums(file, stop))?;
-    let digest = digest_of_model(tensors, stop)?;
-    let head = |head| {
-        let digest = match tensors.refusal_of_head(head) {
-            Some(reason) => Err(reason),
-            None => Ok(digest_of_head(tensors, head, stop)?),
-        };
-        Ok::<_, EsmError>((head, digest))
-    };
-    let heads = [Head::LanguageModel, Head::Contact].map(head);
-    let checkpoint = CheckpointInfo {
-        config: tensors.config().clone(),
-        digest,
-        heads: heads.into_iter().collect::<Result<_, _>>()?,
-    };
-    Ok(Known::new(tensors.stamps.clone(), checkpoint))
 }
 
 /// Returns the configuration of a model: that of its weights, checked against them, or that of a folder with a `config.json` alone.

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use crate::nvrtc::{Form, Program, supported};
+use crate::nvrtc::{Program, supported};
 use crate::source::SOURCE;
 use crate::{Dtype, GpuError};
 
@@ -41,7 +41,7 @@ pub fn compile(architecture: u32, element: Dtype) -> Result<Image, GpuError> {
 }
 
 fn compile_source(source: &CStr, architecture: u32, element: Dtype) -> Result<Image, GpuError> {
-    let (target, form) = target(architecture, &supported()?)?;
+    let (target, is_exact) = target(architecture, &supported()?)?;
     let program = Program::new(source)?;
     let options = [
         &*target,
@@ -56,22 +56,19 @@ fn compile_source(source: &CStr, architecture: u32, element: Dtype) -> Result<Im
     if !compiled {
         return Err(GpuError::Compile { architecture, log });
     }
-    let code = program.code(form)?;
+    let code = program.code(is_exact)?;
     Ok(Image { code, log })
 }
 
-/// Returns the option for the target, and the form of the code. `supported` is in increasing order.
-fn target(architecture: u32, supported: &[u32]) -> Result<(CString, Form), GpuError> {
+/// Returns the option for the target, and whether it is the architecture. `supported` is in increasing order.
+fn target(architecture: u32, supported: &[u32]) -> Result<(CString, bool), GpuError> {
     let mut known = supported.iter().rev();
     let newest = known.find(|&&known| known <= architecture);
     let newest = newest.ok_or(GpuError::Unsupported { architecture })?;
-    let (kind, form) = if *newest == architecture {
-        ("sm", Form::Cubin)
-    } else {
-        ("compute", Form::Ptx)
-    };
+    let is_exact = *newest == architecture;
+    let kind = if is_exact { "sm" } else { "compute" };
     let option = format!("--gpu-architecture={kind}_{newest}");
-    Ok((CString::new(option).unwrap_or_default(), form))
+    Ok((CString::new(option).unwrap_or_default(), is_exact))
 }
 
 #[cfg(test)]
@@ -81,11 +78,8 @@ mod tests {
     const SUPPORTED: [u32; 5] = [75, 80, 86, 90, 120];
 
     fn target_of(architecture: u32) -> String {
-        let (option, form) = target(architecture, &SUPPORTED).unwrap();
-        assert_eq!(
-            matches!(form, Form::Ptx),
-            option.to_str().unwrap().contains("compute")
-        );
+        let (option, is_exact) = target(architecture, &SUPPORTED).unwrap();
+        assert_eq!(is_exact, option.to_str().unwrap().contains("sm_"));
         option.into_string().unwrap()
     }
 

@@ -130,15 +130,6 @@ pub(crate) struct Program {
     handle: Handle,
 }
 
-/// The form of compiled code.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
-    /// Machine code of one architecture.
-    Cubin,
-    /// Text that the driver compiles. Ends with a zero byte.
-    Ptx,
-}
-
 /// Reads bytes of a program by the function that returns their number and the one that writes them.
 macro_rules! read {
     ($program:expr, $size:ident, $read:ident) => {{
@@ -190,12 +181,13 @@ impl Program {
             .to_owned())
     }
 
-    /// Returns the code of a program that was compiled.
-    pub(crate) fn code(&self, form: Form) -> Result<Vec<u8>, GpuError> {
-        Ok(match form {
-            Form::Cubin => read!(self, nvrtcGetCUBINSize, nvrtcGetCUBIN),
-            Form::Ptx => read!(self, nvrtcGetPTXSize, nvrtcGetPTX),
-        })
+    /// Returns the code of a program that was compiled: machine code of one architecture, or text that the driver compiles, which ends
+    /// with a zero byte.
+    pub(crate) fn code(&self, is_machine_code: bool) -> Result<Vec<u8>, GpuError> {
+        if is_machine_code {
+            return Ok(read!(self, nvrtcGetCUBINSize, nvrtcGetCUBIN));
+        }
+        Ok(read!(self, nvrtcGetPTXSize, nvrtcGetPTX))
     }
 }
 

@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 4 << 20;
 
 /// More values than `torch.save` keeps on the stack or in the memo for the 15B model, and more tuples and dictionaries than it makes:
 /// 20 for each tensor or module.
-const MAX_VALUES: usize = 1 << 18;
+const MAX_VALUES: usize = 1 << 19;
 
 /// More dimensions than a weight has.
 const MAX_DIMENSIONS: usize = 8;
@@ -106,15 +106,8 @@ impl<'a> Machine<'a> {
             return Some(true);
         }
         self.execute(instruction)?;
-        let most = [
-            self.stack.len(),
-            self.memo.len(),
-            self.items.len(),
-            self.tensors.len(),
-        ];
-        most.into_iter()
-            .all(|count| count <= MAX_VALUES)
-            .then_some(false)
+        let values = self.stack.len() + self.memo.len() + self.items.len() + self.tensors.len();
+        (values <= MAX_VALUES).then_some(false)
     }
 
     /// Executes an instruction; `None` for one that is unknown or does not fit.
