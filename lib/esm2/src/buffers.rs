@@ -10,17 +10,8 @@ const MIN_BYTES: usize = 1 << 20;
 /// A pool of buffers for any thread. Free and used buffers together never have more memory than the most that was in use at once.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<T> {
-    shared: Arc<Mutex<Shared<T>>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared<T> {
     /// Free memory, in the order in which it was returned.
-    free: Vec<Vec<T>>,
-    /// Values of the buffers in use.
-    used: usize,
-    /// The most values that were in use at once.
-    most: usize,
+    free: Arc<Mutex<Vec<Vec<T>>>>,
 }
 
 /// A buffer of values. Drop returns its memory to the pool.
@@ -47,11 +38,9 @@ impl<T: Clone + Default> Buffers<T> {
         if len * size_of::<T>() < MIN_BYTES {
             return vec![T::default(); len].into();
         }
-        let found = self.shared().find(len);
-        let memory = found.unwrap_or_else(|| vec![T::default(); len + len / 8]);
-        self.shared().lend(memory.len());
+        let found = self.find(len);
         Buffer {
-            memory,
+            memory: found.unwrap_or_else(|| vec![T::default(); len + len / 8]),
             len,
             pool: Some(self.clone()),
         }
@@ -59,28 +48,24 @@ impl<T: Clone + Default> Buffers<T> {
 }
 
 impl<T> Buffers<T> {
-    fn shared(&self) -> MutexGuard<'_, Shared<T>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free(&self) -> MutexGuard<'_, Vec<Vec<T>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl<T> Shared<T> {
-    /// Finds memory for `len` values, but not for more than twice as many, which larger buffers may need.
-    fn find(&mut self, len: usize) -> Option<Vec<T>> {
-        let sizes = self.free.iter().map(Vec::len).zip(0..);
+    /// Finds memory for `len` values, but not for more than twice as many, which larger buffers may need. If there is none, frees as
+    /// much as will be allocated.
+    fn find(&self, len: usize) -> Option<Vec<T>> {
+        let mut free = self.free();
+        let sizes = free.iter().map(Vec::len).zip(0..);
         let fitting = sizes.filter(|(size, _)| (len..=2 * len).contains(size));
-        let (_, index) = fitting.min()?;
-        Some(self.free.remove(index))
-    }
-
-    /// Counts memory that is now in use, and frees what exceeds the most that was in use.
-    fn lend(&mut self, values: usize) {
-        self.used += values;
-        self.most = self.most.max(self.used);
-        let mut free: usize = self.free.iter().map(Vec::len).sum();
-        while self.used + free > self.most {
-            free -= self.free.remove(0).len();
+        if let Some((_, index)) = fitting.min() {
+            return Some(free.remove(index));
         }
+        let mut freed = 0;
+        while freed < len && !free.is_empty() {
+            freed += free.remove(0).len();
+        }
+        None
     }
 }
 
@@ -91,9 +76,7 @@ impl<T> Buffer<T> {
         T: Clone,
     {
         let mut values = std::mem::take(&mut self.memory);
-        if let Some(pool) = self.pool.take() {
-            pool.shared().used -= values.len();
-        }
+        self.pool = None;
         values.truncate(self.len);
         values.extend_from_slice(more);
         *self = values.into();
@@ -103,9 +86,7 @@ impl<T> Buffer<T> {
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            let mut shared = pool.shared();
-            shared.used -= self.memory.len();
-            shared.free.push(std::mem::take(&mut self.memory));
+            pool.free().push(std::mem::take(&mut self.memory));
         }
     }
 }
@@ -154,7 +135,7 @@ mod tests {
     const MANY: usize = MIN_BYTES;
 
     fn free(buffers: &Buffers<u8>) -> Vec<usize> {
-        buffers.shared().free.iter().map(Vec::len).collect()
+        buffers.free().iter().map(Vec::len).collect()
     }
 
     #[test]
@@ -184,7 +165,6 @@ mod tests {
         drop([buffers.take(MANY), large]);
         assert_eq!(free(&buffers), [size(MANY), size(3 * MANY)]);
         let small = buffers.take(MANY);
-        assert_eq!(buffers.shared().used, size(MANY));
         drop(small);
         assert_eq!(free(&buffers), [size(3 * MANY), size(MANY)]);
     }
@@ -196,7 +176,6 @@ mod tests {
         buffer.fill(7);
         buffer.extend_from_slice(&[8]);
         assert_eq!((buffer.len(), buffer[0], buffer[MANY]), (MANY + 1, 7, 8));
-        assert_eq!(buffers.shared().used, 0);
         drop(buffer);
         assert_eq!(free(&buffers), [0; 0]);
     }

@@ -18,13 +18,7 @@ impl Device {
         if self == Self::Cpu {
             return Ok(None);
         }
-        let selected = self.select(gpus())?.ok();
-        Ok(selected.map(|(index, gpu)| OpeningGpu {
-            device: self,
-            name: gpu.name,
-            index,
-            capability: gpu.capability,
-        }))
+        Ok(self.select(gpus())?.ok())
     }
 
     /// Logs the reason if `auto` is the CPU.
@@ -49,13 +43,12 @@ impl Device {
     /// Returns the GPUs of the device; none for the CPU, or if the driver does not tell.
     pub fn gpus(self) -> Vec<Gpu> {
         let mut all = gpus().unwrap_or_default();
-        match self {
-            Self::All => all,
-            _ => match self.gpu() {
-                Ok(Some(own)) => vec![all.swap_remove(own.index)],
-                Ok(None) | Err(_) => Vec::new(),
-            },
+        if self == Self::All {
+            return all;
         }
+        let own = self.gpu().ok().flatten();
+        let own = own.map(|own| all.swap_remove(own.index));
+        own.into_iter().collect()
     }
 
     /// Returns the GPU of the device among those that the driver has `found`, or why `auto` is the CPU. A process computes on one of
@@ -63,7 +56,7 @@ impl Device {
     fn select(
         self,
         found: Result<Vec<Gpu>, GpuError>,
-    ) -> Result<Result<(usize, Gpu), Note>, EsmError> {
+    ) -> Result<Result<OpeningGpu, Note>, EsmError> {
         let refuse = |is_warning: bool, cpu: String, other: String| match self {
             Self::Auto => Ok(Err(Note {
                 warning: is_warning,
@@ -71,7 +64,7 @@ impl Device {
             })),
             _ => Err(EsmError::unavailable(format!("device '{self}'{other}"))),
         };
-        let mut gpus = match found {
+        let gpus = match found {
             Ok(gpus) => gpus,
             Err(error) if error.is_missing_driver() => {
                 return refuse(
@@ -94,7 +87,12 @@ impl Device {
         };
         let (least, least_minor) = MIN_CAPABILITY;
         match gpus.get(index) {
-            Some(gpu) if is_usable(gpu) => Ok(Ok((index, gpus.swap_remove(index)))),
+            Some(gpu) if is_usable(gpu) => Ok(Ok(OpeningGpu {
+                device: self,
+                name: gpu.name.clone(),
+                index,
+                capability: gpu.capability,
+            })),
             Some(old) => {
                 let (name, (major, minor)) = (&old.name, old.capability);
                 let has = format!("has compute capability {major}.{minor}");
@@ -230,8 +228,8 @@ mod tests {
             assert_eq!(error.to_string(), expected);
             assert_eq!(error.exit(), Exit::Unavailable);
         }
-        let found = Device::Cuda(0).select(Ok(vec![h100()]));
-        assert_eq!(found, Ok(Ok((0, h100()))));
+        let found = Device::Cuda(0).select(Ok(vec![h100()])).unwrap().unwrap();
+        assert_eq!((found.index, &*found.name), (0, "NVIDIA H100"));
     }
 
     #[test]
@@ -239,7 +237,7 @@ mod tests {
         let old = gpu("Tesla P40", (6, 1));
         let gpus = vec![old.clone(), h100(), h100()];
         let best = |found| Device::Auto.select(found);
-        assert_eq!(best(Ok(gpus)), Ok(Ok((1, h100()))));
+        assert_eq!(best(Ok(gpus)).unwrap().unwrap().index, 1);
         let reason = |found| best(found).unwrap().unwrap_err();
         for (found, warning, text) in [
             (

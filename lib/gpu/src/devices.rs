@@ -25,6 +25,8 @@ functions! {
     cuDeviceGetAttribute(*mut c_int, c_uint, c_int) -> Status;
     cuDeviceGetCount(*mut c_int) -> Status;
     cuDeviceGetName(*mut c_char, c_int, c_int) -> Status;
+    cuDeviceGetUuid(*mut [u8; 16], c_int) -> Status;
+    cuDeviceGetUuid_v2(*mut [u8; 16], c_int) -> Status;
     cuDevicePrimaryCtxRelease_v2(c_int) -> Status;
     cuDevicePrimaryCtxRetain(*mut Context, c_int) -> Status;
     cuDriverGetVersion(*mut c_int) -> Status;
@@ -90,31 +92,22 @@ fn list() -> Result<Vec<Gpu>, GpuError> {
         Ok(Gpu {
             name: name.to_string_lossy().into_owned(),
             capability: driver.capability(device)?,
-            uuid: uuid(device),
+            uuid: uuid(driver, device),
         })
     };
     (0..count).map(gpu).collect()
 }
 
 /// Returns the unique id of a GPU, or of an instance of it.
-fn uuid(device: c_int) -> Option<String> {
-    let library = open_driver().ok()?;
-    let get = |name: &[u8]| {
-        let mut bytes = [0; 16];
-        // SAFETY: the signature is that of cuda.h, and 16 bytes are written to a local array.
-        let status = unsafe {
-            let get = library.get::<unsafe extern "C" fn(*mut [u8; 16], c_int) -> Status>(name);
-            get.ok()?(&raw mut bytes, device)
-        };
-        (status == 0).then_some(bytes)
+fn uuid(driver: &Driver, device: c_int) -> Option<String> {
+    let (mut gpu, mut instance) = ([0; 16], [0; 16]);
+    // SAFETY: 16 bytes are written to each local array. The first version returns the id of the GPU, the second that of the instance.
+    let status = unsafe {
+        (driver.cuDeviceGetUuid)(&raw mut gpu, device)
+            | (driver.cuDeviceGetUuid_v2)(&raw mut instance, device)
     };
-    // The first version returns the id of the GPU, the second that of the instance. Drivers before 11.4 have no second one.
-    let gpu = get(b"cuDeviceGetUuid\0")?;
-    let instance = get(b"cuDeviceGetUuid_v2\0").filter(|instance| *instance != gpu);
-    Some(instance.map_or_else(
-        || uuid_text("GPU", gpu),
-        |instance| uuid_text("MIG", instance),
-    ))
+    let kind = if gpu == instance { "GPU" } else { "MIG" };
+    (status == 0).then(|| uuid_text(kind, instance))
 }
 
 fn uuid_text(kind: &str, bytes: [u8; 16]) -> String {

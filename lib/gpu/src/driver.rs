@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use strum::VariantArray;
+
 use crate::devices::{Context, Driver, Function, ModuleHandle, driver};
 use crate::launch::Launch;
 use crate::library::call;
@@ -70,7 +72,7 @@ impl Drop for Entered {
 #[derive(Debug)]
 pub(crate) struct Module {
     handle: ModuleHandle,
-    /// The functions of [`Kernel::ALL`], in that order.
+    /// The functions of [`Kernel`], in that order.
     functions: Vec<Function>,
     device: Device,
 }
@@ -92,15 +94,18 @@ impl Module {
         // From here on, drop unloads the module.
         let mut loaded = Self {
             handle: module,
-            functions: Vec::with_capacity(Kernel::ALL.len()),
+            functions: Vec::with_capacity(Kernel::VARIANTS.len()),
             device,
         };
         let entered = loaded.device.enter()?;
-        for kernel in Kernel::ALL {
+        for kernel in Kernel::VARIANTS {
             let mut function: Function = ptr::null_mut();
             // SAFETY: the module is loaded.
-            let name = kernel.name().as_ptr();
-            call!(driver, cuModuleGetFunction(&raw mut function, module, name))?;
+            let name = kernel.name();
+            call!(
+                driver,
+                cuModuleGetFunction(&raw mut function, module, name.as_ptr())
+            )?;
             loaded.functions.push(function);
         }
         drop(entered);

@@ -1,6 +1,8 @@
 //! The source of the kernels.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+
+use strum::{IntoStaticStr, VariantArray};
 
 macro_rules! files {
     ($($name:literal)*) => {
@@ -18,53 +20,40 @@ pub(crate) const SOURCE: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()
     Err(_) => panic!("a zero byte in a source of the kernels"),
 };
 
-macro_rules! kernels {
-    ($($variant:ident $name:literal)*) => {
-        /// A kernel of the program.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Kernel {
-            $($variant,)*
-        }
-
-        impl Kernel {
-            /// All kernels in the order of their numbers.
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// Returns the kernel's name in the source.
-            pub(crate) const fn name(self) -> &'static CStr {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
+/// A kernel of the program. Kernels of packets read 8 or 16 bytes at once. Kernels of values accept any width and address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Kernel {
+    RopePackets,
+    RopeValues,
+    AddLayerNormPackets,
+    AddLayerNormValues,
+    NormRopePackets,
+    NormRopeValues,
+    BiasGeluPackets,
+    BiasGeluValues,
+    SiluGatePackets,
+    SiluGateValues,
+    EmbedPackets,
+    EmbedValues,
+    PoolChunksMeanPackets,
+    PoolChunksMeanValues,
+    PoolChunksMaxPackets,
+    PoolChunksMaxValues,
+    PoolChunksStdPackets,
+    PoolChunksStdValues,
+    PoolSequencesMeanPackets,
+    PoolSequencesMeanValues,
+    PoolSequencesMaxPackets,
+    PoolSequencesMaxValues,
+    PoolSequencesStdPackets,
+    PoolSequencesStdValues,
+    PoolBos,
 }
 
-// Kernels of packets read 8 or 16 bytes at once. Kernels of values accept any width and address.
-kernels! {
-    RopePackets c"rope_packets"
-    RopeValues c"rope_values"
-    AddLayerNormPackets c"add_layer_norm_packets"
-    AddLayerNormValues c"add_layer_norm_values"
-    NormRopePackets c"norm_rope_packets"
-    NormRopeValues c"norm_rope_values"
-    BiasGeluPackets c"bias_gelu_packets"
-    BiasGeluValues c"bias_gelu_values"
-    SiluGatePackets c"silu_gate_packets"
-    SiluGateValues c"silu_gate_values"
-    EmbedPackets c"embed_packets"
-    EmbedValues c"embed_values"
-    PoolChunksMeanPackets c"pool_chunks_mean_packets"
-    PoolChunksMeanValues c"pool_chunks_mean_values"
-    PoolChunksMaxPackets c"pool_chunks_max_packets"
-    PoolChunksMaxValues c"pool_chunks_max_values"
-    PoolChunksStdPackets c"pool_chunks_std_packets"
-    PoolChunksStdValues c"pool_chunks_std_values"
-    PoolSequencesMeanPackets c"pool_sequences_mean_packets"
-    PoolSequencesMeanValues c"pool_sequences_mean_values"
-    PoolSequencesMaxPackets c"pool_sequences_max_packets"
-    PoolSequencesMaxValues c"pool_sequences_max_values"
-    PoolSequencesStdPackets c"pool_sequences_std_packets"
-    PoolSequencesStdValues c"pool_sequences_std_values"
-    PoolBos c"pool_bos"
+impl Kernel {
+    /// Returns the kernel's name in the source.
+    pub(crate) fn name(self) -> CString {
+        CString::new(<&str>::from(self)).unwrap_or_default()
+    }
 }
