@@ -57,6 +57,20 @@ class Programs:
         return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), libraries, out)
 
 
+    def plmkit(self, name, *more, environment=None):
+        """plmkit on the proteins of test-data, in shards of a few."""
+        folder = self.options.work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        command = [self.options.tree / "run", self.options.programs / "plmkit", ROOT / "test-data/proteins.fasta", "--threads", "1"]
+        command += ["--model", ROOT / "test-data/model-tiny", "--out", folder / "results", "--max-shard-tokens", "5000"]
+        # Otherwise a process of its own measures the size.
+        command += ["--pack-batches", "--max-batch-tokens 4096", *more]
+        own = os.environ | {"STAND_IN_LOG": str(folder)} | (environment or {})
+        done = subprocess.run([*map(str, command)], env=own, capture_output=True, text=True, check=False, timeout=120)
+        return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), set(), folder / "results")
+
+
 def loaded(folder, tree):
     """The libraries of the wheels that processes have loaded, as their loader said, below the folder of the wheels. The driver is the
     machine's; it and the runtime are one file there, and have the name that is asked for first."""
@@ -190,6 +204,14 @@ class Suite:
         again = any("fmha_cutlassF_f32" in call[-1] for log in run.logs for call in log)
         return whole(run, self.inputs.alike_rows - 1) + ([] if again else ["nothing was computed in f32"]), ""
 
+    def devices(self):
+        """plmkit over two GPUs: a process for each, and shards for both."""
+        run = self.programs.plmkit("devices", "--device", "all", environment={"STAND_IN_GPUS": "2"})
+        used = sum(bool(log) for log in run.logs)
+        # 1: values that mean nothing fail the validation.
+        faults = [] if run.code in (0, 1) else [f"exit code {run.code}: {run.said[-400:]}"]
+        return faults + ([] if used == 2 else [f"{used} processes used a device; expected 2"]), f"{used} processes"
+
     def cases(self):
         """Name and function of each."""
         ways = [(dtype, kernels) for kernels in ("auto", "libtorch") for dtype in ("f16", "bf16", "f32")]
@@ -210,6 +232,7 @@ class Suite:
         yield "compute capability 7.5", self.turing
         yield "memory runs out", self.memory_runs_out
         yield "values that are not finite", self.not_finite
+        yield "plmkit on two devices", self.devices
 
 
 def arguments():

@@ -11,7 +11,7 @@ set -euo pipefail
 archive=$(realpath -m "${1:?archive to make, FILE.tar.gz}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 most=$((64 << 20))
-programs=(fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log libplmkit_cuda.so)
+programs=(plmkit fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log libplmkit_cuda.so)
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -186,6 +186,56 @@ def large(bench):
     bench.values("values", f"lowest cosine with the CPU in f32 {cosine:.7f}", cosine >= 0.9999, {"cosine": cosine})
 
 
+def devices(bench):
+    """plmkit over all GPUs: two tasks on one device at once give the files of one run, and so does a run whose child is killed."""
+    model, fasta = model_of(bench), bench.path("many.fasta")
+    count, shard = (30_000, 5_000) if bench.quick else (1_500_000, 200_000)
+    sequences = models.proteins(count, seed=3)
+    fasta.write_text("".join(f">{one}\n{sequence}\n" for one, sequence in sequences), encoding="utf-8")
+
+    def command(out, *options):
+        common = ["--out", bench.path(out), "--model", model, "--max-shard-tokens", shard]
+        return bench.programs.command("plmkit", fasta, *common, *options)
+
+    def run(out, *options):
+        # 1: values that mean nothing fail the validation.
+        bench.programs.run(*command_name(command(out, *options)), codes=(0, 1) if bench.programs.rejects else (0,))
+
+    def files(out):
+        found = {path.name: path.read_bytes() for path in bench.path(out).glob("many/embeddings/*.parquet")}
+        if len(found) < 2:
+            raise Failed(f"{out}: expected embeddings of several shards, found {len(found)}")
+        return found
+
+    def same(what, out, said=""):
+        is_same = files(out) == files("whole")
+        bench.row(what, f"{said}{len(files('whole'))} shards, {'same' if is_same else 'other'} bytes", is_same)
+
+    run("whole", "--device", bench.device)
+    every = ["--device", "all" if bench.on_gpu else bench.device]
+    run("every", *every)
+    same("all devices", "every")
+    one = ["--device", bench.device]
+    run("tasks", *one, "--stage", "prepare")
+    start = time.monotonic()
+    tasks = [subprocess.Popen(command("tasks", *one, "--stage", "embed", "--task", f"{task}/2")) for task in (1, 2)]
+    codes = [task.wait() for task in tasks]
+    took = time.monotonic() - start
+    if any(codes):
+        raise Failed(f"two tasks at once: exit codes {codes}")
+    same("two tasks at once", "tasks", f"{took:.1f} s, ")
+    process = subprocess.Popen(command("killed", *every), stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(bench.path("killed").glob("many/embeddings/*.parquet")):
+        time.sleep(0.01)
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as listed:
+        children = listed.read().split()
+    # On a CPU plmkit may have none: it is killed itself.
+    os.kill(int(children[0]) if children else process.pid, 9)
+    code = process.wait()
+    run("killed", *every)
+    same("one killed", "killed", f"exit code {code}, then ")
+
+
 def monitor(bench):
     """monitor-log beside a run, and nvidia-smi at the same time."""
     model, samples = model_of(bench), bench.path("samples.csv")
@@ -280,4 +330,5 @@ CASES = [
     Case(monitor, limit=90, least=20),
     Case(larger_model, limit=90, least=20, name="larger-model"),
     Case(large, limit=120, least=30),
+    Case(devices, limit=120, least=30),
 ]
