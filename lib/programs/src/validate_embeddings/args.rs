@@ -12,7 +12,7 @@ use plmkit_cli::{
 use plmkit_contract::path_text;
 use plmkit_dataset::{dataset_folder, own_files};
 
-use super::dataset::{DatasetFiles, dataset_files};
+use super::dataset::dataset_files;
 use super::lists::without_lists;
 use super::recompute::Sampling;
 
@@ -250,12 +250,9 @@ impl Args {
         self.rejects = files_of(self.rejects, &["csv"])?;
         self.recomputed = files_of(self.recomputed, &["parquet"])?;
         if let Some(dataset) = &self.dataset {
-            DatasetFiles {
-                embeddings: self.embeddings,
-                shards: self.shards,
-                rejects: self.rejects,
-                manifest: self.manifest,
-            } = dataset_files(dataset)?;
+            let files = dataset_files(dataset)?;
+            (self.embeddings, self.shards) = (files.embeddings, files.shards);
+            (self.rejects, self.manifest) = (files.rejects, files.manifest);
         }
         let recomputed = self.model.is_some() || !self.recomputed.is_empty();
         if recomputed && self.shards.is_empty() {

@@ -25,28 +25,25 @@ pub(crate) struct DatasetFiles {
 
 /// Lists what is in the folder and is to be checked.
 pub(crate) fn dataset_files(dataset: &Path) -> Result<DatasetFiles, Fault> {
-    let embeddings = embeddings_of(dataset)?;
+    let mut files = DatasetFiles {
+        embeddings: embeddings_of(dataset)?,
+        ..DatasetFiles::default()
+    };
     if !has_shards(dataset) {
-        return Ok(DatasetFiles {
-            embeddings,
-            ..DatasetFiles::default()
-        });
+        return Ok(files);
     }
-    let folder = dataset.join("shards");
-    let shards = without_lists(files_of(vec![folder.clone()], &["parquet"])?);
-    let mut rejects = vec![folder.join(REJECTS_FILE)];
+    let shards = dataset.join("shards");
+    files.manifest = Some(shards.join(MANIFEST_FILE));
+    files.rejects = vec![shards.join(REJECTS_FILE)];
+    files.shards = without_lists(files_of(vec![shards], &["parquet"])?);
     // No list is written, or kept, of shards that were embedded as a whole.
     let lists = dataset.join("rejects");
     if lists.is_dir() {
         let lists = files_in(&lists, &["csv"]);
-        rejects.extend(lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?);
+        let lists = lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?;
+        files.rejects.extend(lists);
     }
-    Ok(DatasetFiles {
-        embeddings,
-        shards,
-        rejects,
-        manifest: Some(folder.join(MANIFEST_FILE)),
-    })
+    Ok(files)
 }
 
 /// That every file of the manifest is there: without one there can be no verdict, and the earlier one stays.
