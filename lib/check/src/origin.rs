@@ -14,6 +14,9 @@ use crate::files::EmbeddedFile;
 use crate::findings::Findings;
 use crate::violation::FILE;
 
+/// Describes how a file differs from the first, whose name and provenance come before its own.
+type Difference<'a> = &'a dyn Fn(&str, &Provenance, &Provenance) -> Option<String>;
+
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
 pub(crate) fn list_without_list(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {
     let empty = no_rejected_rows();
@@ -43,31 +46,27 @@ pub(crate) fn check(findings: &Findings, criteria: &Criteria, tallies: &mut Tall
         .map(|file| (&*file.name, &file.provenance));
     let cut = shards.iter().map(|file| (&*file.name, &file.provenance));
     let [embedded, cut]: [Vec<_>; 2] = [embedded.collect(), cut.collect()];
-    let different_work = |name: &str, first: &Provenance, file: &Provenance| {
-        first.mismatch(file, &format!(" as in {name}"))
-    };
-    let other_source = |name: &str, first: &Provenance, file: &Provenance| {
-        let differs = first.option_differs(file, SOURCE);
-        differs.then(|| format!("not of the same set of shards as {name}"))
-    };
-    let other_inputs = |name: &str, first: &Provenance, file: &Provenance| {
-        let differs = first.inputs != file.inputs;
-        differs.then(|| format!("made from other inputs than {name}"))
-    };
-    let mut add =
-        |files: &[(&str, &Provenance)],
-         difference: &dyn Fn(&str, &Provenance, &Provenance) -> Option<String>| {
-            for (file, made) in files {
-                let (first, expected) = files[0];
-                if let Some(problem) = difference(first, expected, made) {
-                    tallies.add(origin::different, FILE, format_args!("{file}: {problem}"));
-                }
+    let mut different = |files: &[(&str, &Provenance)], find: Difference<'_>| {
+        for (file, made) in files {
+            let (first, expected) = files[0];
+            if let Some(problem) = find(first, expected, made) {
+                tallies.add(origin::different, FILE, format_args!("{file}: {problem}"));
             }
-        };
-    add(&embedded, &different_work);
-    add(&cut, &different_work);
-    add(&embedded, &other_source);
-    add(&cut, &other_inputs);
+        }
+    };
+    for files in [&embedded, &cut] {
+        different(files, &|first, expected, made| {
+            expected.mismatch(made, &format!(" as in {first}"))
+        });
+    }
+    different(&embedded, &|first, expected, made| {
+        let differs = expected.option_differs(made, SOURCE);
+        differs.then(|| format!("not of the same set of shards as {first}"))
+    });
+    different(&cut, &|first, expected, made| {
+        let differs = expected.inputs != made.inputs;
+        differs.then(|| format!("made from other inputs than {first}"))
+    });
     check_batches(findings, tallies);
     check_columns(embeddings, tallies);
     for (file, list) in criteria.lists(true) {
