@@ -20,7 +20,7 @@ fn invalid_command_lines() {
         ),
         (
             "a.fasta --max-shard-tokens 5+",
-            "expected a whole number, in digits only, or two as 500000+25000",
+            "expected a whole number, in digits only",
         ),
         (
             "a.fasta --shards 1 --long-policy middle",

@@ -1,5 +1,6 @@
 //! The most tokens in a shard.
 
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -38,19 +39,15 @@ impl ShardLimit {
 }
 
 impl FromStr for ShardLimit {
-    type Err = String;
+    type Err = Box<dyn Error + Send + Sync>;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (first, growth) = text.split_once('+').unwrap_or((text, "0"));
-        let number = |text: &str| {
-            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-            let number = text.parse().ok().filter(|_| is_number);
-            number.ok_or("expected a whole number, in digits only, or two as 500000+25000")
-        };
-        match (number(first)?, number(growth)?) {
-            (first @ LEAST.., growth) => Ok(Self { first, growth }),
-            (first, _) => Err(format!("{first} is not in {LEAST}..{}", u64::MAX)),
+        let (first, growth) = (first.parse()?, growth.parse()?);
+        if first < LEAST {
+            return Err(format!("{first} is not in {LEAST}..{}", u64::MAX).into());
         }
+        Ok(Self { first, growth })
     }
 }
 
