@@ -24,7 +24,7 @@ max_shard_tokens: $MAX_SHARD_TOKENS
 options: {fasta_shard: $FASTA_SHARD, gpu_embed: --device cpu}
 CONF
 # All cores for gpu-embed, as with the others.
-printf 'process { withName: GPU_EMBED { cpus = %s } }\n' "$cores" >cores.config
+printf 'process {\nresourceLimits = [cpus: %s, memory: 8.GB]\nwithName: GPU_EMBED { cpus = %s }\n}\n' "$cores" "$cores" >cores.config
 # The engine gets its jars when it is started first.
 check "Nextflow" nextflow -version
 

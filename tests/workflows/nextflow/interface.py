@@ -95,6 +95,9 @@ def wrong(case):
     case.path("empty").mkdir()
     for name, lines in {
         "column.csv": f"sample,file\na,{fasta}\n",
+        "both.csv": f"sample,fasta,sample\na,{fasta},b\n",
+        "cells.csv": f"sample,fasta\na,{fasta},b\n",
+        "bare.csv": "sample,fasta\na,\n",
         "missing.csv": "sample,fasta\na,none.fasta\n",
         "twice.csv": f"sample,fasta\na,{fasta}\nb,{fasta}\na,{fasta}\n",
         "name.csv": f"sample,fasta\na b,{fasta}\n",
@@ -111,6 +114,9 @@ def wrong(case):
     shutil.copy(MODEL / "model.safetensors", case.path("folder"))
     cases = [
         ({"input": "column.csv"}, "column.csv: line 1: expected the columns sample,fasta, found 'sample,file'"),
+        ({"input": "both.csv"}, "both.csv: line 1: expected the columns sample,fasta, found 'sample,fasta,sample'"),
+        ({"input": "cells.csv"}, "cells.csv: 'a': expected 2 columns, found 3"),
+        ({"input": "bare.csv"}, "bare.csv: no file ''"),
         ({"input": "missing.csv"}, "missing.csv: no file 'none.fasta'"),
         ({"input": "twice.csv"}, "of 'a' is there twice"),
         ({"input": "name.csv"}, "name.csv: line 2: sample name 'a b': expected up to 200 letters"),

@@ -91,7 +91,7 @@ for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\n
     check "samples of '$lines'" refuses '^plmkit: wrong.csv: (line [123]: |no samples)' --config samples=wrong.csv outdir=refused
     grep '^plmkit: wrong.csv' refused.log
 done
-check "no table" refuses '^    none.csv$' --config samples=none.csv outdir=refused
+check "no table" refuses '^ +none.csv$' --config samples=none.csv outdir=refused
 check "no model" refuses "^plmkit: ./none: cannot open" --config model=./none outdir=refused
 printf 'sample,fasta\nc,nowhere.fasta\n' >wrong.csv
 check "a FASTA that is not there" refuses '^plmkit: .*nowhere.fasta: cannot open' --config samples=wrong.csv outdir=refused

@@ -84,19 +84,23 @@ def readInput(input) {
     }
     def table = existing('--input', names[0]).first()
     def header = table.withReader { reader -> reader.readLine() ?: '' }
-    if (!header.contains('sample') || !header.contains('fasta')) {
+    def cells = table.splitCsv(sep: header.contains('\t') ? '\t' : ',', strip: true, quote: '"').findAll { row -> row.any() }
+    def columns = cells ? cells.first() : []
+    if (columns.count('sample') != 1 || columns.count('fasta') != 1) {
         error("${table.name}: line 1: expected the columns sample,fasta, found '${header}'")
     }
-    def rows = table.splitCsv(header: true, sep: header.contains('\t') ? '\t' : ',', strip: true, quote: '"').findAll { row -> row.values().any() }
-    def paths = rows.collect { row -> existing(table.name, row.fasta ?: '').first().toAbsolutePath().normalize() }
+    def rows = cells.drop(1).collect { row ->
+        row.size() == columns.size() ? [columns, row].transpose().collectEntries() : error("${table.name}: '${row[0]}': expected ${columns.size()} columns, found ${row.size()}")
+    }
+    def paths = rows.collect { row -> existing(table.name, row.fasta, false).first().toAbsolutePath().normalize() }
     def places = paths.unique(false).withIndex(1).collectEntries { path, place -> [path, "input${place}/${path.name}"] }
     def lines = [rows, paths].transpose().collect { row, path -> "${row.sample}\t${places[path]}\n" }
     return ['sample\tfasta\n' + lines.join(), table.name, places.keySet().toList() ?: error("${table.name}: no samples")]
 }
 
 // The files of a path or a glob.
-def existing(where, name) {
-    return files(name.toString()).findAll { path -> path.exists() } ?: error("${where}: no file '${name}'")
+def existing(where, name, glob = true) {
+    return (name ? files(name.toString(), glob: glob).findAll { path -> path.exists() } : []) ?: error("${where}: no file '${name}'")
 }
 
 // [ [id: sample, order: [path, …]], [fasta, …] ] for each sample of the rows of PLMKIT_CHECK. Shards of another size than those that are
