@@ -1,6 +1,7 @@
 //! The whole job: the same files as by hand, all errors before the start, and resuming.
 #[path = "../common/mod.rs"]
 mod common;
+mod children;
 mod ends;
 mod existing;
 mod options;
