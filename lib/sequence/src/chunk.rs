@@ -46,8 +46,9 @@ pub(crate) fn prepare(
     });
     let mut prepared: Vec<Prepared> = prepared.collect();
     if with_digests {
-        let mut sequences = Vec::new();
+        let (mut sequences, mut counts) = (Vec::new(), Vec::new());
         for (record, prepared) in records.iter().zip(&prepared) {
+            let before = sequences.len();
             match &prepared.outcome {
                 Ok(Outcome::Accepted(_)) => sequences.push(record.sequence),
                 Ok(Outcome::Translated(translated)) => {
@@ -55,17 +56,12 @@ pub(crate) fn prepare(
                 }
                 _ => {}
             }
+            counts.push(sequences.len() - before);
         }
         // Many at once are faster.
         let mut digests = SequenceDigest::of_all(&sequences).into_iter();
-        for Prepared {
-            outcome,
-            digests: own,
-            ..
-        } in &mut prepared
-        {
-            let proteins = outcome.as_ref().map_or(0, Outcome::proteins);
-            own.extend(digests.by_ref().take(proteins));
+        for (prepared, count) in prepared.iter_mut().zip(counts) {
+            prepared.digests = digests.by_ref().take(count).collect();
         }
     }
     (parsed, prepared)

@@ -52,17 +52,6 @@ pub enum Outcome {
     Translated(Translated),
 }
 
-impl Outcome {
-    /// Returns how many proteins have a digest.
-    pub(crate) fn proteins(&self) -> usize {
-        match self {
-            Self::Accepted(_) => 1,
-            Self::Rejected(_) => 0,
-            Self::Translated(translated) => translated.len(),
-        }
-    }
-}
-
 impl Policy {
     /// Normalises a sequence in place, or translates it. Returns its length and what becomes of it, or its first unknown
     /// character if that is an error. Bytes after the length have no meaning. A record without an id is rejected.
