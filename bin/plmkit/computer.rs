@@ -1,6 +1,6 @@
 //! What computes: this process on a CPU, a child for each GPU.
 
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Exit, Fault, LogFormat, Stop};
 use plmkit_esm2::{Device, WorkerGpu};
 use plmkit_programs::gpu_embed::{self, Child, Request, Session};
 
@@ -35,9 +35,25 @@ impl<'a> Computer<'a> {
         let share = threads.div_ceil(devices.len());
         let mut words = options.words.gpu_embed.clone();
         words.push(format!("--model={}", options.gpu_embed.model.display()));
-        if options.gpu_embed.threads.is_none() {
-            words.push(format!("--threads={share}"));
-        }
+        let common = &options.gpu_embed.common;
+        let own = [
+            (
+                options.gpu_embed.threads.is_none(),
+                format!("--threads={share}"),
+            ),
+            (common.quiet, "--quiet".to_owned()),
+            (
+                common.log_format == LogFormat::Json,
+                "--log-format=json".to_owned(),
+            ),
+        ];
+        let is_given = |word: &str| words.iter().any(|given| given.starts_with(word));
+        let own = own.into_iter().filter(|(is_set, word)| {
+            let name = word.split('=').next().unwrap_or_default();
+            *is_set && !is_given(name)
+        });
+        let own: Vec<String> = own.map(|(_, word)| word).collect();
+        words.extend(own);
         let child = |device| Self::Child(Child::new(words.iter().map(Into::into), device));
         Ok(devices.into_iter().map(child).collect())
     }

@@ -1,5 +1,6 @@
 //! The stages of a run.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -200,7 +201,7 @@ impl Run {
             .map(|(_, shard)| shard)
             .collect();
         let count = of_task.len();
-        let (done, left): (Vec<_>, Vec<_>) = (1..).zip(of_task).partition(|(_, (sample, shard))| {
+        let (done, mut left): (Vec<_>, Vec<_>) = (1..).zip(of_task).partition(|(_, (sample, shard))| {
             SampleFolder::new(self, sample).is_embedded(session, shard)
         });
         if left.is_empty() {
@@ -213,8 +214,12 @@ impl Run {
         let (mode, total) = (self.options.gpu_embed.progress, before + tokens(&left));
         let progress = ProgressDisplay::start(mode, quiet, "tokens", total).resumed_at(before);
         let progress = Mutex::new(progress);
-        let (left, failures) = (Mutex::new(left.into_iter()), Mutex::new(failures));
         let mut computers = self.computers(session)?;
+        if computers.len() > 1 {
+            // The last shards end together.
+            left.sort_by_key(|(_, (_, shard))| Reverse(shard.tokens));
+        }
+        let (left, failures) = (Mutex::new(left.into_iter()), Mutex::new(failures));
         if !is_measured {
             self.measure_batch_size(&mut computers[0])?;
         }

@@ -32,7 +32,7 @@ fn children(parent: &Child) -> Vec<Pid> {
         .flat_map(|listed| listed.split_whitespace())
         .filter_map(|id| Pid::from_raw(id.parse().ok()?))
         .collect();
-    all.sort_unstable();
+    all.sort_unstable_by_key(|id| id.as_raw_pid());
     all.dedup();
     all
 }
