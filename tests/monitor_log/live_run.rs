@@ -56,7 +56,7 @@ fn a_report_has_the_sums_of_the_events_and_no_figures_of_a_gpu() {
     assert!(started["load_ms"].as_f64() > Some(0.0) && started["compare_ms"].is_null());
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
     assert_eq!(started["host"], host.trim());
-    for of_gpu in ["driver_version", "cuda_version", "gpu_names", "worker_gpus"] {
+    for of_gpu in ["driver_version", "cuda_version", "gpu_names"] {
         assert!(started[of_gpu].is_null(), "{of_gpu}");
     }
     for batch in &batches {

@@ -350,7 +350,7 @@ def test_pauses_are_no_pace(logs):
     assert gpu_of(check(logs.folder))["coverage"] < 0.4
 
 
-def test_two_workers_on_two_gpus_one_of_which_had_its_driver_reloaded(logs):
+def test_two_gpus_one_of_which_had_its_driver_reloaded(logs):
     logs.run("r", 3_210, 98_765, GPUS)
     logs.record(logs.steps(0, 100_000, 500), GPUS, interval=0.5, counter=["GPU-0"], reload_ms=40_000).write()
     found = check(logs.folder)["runs"][0]

@@ -29,7 +29,7 @@ impl EventLog {
         let mut log = Self {
             start: Instant::now(),
             writer: path.map(EventWriter::append).transpose()?,
-            progress: Some(ProgressReporter::new(1)),
+            progress: Some(ProgressReporter::default()),
             done: RunDone {
                 run: run_id(),
                 ..RunDone::default()

@@ -14,7 +14,7 @@ use serde_with::skip_serializing_none;
 
 use crate::Timestamp;
 
-pub use reader::{EventLines, EventReader, MAX_WORKERS};
+pub use reader::{EventLines, EventReader};
 pub use writer::EventWriter;
 
 /// One line of a run's event log.
@@ -98,7 +98,7 @@ pub struct RunStarted {
     pub device: Option<String>,
     /// The name of the machine.
     pub host: Option<String>,
-    /// The version of the NVIDIA driver: `580.65.06`. Only of a run on GPUs, as the fields up to `worker_gpus`.
+    /// The version of the NVIDIA driver: `580.65.06`. Only of a run on GPUs, as the fields up to `gpu_uuids`.
     pub driver_version: Option<String>,
     /// The newest version of CUDA that the driver supports: `13.0`.
     pub cuda_version: Option<String>,
@@ -107,8 +107,6 @@ pub struct RunStarted {
     /// UUIDs of the GPUs as the driver writes them (`GPU-…`), in the order of the names. They join the run with the samples of
     /// those GPUs.
     pub gpu_uuids: Option<Vec<String>>,
-    /// For each worker, the UUID of its GPU, or the name of its GPU instance (`MIG-…`). Workers may share a GPU.
-    pub worker_gpus: Option<Vec<String>>,
     /// The process id.
     pub pid: Option<u32>,
     /// Floating-point operations of the matrix products for a token, without attention. A multiplication and an addition are two.
@@ -121,8 +119,6 @@ pub struct RunStarted {
     pub kernel_set: Option<String>,
     /// CPU threads.
     pub threads: Option<u64>,
-    /// Worker processes, if the run uses any.
-    pub workers: Option<u64>,
     /// Batches that this run will compute.
     pub batches_total: Option<u64>,
     /// Saved batches that are taken over from an earlier, interrupted run.
@@ -134,7 +130,7 @@ pub struct RunStarted {
     /// The token budget of a batch.
     pub token_budget: Option<u64>,
     /// Loading the model before the first batch: opening the device, reading, hashing and packing or copying the weights, and
-    /// the rest of the preparation. With several workers, the time of the first that was ready.
+    /// the rest of the preparation.
     pub load_ms: Option<f64>,
     /// Compiling GPU kernels, a part of `load_ms`.
     pub compile_ms: Option<f64>,
@@ -172,8 +168,6 @@ pub struct BatchDone {
     pub write_ms: Option<f64>,
     /// Other batches that were ready in the queue when this one was taken.
     pub queue_depth: Option<u64>,
-    /// The worker that computed it, counted from 0.
-    pub worker: Option<u64>,
     /// Sequences (rows) in the batch, and copies of them with a masked residue.
     pub sequences: u64,
     /// Tokens in the batch, `<cls>` and `<eos>` included.

@@ -18,7 +18,7 @@ const EVERY_S: f64 = 60.0;
 /// use plmkit_logs::event::BatchDone;
 /// use plmkit_logs::ProgressReporter;
 ///
-/// let mut reporter = ProgressReporter::new(1);
+/// let mut reporter = ProgressReporter::default();
 /// let batch = |number: u64| BatchDone {
 ///     batch: number,
 ///     elapsed_s: Some(0.1 * (number + 1) as f64),
@@ -31,9 +31,8 @@ const EVERY_S: f64 = 60.0;
 /// let line = "100 batches: 160000 tokens/s, 98.0 % full (ok), waited 0.5 % of the time (queue full)";
 /// assert_eq!(messages, [(line.to_owned(), vec![])]);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProgressReporter {
-    workers: u64,
     all: Stretch,
     /// The batches since the last line.
     recent: Stretch,
@@ -42,16 +41,6 @@ pub struct ProgressReporter {
 }
 
 impl ProgressReporter {
-    /// Starts without batches. `workers` devices compute at once.
-    pub fn new(workers: u64) -> Self {
-        Self {
-            workers,
-            all: Stretch::default(),
-            recent: Stretch::default(),
-            warned: [Tier::None; 2],
-        }
-    }
-
     /// Adds a batch, in the order in which they end. Returns a line of progress, if it is time, and warnings of a loss of
     /// throughput, with advice. Each warning comes once, and once more if it gets worse. One that is critical is an error.
     pub fn add(&mut self, batch: &BatchDone) -> Option<(String, Vec<(Tier, String)>)> {
@@ -98,7 +87,7 @@ impl ProgressReporter {
                 warnings.push((tier, text));
             }
         }
-        if let Some(waited) = stretch.wait_share(self.workers) {
+        if let Some(waited) = stretch.wait_share() {
             let percent = 100.0 * waited;
             let queue = QueueState::of(waited);
             figures.push(format!("waited {percent:.1} % of the time (queue {queue})"));
@@ -129,9 +118,9 @@ mod tests {
     }
 
     impl Case {
-        fn new(workers: u64) -> Self {
+        fn new() -> Self {
             Self {
-                reporter: ProgressReporter::new(workers),
+                reporter: ProgressReporter::default(),
                 elapsed_s: 0.0,
             }
         }
@@ -166,7 +155,7 @@ mod tests {
 
     #[test]
     fn thresholds_and_last_batches_are_no_loss() {
-        let mut case = Case::new(1);
+        let mut case = Case::new();
         let line =
             "60 batches: 1000 tokens/s, 85.0 % full (ok), waited 5.0 % of the time (queue normal)";
         assert_eq!(case.add(60, 1.0, &batch(0.85, 50.0)), [line]);
@@ -180,24 +169,24 @@ mod tests {
 
     #[test]
     fn a_line_comes_after_a_hundred_batches_or_sixty_seconds_and_tiers_at_the_end() {
-        let mut fast = Case::new(1);
+        let mut fast = Case::new();
         let lines = [
             "100 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (queue full)",
             "200 batches: 100000 tokens/s, 100.0 % full (ok), waited 0.0 % of the time (queue full)",
         ];
         assert_eq!(fast.add(250, 0.01, &batch(1.0, 0.0)), lines);
-        let mut slow = Case::new(1);
+        let mut slow = Case::new();
         let line =
             "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (queue full)";
         assert_eq!(slow.add(4, 20.0, &batch(0.9, 0.0)), [line]);
         let tiers = ["90.0 % full (ok)", "waited 0.0 % of the time (queue full)"];
         assert_eq!(slow.reporter.finish(100.0).0, tiers);
-        assert_eq!(Case::new(1).reporter.finish(1.0), (vec![], vec![]));
+        assert_eq!(Case::new().reporter.finish(1.0), (vec![], vec![]));
     }
 
     #[test]
     fn packing_and_waits_are_warned_of_once_for_each_of_two_tiers() {
-        let mut case = Case::new(1);
+        let mut case = Case::new();
         let mut warning = |full, wait_ms| {
             let messages = case.add(60, 1.0, &batch(full, wait_ms));
             let tiers = ["mild", "critical"];
@@ -217,21 +206,18 @@ mod tests {
 
     /// One long wait leaves the device without work for most of a run whose other batches are all ready.
     #[test]
-    fn waits_count_by_time_over_all_workers_and_a_short_run_warns_at_its_end() {
-        for (workers, idle) in [(1, 90.0), (2, 45.0), (9, 10.0)] {
-            let mut case = Case::new(workers);
-            assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
-            assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
-            let (tiers, warnings) = case.reporter.finish(10.0);
-            let waited = format!("waited {idle:.1} % of the time (queue starved)");
-            assert_eq!(tiers, ["100.0 % full (ok)", &waited]);
-            let expected = format!(
-                "the device waited for batches {idle:.1} % of the time; expected at most 5 %: raise --prefetch or read from a faster disk"
-            );
-            assert_eq!(warnings, [(Tier::Mild, expected)]);
-        }
+    fn waits_count_by_time_and_a_short_run_warns_at_its_end() {
+        let mut case = Case::new();
+        assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
+        assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
+        let (tiers, warnings) = case.reporter.finish(10.0);
+        let waited = "waited 90.0 % of the time (queue starved)";
+        assert_eq!(tiers, ["100.0 % full (ok)", waited]);
+        let expected = "the device waited for batches 90.0 % of the time; expected at most 5 %: raise --prefetch or read from \
+                        a faster disk";
+        assert_eq!(warnings, [(Tier::Mild, expected.to_owned())]);
         // Half of a run of a second is the first read.
-        let mut short = Case::new(1);
+        let mut short = Case::new();
         short.add(1, 1.0, &batch(1.0, 500.0));
         assert_eq!(short.reporter.finish(1.0).1, []);
     }

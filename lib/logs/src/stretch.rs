@@ -46,20 +46,18 @@ impl Stretch {
         (seconds > 0.0).then(|| self.tokens as f64 / seconds)
     }
 
-    /// Returns the share of the time in which a device waited for batches, the mean over so many workers. `None` without time, and if
-    /// a wait is unknown.
-    pub fn wait_share(&self, workers: u64) -> Option<f64> {
-        self.share(&self.wait_ms, workers)
+    /// Returns the share of the time in which the device waited for batches. `None` without time, and if a wait is unknown.
+    pub fn wait_share(&self) -> Option<f64> {
+        self.share(&self.wait_ms)
     }
 
-    /// Returns the share of the time in which a device did not compute, the mean over so many workers. `None` without time, and if
-    /// the time of a batch is unknown.
-    pub fn idle_share(&self, workers: u64) -> Option<f64> {
-        Some(1.0 - self.share(&self.compute_ms, workers)?)
+    /// Returns the share of the time in which the device did not compute. `None` without time, and if the time of a batch is unknown.
+    pub fn idle_share(&self) -> Option<f64> {
+        Some(1.0 - self.share(&self.compute_ms)?)
     }
 
-    fn share(&self, times_ms: &Mean, workers: u64) -> Option<f64> {
-        let device_s = (self.end_s - self.start_s) * workers.max(1) as f64;
+    fn share(&self, times_ms: &Mean) -> Option<f64> {
+        let device_s = self.end_s - self.start_s;
         let is_known = device_s > 0.0 && times_ms.count == self.batches.max(1);
         // The first time may have begun before the stretch.
         is_known.then(|| (times_ms.sum / 1000.0 / device_s).min(1.0))

@@ -19,11 +19,12 @@ use crate::thresholds::{
 /// assert_eq!([0.05, 0.06, 0.21].map(idle), [Tier::None, Tier::Mild, Tier::Critical].map(Some));
 /// assert_eq!(Tier::of_idle(0.21, 9.9), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Display)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Tier {
     /// Nothing to gain.
+    #[default]
     #[strum(serialize = "ok")]
     None,
     /// Something to gain.

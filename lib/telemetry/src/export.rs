@@ -71,7 +71,6 @@ const OF_RUN: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| count(run.recent.queue_depth)),
     ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| one(run.summary.idle_share)),
     ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| one(run.recent.wait_share)),
-    ("gauge", "plmkit_run_workers", "Workers that compute at once.", |run| count(run.summary.setup.workers)),
     ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| one(run.summary.packing.mean_fill)),
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| one(seconds(run.last_event))),
     ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| one(run.summary.setup.time.map(seconds))),

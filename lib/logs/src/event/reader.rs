@@ -59,9 +59,6 @@ fn not_an_event(error: &serde_json::Error) -> String {
     format!("not a run event: {reason} (column {})", error.column())
 }
 
-/// The most worker processes of a run.
-pub const MAX_WORKERS: u64 = 4096;
-
 /// Refuses impossible fields of an event: each check comes with the fields that it is for.
 macro_rules! check {
     ($event:ident, $($check:ident: $($field:ident)+;)+) => {
@@ -80,7 +77,6 @@ fn check(event: &Event) -> Result<(), String> {
         Event::Batch(batch) => check! { batch,
             duration: elapsed_s wait_ms h2d_ms compute_ms d2h_ms write_ms;
             of_batch: sequences tokens residues longest oom_splits recomputed rejected;
-            worker: worker;
             share: utilization;
         },
         Event::Done(done) => check! { done,
@@ -109,10 +105,6 @@ fn of_batch(name: &str, count: impl Into<Option<u64>>) -> Result<(), String> {
 /// A number of JSON holds no more exactly.
 fn of_run(name: &str, count: impl Into<Option<u64>>) -> Result<(), String> {
     at_most(name, count, 1 << 53)
-}
-
-fn worker(name: &str, number: Option<u64>) -> Result<(), String> {
-    at_most(name, number, MAX_WORKERS - 1)
 }
 
 fn at_most(name: &str, count: impl Into<Option<u64>>, most: u64) -> Result<(), String> {

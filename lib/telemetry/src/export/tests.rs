@@ -48,7 +48,7 @@ fn an_unknown_value_has_no_line() {
     let mut names: Vec<&str> = lines.map(|line| line.split('{').next().unwrap()).collect();
     names.dedup();
     let expected = "info state batches_total sequences_total tokens_total residues_total \
-                    rejected_sequences_total oom_splits_total workers last_event_timestamp_seconds";
+                    rejected_sequences_total oom_splits_total last_event_timestamp_seconds";
     let expected = expected.split(' ').map(|name| format!("plmkit_run_{name}"));
     assert_eq!(names, expected.collect::<Vec<_>>());
     assert!(text.contains("\nplmkit_run_info{run=\"r\"} 1\n"), "{text}");
@@ -65,7 +65,6 @@ fn times_are_seconds_and_buckets_are_cumulative() {
     });
     let text = text(batches);
     for line in [
-        "workers{run=\"r\"} 1",
         "stage_seconds_total{run=\"r\",stage=\"compute\"} 7.5",
         "wait_seconds_bucket{run=\"r\",le=\"0.0001\"} 0",
         "wait_seconds_bucket{run=\"r\",le=\"0.001\"} 1",

@@ -37,17 +37,17 @@ impl RecentBatches {
         }
     }
 
-    /// Computes the figures of a run with so many workers. The start of the first batch is unknown: rates are taken from its end on.
-    pub(super) fn recent(&self, workers: u64) -> Recent {
+    /// Computes the figures of a run. The start of the first batch is unknown: rates are taken from its end on.
+    pub(super) fn recent(&self) -> Recent {
         let mut batches = self.0.iter();
         let first = batches.next().and_then(|first| first.elapsed_s);
         let mut stretch = Stretch::starting_at(first.unwrap_or_default());
         batches.for_each(|batch| stretch.add(batch));
-        let wait_share = stretch.wait_share(workers);
+        let wait_share = stretch.wait_share();
         Recent {
             tokens_per_s: stretch.tokens_per_s(),
             wait_share,
-            idle_share: stretch.idle_share(workers),
+            idle_share: stretch.idle_share(),
             queue: wait_share.map(QueueState::of),
             queue_depth: self.0.back().and_then(|newest| newest.queue_depth),
         }
@@ -93,13 +93,13 @@ mod tests {
             queue: Some(QueueState::Full),
             queue_depth: Some(199),
         };
-        assert_eq!(recent_batches(slow.chain(fast)).recent(1), expected);
-        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 6000.0))).recent(1);
+        assert_eq!(recent_batches(slow.chain(fast)).recent(), expected);
+        let slow = recent_batches((0..20).map(|n| (n, n as f64 * 100.0, 700, 6000.0))).recent();
         let starved = Some(QueueState::Starved);
         assert_eq!((slow.tokens_per_s, slow.queue), (Some(7.0), starved));
-        let one = recent_batches([(0, 1.0, 10, 5.0)]).recent(1);
+        let one = recent_batches([(0, 1.0, 10, 5.0)]).recent();
         assert_eq!(one.tokens_per_s, None);
-        assert_eq!(recent_batches([]).recent(1), Recent::default());
+        assert_eq!(recent_batches([]).recent(), Recent::default());
     }
 
     #[test]
@@ -108,6 +108,6 @@ mod tests {
         let once = recent_batches(batches());
         let twice = recent_batches(batches().chain(batches()));
         assert_eq!((once.0.len(), twice.0.len()), (MAX_BATCHES, MAX_BATCHES));
-        assert_eq!(twice.recent(1), once.recent(1));
+        assert_eq!(twice.recent(), once.recent());
     }
 }

@@ -74,9 +74,7 @@ impl LiveRun {
             None if silence_s > silent_after_s => RunState::Silent,
             None => RunState::Running,
         };
-        let recent = self
-            .recent_batches
-            .recent(summary.setup.workers.unwrap_or(1));
+        let recent = self.recent_batches.recent();
         Some(RunStatus {
             progress: progress(&summary, &recent, (state, silence_s)),
             state,

@@ -85,9 +85,9 @@ pub struct LiveProgress {
 pub struct Recent {
     /// Tokens a second.
     pub tokens_per_s: Option<f64>,
-    /// Share of the time in which the device waited for batches, the mean over the workers.
+    /// Share of the time in which the device waited for batches.
     pub wait_share: Option<f64>,
-    /// Share of the time in which the device did not compute, the mean over the workers.
+    /// Share of the time in which the device did not compute.
     pub idle_share: Option<f64>,
     /// The state of the queue.
     pub queue: Option<QueueState>,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use chrono::DateTime;
 use plmkit_logs::Timestamp;
-use plmkit_logs::event::{BatchDone, Event, MAX_WORKERS, RunDone, RunStarted};
+use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted};
 use roaring::RoaringTreemap;
 
 use super::moments::{extend, micros, time_of_day_us};
@@ -26,7 +26,6 @@ pub(super) struct Attempt {
     pub(super) boot_us: Option<Range<i64>>,
     pub(super) time_us: Option<Range<i64>>,
     numbers: RoaringTreemap,
-    workers: BTreeSet<u64>,
 }
 
 impl Attempt {
@@ -43,7 +42,6 @@ impl Attempt {
                 if !self.numbers.insert(batch.batch) {
                     return false;
                 }
-                self.workers.insert(batch.worker.unwrap_or(0));
                 if self.done.is_none() {
                     let times = [self.elapsed_s, batch.elapsed_s];
                     self.elapsed_s = times.into_iter().flatten().reduce(f64::max);
@@ -58,21 +56,7 @@ impl Attempt {
         true
     }
 
-    /// Returns the number of workers: those that were declared, also without a batch, or those of the batches if they are more.
-    pub(super) fn workers(&self) -> u64 {
-        let declared = self.setup.workers.unwrap_or(1).clamp(1, MAX_WORKERS);
-        declared.max(self.workers.len() as u64)
-    }
-
-    /// Returns the seconds that all workers had together. A process that was killed before its first batch had none.
-    pub(super) fn workers_s(&self) -> Option<f64> {
-        if self.elapsed_s.is_none() && self.workers.is_empty() {
-            return Some(0.0);
-        }
-        Some(self.elapsed_s? * self.workers() as f64)
-    }
-
-    /// Returns the GPUs that it names, each once with its product: two workers may share one.
+    /// Returns the GPUs that it names, each once with its product.
     pub(super) fn gpus(&self) -> Vec<(Option<&String>, Option<&String>)> {
         let uuids: Vec<&String> = self.setup.gpu_uuids.iter().flatten().collect();
         let names: Vec<&String> = self.setup.gpu_names.iter().flatten().collect();

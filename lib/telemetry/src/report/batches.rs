@@ -13,18 +13,15 @@ use super::values::is_enough;
 /// A figure of a batch, if it is known.
 type Figure = fn(&BatchDone) -> Option<f64>;
 
-/// The stages of a batch. They may overlap, so their shares need not add up to one. That of writing is of the time of the run,
-/// the others are of the time of its workers.
+/// The stages of a batch. They may overlap, so their shares need not add up to one.
 #[rustfmt::skip]
 const STAGES: [(&str, Figure); 5] = [
     ("wait", |batch| batch.wait_ms),
     ("h2d", |batch| batch.h2d_ms),
     ("compute", |batch| batch.compute_ms),
     ("d2h", |batch| batch.d2h_ms),
-    (WRITE, |batch| batch.write_ms),
+    ("write", |batch| batch.write_ms),
 ];
-
-const WRITE: &str = "write";
 
 /// Upper edges of the wait histogram. A last bin takes all longer waits.
 const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
@@ -43,7 +40,7 @@ pub struct Stage {
     pub max_ms: f64,
     /// The share of the batches whose time is known.
     pub coverage: f64,
-    /// Share of the run's elapsed time; for stages of workers, the mean of their shares. Of the batches whose time is known, scaled
+    /// Share of the run's elapsed time. Of the batches whose time is known, scaled
     /// to all; `None` below half of them.
     pub share: Option<f64>,
 }
@@ -143,25 +140,18 @@ impl BatchSums {
         share(self.stages[place].count as f64, self.batches as f64)
     }
 
-    /// Returns the stages of a run that took `elapsed_s`. Its workers had `workers_s` together: one had as much as the run, and
-    /// each of several a part of this sum.
-    pub(super) fn stages(&self, elapsed_s: Option<f64>, workers_s: Option<f64>) -> Stages {
+    /// Returns the stages of a run that took `elapsed_s`.
+    pub(super) fn stages(&self, elapsed_s: Option<f64>) -> Stages {
         let stages = STAGES.iter().enumerate();
-        let stages = stages.map(|(place, (name, _))| {
-            let available_s = if *name == WRITE { elapsed_s } else { workers_s };
-            (*name, self.stage(place, available_s))
-        });
+        let stages = stages.map(|(place, (name, _))| (*name, self.stage(place, elapsed_s)));
         stages.collect()
     }
 
-    fn stage(&self, place: usize, available_s: Option<f64>) -> Option<Stage> {
+    fn stage(&self, place: usize, elapsed_s: Option<f64>) -> Option<Stage> {
         let (mean, coverage) = (&self.stages[place], self.coverage(place));
         let known = coverage.filter(|_| is_enough(coverage));
         let total_ms = known.map(|part| mean.sum / part);
-        let share = share(
-            total_ms,
-            available_s.map(|available_s| available_s * 1000.0),
-        );
+        let share = share(total_ms, elapsed_s.map(|elapsed_s| elapsed_s * 1000.0));
         Some(Stage {
             total_ms: mean.sum,
             mean_ms: mean.mean()?,

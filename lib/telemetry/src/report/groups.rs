@@ -35,7 +35,6 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
         outcome: unfinished.or(runs.last()).and_then(|run| run.outcome),
         ended: runs.iter().filter_map(|run| run.ended).max(),
         elapsed_s: sum(&|run| run.elapsed_s),
-        workers_s: sum(&|run| run.workers_s),
         load_s: sum(&|run| run.load_s),
         device_s: sum(&|run| run.device_s),
         gpu_hours: sum(&|run| run.gpu_hours),

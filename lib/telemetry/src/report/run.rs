@@ -71,7 +71,7 @@ pub struct RunSummary {
     pub warm_tokens_per_s: Option<f64>,
     /// The GPUs that it used, none on a CPU; `None` if unknown.
     pub gpus: Option<Vec<RunGpu>>,
-    /// Share of the elapsed time in which its device did not compute, 0 to 1; of several workers, the mean.
+    /// Share of the elapsed time in which its device did not compute, 0 to 1.
     pub idle_share: Option<f64>,
     /// The tier of the idle time; `None` for a run of less than 10 s.
     pub idle_tier: Option<Tier>,
@@ -91,11 +91,9 @@ pub struct RunSummary {
     /// Tokens a second over the seconds of the run.
     #[serde(skip)]
     pub(super) rate: Bins,
-    /// Sums over its batches, and the seconds of all its workers.
+    /// Sums over its batches.
     #[serde(skip)]
     pub(super) sums: BatchSums,
-    #[serde(skip)]
-    pub(super) workers_s: Option<f64>,
 }
 
 /// Work over elapsed time.
@@ -146,7 +144,7 @@ impl RunSummary {
             tokens_per_s: per_s(self.tokens),
         };
         self.mean_length = share(self.tokens as f64, self.sequences as f64);
-        self.stages = self.sums.stages(self.elapsed_s, self.workers_s);
+        self.stages = self.sums.stages(self.elapsed_s);
         self.queue = self.sums.queue(self.stage_share("wait"));
         self.packing = self.sums.packing();
         let computing = self.stage_share("compute");
@@ -286,7 +284,6 @@ impl RunCount {
             outcome: done.map(|done| done.outcome),
             ended: all().filter_map(Attempt::end).max(),
             elapsed_s,
-            workers_s: all().map(Attempt::workers_s).sum(),
             load_s: sum_of_known(Attempt::load_s),
             device_s: all().map(Attempt::device_s).sum(),
             gpu_hours: all().map(Attempt::gpu_hours).sum(),
@@ -314,7 +311,6 @@ impl RunCount {
             time: first.setup.time,
             batches_total: first.setup.batches_total,
             batches_saved: first.setup.batches_saved,
-            workers: Some(last.workers()),
             gpu_uuids: None,
             ..last.setup.clone()
         };

@@ -21,14 +21,12 @@ fn attempt(
         change(run);
         setup = run.clone();
     });
-    let workers = setup.workers;
     let batches = numbers.zip(1..).map(|(number, second)| {
         batch(number, |batch| {
             batch.run = name.to_owned();
             (batch.sequences, batch.tokens, batch.residues) = (1, 10, 8);
             (batch.pairs, batch.compute_ms, batch.wait_ms) = (Some(100), Some(900.0), Some(0.0));
             (batch.boot_s, batch.elapsed_s) = (boot(second), Some(f64::from(second)));
-            batch.worker = workers.map(|workers| number % workers);
         })
     });
     [first].into_iter().chain(batches).collect()
@@ -98,37 +96,19 @@ fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
 }
 
 #[test]
-fn the_name_of_the_device_and_the_number_of_workers_change_no_figure() {
+fn the_name_of_the_device_changes_no_figure() {
     let same = on("GPU-A");
     let first = attempt("r1", 0, 0..30, &same);
     let second = attempt("r2", 100, 30..60, |run| {
         same(run);
-        (run.device, run.workers) = (Some("cuda:1".to_owned()), Some(2));
+        run.device = Some("cuda:1".to_owned());
     });
     let all = rows("GPU-A", 0..140, 300.0);
     let report = report(runs([first, second].concat()), all);
     let run = &report.runs()[0];
     let (flops, energy_j) = (run.efficiency.flops, run.efficiency.energy_j);
     assert_eq!((flops, energy_j), (Some(60.0 * 270.0), Some(18_000.0)));
-    // 60 batches of 0.9 s in 30 s of one worker and 30 s of two.
-    near(run.idle_share, 1.0 - 60.0 * 0.9 / 90.0);
-}
-
-#[test]
-fn a_declared_worker_without_a_batch_was_idle() {
-    let hostile = batch(0, |batch| {
-        (batch.worker, batch.elapsed_s) = (Some(4095), Some(1.0));
-    });
-    let declared = started(|run| (run.run, run.workers) = ("s".to_owned(), Some(u64::MAX)));
-    let runs = crate::tests::summaries([hostile, declared]);
-    let workers = runs.iter().map(|run| run.setup.workers);
-    assert_eq!(workers.collect::<Vec<_>>(), [Some(1), Some(4096)]);
-    let mut events = attempt("r", 0, 0..10, |run| run.workers = Some(1));
-    if let Event::Run(run) = &mut events[0] {
-        run.workers = Some(2);
-    }
-    let run = &crate::tests::summaries(events)[0];
-    near(run.idle_share, 1.0 - 9.0 / 20.0);
+    near(run.idle_share, 1.0 - 60.0 * 0.9 / 60.0);
 }
 
 #[test]
