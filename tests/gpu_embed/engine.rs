@@ -143,10 +143,22 @@ fn events(path: &Path) -> Vec<Value> {
 
 #[test]
 fn the_model_is_loaded_by_the_first_job_that_computes() {
-    let case = Case::new();
-    let mut engine = Engine::new(config(&case), &Stop::default()).expect("an engine");
+    let (case, windows) = (Case::new(), in_windows());
+    let outputs = Outputs {
+        contacts: true,
+        ..means()
+    };
+    let config = RunConfig {
+        outputs,
+        ..config(&case)
+    };
+    let mut engine = Engine::new(config.clone(), &Stop::default()).expect("an engine");
     embed(&mut engine, &job(&case, "first.parquet"));
-    let mut engine = Engine::new(config(&case), &Stop::default()).expect("an engine");
+    let mut engine = Engine::new(config, &Stop::default()).expect("an engine");
+    let refused = job(&windows, "refused.parquet");
+    let refused = engine.embed(&refused, &Stop::default(), &mut |_| {});
+    let refused = refused.expect_err("contacts of stitched windows");
+    assert_has(&refused.to_string(), "--windows separate");
     let log = case.path("events.jsonl");
     for out in ["first.parquet", "second.parquet", "third.parquet"] {
         let events = Some(log.clone());
@@ -163,7 +175,7 @@ fn the_model_is_loaded_by_the_first_job_that_computes() {
     let starts: Vec<(bool, &Value)> = starts
         .map(|event| (event["load_ms"].is_number(), &event["pid"]))
         .collect();
-    // The first output was complete, and needed no model.
+    // One job was refused, and the output of another was complete: both needed no model.
     assert_eq!(starts.len(), 2, "{starts:?}");
     assert_eq!(
         starts.iter().map(|start| start.0).collect::<Vec<_>>(),

@@ -448,9 +448,7 @@ fn the_option_for_windows_is_part_of_the_work_and_decides_on_contacts() {
     let said = run(&mut set.embed(&batches, "e.parquet", &["--windows", "stitch"]));
     assert_has(&said, "already complete and verified, 5 rows");
 
-    // Refused before the model is read.
-    let out = set.path("c.parquet");
-    let mut embed = common::embed(&[&batches[0]], Path::new("nowhere"), &out);
+    let mut embed = set.embed(&batches, "c.parquet", &[]);
     assert_fails(embed.arg("--contacts"), 2, "--windows separate");
     let mut embed = set.embed(&batches, "c.parquet", &separate);
     run(embed.arg("--contacts"));

@@ -4,10 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_contract::{
-    Column, EmbeddingLayout, Labels, ModelName, Outputs, StoreDtype, VOCABULARY, Widths,
-};
-use plmkit_esm2::{ComputeOptions, EsmError, ModelInfo};
+use plmkit_contract::{ModelName, Outputs, StoreDtype};
+use plmkit_esm2::{ComputeOptions, EsmError};
 
 /// What all outputs of an [`Engine`](crate::Engine) share.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,30 +120,4 @@ pub fn rejects_beside(out: &Path) -> PathBuf {
     };
     name.as_mut_os_string().push(".rejects.csv");
     name
-}
-
-impl RunConfig {
-    /// The columns of the output.
-    pub(crate) fn columns(&self, info: &ModelInfo) -> Result<Vec<Column>, EsmError> {
-        Ok(self.outputs.columns(info.config().layers)?)
-    }
-
-    /// The layout of the output.
-    pub(crate) fn layout(
-        &self,
-        info: &ModelInfo,
-        (stitched, labels): (bool, Labels),
-    ) -> Result<EmbeddingLayout, EsmError> {
-        let columns = self.columns(info)?;
-        let Widths { dim, logits } = info.config().widths();
-        let has_logits = columns.contains(&Column::Logits);
-        Ok(EmbeddingLayout {
-            columns,
-            dim,
-            logits: if has_logits { logits } else { VOCABULARY },
-            dtype: self.store_dtype,
-            stitched,
-            labels,
-        })
-    }
 }

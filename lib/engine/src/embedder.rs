@@ -51,16 +51,16 @@ const KERNELS: [(&str, KernelKind); 8] = [
 ];
 
 impl<'a> Embedder<'a> {
-    /// Computes the outputs of `config`, from the first batch of a run on.
+    /// Computes the `columns` of an output, from the first batch of a run on.
     pub(crate) fn new(
         config: &'a RunConfig,
+        columns: &[Column],
         model: &'a Esm2,
         stop: &'a Stop,
-    ) -> Result<Self, EngineError> {
-        let columns = config.columns(model.info())?;
-        let sources = sources(&columns, config.outputs.scores == Some(Scores::Masked));
+    ) -> Self {
+        let sources = sources(columns, config.outputs.scores == Some(Scores::Masked));
         let widths = model.info().config().widths();
-        Ok(Self {
+        Self {
             stitcher: Stitcher::new(&sources, widths),
             model,
             config,
@@ -73,7 +73,7 @@ impl<'a> Embedder<'a> {
             limit: TokenLimit::default(),
             event: BatchDone::default(),
             times: None,
-        })
+        }
     }
 
     /// Starts the computation of a batch, except for its windows, if the token limit permits it. A device computes while the program

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, Exit, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SAMPLE, SCORES,
-    SCORES_POSITIONS, SOURCE, Stop, WINDOWS,
+    Column, DESCRIPTION, EmbeddingLayout, Exit, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance,
+    SAMPLE, SCORES, SCORES_POSITIONS, SOURCE, Stop, VOCABULARY, WINDOWS, Widths,
 };
 use plmkit_esm2::{Device, ModelInfo, set_threads};
 use plmkit_store::{StoreError, identify, verify};
@@ -31,7 +31,7 @@ pub struct Engine {
     /// The residues to mask, if any are.
     masking: Option<Arc<Masking>>,
     /// What decides the content of every output, apart from its inputs and whether they have windows.
-    provenance: Provenance,
+    pub(crate) provenance: Provenance,
 }
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
         set_threads(config.threads);
         let model = Model::describe(&config, stop)?;
         let masking = Masking::of(&config)?.map(Arc::new);
-        let provenance = provenance(&config, &model.described, masking.as_deref())?;
+        let provenance = provenance(&config, &model, masking.as_deref())?;
         Ok(Self {
             config,
             model,
@@ -126,7 +126,17 @@ impl Engine {
             return Err(EngineError::new(Exit::Usage, what));
         }
         info.check_length(&config.model, inputs.longest)?;
-        let layout = config.layout(info, (inputs.stitched(), inputs.labels))?;
+        let columns = self.model.columns.clone();
+        let Widths { dim, logits } = info.config().widths();
+        let has_logits = columns.contains(&Column::Logits);
+        let layout = EmbeddingLayout {
+            columns,
+            dim,
+            logits: if has_logits { logits } else { VOCABULARY },
+            dtype: config.store_dtype,
+            stitched: inputs.stitched(),
+            labels: inputs.labels,
+        };
         let bytes = |column: &Column| {
             column.values(inputs.longest, layout.widths()) * config.store_dtype.bytes()
         };
@@ -200,10 +210,10 @@ const DTYPE: &str = "dtype";
 /// Lists what decides the content of every output of an engine. Threads, prefetch and file names do not.
 fn provenance(
     config: &RunConfig,
-    info: &ModelInfo,
+    model: &Model,
     masking: Option<&Masking>,
 ) -> Result<Provenance, EngineError> {
-    let columns = config.columns(info)?;
+    let (info, columns) = (&model.described, &model.columns);
     let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
     let mut provenance = Provenance::new("gpu-embed", Vec::new())
         .with("model", info.checkpoint.digest.as_str())
@@ -222,7 +232,7 @@ fn provenance(
         provenance = provenance.with(LOGIT_TOKENS, info.config().logit_tokens());
     }
     // The digest of a model covers the encoder only.
-    for (head, digest) in info.heads_for(&config.model, &columns)? {
+    for (head, digest) in info.heads_for(&config.model, columns)? {
         provenance = provenance.with(head.name(), digest);
     }
     Ok(provenance)

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use plmkit_contract::{Exit, Stop, path_text};
-use plmkit_esm2::{Esm2, LoadTimes, ModelInfo, describe};
+use plmkit_contract::{Column, Exit, Stop, path_text};
+use plmkit_esm2::{Esm2, EsmError, LoadTimes, ModelInfo, describe};
 use plmkit_store::{AtomicFile, StoreError};
 
 use crate::config::RunConfig;
@@ -14,6 +14,8 @@ use crate::scores::sources;
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) described: ModelInfo,
+    /// The columns of its outputs.
+    pub(crate) columns: Vec<Column>,
     /// What loading needs of the description, so that no file is hashed twice.
     known: String,
     loaded: Option<Esm2>,
@@ -28,7 +30,9 @@ impl Model {
         let text = digests.and_then(|path| std::fs::read_to_string(path).ok());
         let text = text.unwrap_or_default();
         let (described, known) = describe(&config.model, config.compute, &text, stop)?;
+        let columns = config.outputs.columns(described.config().layers);
         Ok(Self {
+            columns: columns.map_err(EsmError::from)?,
             described,
             known,
             loaded: None,
@@ -74,7 +78,7 @@ impl Model {
         let largest = (largest.0.max(reserved.0), largest.1.max(reserved.1));
         if largest != *reserved {
             *reserved = largest;
-            let needed = sources(&config.columns(&self.described)?, false);
+            let needed = sources(&self.columns, false);
             // If that much memory is refused, batches are split later.
             if let Err(error) = model.reserve(largest, &needed) {
                 tracing::debug!("{error}");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use plmkit_contract::{BatchSize, Stop, path_text};
-use plmkit_esm2::{Esm2, EsmError, Varlen};
+use plmkit_contract::{BatchSize, Column, Provenance, Stop, path_text};
+use plmkit_esm2::{Esm2, EsmError, ModelInfo, Varlen};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, EventWriter, Probed};
 use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};
@@ -43,10 +43,10 @@ impl Engine {
         let output = out.map(|out| claim_output(wait, stop, || AtomicFile::create(out)));
         let output = output.transpose()?;
         let mut size = BatchSize::for_cpu();
-        let mut model = None;
+        let (mut model, columns) = (None, sources(&self.model.columns, false));
         if measures {
             let (loaded, _) = self.model.load(&self.config, (0, 0), stop)?;
-            size.options = work(&self.config, loaded)?;
+            size.options = work(&self.provenance, loaded.info());
             model = Some(loaded);
         }
         if let Some(out) = out
@@ -58,7 +58,7 @@ impl Engine {
             return Ok(found);
         }
         if let Some(model) = model {
-            measure(&self.config, model, (events, stop), &mut size)?;
+            measure(&self.config, (model, &columns), (events, stop), &mut size)?;
         }
         match output.map_or(Ok(()), |output| write_sealed(output, &size)) {
             // On a file system without locks, another process may have measured at the same time.
@@ -72,22 +72,14 @@ impl Engine {
 }
 
 /// Lists everything that a measurement depends on.
-fn work(config: &RunConfig, model: &Esm2) -> Result<BTreeMap<String, Value>, EngineError> {
-    let info = model.info();
-    let columns = config.columns(info)?;
-    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-    let digest = info.checkpoint.digest.as_str();
-    let mut work = BTreeMap::from([
-        ("model".to_owned(), Value::from(digest)),
-        ("columns".to_owned(), names.into()),
-        ("dtype".to_owned(), info.dtype.to_string().into()),
-        ("device".to_owned(), info.device_kind().into()),
-    ]);
+fn work(provenance: &Provenance, info: &ModelInfo) -> BTreeMap<String, Value> {
+    let mut work = provenance.options.clone();
+    work.retain(|name, _| ["model", "columns", "dtype", "device"].contains(&name.as_str()));
     if let Some((name, memory)) = &info.gpu {
         work.insert("device".to_owned(), name.as_str().into());
         work.insert("device_memory_mib".to_owned(), (memory >> 20).into());
     }
-    Ok(work)
+    work
 }
 
 /// Returns the existing output, if it is a measurement of the same work. Any other existing file is an error, except with `force`.
@@ -116,18 +108,17 @@ fn existing(
 /// Computes larger and larger batches until memory runs out.
 fn measure(
     config: &RunConfig,
-    model: &Esm2,
+    (model, columns): (&Esm2, &[Column]),
     (events, stop): (Option<&Path>, &Stop),
     size: &mut BatchSize,
 ) -> Result<(), EngineError> {
     let info = model.info();
-    let columns = sources(&config.columns(info)?, false);
     let fits = |sequences: usize| -> Result<bool, EsmError> {
         let (tokens, cu_seqlens) = trial_batch(sequences);
         let batch = Varlen::new(&tokens, &cu_seqlens).expect("well-formed sequences");
         let injected = config.injection.check_memory(tokens.len());
         let computed =
-            injected.and_then(|()| model.embed(batch, &columns, info.dtype, stop).map(drop));
+            injected.and_then(|()| model.embed(batch, columns, info.dtype, stop).map(drop));
         let fits = match computed {
             Err(error) if error.is_out_of_memory() => {
                 model.release()?;

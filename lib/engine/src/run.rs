@@ -58,7 +58,7 @@ impl Work<'_> {
             tokens: inputs.total.tokens,
             saved: inputs.workload(|index| index < first).tokens,
         });
-        let mut embedder = Embedder::new(config, model, stop)?;
+        let mut embedder = Embedder::new(config, &self.layout.columns, model, stop);
         let computed = pipeline::run(self, &mut embedder, (&mut blocks, &mut events), report);
         report(RunProgress::Ended);
         let rejected_rows = blocks.rejected();
