@@ -15,8 +15,8 @@ use crate::columns::ROW_BYTES;
 use crate::config::{Job, RunConfig, Windows};
 use crate::error::EngineError;
 use crate::inputs::RunInputs;
-use crate::loaded::Model;
 use crate::masking::Masking;
+use crate::model::Model;
 use crate::outcome::{RunOutcome, RunProgress};
 use crate::rejects_list;
 use crate::work::Work;
@@ -102,7 +102,8 @@ impl Engine {
     }
 
     /// Embeds every sequence of the batches files of `job` into one embeddings file, and reports progress. A complete output is
-    /// verified and kept. Other outputs that exist are refused, without `force`. Both are known before the model is loaded.
+    /// verified and kept. Other outputs that exist are refused, without `force`. Both are known before the model is loaded. A library
+    /// for GPUs polls the `stop` of the job that loaded the model, so all jobs should have the same.
     pub fn embed(
         &mut self,
         job: &Job,

@@ -1,4 +1,4 @@
-//! The model of an engine in memory.
+//! The model of an engine: described first, and loaded when something is to be computed.
 
 use std::path::Path;
 
