@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use serde_json::{Value, json};
 
 use crate::assert_has;
-use crate::common::case::{Case, in_windows, rejects};
+use crate::common::case::{Case, in_windows};
 use crate::common::{assert_fails, bin, run};
 
 /// Means of the last layer.
@@ -316,19 +315,4 @@ fn a_half_done_output_of_another_type_is_refused() {
     let what = "an unfinished run of which dtype was";
     assert_fails(&mut case.embed("e.parquet"), 73, what);
     run(case.embed("e.parquet").args(["--dtype", "int8"]));
-}
-
-#[test]
-fn a_process_that_aborts_costs_no_saved_work() {
-    let case = Case::new();
-    let expected = case.undisturbed();
-    let mut embed = case.embed("e.parquet");
-    let output = embed.args(["--inject", "abort=42"]).output().expect("run");
-    assert_eq!(output.status.signal(), Some(6), "{output:?}");
-    assert!(!case.path("e.parquet").exists());
-    run(&mut case.embed("e.parquet"));
-    case.assert_complete("e.parquet", &expected);
-    assert!(
-        !case.path("e.rejects.csv").exists() || rejects(&case.path("e.rejects.csv")).is_empty()
-    );
 }

@@ -3,6 +3,7 @@
 mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod crashes;
 mod devices;
 mod download;
 mod engine;

@@ -591,6 +591,7 @@ fn a_folder_in_the_place_of_a_checkpoint_is_named_and_can_be_removed() {
         "part-blocks.record",
         "part-00000003.parquet",
         "rejects",
+        "crashes",
         ".part-00000000.parquet.plmkit-tmp",
     ] {
         fs::create_dir_all(saved.join(name)).expect("folder");

@@ -1,6 +1,7 @@
 //! A batch of the run, from its batches file to the rows of the output.
 
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use plmkit_contract::{Reason, Reject};
 use plmkit_logs::event::{BatchDone, utilization};
 use plmkit_store::PackedBatch;
@@ -100,6 +101,18 @@ impl Batch {
             reason,
             start: Some(start),
         }
+    }
+
+    /// Gives up the batch: all its rows are rejected.
+    pub(crate) fn give_up(&mut self, schema: SchemaRef) {
+        tracing::warn!(
+            "{}: two runs crashed while they computed it; its sequences are listed as rejected",
+            self.name
+        );
+        let rows = self.output_rows();
+        let rejected = rows.map(|row| self.reject(row, Reason::WorkerLost));
+        let rejected = rejected.collect();
+        self.finish(RecordBatch::new_empty(schema), rejected);
     }
 
     /// Takes over the result: the rows of the output, and those without vectors. The sequences are not needed any more.

@@ -18,6 +18,7 @@ use crate::batch::Batch;
 use crate::columns::{ColumnWriter, OutputRow, ROW_BYTES};
 use crate::computation::{Computation, is_storable, last, middle, split_columns};
 use crate::config::RunConfig;
+use crate::crash_marks;
 use crate::error::EngineError;
 use crate::scores::{of_amino_acids, of_model, sources};
 use crate::stitch::Stitcher;
@@ -76,15 +77,17 @@ impl<'a> Embedder<'a> {
         }
     }
 
-    /// Starts the computation of a batch, except for its windows, if the token limit permits it. A device computes while the program
-    /// goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
+    /// Starts the computation of a batch, except for its windows, if the token limit permits it and no process crashed at it. A device
+    /// computes while the program goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
     pub(crate) fn submit(&self, batch: &Batch) -> Option<Result<Ticket, EngineError>> {
         let (_, whole) = windows_and_others(batch);
         let rows = Computation::new(batch, &self.columns.sources, self.config.store_dtype);
         let tokens = last(&rows.cu_seqlens(&whole));
-        if whole.is_empty() || !self.limit.permits(tokens) {
+        let number = batch.event.batch;
+        if whole.is_empty() || !self.limit.permits(tokens) || crash_marks::is_suspect(number) {
             return None;
         }
+        crash_marks::begin(number);
         Some(self.submit_rows(&rows, &whole, self.model.info().dtype))
     }
 
@@ -96,6 +99,8 @@ impl<'a> Embedder<'a> {
         layout: &EmbeddingLayout,
         (begun, submitted): (Instant, Option<Result<Ticket, EngineError>>),
     ) -> Result<bool, EngineError> {
+        let number = batch.event.batch;
+        crash_marks::begin(number);
         (self.event, self.times) = (std::mem::take(&mut batch.event), None);
         let (rows, rejected) = match self.embed_rows(batch, layout, submitted) {
             Err(EngineError::Model(EsmError::Stopped)) => return Ok(false),
@@ -123,6 +128,7 @@ impl<'a> Embedder<'a> {
             ..std::mem::take(&mut self.event)
         };
         batch.finish(rows, rejected);
+        crash_marks::end(number);
         Ok(true)
     }
 

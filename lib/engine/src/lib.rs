@@ -26,6 +26,7 @@ mod claim;
 mod columns;
 mod computation;
 mod config;
+mod crash_marks;
 mod embedder;
 mod engine;
 mod error;

@@ -6,14 +6,14 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plmkit_contract::EmbeddingLayout;
 use plmkit_logs::event::milliseconds;
-use plmkit_store::remove_file;
+use plmkit_store::{StoreError, remove_file};
 
 use crate::batch::Batch;
 use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
+use crate::crash_marks::CrashMarks;
 use crate::embedder::Embedder;
 use crate::error::EngineError;
 use crate::event_log::EventLog;
-use crate::inputs::RunInputs;
 use crate::outcome::RunProgress;
 use crate::work::Work;
 
@@ -28,6 +28,9 @@ pub(crate) fn run(
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
     let (folder, first, parts) = (blocks.folder, blocks.batches, blocks.parts.clone());
+    let crashes = CrashMarks::start(&folder.crashes(), &work.provenance);
+    let crashes = crashes.map_err(StoreError::cannot_read(&folder.crashes()))?;
+    let given_up = &crashes.given_up;
     let (batches_in, batches) = bounded(work.config.prefetch);
     let (results_in, results) = bounded(RESULTS_AHEAD);
     thread::scope(|scope| {
@@ -39,7 +42,9 @@ pub(crate) fn run(
         thread::Builder::new()
             .name("reader".into())
             .spawn_scoped(scope, move || {
-                if let Err(error) = read_batches(work.inputs, first, (folder, parts), &batches_in) {
+                if let Err(error) =
+                    read_batches(work, first, (folder, parts, given_up), &batches_in)
+                {
                     // If the computation has ended, it reports its own error.
                     let _ = batches_in.send(Err(error));
                 }
@@ -87,13 +92,18 @@ fn compute(
             batch.event.wait_ms = Some(milliseconds(wait));
             batch.event.queue_depth = Some(batches.len() as u64);
             let begun = Instant::now();
-            let ticket = (!batch.saved).then(|| embedder.submit(&batch)).flatten();
+            let ticket = batch
+                .rows
+                .is_none()
+                .then(|| embedder.submit(&batch))
+                .flatten();
             (batch, begun, ticket)
         });
         let started =
             next.take_if(|(.., ticket)| matches!(ticket, Some(Ok(ticket)) if ticket.is_pending()));
         for (mut batch, begun, ticket) in on_device.take().into_iter().chain(next) {
-            let has_rows = batch.saved || embedder.embed(&mut batch, layout, (begun, ticket))?;
+            let has_rows =
+                batch.rows.is_some() || embedder.embed(&mut batch, layout, (begun, ticket))?;
             if !(has_rows && deliver(batch)) {
                 return Ok(());
             }
@@ -121,15 +131,15 @@ fn write(
     Ok(blocks.end()?)
 }
 
-/// Sends the batches of `inputs` from position `first` on, until the receiver hangs up or a batch is unreadable. `parts` are in
-/// ascending order and do not overlap.
+/// Sends the batches of the run from position `first` on, until the receiver hangs up or a batch is unreadable. `parts` are in
+/// ascending order and do not overlap. A batch is given up together with those that have windows of its proteins.
 fn read_batches(
-    inputs: &RunInputs,
+    work: &Work<'_>,
     first: u64,
-    (folder, parts): (&RunFolder, Vec<Block>),
+    (folder, parts, given_up): (&RunFolder, Vec<Block>, &[u64]),
     queue: &Sender<Result<Batch, EngineError>>,
 ) -> Result<(), EngineError> {
-    let mut batches = inputs.batches_where(|index| index >= first);
+    let mut batches = work.inputs.batches_where(|index| index >= first);
     let mut parts = parts.into_iter().peekable();
     while let Some(batch) = batches.next().transpose()? {
         let part = parts.next_if(|part| part.batches.start == batch.event.batch);
@@ -145,6 +155,17 @@ fn read_batches(
                 tracing::warn!("{error}; its batches are computed again");
                 remove_file(&path)?;
             }
+        }
+        while !given_up.is_empty()
+            && !group[group.len() - 1].at_boundary
+            && let Some(batch) = batches.next()
+        {
+            group.push(batch?);
+        }
+        let is_given_up = |batch: &Batch| given_up.contains(&batch.event.batch);
+        if group.iter().any(is_given_up) {
+            let batches = group.iter_mut().filter(|batch| batch.rows.is_none());
+            batches.for_each(|batch| batch.give_up(work.layout.schema()));
         }
         for batch in group {
             if queue.send(Ok(batch)).is_err() {

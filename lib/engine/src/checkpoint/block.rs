@@ -15,7 +15,7 @@ use crate::batch::Batch;
 const BLOCKS: &str = "blocks";
 
 /// Why a checkpoint with a [retryable](Block::is_retryable) sequence is not used.
-pub(crate) const RETRYABLE: &str = "has sequences for which memory ran out or workers were lost";
+pub(crate) const RETRYABLE: &str = "has sequences for which memory ran out";
 
 /// Consecutive batches that are encoded and written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,10 +38,10 @@ impl Block {
         }
     }
 
-    /// Whether the next run may embed a rejected sequence: memory ran out, or workers were lost.
+    /// Whether the next run may embed a rejected sequence: memory ran out.
     pub(crate) fn is_retryable(&self) -> bool {
         let mut reasons = self.rejected.iter().map(|reject| reject.reason);
-        reasons.any(|reason| matches!(reason, Reason::OutOfMemory | Reason::WorkerLost))
+        reasons.any(|reason| reason == Reason::OutOfMemory)
     }
 
     /// Returns the provenance of a file of these blocks.

@@ -23,6 +23,8 @@ const PART_SUFFIX: &str = ".parquet";
 const BLOCKS: &str = "part-blocks.parquet";
 /// The digests of the rejects lists that this output was about to publish, one on each line.
 const REJECTS: &str = "rejects";
+/// The marks of crashes.
+const CRASHES: &str = "crashes";
 
 /// The folder `.NAME.plmkit-run` of an output `NAME`. Its lock is the claim on the output.
 #[derive(Debug)]
@@ -99,6 +101,11 @@ impl RunFolder {
         self.path.join(BLOCKS)
     }
 
+    /// The path of the marks of crashes.
+    pub(crate) fn crashes(&self) -> PathBuf {
+        self.path.join(CRASHES)
+    }
+
     /// The path that errors name if the output under construction cannot be written.
     pub(crate) fn named(&self, job: &Job) -> PathBuf {
         match job.checkpoint_dir {
@@ -173,6 +180,7 @@ impl RunFolder {
         }
         let rejects = self.path.join(REJECTS);
         remove_file(&rejects)?;
+        remove_file(&self.crashes())?;
         remove_unfinished(&rejects);
         remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
         let blocks = (self.blocks(), self.open_blocks(work).map(drop));
@@ -235,7 +243,7 @@ fn is_file(entry: &DirEntry) -> bool {
 fn is_own(name: &str) -> bool {
     let name = strip_temporary_suffix(name).unwrap_or(name);
     let record = UnfinishedEmbeddings::record_of(Path::new(BLOCKS));
-    is_part(name) || [LOCK, REJECTS, BLOCKS].contains(&name) || record == Path::new(name)
+    is_part(name) || [LOCK, REJECTS, BLOCKS, CRASHES].contains(&name) || record == Path::new(name)
 }
 
 /// Whether this is the name of a part.
