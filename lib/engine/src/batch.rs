@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     /// Whether no protein continues in the next batch.
     pub(crate) at_boundary: bool,
     /// The rows of the output, once they are computed.
-    pub(crate) rows: Option<RecordBatch>,
+    pub(crate) rows: Vec<RecordBatch>,
     /// The rows of the output that have no vectors, in the order of the batch.
     pub(crate) rejected: Vec<Reject>,
     /// Whether the rows are in a part.
@@ -59,7 +59,7 @@ impl Batch {
             passes,
             stitched: false,
             at_boundary: false,
-            rows: None,
+            rows: Vec::new(),
             rejected: Vec::new(),
             saved: false,
             event,
@@ -118,7 +118,7 @@ impl Batch {
     /// Takes over the result: the rows of the output, and those without vectors. The sequences are not needed any more.
     pub(crate) fn finish(&mut self, rows: RecordBatch, rejected: Vec<Reject>) {
         self.packed = PackedBatch::default();
-        self.rows = Some(rows);
+        self.rows = vec![rows];
         self.event.rejected = rejected.len() as u64;
         self.rejected = rejected;
     }

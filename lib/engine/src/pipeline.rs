@@ -94,7 +94,7 @@ fn compute(
             let begun = Instant::now();
             let ticket = batch
                 .rows
-                .is_none()
+                .is_empty()
                 .then(|| embedder.submit(&batch))
                 .flatten();
             (batch, begun, ticket)
@@ -103,7 +103,7 @@ fn compute(
             next.take_if(|(.., ticket)| matches!(ticket, Some(Ok(ticket)) if ticket.is_pending()));
         for (mut batch, begun, ticket) in on_device.take().into_iter().chain(next) {
             let has_rows =
-                batch.rows.is_some() || embedder.embed(&mut batch, layout, (begun, ticket))?;
+                !batch.rows.is_empty() || embedder.embed(&mut batch, layout, (begun, ticket))?;
             if !(has_rows && deliver(batch)) {
                 return Ok(());
             }
@@ -164,7 +164,7 @@ fn read_batches(
         }
         let is_given_up = |batch: &Batch| given_up.contains(&batch.event.batch);
         if group.iter().any(is_given_up) {
-            let batches = group.iter_mut().filter(|batch| batch.rows.is_none());
+            let batches = group.iter_mut().filter(|batch| batch.rows.is_empty());
             batches.for_each(|batch| batch.give_up(work.layout.schema()));
         }
         for batch in group {

@@ -206,7 +206,7 @@ impl<'a> Blocks<'a> {
     /// Starts to encode the open block, which is complete. The rows of a block stay in memory until all of its row groups are in the
     /// file.
     fn encode(&mut self) -> Result<(), StoreError> {
-        let rows = sorted(self.open.iter().filter_map(|batch| batch.rows.as_ref()));
+        let rows = sorted(self.open.iter().flat_map(|batch| &batch.rows));
         let groups = self.file()?.cut(&rows);
         let batches = std::mem::take(&mut self.open);
         self.encoding.push_back((batches, groups.len()));
@@ -291,7 +291,7 @@ impl<'a> Blocks<'a> {
             }
             let path = self.folder.part(part.batches.start);
             let mut file = EmbeddingsWriter::create(&path, self.work.layout)?;
-            for rows in batches.iter().filter_map(|batch| batch.rows.as_ref()) {
+            for rows in batches.iter().flat_map(|batch| &batch.rows) {
                 file.write(rows)?;
             }
             file.finish(&Block::recorded(
