@@ -54,7 +54,7 @@ pub enum Reason {
     OutOfMemory,
     /// A value of its embedding is infinite or NaN, or too large for the stored type.
     NotFinite,
-    /// Every worker process that computed it crashed.
+    /// The processes that computed its batch crashed, twice.
     WorkerLost,
 }
 
