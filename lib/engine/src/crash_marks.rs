@@ -22,8 +22,8 @@ const MAX_CRASHES: usize = 2;
 const SI_TKILL: c_int = -6;
 /// What the kernel sends for an instruction that fails.
 const FAULTS: [c_int; 4] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE];
-/// The bytes of a line: a digest, a space, a number and the end.
-const LINE: usize = 32 + 1 + 20 + 1;
+/// The most bytes of a line: a digest and its name, a space, a number and the end.
+const LINE: usize = 9 + 32 + 1 + 20 + 1;
 
 /// The marks of a run. While they exist, a crash of this process adds to them. A process has those of one run at a time.
 pub(crate) struct CrashMarks {
