@@ -16,7 +16,7 @@ use plmkit_contract::{Column, Stop, catch_decoder_panic};
 use plmkit_esm2::cuda::{
     Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Place, VERSION,
 };
-use plmkit_esm2::{DeviceTimes, Dtype, ModelInfo, Varlen, read_known, set_threads};
+use plmkit_esm2::{DeviceTimes, Dtype, ModelInfo, Varlen, read_checkpoint, set_threads};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -87,7 +87,7 @@ fn load(opening: &Opening, stop: &Stop) -> Result<(TorchModel, ModelInfo, Vec<No
     libtorch::prepare(gpu)?;
     let path = Path::new(&opening.model);
     let (checkpoint, (model, compiled, notes)) =
-        read_known(path, &opening.known, stop, |tensors, _| {
+        read_checkpoint(path, &opening.known, stop, |tensors, _| {
             checkpoint::load(tensors, opening, stop)
         })?;
     let gpu = gpu.map(|gpu| Ok::<_, CudaError>((gpu.clone(), cuda_memory(gpu.index)?)));

@@ -15,7 +15,7 @@ mod weight_file;
 
 use std::path::Path;
 
-use plmkit_contract::{Dtype, Exit, Outputs, Stop, seal};
+use plmkit_contract::{Dtype, Exit, Stop, seal};
 use plmkit_cpu::Isa;
 use rayon::ThreadPool;
 
@@ -23,8 +23,7 @@ use crate::config::ModelConfig;
 use crate::cpu::{CpuModel, Layers};
 use crate::cuda::interface::Note;
 use crate::error::EsmError;
-use crate::heads::Head;
-use crate::model_info::{CheckpointInfo, no_head};
+use crate::model_info::CheckpointInfo;
 use crate::threads::pool;
 
 use digest::digest;
@@ -36,17 +35,8 @@ pub use stored_tensor::StoredTensor;
 pub use tensors::CheckpointTensors;
 
 /// Reads the folder or weight file `model` for something that keeps the weights: `copy` copies them, while the threads of the pool hash
-/// them and check that they are finite. Returns what `copy` returns.
+/// them and check that they are finite, unless `known`, a text of [`identify`], tells of these files. Returns what `copy` returns.
 pub fn read_checkpoint<T, E: From<EsmError>>(
-    model: &Path,
-    stop: &Stop,
-    copy: impl FnOnce(&CheckpointTensors, &ThreadPool) -> Result<T, E>,
-) -> Result<(CheckpointInfo, T), E> {
-    read_known(model, "", stop, copy)
-}
-
-/// As [`read_checkpoint`], but does not hash files that `known` tells of, which is a text of [`identify`].
-pub fn read_known<T, E: From<EsmError>>(
     model: &Path,
     known: &str,
     stop: &Stop,
@@ -84,7 +74,7 @@ pub(crate) fn load_cpu(
     known: &str,
     stop: &Stop,
 ) -> Result<(CheckpointInfo, CpuModel), EsmError> {
-    read_known(model, known, stop, |tensors, pool| {
+    read_checkpoint(model, known, stop, |tensors, pool| {
         let layers = (0..tensors.config().layers).map(|number| {
             if stop.requested() {
                 return Err(EsmError::Stopped);
@@ -120,19 +110,4 @@ pub fn read_config(model: &Path) -> Result<ModelConfig, EsmError> {
         }) if config.exists() => folder::read_config(&config),
         Err(error) => Err(error),
     }
-}
-
-/// Checks that a model has the layers and the heads of these outputs. Reads headers only. A model that cannot be read passes, since
-/// loading it tells why.
-///
-/// # Errors
-/// The model lacks one.
-pub fn check_outputs(model: &Path, outputs: &Outputs) -> Result<(), EsmError> {
-    let Ok(tensors) = CheckpointTensors::open(model) else {
-        return Ok(());
-    };
-    let columns = outputs.columns(tensors.config().layers)?;
-    let mut heads = columns.into_iter().filter_map(Head::for_column);
-    let refused = heads.find_map(|head| Some((head, tensors.refusal_of_head(head)?)));
-    refused.map_or(Ok(()), |(head, reason)| Err(no_head(model, head, &reason)))
 }

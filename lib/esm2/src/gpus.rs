@@ -31,7 +31,7 @@ impl Device {
         }
     }
 
-    /// Returns the visible GPUs, each for a worker process.
+    /// Returns the visible GPUs, each for a process.
     pub fn each_gpu() -> Result<Vec<WorkerGpu>, EsmError> {
         let found = gpus();
         let count = found.as_ref().map_or(0, Vec::len);
@@ -114,7 +114,7 @@ impl Device {
 /// The environment variable with the GPUs that CUDA shows to a process.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
-/// A GPU, or an instance of one, for a worker process.
+/// A GPU, or an instance of one, for a child process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerGpu {
     /// The device of the process.
@@ -123,21 +123,13 @@ pub struct WorkerGpu {
     pub visible: Option<String>,
 }
 
-impl WorkerGpu {
-    /// Returns the name of the GPU instance, or else the UUID of the GPU; `None` on the CPU, or if the driver does not tell.
-    pub fn uuid(&self) -> Option<String> {
-        let uuid = || self.device.gpus().into_iter().next()?.uuid;
-        self.visible.clone().or_else(uuid)
-    }
-}
-
 /// Returns the newest CUDA version that the driver supports: `13.0`.
 pub fn cuda_version() -> Option<String> {
     let (major, minor) = driver_cuda_version()?;
     Some(format!("{major}.{minor}"))
 }
 
-/// Returns the GPUs for worker processes: `count` GPUs, or the GPU instances (MIG) in `visible`. CUDA shows a process only the
+/// Returns the GPUs for processes: `count` GPUs, or the GPU instances (MIG) in `visible`. CUDA shows a process only the
 /// first instance, so that each process gets its own `CUDA_VISIBLE_DEVICES`.
 fn one_each(visible: &str, count: usize) -> Vec<WorkerGpu> {
     let worker = |index: usize, visible: Option<&str>| WorkerGpu {
@@ -277,14 +269,5 @@ mod tests {
         }
         let both = [worker(0, Some("MIG-1")), worker(0, Some("MIG-2"))];
         assert_eq!(one_each("MIG-1, MIG-2", 1), both);
-        assert_eq!(
-            both.map(|worker| worker.uuid()),
-            [Some("MIG-1"), Some("MIG-2")].map(|name| name.map(str::to_owned))
-        );
-        let on_cpu = WorkerGpu {
-            device: Device::Cpu,
-            visible: None,
-        };
-        assert_eq!(on_cpu.uuid(), None);
     }
 }

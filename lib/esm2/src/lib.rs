@@ -32,7 +32,7 @@ mod varlen;
 pub use buffers::{Buffer, Buffers};
 pub use checkpoint::{
     BIAS, CheckpointTensors, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS,
-    check_outputs, feed_forward_inputs, layer_name, read_checkpoint, read_config, read_known,
+    feed_forward_inputs, layer_name, read_checkpoint, read_config,
 };
 pub use compute_options::{ComputeOptions, Kernels};
 pub use config::{Architecture, FeedForward, ModelConfig, Positions};

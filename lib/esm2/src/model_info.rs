@@ -91,7 +91,7 @@ impl ModelInfo {
         let heads = columns.iter().copied().filter_map(Head::for_column);
         let digest = |head: Head| match &self.checkpoint.heads[&head] {
             Ok(digest) => Ok((head, digest.as_str())),
-            Err(reason) => Err(no_head(model, head, reason)),
+            Err(reason) => Err(EsmError::invalid(model, format!("has no {head}; {reason}"))),
         };
         heads.map(digest).collect()
     }
@@ -120,9 +120,4 @@ impl ModelInfo {
             depth => Ok(depth),
         }
     }
-}
-
-/// The error of a checkpoint without a head that an output needs, or with one that cannot be computed.
-pub(crate) fn no_head(model: &Path, head: Head, reason: &str) -> EsmError {
-    EsmError::invalid(model, format!("has no {head}; {reason}"))
 }

@@ -182,14 +182,6 @@ impl CheckpointTensors {
         notes
     }
 
-    /// Returns the files: weights, then `config.json`, if there is one.
-    pub fn files(&self) -> Vec<PathBuf> {
-        let weights = self.files.iter().map(|file| file.path.clone());
-        let config = self.folder.join("config.json");
-        let config = config.exists().then_some(config);
-        weights.chain(config).collect()
-    }
-
     /// Checks that the files are still those that were opened.
     pub(super) fn check_unchanged(&self) -> Result<(), EsmError> {
         let mut files = self.files.iter();
