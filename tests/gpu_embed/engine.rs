@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Layers, ModelName, Outputs, Pooling, Provenance, Scores, Stop, StoreDtype};
+use plmkit_contract::{
+    ByteDigest, Layers, ModelName, Outputs, Pooling, Provenance, Scores, Stop, StoreDtype,
+};
 use plmkit_engine::{Engine, Injection, Job, RunConfig, RunOutcome, RunProgress, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Kernels};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
@@ -315,4 +317,35 @@ fn a_half_done_output_of_another_type_is_refused() {
     let what = "an unfinished run of which dtype was";
     assert_fails(&mut case.embed("e.parquet"), 73, what);
     run(case.embed("e.parquet").args(["--dtype", "int8"]));
+}
+
+/// Damage on a disk changes no time of a file: what is loaded is hashed.
+#[test]
+fn a_file_of_digests_describes_a_model_and_does_not_vouch_for_its_weights() {
+    let case = Case::new();
+    let digests = case.path("digests.json");
+    let engine = || {
+        let config = RunConfig {
+            digests: Some(digests.clone()),
+            ..config(&case)
+        };
+        Engine::new(config, &Stop::default()).expect("an engine")
+    };
+    let first = engine();
+    first.write_digests();
+    let digest = &first.info().checkpoint.digest;
+    let other = "0".repeat(32);
+    let text = fs::read_to_string(&digests).expect("digests");
+    let text = text.replace(digest, &other);
+    let (entries, _) = text.rsplit_once(",\n  \"seal\"").expect("a seal");
+    let sealed = ByteDigest::compute(entries.as_bytes());
+    let known = format!("{entries},\n  \"seal\": \"{sealed}\"\n}}\n");
+    fs::write(&digests, known).expect("write");
+
+    let mut second = engine();
+    assert_eq!(second.info().checkpoint.digest, other);
+    let failed = second.embed(&job(&case, "b.parquet"), &Stop::default(), &mut |_| {});
+    let failed = failed.expect_err("other weights").to_string();
+    assert_has(&failed, "changed while this run loaded it");
+    assert!(!case.path("b.parquet").exists());
 }

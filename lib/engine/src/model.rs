@@ -16,8 +16,10 @@ pub(crate) struct Model {
     pub(crate) described: ModelInfo,
     /// The columns of its outputs.
     pub(crate) columns: Vec<Column>,
-    /// What loading needs of the description, so that no file is hashed twice.
+    /// What is known of the checkpoint, for the next description.
     known: String,
+    /// Whether this process has hashed the checkpoint. Otherwise loading hashes it: damage leaves no trace in the times of a file.
+    is_hashed: bool,
     loaded: Option<Esm2>,
     /// The most sequences and the most tokens of a batch for which memory is reserved.
     reserved: (usize, usize),
@@ -34,6 +36,7 @@ impl Model {
         Ok(Self {
             columns: columns.map_err(EsmError::from)?,
             described,
+            is_hashed: known != text,
             known,
             loaded: None,
             reserved: (0, 0),
@@ -90,7 +93,8 @@ impl Model {
 
     /// Loads the model. Existing outputs were compared with the description, so another model is an error; kernels decide last bits only.
     fn load_described(&self, config: &RunConfig, stop: &Stop) -> Result<Esm2, EngineError> {
-        let model = Esm2::load_known(&config.model, config.compute, &self.known, stop)?;
+        let known = if self.is_hashed { &*self.known } else { "" };
+        let model = Esm2::load_known(&config.model, config.compute, known, stop)?;
         let (described, loaded) = (&self.described, model.info());
         let path = path_text(&config.model);
         if described.checkpoint != loaded.checkpoint {
