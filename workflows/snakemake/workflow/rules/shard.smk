@@ -45,7 +45,7 @@ checkpoint shard:
         runtime=480,
     params:
         folder=subpath(output.manifest, parent=True),
-        fasta=lambda wildcards, input: known_by(input.fasta),
+        fasta=lambda wildcards: known_by(samples()[wildcards.sample]),
         tokens=config["max_shard_tokens"],
         options=OPTIONS["fasta_shard"],
     # An earlier verdict is not this one's, and earlier runs are of other shards.
