@@ -59,8 +59,9 @@ workflow {
 
     // Before the first sample is embedded, if it is the last to be cut.
     if (params.device != 'cpu') {
-        manifests = EMBED.out.manifest.toSortedList { a, b -> a[0].id <=> b[0].id }.map { all -> all.collect { _meta, manifest -> manifest } }
-        MONITOR_LOG_ESTIMATE(file("${projectDir}/../engines/estimate.sh"), manifests.filter { all -> all }, model)
+        cut = EMBED.out.manifest.join(EMBED.out.shard).toSortedList { a, b -> a[0].id <=> b[0].id }.filter { all -> all }
+        files = cut.map { all -> all.collectMany { meta, manifest, shards -> ([manifest] + shards).collect { file -> [meta.id, file] } }.transpose() }
+        MONITOR_LOG_ESTIMATE(file("${projectDir}/../engines/estimate.sh"), files, model)
         MONITOR_LOG_ESTIMATE.out.said.map { said -> said.trim() }.filter { said -> said }.subscribe { said -> log.info(said) }
     }
 

@@ -16,6 +16,7 @@ from case import HERE, Case
 CHECKS = {
     "samples": basics.two_samples,
     "batch_size": basics.batch_size,
+    "estimate": basics.estimate,
     "wrong": interface.wrong,
     "unknown": interface.unknown,
     "repository": interface.repository,

@@ -109,6 +109,14 @@ def packed_with(case):
     return {int(found) for path in said for found in re.findall(r'"(?:max_batch_tokens|token_budget)": ?(\d+)', path.read_text())}
 
 
+def estimate(case):
+    """What GPUs will need, before the first shard is embedded. Here they are the CPU."""
+    case.wrapper("gpu-embed", 'exec "$real" "${@/#cuda/cpu}"\n')
+    run = case.run("-profile", "test", "--device", "cuda", "--gpu_embed_args", "--pool max")
+    told = re.search(r"^.*: 4 layers of 64, max_4 in f32\n(.*\n)*?files  24$", run.said, re.MULTILINE)
+    check("an estimate", run.code == 0 and told and len(run.of("MONITOR_LOG_ESTIMATE")) == 1, run.said)
+
+
 def multiqc(case):
     """MultiQC, strict, as the last step: it shows what the programs wrote for it."""
     run = case.run("-profile", "test", "-stub")

@@ -73,6 +73,7 @@ workflow EMBED {
 
     embeddings = GPU_EMBED.out.embeddings
     manifest = FASTA_SHARD.out.manifest
+    shard = FASTA_SHARD.out.shards
     failed = FASTA_SHARD.out.failed
     report = VALIDATE_EMBEDDINGS.out.report
     verdict = VALIDATE_EMBEDDINGS.out.verdict
@@ -81,6 +82,7 @@ workflow EMBED {
     emit:
     embeddings // channel: [ val(meta), path(parquet), [ path(rejects) ] ], one for each shard
     manifest // channel: [ val(meta), path(json) ]
+    shard // channel: [ val(meta), [ path(parquet), … ] ]
     failed // channel: [ val(meta), path(messages) ] of each sample whose data cannot be cut
     report // channel: [ val(meta), path(json) ]
     verdict // channel: [ val(meta), 'pass' or 'fail' ]
