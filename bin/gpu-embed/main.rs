@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use plmkit_programs::gpu_embed;
 
 fn main() -> ExitCode {
-    plmkit_cli::main(gpu_embed::run)
+    plmkit_cli::main(|args, stop| gpu_embed::run(&args, stop))
 }

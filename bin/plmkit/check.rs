@@ -192,11 +192,7 @@ fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>
 }
 
 /// Checks what the options of the programs say together, and what fasta-shard says of shards that are there.
-fn check_options(
-    options: &Options,
-    (args, samples): (&Args, &[Sample]),
-    errors: &mut Vec<Fault>,
-) {
+fn check_options(options: &Options, (args, samples): (&Args, &[Sample]), errors: &mut Vec<Fault>) {
     let (embed, validate) = (&options.gpu_embed, &options.validate_embeddings);
     // A sample that is cut stands for all, which have the same options.
     let is_cut = |sample: &&Sample| args.out.join(&sample.name).join(MANIFEST).exists();
@@ -205,7 +201,8 @@ fn check_options(
     let mut cut = options.of_sample(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
     cut.force |= args.force;
-    let named = |fault: Fault| Fault::new(fault.exit(), format!("fasta-shard: {}", fault.message()));
+    let named =
+        |fault: Fault| Fault::new(fault.exit(), format!("fasta-shard: {}", fault.message()));
     unless_wrong(fasta_shard::check(&cut).map_err(named), errors);
     unless_wrong(validate.check(), errors);
     if cut.long_policy == LongPolicy::Window

@@ -52,7 +52,10 @@ impl Run {
             store_dtype: options.store_dtype,
         });
         match estimate {
-            Ok(said) => said.to_string().lines().for_each(|line| tracing::info!("{line}")),
+            Ok(said) => said
+                .to_string()
+                .lines()
+                .for_each(|line| tracing::info!("{line}")),
             Err(fault) => tracing::warn!("no estimate: {}", fault.message()),
         }
     }

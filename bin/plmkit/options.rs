@@ -37,7 +37,15 @@ impl Options {
         let words = Words::new(args)?;
         let tokens = args.max_shard_tokens.to_string();
         // What plmkit names itself has a place here: given twice, it is refused.
-        let required = ["--max-shard-tokens", &tokens, "--sample", "x", "--out", "x", "-"];
+        let required = [
+            "--max-shard-tokens",
+            &tokens,
+            "--sample",
+            "x",
+            "--out",
+            "x",
+            "-",
+        ];
         let fasta_shard = parsed::<fasta_shard::Args>(&words.fasta_shard, &required, errors);
         let fasta_shard = fasta_shard.filter(|parsed| match &parsed.inputs[..] {
             [more, _, ..] => {
@@ -62,7 +70,9 @@ impl Options {
         let required = [&model, "--dataset=x", "--mqc=x"];
         let validate_embeddings =
             parsed::<validate_embeddings::Args>(&words.validate_embeddings, &required, errors);
-        let reference = validate_embeddings.as_ref().and_then(|own| own.reference.as_ref());
+        let reference = validate_embeddings
+            .as_ref()
+            .and_then(|own| own.reference.as_ref());
         let opened = reference.map(|path| open_input(path));
         errors.extend(opened.and_then(Result::err).map(Fault::from));
         let all = || {
@@ -158,7 +168,11 @@ fn flag(words: &mut Vec<String>, name: &str, is_set: bool) {
 }
 
 fn value(words: &mut Vec<String>, name: &str, value: Option<&str>) {
-    words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_owned()]));
+    words.extend(
+        value
+            .into_iter()
+            .flat_map(|value| [name.to_owned(), value.to_owned()]),
+    );
 }
 
 /// Splits the value of `option`, which passes options on.

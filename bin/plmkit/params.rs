@@ -58,7 +58,8 @@ impl Existing {
         (stage, force): (Option<Stage>, bool),
     ) -> Result<Self, Fault> {
         let shown = path_text(out);
-        let refused = |what: String| Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")));
+        let refused =
+            |what: String| Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")));
         if matches!(stage, Some(Stage::Embed | Stage::Finish)) {
             let Some(earlier) = Params::read(out) else {
                 let what = "no run began here: expected a folder of --stage prepare";
@@ -114,7 +115,10 @@ impl Params {
         let earlier = again::<gpu_embed::Args>(&self.gpu_embed, &required);
         if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(&options.gpu_embed)) {
             let now = crate::options::text(&own.gpu_embed);
-            return Some(format!("gpu-embed '{}', which is now '{now}'", self.gpu_embed));
+            return Some(format!(
+                "gpu-embed '{}', which is now '{now}'",
+                self.gpu_embed
+            ));
         }
         let packing = |args: &pack_batches::Args| (args.description, args.max_batch_tokens);
         let earlier = again::<pack_batches::Args>(&self.pack_batches, &["x", "--out=x"]);
@@ -142,14 +146,19 @@ pub(crate) fn difference(path: &Path, options: &Options, session: &Session) -> O
     }
     let asked = [
         ("device", options.asked_device()),
-        ("dtype", options.gpu_embed.dtype.map(|dtype| dtype.to_string())),
+        (
+            "dtype",
+            options.gpu_embed.dtype.map(|dtype| dtype.to_string()),
+        ),
     ];
     // A stage that computes nothing may run where neither is there.
     let mut other = asked.into_iter().filter_map(|(name, asked)| {
         let (was, is) = (found.provenance().text_option(name)?, asked?);
         (was != is).then(|| format!("{name} was \"{was}\" and is now \"{is}\""))
     });
-    session.difference(found.provenance()).or_else(|| other.next())
+    session
+        .difference(found.provenance())
+        .or_else(|| other.next())
 }
 
 /// The samples in a folder of results that have embeddings.

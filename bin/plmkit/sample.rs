@@ -127,8 +127,8 @@ impl<'r> SampleFolder<'r> {
     /// The embeddings that are not what this run would make.
     pub(crate) fn of_other_settings(&self, session: &Session) -> Vec<String> {
         let embeddings = self.files("embeddings", &["parquet"]).into_iter();
-        let other = embeddings
-            .filter(|path| difference(path, &self.run.options, session).is_some());
+        let other =
+            embeddings.filter(|path| difference(path, &self.run.options, session).is_some());
         other.map(|path| path_text(&path)).collect()
     }
 

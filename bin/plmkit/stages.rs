@@ -201,9 +201,10 @@ impl Run {
             .map(|(_, shard)| shard)
             .collect();
         let count = of_task.len();
-        let (done, mut left): (Vec<_>, Vec<_>) = (1..).zip(of_task).partition(|(_, (sample, shard))| {
-            SampleFolder::new(self, sample).is_embedded(session, shard)
-        });
+        let (done, mut left): (Vec<_>, Vec<_>) =
+            (1..).zip(of_task).partition(|(_, (sample, shard))| {
+                SampleFolder::new(self, sample).is_embedded(session, shard)
+            });
         if left.is_empty() {
             return Ok(());
         }
@@ -257,15 +258,17 @@ impl Run {
             [here] => work(here),
             children => thread::scope(|scope| {
                 let begin = |computer| scope.spawn(|| work(computer));
-                let begun: Vec<_> = children.iter_mut().map(begin).collect();
-                let ended = begun.into_iter().map(|thread| {
+                let running: Vec<_> = children.iter_mut().map(begin).collect();
+                let ended = running.into_iter().map(|thread| {
                     let ended = thread.join();
                     ended.unwrap_or_else(|panic| resume_unwind(panic))
                 });
                 ended.fold(Ok(()), Result::and)
             }),
         };
-        let progress = progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let progress = progress
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         progress.finish();
         ended
     }

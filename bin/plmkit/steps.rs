@@ -158,9 +158,12 @@ impl SampleFolder<'_> {
             return Ok(Exit::Done);
         }
         let logs = vec![self.path.join("logs")];
-        let has_samples = !self.files("logs", &["csv"]).is_empty();
+        let mut samples = logs.clone();
+        if self.files("logs", &["csv"]).is_empty() {
+            samples.clear();
+        }
         let reported = monitor_log::report(&ReportArgs {
-            gpu: has_samples.then(|| logs.clone()).unwrap_or_default(),
+            gpu: samples,
             events: logs,
             clocks_agree: false,
             out: self.cleared("reports/run.json")?,
@@ -172,7 +175,10 @@ impl SampleFolder<'_> {
         });
         match exit_of(&reported) {
             Exit::Data | Exit::NoInput => {
-                reported.as_ref().err().inspect(|fault| tracing::error!("{}", fault.message()));
+                reported
+                    .as_ref()
+                    .err()
+                    .inspect(|fault| tracing::error!("{}", fault.message()));
                 Ok(Exit::Done)
             }
             _ => reported,

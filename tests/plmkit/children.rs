@@ -26,7 +26,9 @@ fn children(parent: &Child) -> Vec<Pid> {
     // Threads start children, too.
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter();
     let threads = threads.flatten().flatten();
-    all.extend(threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()));
+    all.extend(
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok()),
+    );
     let mut all: Vec<Pid> = all
         .iter()
         .flat_map(|listed| listed.split_whitespace())
@@ -44,7 +46,10 @@ fn two_children_give_what_one_process_gives_and_a_killed_one_is_replaced() {
     let options = shards(folder);
     run(&mut plmkit(folder, &format!("{options} --out one")));
     let expected = data(&folder.join("one"));
-    run(&mut plmkit(folder, &format!("{options} --out two --children 2")));
+    run(&mut plmkit(
+        folder,
+        &format!("{options} --out two --children 2"),
+    ));
     assert!(data(&folder.join("two")) == expected);
 
     let line = format!("{options} --out killed --children 2");
@@ -66,7 +71,8 @@ fn a_batch_that_crashes_its_child_costs_its_own_sequences_alone() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 40);
-    let line = "a.fasta --max-shard-tokens 4000 --children 2 --validate-embeddings=--max-rejected=50%";
+    let line =
+        "a.fasta --max-shard-tokens 4000 --children 2 --validate-embeddings=--max-rejected=50%";
     let mut crashing = plmkit(folder, &format!("{line} --out results"));
     let said = run(crashing.arg("--gpu-embed=--inject abort=7"));
     assert!(said.contains("another takes its place"), "{said}");

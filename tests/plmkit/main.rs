@@ -1,7 +1,7 @@
 //! The whole job: the same files as by hand, all errors before the start, and resuming.
+mod children;
 #[path = "../common/mod.rs"]
 mod common;
-mod children;
 mod ends;
 mod existing;
 mod options;
@@ -105,7 +105,9 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
         (
             "a.fasta --out results --pool max",
             73,
-            vec!["results: has embeddings of other settings (columns was [\"mean_4\"] and is now [\"max_4\"])"],
+            vec![
+                "results: has embeddings of other settings (columns was [\"mean_4\"] and is now [\"max_4\"])",
+            ],
         ),
         (
             "a.fasta --out results --max-shard-tokens 5",

@@ -58,7 +58,7 @@ where
     ) -> fmt::Result {
         let metadata = event.metadata();
         let is_of = |module: &&str| metadata.target().starts_with(module);
-        if *metadata.level() >= Level::INFO && self.quiet.iter().any(|module| is_of(module)) {
+        if *metadata.level() >= Level::INFO && self.quiet.iter().any(is_of) {
             return Ok(());
         }
         let mut message = String::new();

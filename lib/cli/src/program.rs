@@ -61,7 +61,11 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         Err(error) => return report_clap_error::<P>(&error),
     };
     let common = program.common();
-    let level = if common.quiet { Level::WARN } else { Level::INFO };
+    let level = if common.quiet {
+        Level::WARN
+    } else {
+        Level::INFO
+    };
     log::install(P::NAME, common.log_format, (level, P::QUIET));
     memory::prepare_refusal_line(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
@@ -138,7 +142,11 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
         let printed = error.print().and_then(|()| io::stdout().flush());
         return exit_code(check_printed(printed).map(|_| Exit::Done));
     }
-    log::install(P::NAME, requested_format(env::args_os()), (Level::INFO, &[]));
+    log::install(
+        P::NAME,
+        requested_format(env::args_os()),
+        (Level::INFO, &[]),
+    );
     exit_code(Err(fault::<P>(error)))
 }
 

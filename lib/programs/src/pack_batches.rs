@@ -5,5 +5,5 @@ mod report;
 mod run;
 
 pub use args::Args;
-pub use run::run;
 pub(crate) use run::pack_shard;
+pub use run::run;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of,
-    interval, keep_apart, keep_data, keep_renameable, lists_of, variant,
+    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
+    keep_apart, keep_data, keep_renameable, lists_of, variant,
 };
 use plmkit_contract::{
     ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype, path_text, plural,

@@ -232,7 +232,9 @@ impl Child {
         let read = move || {
             let lines = BufReader::new(lines).lines().map_while(Result::ok);
             let parsed = lines.map_while(|line| serde_json::from_str(&line).ok());
-            let _ = parsed.map(|answer| answers_in.send(answer)).find(Result::is_err);
+            let _ = parsed
+                .map(|answer| answers_in.send(answer))
+                .find(Result::is_err);
         };
         let reader = thread::Builder::new().name("child".to_owned()).spawn(read);
         reader.map_err(|error| cannot_run(&error))?;
@@ -246,11 +248,7 @@ impl Child {
 
 impl Running {
     /// Waits for the end of a request; `None` if the child has died. A stop is passed on, once.
-    fn wait(
-        &mut self,
-        stop: &Stop,
-        advance: &mut dyn FnMut(u64),
-    ) -> Option<(u8, Option<String>)> {
+    fn wait(&mut self, stop: &Stop, advance: &mut dyn FnMut(u64)) -> Option<(u8, Option<String>)> {
         let mut is_told = false;
         loop {
             match self.answers.recv_timeout(POLL) {
@@ -312,7 +310,9 @@ fn describe(status: ExitStatus, stop: &Stop) -> Result<Fault, Fault> {
     }
     let is_kill = signal == Signal::KILL.as_raw() || signal == Signal::TERM.as_raw();
     let (exit, why) = match is_kill {
-        true if signal == Signal::KILL.as_raw() => (Exit::Transient, ", perhaps for lack of memory"),
+        true if signal == Signal::KILL.as_raw() => {
+            (Exit::Transient, ", perhaps for lack of memory")
+        }
         true => (Exit::Transient, ""),
         false => (Exit::Internal, ""),
     };

@@ -10,24 +10,24 @@ use super::child::serve;
 use super::session::Session;
 
 /// Embeds batches, or measures how many tokens a batch may have.
-pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
+pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     if args.device == Device::All && args.serve.is_none() {
         let what = "--device all: expected one device; plmkit computes on all";
         return Err(Fault::usage(what));
     }
-    check_outputs(&args)?;
+    check_outputs(args)?;
     args.job()?;
-    let Some(mut session) = Session::open(&args, stop)? else {
+    let Some(mut session) = Session::open(args, stop)? else {
         return Ok(Exit::Done);
     };
     if args.serve.is_some() {
-        return serve(&args, session, stop);
+        return serve(args, session, stop);
     }
     if args.probe {
-        return print_probe(&session.probe(&args, stop)?);
+        return print_probe(&session.probe(args, stop)?);
     }
     let mut show = display(args.progress, args.common.quiet);
-    session.embed(&args, None, stop, &mut show)
+    session.embed(args, None, stop, &mut show)
 }
 
 /// Shows the progress of one output after the other.

@@ -1,6 +1,6 @@
 //! One model, and the outputs that it computes one after the other.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop, on_abort};
@@ -92,7 +92,7 @@ impl Session {
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<Exit, Fault> {
         let job = args.job()?;
-        let recorder = samples.and_then(|path| self.record(path.to_owned()));
+        let recorder = samples.and_then(|path| self.record(path));
         let outcome = self.engine.embed(&job, stop, report);
         self.sampler = recorder.and_then(Recorder::finish);
         let out = path_text(&job.out);
@@ -126,8 +126,8 @@ impl Session {
     }
 
     /// Starts a record of the machine. A run goes on without one.
-    fn record(&mut self, path: PathBuf) -> Option<Recorder> {
-        let log = GpuCsvWriter::append(&path)
+    fn record(&mut self, path: &Path) -> Option<Recorder> {
+        let log = GpuCsvWriter::append(path)
             .inspect_err(|error| tracing::warn!("{error}; going on without a record"));
         let sampler = self.sampler.take();
         let open = move || sampler.unwrap_or_else(|| Sampler::open(None));

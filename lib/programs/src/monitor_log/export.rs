@@ -11,9 +11,9 @@ use plmkit_telemetry::command::wait_for_end;
 use plmkit_telemetry::export::prometheus_text;
 use tracing::warn;
 
-use super::record::End;
 use super::args::ExportArgs;
 use super::monitor::{Monitor, Snapshot};
+use super::record::End;
 
 /// Serves metrics until a signal.
 pub(crate) fn export(args: &ExportArgs, end: &mut Option<End>) -> Result<Exit, Fault> {

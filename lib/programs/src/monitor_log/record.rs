@@ -10,8 +10,8 @@ use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{io_text, path_text};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::StoreError;
-use plmkit_telemetry::{Recorder, Sampler};
 use plmkit_telemetry::command::{Forwarder, wait_for_end};
+use plmkit_telemetry::{Recorder, Sampler};
 
 use super::args::RecordArgs;
 

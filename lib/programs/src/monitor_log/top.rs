@@ -14,9 +14,9 @@ use plmkit_cli::{Exit, Fault, print};
 use plmkit_telemetry::live::ProcessReader;
 use ratatui::crossterm::{style, terminal};
 
-use super::record::End;
 use super::args::TopArgs;
 use super::monitor::{Monitor, Snapshot};
+use super::record::End;
 
 /// Older logs in folders belong to runs that are over.
 const KEEP: Duration = Duration::from_hours(24);

@@ -292,7 +292,7 @@ impl Args {
         Ok(self)
     }
 
-    /// Checks that reports replace reports alone. The table for MultiQC is left out: plmkit names it.
+    /// Checks that reports replace reports alone. The table for `MultiQC` is left out: plmkit names it.
     ///
     /// # Errors
     /// One would replace another file.

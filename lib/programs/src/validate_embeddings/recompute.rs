@@ -18,7 +18,9 @@ use plmkit_contract::{
 use plmkit_engine::{Engine, Injection, Job, RunConfig, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype};
 use plmkit_hub::{Settings, model_name, resolve};
-use plmkit_store::{EmbeddingsReader, RecordListWriter, Shard, ShardReader, StoreError, read_shard};
+use plmkit_store::{
+    EmbeddingsReader, RecordListWriter, Shard, ShardReader, StoreError, read_shard,
+};
 use strum::VariantArray;
 use tempfile::TempDir;
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -298,7 +300,8 @@ fn outputs(files: &[EmbeddedFile], scores: Option<Scores>) -> Outputs {
     let columns = || files.iter().flat_map(|file| &file.layout.columns);
     let has = |wanted: fn(&Column) -> bool| columns().any(wanted);
     let is_asked = |pool: &Pooling| {
-        let is_own = |column: &Column| matches!(column, Column::Pooled { pool: own, .. } if own == pool);
+        let is_own =
+            |column: &Column| matches!(column, Column::Pooled { pool: own, .. } if own == pool);
         *pool == Pooling::Mean || columns().any(is_own)
     };
     let layers: BTreeSet<u32> = columns().filter_map(|column| column.layer()).collect();

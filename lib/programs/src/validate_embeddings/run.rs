@@ -158,7 +158,8 @@ fn recompute(args: RecomputeArgs, stop: &Stop) -> Result<Exit, Fault> {
     keep_others(&args.out, &sample.source(), &ordinals)?;
     let of = (&*files, &*embeddings);
     let folder = folder(None)?;
-    let (again, file) = sample.recompute(&args.model, args.threads, of, (&folder, &mut None), stop)?;
+    let (again, file) =
+        sample.recompute(&args.model, args.threads, of, (&folder, &mut None), stop)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;

@@ -15,10 +15,10 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use super::view;
-use super::super::record::End;
 use super::super::args::TopArgs;
 use super::super::monitor::Snapshot;
+use super::super::record::End;
+use super::view;
 
 /// The longest reaction time to a key, a signal or a snapshot.
 const TICK: Duration = Duration::from_millis(50);

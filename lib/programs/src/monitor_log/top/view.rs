@@ -14,8 +14,8 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::table::{Row, fitting, table};
 use super::super::monitor::Snapshot;
+use super::table::{Row, fitting, table};
 
 /// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
 pub(super) const WIDE: usize = 80;

@@ -196,7 +196,7 @@ fn the_last_line_has_the_last_message() {
     }
 }
 
-/// `PLMKIT_BLESS=1 cargo test --bin monitor-log` writes the screens.
+/// `PLMKIT_BLESS=1 cargo test -p plmkit-programs` writes the screens.
 #[test]
 fn screens_are_as_they_were() {
     let snapshot = snapshot(8);
@@ -208,7 +208,9 @@ fn screens_are_as_they_were() {
 }
 
 fn assert_golden(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name);
     if env::var_os("PLMKIT_BLESS").is_some() {
         fs::write(&path, found).unwrap();
     }
@@ -247,11 +249,11 @@ fn the_worst_of_a_gpu_is_a_word() {
     }
 }
 
-/// The picture shows all text and colours of a large terminal. `PLMKIT_BLESS=1 cargo test --bin monitor-log` writes it.
+/// The picture shows all text and colours of a large terminal. `PLMKIT_BLESS=1 cargo test -p plmkit-programs` writes it.
 #[test]
 fn the_picture_is_that_of_the_view() {
     let picture = svg(&drawn(&snapshot(4), None, 100, 30));
-    assert_golden("bin/monitor-log/top.svg", &picture);
+    assert_golden("lib/programs/src/monitor_log/top.svg", &picture);
 }
 
 fn svg(buffer: &Buffer) -> String {
