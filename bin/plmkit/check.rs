@@ -29,8 +29,8 @@ const OF_SAMPLES: [&str; 6] = ["arrow", "csv", "html", "json", "jsonl", "parquet
 impl Run {
     /// Checks all that can be refused, and tells all errors at once. Returns the model, too, unless it is still to be fetched.
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<(Self, Option<Session>), Fault> {
-        let mut errors = Vec::new();
-        let options = Options::new(&args, &mut errors)?;
+        let (mut errors, mut of_options) = (Vec::new(), Vec::new());
+        let options = Options::new(&args, &mut of_options)?;
         let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
         let cut = options.as_ref().map(|options| &options.fasta_shard);
         // Without options, what some would allow is no error.
@@ -43,6 +43,7 @@ impl Run {
             allow_empty: args.allow_empty || is_empty,
         });
         let samples = samples(&args.inputs, look, stop, &mut errors);
+        errors.extend(of_options);
         if args.out.exists() && !args.out.is_dir() {
             let what = format!("{}: expected a folder, found a file", path_text(&args.out));
             errors.push(Fault::new(Exit::CannotCreate, what));

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Tree, assert_fails, bin, command, run, test_data, tree};
+use clap::CommandFactory;
+use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
+
+use crate::common::{Tree, assert_fails, command, run, test_data, tree};
 use crate::proteins;
 
 /// Options of the programs that plmkit gives them, that change the results, or that are no options of a run.
@@ -63,7 +66,7 @@ const OTHERS: [(&str, &[&str]); 4] = [
 ];
 
 /// Values of options without a default that change no result.
-const NEUTRAL: [(&str, &str); 14] = [
+const NEUTRAL: [(&str, &str); 15] = [
     ("--allow-empty", ""),
     ("--checkpoint-dir", " saved"),
     ("--download", ""),
@@ -71,6 +74,7 @@ const NEUTRAL: [(&str, &str); 14] = [
     ("--html", " v.html"),
     ("--log-format", " json"),
     ("--max-rejected", " 50%"),
+    ("--min-residues", " 1"),
     ("--model-name", " X"),
     ("--quiet", ""),
     ("--report", " r.json"),
@@ -82,30 +86,22 @@ const NEUTRAL: [(&str, &str); 14] = [
 
 /// The options of a program, with their defaults.
 fn listed(program: &str) -> Vec<(String, Option<String>)> {
-    let help = bin(program)
-        .arg("--help")
-        .output()
-        .expect("the program starts");
-    let help = String::from_utf8(help.stdout).expect("UTF-8");
-    let mut found: Vec<(String, Option<String>)> = Vec::new();
-    let mut text = String::new();
-    for line in help.lines() {
-        let is_option = (2..=6).contains(&(line.len() - line.trim_start().len()));
-        let name = line.trim().split(' ').next().unwrap_or_default();
-        if is_option && name.starts_with("--") {
-            found.push((name.to_owned(), None));
-            text.clear();
-        }
-        text.extend([line.trim(), " "]);
-        let default = text.split_once("[default: ").and_then(|(_, rest)| {
-            let value = rest.split_once(']')?.0.split(';').next()?;
-            (!value.contains(' ')).then(|| format!(" {value}"))
-        });
-        if let (Some(last), Some(_)) = (found.last_mut(), &default) {
-            last.1 = default;
-        }
-    }
-    found
+    let command = match program {
+        "fasta-shard" => fasta_shard::Args::command(),
+        "pack-batches" => pack_batches::Args::command(),
+        "gpu-embed" => gpu_embed::Args::command(),
+        _ => validate_embeddings::Args::command(),
+    };
+    let options = command.get_arguments().filter(|own| !own.is_hide_set());
+    let options = options.filter_map(|own| {
+        let values = own.get_default_values().iter();
+        let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
+        // A switch is off by default.
+        let takes_value = own.get_action().takes_values();
+        let default = (takes_value && !values.is_empty()).then(|| format!(" {}", values.join(",")));
+        Some((format!("--{}", own.get_long()?), default))
+    });
+    options.collect()
 }
 
 /// What a run that computes nothing leaves as it is.

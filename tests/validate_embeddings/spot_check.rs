@@ -462,7 +462,7 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
             "model-tiny-esmc",
             "again/shard-00000.parquet",
             65,
-            "spot check: gpu-embed: layer 4 does not exist; expected 0 to 2",
+            "spot check: layer 4 does not exist; expected 0 to 2",
         ),
         (model, "batches/shard-00000.arrow", 73, exists),
         (model, "f32/shard-00001.parquet", 73, exists),
