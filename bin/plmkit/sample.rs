@@ -107,6 +107,12 @@ impl<'r> SampleFolder<'r> {
         Ok(path)
     }
 
+    /// The folder of checkpoints, if it is not that of the embeddings. They have the names of shards.
+    pub(crate) fn checkpoint_dir(&self) -> Option<PathBuf> {
+        let dir = self.run.options.gpu_embed.checkpoint_dir.as_ref();
+        dir.map(|dir| dir.join(&self.sample.name))
+    }
+
     pub(crate) fn batches(&self, name: &str) -> PathBuf {
         self.path.join(format!("batches/{name}.arrow"))
     }
@@ -115,12 +121,16 @@ impl<'r> SampleFolder<'r> {
         self.path.join(format!("embeddings/{name}.parquet"))
     }
 
-    /// Whether a shard is embedded as this run would do it. Its list of rejects, if it has one, is written before. With --force,
-    /// damaged ones are replaced, so that none is taken as done.
+    /// Whether a shard is embedded as this run would do it, and nothing is left of the computation. Its list of rejects, if it has one,
+    /// is written before. With --force, damaged ones are replaced, so that none is taken as done.
     pub(crate) fn is_embedded(&self, session: &Session, shard: &ShardSummary) -> bool {
         let path = self.embeddings(name_of(shard));
+        let saved = format!(".{}.parquet.plmkit-run", name_of(shard));
+        let folder = self.checkpoint_dir();
+        let folder = folder.unwrap_or_else(|| self.path.join("embeddings"));
         !self.run.force()
             && path.exists()
+            && !folder.join(saved).exists()
             && difference(&path, &self.run.options, session).is_none()
     }
 

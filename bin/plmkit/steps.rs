@@ -79,15 +79,13 @@ impl SampleFolder<'_> {
         let rejects = self.path.join("rejects");
         fs::create_dir_all(&rejects).map_err(StoreError::cannot_create(&rejects))?;
         let [samples, events] = logs.map(|log| self.path.join(log));
-        let dir = run.options.gpu_embed.checkpoint_dir.as_ref();
         let mut files = ShardFiles {
             batches: batches.clone(),
             out: out.clone(),
             rejects: list.clone(),
             events,
             samples,
-            // Checkpoints have the names of shards.
-            checkpoint_dir: dir.map(|dir| dir.join(&self.sample.name)),
+            checkpoint_dir: self.checkpoint_dir(),
             force: false,
         };
         let mut compute = |files: &ShardFiles| {

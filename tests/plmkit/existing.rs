@@ -489,3 +489,27 @@ fn a_collection_grows_with_any_columns_and_type() {
         run(&mut plmkit(folder, &known));
     }
 }
+
+/// A run that was killed between the last two steps of a shard.
+#[test]
+fn what_a_killed_run_left_of_a_complete_shard_goes() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    let saved = "--gpu-embed=--checkpoint-dir=saved";
+    for (options, left) in [
+        ("", "results/a/embeddings/.shard-00000.parquet.plmkit-run"),
+        (saved, "saved/a/.shard-00000.parquet.plmkit-run"),
+    ] {
+        let line = format!("a.fasta --out results --quiet {options}");
+        let line = line.trim_end();
+        run(&mut plmkit(folder, line));
+        let before = data(&folder.join("results"));
+        let left = folder.join(left);
+        fs::create_dir_all(&left).expect("folder");
+        fs::write(left.join("lock"), "").expect("write");
+        run(&mut plmkit(folder, line));
+        assert!(!left.exists(), "{options}");
+        assert!(data(&folder.join("results")) == before);
+    }
+}
