@@ -161,6 +161,21 @@ pub(crate) fn difference(path: &Path, options: &Options, session: &Session) -> O
         .or_else(|| other.next())
 }
 
+/// What keeps embeddings of this run from those at `path`, where no device and type are given: they are of others.
+pub(crate) fn mixture(path: &Path, session: &Session) -> Option<String> {
+    let info = session.engine().info();
+    let now = [info.device_kind().to_owned(), info.dtype.to_string()];
+    let found = EmbeddingsReader::open(path).ok()?;
+    let was = ["device", "dtype"].map(|name| found.provenance().text_option(name));
+    let [was_device, was_dtype] = was.map(Option::unwrap_or_default);
+    let (path, [device, dtype]) = (path_text(path), now);
+    ([was_device, was_dtype] != [&*device, &*dtype]).then(|| {
+        format!(
+            "{path}: made on {was_device} in {was_dtype}, and what is missing would be made on {device} in {dtype}; expected --device and --dtype of the one or the other, or --force, which replaces all"
+        )
+    })
+}
+
 /// The samples in a folder of results that have embeddings.
 pub(crate) fn samples_with_embeddings(out: &Path) -> BTreeSet<String> {
     // A combined dataset has parts, and is no sample.

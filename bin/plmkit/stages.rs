@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -17,7 +17,7 @@ use crate::args::{Args, Stage};
 use crate::computer::Computer;
 use crate::lock::RunLock;
 use crate::model;
-use crate::params::{Existing, embeddings};
+use crate::params::{Existing, difference, embeddings, mixture};
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
@@ -59,6 +59,9 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let Some(mut session) = session else {
         return Ok(Exit::Done);
     };
+    if matches!(stage, None | Some(Stage::Embed)) {
+        run.check_device(&session)?;
+    }
     lock.acquire()?;
     let mut failures = Failures::default();
     match stage {
@@ -179,11 +182,33 @@ impl Run {
         Ok(shards)
     }
 
-    /// What computes the shards of this run.
-    fn computers<'s>(&self, session: &'s mut Session) -> Result<Vec<Computer<'s>>, Fault> {
+    /// Checks that what is missing can be made, and like what is there.
+    fn check_device(&self, session: &Session) -> Result<(), Fault> {
+        let is_complete = |sample: &Sample| {
+            let folder = SampleFolder::new(self, sample);
+            let manifest = folder.manifest();
+            manifest.is_ok_and(|manifest| {
+                let mut shards = manifest.shards.iter();
+                shards.all(|shard| folder.is_embedded(session, shard))
+            })
+        };
+        if self.samples.iter().all(is_complete) {
+            return Ok(());
+        }
         if let Some(fault) = &self.unavailable {
             return Err(fault.clone());
         }
+        let is_kept =
+            |path: &PathBuf| !self.force() && difference(path, &self.options, session).is_none();
+        let mut kept = embeddings(&self.args.out).filter(is_kept);
+        match kept.find_map(|path| mixture(&path, session)) {
+            Some(what) => Err(Fault::new(Exit::CannotCreate, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// What computes the shards of this run.
+    fn computers<'s>(&self, session: &'s mut Session) -> Result<Vec<Computer<'s>>, Fault> {
         Computer::all(&self.options, self.args.children(), session)
     }
 

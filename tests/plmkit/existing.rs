@@ -513,3 +513,24 @@ fn what_a_killed_run_left_of_a_complete_shard_goes() {
         assert!(data(&folder.join("results")) == before);
     }
 }
+
+/// A device and a type that are not given are those of what is there, as long as nothing is to be added to it.
+#[test]
+fn embeddings_of_two_types_are_never_mixed() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 20);
+    let line = "a.fasta --out results --quiet --max-shard-tokens 4000";
+    run(&mut plmkit(folder, &format!("{line} --dtype int8")));
+    let before = data(&folder.join("results"));
+    run(&mut plmkit(folder, line));
+    assert!(data(&folder.join("results")) == before);
+    fs::remove_file(folder.join("results/a/embeddings/shard-00001.parquet")).expect("remove");
+    let what =
+        "shard-00000.parquet: made on cpu in int8, and what is missing would be made on cpu in f32";
+    let lost = tree(&folder.join("results"));
+    assert_fails(plmkit(folder, line), 73, what);
+    assert!(tree(&folder.join("results")) == lost);
+    run(&mut plmkit(folder, &format!("{line} --dtype int8")));
+    assert!(data(&folder.join("results")) == before);
+}
