@@ -115,22 +115,12 @@ pub(crate) struct Args {
     pub(crate) task: Option<(usize, usize)>,
 
     /// Compute in N child processes, as on so many GPUs
-    #[cfg(feature = "testing")]
-    #[arg(long, value_name = "N", hide = true)]
-    children: Option<usize>,
+    #[cfg_attr(feature = "testing", arg(long, value_name = "N", hide = true))]
+    #[cfg_attr(not(feature = "testing"), arg(skip))]
+    pub(crate) children: Option<usize>,
 
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-impl Args {
-    /// How many children compute, if that does not follow from the device.
-    pub(crate) fn children(&self) -> Option<usize> {
-        #[cfg(feature = "testing")]
-        return self.children;
-        #[cfg(not(feature = "testing"))]
-        None
-    }
 }
 
 /// Options that are passed on to the programs.

@@ -209,7 +209,7 @@ impl Run {
 
     /// What computes the shards of this run.
     fn computers<'s>(&self, session: &'s mut Session) -> Result<Vec<Computer<'s>>, Fault> {
-        Computer::all(&self.options, self.args.children(), session)
+        Computer::all(&self.options, self.args.children, session)
     }
 
     /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one.
