@@ -35,7 +35,7 @@ pub use stored_tensor::StoredTensor;
 pub use tensors::CheckpointTensors;
 
 /// Reads the folder or weight file `model` for something that keeps the weights: `copy` copies them, while the threads of the pool hash
-/// them and check that they are finite, unless `known`, a text of [`identify`], tells of these files. Returns what `copy` returns.
+/// them and check that they are finite, unless `known`, a text of `identify`, tells of these files. Returns what `copy` returns.
 pub fn read_checkpoint<T, E: From<EsmError>>(
     model: &Path,
     known: &str,
