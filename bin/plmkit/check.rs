@@ -12,7 +12,7 @@ use plmkit_engine::Windows;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
-use plmkit_store::{files_in, read_input, read_sealed};
+use plmkit_store::{FileKind, files_in, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
@@ -65,12 +65,18 @@ impl Run {
             unavailable = Some(fault);
             model::open(&options.of_model(Some(Stage::Finish)), false, stop)
         });
-        let session = unless_wrong(opened, &mut errors);
+        let mut session = unless_wrong(opened, &mut errors);
         let force = args.force || options.gpu_embed.force;
+        if let Some(Some(session)) = &mut session
+            && force
+            && !matches!(args.stage, Some(Stage::Prepare | Stage::Finish))
+        {
+            session.settle();
+        }
         let (out, how) = (&args.out, (args.stage, force));
         let existing = session.as_ref().and_then(|session| {
             unless_wrong(check_known(&options, session.as_ref()), &mut errors);
-            let existing = Existing::look_at(out, &options, session.as_ref(), how);
+            let existing = Existing::look_at(out, &options, session.as_ref(), &samples, how);
             unless_wrong(existing, &mut errors)
         });
         if existing == Some(Existing::Replaced) {
@@ -162,8 +168,9 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         };
         let others = names
             .iter()
-            .map(|name| files_in(&folder.join(name), &OF_SAMPLES).unwrap_or_default());
-        let others: Vec<_> = others.flatten().map(|path| (path, false)).collect();
+            .flat_map(|name| files_in(&folder.join(name), &OF_SAMPLES).unwrap_or_default());
+        let others = others.filter(|path| FileKind::detect(path).is_none());
+        let others: Vec<_> = others.map(|path| (path, false)).collect();
         let files = [or_file(dataset, is_cut, is_dataset), (folder, is_folder)];
         files.into_iter().chain(others)
     });

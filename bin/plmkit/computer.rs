@@ -34,6 +34,8 @@ impl<'a> Computer<'a> {
         let threads = gpu_embed::threads(options.gpu_embed.threads).get();
         let share = threads.div_ceil(devices.len());
         let mut words = options.words.gpu_embed.clone();
+        let model = &session.engine().info().checkpoint.digest;
+        words.push(format!("--serve-model={model}"));
         words.push(format!("--model={}", options.gpu_embed.model.display()));
         let common = &options.gpu_embed.common;
         let own = [
@@ -41,6 +43,8 @@ impl<'a> Computer<'a> {
                 options.gpu_embed.threads.is_none(),
                 format!("--threads={share}"),
             ),
+            // All compute in one type.
+            (true, format!("--dtype={}", session.engine().info().dtype)),
             (common.quiet, "--quiet".to_owned()),
             (
                 common.log_format == LogFormat::Json,

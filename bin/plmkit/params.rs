@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::args::Stage;
 use crate::layout::{is_shard_file, params_file};
 use crate::options::Options;
+use crate::plan::Sample;
 
 /// The parameters of a run, by the names of all workflows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,6 +56,7 @@ impl Existing {
         out: &Path,
         options: &Options,
         session: Option<&Session>,
+        samples: &[Sample],
         (stage, force): (Option<Stage>, bool),
     ) -> Result<Self, Fault> {
         let shown = path_text(out);
@@ -72,23 +74,42 @@ impl Existing {
                 )),
             };
         }
-        let mut other = None;
+        let (mut other, mut of_others, mut kept) = (None, None, None::<PathBuf>);
         for path in embeddings(out) {
             let Some(session) = session else { break };
-            match difference(&path, options, session) {
+            let is_asked = samples
+                .iter()
+                .any(|sample| path.starts_with(out.join(&sample.name)));
+            let mixed = || kept.as_ref().and_then(|kept| mixed_with(&path, kept));
+            let found = difference(&path, options, session);
+            match found.or_else(|| mixed().filter(|_| is_asked)) {
                 Some(_) if force => return Ok(Self::Replaced),
-                Some(difference) => _ = other.get_or_insert(difference),
-                // Some are of this run: the others are told where they are looked at.
-                None if !force => return Ok(Self::Same),
-                None => {}
+                Some(difference) if is_asked => other = other.or(Some(difference)),
+                Some(difference) => of_others = of_others.or(Some(difference)),
+                None => kept = kept.or(Some(path)),
             }
         }
+        // Beside embeddings of this run, those of another sample are told at the end.
+        let other = other.or(of_others.filter(|_| kept.is_none()));
         other.map_or(Ok(Self::Same), |difference| {
             refused(format!(
                 "has embeddings of other settings ({difference}); expected another folder, or --force, which replaces them"
             ))
         })
     }
+}
+
+/// How two embeddings files were computed differently, where neither device nor type is given.
+fn mixed_with(path: &Path, other: &Path) -> Option<String> {
+    let [one, other] = [path, other].map(|path| EmbeddingsReader::open(path).ok());
+    let (one, other) = (one?, other?);
+    ["device", "dtype"].into_iter().find_map(|name| {
+        let [was, is] = [&other, &one].map(|file| file.provenance().text_option(name));
+        (was != is).then(|| {
+            let [was, is] = [was, is].map(Option::unwrap_or_default);
+            format!("{name} is \"{was}\" and \"{is}\"")
+        })
+    })
 }
 
 /// What decides the values of embeddings, of the options alone.

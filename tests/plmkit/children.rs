@@ -52,18 +52,20 @@ fn two_children_give_what_one_process_gives_and_a_killed_one_is_replaced() {
     ));
     assert!(data(&folder.join("two")) == expected);
 
-    let line = format!("{options} --out killed --children 2");
-    let mut program: Command = plmkit(folder, &line);
-    let mut program = program.spawn().expect("the program starts");
-    let events = folder.join("killed/a/logs/shard-00002.events.jsonl");
-    while !events.exists() && program.try_wait().expect("a child").is_none() {
-        sleep(Duration::from_millis(5));
+    for (signal, out) in [(Signal::KILL, "killed"), (Signal::TERM, "ended")] {
+        let line = format!("{options} --out {out} --children 2");
+        let mut program: Command = plmkit(folder, &line);
+        let mut program = program.spawn().expect("the program starts");
+        let events = folder.join(out).join("a/logs/shard-00002.events.jsonl");
+        while !events.exists() && program.try_wait().expect("a child").is_none() {
+            sleep(Duration::from_millis(5));
+        }
+        let running = children(&program);
+        assert_eq!(running.len(), 2, "a child for each device");
+        kill_process(running[0], signal).expect("it runs");
+        assert!(program.wait().expect("wait").success());
+        assert!(data(&folder.join(out)) == expected, "{out}");
     }
-    let running = children(&program);
-    assert_eq!(running.len(), 2, "a child for each device");
-    kill_process(running[0], Signal::KILL).expect("it runs");
-    assert!(program.wait().expect("wait").success());
-    assert!(data(&folder.join("killed")) == expected);
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn samples_that_were_made_in_different_ways_are_told() {
         (
             "a.fasta b.fasta --out results",
             73,
-            "results/b/embeddings/shard-00000.parquet: exists and holds other work (columns was [\"max_4\"] and is now [\"mean_4\"])",
+            "results: has embeddings of other settings (columns was [\"max_4\"] and is now [\"mean_4\"])",
         ),
     ] {
         let mixed = plmkit(folder, line).output().expect("the program starts");
@@ -532,5 +532,46 @@ fn embeddings_of_two_types_are_never_mixed() {
     assert_fails(plmkit(folder, line), 73, what);
     assert!(tree(&folder.join("results")) == lost);
     run(&mut plmkit(folder, &format!("{line} --dtype int8")));
+    assert!(data(&folder.join("results")) == before);
+}
+
+/// A run that replaces embeddings was killed: they are of two types.
+#[test]
+fn a_folder_of_two_types_is_refused_and_made_again_by_force() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 20);
+    let line = "a.fasta --quiet --max-shard-tokens 4000 --out";
+    run(&mut plmkit(folder, &format!("{line} results")));
+    run(&mut plmkit(folder, &format!("{line} other --dtype int8")));
+    let file = "a/embeddings/shard-00001.parquet";
+    let [mixed, other] = ["results", "other"].map(|out| folder.join(out).join(file));
+    fs::copy(other, mixed).expect("copy");
+    let before = tree(&folder.join("results"));
+    for dtype in ["", " --dtype f32", " --dtype int8"] {
+        let refused = plmkit(folder, &format!("{line} results{dtype}"));
+        assert_fails(
+            refused,
+            73,
+            "results: has embeddings of other settings (dtype",
+        );
+        assert!(tree(&folder.join("results")) == before, "{dtype}");
+    }
+    run(&mut plmkit(folder, &format!("{line} whole")));
+    run(&mut plmkit(folder, &format!("{line} results --force")));
+    assert!(data(&folder.join("results")) == data(&folder.join("whole")));
+}
+
+#[test]
+fn files_of_plmkit_without_a_manifest_are_its_own() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results --quiet"));
+    let before = data(&folder.join("results"));
+    for lost in ["pipeline_info/params.json", "a/shards/manifest.json"] {
+        fs::remove_file(folder.join("results").join(lost)).expect("remove");
+    }
+    run(&mut plmkit(folder, "a.fasta --out results --quiet"));
     assert!(data(&folder.join("results")) == before);
 }

@@ -52,6 +52,15 @@ impl Engine {
         })
     }
 
+    /// Takes the device and the type that are not given for given: what was made otherwise is other work.
+    pub fn settle(&mut self) {
+        let compute = &mut self.config.compute;
+        compute.dtype = Some(self.model.described.dtype);
+        if self.on_cpu {
+            compute.device = Device::Cpu;
+        }
+    }
+
     /// Frees the model, which is loaded again if it is needed.
     pub fn unload(&mut self) {
         self.model.unload();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plmkit_contract::{Column, Exit, Stop, path_text};
 use plmkit_esm2::{Esm2, EsmError, LoadTimes, ModelInfo, describe};
-use plmkit_store::{AtomicFile, StoreError};
+use plmkit_store::{AtomicFile, StoreError, read_input};
 
 use crate::config::RunConfig;
 use crate::error::EngineError;
@@ -29,7 +29,7 @@ impl Model {
     /// Describes the model of `config`, from its file of digests if that knows the checkpoint.
     pub(crate) fn describe(config: &RunConfig, stop: &Stop) -> Result<Self, EngineError> {
         let digests = config.digests.as_deref();
-        let text = digests.and_then(|path| std::fs::read_to_string(path).ok());
+        let text = digests.and_then(read);
         let text = text.unwrap_or_default();
         let (described, known) = describe(&config.model, config.compute, &text, stop)?;
         let columns = config.outputs.columns(described.config().layers);
@@ -45,7 +45,7 @@ impl Model {
 
     /// Writes what is known of the checkpoint, for the next description.
     pub(crate) fn write_digests(&self, path: &Path) {
-        let is_new = std::fs::read_to_string(path).ok().as_ref() != Some(&self.known);
+        let is_new = read(path).as_ref() != Some(&self.known);
         if is_new && let Err(error) = write(path, &self.known) {
             tracing::debug!("{error}");
         }
@@ -115,4 +115,9 @@ fn write(path: &Path, text: &str) -> Result<(), StoreError> {
     let mut file = AtomicFile::create(path)?;
     file.append(text.as_bytes())?;
     file.finish()
+}
+
+/// The text of a file, if there is one.
+fn read(path: &Path) -> Option<String> {
+    String::from_utf8(read_input(path).ok()?).ok()
 }

@@ -212,6 +212,10 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE", hide = true)]
     pub(crate) serve: Option<Device>,
 
+    /// The digest of the model that the process at the other end has described
+    #[arg(long, value_name = "DIGEST", hide = true, requires = "serve")]
+    pub(crate) serve_model: Option<String>,
+
     /// The file of digests of models that were read before.
     #[arg(skip)]
     pub digests: Option<PathBuf>,

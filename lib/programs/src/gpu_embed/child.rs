@@ -116,6 +116,16 @@ impl Session {
 
 /// Answers the requests of a parent until it hangs up.
 pub(super) fn serve(args: &Args, mut session: Session, stop: &Stop) -> Result<Exit, Fault> {
+    let digest = &session.engine().info().checkpoint.digest;
+    if args
+        .serve_model
+        .as_ref()
+        .is_some_and(|model| model != digest)
+    {
+        let model = path_text(&args.model);
+        let what = format!("{model}: changed while a run used it");
+        return Err(Fault::new(Exit::Data, what));
+    }
     let mut requests = stdin().lock().lines();
     let say = |answer: &Answer| {
         let line = serde_json::to_string(answer).unwrap_or_default();
@@ -129,6 +139,10 @@ pub(super) fn serve(args: &Args, mut session: Session, stop: &Stop) -> Result<Ex
         let request = request.map_err(|error| Fault::usage(error.to_string()))?;
         let mut advance = |tokens| say(&Answer::Advanced(tokens));
         let ended = session.answer(args, &request, stop, &mut advance);
+        if stop.requested() {
+            // Saved, not done: the end of this process says so.
+            break;
+        }
         let (exit, message) = match ended {
             Ok(exit) => (exit, None),
             Err(fault) => (fault.exit(), Some(fault.message().to_owned())),

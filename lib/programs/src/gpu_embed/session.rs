@@ -53,6 +53,11 @@ impl Session {
         self.engine.difference(found)
     }
 
+    /// Takes the device and the type that are not given for given: what was made otherwise is other work.
+    pub fn settle(&mut self) {
+        self.engine.settle();
+    }
+
     /// Frees the model, which is loaded again if it is needed.
     pub fn unload(&mut self) {
         self.engine.unload();
