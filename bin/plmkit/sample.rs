@@ -6,10 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{Manifest, ShardSummary, path_text};
+use plmkit_contract::{Manifest, RowDigest, SOURCE, ShardSummary, path_text};
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::is_shard_name;
-use plmkit_store::{FileKind, StoreError, files_in, read_input, read_sealed, remove_file};
+use plmkit_store::{
+    EmbeddingsReader, FileKind, ShardReader, StoreError, files_in, read_input, read_sealed,
+    remove_file,
+};
 
 use crate::layout::{MANIFEST, MANIFEST_BEFORE, OF_SHARDS, is_shard_file};
 use crate::params::difference;
@@ -132,6 +135,7 @@ impl<'r> SampleFolder<'r> {
             && path.exists()
             && !folder.join(saved).exists()
             && difference(&path, &self.run.options, session).is_none()
+            && is_of_shard(&path, &self.path.join("shards").join(&shard.file)).unwrap_or(true)
     }
 
     /// The embeddings that are not what this run would make.
@@ -167,4 +171,14 @@ impl<'r> SampleFolder<'r> {
 /// The name of a shard's files, without extension.
 pub(crate) fn name_of(shard: &ShardSummary) -> &str {
     shard.file.strip_suffix(".parquet").unwrap_or(&shard.file)
+}
+
+/// Whether embeddings have the name of the shard that they were made of, as far as footers tell; `None` if one cannot be read.
+fn is_of_shard(path: &Path, shard: &Path) -> Option<bool> {
+    let shard = ShardReader::open(shard).ok()?;
+    let found = EmbeddingsReader::open(path).ok()?;
+    let made_by = found.provenance();
+    let batches: RowDigest = made_by.inputs.first()?.parse().ok()?;
+    let source = shard.provenance().source();
+    Some(made_by.text_option(SOURCE) == Some(&*source) && batches.rows() == shard.digest().rows())
 }

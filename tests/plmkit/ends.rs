@@ -377,7 +377,7 @@ fn a_manifest_of_another_input_with_the_same_rows_fails_the_validation() {
 
 /// The names of files decide the order of the rows.
 #[test]
-fn embeddings_with_swapped_names_fail_the_validation() {
+fn embeddings_with_swapped_names_are_refused() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 8);
@@ -393,6 +393,12 @@ fn embeddings_with_swapped_names_fail_the_validation() {
     let line = "validate-embeddings --dataset results/a --quiet";
     let what = "shard-00000.parquet: not made of the shard of its name";
     assert_fails(&mut command(folder, line), 1, what);
+    let again = "a.fasta --out results --max-shard-tokens 2000 --quiet";
+    let what = "exists and holds other work (the input is not the same)";
+    let refused = plmkit(folder, again).output().expect("the program starts");
+    assert_eq!(refused.status.code(), Some(73), "{}", said(&refused));
+    assert!(said(&refused).contains(what), "{}", said(&refused));
+    run(&mut plmkit(folder, &format!("{again} --force")));
 }
 
 #[test]
