@@ -92,7 +92,11 @@ impl Session {
                 // That of another machine or of other options is measured again.
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
                 (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
-                tell_size(&self.probe(&args, stop)?);
+                let size = self.probe(&args, stop)?;
+                // That there is no GPU is told when the model is loaded.
+                if size.largest_tokens.is_some() {
+                    tell_size(&size);
+                }
                 Ok(Exit::Done)
             }
             Request::Embed(files) => {
