@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use plmkit_contract::{KERNELS, Provenance, Reason, Reject};
+use plmkit_contract::{Provenance, Reason, Reject};
 use plmkit_store::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -61,12 +61,8 @@ impl Block {
         if let Some(difference) = found.difference(provenance) {
             return Err(StoreError::exists(path, difference));
         }
-        let kernels = |work: &Provenance| work.options.get(KERNELS).cloned().unwrap_or_default();
-        let [found, expected] = [&found, provenance].map(kernels);
-        if found != expected {
-            let what =
-                format_args!("computed by the kernels {found}, and this run's are {expected}");
-            return Err(StoreError::malformed(path, what));
+        if let Some(difference) = found.checkpoint_difference(provenance) {
+            return Err(StoreError::malformed(path, &difference));
         }
         serde_json::from_value(blocks)
             .map_err(|_| StoreError::malformed(path, "not the blocks of a run"))
