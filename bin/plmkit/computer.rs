@@ -11,55 +11,63 @@ pub(crate) enum Computer<'a> {
     /// The model of this process.
     Here(&'a mut Session),
     /// A child.
-    Child(Child),
+    Child(&'a mut Child),
+}
+
+/// The children that compute with these options, `count` of them if that does not follow from the device; none if this process
+/// computes. A GPU's library is never loaded into this process.
+pub(crate) fn children(
+    options: &Options,
+    count: Option<usize>,
+    session: &Session,
+) -> Result<Vec<Child>, Fault> {
+    let device = options.gpu_embed.device;
+    let visible = None;
+    let devices = match (device, count) {
+        (Device::All, _) => Device::each_gpu()?,
+        (_, Some(count)) => vec![WorkerGpu { device, visible }; count],
+        _ if session.engine().info().device_kind() == "cpu" => return Ok(Vec::new()),
+        _ => vec![WorkerGpu { device, visible }],
+    };
+    let threads = gpu_embed::threads(options.gpu_embed.threads).get();
+    let share = threads.div_ceil(devices.len());
+    let mut words = options.words.gpu_embed.clone();
+    let model = &session.engine().info().checkpoint.digest;
+    words.push(format!("--serve-model={model}"));
+    words.push(format!("--model={}", options.gpu_embed.model.display()));
+    let common = &options.gpu_embed.common;
+    let own = [
+        (
+            options.gpu_embed.threads.is_none(),
+            format!("--threads={share}"),
+        ),
+        // All compute in one type.
+        (true, format!("--dtype={}", session.engine().info().dtype)),
+        (common.quiet, "--quiet".to_owned()),
+        (
+            common.log_format == LogFormat::Json,
+            "--log-format=json".to_owned(),
+        ),
+    ];
+    let is_given = |word: &str| words.iter().any(|given| given.starts_with(word));
+    let own = own.into_iter().filter(|(is_set, word)| {
+        let name = word.split('=').next().unwrap_or_default();
+        *is_set && !is_given(name)
+    });
+    let own: Vec<String> = own.map(|(_, word)| word).collect();
+    words.extend(own);
+    let child = |device| Child::new(words.iter().map(Into::into), device);
+    Ok(devices.into_iter().map(child).collect())
 }
 
 impl<'a> Computer<'a> {
-    /// What computes with these options: a GPU's library is never loaded into this process.
-    pub(crate) fn all(
-        options: &Options,
-        children: Option<usize>,
-        session: &'a mut Session,
-    ) -> Result<Vec<Self>, Fault> {
-        let device = options.gpu_embed.device;
-        let visible = None;
-        let devices = match (device, children) {
-            (Device::All, _) => Device::each_gpu()?,
-            (_, Some(count)) => vec![WorkerGpu { device, visible }; count],
-            _ if session.engine().info().device_kind() == "cpu" => {
-                return Ok(vec![Self::Here(session)]);
-            }
-            _ => vec![WorkerGpu { device, visible }],
-        };
-        let threads = gpu_embed::threads(options.gpu_embed.threads).get();
-        let share = threads.div_ceil(devices.len());
-        let mut words = options.words.gpu_embed.clone();
-        let model = &session.engine().info().checkpoint.digest;
-        words.push(format!("--serve-model={model}"));
-        words.push(format!("--model={}", options.gpu_embed.model.display()));
-        let common = &options.gpu_embed.common;
-        let own = [
-            (
-                options.gpu_embed.threads.is_none(),
-                format!("--threads={share}"),
-            ),
-            // All compute in one type.
-            (true, format!("--dtype={}", session.engine().info().dtype)),
-            (common.quiet, "--quiet".to_owned()),
-            (
-                common.log_format == LogFormat::Json,
-                "--log-format=json".to_owned(),
-            ),
-        ];
-        let is_given = |word: &str| words.iter().any(|given| given.starts_with(word));
-        let own = own.into_iter().filter(|(is_set, word)| {
-            let name = word.split('=').next().unwrap_or_default();
-            *is_set && !is_given(name)
-        });
-        let own: Vec<String> = own.map(|(_, word)| word).collect();
-        words.extend(own);
-        let child = |device| Self::Child(Child::new(words.iter().map(Into::into), device));
-        Ok(devices.into_iter().map(child).collect())
+    /// The children, or this process if there are none.
+    pub(crate) fn all(children: &'a mut [Child], session: &'a mut Session) -> Vec<Self> {
+        if children.is_empty() {
+            vec![Self::Here(session)]
+        } else {
+            children.iter_mut().map(Self::Child).collect()
+        }
     }
 
     /// Does what is asked for, and tells the tokens that are embedded.

@@ -5,7 +5,6 @@ use std::path::Path;
 use plmkit_cli::{Fault, Program, parse};
 use plmkit_esm2::Device;
 use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
-
 use plmkit_store::open_input;
 
 use crate::args::{Args, Stage};

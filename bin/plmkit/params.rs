@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Program};
-use plmkit_contract::{DESCRIPTION, Outputs, path_text};
+use plmkit_contract::{DESCRIPTION, Outputs, Provenance, path_text};
 use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::pack_batches;
 use plmkit_store::{EmbeddingsReader, files_in, read_input};
@@ -74,23 +74,32 @@ impl Existing {
                 )),
             };
         }
-        let (mut other, mut of_others, mut kept) = (None, None, None::<PathBuf>);
+        let (mut other, mut of_others) = (None, None);
+        let (mut has_kept, mut kept) = (false, None);
         for path in embeddings(out) {
             let Some(session) = session else { break };
             let is_asked = samples
                 .iter()
                 .any(|sample| path.starts_with(out.join(&sample.name)));
-            let mixed = || kept.as_ref().and_then(|kept| mixed_with(&path, kept));
-            let found = difference(&path, options, session);
-            match found.or_else(|| mixed().filter(|_| is_asked)) {
+            // What cannot be read, the validation tells.
+            let Some(found) = provenance(&path) else {
+                has_kept = true;
+                continue;
+            };
+            let mixed = || kept.as_ref().and_then(|kept| mixed_with(&found, kept));
+            let differs = difference(&found, options, session);
+            match differs.or_else(|| mixed().filter(|_| is_asked)) {
                 Some(_) if force => return Ok(Self::Replaced),
                 Some(difference) if is_asked => other = other.or(Some(difference)),
                 Some(difference) => of_others = of_others.or(Some(difference)),
-                None => kept = kept.or(Some(path)),
+                None => {
+                    has_kept = true;
+                    kept = kept.or(Some(found));
+                }
             }
         }
         // Beside embeddings of this run, those of another sample are told at the end.
-        let other = other.or(of_others.filter(|_| kept.is_none()));
+        let other = other.or(of_others.filter(|_| !has_kept));
         other.map_or(Ok(Self::Same), |difference| {
             refused(format!(
                 "has embeddings of other settings ({difference}); expected another folder, or --force, which replaces them"
@@ -100,16 +109,16 @@ impl Existing {
 }
 
 /// How two embeddings files were computed differently, where neither device nor type is given.
-fn mixed_with(path: &Path, other: &Path) -> Option<String> {
-    let [one, other] = [path, other].map(|path| EmbeddingsReader::open(path).ok());
-    let (one, other) = (one?, other?);
-    ["device", "dtype"].into_iter().find_map(|name| {
-        let [was, is] = [&other, &one].map(|file| file.provenance().text_option(name));
-        (was != is).then(|| {
-            let [was, is] = [was, is].map(Option::unwrap_or_default);
-            format!("{name} is \"{was}\" and \"{is}\"")
-        })
-    })
+fn mixed_with(found: &Provenance, kept: &Provenance) -> Option<String> {
+    let [was, is] = [kept, found].map(made_on);
+    let mut pairs = ["device", "dtype"].into_iter().zip(was.iter().zip(is));
+    let (name, (was, is)) = pairs.find(|(_, (was, is))| **was != *is)?;
+    Some(format!("{name} is \"{was}\" and \"{is}\""))
+}
+
+/// The kind of device that computed embeddings, and the type.
+fn made_on(made_by: &Provenance) -> [&str; 2] {
+    ["device", "dtype"].map(|name| made_by.text_option(name).unwrap_or_default())
 }
 
 /// What decides the values of embeddings, of the options alone.
@@ -158,39 +167,38 @@ fn again<P: Program>(text: &str, required: &[&str]) -> Option<P> {
     plmkit_cli::parse(&words).ok()
 }
 
-/// What differs between embeddings and those that this run would make; `None` for the same, and for a file that cannot be read.
-pub(crate) fn difference(path: &Path, options: &Options, session: &Session) -> Option<String> {
+/// What embeddings say of themselves in their footer; `None` for a file that cannot be read.
+pub(crate) fn provenance(path: &Path) -> Option<Provenance> {
     let found = EmbeddingsReader::open(path).ok()?;
-    let has_description = found.provenance().options.contains_key(DESCRIPTION);
+    Some(found.provenance().clone())
+}
+
+/// What differs between embeddings and those that this run would make.
+pub(crate) fn difference(
+    found: &Provenance,
+    options: &Options,
+    session: &Session,
+) -> Option<String> {
+    let has_description = found.options.contains_key(DESCRIPTION);
     if has_description != options.pack_batches.description {
         return Some("--description of pack-batches is another".to_owned());
     }
-    let asked = [
-        ("device", options.asked_device()),
-        (
-            "dtype",
-            options.gpu_embed.dtype.map(|dtype| dtype.to_string()),
-        ),
-    ];
+    let dtype = options.gpu_embed.dtype.map(|dtype| dtype.to_string());
+    let asked = [("device", options.asked_device()), ("dtype", dtype)];
     // A stage that computes nothing may run where neither is there.
     let mut other = asked.into_iter().filter_map(|(name, asked)| {
-        let (was, is) = (found.provenance().text_option(name)?, asked?);
+        let (was, is) = (found.text_option(name)?, asked?);
         (was != is).then(|| format!("{name} was \"{was}\" and is now \"{is}\""))
     });
-    session
-        .difference(found.provenance())
-        .or_else(|| other.next())
+    session.difference(found).or_else(|| other.next())
 }
 
 /// What keeps embeddings of this run from those at `path`, where no device and type are given: they are of others.
-pub(crate) fn mixture(path: &Path, session: &Session) -> Option<String> {
+pub(crate) fn mixture(path: &Path, found: &Provenance, session: &Session) -> Option<String> {
     let info = session.engine().info();
-    let now = [info.device_kind().to_owned(), info.dtype.to_string()];
-    let found = EmbeddingsReader::open(path).ok()?;
-    let was = ["device", "dtype"].map(|name| found.provenance().text_option(name));
-    let [was_device, was_dtype] = was.map(Option::unwrap_or_default);
-    let (path, [device, dtype]) = (path_text(path), now);
-    ([was_device, was_dtype] != [&*device, &*dtype]).then(|| {
+    let [was_device, was_dtype] = made_on(found);
+    let (path, device, dtype) = (path_text(path), info.device_kind(), info.dtype.to_string());
+    ([was_device, was_dtype] != [device, &*dtype]).then(|| {
         format!(
             "{path}: made on {was_device} in {was_dtype}, and what is missing would be made on {device} in {dtype}; expected --device and --dtype of the one or the other, or --force, which replaces all"
         )

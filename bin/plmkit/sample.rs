@@ -6,16 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{Manifest, RowDigest, SOURCE, ShardSummary, path_text};
+use plmkit_contract::{Manifest, Provenance, RowDigest, SOURCE, ShardSummary, path_text};
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::is_shard_name;
 use plmkit_store::{
-    EmbeddingsReader, FileKind, ShardReader, StoreError, files_in, read_input, read_sealed,
-    remove_file,
+    FileKind, ShardReader, StoreError, files_in, read_input, read_sealed, remove_file,
 };
 
 use crate::layout::{MANIFEST, MANIFEST_BEFORE, OF_SHARDS, is_shard_file};
-use crate::params::difference;
+use crate::params::{difference, provenance};
 use crate::plan::Sample;
 use crate::run::Run;
 
@@ -134,15 +133,20 @@ impl<'r> SampleFolder<'r> {
         !self.run.force()
             && path.exists()
             && !folder.join(saved).exists()
-            && difference(&path, &self.run.options, session).is_none()
-            && is_of_shard(&path, &self.path.join("shards").join(&shard.file)).unwrap_or(true)
+            && provenance(&path).is_none_or(|found| {
+                let shard = self.path.join("shards").join(&shard.file);
+                difference(&found, &self.run.options, session).is_none()
+                    && is_of_shard(&found, &shard).unwrap_or(true)
+            })
     }
 
     /// The embeddings that are not what this run would make.
     pub(crate) fn of_other_settings(&self, session: &Session) -> Vec<String> {
         let embeddings = self.files("embeddings", &["parquet"]).into_iter();
-        let other =
-            embeddings.filter(|path| difference(path, &self.run.options, session).is_some());
+        let other = embeddings.filter(|path| {
+            let found = provenance(path);
+            found.is_some_and(|found| difference(&found, &self.run.options, session).is_some())
+        });
         other.map(|path| path_text(&path)).collect()
     }
 
@@ -174,10 +178,8 @@ pub(crate) fn name_of(shard: &ShardSummary) -> &str {
 }
 
 /// Whether embeddings have the name of the shard that they were made of, as far as footers tell; `None` if one cannot be read.
-fn is_of_shard(path: &Path, shard: &Path) -> Option<bool> {
+fn is_of_shard(made_by: &Provenance, shard: &Path) -> Option<bool> {
     let shard = ShardReader::open(shard).ok()?;
-    let found = EmbeddingsReader::open(path).ok()?;
-    let made_by = found.provenance();
     let batches: RowDigest = made_by.inputs.first()?.parse().ok()?;
     let source = shard.provenance().source();
     Some(made_by.text_option(SOURCE) == Some(&*source) && batches.rows() == shard.digest().rows())

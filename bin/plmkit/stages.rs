@@ -3,21 +3,21 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, print};
 use plmkit_contract::{ShardSummary, path_text};
-use plmkit_programs::gpu_embed::Session;
+use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
-use crate::computer::Computer;
+use crate::computer::{self, Computer};
 use crate::lock::RunLock;
 use crate::model;
-use crate::params::{Existing, difference, embeddings, mixture};
+use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
@@ -66,16 +66,18 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut failures = Failures::default();
     match stage {
         None => {
-            let mut is_measured = false;
+            let (mut children, mut is_measured) = (Vec::new(), false);
             // A device that does not work ends a first run here, before anything is cut.
             if run.existing == Existing::Replaced || embeddings(&run.args.out).next().is_none() {
-                run.measure_batch_size(&mut run.computers(&mut session)?[0])?;
+                children = run.children(&session)?;
+                run.measure_batch_size(&mut Computer::all(&mut children, &mut session)[0])?;
                 is_measured = true;
             }
             let cut = run.cut(&session, &mut failures)?;
             run.estimate(&session, &cut);
             lock.check()?;
-            run.embed(&mut session, &cut, (None, is_measured), &mut failures)?;
+            let computers = (&mut session, children, is_measured);
+            run.embed(computers, &cut, None, &mut failures)?;
             // What validates loads a model of its own.
             session.unload();
             lock.check()?;
@@ -94,7 +96,8 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
                 let what = format!("{}: {what}", path_text(&run.args.out));
                 return Err(Fault::new(Exit::NoInput, what));
             }
-            run.embed(&mut session, &cut, (task, false), &mut failures)?;
+            let computers = (&mut session, Vec::new(), false);
+            run.embed(computers, &cut, task, &mut failures)?;
         }
         Some(Stage::Check | Stage::Finish) => run.finish(&session, &mut failures)?,
     }
@@ -198,26 +201,29 @@ impl Run {
         if let Some(fault) = &self.unavailable {
             return Err(fault.clone());
         }
-        let is_kept =
-            |path: &PathBuf| !self.force() && difference(path, &self.options, session).is_none();
-        let mut kept = embeddings(&self.args.out).filter(is_kept);
-        match kept.find_map(|path| mixture(&path, session)) {
-            Some(what) => Err(Fault::new(Exit::CannotCreate, what)),
-            None => Ok(()),
+        if self.force() {
+            return Ok(());
         }
+        let mixed = embeddings(&self.args.out).find_map(|path| {
+            let found = provenance(&path)?;
+            let is_kept = difference(&found, &self.options, session).is_none();
+            is_kept.then(|| mixture(&path, &found, session))?
+        });
+        mixed.map_or(Ok(()), |what| Err(Fault::new(Exit::CannotCreate, what)))
     }
 
-    /// What computes the shards of this run.
-    fn computers<'s>(&self, session: &'s mut Session) -> Result<Vec<Computer<'s>>, Fault> {
-        Computer::all(&self.options, self.args.children, session)
+    /// The children that compute the shards of this run, if not this process does.
+    fn children(&self, session: &Session) -> Result<Vec<Child>, Fault> {
+        computer::children(&self.options, self.args.children, session)
     }
 
-    /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one.
+    /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one. Children
+    /// that have measured the size of a batch have loaded the model.
     fn embed(
         &self,
-        session: &mut Session,
+        (session, mut children, is_measured): (&mut Session, Vec<Child>, bool),
         samples: &[&Sample],
-        (task, is_measured): (Option<(usize, usize)>, bool),
+        task: Option<(usize, usize)>,
         failures: &mut Failures,
     ) -> Result<(), Fault> {
         let shards = self.shards(samples)?.into_iter().enumerate();
@@ -240,7 +246,10 @@ impl Run {
         let (mode, total) = (self.options.gpu_embed.progress, before + tokens(&left));
         let progress = ProgressDisplay::start(mode, quiet, "tokens", total).resumed_at(before);
         let progress = Mutex::new(progress);
-        let mut computers = self.computers(session)?;
+        if !is_measured {
+            children = self.children(session)?;
+        }
+        let mut computers = Computer::all(&mut children, session);
         if computers.len() > 1 {
             // The last shards end together.
             left.sort_by_key(|(_, (_, shard))| Reverse(shard.tokens));

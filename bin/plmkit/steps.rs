@@ -173,10 +173,9 @@ impl SampleFolder<'_> {
         });
         match exit_of(&reported) {
             Exit::Data | Exit::NoInput => {
-                reported
-                    .as_ref()
-                    .err()
-                    .inspect(|fault| tracing::error!("{}", fault.message()));
+                if let Err(fault) = &reported {
+                    tracing::error!("{}", fault.message());
+                }
                 Ok(Exit::Done)
             }
             _ => reported,

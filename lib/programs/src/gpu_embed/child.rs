@@ -326,13 +326,23 @@ fn describe(status: ExitStatus, stop: &Stop) -> Result<Fault, Fault> {
         let what = "stopped; run the same command to resume";
         return Err(Fault::new(Exit::Transient, what));
     }
-    let is_kill = signal == Signal::KILL.as_raw() || signal == Signal::TERM.as_raw();
-    let (exit, why) = match is_kill {
-        true if signal == Signal::KILL.as_raw() => {
-            (Exit::Transient, ", perhaps for lack of memory")
-        }
-        true => (Exit::Transient, ""),
-        false => (Exit::Internal, ""),
+    let of_bugs = [
+        Signal::SEGV,
+        Signal::ABORT,
+        Signal::ILL,
+        Signal::BUS,
+        Signal::FPE,
+    ];
+    let is_bug = of_bugs.map(Signal::as_raw).contains(&signal);
+    let exit = if is_bug {
+        Exit::Internal
+    } else {
+        Exit::Transient
+    };
+    let why = if signal == Signal::KILL.as_raw() {
+        ", perhaps for lack of memory"
+    } else {
+        ""
     };
     let what = format!("gpu-embed: ended by signal {signal}{why}; run the same command to resume");
     Ok(Fault::new(exit, what))

@@ -99,7 +99,9 @@ impl Session {
         let job = args.job()?;
         let recorder = samples.and_then(|path| self.record(path));
         let outcome = self.engine.embed(&job, stop, report);
-        self.sampler = recorder.and_then(Recorder::finish);
+        if let Some(recorder) = recorder {
+            self.sampler = recorder.finish();
+        }
         let out = path_text(&job.out);
         let rejected = match outcome? {
             RunOutcome::Done(summary) => {
@@ -133,10 +135,11 @@ impl Session {
     /// Starts a record of the machine. A run goes on without one.
     fn record(&mut self, path: &Path) -> Option<Recorder> {
         let log = GpuCsvWriter::append(path)
-            .inspect_err(|error| tracing::warn!("{error}; going on without a record"));
+            .inspect_err(|error| tracing::warn!("{error}; going on without a record"))
+            .ok()?;
         let sampler = self.sampler.take();
         let open = move || sampler.unwrap_or_else(|| Sampler::open(None));
-        Recorder::start(log.ok()?, SAMPLE_INTERVAL, open)
+        Recorder::start(log, SAMPLE_INTERVAL, open)
             .inspect_err(|error| tracing::warn!("cannot start recording: {error}"))
             .ok()
     }
