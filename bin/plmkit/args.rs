@@ -37,6 +37,10 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     pub(crate) force: bool,
 
+    /// Read every byte of finished samples, too: without it, files with unchanged sizes and times are not read again
+    #[arg(long, help_heading = "Output")]
+    pub(crate) verify: bool,
+
     /// Accept a sample of which every record is rejected, or that has no record
     #[arg(long, help_heading = "Output")]
     pub(crate) allow_empty: bool,

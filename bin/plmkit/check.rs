@@ -16,6 +16,7 @@ use plmkit_store::{FileKind, files_in, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
+use crate::finished;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, VERSIONS_FILE, params_file};
 use crate::model;
 use crate::options::Options;
@@ -74,9 +75,17 @@ impl Run {
             session.settle();
         }
         let (out, how) = (&args.out, (args.stage, force));
+        let opened = session.as_ref().and_then(Option::as_ref);
+        let parameters =
+            opened.map(|session| Params::new(&args, &options, session).of_sample());
+        let finished = parameters.as_ref().filter(|_| !force && !args.verify);
+        let finished = finished
+            .map(|parameters| finished::finished(parameters, (out, &samples), &options))
+            .unwrap_or_default();
         let existing = session.as_ref().and_then(|session| {
             unless_wrong(check_known(&options, session.as_ref()), &mut errors);
-            let existing = Existing::look_at(out, &options, session.as_ref(), &samples, how);
+            let of = (&*samples, &finished);
+            let existing = Existing::look_at(out, &options, session.as_ref(), of, how);
             unless_wrong(existing, &mut errors)
         });
         if existing == Some(Existing::Replaced) {
@@ -89,6 +98,8 @@ impl Run {
             args,
             options,
             existing,
+            parameters: parameters.unwrap_or_default(),
+            finished,
             samples,
             unavailable,
             stop: stop.clone(),
@@ -254,7 +265,7 @@ fn check_known(options: &Options, session: Option<&Session>) -> Result<(), Fault
 }
 
 /// Logs the errors, if there are several. The exit code of the run is that of the first.
-fn report(mut errors: Vec<Fault>) -> Fault {
+pub(crate) fn report(mut errors: Vec<Fault>) -> Fault {
     if errors.len() == 1 {
         return errors.remove(0);
     }

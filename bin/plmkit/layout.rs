@@ -49,6 +49,11 @@ pub(crate) fn digests_file(out: &Path) -> PathBuf {
     out.join(INFO).join("model-digests.json")
 }
 
+/// What the verdict on a sample is about.
+pub(crate) fn verdict_file(out: &Path, sample: &str) -> PathBuf {
+    out.join(INFO).join(format!("verdicts/{sample}.json"))
+}
+
 /// Whether a file has the name of a shard and another extension: not one that a user left beside them.
 pub(crate) fn is_shard_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();

@@ -5,6 +5,7 @@ mod check;
 mod computer;
 mod estimate;
 mod fasta;
+mod finished;
 mod layout;
 mod lock;
 mod model;

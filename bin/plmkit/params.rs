@@ -12,9 +12,9 @@ use plmkit_store::{EmbeddingsReader, files_in, read_input};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::args::Stage;
+use crate::args::{Args, Stage};
 use crate::layout::{is_shard_file, params_file};
-use crate::options::Options;
+use crate::options::{Options, text};
 use crate::plan::Sample;
 
 /// The parameters of a run, by the names of all workflows.
@@ -56,7 +56,7 @@ impl Existing {
         out: &Path,
         options: &Options,
         session: Option<&Session>,
-        samples: &[Sample],
+        (samples, finished): (&[Sample], &BTreeSet<String>),
         (stage, force): (Option<Stage>, bool),
     ) -> Result<Self, Fault> {
         let shown = path_text(out);
@@ -81,6 +81,10 @@ impl Existing {
             let is_asked = samples
                 .iter()
                 .any(|sample| path.starts_with(out.join(&sample.name)));
+            let mut finished = finished.iter();
+            if kept.is_some() && finished.any(|name| path.starts_with(out.join(name))) {
+                continue;
+            }
             // What cannot be read, the validation tells.
             let Some(found) = provenance(&path) else {
                 has_kept = true;
@@ -129,6 +133,30 @@ fn deciding(args: &gpu_embed::Args) -> impl PartialEq {
 }
 
 impl Params {
+    pub(crate) fn new(args: &Args, options: &Options, session: &Session) -> Self {
+        let (inputs, words) = (args.inputs.iter(), &options.words);
+        let inputs = inputs.map(|path| path_text(path));
+        Self {
+            samples: inputs.collect::<Vec<_>>().join(" "),
+            outdir: path_text(&args.out),
+            model: args.model.clone(),
+            max_shard_tokens: args.max_shard_tokens.into(),
+            fasta_shard: text(&words.fasta_shard),
+            pack_batches: text(&words.pack_batches),
+            gpu_embed: text(&words.gpu_embed),
+            validate_embeddings: text(&words.validate_embeddings),
+            weights: session.engine().info().checkpoint.digest.clone(),
+            allow_empty: args.allow_empty,
+        }
+    }
+
+    /// All that decides a sample and its verdict, whatever the paths are called.
+    pub(crate) fn of_sample(&self) -> String {
+        let mut own = self.clone();
+        (own.samples, own.outdir, own.model) = Default::default();
+        serde_json::to_string(&own).unwrap_or_default()
+    }
+
     /// Reads the parameters of the last run; none if they are missing or damaged.
     pub(crate) fn read(out: &Path) -> Option<Self> {
         serde_json::from_slice(&read_input(&params_file(out)).ok()?).ok()
@@ -144,7 +172,7 @@ impl Params {
         let (own, required) = (&options.words, ["x", "--model=x", "--out=x"]);
         let earlier = again::<gpu_embed::Args>(&self.gpu_embed, &required);
         if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(&options.gpu_embed)) {
-            let now = crate::options::text(&own.gpu_embed);
+            let now = text(&own.gpu_embed);
             return Some(format!(
                 "gpu-embed '{}', which is now '{now}'",
                 self.gpu_embed
@@ -153,7 +181,7 @@ impl Params {
         let packing = |args: &pack_batches::Args| (args.description, args.max_batch_tokens);
         let earlier = again::<pack_batches::Args>(&self.pack_batches, &["x", "--out=x"]);
         if earlier.is_none_or(|earlier| packing(&earlier) != packing(&options.pack_batches)) {
-            let (was, now) = (&self.pack_batches, crate::options::text(&own.pack_batches));
+            let (was, now) = (&self.pack_batches, text(&own.pack_batches));
             return Some(format!("pack-batches '{was}', which is now '{now}'"));
         }
         None

@@ -1,16 +1,16 @@
 //! A run, and what its stages share.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::path_text;
 use plmkit_programs::gpu_embed::{Request, Session};
 use plmkit_store::{StoreError, write_json};
 
 use crate::args::Args;
 use crate::computer::Computer;
 use crate::layout::{BATCH_SIZE_FILE, params_file};
-use crate::options::{Options, text};
+use crate::options::Options;
 use crate::params::{Existing, Params};
 use crate::plan::Sample;
 use crate::versions::write_versions;
@@ -20,6 +20,10 @@ pub(crate) struct Run {
     pub(crate) args: Args,
     pub(crate) options: Options,
     pub(crate) existing: Existing,
+    /// The parameters, as one text.
+    pub(crate) parameters: String,
+    /// The samples with a verdict that holds, see [`Judged`](crate::finished::Judged).
+    pub(crate) finished: BTreeSet<String>,
     pub(crate) samples: Vec<Sample>,
     /// Why the device is not there, if it is not.
     pub(crate) unavailable: Option<Fault>,
@@ -29,20 +33,8 @@ pub(crate) struct Run {
 impl Run {
     /// Writes how the results are made, before they are.
     pub(crate) fn write_start(&self, session: &Session) -> Result<(), Fault> {
-        let (args, words) = (&self.args, &self.options.words);
-        let inputs = args.inputs.iter().map(|path| path_text(path));
-        let params = Params {
-            samples: inputs.collect::<Vec<_>>().join(" "),
-            outdir: path_text(&args.out),
-            model: args.model.clone(),
-            max_shard_tokens: args.max_shard_tokens.into(),
-            fasta_shard: text(&words.fasta_shard),
-            pack_batches: text(&words.pack_batches),
-            gpu_embed: text(&words.gpu_embed),
-            validate_embeddings: text(&words.validate_embeddings),
-            weights: session.engine().info().checkpoint.digest.clone(),
-            allow_empty: args.allow_empty,
-        };
+        let args = &self.args;
+        let params = Params::new(args, &self.options, session);
         let path = params_file(&args.out);
         let info = path.parent().unwrap_or(&args.out);
         std::fs::create_dir_all(info).map_err(StoreError::cannot_create(info))?;

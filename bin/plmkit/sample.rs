@@ -13,6 +13,7 @@ use plmkit_store::{
     FileKind, ShardReader, StoreError, files_in, read_input, read_sealed, remove_file,
 };
 
+use crate::finished::Judged;
 use crate::layout::{MANIFEST, MANIFEST_BEFORE, OF_SHARDS, is_shard_file};
 use crate::params::{difference, provenance};
 use crate::plan::Sample;
@@ -126,6 +127,9 @@ impl<'r> SampleFolder<'r> {
     /// Whether a shard is embedded as this run would do it, and nothing is left of the computation. Its list of rejects, if it has one,
     /// is written before. With --force, damaged ones are replaced, so that none is taken as done.
     pub(crate) fn is_embedded(&self, session: &Session, shard: &ShardSummary) -> bool {
+        if self.is_finished() {
+            return true;
+        }
         let path = self.embeddings(name_of(shard));
         let saved = format!(".{}.parquet.plmkit-run", name_of(shard));
         let folder = self.checkpoint_dir();
@@ -138,6 +142,17 @@ impl<'r> SampleFolder<'r> {
                 difference(&found, &self.run.options, session).is_none()
                     && is_of_shard(&found, &shard).unwrap_or(true)
             })
+    }
+
+    /// Whether the verdict of an earlier run on all of it holds.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.run.finished.contains(&self.sample.name)
+    }
+
+    /// What a verdict would be about now.
+    pub(crate) fn look(&self) -> Judged {
+        let run = self.run;
+        Judged::look(&run.parameters, (&run.args.out, self.sample), &run.options)
     }
 
     /// The embeddings that are not what this run would make.

@@ -1,7 +1,7 @@
 //! The stages of a run.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
+use crate::check::report;
 use crate::computer::{self, Computer};
 use crate::lock::RunLock;
 use crate::model;
@@ -21,6 +22,7 @@ use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
+use crate::steps::exit_of;
 use crate::summary::Summary;
 use crate::versions::write_versions;
 
@@ -118,14 +120,36 @@ impl Run {
 
     /// Cuts all samples, and writes how the results are made. Returns those that are cut.
     fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
-        let mut cut = Vec::new();
+        let (mut cut, mut ended, mut refused) = (Vec::new(), BTreeMap::new(), Vec::new());
+        // A run that is refused for the inputs of a sample leaves all as it is.
+        for sample in &self.samples {
+            let folder = SampleFolder::new(self, sample);
+            if folder.is_finished() {
+                ended.insert(&sample.name, Exit::Done);
+            } else if folder.manifest_path().exists() {
+                self.go_on()?;
+                let result = folder.cut();
+                if exit_of(&result) == Exit::CannotCreate && !self.force() {
+                    folder.end_attempt()?;
+                    refused.extend(result.err());
+                } else {
+                    ended.insert(&sample.name, of_sample(result)?);
+                }
+            }
+        }
+        if !refused.is_empty() {
+            return Err(report(refused));
+        }
         // A refused run leaves the parameters of embeddings that it was to replace.
         if self.existing != Existing::Replaced {
             self.write_start(session)?;
         }
         for sample in &self.samples {
             self.go_on()?;
-            let exit = of_sample(SampleFolder::new(self, sample).cut())?;
+            let exit = match ended.remove(&sample.name) {
+                Some(exit) => exit,
+                None => of_sample(SampleFolder::new(self, sample).cut())?,
+            };
             if failures.go_on_after(exit, sample)? {
                 cut.push(sample);
             }
@@ -318,8 +342,11 @@ impl Run {
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
             let name = &sample.name;
-            let other = folder.of_other_settings(session);
-            if !other.is_empty() {
+            let is_finished = folder.is_finished();
+            let other = if is_finished { Vec::new() } else { folder.of_other_settings(session) };
+            if is_finished {
+                is_judged = true;
+            } else if !other.is_empty() {
                 tracing::error!(
                     "{name}: not made with these settings: {}; embed the sample again, or remove what is not of it",
                     other.join(" ")

@@ -187,6 +187,7 @@ impl SampleFolder<'_> {
         let name = &self.sample.name;
         // An empty folder: nothing was rejected.
         let _ = fs::remove_dir(self.path.join("rejects"));
+        let before = self.look();
         let reported = self.report()?;
         let has_surplus = self.report_surplus()?;
         let mut options = self.run.options.validate_embeddings.clone();
@@ -209,6 +210,10 @@ impl SampleFolder<'_> {
             _ => {}
         }
         match validated {
+            Ok(Exit::Done) if reported == Exit::Done && !has_surplus => {
+                self.look().keep(&before, &self.run.args.out, name);
+                Ok(Exit::Done)
+            }
             Ok(Exit::Done) => Ok(reported),
             validated => validated,
         }
@@ -225,7 +230,7 @@ impl SampleFolder<'_> {
 }
 
 /// How a step ended.
-fn exit_of(ended: &Result<Exit, Fault>) -> Exit {
+pub(crate) fn exit_of(ended: &Result<Exit, Fault>) -> Exit {
     ended.as_ref().map_or_else(Fault::exit, |exit| *exit)
 }
 

@@ -1,0 +1,122 @@
+//! Samples that are finished: an earlier run judged them, and nothing has changed since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf, absolute};
+
+use plmkit_contract::{DATASET_FILE, path_text};
+use plmkit_dataset::dataset_folder;
+use plmkit_store::{read_input, write_json};
+use serde::{Deserialize, Serialize};
+
+use crate::layout::verdict_file;
+use crate::options::Options;
+use crate::plan::Sample;
+
+/// What a verdict is about: how a sample was made and judged, and the files that it was made of.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Judged {
+    version: String,
+    /// All parameters.
+    parameters: String,
+    /// Size, and the times of the last change of content and of anything, in nanoseconds; none of a file that does not exist.
+    files: BTreeMap<String, Option<[i64; 3]>>,
+}
+
+impl Judged {
+    /// Looks at all files of a sample.
+    pub(crate) fn look(
+        parameters: &str,
+        (out, sample): (&Path, &Sample),
+        options: &Options,
+    ) -> Self {
+        let folder = out.join(&sample.name);
+        let known = options.fasta_shard.known.iter();
+        let known = known.map(|path| dataset_folder(path.clone()).join(DATASET_FILE));
+        let validate = &options.validate_embeddings;
+        let others = [
+            options.gpu_embed.scores_positions.as_ref(),
+            validate.reference.as_ref(),
+            validate.report.as_ref(),
+            validate.html.as_ref(),
+        ];
+        let others = others.into_iter().flatten().cloned().chain(known);
+        let mut paths: Vec<PathBuf> = others.chain(sample.fasta.iter().cloned()).collect();
+        add_below(&folder, &mut paths);
+        let files = paths.iter().map(|path| {
+            let name = absolute(path).unwrap_or_default();
+            let name = name.strip_prefix(absolute(&folder).unwrap_or_default());
+            let name = name.map_or_else(|_| path_text(path), path_text);
+            (name, state(path))
+        });
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            parameters: parameters.to_owned(),
+            files: files.collect(),
+        }
+    }
+
+    /// Whether this is what the sample was judged by.
+    pub(crate) fn is_kept(&self, out: &Path, sample: &str) -> bool {
+        let text = read_input(&verdict_file(out, sample)).unwrap_or_default();
+        let kept = serde_json::from_slice::<Self>(&text).ok();
+        // What can be read once may be something else now.
+        kept.as_ref() == Some(self) && self.files.values().all(Option::is_some)
+    }
+
+    /// Keeps what a sample was judged by, unless a file has changed since `before`. What cannot be written is judged again.
+    pub(crate) fn keep(&self, before: &Self, out: &Path, sample: &str) {
+        let is_verdict = |name: &str| name == DATASET_FILE || name.starts_with("reports/");
+        let of = |judged: &Self| {
+            let files = judged.files.clone().into_iter();
+            files
+                .filter(|(name, _)| !is_verdict(name))
+                .collect::<Vec<_>>()
+        };
+        let path = verdict_file(out, sample);
+        if of(self) == of(before)
+            && let Some(folder) = path.parent()
+            && fs::create_dir_all(folder).is_ok()
+        {
+            let _ = write_json(&path, self);
+        }
+    }
+}
+
+/// The samples that are finished.
+pub(crate) fn finished(
+    parameters: &str,
+    (out, samples): (&Path, &[Sample]),
+    options: &Options,
+) -> BTreeSet<String> {
+    let is_finished = |sample: &&Sample| {
+        verdict_file(out, &sample.name).exists()
+            && Judged::look(parameters, (out, sample), options).is_kept(out, &sample.name)
+    };
+    let finished = samples.iter().filter(is_finished);
+    finished.map(|sample| sample.name.clone()).collect()
+}
+
+/// Adds all files below a folder but those of locks.
+fn add_below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            add_below(&path, files);
+        } else if entry.file_name() != ".plmkit-lock" {
+            files.push(path);
+        }
+    }
+}
+
+/// Size and times of a file.
+fn state(path: &Path) -> Option<[i64; 3]> {
+    let found = path.metadata().ok().filter(fs::Metadata::is_file)?;
+    let nanoseconds = |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000) + rest;
+    Some([
+        found.size().cast_signed(),
+        nanoseconds(found.mtime(), found.mtime_nsec()),
+        nanoseconds(found.ctime(), found.ctime_nsec()),
+    ])
+}
