@@ -76,8 +76,7 @@ impl Run {
         }
         let (out, how) = (&args.out, (args.stage, force));
         let opened = session.as_ref().and_then(Option::as_ref);
-        let parameters =
-            opened.map(|session| Params::new(&args, &options, session).of_sample());
+        let parameters = opened.map(|session| Params::new(&args, &options, session).of_sample());
         let finished = parameters.as_ref().filter(|_| !force && !args.verify);
         let finished = finished
             .map(|parameters| finished::finished(parameters, (out, &samples), &options))

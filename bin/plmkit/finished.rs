@@ -44,6 +44,9 @@ impl Judged {
         let others = others.into_iter().flatten().cloned().chain(known);
         let mut paths: Vec<PathBuf> = others.chain(sample.fasta.iter().cloned()).collect();
         add_below(&folder, &mut paths);
+        if let Some(saved) = &options.gpu_embed.checkpoint_dir {
+            add_below(&saved.join(&sample.name), &mut paths);
+        }
         let files = paths.iter().map(|path| {
             let name = absolute(path).unwrap_or_default();
             let name = name.strip_prefix(absolute(&folder).unwrap_or_default());
@@ -98,13 +101,13 @@ pub(crate) fn finished(
     finished.map(|sample| sample.name.clone()).collect()
 }
 
-/// Adds all files below a folder but those of locks.
+/// Adds all files below a folder but those of locks. A hidden folder is what a killed run left: it is added, and is no file.
 fn add_below(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() && !name.as_encoded_bytes().starts_with(b".") {
             add_below(&path, files);
-        } else if entry.file_name() != ".plmkit-lock" {
+        } else if name != ".plmkit-lock" {
             files.push(path);
         }
     }

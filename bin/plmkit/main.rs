@@ -12,6 +12,7 @@ mod model;
 mod options;
 mod params;
 mod plan;
+mod progress;
 mod run;
 mod sample;
 mod stages;

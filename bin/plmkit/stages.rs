@@ -6,12 +6,13 @@ use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 
-use plmkit_cli::{Exit, Fault, ProgressDisplay, Stop, print};
-use plmkit_contract::{ShardSummary, path_text};
+use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
+use plmkit_contract::{DATASET_FILE, ListedDataset, ShardSummary, path_text, plural};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
-use plmkit_store::{read_id_values, read_shard};
+use plmkit_store::{read_id_values, read_sealed, read_shard};
 
 use crate::args::{Args, Stage};
 use crate::check::report;
@@ -20,6 +21,7 @@ use crate::lock::RunLock;
 use crate::model;
 use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
+use crate::progress::RunProgress;
 use crate::run::Run;
 use crate::sample::{SampleFolder, name_of};
 use crate::steps::exit_of;
@@ -79,11 +81,11 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             run.estimate(&session, &cut);
             lock.check()?;
             let computers = (&mut session, children, is_measured);
-            run.embed(computers, &cut, None, &mut failures)?;
+            let progress = run.embed(computers, &cut, None, &mut failures)?;
             // What validates loads a model of its own.
             session.unload();
             lock.check()?;
-            run.finish(&session, &mut failures)?;
+            run.finish(&session, &progress, &mut failures)?;
         }
         Some(Stage::Prepare) => {
             let cut = run.cut(&session, &mut failures)?;
@@ -101,7 +103,10 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             let computers = (&mut session, Vec::new(), false);
             run.embed(computers, &cut, task, &mut failures)?;
         }
-        Some(Stage::Check | Stage::Finish) => run.finish(&session, &mut failures)?,
+        Some(Stage::Check | Stage::Finish) => {
+            let progress = RunProgress::start(&run, &session, (0, 0), &run.by_cut().0);
+            run.finish(&session, &progress, &mut failures)?;
+        }
     }
     Ok(failures.exit.unwrap_or(Exit::Done))
 }
@@ -121,6 +126,8 @@ impl Run {
     /// Cuts all samples, and writes how the results are made. Returns those that are cut.
     fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let (mut cut, mut ended, mut refused) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let (mode, quiet) = (self.options.gpu_embed.progress, self.args.common.quiet);
+        let _shown = ProgressDisplay::of_stages(mode, quiet, &[("cutting", "", 0)]);
         // A run that is refused for the inputs of a sample leaves all as it is.
         for sample in &self.samples {
             let folder = SampleFolder::new(self, sample);
@@ -249,7 +256,7 @@ impl Run {
         samples: &[&Sample],
         task: Option<(usize, usize)>,
         failures: &mut Failures,
-    ) -> Result<(), Fault> {
+    ) -> Result<RunProgress, Fault> {
         let shards = self.shards(samples)?.into_iter().enumerate();
         let of_task: Vec<(&Sample, ShardSummary)> = shards
             .filter(|(at, _)| task.is_none_or(|(number, count)| at % count == number - 1))
@@ -260,16 +267,16 @@ impl Run {
             (1..).zip(of_task).partition(|(_, (sample, shard))| {
                 SampleFolder::new(self, sample).is_embedded(session, shard)
             });
-        if left.is_empty() {
-            return Ok(());
-        }
         let tokens = |shards: &[(usize, (&Sample, ShardSummary))]| -> u64 {
             shards.iter().map(|(_, (_, shard))| shard.tokens).sum()
         };
-        let (before, quiet) = (tokens(&done), self.args.common.quiet);
-        let (mode, total) = (self.options.gpu_embed.progress, before + tokens(&left));
-        let progress = ProgressDisplay::start(mode, quiet, "tokens", total).resumed_at(before);
-        let progress = Mutex::new(progress);
+        let before = tokens(&done);
+        let total = before + tokens(&left);
+        let validated = if task.is_none() { samples } else { &[] };
+        let progress = RunProgress::start(self, session, (total, before), validated);
+        if left.is_empty() {
+            return Ok(progress);
+        }
         if !is_measured {
             children = self.children(session)?;
         }
@@ -282,7 +289,8 @@ impl Run {
         if !is_measured {
             self.measure_batch_size(&mut computers[0])?;
         }
-        let work = |computer: &mut Computer<'_>| -> Result<(), Fault> {
+        let work = |computer: &mut Computer<'_>, line: Option<&DeviceLine>| -> Result<(), Fault> {
+            let (begin, mut embedded) = (Instant::now(), 0);
             // A lock in the condition would be held while the shard is computed.
             let next = || locked(&left).next();
             while let Some((number, (sample, shard))) = next() {
@@ -294,11 +302,16 @@ impl Run {
                     let (name, shard) = (&sample.name, name_of(&shard));
                     tracing::info!("{name}: {shard}, {number} of {count} shards");
                 }
+                let what = format!("{}: {}", sample.name, name_of(&shard));
                 let mut rest = shard.tokens;
                 let mut advance = |tokens: u64| {
                     let tokens = tokens.min(rest);
                     rest -= tokens;
-                    locked(&progress).advance(tokens);
+                    progress.lock().advance(tokens);
+                    embedded += tokens;
+                    if let Some(line) = line {
+                        line.say(&what, embedded, begin.elapsed());
+                    }
                 };
                 let folder = SampleFolder::new(self, sample);
                 let ended = of_sample(folder.embed(&shard, computer, &mut advance))
@@ -313,10 +326,13 @@ impl Run {
             Ok(())
         };
         let ended = match &mut computers[..] {
-            [here] => work(here),
+            [here] => work(here, None),
             children => thread::scope(|scope| {
-                let begin = |computer| scope.spawn(|| work(computer));
-                let running: Vec<_> = children.iter_mut().map(begin).collect();
+                let begin = |(place, computer)| {
+                    let line = DeviceLine::add(&progress.lock(), place);
+                    scope.spawn(move || work(computer, line.as_ref()))
+                };
+                let running: Vec<_> = children.iter_mut().enumerate().map(begin).collect();
                 let ended = running.into_iter().map(|thread| {
                     let ended = thread.join();
                     ended.unwrap_or_else(|panic| resume_unwind(panic))
@@ -324,15 +340,16 @@ impl Run {
                 ended.fold(Ok(()), Result::and)
             }),
         };
-        let progress = progress
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        progress.finish();
-        ended
+        ended.map(|()| progress)
     }
 
     /// Validates every sample that is cut, and writes the summary.
-    fn finish(&self, session: &Session, failures: &mut Failures) -> Result<(), Fault> {
+    fn finish(
+        &self,
+        session: &Session,
+        progress: &RunProgress,
+        failures: &mut Failures,
+    ) -> Result<(), Fault> {
         let mut summary = Summary::new(&self.args.out, self.args.allow_empty);
         // That of one sample is freed before its files are read.
         let mut shared = (self.samples.len() > 1).then(SpotModel::default);
@@ -343,7 +360,11 @@ impl Run {
             let mut is_judged = false;
             let name = &sample.name;
             let is_finished = folder.is_finished();
-            let other = if is_finished { Vec::new() } else { folder.of_other_settings(session) };
+            let other = if is_finished {
+                Vec::new()
+            } else {
+                folder.of_other_settings(session)
+            };
             if is_finished {
                 is_judged = true;
             } else if !other.is_empty() {
@@ -355,7 +376,7 @@ impl Run {
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {
                 // It has nothing to validate, and why was said.
             } else if folder.is_cut() {
-                let exit = of_sample(folder.validate(shared.as_mut()))?;
+                let exit = of_sample(folder.validate(shared.as_mut(), progress))?;
                 failures.go_on_after(exit, sample)?;
                 // What an earlier run made of a sample may be fine, and is not what this one was asked for.
                 is_judged = exit == Exit::Negative || (exit == Exit::Done && !failed);
@@ -371,12 +392,55 @@ impl Run {
         if !fine {
             failures.exit.get_or_insert(Exit::Negative);
         }
+        self.report_results();
         Ok(())
+    }
+
+    /// Says where the pages are, and how the table is opened.
+    fn report_results(&self) {
+        let has_verdict = |sample: &&Sample| {
+            let folder = SampleFolder::new(self, sample);
+            folder.path.join("reports/validation.html").is_file()
+        };
+        let judged: Vec<&Sample> = self.samples.iter().filter(has_verdict).collect();
+        let folder = match judged[..] {
+            [] => return,
+            [sample] => self.args.out.join(&sample.name),
+            _ => self.args.out.join("*"),
+        };
+        let datasets = judged.iter().filter_map(|sample| {
+            let path = SampleFolder::new(self, sample).path.join(DATASET_FILE);
+            read_sealed::<ListedDataset>(&path).ok()
+        });
+        let datasets: Vec<ListedDataset> = datasets.collect();
+        let passed = datasets.iter().filter(|listed| listed.passed()).count();
+        let checks = datasets
+            .first()
+            .and_then(|first| first.others.get("checks")?.as_array());
+        let spot_check = checks
+            .into_iter()
+            .flatten()
+            .find(|check| check["name"] == "spot-check");
+        let spot_check = spot_check.and_then(|check| check["summary"].as_str());
+        match (datasets.len(), spot_check) {
+            (1, Some(spot_check)) if passed == 1 => tracing::info!("verdict: pass; {spot_check}"),
+            (all, _) => tracing::info!(
+                "verdict: {passed} of {} passed",
+                plural(all as u64, "sample")
+            ),
+        }
+        let pages = path_text(&folder.join("reports"));
+        tracing::info!("pages: {pages}/validation.html {pages}/run.html");
+        let (out, files) = (
+            path_text(&self.args.out),
+            path_text(&folder.join("embeddings/*.parquet")),
+        );
+        tracing::info!("table: plmkit.read({out:?}) in Python, or FROM '{files}' in DuckDB");
     }
 }
 
 /// Locks what threads share; a thread that panicked ends the run anyhow.
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -13,6 +13,7 @@ use plmkit_store::{AtomicFile, BatchesFile, StoreError, read_input, remove_file}
 
 use crate::computer::Computer;
 use crate::fasta::head;
+use crate::progress::RunProgress;
 use crate::sample::{SampleFolder, name_of};
 
 impl SampleFolder<'_> {
@@ -183,7 +184,11 @@ impl SampleFolder<'_> {
     }
 
     /// Validates the sample, with a report on its runs.
-    pub(crate) fn validate(&self, spot: Option<&mut SpotModel>) -> Result<Exit, Fault> {
+    pub(crate) fn validate(
+        &self,
+        spot: Option<&mut SpotModel>,
+        progress: &RunProgress,
+    ) -> Result<Exit, Fault> {
         let name = &self.sample.name;
         // An empty folder: nothing was rejected.
         let _ = fs::remove_dir(self.path.join("rejects"));
@@ -200,7 +205,12 @@ impl SampleFolder<'_> {
         let temporary = self.path.join(".temporary");
         fs::create_dir_all(&temporary).map_err(StoreError::cannot_create(&temporary))?;
         options.temporary = Some(temporary.clone());
-        let validated = validate_embeddings::validate(options, spot, &self.run.stop);
+        let validated = validate_embeddings::validate(
+            options,
+            spot,
+            &|done| progress.show(done),
+            &self.run.stop,
+        );
         // What a killed run left goes, too.
         let _ = fs::remove_dir_all(&temporary);
         self.run.go_on()?;

@@ -175,13 +175,9 @@ impl CombineArgs {
     /// Does work that tells the rows as they are written, and the number of all.
     fn with_progress<T>(&self, quiet: bool, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
         let mut progress = None;
-        let done = work(&mut |rows, all| {
+        work(&mut |rows, all| {
             let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
             progress.get_or_insert_with(start).advance(rows);
-        });
-        if let Some(progress) = progress {
-            progress.finish();
-        }
-        done
+        })
     }
 }

@@ -120,9 +120,7 @@ impl NeighboursArgs {
             progress.get_or_insert_with(start).advance(rows);
         };
         let hits = neighbours(&config, datasets, tell, advance, stop);
-        if let Some(progress) = progress {
-            progress.finish();
-        }
+        drop(progress);
         let (out, hits) = (path_text(&config.out), hits?);
         tracing::info!("{out}: {}", plural(hits, "hit"));
         Ok(Exit::Done)

@@ -6,12 +6,13 @@ mod ends;
 mod existing;
 mod options;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde_json::Value;
@@ -65,7 +66,19 @@ fn two_samples_have_the_files_of_the_programs_by_hand() {
     let mut two = plmkit(folder, "--out results yeast.fasta");
     let said = run(two.arg("soil 1.faa").args(["--pool", "mean,max"]));
     let totals = "plmkit: 2 samples: 29 rows, 0 rejected, 3 truncated, in results";
-    assert_eq!(said.lines().last(), Some(totals));
+    let last: Vec<&str> = said.lines().rev().take(4).collect();
+    let pages = "results/*/reports/validation.html results/*/reports/run.html";
+    let table =
+        r#"plmkit.read("results") in Python, or FROM 'results/*/embeddings/*.parquet' in DuckDB"#;
+    assert_eq!(
+        last,
+        [
+            &*format!("plmkit: table: {table}"),
+            &*format!("plmkit: pages: {pages}"),
+            "plmkit: verdict: 2 of 2 samples passed",
+            totals
+        ]
+    );
 
     let options = "--out yeast/shards --sample yeast --max-shard-tokens 500000+25000 yeast.fasta";
     run(&mut command(folder, &format!("fasta-shard {options}")));
@@ -325,7 +338,9 @@ fn relatives_of_esm_2_go_the_same_way() {
     ] {
         let changed = folder.join(model);
         copy_model(model, &changed);
-        let out = format!("a.fasta --out {model}-results --gpu-embed=--logits");
+        let out = format!(
+            "a.fasta --out {model}-results --gpu-embed=--logits --validate-embeddings=--sample=12"
+        );
         run(&mut with_model(folder, &changed, &out));
         let sample = folder.join(format!("{model}-results/a"));
         let read = |path: &Path| -> Value {
@@ -406,15 +421,13 @@ fn the_program_needs_no_other() {
 }
 
 #[test]
-fn a_sample_that_is_refused_stays_as_it_was() {
+fn a_run_that_is_refused_for_a_sample_leaves_all_as_it_was() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 5);
     proteins(folder, "b.fasta", 3);
     run(&mut plmkit(folder, "a.fasta b.fasta --out results"));
-    let before = tree(&folder.join("results/a"));
-    let summary = || fs::read_to_string(folder.join("results/summary.tsv")).expect("summary");
-    let table = summary();
+    let (before, made) = (tree(&folder.join("results")), data(&folder.join("results")));
     for records in [6, 0] {
         match records {
             0 => fs::write(folder.join("a.fasta"), ">x\nM-K\n").expect("write"),
@@ -424,25 +437,67 @@ fn a_sample_that_is_refused_stays_as_it_was() {
         let other = other.expect("the program starts");
         let said = String::from_utf8_lossy(&other.stderr);
         assert_eq!(other.status.code(), Some(73), "{said}");
-        let last: Vec<&str> = said.lines().rev().take(2).collect();
-        assert_eq!(last[0], "plmkit: not validated, see the messages above: a");
-        assert!(
-            last[1].starts_with("plmkit: 1 of 2 samples: 3 rows"),
-            "{said}"
-        );
-        assert!(tree(&folder.join("results/a")) == before);
-        assert!(summary().contains("a\t5\t0\t0\t0\t0\t1\tnot validated\t"));
+        assert!(said.contains("the input is not the same"), "{said}");
+        assert!(tree(&folder.join("results")) == before);
     }
     // A file of the shards that is lost is made again, but not of another input.
     proteins(folder, "a.fasta", 6);
     fs::remove_file(folder.join("results/a/shards/rejects.csv")).expect("remove");
-    let before = data(&folder.join("results/a"));
+    let lost = tree(&folder.join("results"));
     let other = plmkit(folder, "a.fasta b.fasta --out results").output();
     assert_eq!(other.expect("the program starts").status.code(), Some(73));
-    assert!(data(&folder.join("results/a")) == before);
+    assert!(tree(&folder.join("results")) == lost);
     proteins(folder, "a.fasta", 5);
     run(&mut plmkit(folder, "a.fasta b.fasta --out results"));
-    assert_eq!(summary(), table);
+    assert!(data(&folder.join("results")) == made);
+}
+
+#[test]
+fn a_finished_sample_is_judged_again_only_if_something_changed() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 5);
+    let line = "a.fasta --out results --residues";
+    run(&mut plmkit(folder, line));
+    let results = folder.join("results");
+    let files = || -> BTreeMap<PathBuf, SystemTime> {
+        let paths = tree(&results).into_keys();
+        let times = paths.map(|path| {
+            let found = results.join(&path).metadata().expect("metadata");
+            (path, found.modified().expect("time"))
+        });
+        times.filter(|(path, _)| path.starts_with("a")).collect()
+    };
+    let before = files();
+    let is_cut = |said: &str| said.contains("every shard verified");
+    for more in ["", " --stage finish"] {
+        let said = run(&mut plmkit(folder, &format!("{line}{more}")));
+        assert!(
+            !is_cut(&said) && said.contains("plmkit: verdict: pass; "),
+            "{said}"
+        );
+        assert!(files() == before, "{more}");
+    }
+    assert!(is_cut(&run(&mut plmkit(
+        folder,
+        &format!("{line} --verify")
+    ))));
+    let other = format!("{line} --validate-embeddings=--max-rejected=1%");
+    assert!(is_cut(&run(&mut plmkit(folder, &other))));
+    run(&mut plmkit(folder, line));
+    fs::remove_file(results.join("a/reports/run.html")).expect("remove");
+    run(&mut plmkit(folder, line));
+    assert!(results.join("a/reports/run.html").is_file());
+    // The same size, and a time of change that was put back.
+    let path = results.join("a/embeddings/shard-00000.parquet");
+    let time = path.metadata().expect("metadata").modified().expect("time");
+    let mut bytes = fs::read(&path).expect("read");
+    bytes[1000] ^= 1;
+    fs::write(&path, bytes).expect("write");
+    let file = fs::File::options().append(true).open(&path).expect("open");
+    file.set_modified(time).expect("time");
+    let output = plmkit(folder, line).output().expect("run");
+    assert_eq!(output.status.code(), Some(65));
 }
 
 #[test]

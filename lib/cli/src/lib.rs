@@ -26,7 +26,7 @@ pub use paths::{
     lists_of,
 };
 pub use program::{PARENT_VARIABLE, Program, main, on_abort, parse, print};
-pub use progress::{ProgressDisplay, ProgressMode};
+pub use progress::{DeviceLine, ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once};
 
 pub use plmkit_contract::{Exit, Stop};

@@ -23,11 +23,7 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
                 progress.advance(bytes);
             }
         }
-        DownloadEvent::Complete => {
-            if let Some(progress) = progress.take() {
-                progress.finish();
-            }
-        }
+        DownloadEvent::Complete => progress = None,
     };
     let download: Option<&mut dyn FnMut(_)> = if args.download { Some(&mut show) } else { None };
     let located = resolve(&args.model, &Settings::from_env(), download, stop);

@@ -43,11 +43,7 @@ fn display(mode: ProgressMode, quiet: bool) -> impl FnMut(RunProgress) {
                 shown.advance(tokens);
             }
         }
-        RunProgress::Ended => {
-            if let Some(shown) = progress.take() {
-                shown.finish();
-            }
-        }
+        RunProgress::Ended => progress = None,
     }
 }
 
