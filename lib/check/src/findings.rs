@@ -9,6 +9,7 @@ use crate::agreement::ColumnAgreement;
 use crate::check::Tallies;
 use crate::checks::coverage;
 use crate::files::{EmbeddedFile, ShardFile};
+use crate::power::Power;
 use crate::sequences::Sequences;
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
@@ -28,6 +29,7 @@ pub struct Findings {
     /// What was sampled of each column.
     pub(crate) columns: Vec<(Column, Sequences)>,
     pub(crate) recomputed: Vec<ColumnAgreement>,
+    pub(crate) power: Power,
     pub(crate) agreement: Vec<ColumnAgreement>,
     /// The rows of the reference that were found, by id and start.
     pub(crate) found: BTreeSet<(String, u32)>,
@@ -55,6 +57,7 @@ impl Findings {
         for column in other.recomputed {
             column.add_to(&mut self.recomputed);
         }
+        self.power.add(&other.power);
         for column in other.agreement {
             column.add_to(&mut self.agreement);
         }

@@ -1,17 +1,31 @@
 //! Which rows are computed again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-/// Rows of each shard that are always in the sample.
-const LEAST: u64 = 8;
+use crate::power::Power;
+
+/// Random rows that see a fault in a tenth of all rows with 99.9 %: 0.9^66 is below 0.001.
+const ENOUGH: u64 = 66;
+
+/// Rows of each shard that are always in the sample. So many make a median.
+pub const LEAST: u64 = 8;
+
+/// Rows, and the tokens that they are computed from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Amount {
+    /// Rows.
+    pub rows: u64,
+    /// Their tokens.
+    pub tokens: u64,
+}
 
 /// A row that may be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// Ordinal and start.
     pub key: (u64, u32),
-    /// Its residues.
-    pub residues: u32,
+    /// The tokens that it is computed from.
+    pub tokens: u64,
     /// Whether residues were cut off.
     pub truncated: bool,
     /// Whether it is a window of a longer protein, or stitched from windows.
@@ -20,59 +34,99 @@ pub struct Candidate {
     pub aliased: bool,
 }
 
-/// How many rows of each of some shards with so many `rows` make a sample of `sample` in all: at least eight of each, or all that it
-/// has; what small shards leave is for larger ones. None if `sample` is zero.
-pub fn quotas(sample: u64, rows: &[u64]) -> Vec<u64> {
-    if sample == 0 {
-        return vec![0; rows.len()];
-    }
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&shard| (rows[shard], shard));
-    let mut quotas = vec![0; rows.len()];
-    let mut left = sample;
-    for (place, &shard) in order.iter().enumerate() {
-        let share = left.div_ceil((rows.len() - place) as u64).max(LEAST);
-        quotas[shard] = share.min(rows[shard]);
-        left = left.saturating_sub(quotas[shard]);
-    }
-    quotas
+/// Ordinal and start of the rows of a shard that are computed again, and what these show of the shard.
+pub type Chosen = (HashSet<(u64, u32)>, Power);
+
+/// The most rows and tokens of each of all shards that are computed again, by the name of the shard. There are so many `proteins`,
+/// which may have several rows.
+///
+/// Of `sample` rows in all, each shard has the share that it has of all rows. By default, each has the share of a budget that it has of
+/// all tokens: a tenth of them, and no more than random rows need that see a fault in a tenth of all. At least eight rows of a shard are
+/// chosen, whatever its share is.
+pub fn shares(
+    sample: Option<u64>,
+    proteins: u64,
+    shards: &BTreeMap<String, Amount>,
+) -> BTreeMap<String, Amount> {
+    let sum = |of: fn(&Amount) -> u64| shards.values().map(of).sum::<u64>().max(1);
+    let (rows, tokens) = (sum(|shard| shard.rows), sum(|shard| shard.tokens));
+    let wanted = sample.unwrap_or_else(|| proteins.div_ceil(10).min(ENOUGH));
+    let budget = (tokens / 10).min(ENOUGH * tokens / proteins.max(1));
+    let least = if sample == Some(0) { 0 } else { LEAST };
+    let share = |all: u64, part: u64, whole: u64| {
+        (u128::from(all) * u128::from(part) / u128::from(whole)) as u64
+    };
+    let mut before = 0;
+    let shares = shards.iter().map(|(name, shard)| {
+        // Sums are rounded: so the parts have the rows that are wanted.
+        let begin = share(wanted, before, rows);
+        before += shard.rows;
+        let quota = share(wanted, before, rows) - begin;
+        let own = Amount {
+            rows: quota.max(least).min(shard.rows),
+            tokens: sample.map_or_else(|| share(budget, shard.tokens, tokens), |_| u64::MAX),
+        };
+        (name.clone(), own)
+    });
+    shares.collect()
 }
 
-/// Chooses so many rows of a shard: the shortest and the longest, one of each kind, and one of each of as many classes of length.
-pub fn choose(candidates: &[Candidate], quota: u64, seed: u64) -> HashSet<(u64, u32)> {
-    let quota = usize::try_from(quota)
-        .unwrap_or(usize::MAX)
-        .min(candidates.len());
+/// Chooses rows of a shard: one at random of each of as many classes of length as its share has rows; and the shortest, the shortest of
+/// each kind, and the longest, if it takes no more than one of the least rows may. Random ones are left out until all fit into the
+/// share, but eight rows are always chosen.
+pub fn choose(candidates: &[Candidate], share: Amount, seed: u64) -> Chosen {
+    if candidates.is_empty() || share.rows == 0 {
+        return Chosen::default();
+    }
     let mut sorted = candidates.to_vec();
-    sorted.sort_unstable_by_key(|row| (row.residues, row.key));
-    // A number that depends on others in no simple way.
-    let random = |row: &Candidate| scramble(seed, row.key.0 + 1) ^ u64::from(row.key.1);
-    let kinds: [fn(&Candidate) -> bool; 3] =
-        [|row| row.truncated, |row| row.windowed, |row| row.aliased];
-    let of_kinds = kinds.iter().filter_map(|is| {
-        let rows = sorted.iter().filter(|row| is(row));
-        rows.min_by_key(|row| (random(row), row.key))
+    sorted.sort_unstable_by_key(|row| (row.tokens, row.key));
+    let (all, longest) = (sorted.len() as u64, sorted[sorted.len() - 1].tokens);
+    let cost = |rows: &[Candidate]| rows.iter().map(|row| row.tokens).sum::<u64>();
+    let budget = share.tokens.max(cost(&sorted) * LEAST.min(all) / all);
+    // One that alone is above the budget would leave no room for others, whichever of them are left out.
+    let fitting = &sorted[..sorted.partition_point(|row| row.tokens <= budget)];
+    // Numbers that depend on others in no simple way.
+    let number = |seed, row: &Candidate| scramble(scramble(seed, row.key.0 + 1), row.key.1.into());
+    let quota = usize::try_from(share.rows).unwrap_or(usize::MAX);
+    let classes = quota.min(fitting.len());
+    let random = (0..classes).filter_map(|class| {
+        let [begin, end] = [class, class + 1].map(|class| class * fitting.len() / classes);
+        let class = fitting[begin..end].iter();
+        class.min_by_key(|row| (number(seed, row), row.key))
     });
-    let ends = sorted.first().into_iter().chain(sorted.last());
-    let classes = (0..quota).filter_map(|class| {
-        let [begin, end] = [class, class + 1].map(|class| class * sorted.len() / quota);
-        let class = &sorted[begin..end];
-        class.iter().min_by_key(|row| (random(row), row.key))
-    });
-    let mut chosen = HashSet::new();
-    for row in ends.chain(of_kinds).chain(classes) {
-        if chosen.len() < quota {
-            chosen.insert(row.key);
+    let mut random: Vec<Candidate> = random.copied().collect();
+    // In this order they stay, which knows no length.
+    random.sort_unstable_by_key(|row| (number(!seed, row), row.key));
+    let kinds: [&dyn Fn(&Candidate) -> bool; 5] = [
+        &|row| row.tokens == sorted[0].tokens,
+        &|row| row.truncated,
+        &|row| row.windowed,
+        &|row| row.aliased,
+        &|row| row.tokens == longest && longest <= budget / LEAST,
+    ];
+    let mut kept = random.len();
+    let rows = loop {
+        let mut rows = random[..kept].to_vec();
+        for is_of_kind in kinds {
+            if !rows.iter().any(is_of_kind) {
+                rows.extend(fitting.iter().find(|row| is_of_kind(row)));
+            }
         }
-    }
-    // Where a class has no row but those of kinds, other rows take its place.
-    sorted.sort_unstable_by_key(|row| (random(row), row.key));
-    for row in &sorted {
-        if chosen.len() < quota {
-            chosen.insert(row.key);
+        let fits = rows.len() <= quota && cost(&rows) <= budget;
+        if fits || rows.len() <= LEAST as usize || kept == 0 {
+            break rows;
         }
-    }
-    chosen
+        kept -= 1;
+    };
+    let power = Power {
+        rows: all,
+        random: kept as u64,
+        too_long: all - fitting.len() as u64,
+        one_in: fitting.len() as f64 / kept as f64,
+        longest,
+        computed: rows.iter().map(|row| row.tokens).max().unwrap_or(0),
+    };
+    (rows.iter().map(|row| row.key).collect(), power)
 }
 
 /// splitmix64.
@@ -84,44 +138,4 @@ fn scramble(seed: u64, number: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_shard_has_eight_rows_and_all_together_the_sample() {
-        assert_eq!(quotas(200, &[1000, 1000]), [100, 100]);
-        assert_eq!(quotas(200, &[5, 1000]), [5, 195]);
-        assert_eq!(quotas(200, &[1000; 50]), [8; 50]);
-        assert_eq!(quotas(10, &[1000, 3]), [8, 3]);
-        assert_eq!(quotas(0, &[1000, 3]), [0, 0]);
-        assert_eq!(quotas(u64::MAX, &[1000, 3]), [1000, 3]);
-    }
-
-    #[test]
-    fn a_sample_has_both_ends_and_every_kind() {
-        let mut rows: Vec<Candidate> = (0..100)
-            .map(|ordinal| Candidate {
-                key: (ordinal, 0),
-                residues: 10 + (ordinal as u32 * 37) % 100,
-                truncated: false,
-                windowed: false,
-                aliased: false,
-            })
-            .collect();
-        rows[41].truncated = true;
-        rows[42].windowed = true;
-        rows[43].aliased = true;
-        let chosen = choose(&rows, 8, 0);
-        assert_eq!(chosen.len(), 8);
-        for place in [41, 42, 43] {
-            assert!(chosen.contains(&(place, 0)), "{place}");
-        }
-        for residues in [10, 109] {
-            let end = rows.iter().find(|row| row.residues == residues);
-            assert!(chosen.contains(&end.expect("a row").key), "{residues}");
-        }
-        assert_eq!(choose(&rows, 1000, 0).len(), 100);
-        assert_ne!(choose(&rows, 8, 1), chosen);
-        assert!(choose(&[], 8, 0).is_empty());
-    }
-}
+mod tests;

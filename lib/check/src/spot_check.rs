@@ -10,11 +10,9 @@ use crate::columns::FileColumn;
 use crate::difference::difference;
 use crate::files::EmbeddedFile;
 use crate::recomputed::Recomputed;
+use crate::sample::LEAST;
 use crate::vector::median;
 use crate::violation::FILE;
-
-/// Rows of a file that make a median.
-const MIN_ROWS: usize = 8;
 
 impl FileColumn {
     /// Begins the comparison with rows that were computed again, which should have the column.
@@ -71,7 +69,7 @@ impl FileColumn {
         tallies: &mut Tallies,
     ) {
         let (column, mut differences) = (self.column, std::mem::take(&mut self.differences));
-        let judged = median(&mut differences).filter(|_| differences.len() >= MIN_ROWS);
+        let judged = median(&mut differences).filter(|_| differences.len() as u64 >= LEAST);
         let most = self.tolerance.of_median(column);
         if let Some(problem) = judged.and_then(|median| beyond(file, column, median, most)) {
             let problem = format_args!("{problem}, in the median");

@@ -13,6 +13,7 @@ use crate::criteria::Criteria;
 use crate::files::{EmbeddedFile, ShardFile};
 use crate::findings::Findings;
 use crate::pooling::PoolingCheck;
+use crate::sample::Chosen;
 
 /// Checks some embeddings files as their rows stream by. See the [crate documentation](crate) for an example.
 ///
@@ -96,9 +97,10 @@ impl<'a> Validator<'a> {
         aliases.compare(protein, &mut self.findings.tallies);
     }
 
-    /// Says which rows, by ordinal and start, should have been computed again.
-    pub fn set_sample(&mut self, sample: HashSet<(u64, u32)>) {
-        self.sample = sample;
+    /// Says which rows of a shard should have been computed again.
+    pub fn add_sample(&mut self, (rows, power): Chosen) {
+        self.sample.extend(rows);
+        self.findings.power.add(&power);
     }
 
     /// Begins an embeddings file.

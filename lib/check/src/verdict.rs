@@ -123,7 +123,10 @@ impl Findings {
             _ => None,
         };
         let checks = CHECKS.iter().map(|definition| {
-            let check = tallies.check(definition);
+            let mut check = tallies.check(definition);
+            if check.name == "spot-check" && check.outcome == CheckOutcome::Pass {
+                check.summary += &self.power.in_words();
+            }
             let is_counted = check.counts.values().any(|&count| count > 0);
             match without(definition.name, is_counted) {
                 Some(why) => Check::skipped(definition.name, why),

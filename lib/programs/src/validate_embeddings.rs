@@ -8,6 +8,7 @@ mod lists;
 mod log;
 mod mqc;
 mod outputs;
+mod progress;
 mod proteins;
 mod recompute;
 mod reference;
@@ -16,5 +17,6 @@ mod rows;
 mod run;
 
 pub use args::Args;
-pub use recompute::SpotModel;
+pub use progress::Progress;
+pub use recompute::{SpotModel, spot_check_tokens};
 pub use run::{run, validate};

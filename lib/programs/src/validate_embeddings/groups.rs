@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::args::Args;
+use super::progress::{Progress, Report};
 use super::proteins::each_protein;
 use super::recompute::Sample;
 use super::rows::each_row;
@@ -24,6 +25,7 @@ use super::rows::each_row;
 pub(crate) struct Reading<'a> {
     pub(crate) args: &'a Args,
     pub(crate) criteria: &'a Criteria,
+    pub(crate) progress: Report<'a>,
     pub(crate) stop: &'a Stop,
     /// The columns beside the key, which the digest of batches depends on.
     pub(crate) labels: Labels,
@@ -54,6 +56,8 @@ pub(crate) fn open_all(
 impl Reading<'_> {
     /// Reads all shards and embeddings.
     pub(crate) fn read(&self, embeddings: Vec<EmbeddedFile>) -> Result<Findings, Fault> {
+        let rows = embeddings.iter().map(|file| file.rows.rows()).sum();
+        (self.progress)(Progress::Reading { rows });
         let mut found = if self.args.shards.is_empty() {
             self.on_threads(&embeddings, |file| self.group(&[], &[file]))?
         } else {
@@ -147,7 +151,6 @@ impl Reading<'_> {
     ) -> Result<Findings, Fault> {
         let aliases = &self.criteria.aliases;
         let mut validator = Validator::new(self.criteria, !self.args.shards.is_empty());
-        let mut sample = HashSet::new();
         for (file, shard) in shards {
             validator.add_shard(file.clone());
             if self.stitched {
@@ -162,10 +165,9 @@ impl Reading<'_> {
                 each_protein(shard, |protein| validator.add_protein(protein));
             }
             if let Some(all) = self.sample {
-                sample.extend(all.chosen(file.position, shard));
+                validator.add_sample(all.chosen(file.position, shard));
             }
         }
-        validator.set_sample(sample);
         for file in embeddings {
             self.read_file(file, &mut validator)?;
         }
@@ -180,7 +182,10 @@ impl Reading<'_> {
             return Err(StoreError::malformed(path, "it was replaced in the meantime").into());
         }
         validator.begin_file(file.clone());
-        let check = || Ok(self.check_stop()?);
+        let check = |rows| {
+            (self.progress)(Progress::Read { rows });
+            Ok(self.check_stop()?)
+        };
         each_row(&mut reader, check, |row, vectors| {
             validator.add_row(row, vectors);
         })

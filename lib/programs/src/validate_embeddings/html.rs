@@ -67,6 +67,7 @@ pub(crate) fn html(report: &Report) -> String {
     }
     if !verdict.spot_check.is_empty() {
         page.heading("Computed again");
+        page.paragraph(&format!("{}.", verdict.check("spot-check").summary));
         page.paragraph(
             "How far vectors are from the same computed again, as a share of their size.",
         );

@@ -1,7 +1,7 @@
 //! Computes a sample of the rows again, on the CPU in f32, by a model of its own: weights that are damaged in memory must not judge
 //! themselves.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::env;
 use std::fmt::Display;
 use std::fs;
@@ -9,13 +9,16 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_check::{AliasLists, Candidate, EmbeddedFile, Recomputed, choose, quotas};
+use plmkit_check::{
+    AliasLists, Amount, Candidate, Chosen, EmbeddedFile, LEAST, Recomputed, choose, shares,
+};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{
     AMINO_ACIDS, Column, DEFAULT_BATCH_TOKENS, KNOWN, Kind, Layers, Manifest, Outputs, Pooling,
-    Provenance, RowKey, SCORES, SOURCE, Scores, ShardRow, StoreDtype, WINDOWS, path_text,
+    Provenance, RowKey, SCORES, SOURCE, SPECIAL_TOKENS, Scores, ShardRow, ShardSummary, StoreDtype,
+    WINDOWS, path_text,
 };
-use plmkit_engine::{Engine, Injection, Job, RunConfig, Windows};
+use plmkit_engine::{Engine, Injection, Job, RunConfig, RunProgress, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype};
 use plmkit_hub::{Settings, model_name, resolve};
 use plmkit_store::{
@@ -23,24 +26,22 @@ use plmkit_store::{
 };
 use strum::VariantArray;
 use tempfile::TempDir;
+use tracing::dispatcher::{self, get_default};
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::gpu_embed::threads as available;
 use crate::pack_batches::pack_shard;
 
+use super::args::Args;
+use super::progress::{Progress, Report};
 use super::rows::each_row;
 
 /// Which rows are computed again: how many in all, and the seed of their choice.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Sampling {
-    /// Rows to compute again in all, at least eight of each shard; 0: none
-    #[arg(
-        long,
-        value_name = "ROWS",
-        default_value_t = 200,
-        help_heading = "Spot check"
-    )]
-    pub(crate) sample: u64,
+    /// Rows to compute again in all, at least eight of each shard; 0: none [default: a tenth of the tokens, at most those of 66 rows]
+    #[arg(long, value_name = "ROWS", help_heading = "Spot check")]
+    pub(crate) sample: Option<u64>,
 
     /// Seed of the choice of rows
     #[arg(
@@ -60,8 +61,8 @@ pub type SpotModel = Option<(RunConfig, Engine)>;
 pub(crate) struct Sample<'a> {
     shards: &'a [PathBuf],
     aliases: &'a AliasLists,
-    /// How many rows of each shard are in it.
-    quotas: Vec<u64>,
+    /// The most rows and tokens of each shard that are in it.
+    shares: Vec<Amount>,
     seed: u64,
     /// Whether the windows of a protein are one row.
     stitched: bool,
@@ -84,38 +85,33 @@ impl<'a> Sample<'a> {
         for path in shards {
             let mut opened = ShardReader::open(path)?;
             made_by.get_or_insert_with(|| opened.provenance().clone());
-            let digest = opened.digest();
-            let mut rows = digest.rows();
-            if stitched && manifest.is_none() {
-                let mut proteins = HashSet::new();
-                opened.lengths(|row| _ = proteins.insert(row.ordinal))?;
-                rows = proteins.len() as u64;
+            let (mut size, mut last) = (Amount::default(), None);
+            if manifest.is_none() {
+                opened.lengths(|row| {
+                    let before = last.replace(row.ordinal);
+                    size.rows += u64::from(!stitched || before != last);
+                    size.tokens += u64::from(row.residues + SPECIAL_TOKENS);
+                })?;
             }
-            own.push((digest.to_string(), rows));
+            own.push((opened.digest().to_string(), size));
         }
         let mut made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
         // The sample is of another type, and has other columns, than the known datasets.
         made_by.options.remove(KNOWN);
-        let all = match manifest {
-            Some(Manifest { shards, .. }) => {
-                let shards = shards.iter();
-                shards
-                    .map(|shard| (shard.digest.clone(), shard.rows))
-                    .collect()
-            }
-            None => own.clone(),
-        };
-        let (digests, rows): (Vec<String>, Vec<u64>) = all.into_iter().unzip();
-        let quotas = digests.iter().zip(quotas(sampling.sample, &rows));
-        let quotas: HashMap<_, _> = quotas.collect();
+        // In an order that is not that of the files.
+        let all: BTreeMap<_, _> = manifest.map_or_else(|| own.iter().cloned().collect(), sizes);
+        let rows = all.values().map(|shard| shard.rows).sum();
+        let proteins = manifest.filter(|_| stitched);
+        let proteins = proteins.map_or(rows, |manifest| manifest.accepted);
+        let shares = shares(sampling.sample, proteins, &all);
         // A shard that is not listed fails elsewhere.
-        let quotas = own
+        let shares = own
             .iter()
-            .map(|(digest, _)| quotas.get(digest).copied().unwrap_or(0));
+            .map(|(digest, _)| shares.get(digest).copied().unwrap_or_default());
         Ok(Self {
             shards,
             aliases,
-            quotas: quotas.collect(),
+            shares: shares.collect(),
             seed: sampling.seed,
             stitched,
             made_by: made_by.with("sample", "computed again"),
@@ -128,27 +124,25 @@ impl<'a> Sample<'a> {
     }
 
     /// The rows of the shard at a position: ordinal and start, the latter 0 where windows are stitched.
-    pub(crate) fn chosen(&self, position: usize, shard: &Shard) -> HashSet<(u64, u32)> {
+    pub(crate) fn chosen(&self, position: usize, shard: &Shard) -> Chosen {
         let mut candidates: Vec<Candidate> = Vec::new();
         for row in shard.rows().iter() {
             let key = key_of(&row, self.stitched);
-            if candidates.last().is_some_and(|last| last.key == key) {
+            let residues = row.sequence.len() as u32;
+            let tokens = u64::from(residues + SPECIAL_TOKENS);
+            if let Some(last) = candidates.last_mut().filter(|last| last.key == key) {
+                last.tokens += tokens;
                 continue;
             }
-            let residues = row.sequence.len() as u32;
             candidates.push(Candidate {
                 key,
-                residues: if self.stitched {
-                    row.key.length
-                } else {
-                    residues
-                },
+                tokens,
                 truncated: row.key.truncated,
                 windowed: residues < row.key.length && !row.key.truncated,
                 aliased: self.aliases.has(row.key.ordinal),
             });
         }
-        choose(&candidates, self.quotas[position], self.seed)
+        choose(&candidates, self.shares[position], self.seed)
     }
 
     /// Computes the sample of these embeddings, which are at these paths, again: with files in `folder`, of which the last is returned,
@@ -159,7 +153,7 @@ impl<'a> Sample<'a> {
         threads: Option<NonZero<usize>>,
         (files, paths): (&[EmbeddedFile], &[PathBuf]),
         (folder, spot): (&TempDir, &mut SpotModel),
-        stop: &Stop,
+        (progress, stop): (Report<'_>, &Stop),
     ) -> Result<(Recomputed, PathBuf), Fault> {
         let [shard, batches, positions, out] = [
             "shard.parquet",
@@ -205,13 +199,20 @@ impl<'a> Sample<'a> {
             force: true,
             ..Job::default()
         };
+        let messages = get_default(Clone::clone);
+        let tell = |told| dispatcher::with_default(&messages, || progress(told));
+        let mut report = |told| match told {
+            RunProgress::Started { tokens, .. } => tell(Progress::SpotCheck { tokens }),
+            RunProgress::Advanced { tokens } => tell(Progress::SpotChecked { tokens }),
+            RunProgress::Ended => {}
+        };
         // Its messages are about files that nobody sees.
         let embedded = with_default(NoSubscriber::new(), || {
             let (_, engine) = match spot.take().filter(|(own, _)| *own == config) {
                 Some(same) => spot.insert(same),
                 None => spot.insert((config.clone(), Engine::new(config, stop)?)),
             };
-            engine.embed(&job, stop, &mut |_| {})
+            engine.embed(&job, stop, &mut report)
         });
         embedded.map_err(|error| {
             let fault = Fault::from(error);
@@ -232,11 +233,11 @@ impl<'a> Sample<'a> {
         let mut writer = RecordListWriter::create(path, Kind::Shard)?;
         let mut all = HashSet::new();
         for (position, source) in self.shards.iter().enumerate() {
-            if self.quotas[position] == 0 {
+            if self.shares[position].rows == 0 {
                 continue;
             }
             let shard = read_shard(source)?;
-            let chosen = self.chosen(position, &shard);
+            let chosen = self.chosen(position, &shard).0;
             for row in shard.rows().iter() {
                 if chosen.contains(&key_of(&row, self.stitched)) {
                     writer.push(&ShardRow {
@@ -250,6 +251,29 @@ impl<'a> Sample<'a> {
         writer.finish(&self.made_by)?.1.finish()?;
         Ok(all)
     }
+}
+
+/// The rows and tokens of the shards of a manifest, by digest.
+fn sizes(manifest: &Manifest) -> BTreeMap<String, Amount> {
+    let size = |shard: &ShardSummary| {
+        let (rows, tokens) = (shard.rows, shard.tokens);
+        (shard.digest.clone(), Amount { rows, tokens })
+    };
+    manifest.shards.iter().map(size).collect()
+}
+
+/// About how many tokens the spot check of a sample with this manifest computes.
+pub fn spot_check_tokens(args: &Args, manifest: &Manifest) -> u64 {
+    if args.model.is_none() {
+        return 0;
+    }
+    let all = sizes(manifest);
+    let shares = shares(args.sampling.sample, manifest.accepted, &all);
+    let tokens = all.values().zip(shares.values()).map(|(shard, share)| {
+        let cost = |rows: u64| (rows * shard.tokens).div_ceil(shard.rows.max(1));
+        share.tokens.max(cost(LEAST)).min(cost(share.rows))
+    });
+    tokens.sum()
 }
 
 /// The key of the embedding that a row of a shard becomes, or a part of.
@@ -286,7 +310,7 @@ fn positions_again(
                 [row.id.to_owned(), scored[at % scored.len()].to_string()]
             }));
         };
-        each_row(&mut EmbeddingsReader::open(path)?, || Ok(()), add)?;
+        each_row(&mut EmbeddingsReader::open(path)?, |_| Ok(()), add)?;
     }
     let mut table = csv::Writer::from_writer(Vec::new());
     let written = lines.iter().try_for_each(|line| table.write_record(line));
@@ -355,7 +379,7 @@ pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault>
             let vectors = vectors.iter().map(|vector| vector.to_vec());
             known.rows.insert(row.sort_key(), vectors.collect());
         };
-        each_row(&mut reader, || Ok(()), add)?;
+        each_row(&mut reader, |_| Ok(()), add)?;
     }
     Ok(all.expect("at least one file"))
 }

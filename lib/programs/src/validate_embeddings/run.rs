@@ -16,23 +16,30 @@ use super::dataset::{check_files, check_folder};
 use super::groups::{Reading, batches_digest, open_all};
 use super::lists::{read_lists, without_lists};
 use super::outputs::conclude;
+use super::progress::{Progress, Report, with_bars};
 use super::recompute::{Sample, SpotModel, folder, read, same_heads};
 use super::reference::read_reference;
 use super::rows::each_row;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
-    match args.command {
-        Some(Command::Recompute(args)) => recompute(args, stop),
-        None => validate(args, None, stop),
-    }
+    let quiet = args.common.quiet;
+    with_bars(quiet, |progress| match args.command {
+        Some(Command::Recompute(args)) => recompute(args, progress, stop),
+        None => validate(args, None, progress, stop),
+    })
 }
 
-/// Validates embeddings, with the model of other spot checks if there is one.
+/// Validates embeddings, with the model of other spot checks if there is one, and tells its progress.
 ///
 /// # Errors
 /// A file is missing, damaged or of another kind.
-pub fn validate(args: Args, spot: Option<&mut SpotModel>, stop: &Stop) -> Result<Exit, Fault> {
+pub fn validate(
+    args: Args,
+    spot: Option<&mut SpotModel>,
+    progress: &(dyn Fn(Progress) + Sync),
+    stop: &Stop,
+) -> Result<Exit, Fault> {
     let (args, mut own) = (&args.with_files()?, None);
     let mut criteria = Criteria::default();
     // What is missing or foreign should show before hours of reading.
@@ -61,11 +68,11 @@ pub fn validate(args: Args, spot: Option<&mut SpotModel>, stop: &Stop) -> Result
     let has_rows = embeddings.iter().any(|file| file.rows.rows() > 0);
     let mut sample = None;
     criteria.not_recomputed = match args.sampling.sample {
-        0 => Some("--sample 0 was given"),
+        Some(0) => Some("--sample 0 was given"),
         _ if is_recomputed => Some("the embeddings have no rows"),
         _ => None,
     };
-    if is_recomputed && has_rows && args.sampling.sample > 0 {
+    if is_recomputed && has_rows && args.sampling.sample != Some(0) {
         let aliases = &criteria.aliases;
         let chosen = Sample::new(args.sampling, &args.shards, manifest, aliases, stitched)?;
         let again = match &args.model {
@@ -74,7 +81,9 @@ pub fn validate(args: Args, spot: Option<&mut SpotModel>, stop: &Stop) -> Result
                 let of = (&*embeddings, &*args.embeddings);
                 let folder = folder(args.temporary.as_deref())?;
                 let how = (&folder, spot.unwrap_or(&mut own));
-                chosen.recompute(model, args.threads, of, how, stop)?.0
+                chosen
+                    .recompute(model, args.threads, of, how, (progress, stop))?
+                    .0
             }
         };
         // The files that are read now need memory, too.
@@ -86,6 +95,7 @@ pub fn validate(args: Args, spot: Option<&mut SpotModel>, stop: &Stop) -> Result
     let reading = Reading {
         args,
         criteria: &criteria,
+        progress,
         stop,
         labels: labels.unwrap_or_default(),
         stitched,
@@ -135,7 +145,7 @@ fn check_model(again: &Recomputed, files: &[EmbeddedFile]) -> Result<(), Fault> 
 }
 
 /// Computes a sample of some shards again.
-fn recompute(args: RecomputeArgs, stop: &Stop) -> Result<Exit, Fault> {
+fn recompute(args: RecomputeArgs, progress: Report<'_>, stop: &Stop) -> Result<Exit, Fault> {
     let embeddings = files_of(args.embeddings, &["parquet"])?;
     let shards = without_lists(files_of(args.shards, &["parquet"])?);
     let inputs = [("the embeddings", &embeddings), ("--shards", &shards)];
@@ -158,8 +168,8 @@ fn recompute(args: RecomputeArgs, stop: &Stop) -> Result<Exit, Fault> {
     keep_others(&args.out, &sample.source(), &ordinals)?;
     let of = (&*files, &*embeddings);
     let folder = folder(None)?;
-    let (again, file) =
-        sample.recompute(&args.model, args.threads, of, (&folder, &mut None), stop)?;
+    let (how, told) = ((&folder, &mut None), (progress, stop));
+    let (again, file) = sample.recompute(&args.model, args.threads, of, how, told)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
@@ -201,7 +211,7 @@ fn keep_others(out: &Path, source: &str, ordinals: &HashSet<u64>) -> Result<(), 
         let mut reader = EmbeddingsReader::open(out)?;
         let mut is_own = reader.provenance().text_option(SOURCE) == Some(source);
         let see = |row: &RowKey, _: &[&[f32]]| is_own &= ordinals.contains(&row.ordinal);
-        each_row(&mut reader, || Ok(()), see)?;
+        each_row(&mut reader, |_| Ok(()), see)?;
         Ok::<_, Fault>(is_own)
     };
     if out.exists() && !is_own().unwrap_or(false) {
