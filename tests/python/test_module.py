@@ -411,7 +411,7 @@ def test_an_option_that_decides_no_rows_is_refused_before_anything_changes(tmp_p
     decide = "allow-empty dedup device download dtype fasta-shard force gpu-embed known layers max-shard-tokens model out pack-batches pool"
     decide += " quiet residues threads translate validate-embeddings windows"
     said = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", plmkit.run("plmkit", "--help"), re.MULTILINE))
-    assert said == set(plmkit.NO_OPTIONS) - {"--check-options"} | {f"--{name}" for name in decide.split()}
+    assert said == set(plmkit._tables.NO_OPTIONS) - {"--check-options"} | {f"--{name}" for name in decide.split()}
 
 
 def test_a_folder_without_embeddings_is_no_table(tmp_path):

@@ -10,6 +10,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{BufRead, BufReader, Write, stdin, stdout};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -18,16 +19,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_cli::{Exit, Fault, PARENT_VARIABLE, Program, Stop};
-use plmkit_contract::path_text;
+use plmkit_cli::{Exit, Fault, PARENT_VARIABLE, Program, Stop, parse};
+use plmkit_contract::{MANIFEST_FILE, Manifest, ShardSummary, path_text};
 use plmkit_engine::RunProgress;
 use plmkit_esm2::{CUDA_VISIBLE_DEVICES, WorkerGpu};
+use plmkit_store::read_sealed;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::args::Args;
 use super::run::tell_size;
 use super::session::Session;
+use crate::fasta_shard;
+use crate::pack_batches::{self, pack_shard};
 
 /// How often a waiting parent looks whether it is to stop.
 const POLL: Duration = Duration::from_millis(100);
@@ -45,6 +49,19 @@ pub enum Request {
     },
     /// Embed a shard.
     Embed(Box<ShardFiles>),
+    /// Cut, pack and embed FASTA files.
+    Fasta(Box<FastaFiles>),
+}
+
+/// FASTA files, and the folder for all that is made of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FastaFiles {
+    /// Options and inputs of `fasta-shard`.
+    pub fasta_shard: Vec<String>,
+    /// Options of `pack-batches`.
+    pub pack_batches: Vec<String>,
+    /// Where `shards` and `embeddings.parquet` will be.
+    pub folder: PathBuf,
 }
 
 /// The files of a shard.
@@ -114,8 +131,43 @@ impl Session {
                     }
                 })
             }
+            Request::Fasta(files) => {
+                args.batches = prepare(files, stop)?;
+                args.out = Some(files.folder.join("embeddings.parquet"));
+                self.embed(&args, None, stop, &mut |_| ())
+            }
         }
     }
+}
+
+/// Cuts FASTA files and packs their shards. Returns the batches files.
+fn prepare(files: &FastaFiles, stop: &Stop) -> Result<Vec<PathBuf>, Fault> {
+    let folder = files.folder.join("shards");
+    let own = [
+        format!("--out={}", path_text(&folder)),
+        "--shards=1".to_owned(),
+    ];
+    let words: Vec<String> = own.iter().chain(&files.fasta_shard).cloned().collect();
+    let mut cut: fasta_shard::Args = parse(&words)?;
+    // Without rows, the table has its columns.
+    cut.allow_empty = true;
+    fasta_shard::run(cut, stop)?;
+    let manifest: Manifest = read_sealed(&folder.join(MANIFEST_FILE))?;
+    let pack = |shard: &ShardSummary| {
+        let shard = folder.join(&shard.file);
+        let out = shard.with_extension("arrow");
+        let own = [path_text(&shard), format!("--out={}", path_text(&out))];
+        let words: Vec<String> = own.iter().chain(&files.pack_batches).cloned().collect();
+        let args: pack_batches::Args = parse(&words)?;
+        pack_shard(
+            &shard,
+            &out,
+            (args.batch_tokens()?, args.description, false),
+            stop,
+        )?;
+        Ok(out)
+    };
+    manifest.shards.iter().map(pack).collect()
 }
 
 /// Answers the requests of a parent until it hangs up.
@@ -144,7 +196,10 @@ pub(super) fn serve(args: &Args, mut session: Session, stop: &Stop) -> Result<Ex
         let mut advance = |tokens| say(&Answer::Advanced(tokens));
         let ended = session.answer(args, &request, stop, &mut advance);
         if stop.requested() {
-            // Saved, not done: the end of this process says so.
+            // Saved, not done: the end of this process says so. What is made for a parent alone goes with it.
+            if let Request::Fasta(files) = &request {
+                let _ = fs::remove_dir_all(&files.folder);
+            }
             break;
         }
         let (exit, message) = match ended {
