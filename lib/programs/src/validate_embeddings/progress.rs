@@ -29,7 +29,7 @@ pub(crate) fn with_bars<T>(quiet: bool, validate: impl FnOnce(Report<'_>) -> T) 
                 return bar.iter_mut().for_each(|bar| bar.advance(more));
             }
         };
-        bar.take().map(ProgressDisplay::finish);
+        drop(bar.take());
         *bar = Some(ProgressDisplay::start(
             ProgressMode::Auto,
             quiet,
@@ -38,6 +38,6 @@ pub(crate) fn with_bars<T>(quiet: bool, validate: impl FnOnce(Report<'_>) -> T) 
         ));
     });
     let bar = bar.into_inner().unwrap_or_else(PoisonError::into_inner);
-    bar.map(ProgressDisplay::finish);
+    drop(bar);
     ended
 }
