@@ -57,7 +57,7 @@ pub fn shares(
         (u128::from(all) * u128::from(part) / u128::from(whole)) as u64
     };
     let mut before = 0;
-    let shares = shards.iter().map(|(name, shard)| {
+    let parts = shards.iter().map(|(name, shard)| {
         // Sums are rounded: so the parts have the rows that are wanted.
         let begin = share(wanted, before, rows);
         before += shard.rows;
@@ -68,7 +68,7 @@ pub fn shares(
         };
         (name.clone(), own)
     });
-    shares.collect()
+    parts.collect()
 }
 
 /// Chooses rows of a shard: one at random of each of as many classes of length as its share has rows; and the shortest, the shortest of

@@ -167,7 +167,7 @@ fn a_fault_in_a_tenth_of_the_rows_is_seen_as_often_as_the_report_says() {
             &|place| place < count / 10,
             &|place| place >= count - count / 10,
             &|place| place % 10 == 4,
-            &|place| scramble(1, place) % 10 == 0,
+            &|place| scramble(1, place).is_multiple_of(10),
         ];
         for (nth, is_faulty) in faults.iter().enumerate() {
             let (mut seen, mut promised, runs) = (0, 0.0, 1000);

@@ -14,9 +14,8 @@ use plmkit_check::{
 };
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{
-    AMINO_ACIDS, Column, DEFAULT_BATCH_TOKENS, KNOWN, Kind, Layers, Manifest, Outputs, Pooling,
-    Provenance, RowKey, SCORES, SOURCE, SPECIAL_TOKENS, Scores, ShardRow, ShardSummary, StoreDtype,
-    WINDOWS, path_text,
+    AMINO_ACIDS, Column, KNOWN, Kind, Layers, Manifest, Outputs, Pooling, Provenance, RowKey,
+    SCORES, SOURCE, SPECIAL_TOKENS, Scores, ShardRow, ShardSummary, StoreDtype, WINDOWS, path_text,
 };
 use plmkit_engine::{Engine, Injection, Job, RunConfig, RunProgress, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype};
@@ -103,15 +102,14 @@ impl<'a> Sample<'a> {
         let rows = all.values().map(|shard| shard.rows).sum();
         let proteins = manifest.filter(|_| stitched);
         let proteins = proteins.map_or(rows, |manifest| manifest.accepted);
-        let shares = shares(sampling.sample, proteins, &all);
+        let all = shares(sampling.sample, proteins, &all);
         // A shard that is not listed fails elsewhere.
-        let shares = own
-            .iter()
-            .map(|(digest, _)| shares.get(digest).copied().unwrap_or_default());
+        let own = own.iter();
+        let own = own.map(|(digest, _)| all.get(digest).copied().unwrap_or_default());
         Ok(Self {
             shards,
             aliases,
-            shares: shares.collect(),
+            shares: own.collect(),
             seed: sampling.seed,
             stitched,
             made_by: made_by.with("sample", "computed again"),
@@ -163,7 +161,7 @@ impl<'a> Sample<'a> {
         ]
         .map(|name| folder.path().join(name));
         let chosen = self.write_sample(&shard)?;
-        let how = (DEFAULT_BATCH_TOKENS.get(), false, true);
+        let how = (BATCH_TOKENS, false, true);
         pack_shard(&shard, &batches, how, stop)?;
         let first = files.first().map(|file| &file.provenance);
         let option = |name| first.and_then(|first| first.text_option(name));
@@ -280,6 +278,9 @@ pub fn spot_check_tokens(args: &Args, manifest: &Manifest) -> u64 {
 fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
     (row.key.ordinal, if stitched { 0 } else { row.key.start })
 }
+
+/// Tokens of a batch. Progress is told after each batch; on a CPU, batches of 16,384 save 1 to 2 % of the time.
+const BATCH_TOKENS: u32 = 2048;
 
 /// Residues of a row that are masked again, if scores are of masked residues: each needs a pass.
 const MASKED_AGAIN: usize = 3;
