@@ -5,7 +5,6 @@ import gc
 import inspect
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -187,8 +186,6 @@ def test_models_are_ended_by_with_close_and_collection():
     del model
     gc.collect()
     assert is_gone(fourth)
-    with pytest.raises(plmkit.PlmkitError, match="stays in its process"):
-        pickle.dumps(make())
 
 
 def test_a_child_that_dies_is_an_error_and_the_next_call_loads_again(model):

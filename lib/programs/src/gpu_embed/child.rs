@@ -50,18 +50,14 @@ pub enum Request {
     /// Embed a shard.
     Embed(Box<ShardFiles>),
     /// Cut, pack and embed FASTA files.
-    Fasta(Box<FastaFiles>),
-}
-
-/// FASTA files, and the folder for all that is made of them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FastaFiles {
-    /// Options and inputs of `fasta-shard`.
-    pub fasta_shard: Vec<String>,
-    /// Options of `pack-batches`.
-    pub pack_batches: Vec<String>,
-    /// Where `shards` and `embeddings.parquet` will be.
-    pub folder: PathBuf,
+    Fasta {
+        /// The command line of `fasta-shard`.
+        fasta_shard: Vec<String>,
+        /// That of `pack-batches`, which gets a shard after the other.
+        pack_batches: Vec<String>,
+        /// The folder of all that is made. `embeddings.parquet` is in it.
+        folder: PathBuf,
+    },
 }
 
 /// The files of a shard.
@@ -131,9 +127,13 @@ impl Session {
                     }
                 })
             }
-            Request::Fasta(files) => {
-                args.batches = prepare(files, stop)?;
-                args.out = Some(files.folder.join("embeddings.parquet"));
+            Request::Fasta {
+                fasta_shard,
+                pack_batches,
+                folder,
+            } => {
+                args.batches = prepare(fasta_shard, pack_batches, stop)?;
+                args.out = Some(folder.join("embeddings.parquet"));
                 self.embed(&args, None, stop, &mut |_| ())
             }
         }
@@ -141,14 +141,13 @@ impl Session {
 }
 
 /// Cuts FASTA files and packs their shards. Returns the batches files.
-fn prepare(files: &FastaFiles, stop: &Stop) -> Result<Vec<PathBuf>, Fault> {
-    let folder = files.folder.join("shards");
-    let own = [
-        format!("--out={}", path_text(&folder)),
-        "--shards=1".to_owned(),
-    ];
-    let words: Vec<String> = own.iter().chain(&files.fasta_shard).cloned().collect();
-    let mut cut: fasta_shard::Args = parse(&words)?;
+fn prepare(cut: &[String], pack: &[String], stop: &Stop) -> Result<Vec<PathBuf>, Fault> {
+    let (mut cut, pack) = (
+        parse::<fasta_shard::Args>(cut)?,
+        parse::<pack_batches::Args>(pack)?,
+    );
+    let how = (pack.batch_tokens()?, pack.description, false);
+    let folder = cut.out.clone();
     // Without rows, the table has its columns.
     cut.allow_empty = true;
     fasta_shard::run(cut, stop)?;
@@ -156,16 +155,7 @@ fn prepare(files: &FastaFiles, stop: &Stop) -> Result<Vec<PathBuf>, Fault> {
     let pack = |shard: &ShardSummary| {
         let shard = folder.join(&shard.file);
         let out = shard.with_extension("arrow");
-        let own = [path_text(&shard), format!("--out={}", path_text(&out))];
-        let words: Vec<String> = own.iter().chain(&files.pack_batches).cloned().collect();
-        let args: pack_batches::Args = parse(&words)?;
-        pack_shard(
-            &shard,
-            &out,
-            (args.batch_tokens()?, args.description, false),
-            stop,
-        )?;
-        Ok(out)
+        pack_shard(&shard, &out, how, stop).map(|_| out)
     };
     manifest.shards.iter().map(pack).collect()
 }
@@ -197,8 +187,8 @@ pub(super) fn serve(args: &Args, mut session: Session, stop: &Stop) -> Result<Ex
         let ended = session.answer(args, &request, stop, &mut advance);
         if stop.requested() {
             // Saved, not done: the end of this process says so. What is made for a parent alone goes with it.
-            if let Request::Fasta(files) = &request {
-                let _ = fs::remove_dir_all(&files.folder);
+            if let Request::Fasta { folder, .. } = &request {
+                let _ = fs::remove_dir_all(folder);
             }
             break;
         }

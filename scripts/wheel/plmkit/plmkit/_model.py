@@ -18,16 +18,10 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from plmkit._programs import PlmkitError, arguments, started
 from plmkit._tables import NO_OPTIONS, Sequences, fasta, listed
-
-if TYPE_CHECKING:
-    import anndata
-    import numpy
-    import pandas
-    import pyarrow
 
 # Options of fasta-shard and pack-batches; all others are of gpu-embed.
 CUT = "alphabet drop_blanks duplicate_ids genetic_code invalid long_policy max_residues min_residues orf_between overlap pir stops translate".split()
@@ -45,32 +39,27 @@ class Model:
     `fasta-shard`, `pack-batches` and `gpu-embed` by their names: `download=True`, `pool=["mean", "max"]`, `windows=True`,
     `invalid="reject"`. A model that is missing or damaged raises PlmkitError here.
 
-    Threads may share a model; a process that is forked makes its own. Use `with`, or `close`, to free the memory before the end.
+    Threads may share a model; a process that is forked makes its own. `with` and `close` free its memory.
     """
 
-    def __init__(self, model: str | os.PathLike[str], *, dtype: str | None = None, device: str | None = None, **options: object) -> None:
-        import numpy  # noqa: F401  before anything is loaded
-        import pyarrow.parquet  # noqa: F401
+    _end, _process = staticmethod(lambda: None), None
 
+    def __init__(self, model: str | os.PathLike[str], *, dtype: str | None = None, device: str | None = None, **options: object) -> None:
+        _needs("numpy")  # before anything is loaded
         if refused := [name for name in options if name.replace("-", "_") in NOT_OF_MODELS]:
             raise PlmkitError(2, f"{refused[0]}: no option of a model; plmkit.embed or a program has it")
         if device == "all":
             raise PlmkitError(2, "device: expected one device, such as 'cuda:1', found 'all'; plmkit.embed computes on all")
-        options.pop("quiet", None)
-        words = {program: shlex.split(str(options.pop(program, None) or "")) for program in ("fasta_shard", "pack_batches", "gpu_embed")}
         if options.pop("windows", None):
             options.setdefault("long_policy", "window")
-        for names, program in ((CUT, "fasta_shard"), (PACK, "pack_batches"), (list(options), "gpu_embed")):
-            words[program] += arguments({name: options.pop(name) for name in names if name in options})
-        for word in sum(words.values(), []):
-            if word.partition("=")[0] in NO_OPTIONS:
-                raise PlmkitError(2, f"{word}: expected options that decide rows")
-        own = [f"--serve={device or 'auto'}", "--quiet", f"--model={os.fspath(model)}", *arguments({"dtype": dtype})]
-        self._words = {**words, "gpu_embed": own + words["gpu_embed"]}
-        self._name, self._has_threads = os.fspath(model), any(word.startswith("--threads") for word in words["fasta_shard"])
-        self._lock, self._pid = threading.Lock(), os.getpid()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._end = lambda: None
+        options.pop("quiet", None)
+        self._name, self._pid, self._lock = os.fspath(model), os.getpid(), threading.Lock()
+        more = {program: shlex.split(str(options.pop(program, None) or "")) for program in ("fasta_shard", "pack_batches", "gpu_embed")}
+        own = {program: {name: options.pop(name) for name in names if name in options} for program, names in (("fasta_shard", CUT), ("pack_batches", PACK))}
+        own["gpu_embed"] = {"model": self._name, "serve": device or "auto", "dtype": dtype, "quiet": True, **options}
+        self._words = {program: [*arguments(own[program]), *more[program]] for program in more}
+        if asked := [word for word in sum(self._words.values(), []) if word.partition("=")[0] in NO_OPTIONS]:
+            raise PlmkitError(2, f"{asked[0]}: expected options that decide rows")
         models.add(self)
         self.embed([])  # loads it
 
@@ -79,34 +68,26 @@ class Model:
 
         Every record has its row, in the order given. Warns of records that are rejected, which have none, and of truncated ones.
         """
-        import pyarrow.parquet
-
         if os.getpid() != self._pid:
             raise PlmkitError(2, f"{self._name}: loaded by process {self._pid}; expected a Model of this process, which was forked from it")
-        given = listed(sequences)
-        is_text = not isinstance(sequences, (str, os.PathLike)) and not (given and all(isinstance(one, os.PathLike) for one in given))
         if isinstance(sequences, str) and not os.path.exists(sequences):
             raise PlmkitError(66, f"{sequences}: no such file; residues are given in a list, or by id")
-        if is_text and all(isinstance(one, str) for one in given):
-            if path := next((one for one in given if "/" in one), None):
-                raise PlmkitError(65, f"{path}: expected residues, or files as pathlib.Path")
-            given = enumerate(given)
-        text = fasta(given).encode() if is_text else b""
-        size = len(text) if is_text else sum(os.path.getsize(path) for path in given if os.path.isfile(path))
+        files, text = listed(sequences), None
+        if not isinstance(sequences, str) and not (files and all(isinstance(one, os.PathLike) for one in files)):
+            are_residues = all(isinstance(one, str) for one in files)
+            if are_residues and (paths := [one for one in files if "/" in one]):
+                raise PlmkitError(65, f"{paths[0]}: expected residues, or files as pathlib.Path")
+            text = fasta(enumerate(files) if are_residues else files).encode()
+        size = sum(os.path.getsize(file) for file in files if os.path.isfile(file)) if text is None else len(text)
         shared = "/dev/shm"  # as fast as memory; a container may have little of it
         fits = os.access(shared, os.W_OK) and size << 16 <= shutil.disk_usage(shared).free
         with self._lock, tempfile.TemporaryDirectory(prefix="plmkit-", dir=shared if fits else None, ignore_cleanup_errors=True) as made:
-            if is_text:
-                given = [Path(made, "sequences")]
-                given[0].write_bytes(text)
-            said = self._ask(Path(made), [*["--threads=1"] * (size < 1 << 20 and not self._has_threads), *self._words["fasta_shard"], "--", *map(os.path.abspath, given)])
-            rejected = [row for name in ("shards/rejects.csv", "embeddings.rejects.csv") for row in _rows(Path(made, name))]
-            with pyarrow.parquet.ParquetFile(Path(made, "embeddings.parquet")) as file:
-                table = file.read()
-            if len(list(Path(made, "shards").glob("*.arrow"))) > 1:  # proteins of any length have a shard of their own
-                table = table.sort_by([("ordinal", "ascending"), ("start", "ascending")])
-        for line in (line for line in said if (text or not is_text) and "see rejects.csv" not in line):
-            warnings.warn(_spelled(line.replace(": warning: ", ": ", 1), made), stacklevel=2)
+            if text is not None:
+                files = [Path(made, "sequences")]
+                files[0].write_bytes(text)
+            said, table, rejected = self._ask(made, [os.path.abspath(file) for file in files], size < 1 << 20)
+        for line in said if text != b"" else ():
+            warnings.warn(line, stacklevel=2)
         if rejected:
             named = ", ".join(f"{id!r} ({reason})" for id, reason in rejected[:5]) + ", …" * (len(rejected) > 5)
             warnings.warn(f"{len(rejected)} rejected record{' has' if len(rejected) == 1 else 's have'} no row: {named}", stacklevel=2)
@@ -123,87 +104,75 @@ class Model:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"plmkit.Model({self._name!r})"
+    def _ask(self, folder: str, files: list[str], is_small: bool) -> tuple[list[str], Any, list[tuple[str, str]]]:
+        """Has the child embed FASTA files in a folder. Returns its warnings, the rows, and the ids and reasons of rejects."""
+        import pyarrow.parquet
 
-    def __reduce__(self) -> tuple:
-        raise PlmkitError(2, f"{self._name}: a model stays in its process; expected a Model made in the other one")
-
-    def _ask(self, folder: Path, words: list[str]) -> list[str]:
-        """Has the child embed FASTA files into a folder. Returns its warnings."""
-        said: list[str] = []
+        cut = self._words["fasta_shard"]
+        threads = ["--threads=1"] if is_small and not any(word.startswith("--threads") for word in cut) else []
+        cut = [f"--out={folder}/shards", "--shards=1", *threads, *cut, "--", *files]
+        request = {"fasta_shard": cut, "pack_batches": ["x", "--out=x", *self._words["pack_batches"]], "folder": folder}
         try:
-            if self._process is None:
-                self._start()
-            process = self._process
-            request = {"fasta_shard": words, "pack_batches": self._words["pack_batches"], "folder": str(folder)}
-            with contextlib.suppress(BrokenPipeError):  # its last words say why
-                process.stdin.write(json.dumps({"Fasta": request}).encode() + b"\n")
-                process.stdin.flush()
-            for line in process.stdout:
-                if not line.startswith(b"{"):
-                    said.append(line.decode(errors="replace").rstrip("\n"))
-                elif ended := json.loads(line).get("Ended"):
-                    if ended["exit"] > 1 or ended["message"]:
-                        raise PlmkitError(ended["exit"], _spelled(f"{ended['message']}", folder))
-                    return [line for line in said if ": warning: " in line]
-            raise _death(process.wait(), said)
+            said = self._answer(json.dumps({"Fasta": request}).encode() + b"\n", folder)
         except BaseException as error:
             if getattr(error, "code", 70) not in (1, 2, 65, 66):  # those are of the input
                 self._drop()
             raise
+        with pyarrow.parquet.ParquetFile(f"{folder}/embeddings.parquet") as file:
+            table = file.read()
+        if len(list(Path(folder, "shards").glob("*.arrow"))) > 1:  # long proteins have a shard of their own
+            table = table.sort_by([("ordinal", "ascending"), ("start", "ascending")])
+        rejected = []
+        for path in Path(folder).glob("**/*rejects.csv"):
+            with path.open(encoding="utf-8", newline="") as rows:
+                rejected += [(int(row["ordinal"]), row["id"], row["reason"]) for row in csv.DictReader(rows)]
+        return said, table, [(id, reason) for _, id, reason in sorted(rejected)]
+
+    def _answer(self, request: bytes, folder: str) -> list[str]:
+        """Has the child answer. Returns its warnings."""
+        if self._process is None:  # The kernel ends a child with the thread that started it: this one lives as long.
+            is_started, failed = threading.Event(), []
+            words = (weakref.ref(self), self._words["gpu_embed"], is_started, failed)
+            threading.Thread(target=_keep, args=words, name="plmkit", daemon=True).start()
+            is_started.wait()
+            if failed:
+                raise failed[0]
+        process, said = self._process, []
+        with contextlib.suppress(BrokenPipeError):  # its last words say why
+            process.stdin.write(request)
+            process.stdin.flush()
+        for line in process.stdout:
+            if not line.startswith(b"{"):
+                said.append(line.decode(errors="replace").rstrip("\n"))
+            elif ended := json.loads(line).get("Ended"):
+                if ended["message"]:
+                    raise PlmkitError(ended["exit"], _spelled(ended["message"], folder))
+                told = [line.replace(": warning: ", ": ", 1) for line in said if ": warning: " in line and "see rejects.csv" not in line]
+                return [_spelled(line, folder) for line in told]
+        if (status := process.wait()) < 0:
+            why = ", perhaps for lack of memory" if status == -signal.SIGKILL else ""
+            what = f"gpu-embed: ended by signal {-status}{why}; the next call loads the model again"
+            raise PlmkitError(70 if -status in BUGS else 75, what)
+        raise PlmkitError(status or 75, ([line for line in said if ": warning: " not in line] or [f"gpu-embed: ended with exit code {status}"])[-1])
 
     def _drop(self) -> None:
         self._end()
         self._process = None
 
-    def _start(self) -> None:
-        """Starts the child, from a thread that lives as long: the kernel ends a child with the thread that started it."""
-        failed: list[BaseException] = []
-        is_started = threading.Event()
-        target = (weakref.ref(self), self._words["gpu_embed"], is_started, failed)
-        threading.Thread(target=_keep, args=target, name="plmkit", daemon=True).start()
-        is_started.wait()
-        if failed:
-            raise failed[0]
-
 
 def _keep(model: weakref.ref[Model], words: list[str], is_started: threading.Event, failed: list[BaseException]) -> None:
     try:
         process = started("gpu-embed", words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        owner, pid = model(), os.getpid()
-        if owner is None:
-            return _end(process, pid)
-        owner._process, owner._end = process, weakref.finalize(owner, _end, process, pid)
+        if (owner := model()) is None:
+            return _end(process, os.getpid())
+        owner._process, owner._end = process, weakref.finalize(owner, _end, process, os.getpid())
         del owner  # which may end before its child does
     except BaseException as error:  # noqa: BLE001  raised where the model is asked for
-        failed.append(error)
-        return None
+        return failed.append(error)
     finally:
         is_started.set()
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-
-
-def _spelled(message: str, folder: str | os.PathLike[str]) -> str:
-    """A message with its hints as they are typed here, and without the folder of a call."""
-    message = message.replace(f"{os.fspath(folder)}/", "").replace("--long-policy window", "windows=True")
-    return re.sub(r"--(alphabet|duplicate-ids|invalid|long-policy) ([a-z-]+)", lambda hint: f'{hint[1].replace("-", "_")}="{hint[2]}"', message)
-
-
-def _rows(path: Path) -> list[tuple[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return [(row["id"], row["reason"]) for row in csv.DictReader(file)]
-
-
-def _death(status: int, said: list[str]) -> PlmkitError:
-    if status < 0:
-        why = ", perhaps for lack of memory" if status == -signal.SIGKILL else ""
-        return PlmkitError(70 if -status in BUGS else 75, f"gpu-embed: ended by signal {-status}{why}; the next call loads the model again")
-    errors = [line for line in said if ": warning: " not in line]
-    return PlmkitError(status or 75, errors[-1] if errors else f"gpu-embed: ended with exit code {status}")
 
 
 def _end(process: subprocess.Popen[bytes], pid: int) -> None:
@@ -222,41 +191,32 @@ def _forked() -> None:
         model._lock = threading.Lock()
         if (process := model._process) is not None:
             model._process, process.returncode = None, 0
-            for pipe in (process.stdin, process.stdout):
-                pipe.raw.close()
+            process.stdin.raw.close()
+            process.stdout.raw.close()
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
 class Embeddings:
-    """Rows of proteins, in the order given: `ids`, `lengths`, and a column for each pooling and layer, such as `mean_33`."""
+    """Rows of proteins, in the order given: `ids`, `lengths`, and a column for each pooling and layer, such as `embeddings["mean_33"]`.
 
-    def __init__(self, table: pyarrow.Table, rejected: list[tuple[str, str]]) -> None:
+    `vectors` is the only such column: (rows, channels), of residues a list of (residues, channels). `rejected` has ids and reasons.
+    """
+
+    def __init__(self, table: Any, rejected: list[tuple[str, str]]) -> None:
         self._table, self._made = table, {}
-        self.rejected = rejected
+        self.rejected, self.ids = rejected, table["id"].to_pylist()
+        self.lengths = self["length"]
+        self.columns = [field.name for field in table.schema if hasattr(field.type, "value_type")]
 
     @property
-    def ids(self) -> list[str]:
-        return self._table["id"].to_pylist()
-
-    @property
-    def lengths(self) -> numpy.ndarray:
-        return self["length"]
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of vectors."""
-        return [field.name for field in self._table.schema if hasattr(field.type, "value_type")]
-
-    @property
-    def vectors(self) -> numpy.ndarray:
-        """The only column of vectors: (rows, channels); of residues, a list of (residues, channels)."""
+    def vectors(self) -> Any:
         if len(self.columns) != 1:
-            raise PlmkitError(2, f"vectors: expected one column, found {', '.join(self.columns) or 'none'}; embeddings['NAME'] is that of a name")
+            raise PlmkitError(2, f"vectors: expected one column, found {', '.join(self.columns)}; embeddings['NAME'] is that of a name")
         return self[self.columns[0]]
 
-    def __getitem__(self, name: str) -> numpy.ndarray | list[numpy.ndarray]:
+    def __getitem__(self, name: str) -> Any:
         if name not in self._table.column_names:
             raise KeyError(f"{name}: expected a column, one of {', '.join(self._table.column_names)}")
         if name not in self._made:
@@ -266,44 +226,51 @@ class Embeddings:
     def __len__(self) -> int:
         return self._table.num_rows
 
-    def __iter__(self) -> Iterator[tuple[str, numpy.ndarray]]:
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
         return iter(zip(self.ids, self.vectors))
 
     def __repr__(self) -> str:
         return f"<plmkit.Embeddings of {len(self)} rows: {', '.join(self.columns)}>"
 
-    def to_arrow(self) -> pyarrow.Table:
+    def to_arrow(self) -> Any:
+        """The table of pyarrow."""
         return self._table
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> Any:
+        """A DataFrame with all columns."""
         _needs("pandas")
         return self._table.to_pandas()
 
-    def to_anndata(self) -> anndata.AnnData:
+    def to_anndata(self) -> Any:
         """The first column of poolings is X, others are in obsm; obs has the ids and lengths."""
         anndata, pandas = _needs("anndata"), _needs("pandas")
-        pooled = {name: array for name in self.columns if getattr(array := self[name], "ndim", 0) == 2}
+        pooled = {name: self[name] for name in self.columns if not isinstance(self[name], list)}
         if not pooled:
-            raise PlmkitError(2, f"to_anndata: expected a column of poolings, found {', '.join(self.columns) or 'none'}")
+            raise PlmkitError(2, f"to_anndata: expected a column of poolings, found {', '.join(self.columns)}")
         first, *others = pooled
         obs = pandas.DataFrame({"length": self.lengths, "truncated": self["truncated"]}, index=pandas.Index(self.ids, dtype=str))
-        return anndata.AnnData(pooled[first], obs=obs, obsm={name: pooled[name] for name in others}, uns={"X": first})
+        return anndata.AnnData(pooled[first], obs=obs, obsm={name: pooled[name] for name in others})
 
 
-def _numpy(array: pyarrow.Array) -> numpy.ndarray | list[numpy.ndarray]:
+def _numpy(array: Any) -> Any:
     import numpy
-    import pyarrow
 
-    if pyarrow.types.is_fixed_size_list(array.type):
+    if hasattr(array.type, "list_size"):
         flat = array.flatten().to_numpy(zero_copy_only=False)
         return numpy.array(flat, numpy.float32 if flat.dtype == numpy.float16 else None).reshape(-1, array.type.list_size)
-    if not pyarrow.types.is_list(array.type):
+    if not hasattr(array.type, "value_type"):
         return array.to_numpy(zero_copy_only=False)
     ends = numpy.cumsum(array.value_lengths().to_numpy(zero_copy_only=False))
     return numpy.split(_numpy(array.flatten()), ends[:-1]) if len(ends) else []
 
 
-def _needs(package: str):  # noqa: ANN202
+def _spelled(message: str, folder: str) -> str:
+    """A message with its hints as they are typed here, and without the folder of a call."""
+    message = message.replace(f"{folder}/", "").replace("--long-policy window", "windows=True")
+    return re.sub(r"--(alphabet|duplicate-ids|invalid|long-policy) ([a-z-]+)", lambda hint: f'{hint[1].replace("-", "_")}="{hint[2]}"', message)
+
+
+def _needs(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -12,12 +12,9 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import Any, Union
 
 from plmkit._programs import PlmkitError, arguments, run
-
-if TYPE_CHECKING:
-    import pyarrow
 
 NO_OPTIONS = ("--check-options", "--generate", "--help", "--log-format", "--stage", "--task", "--version")  # of a call that returns rows
 
@@ -32,7 +29,7 @@ def embed(
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
     **options: object,
-) -> pyarrow.Table:
+) -> Any:
     """Embeds sequences, and returns their rows: `id`, `length` and a column for each pooling and layer, such as `mean_33`.
 
     `model` is a folder or an id of the Hugging Face Hub. `out` is a folder for the results, which stay: the same call resumes after an
@@ -81,7 +78,7 @@ def embed(
         return _table(sum(samples.values(), []))
 
 
-def read(results: str | os.PathLike[str], columns: Iterable[str] | None = None, *, verify: bool = True) -> pyarrow.Table:
+def read(results: str | os.PathLike[str], columns: Iterable[str] | None = None, *, verify: bool = True) -> Any:
     """Reads the embeddings in a folder of results, of a sample, or of Parquet files, or in one file, in the order of the last run.
 
     `columns` names those to read. A sample must have passed its validation, be whole, and made as the others; all files are compared
@@ -117,7 +114,7 @@ def _counts(dataset: str) -> dict:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"aliases": 0, "known": 0, "rejected": {}}
 
 
-def _table(files: list[str], columns: list[str] | None = None) -> pyarrow.Table:
+def _table(files: list[str], columns: list[str] | None = None) -> Any:
     import pyarrow.parquet
 
     try:
