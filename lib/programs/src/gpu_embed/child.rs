@@ -6,7 +6,7 @@
 //! parent ──{"Embed":{"batches":…}}──▶ child ──{"Advanced":16384} … {"Ended":{"exit":0,"message":null}}──▶ parent
 //! ```
 //!
-//! Both are of one release, so the lines need no version.
+//! Both are of one release, so the lines need no version. The parent is `plmkit`, or a process of Python that holds a `plmkit.Model`.
 
 use std::env;
 use std::ffi::OsString;

@@ -42,7 +42,8 @@ class Model:
     Threads may share a model; a process that is forked makes its own. `with` and `close` free its memory.
     """
 
-    _end, _process = staticmethod(lambda: None), None
+    _end: Any = staticmethod(lambda: None)
+    _process: Any = None
 
     def __init__(self, model: str | os.PathLike[str], *, dtype: str | None = None, device: str | None = None, **options: object) -> None:
         _needs("numpy")  # before anything is loaded
@@ -131,13 +132,13 @@ class Model:
     def _answer(self, request: bytes, folder: str) -> list[str]:
         """Has the child answer. Returns its warnings."""
         if self._process is None:  # The kernel ends a child with the thread that started it: this one lives as long.
-            is_started, failed = threading.Event(), []
-            words = (weakref.ref(self), self._words["gpu_embed"], is_started, failed)
+            failed: list[BaseException] = []
+            words = (weakref.ref(self), self._words["gpu_embed"], is_started := threading.Event(), failed)
             threading.Thread(target=_keep, args=words, name="plmkit", daemon=True).start()
             is_started.wait()
             if failed:
                 raise failed[0]
-        process, said = self._process, []
+        process, said = self._process, list[str]()
         with contextlib.suppress(BrokenPipeError):  # its last words say why
             process.stdin.write(request)
             process.stdin.flush()
@@ -153,7 +154,8 @@ class Model:
             why = ", perhaps for lack of memory" if status == -signal.SIGKILL else ""
             what = f"gpu-embed: ended by signal {-status}{why}; the next call loads the model again"
             raise PlmkitError(70 if -status in BUGS else 75, what)
-        raise PlmkitError(status or 75, ([line for line in said if ": warning: " not in line] or [f"gpu-embed: ended with exit code {status}"])[-1])
+        errors = [line for line in said if ": warning: " not in line] or [f"gpu-embed: ended with exit code {status}"]
+        raise PlmkitError(status or 75, _spelled(errors[-1], folder))
 
     def _drop(self) -> None:
         self._end()
@@ -175,7 +177,7 @@ def _keep(model: weakref.ref[Model], words: list[str], is_started: threading.Eve
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
-def _end(process: subprocess.Popen[bytes], pid: int) -> None:
+def _end(process: Any, pid: int) -> None:
     """Ends a child, which has nothing to save, unless it is that of another process."""
     if os.getpid() == pid:
         process.kill()
@@ -205,8 +207,8 @@ class Embeddings:
     """
 
     def __init__(self, table: Any, rejected: list[tuple[str, str]]) -> None:
-        self._table, self._made = table, {}
-        self.rejected, self.ids = rejected, table["id"].to_pylist()
+        self._made: dict[str, Any] = {}
+        self._table, self.rejected, self.ids = table, rejected, table["id"].to_pylist()
         self.lengths = self["length"]
         self.columns = [field.name for field in table.schema if hasattr(field.type, "value_type")]
 
@@ -266,7 +268,7 @@ def _numpy(array: Any) -> Any:
 
 def _spelled(message: str, folder: str) -> str:
     """A message with its hints as they are typed here, and without the folder of a call."""
-    message = message.replace(f"{folder}/", "").replace("--long-policy window", "windows=True")
+    message = message.replace(f"{folder}/", "").replace("--long-policy window", "windows=True").replace("--download ", "download=True ")
     return re.sub(r"--(alphabet|duplicate-ids|invalid|long-policy) ([a-z-]+)", lambda hint: f'{hint[1].replace("-", "_")}="{hint[2]}"', message)
 
 

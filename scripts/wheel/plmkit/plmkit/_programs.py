@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class PlmkitError(RuntimeError):
@@ -51,7 +52,7 @@ def run(program: str, *arguments: str, progress: bool = False) -> str:
         return printed.read().decode("utf-8", "replace")
 
 
-def started(program: str, words: Iterable[str], **how: object) -> subprocess.Popen:
+def started(program: str, words: Iterable[str], **how: Any) -> subprocess.Popen:
     """Starts a program, in a session of its own: a Ctrl-C reaches it once, from here. It ends with this process, however that ends."""
     environment = {**os.environ, "PLMKIT_PARENT": str(os.getpid())}
     try:

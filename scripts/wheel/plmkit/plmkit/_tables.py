@@ -43,8 +43,8 @@ def embed(
     import pyarrow.parquet  # noqa: F401  before anything is computed
 
     if out is None:
-        with tempfile.TemporaryDirectory(prefix="plmkit-") as folder:
-            return embed(sequences, model, out=folder, progress=progress, **options)
+        with tempfile.TemporaryDirectory(prefix="plmkit-") as temporary:
+            return embed(sequences, model, out=temporary, progress=progress, **options)
     if not os.fspath(out):
         raise PlmkitError(2, "out: expected a folder, found ''")
     folder = Path(out)
