@@ -52,9 +52,9 @@ pub enum Request {
     /// Cut, pack and embed FASTA files.
     Fasta {
         /// The command line of `fasta-shard`.
-        fasta_shard: Vec<String>,
+        cut: Vec<String>,
         /// That of `pack-batches`, which gets a shard after the other.
-        pack_batches: Vec<String>,
+        pack: Vec<String>,
         /// The folder of all that is made. `embeddings.parquet` is in it.
         folder: PathBuf,
     },
@@ -127,12 +127,8 @@ impl Session {
                     }
                 })
             }
-            Request::Fasta {
-                fasta_shard,
-                pack_batches,
-                folder,
-            } => {
-                args.batches = prepare(fasta_shard, pack_batches, stop)?;
+            Request::Fasta { cut, pack, folder } => {
+                args.batches = prepare(cut, pack, stop)?;
                 args.out = Some(folder.join("embeddings.parquet"));
                 self.embed(&args, None, stop, &mut |_| ())
             }

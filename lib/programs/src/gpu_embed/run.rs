@@ -11,7 +11,7 @@ use super::session::Session;
 
 /// Embeds batches, or measures how many tokens a batch may have.
 pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
-    if args.device == Device::All && args.serve.is_none() {
+    if args.serve.unwrap_or(args.device) == Device::All {
         let what = "--device all: expected one device; plmkit computes on all";
         return Err(Fault::usage(what));
     }

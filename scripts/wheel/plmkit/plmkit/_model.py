@@ -49,8 +49,6 @@ class Model:
         _needs("numpy")  # before anything is loaded
         if refused := [name for name in options if name.replace("-", "_") in NOT_OF_MODELS]:
             raise PlmkitError(2, f"{refused[0]}: no option of a model; plmkit.embed or a program has it")
-        if device == "all":
-            raise PlmkitError(2, "device: expected one device, such as 'cuda:1', found 'all'; plmkit.embed computes on all")
         if options.pop("windows", None):
             options.setdefault("long_policy", "window")
         options.pop("quiet", None)
@@ -112,7 +110,7 @@ class Model:
         cut = self._words["fasta_shard"]
         threads = ["--threads=1"] if is_small and not any(word.startswith("--threads") for word in cut) else []
         cut = [f"--out={folder}/shards", "--shards=1", *threads, *cut, "--", *files]
-        request = {"fasta_shard": cut, "pack_batches": ["x", "--out=x", *self._words["pack_batches"]], "folder": folder}
+        request = {"cut": cut, "pack": ["x", "--out=x", *self._words["pack_batches"]], "folder": folder}
         try:
             said = self._answer(json.dumps({"Fasta": request}).encode() + b"\n", folder)
         except BaseException as error:
