@@ -65,8 +65,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POOL", help_heading = "Model and vectors")]
     pub(crate) pool: Option<String>,
 
-    /// Layers to store: numbers from 0, last or all
-    #[arg(long, value_name = "LAYERS", help_heading = "Model and vectors")]
+    /// Layers to store: numbers from 0 or from the end (-1 is the last), last or all
+    #[arg(
+        long,
+        value_name = "LAYERS",
+        allow_hyphen_values = true,
+        help_heading = "Model and vectors"
+    )]
     pub(crate) layers: Option<String>,
 
     /// Store per-residue vectors, too

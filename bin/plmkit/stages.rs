@@ -1,7 +1,7 @@
 //! The stages of a run.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
-use plmkit_contract::{DATASET_FILE, ListedDataset, ShardSummary, path_text, plural};
+use plmkit_contract::{DATASET_FILE, ListedDataset, ShardSummary, ShortIds, path_text, plural};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{read_id_values, read_sealed, read_shard};
@@ -170,25 +170,26 @@ impl Run {
         Ok(cut)
     }
 
-    /// Refuses positions of an id that no shard has. gpu-embed sees a shard at a time, and takes such an id for one of another shard.
+    /// Refuses positions of an id that no shard has, or that is short for several. gpu-embed sees a shard at a time, and takes an id
+    /// that it lacks for one of another shard.
     fn check_positions(&self, samples: &[&Sample]) -> Result<(), Fault> {
         let Some(path) = &self.options.gpu_embed.scores_positions else {
             return Ok(());
         };
-        let mut unknown = read_id_values(path, "position")?;
+        let lines = read_id_values(path, "position")?;
+        let mut named = ShortIds::new(lines.iter().map(|line| &*line.id));
         for (sample, shard) in self.shards(samples)? {
-            if unknown.is_empty() {
-                break;
-            }
             let shards = SampleFolder::new(self, sample).path.join("shards");
             let shard = read_shard(&shards.join(&shard.file))?;
-            let ids: HashSet<&str> = shard.rows().iter().map(|row| row.key.id).collect();
-            unknown.retain(|line| !ids.contains(&*line.id));
+            shard.rows().iter().for_each(|row| named.see(row.key.id));
         }
-        unknown.first().map_or(Ok(()), |line| {
+        for line in &lines {
+            let found = named.resolve(&line.id);
             let what = "expected an id of the shards, found none such";
-            Err(line.error(path, what).into())
-        })
+            let found = found.and_then(|found| found.ok_or_else(|| what.to_owned()));
+            found.map_err(|what| line.error(path, what))?;
+        }
+        Ok(())
     }
 
     /// Names the samples that could not be cut, at the end of a stage that does nothing else.

@@ -11,8 +11,8 @@ use plmkit_dataset::{
 };
 use plmkit_store::StoreError;
 
-use crate::format_of;
 use crate::rows::{check_column, write};
+use crate::{format_of, warn};
 
 /// Combine the parts of a dataset, or several samples, into few large files; or write the vectors in another format
 ///
@@ -22,7 +22,7 @@ use crate::rows::{check_column, write};
 /// their rows follow each other in the order given, with ordinals of their own.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CombineArgs {
-    /// Folder of a sample's results, or its dataset.json; its validation has passed. For npy, tsv and csv, an embeddings file as well
+    /// Folder of results, of a sample or of many, or dataset.json; the validation has passed. For npy, tsv and csv, an embeddings file as well
     #[arg(value_name = "DATASET", required = true, value_parser = file().map(dataset_folder))]
     datasets: Vec<PathBuf>,
 
@@ -97,8 +97,11 @@ impl CombineArgs {
         };
         let written =
             self.with_progress(quiet, |advance| write(&config, dataset, &[], advance, stop))?;
-        let left_out = written.listed.as_ref();
-        let left_out = left_out.map_or(0, ListedDataset::without_row);
+        let listed = written
+            .samples()
+            .iter()
+            .filter_map(|sample| sample.listed.as_ref());
+        let left_out: u64 = listed.map(ListedDataset::without_row).sum();
         if left_out > 0 {
             tracing::warn!(
                 "{}: {} left out, because other records or datasets have their residues; combined as Parquet, they have rows",
@@ -130,16 +133,17 @@ impl CombineArgs {
                 return Err(Fault::usage(what));
             }
         }
-        let open = |datasets: &[PathBuf]| {
-            let opened = datasets.iter().map(|path| Dataset::open(path, Err, stop));
-            opened.collect::<Result<_, _>>()
-        };
-        let opened = open(&self.datasets)?;
+        let mut opened = Vec::new();
+        for path in &self.datasets {
+            opened.extend(Dataset::open_all(path, Err, warn, stop)?.into_samples());
+        }
+        let known = self.known.iter();
+        let known = known.map(|path| Dataset::open(path, Err, stop));
         let config = CombineConfig {
             out: new,
             rows_per_file: self.rows_per_file.unwrap_or(ROWS_PER_FILE),
             distinct: self.distinct,
-            known: open(&self.known)?,
+            known: known.collect::<Result<_, _>>()?,
             force: self.force,
         };
         let outcome = self.with_progress(quiet, |advance| combine(&config, opened, advance, stop));

@@ -1,11 +1,13 @@
 //! `query-embeddings files`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plmkit_cli::{Exit, Fault, Stop, file, print};
 use plmkit_contract::path_text;
 use plmkit_dataset::embeddings_at;
+
+use crate::warn;
 
 /// List embeddings files that are one table, once they are verified: a JSON line for each, with its dataset
 ///
@@ -29,7 +31,6 @@ pub(crate) struct FilesArgs {
 
 impl FilesArgs {
     pub(crate) fn run(&self, stop: &Stop) -> Result<Exit, Fault> {
-        let warn = |path: &Path, what: &str| tracing::warn!("{}: {what}", path_text(path));
         let how = (!self.unverified, self.last_run);
         for (dataset, file) in &embeddings_at(&self.results, how, warn, stop)? {
             let line = BTreeMap::from([("dataset", dataset), ("file", file)]);

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file};
-use plmkit_contract::path_text;
+use plmkit_contract::{Quoted, path_text, plural};
 use plmkit_dataset::AskedIds;
 use plmkit_sequence::Source;
 
 /// Files with ids.
 #[derive(Debug, clap::Args)]
 pub(crate) struct IdFiles {
-    /// File with one id a line, as it stands; may be compressed
+    /// File with one id a line; may be compressed. `P12345` or `NAME_HUMAN` is short for `sp|P12345|NAME_HUMAN`
     #[arg(long, value_name = "FILE", value_parser = file())]
     ids: Option<PathBuf>,
 
@@ -62,6 +62,18 @@ impl IdFiles {
         let files = [("--ids", &self.ids), ("--fasta", &self.fasta)].into_iter();
         let files = files.filter_map(|(name, path)| Some((name, path.as_deref()?)));
         files.collect()
+    }
+}
+
+/// Tells that ids have rows of several samples.
+pub(crate) fn warn_of_several(ids: &AskedIds) {
+    let several = ids.in_several();
+    if let Some(first) = several.first() {
+        let count = plural(several.len() as u64, "id");
+        tracing::warn!(
+            "{count} in several samples, with rows of each: the first is {}",
+            Quoted(first)
+        );
     }
 }
 

@@ -9,11 +9,11 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_dataset::{Dataset, Merge, dataset_folder};
+use plmkit_dataset::{Merge, dataset_folder};
 use serde::Serialize;
 
-use crate::ids::IdFiles;
-use crate::warn_unless_validated;
+use crate::ids::{IdFiles, warn_of_several};
+use crate::open_all;
 
 /// Print the rows of some proteins as JSON lines: the key, and the vectors
 ///
@@ -22,7 +22,7 @@ use crate::warn_unless_validated;
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct LookupArgs {
-    /// Folder of a sample's results, its dataset.json, or an embeddings file
+    /// Folder of results, of a sample or of many; dataset.json; or an embeddings file
     #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
     dataset: PathBuf,
 
@@ -46,8 +46,8 @@ impl LookupArgs {
             tracing::warn!("{failed}");
             Ok(())
         };
-        let opened = Dataset::open(&self.dataset, on_failed, stop)?;
-        warn_unless_validated(&opened);
+        let opened = open_all(&self.dataset, on_failed, stop)?;
+        let ids = ids.resolve(&opened, stop)?;
         let columns = opened.places(&self.column)?;
         let mut merge = Merge::new(&opened.parts, columns, stop).of_ids(&ids);
         while let Some(found) = merge.next_rows()? {
@@ -65,6 +65,7 @@ impl LookupArgs {
         {
             print(line(row) + "\n")?;
         }
+        warn_of_several(&ids);
         opened.check_found(&ids, stop)?;
         Ok(Exit::Done)
     }

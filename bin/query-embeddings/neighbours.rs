@@ -19,7 +19,7 @@ use crate::{format_of_table, open};
 /// no protein is a neighbour of itself.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NeighboursArgs {
-    /// Dataset whose proteins are compared: a folder of results, its dataset.json, or an embeddings file
+    /// Dataset whose proteins are compared: a folder of results, of a sample or of many; dataset.json; or an embeddings file
     #[arg(value_name = "QUERIES", value_parser = file().map(dataset_folder))]
     queries: PathBuf,
 

@@ -8,22 +8,22 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{PlaceFormat, dataset_folder, write_peptides};
 
 use crate::ids::AskedArgs;
-use crate::{format_of, open};
+use crate::{format_of_table, open};
 
-/// Write where the peptides of contigs lie, as GFF3 or BED; of `fasta-shard --translate`
+/// Write where the peptides of contigs lie, as GFF3 or BED, or their residues as FASTA; of `fasta-shard --translate`
 ///
-/// Peptides that were rejected are left out. All others have a line each, in the order of the input: those that share the vectors of
+/// Peptides that were rejected are left out. All others have a line or record each, in the order of the input: those that share the vectors of
 /// another record, by `--dedup` or `--known`, too. Without ids, all are written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeptidesArgs {
-    /// Folder of a sample's results with its shards, or its dataset.json
+    /// Folder of results with its shards, of a sample or of many; or dataset.json
     #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
     dataset: PathBuf,
 
     #[command(flatten)]
     asked: AskedArgs,
 
-    /// Format of the file [default: by the name of the file, or gff]
+    /// Format of the file [default: by the extension of the file; without one, gff]
     #[arg(long, value_name = "FORMAT", value_parser = variant::<PlaceFormat>())]
     format: Option<PlaceFormat>,
 
@@ -38,8 +38,8 @@ pub(crate) struct PeptidesArgs {
 
 impl PeptidesArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let format = format_of_table(self.format, &self.out, PlaceFormat::Gff)?;
         let ids = self.asked.read(stop)?;
-        let ids = (!ids.in_order().is_empty()).then_some(&ids);
         let outputs = &[("--out", &*self.out)];
         let opened = open(
             &self.dataset,
@@ -47,9 +47,16 @@ impl PeptidesArgs {
             (outputs, None),
             stop,
         )?;
-        let format = format_of(self.format, &self.out).unwrap_or(PlaceFormat::Gff);
+        let ids = ids.resolve(&opened, stop)?;
+        let ids = (!ids.in_order().is_empty()).then_some(&ids);
         let written = write_peptides(&opened, ids, (format, &self.out, self.force), stop)?;
-        let out = path_text(&self.out);
+        let ([written, left_out], out) = (written, path_text(&self.out));
+        if left_out > 0 {
+            tracing::warn!(
+                "{out}: {} left out, because earlier datasets have their residues",
+                plural(left_out, "peptide")
+            );
+        }
         tracing::info!("{out}: {}", plural(written, "peptide"));
         Ok(Exit::Done)
     }

@@ -6,6 +6,7 @@ use plmkit_cli::{Fault, NamedPath, Stop};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, RowFormat, RowsConfig, ids_beside, write_rows};
 
+use crate::ids::warn_of_several;
 use crate::open;
 
 /// Checks that a column is only named where one is written.
@@ -45,7 +46,14 @@ pub(crate) fn write(
         return Err(Fault::usage(what));
     }
     let all = opened.rows();
+    let ids = config.ids.map(|ids| ids.resolve(&opened, stop));
+    let ids = ids.transpose()?;
+    let config = &RowsConfig {
+        ids: ids.as_ref(),
+        ..*config
+    };
     let (rows, existing) = write_rows(&opened, config, |rows| advance(rows, all), stop)?;
+    ids.iter().for_each(warn_of_several);
     let outputs: Vec<_> = outputs.iter().map(|(_, path)| path_text(path)).collect();
     let (outputs, rows) = (outputs.join(", "), plural(rows, "row"));
     if existing {

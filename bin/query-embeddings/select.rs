@@ -14,7 +14,7 @@ use crate::rows::write;
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("asked").required(true).multiple(true).args(["ids", "fasta", "id"])))]
 pub(crate) struct SelectArgs {
-    /// Folder of a sample's results, its dataset.json, or an embeddings file
+    /// Folder of results, of a sample or of many; dataset.json; or an embeddings file
     #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
     dataset: PathBuf,
 

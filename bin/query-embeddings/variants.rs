@@ -18,7 +18,7 @@ use crate::open;
 /// variant without a score. A line on standard error says whether scores are wild-type or masked marginals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VariantsArgs {
-    /// Folder of a sample's results with its shards, or its dataset.json
+    /// Folder of results with its shards, of a sample or of many; or dataset.json
     #[arg(value_name = "DATASET", value_parser = file().map(dataset_folder))]
     dataset: PathBuf,
 

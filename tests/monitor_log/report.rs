@@ -411,3 +411,39 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
         assert!(!page.contains(part), "{part}");
     }
 }
+
+#[test]
+fn runs_are_named_by_sample_and_shard() {
+    let case = Case::with_logs();
+    let results = case.path("R");
+    for name in ["a", "b"] {
+        case.write(&format!("{name}.fasta"), &format!(">{name}\nMKTAYIAKQR\n"));
+    }
+    let embed = |force: &[&str]| {
+        let mut plmkit = crate::common::bin("plmkit");
+        plmkit.args(["a.fasta", "b.fasta", "--out", "R", "--quiet"]);
+        plmkit
+            .args(force)
+            .arg("--model")
+            .arg(crate::common::test_data("model-tiny"));
+        crate::common::run(plmkit.current_dir(case.path(".")));
+    };
+    embed(&[]);
+    let names = |options: &str| -> Vec<String> {
+        let report = case.report(options);
+        let runs = report["runs"].as_array().expect("runs").iter();
+        runs.map(|run| run["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    assert_eq!(names("--events R"), ["a/shard-00000", "b/shard-00000"]);
+    // Of a log of an older version, and of work that was done twice.
+    let log = results.join("a/logs/shard-00000.events.jsonl");
+    let text = fs::read_to_string(&log).unwrap();
+    let other = text.replace("\"output\":\"shard-00000.parquet\",", "");
+    case.write("old.jsonl", &other.replace("\"run\":\"2", "\"run\":\"1"));
+    let all = ["a/shard-00000", "a/old", "b/shard-00000"];
+    assert_eq!(names("--events R old.jsonl"), all);
+    case.write("again.jsonl", &text.replace("\"run\":\"2", "\"run\":\"3"));
+    let all = ["a/shard-00000", "a/shard-00000 #2", "b/shard-00000"];
+    assert_eq!(names("--events R again.jsonl"), all);
+}

@@ -5,6 +5,7 @@ mod common;
 mod dataset;
 mod formats;
 mod guards;
+mod many;
 mod matrix;
 mod neighbours;
 mod own_files;

@@ -97,6 +97,19 @@ fn peptides_lie_where_their_codons_are() {
         folder,
         "query-embeddings peptides results/contigs --format bed --out p.bed",
     ));
+    run(&mut command(
+        folder,
+        "query-embeddings peptides results --out p.faa",
+    ));
+    let fasta = fs::read_to_string(folder.join("p.faa")).expect("FASTA");
+    let records = fasta.split_terminator('>').skip(1).map(|record| {
+        let (header, residues) = record.split_once('\n').expect("lines");
+        let (id, place) = header.split_once(' ').expect("a place");
+        let end = id.rsplit('_').next().expect("an end");
+        assert!(place.contains(&format!("-{end}(")), "{header}");
+        (id.to_owned(), residues.trim_end().to_owned())
+    });
+    assert_eq!(records.collect::<BTreeMap<_, _>>(), expected);
     let gff = fs::read_to_string(folder.join("p.gff3")).expect("GFF");
     let bed = fs::read_to_string(folder.join("p.bed")).expect("BED");
     let (version, features) = gff.split_once('\n').expect("lines");
@@ -175,6 +188,12 @@ fn ids_choose_and_what_is_no_list_of_peptides_is_refused() {
         fs::read_to_string(folder.join("few.bed")).expect("BED"),
         bed
     );
+    let unknown = peptides("--out few.tsv");
+    assert_failed(&unknown, 2, "its name ends with no known format");
+    let few = peptides("--ids ids --out few.fa");
+    assert!(few.status.success(), "{few:?}");
+    let few = fs::read_to_string(folder.join("few.fa")).expect("FASTA");
+    assert_eq!(few.matches('>').count(), 2);
     let inside = peptides("--out results/contigs/shards/p.gff");
     assert_failed(&inside, 2, "expected a place outside");
     fs::copy(test_data("proteins.fasta"), folder.join("p.fasta")).expect("copy");

@@ -19,8 +19,8 @@ pub struct OutputArgs {
     )]
     pool: Vec<Pooling>,
 
-    /// Layers to store: numbers from 0 (the token embedding), last or all
-    #[arg(long, value_name = "LAYERS", value_parser = clap::value_parser!(Layers), default_value = "last")]
+    /// Layers to store: numbers from 0 (the token embedding) or from the end (-1 is the last), last or all
+    #[arg(long, value_name = "LAYERS", allow_hyphen_values = true, value_parser = clap::value_parser!(Layers), default_value = "last")]
     layers: Layers,
 
     /// Store per-residue vectors, too, for each layer: a column `residues_<layer>` of L x D values

@@ -33,6 +33,7 @@ mod row_span;
 mod schema;
 mod sealed;
 mod sequence_digests;
+mod short_ids;
 mod stop;
 
 pub use alias::{
@@ -87,4 +88,5 @@ pub use row_key::{
 pub use row_span::RowSpan;
 pub use schema::{Kind, batches_schema, shard_schema};
 pub use sealed::{Sealed, is_sealed, seal};
+pub use short_ids::{ShortIds, asked_by};
 pub use stop::Stop;

@@ -40,8 +40,8 @@ pub enum Layers {
     Last,
     /// Every layer, from 0, the token embedding.
     All,
-    /// The listed layers, in this order.
-    Listed(Vec<u32>),
+    /// The listed layers, in this order; negative ones are counted from the end: -1 is the last.
+    Listed(Vec<i64>),
 }
 
 /// A listed layer that the model does not have.
@@ -49,7 +49,7 @@ pub enum Layers {
 #[error("layer {layer} does not exist; expected 0 to {layers}")]
 pub struct NoSuchLayer {
     /// The layer asked for.
-    pub layer: usize,
+    pub layer: i64,
     /// The last layer of the model.
     pub layers: usize,
 }
@@ -57,10 +57,18 @@ pub struct NoSuchLayer {
 impl Outputs {
     /// Returns the columns of a model with `layers` layers, in file order, each once.
     pub fn columns(&self, layers: usize) -> Result<Vec<Column>, NoSuchLayer> {
+        let number = |&layer: &i64| {
+            let from_start = if layer < 0 { layers as i64 + 1 } else { 0 };
+            let number = layer.checked_add(from_start);
+            let number = number.filter(|number| (0..=layers as i64).contains(number));
+            number
+                .map(|number| number as u32)
+                .ok_or(NoSuchLayer { layer, layers })
+        };
         let wanted: Vec<u32> = match &self.layers {
             Layers::Last => vec![layers as u32],
             Layers::All => (0..=layers as u32).collect(),
-            Layers::Listed(listed) => listed.clone(),
+            Layers::Listed(listed) => listed.iter().map(number).collect::<Result<_, _>>()?,
         };
         let mut columns: Vec<Column> = Vec::new();
         let mut add = |column| {
@@ -69,10 +77,6 @@ impl Outputs {
             }
         };
         for &layer in &wanted {
-            if layer as usize > layers {
-                let layer = layer as usize;
-                return Err(NoSuchLayer { layer, layers });
-            }
             for &pool in &self.pools {
                 add(Column::Pooled { pool, layer });
             }
@@ -97,10 +101,10 @@ impl Outputs {
 impl FromStr for Layers {
     type Err = String;
 
-    /// Reads `last`, `all`, or layer numbers such as `6,33`.
+    /// Reads `last`, `all`, or layer numbers such as `6,33` or `-1,0`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "last" => return Ok(Self::Last),
+            "last" | "-1" => return Ok(Self::Last),
             "all" => return Ok(Self::All),
             _ => {}
         }
@@ -113,5 +117,43 @@ impl FromStr for Layers {
             }),
         });
         listed.collect::<Result<_, _>>().map(Self::Listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_counted_from_the_start_or_from_the_end() {
+        let columns = |text: &str| {
+            let outputs = Outputs {
+                pools: vec![Pooling::Mean],
+                layers: text.parse().expect("layers"),
+                residues: false,
+                logits: false,
+                contacts: false,
+                scores: None,
+            };
+            let names = outputs.columns(33);
+            names.map(|columns| columns.iter().map(Column::to_string).collect::<Vec<_>>())
+        };
+        for (text, expected) in [
+            ("last", &["mean_33"][..]),
+            ("-1", &["mean_33"]),
+            ("33,-1", &["mean_33"]),
+            ("-2, 0", &["mean_32", "mean_0"]),
+            ("-34", &["mean_0"]),
+        ] {
+            let expected = expected.iter().map(ToString::to_string).collect();
+            assert_eq!(columns(text), Ok(expected), "{text}");
+        }
+        for layer in [34, -35, i64::MIN] {
+            let expected = NoSuchLayer { layer, layers: 33 };
+            assert_eq!(columns(&layer.to_string()), Err(expected));
+        }
+        for wrong in ["", "--1", "1.5", "-1,all"] {
+            assert!(wrong.parse::<Layers>().is_err(), "{wrong}");
+        }
     }
 }

@@ -2,23 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::{mem, slice};
 
 use plmkit_contract::{
-    AliasRow, Column, DATASET_FILE, EmbeddingLayout, KERNELS, Kind, ListedDataset, Manifest,
-    PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, Stop, alias_rows, check_contract,
+    AliasRow, Column, DATASET_FILE, EmbeddingLayout, KERNELS, Kind, ListedDataset, MANIFEST_FILE,
+    Manifest, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, ShardSummary, Stop,
+    alias_rows, check_contract,
 };
-use plmkit_store::{RecordListReader, StoreError, is_absent, read_sealed, visible_in};
+use plmkit_store::{
+    RecordListReader, Shard, StoreError, is_absent, read_sealed, read_shard, visible_in,
+};
 use serde_json::Value;
 
 use crate::error::DatasetError;
 use crate::folder::{REJECTS, SHARDS, has_shards, own_files, parts_at};
-use crate::lists::{open_list, read_lists, read_manifest};
+use crate::lists::{check_digest, open_list, read_lists, read_manifest};
 use crate::part::Part;
 
-/// A dataset that is open: the ends of all its files are verified, their rows are not read.
+/// A dataset that is open: the ends of all its files are verified, their rows are not read. Several samples of a folder of results are
+/// one, too: their rows follow each other, and ordinals go on.
 #[derive(Debug)]
 pub struct Dataset {
-    /// Its folder, or its only file.
+    /// Its folder, or its only file. Of several samples, the folder of results.
     pub path: PathBuf,
     /// Its embeddings files, of one work and with the same columns. There is at least one.
     pub parts: Vec<Part>,
@@ -26,6 +31,8 @@ pub struct Dataset {
     pub listed: Option<ListedDataset>,
     /// The manifest of its shards, if it has some.
     pub(crate) manifest: Option<Manifest>,
+    /// Several samples, whose parts are those of this dataset.
+    samples: Vec<Dataset>,
 }
 
 impl Dataset {
@@ -78,7 +85,51 @@ impl Dataset {
             parts,
             listed,
             manifest,
+            samples: Vec::new(),
         })
+    }
+
+    /// Returns samples as one dataset.
+    pub(crate) fn join(path: &Path, mut samples: Vec<Self>) -> Option<Self> {
+        if samples.len() < 2 {
+            return samples.pop();
+        }
+        let (mut parts, mut end) = (Vec::new(), 0);
+        for sample in &samples {
+            let first = parts.len();
+            parts.extend(sample.parts.iter().cloned());
+            parts[first..]
+                .iter_mut()
+                .for_each(|part: &mut Part| part.shift(end));
+            let groups = parts[first..].iter().flat_map(|part| &part.groups);
+            end = groups
+                .map(|group| group.ordinals.1 + 1)
+                .max()
+                .unwrap_or(end);
+        }
+        Some(Self {
+            path: path.to_owned(),
+            parts,
+            listed: None,
+            manifest: None,
+            samples,
+        })
+    }
+
+    /// Returns its samples, if there are several; itself otherwise.
+    pub fn into_samples(mut self) -> Vec<Self> {
+        match mem::take(&mut self.samples) {
+            samples if samples.is_empty() => vec![self],
+            samples => samples,
+        }
+    }
+
+    /// Returns its samples, if there are several; itself otherwise.
+    pub fn samples(&self) -> &[Self] {
+        match &*self.samples {
+            [] => slice::from_ref(self),
+            samples => samples,
+        }
     }
 
     /// Verifies every byte of its parts.
@@ -89,10 +140,12 @@ impl Dataset {
 
     /// Returns all files that belong to it.
     pub fn files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = own_files(&self.path).into();
-        files.extend(self.parts.iter().map(|part| part.path.clone()));
-        for lists in [SHARDS, REJECTS] {
-            files.extend(visible_in(&self.path.join(lists)).unwrap_or_default());
+        let mut files: Vec<PathBuf> = self.parts.iter().map(|part| part.path.clone()).collect();
+        for Self { path, .. } in self.samples() {
+            files.extend(own_files(path));
+            for lists in [SHARDS, REJECTS] {
+                files.extend(visible_in(&path.join(lists)).unwrap_or_default());
+            }
         }
         files
     }
@@ -183,6 +236,15 @@ impl Dataset {
         })
     }
 
+    /// Reads a shard.
+    pub(crate) fn read_shard(&self, listed: &ShardSummary) -> Result<Shard, DatasetError> {
+        let path = self.path.join(SHARDS).join(&listed.file);
+        let shard = read_shard(&path)?;
+        let digests = [&*listed.digest, &shard.digest.to_string()];
+        check_digest(&path, digests, MANIFEST_FILE)?;
+        Ok(shard)
+    }
+
     /// Opens the lists of records beside the shards.
     pub(crate) fn lists(&self) -> Result<Vec<(Kind, RecordListReader)>, DatasetError> {
         let shards = self.path.join(SHARDS);
@@ -201,7 +263,9 @@ impl Dataset {
         stop: &Stop,
         mut see: impl FnMut(&AliasRow<'_>),
     ) -> Result<(), DatasetError> {
-        for (_, mut list) in self.lists()?.into_iter().filter(|(of, _)| *of == kind) {
+        let lists = self.samples().iter().map(Self::lists);
+        let lists = lists.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
+        for (_, mut list) in lists.filter(|(of, _)| *of == kind) {
             while let Some(batch) = list.next_batch()? {
                 StoreError::check(stop)?;
                 alias_rows(&batch).for_each(|row| see(&row));

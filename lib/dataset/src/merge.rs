@@ -118,13 +118,13 @@ impl<'a> Merge<'a> {
     #[must_use]
     pub fn of_ids(mut self, ids: &'a AskedIds) -> Self {
         self.read = None;
-        self.asked = Some(Box::new(|file, group, _| {
+        self.asked = Some(Box::new(|file, group, part| {
             if let Some(few) = ids.few()
                 && !file.may_have(group, few)?
             {
                 return Ok(Vec::new());
             }
-            Ok(file.rows_with(group, |id| ids.find(id))?)
+            Ok(file.rows_with(group, |id| ids.find(id, part.offset))?)
         }));
         self
     }

@@ -1,43 +1,62 @@
-//! Where embedded peptides lie on their contigs, as text for genome browsers.
+//! Where embedded peptides lie on their contigs, as text for genome browsers, and their residues.
 
+use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Quoted, Stop, ordinals, peptide_rows};
 use plmkit_store::{AtomicFile, StoreError};
+use strum::{Display, EnumMessage, EnumString, VariantArray};
 
 use crate::folder::SHARDS;
 use crate::{AskedIds, Dataset, DatasetError, Merge};
 
 /// How places are written.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray, strum::EnumMessage,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, VariantArray, EnumMessage, EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum PlaceFormat {
     /// GFF3: features of type ORF
+    #[strum(to_string = "gff", serialize = "gff3")]
     Gff,
     /// BED with six columns
     Bed,
+    /// The residues as FASTA, with the place in the header
+    #[strum(to_string = "fasta", serialize = "fa", serialize = "faa")]
+    Fasta,
 }
 
 /// Writes the places of the peptides that have vectors, each once, in the order of the input, and returns their number: of all, or of
 /// those with these `ids`. A peptide has vectors if it has a row, or if a list of the shards says which other record has its residues.
-/// Memory does not grow with the rows. Other work at `out` is kept unless `force`.
+/// Memory does not grow with the rows. Other work at `out` is kept unless `force`. FASTA lacks the peptides whose residues earlier
+/// datasets have; the second number counts these.
 ///
 /// # Errors
-/// If the shards are not those of `fasta-shard --translate`, or if asked ids are not among the peptides.
+/// If the shards are not those of `fasta-shard --translate` or of several samples, or if asked ids are not among the peptides.
 pub fn write_peptides(
     dataset: &Dataset,
     ids: Option<&AskedIds>,
     (format, out, force): (PlaceFormat, &Path, bool),
     stop: &Stop,
-) -> Result<u64, DatasetError> {
+) -> Result<[u64; 2], DatasetError> {
+    if dataset.samples().len() > 1 {
+        let what = "expected the folder of one sample: contigs of several may have one name";
+        return Err(DatasetError::content(&dataset.path, what));
+    }
     let list_path = &dataset.path.join(SHARDS).join(PEPTIDES_FILE);
     if dataset.manifest()?.peptides.is_none() {
         let what = "expected a list of peptides: the shards were cut without --translate";
         return Err(DatasetError::missing(list_path, what));
+    }
+    if format == PlaceFormat::Fasta {
+        let mut file = AtomicFile::create(out)?.keeping(!force);
+        let written = write_fasta(dataset, ids, &mut file, stop)?;
+        let mut left_out = 0;
+        dataset.each_record(Kind::Known, stop, |_| left_out += 1)?;
+        ids.map_or(Ok(()), |ids| dataset.check_found(ids, stop))?;
+        file.finish()?;
+        return Ok([written, left_out]);
     }
     let mut rows = Merge::new(&dataset.parts, [], stop);
     let mut records = vec![Records::new(move || rows.next_rows())];
@@ -60,7 +79,7 @@ pub fn write_peptides(
             for peptide in peptide_rows(&batch) {
                 for records in &mut records {
                     if let Some(id) = records.id(peptide.ordinal)?
-                        && ids.is_none_or(|ids| ids.find(id))
+                        && ids.is_none_or(|ids| ids.find(id, 0))
                     {
                         let line = line(format, peptide, id);
                         let line = line.map_err(|what| DatasetError::content(list_path, what))?;
@@ -73,7 +92,59 @@ pub fn write_peptides(
     }
     ids.map_or(Ok(()), |ids| dataset.check_found(ids, stop))?;
     file.finish()?;
+    Ok([written, 0])
+}
+
+/// Writes the residues of the peptides that have vectors, shard by shard; after each, the peptides that have the same residues.
+fn write_fasta(
+    dataset: &Dataset,
+    ids: Option<&AskedIds>,
+    file: &mut AtomicFile,
+    stop: &Stop,
+) -> Result<u64, DatasetError> {
+    let (mut written, mut copies) = (0, HashMap::<u64, Vec<String>>::new());
+    dataset.each_record(Kind::Aliases, stop, |row| {
+        let copies = copies.entry(row.representative).or_default();
+        copies.push(row.key.id.to_owned());
+    })?;
+    for listed in &dataset.manifest()?.shards {
+        StoreError::check(stop)?;
+        let shard = dataset.read_shard(listed)?;
+        let mut peptides = BTreeMap::<u64, (String, String)>::new();
+        for row in shard.rows().iter() {
+            let peptide = peptides.entry(row.key.ordinal).or_default();
+            row.key.id.clone_into(&mut peptide.0);
+            // Windows overlap.
+            let known = peptide.1.len().saturating_sub(row.key.start as usize);
+            peptide.1 += row.sequence.get(known..).unwrap_or_default();
+        }
+        let embedded: Vec<u64> = peptides.keys().copied().collect();
+        let mut merge = Merge::new(&dataset.parts, [], stop).of_ordinals(&embedded);
+        while let Some(rows) = merge.next_rows()? {
+            for ordinal in ordinals(&rows) {
+                let Some((id, residues)) = peptides.remove(ordinal) else {
+                    continue;
+                };
+                for id in iter::once(id).chain(copies.remove(ordinal).unwrap_or_default()) {
+                    if ids.is_none_or(|ids| ids.find(&id, 0)) {
+                        file.append(format!(">{}\n{residues}\n", header(&id)).as_bytes())?;
+                        written += 1;
+                    }
+                }
+            }
+        }
+    }
     Ok(written)
+}
+
+/// Returns the id of a peptide, which ends with its frame and place, and the place as others write it.
+fn header(id: &str) -> String {
+    let fields: Vec<&str> = id.rsplitn(4, '_').collect();
+    let [end, start, frame, contig] = fields[..] else {
+        return id.to_owned();
+    };
+    let strand = if frame.starts_with('-') { '-' } else { '+' };
+    format!("{id} {contig}:{start}-{end}({strand})")
 }
 
 /// Records in the order of the input, of which a batch is held.
@@ -147,6 +218,7 @@ fn line(format: PlaceFormat, peptide: PeptideRow<'_>, id: &str) -> Result<String
                 Quoted(contig)
             ));
         }
+        PlaceFormat::Fasta => format!(">{}\n", header(id)),
         PlaceFormat::Bed => format!("{contig}\t{}\t{end}\t{id}\t0\t{strand}\n", start - 1),
     })
 }
@@ -190,6 +262,10 @@ mod tests {
         assert_eq!(
             line("NODE|1,x=é", PlaceFormat::Bed).as_deref(),
             Ok("NODE|1,x=é\t3\t9\tNODE|1,x=é_-2_4_9\t0\t-\n")
+        );
+        assert_eq!(
+            line("NODE|1,x=é", PlaceFormat::Fasta).as_deref(),
+            Ok(">NODE|1,x=é_-2_4_9 NODE|1,x=é:4-9(-)\n")
         );
         for contig in ["#1", ">1", "!1", "track", "track1", "browser", "visibility"] {
             let error = line(contig, PlaceFormat::Bed).expect_err(contig);

@@ -1,9 +1,10 @@
 //! The embeddings at a path: of the samples in a folder of results, of one dataset, or files without a dataset.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{COMBINED, DATASET_FILE, ListedDataset, SAMPLE, Stop};
+use plmkit_contract::{COMBINED, DATASET_FILE, SAMPLE, Stop};
 use plmkit_store::{StoreError, files_in, is_absent, read_input, visible_in};
 
 use crate::dataset::read_dataset;
@@ -34,46 +35,90 @@ pub fn embeddings_at(
     warn: impl Fn(&Path, &str),
     stop: &Stop,
 ) -> Result<Vec<(PathBuf, PathBuf)>, DatasetError> {
-    let (mut found, mut first, mut known) = (Vec::new(), None, BTreeSet::new());
+    let mut found = Vec::new();
+    if verify {
+        for dataset in datasets_at(path, (of_last_run, false), warn, stop)? {
+            dataset.verify(stop)?;
+            let parts = dataset.parts.into_iter();
+            found.extend(parts.map(|part| (dataset.path.clone(), part.path)));
+        }
+    } else {
+        for (place, _) in places(path, of_last_run)? {
+            let files = parts_at(&place).unwrap_or_default().into_iter();
+            found.extend(files.map(|file| (place.clone(), file)));
+        }
+    }
+    match found.is_empty() {
+        true => Err(none_at(path)),
+        false => Ok(found),
+    }
+}
+
+/// Opens the datasets at a path. `warn` is told which samples are left out: those that the last run did not validate and, if asked for, those whose validation failed.
+fn datasets_at(
+    path: &Path,
+    (of_last_run, without_failed): (bool, bool),
+    warn: impl Fn(&Path, &str),
+    stop: &Stop,
+) -> Result<Vec<Dataset>, DatasetError> {
+    let (mut datasets, mut known) = (Vec::<Dataset>::new(), BTreeSet::new());
     for (place, was_validated) in places(path, of_last_run)? {
-        let files = parts_at(&place).unwrap_or_default();
-        if verify && !was_validated {
+        if !was_validated {
             let what = "not validated by the last run, so its rows are left out";
             warn(&place, what);
             continue;
         }
-        // Every record was rejected.
-        let is_empty = |listed: ListedDataset| listed.passed() && listed.embeddings.is_empty();
-        if verify && !(files.is_empty() && read_dataset(&place)?.is_some_and(is_empty)) {
-            let dataset = Dataset::open(&place, Err, stop)?;
-            if dataset.listed.is_none() && (place.is_dir() || found.is_empty()) {
-                let what = "not validated, so rows may be missing or wrong";
-                warn(if place.is_dir() { &place } else { path }, what);
+        if let Some(listed) = read_dataset(&place)? {
+            // Every record was rejected.
+            if listed.passed() && listed.embeddings.is_empty() && parts_at(&place).is_err() {
+                continue;
             }
-            let first = first.get_or_insert_with(|| dataset.parts[0].clone());
-            check_together(&dataset, first, &mut known)?;
-            dataset.verify(stop)?;
+            if without_failed && !listed.passed() {
+                warn(&place, "its validation failed, so its rows are left out");
+                continue;
+            }
         }
-        found.extend(files.into_iter().map(|file| (place.clone(), file)));
+        let dataset = Dataset::open(&place, Err, stop)?;
+        if dataset.listed.is_none() && (place.is_dir() || datasets.is_empty()) {
+            let what = "not validated, so rows may be missing or wrong";
+            warn(if place.is_dir() { &place } else { path }, what);
+        }
+        let first = datasets.first().unwrap_or(&dataset);
+        check_together(&dataset, &first.parts[0], &mut known)?;
+        datasets.push(dataset);
     }
-    if found.is_empty() {
-        let what = "no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet";
-        return Err(DatasetError::missing(path, what));
+    Ok(datasets)
+}
+
+fn none_at(path: &Path) -> DatasetError {
+    let what = "no embeddings: expected DIR/*.parquet, DIR/embeddings/*.parquet or DIR/*/embeddings/*.parquet";
+    DatasetError::missing(path, what)
+}
+
+impl Dataset {
+    /// Opens what lies at a path: a dataset, see [`open`](Self::open), or the samples in a folder of results. `warn` is told which of
+    /// these are left out: those that the last run did not validate, and those whose validation failed.
+    pub fn open_all(
+        path: &Path,
+        on_failed: impl FnOnce(DatasetError) -> Result<(), DatasetError>,
+        warn: impl Fn(&Path, &str),
+        stop: &Stop,
+    ) -> Result<Self, DatasetError> {
+        if samples_in(path).unwrap_or_default().is_empty() {
+            return Self::open(path, on_failed, stop);
+        }
+        let samples = datasets_at(path, (false, true), warn, stop)?;
+        Self::join(path, samples).ok_or_else(|| none_at(path))
     }
-    Ok(found)
 }
 
 /// Finds datasets, or files without one. Of samples of the last run, tells whether they were validated.
 fn places(path: &Path, of_last_run: bool) -> Result<Vec<(PathBuf, bool)>, DatasetError> {
     let path = dataset_folder(path.to_owned());
-    let is_dataset = |path: &Path| path.join(DATASET_FILE).exists();
-    if path.is_file() || is_dataset(&path) {
+    if path.is_file() || path.join(DATASET_FILE).exists() {
         return Ok(vec![(path, true)]);
     }
-    let has_parts = |path: &Path| path.join(EMBEDDINGS).is_dir();
-    let is_sample = |path: &PathBuf| is_dataset(path) || has_shards(path) || has_parts(path);
-    let mut others = visible_in(&path).map_err(StoreError::cannot_open(&path))?;
-    others.retain(is_sample);
+    let mut others = samples_in(&path).map_err(StoreError::cannot_open(&path))?;
     let mut places = Vec::new();
     if !others.is_empty() {
         places = last_run(&path)?;
@@ -86,6 +131,17 @@ fn places(path: &Path, of_last_run: bool) -> Result<Vec<(PathBuf, bool)>, Datase
     }
     places.extend(others.into_iter().map(|place| (place, true)));
     Ok(places)
+}
+
+/// The samples in a folder of results; none in that of a dataset.
+fn samples_in(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut samples = visible_in(path)?;
+    samples.retain(|sample| is_sample(sample) && !path.join(DATASET_FILE).exists());
+    Ok(samples)
+}
+
+fn is_sample(path: &PathBuf) -> bool {
+    path.join(DATASET_FILE).exists() || has_shards(path) || path.join(EMBEDDINGS).is_dir()
 }
 
 /// The samples in a table of the last run, and whether they were validated.

@@ -11,6 +11,7 @@ use plmkit_store::{
     verify,
 };
 use serde_json::json;
+use strum::{Display, EnumMessage, EnumString, VariantArray};
 
 use crate::{AskedIds, Dataset, DatasetError, Merge};
 
@@ -30,9 +31,7 @@ pub struct RowsConfig<'a> {
 }
 
 /// How rows are written.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray, strum::EnumMessage,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, VariantArray, EnumMessage, EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum RowFormat {
     /// All columns of embeddings
@@ -148,7 +147,11 @@ fn provenance(dataset: &Dataset, ids: Option<&AskedIds>) -> Provenance {
     let mut sorted: Vec<&String> = ids.iter().flat_map(|ids| ids.in_order()).collect();
     sorted.sort_unstable();
     let digest = dataset.digest().to_string();
-    let work = ByteDigest::compute(json!([digest, sorted]).to_string().as_bytes());
+    let mut work = vec![json!(digest), json!(sorted)];
+    // The order of samples decides their ordinals.
+    let parts = dataset.parts.iter().filter(|part| part.offset > 0);
+    work.extend(parts.map(|part| json!([part.digest.to_string(), part.offset])));
+    let work = ByteDigest::compute(json!(work).to_string().as_bytes());
     Provenance {
         inputs: vec![digest],
         rejects: None,

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, MANIFEST_FILE, Quoted, Stop};
-use plmkit_store::{StoreError, read_shard};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, Stop};
+use plmkit_store::StoreError;
 
 use crate::folder::SHARDS;
-use crate::lists::check_digest;
 use crate::{AskedIds, Dataset, DatasetError, Merge, Vectors};
 
 /// Substitutions in one protein, at different positions: the residue of the protein, its place from 1, and the residue in its place,
@@ -61,7 +60,8 @@ struct Protein {
     sites: BTreeMap<u32, Site>,
     /// Its residues, those that were not embedded included; 0 if the shards lack it.
     length: u32,
-    ordinal: Option<u64>,
+    /// The number of its sample, and its ordinal there.
+    key: Option<(usize, u64)>,
 }
 
 /// A position of a protein.
@@ -94,8 +94,20 @@ impl Sites {
             return Err(DatasetError::content(&dataset.parts[0].path, what));
         }
         let places = dataset.places(&[Column::LogProbs.to_string()])?;
-        self.read_residues(dataset, stop)?;
         let mut ids = AskedIds::default();
+        self.proteins.keys().for_each(|id| ids.add(id));
+        let named = ids.named(dataset, stop)?;
+        let content = |what| DatasetError::content(&dataset.path, what);
+        for short in ids.in_order() {
+            if let Some(id) = named.resolve(short).map_err(content)? {
+                // The error is the id of two records, of which this one has no row yet.
+                let _ = self.ask_representative(id, vec![short.clone()]);
+            }
+        }
+        for (sample, dataset) in dataset.samples().iter().enumerate() {
+            self.read_residues((sample, dataset), stop)?;
+        }
+        ids = AskedIds::default();
         self.proteins.keys().for_each(|id| ids.add(id));
         let mut merge = Merge::new(&dataset.parts, places, stop).of_ids(&ids);
         while let Some(rows) = merge.next_rows()? {
@@ -111,14 +123,18 @@ impl Sites {
             let protein = self.proteins.entry(id.to_owned()).or_default();
             protein.sites.extend(asked.sites);
             let other = self.representatives.insert(copy.clone(), id.to_owned());
-            if asked.ordinal.is_some() || other.is_some_and(|other| other != id) {
+            if asked.key.is_some() || other.is_some_and(|other| other != id) {
                 return Err(copy);
             }
         }
         Ok(())
     }
 
-    fn read_residues(&mut self, dataset: &Dataset, stop: &Stop) -> Result<(), DatasetError> {
+    fn read_residues(
+        &mut self,
+        (sample, dataset): (usize, &Dataset),
+        stop: &Stop,
+    ) -> Result<(), DatasetError> {
         // The asked records that fasta-shard left out because another record has their residues, by the ordinal of that one.
         let mut copies: HashMap<u64, Vec<String>> = HashMap::new();
         dataset.each_record(Kind::Aliases, stop, |row| {
@@ -134,12 +150,7 @@ impl Sites {
         for listed in &dataset.manifest()?.shards {
             StoreError::check(stop)?;
             let path = dataset.path.join(SHARDS).join(&listed.file);
-            let shard = read_shard(&path)?;
-            check_digest(
-                &path,
-                [&listed.digest, &shard.digest.to_string()],
-                MANIFEST_FILE,
-            )?;
+            let shard = dataset.read_shard(listed)?;
             for row in shard.rows().iter() {
                 if let Some(copies) = copies.remove(&row.key.ordinal) {
                     let asked = self.ask_representative(row.key.id, copies);
@@ -152,7 +163,8 @@ impl Sites {
                     continue;
                 };
                 let Protein { sites, length, .. } = protein;
-                if *protein.ordinal.get_or_insert(row.key.ordinal) != row.key.ordinal {
+                let key = (sample, row.key.ordinal);
+                if *protein.key.get_or_insert(key) != key {
                     return Err(several(&path, row.key.id));
                 }
                 *length = row.key.length;
@@ -191,7 +203,10 @@ impl Sites {
     /// Returns the score of a variant; `None` if a residue of it was not scored, or is none of the twenty. The error says what
     /// the protein has at its position.
     pub fn score(&self, id: &str, variant: &Variant) -> Result<Option<f64>, String> {
-        let id = self.representatives.get(id).map_or(id, String::as_str);
+        let mut id = id;
+        while let Some(other) = self.representatives.get(id) {
+            id = other;
+        }
         let Protein { sites, length, .. } = &self.proteins[id];
         let mut sum = Some(0.0);
         for &(wild_type, position, mutant) in &variant.0 {

@@ -1,9 +1,11 @@
 //! Which residues are masked, so that each is predicted from the others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{ByteDigest, DEFAULT_BATCH_TOKENS, RowSpan, SPECIAL_TOKENS, Scores};
+use plmkit_contract::{
+    ByteDigest, DEFAULT_BATCH_TOKENS, RowSpan, SPECIAL_TOKENS, Scores, ShortIds, asked_by,
+};
 use plmkit_store::{IdValue, StoreError, read_id_values};
 use serde_json::json;
 
@@ -37,8 +39,9 @@ impl Masking {
         let residues: Vec<usize> = match &self.listed {
             None => (0..row.residues).collect(),
             Some((_, lines)) => {
-                let positions = lines.get(id).into_iter();
-                let positions = positions.flat_map(BTreeMap::keys);
+                let lines = asked_by(id).filter_map(|id| lines.get(id));
+                let positions: BTreeSet<&u32> = lines.flat_map(BTreeMap::keys).collect();
+                let positions = positions.into_iter();
                 let offsets =
                     positions.filter_map(|position| (position - 1).checked_sub(row.start));
                 let offsets = offsets.map(|offset| offset as usize);
@@ -58,10 +61,18 @@ impl Masking {
         let Some((path, listed)) = &self.listed else {
             return Ok(());
         };
+        let mut named = ShortIds::new(listed.keys().map(String::as_str));
+        ends.keys().for_each(|id| named.see(id));
         let (mut beyond, mut others) = (Vec::new(), Vec::new());
         for (id, lines) in listed {
-            let Some(&end) = ends.get(id) else {
-                others.extend(lines.values().min_by_key(|line| line.line));
+            let first = lines.values().min_by_key(|line| line.line);
+            let ended = named.resolve(id).map(|id| ends.get(id?));
+            let failed = |what: &String| first.map(|line| line.error(path, what));
+            if let Some(error) = ended.as_ref().err().and_then(failed) {
+                return Err(error);
+            }
+            let Ok(Some(&end)) = ended else {
+                others.extend(first);
                 continue;
             };
             let wrong = lines.iter();
@@ -160,6 +171,7 @@ mod tests {
         assert_eq!(passes("a", 5, 10), [3, 6]);
         assert_eq!(passes("a", 9, 2), [0; 0]);
         assert_eq!(passes("c", 0, 400), [0; 0]);
+        assert_eq!(passes("sp|a|b", 0, 10), [0, 8], "by accession and name");
         let permuted = listed("position\tid\n1\tb\n300\ta\n12\ta\n9\ta\n").expect("positions");
         assert_eq!(some.digest(), permuted.digest());
         let other = listed("id,position\na,9\nb,1\n").expect("positions");
@@ -194,6 +206,11 @@ mod tests {
             "{error}"
         );
         assert_eq!(check(&[("a", 10)]), Ok(()), "b may be in another shard");
+        assert_eq!(check(&[("sp|a|x", 10), ("tr|y|b", 5)]), Ok(()));
+        assert_eq!(check(&[("a", 10), ("sp|a|x", 1)]), Ok(()), "the exact one");
+        let error = check(&[("sp|a|x", 10), ("tr|a|y", 10)]).expect_err("two");
+        let what = "line 2 'a' '9': 'a' is short for 'sp|a|x' and 'tr|a|y': expected one of these";
+        assert!(error.ends_with(what), "{error}");
         for wrong in ["0", "-1", "x", "", "1.5", "99999999999"] {
             let error = listed(&format!("id,position\na,{wrong}\n")).expect_err(wrong);
             assert!(error.to_string().contains("line 2 'a' "), "{error}");

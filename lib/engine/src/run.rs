@@ -48,6 +48,7 @@ impl Work<'_> {
         let started = RunStarted {
             batches_saved: (saved_before > 0).then_some(saved_before),
             compare_ms: compared.map(milliseconds),
+            output: job.out.file_name().map(|name| name.display().to_string()),
             ..self.started(model.info(), loaded, &to_compute)
         };
         let mut events = EventLog::start(job.events.as_deref(), started)?;

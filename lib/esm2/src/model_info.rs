@@ -116,7 +116,10 @@ impl ModelInfo {
         let layers = self.config().layers;
         let depth = columns.iter().map(|column| column.depth(layers)).max();
         match depth {
-            Some(layer) if layer > layers => Err(NoSuchLayer { layer, layers }),
+            Some(layer) if layer > layers => {
+                let layer = layer as i64;
+                Err(NoSuchLayer { layer, layers })
+            }
             depth => Ok(depth),
         }
     }

@@ -94,6 +94,8 @@ pub struct RunStarted {
     pub model_revision: Option<String>,
     /// The name of the sample that the sequences belong to.
     pub sample: Option<String>,
+    /// The name of the embeddings file.
+    pub output: Option<String>,
     /// The device: `cpu`, `cuda:0`.
     pub device: Option<String>,
     /// The name of the machine.
@@ -274,6 +276,12 @@ pub enum Outcome {
 /// Returns a name for a run that starts now in this process: UTC time and process id.
 pub fn run_id() -> String {
     format!("{}-{}", Timestamp::now(), std::process::id())
+}
+
+/// Whether a name may be one of [`run_id`], which tells people nothing.
+pub fn is_run_id(name: &str) -> bool {
+    let parts = name.rsplit_once('-');
+    parts.is_some_and(|(time, _)| time.parse::<Timestamp>().is_ok())
 }
 
 /// Returns the token utilisation of a batch, 0 to 1. A sequence longer than the budget fills its batch.

@@ -8,6 +8,12 @@ use plmkit_store::{StoreError, visible_in};
 /// What is to be told of a path.
 pub type Note = (PathBuf, String);
 
+/// Returns the name of a log: that of its shard, if it is the log of one.
+pub fn log_name(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(".events").unwrap_or(&name).to_owned()
+}
+
 /// Returns the logs of a folder and of its subfolders, but not behind links, which may form a circle. Notes each folder that
 /// cannot be read, and what is no file.
 pub fn logs_below(folder: &Path, extension: &str, notes: &mut Vec<Note>) -> Vec<PathBuf> {

@@ -11,6 +11,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use strum::{Display, EnumMessage, EnumString, VariantArray};
 
 use crate::{AtomicFile, StoreError};
 
@@ -18,9 +19,7 @@ use crate::{AtomicFile, StoreError};
 const ROW_GROUP_ROWS: usize = 1 << 17;
 
 /// How a table is written.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray, strum::EnumMessage,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, VariantArray, EnumMessage, EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum TableFormat {
     /// Parquet, compressed with zstd

@@ -116,7 +116,7 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
     }
     let runs = runs.iter();
     let runs: Vec<_> = runs
-        .map(|run| (run, vec![("run", Some(run.summary.setup.run.clone()))]))
+        .map(|run| (run, vec![("run", Some(run.summary.name.clone()))]))
         .collect();
     write_all(&mut text, OF_RUN, &runs);
     text

@@ -31,6 +31,7 @@ pub use gpu::{GpuSummary, RunGpu};
 pub use groups::{Baseline, Speed, Spread};
 pub use html::html;
 pub use multiqc::multiqc;
+pub(crate) use run::number;
 pub use run::{Efficiency, RunSummary, Throughput};
 pub use runs::Runs;
 pub use samples::Samples;

@@ -8,7 +8,7 @@ use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_ap
 use plmkit_contract::Failure;
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
-use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp, logs_below};
+use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp, log_name, logs_below};
 use plmkit_store::{FileKind, StoreError, open_input, read_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
@@ -171,6 +171,7 @@ pub(crate) fn read_events(
     path: &Path,
     runs: &mut Runs,
 ) -> Result<Option<SkippedLines>, StoreError> {
+    runs.log = log_name(path);
     read_log::<EventLines>(path, |event| runs.add(&event))
 }
 

@@ -329,7 +329,8 @@ fn outputs(files: &[EmbeddedFile], scores: Option<Scores>) -> Outputs {
             |column: &Column| matches!(column, Column::Pooled { pool: own, .. } if own == pool);
         *pool == Pooling::Mean || columns().any(is_own)
     };
-    let layers: BTreeSet<u32> = columns().filter_map(|column| column.layer()).collect();
+    let layers = columns().filter_map(|column| column.layer());
+    let layers: BTreeSet<i64> = layers.map(i64::from).collect();
     Outputs {
         pools: Pooling::VARIANTS.iter().copied().filter(is_asked).collect(),
         layers: if layers.is_empty() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
 use plmkit_logs::event::{Event, EventReader};
-use plmkit_logs::{Note, SkippedLines, logs_below};
+use plmkit_logs::{Note, SkippedLines, log_name, logs_below};
 use plmkit_store::StoreError;
 
 use super::LiveRuns;
@@ -129,6 +129,7 @@ impl Log {
         };
         let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
         let written = DateTime::<Utc>::from(written);
+        runs.log = log_name(path);
         let mut add = |event: Event| runs.add(&event, written.into());
         let mut source = File::open(path).map_err(StoreError::cannot_open(path))?;
         let failed = StoreError::cannot_read(path);

@@ -31,6 +31,13 @@ pub(super) struct LiveRun {
 }
 
 impl LiveRun {
+    /// Starts with the first event of a run in the log of this name.
+    pub(super) fn of(log: &str) -> Self {
+        let mut run = Self::default();
+        log.clone_into(&mut run.count.log);
+        run
+    }
+
     /// Adds an event of this run, which happened at `time`.
     pub(super) fn add(&mut self, event: &Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);

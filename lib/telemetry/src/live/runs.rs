@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::run::LiveRun;
 use super::{RunState, RunStatus};
+use crate::report::number;
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, RunStarted};
 
@@ -27,6 +28,8 @@ use plmkit_logs::event::{Event, RunStarted};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LiveRuns {
+    /// The [name of the log](plmkit_logs::log_name) whose events are added next, if it is known.
+    pub log: String,
     runs: HashMap<String, LiveRun>,
 }
 
@@ -35,7 +38,8 @@ impl LiveRuns {
     pub fn add(&mut self, event: &Event, written: Timestamp) {
         let Some(run) = event.run() else { return };
         let time = event.time().unwrap_or(written);
-        let live = self.runs.entry(run.to_owned()).or_default();
+        let live = self.runs.entry(run.to_owned());
+        let live = live.or_insert_with(|| LiveRun::of(&self.log));
         live.add(event, time);
     }
 
@@ -68,6 +72,8 @@ impl LiveRuns {
             let is_over = !matches!(run.state, RunState::Running | RunState::Done);
             !(is_over && job.is_some() && starts[job] > Some(run.last_event))
         });
+        all.sort_by_key(|status| status.summary.setup.time);
+        number(all.iter_mut().map(|status| &mut status.summary));
         all.sort_by_cached_key(|status| {
             (
                 status.state != RunState::Running,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use chrono::DateTime;
 use plmkit_logs::Timestamp;
-use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted};
+use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted, is_run_id};
 use roaring::RoaringTreemap;
 
 use super::moments::{extend, micros, time_of_day_us};
@@ -17,6 +17,8 @@ pub(super) struct Attempt {
     /// The first event; of a log that lost its head, the name alone.
     pub(super) setup: RunStarted,
     pub(super) is_started: bool,
+    /// The name of its log, if that is known.
+    pub(super) log: String,
     pub(super) done: Option<RunDone>,
     /// Seconds to the end or to the last known batch.
     pub(super) elapsed_s: Option<f64>,
@@ -54,6 +56,23 @@ impl Attempt {
             Event::Probe(_) | Event::Unknown => {}
         }
         true
+    }
+
+    /// Returns its name for people: those of its sample and of what it writes, or else of its log.
+    pub(super) fn name(&self) -> String {
+        let RunStarted {
+            run,
+            sample,
+            output,
+            ..
+        } = &self.setup;
+        let of_log = is_run_id(run) && !self.log.is_empty();
+        let own = if of_log { &self.log } else { run };
+        let output = output
+            .as_deref()
+            .map(|name| name.trim_end_matches(".parquet"));
+        let names = sample.as_deref().into_iter().chain([output.unwrap_or(own)]);
+        names.collect::<Vec<_>>().join("/")
     }
 
     /// Returns the GPUs that it names, each once with its product.

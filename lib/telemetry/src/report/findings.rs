@@ -107,7 +107,7 @@ pub(super) fn findings(report: &Report) -> (Vec<Finding>, String) {
     let gpus = gpus.map(|gpu| apply(&OF_GPU, gpu, &gpu.label()));
     let gpus: Vec<Vec<Finding>> = gpus.collect();
     let runs = report.runs().iter();
-    let runs = runs.map(|run| apply(&OF_RUN, run, &format!("run {}", run.setup.run)));
+    let runs = runs.map(|run| apply(&OF_RUN, run, &format!("run {}", run.name)));
     let runs: Vec<Vec<Finding>> = runs.collect();
     let words = [judged("run", &runs), judged("GPU", &gpus)];
     let words: Vec<String> = words.into_iter().flatten().collect();

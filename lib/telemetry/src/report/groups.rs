@@ -23,9 +23,11 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
         known?.into_iter().reduce(|sum, value| sum + value)
     };
     let unfinished = runs.iter().find(|run| !run.is_done());
+    let name = plural(runs.len() as u64, "run");
     let mut all = RunSummary {
+        name: name.clone(),
         setup: RunStarted {
-            run: plural(runs.len() as u64, "run"),
+            run: name,
             time: runs.iter().filter_map(|run| run.setup.time).min(),
             ..common(runs).unwrap_or_default()
         },

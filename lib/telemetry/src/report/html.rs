@@ -73,7 +73,7 @@ pub fn html(report: &Report) -> String {
     let is_long = runs.len() > SHOWN_CHARTS;
     page.fold(is_long, "Notes and charts of each run", |page| {
         for (place, run) in runs.iter().enumerate() {
-            page.subheading(&format!("Run {}", run.setup.run));
+            page.subheading(&format!("Run {}", run.name));
             page.list(details(run));
             if place < MAX_CHARTS {
                 page.chart("tokens/s", &run.rate.means(), None, &[]);
@@ -94,7 +94,7 @@ fn dates(run: &RunSummary) -> Option<String> {
 /// Draws the utilization of a GPU over the recording. Its runs are shaded.
 fn add_chart(page: &mut Page, gpu: &GpuSummary, runs: &[RunSummary]) {
     let shaded = gpu.runs.iter().map(|(&run, &span)| {
-        let name = runs.get(run).map_or("", |run| &run.setup.run);
+        let name = runs.get(run).map_or("", |run| &*run.name);
         (span, name)
     });
     let (shaded, label): (Vec<_>, _) = (shaded.collect(), gpu.label());

@@ -16,7 +16,7 @@ pub fn multiqc(report: &Report, sample: &str) -> Value {
         ([run], _) => vec![(sample.to_owned(), run.clone())],
         (_, Some(sum)) if sum.setup.sample.is_some() => vec![(sample.to_owned(), sum.clone())],
         _ => {
-            let named = |run: &RunSummary| format!("{sample} {}", run.setup.run);
+            let named = |run: &RunSummary| format!("{sample} {}", run.name);
             runs.iter().map(|run| (named(run), run.clone())).collect()
         }
     };

@@ -1,6 +1,6 @@
 //! One run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use plmkit_contract::plural;
 use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
@@ -22,6 +22,8 @@ const WITH_WARM_UP: u64 = 20;
 /// counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunSummary {
+    /// Its name for people: `SAMPLE/SHARD`, as far as they are known. Of several with one name, the second is `SAMPLE/SHARD #2`.
+    pub name: String,
     /// What the first event says; with several attempts, that of the last, with the GPUs of all, and with the start and the batches
     /// of the first. Unknown values are left out.
     #[serde(flatten)]
@@ -174,6 +176,18 @@ impl RunSummary {
     }
 }
 
+/// Numbers those of several runs with one name.
+pub(crate) fn number<'r>(runs: impl IntoIterator<Item = &'r mut RunSummary>) {
+    let mut known: HashMap<String, u64> = HashMap::new();
+    for run in runs {
+        let count = known.entry(run.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            run.name += &format!(" #{count}");
+        }
+    }
+}
+
 /// Sums over the events of one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunCount {
@@ -191,12 +205,13 @@ pub(super) struct RunCount {
 
 impl RunCount {
     /// Adds an attempt with this name and returns its position.
-    pub(super) fn begin_attempt(&mut self, name: &str) -> usize {
+    pub(super) fn begin_attempt(&mut self, name: &str, log: &str) -> usize {
         let last = self.attempts.last();
         let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s.unwrap_or(0.0));
         let mut attempt = Attempt::default();
         attempt.before_s = before_s;
         name.clone_into(&mut attempt.setup.run);
+        log.clone_into(&mut attempt.log);
         self.attempts.push(attempt);
         self.attempts.len() - 1
     }
@@ -279,6 +294,7 @@ impl RunCount {
         let warm_tokens_per_s = share((counts.tokens - warm_up) as f64, warm_s).filter(|_| is_told);
         let done = self.attempts.last().and_then(|last| last.done.as_ref());
         let mut summary = RunSummary {
+            name: self.attempts.last().map(Attempt::name).unwrap_or_default(),
             setup: self.setup(),
             attempts: self.attempts.len() as u64,
             outcome: done.map(|done| done.outcome),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plmkit_logs::event::Event;
 
-use super::run::{RunCount, RunSummary};
+use super::run::{RunCount, RunSummary, number};
 use super::times::WorkTimes;
 
 /// Sums over the events of any number of runs, in any order.
@@ -28,6 +28,8 @@ pub struct Runs {
     places: HashMap<String, (usize, usize)>,
     /// For each job, its last run.
     jobs: HashMap<String, usize>,
+    /// The [name of the log](plmkit_logs::log_name) whose events are added next, if it is known.
+    pub log: String,
     /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
     pub clocks_agree: bool,
     /// The measured peak of each device, in 1e12 operations a second. Without it, the peak that belongs to the GPU's name counts.
@@ -68,7 +70,10 @@ impl Runs {
             self.counts.push(RunCount::default());
             self.counts.len() - 1
         });
-        (position, self.counts[position].begin_attempt(run))
+        (
+            position,
+            self.counts[position].begin_attempt(run, &self.log),
+        )
     }
 
     /// Returns when runs were at work on which GPUs.
@@ -84,7 +89,10 @@ impl Runs {
     /// Returns the runs, in the order of their first events.
     pub fn finish(self) -> Vec<RunSummary> {
         let runs = self.counts.into_iter();
-        runs.map(|run| run.finish(self.peak_tflops)).collect()
+        let runs = runs.map(|run| run.finish(self.peak_tflops));
+        let mut runs: Vec<RunSummary> = runs.collect();
+        number(&mut runs);
+        runs
     }
 }
 

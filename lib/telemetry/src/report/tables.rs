@@ -41,7 +41,7 @@ pub(super) const RUNS: [Run; 19] = [
 ];
 
 /// The name of a row, for a page: text and `MultiQC` have it elsewhere.
-pub(super) const NAME: Run = Run::new("name", "", |run| Cell::text(run.setup.run.as_str()));
+pub(super) const NAME: Run = Run::new("name", "", |run| Cell::text(run.name.as_str()));
 
 /// Returns how a run ended.
 pub(super) fn end(outcome: Option<Outcome>) -> Cell {

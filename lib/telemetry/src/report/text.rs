@@ -13,11 +13,11 @@ pub fn sentences(report: &Report) -> Vec<String> {
         lines.push("the event log holds no run".to_owned());
     }
     for run in report.runs() {
-        lines.push(format!("run {}: {}", run.setup.run, sentence(run, &RUNS)));
+        lines.push(format!("run {}: {}", run.name, sentence(run, &RUNS)));
         lines.extend(details(run));
     }
     let sum = report.sum.iter();
-    lines.extend(sum.map(|sum| format!("{}: {}", sum.setup.run, sentence(sum, &RUNS))));
+    lines.extend(sum.map(|sum| format!("{}: {}", sum.name, sentence(sum, &RUNS))));
     lines.extend(report.gpus().iter().map(|gpu| {
         let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
         format!("{}: {figures}", gpu.label())

@@ -292,7 +292,7 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
         };
         let recent = run.recent.tokens_per_s;
         vec![
-            run.summary.setup.run.clone().into(),
+            run.summary.name.clone().into(),
             state.fg(color),
             percent(run.progress.share).into(),
             or_dash(recent.or(run.summary.throughput.tokens_per_s).map(short)).into(),
