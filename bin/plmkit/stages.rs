@@ -181,7 +181,9 @@ impl Run {
         for (sample, shard) in self.shards(samples)? {
             let shards = SampleFolder::new(self, sample).path.join("shards");
             let shard = read_shard(&shards.join(&shard.file))?;
-            shard.rows().iter().for_each(|row| named.see(row.key.id));
+            for row in shard.rows().iter() {
+                named.see(row.key.id);
+            }
         }
         for line in &lines {
             let found = named.resolve(&line.id);

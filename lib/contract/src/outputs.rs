@@ -58,12 +58,11 @@ impl Outputs {
     /// Returns the columns of a model with `layers` layers, in file order, each once.
     pub fn columns(&self, layers: usize) -> Result<Vec<Column>, NoSuchLayer> {
         let number = |&layer: &i64| {
-            let from_start = if layer < 0 { layers as i64 + 1 } else { 0 };
-            let number = layer.checked_add(from_start);
-            let number = number.filter(|number| (0..=layers as i64).contains(number));
-            number
-                .map(|number| number as u32)
-                .ok_or(NoSuchLayer { layer, layers })
+            let from_end = || (layers + 1).checked_sub(layer.unsigned_abs() as usize);
+            let number = usize::try_from(layer).ok().or_else(from_end);
+            let number = number.filter(|&number| number <= layers);
+            let number = number.map(|number| number as u32);
+            number.ok_or(NoSuchLayer { layer, layers })
         };
         let wanted: Vec<u32> = match &self.layers {
             Layers::Last => vec![layers as u32],

@@ -48,10 +48,10 @@ pub fn embeddings_at(
             found.extend(files.map(|file| (place.clone(), file)));
         }
     }
-    match found.is_empty() {
-        true => Err(none_at(path)),
-        false => Ok(found),
+    if found.is_empty() {
+        return Err(none_at(path));
     }
+    Ok(found)
 }
 
 /// Opens the datasets at a path. `warn` is told which samples are left out: those that the last run did not validate and, if asked for, those whose validation failed.
@@ -140,7 +140,7 @@ fn samples_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(samples)
 }
 
-fn is_sample(path: &PathBuf) -> bool {
+fn is_sample(path: &Path) -> bool {
     path.join(DATASET_FILE).exists() || has_shards(path) || path.join(EMBEDDINGS).is_dir()
 }
 

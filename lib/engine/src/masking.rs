@@ -62,7 +62,9 @@ impl Masking {
             return Ok(());
         };
         let mut named = ShortIds::new(listed.keys().map(String::as_str));
-        ends.keys().for_each(|id| named.see(id));
+        for id in ends.keys() {
+            named.see(id);
+        }
         let (mut beyond, mut others) = (Vec::new(), Vec::new());
         for (id, lines) in listed {
             let first = lines.values().min_by_key(|line| line.line);

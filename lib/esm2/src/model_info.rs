@@ -117,7 +117,7 @@ impl ModelInfo {
         let depth = columns.iter().map(|column| column.depth(layers)).max();
         match depth {
             Some(layer) if layer > layers => {
-                let layer = layer as i64;
+                let layer = i64::try_from(layer).unwrap_or(i64::MAX);
                 Err(NoSuchLayer { layer, layers })
             }
             depth => Ok(depth),

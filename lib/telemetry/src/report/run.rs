@@ -183,7 +183,7 @@ pub(crate) fn number<'r>(runs: impl IntoIterator<Item = &'r mut RunSummary>) {
         let count = known.entry(run.name.clone()).or_default();
         *count += 1;
         if *count > 1 {
-            run.name += &format!(" #{count}");
+            run.name = format!("{} #{count}", run.name);
         }
     }
 }
