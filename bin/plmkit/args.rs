@@ -1,11 +1,13 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory, Parser, ValueEnum};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use plmkit_cli::{Common, Program, file};
-use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 use plmkit_sequence::ShardLimit;
+
+use crate::hints;
 
 /// Embed FASTA files: from records to a validated dataset
 ///
@@ -25,8 +27,8 @@ pub(crate) struct Args {
     ///
     /// A FASTA may be compressed by gzip, bgzip or zstd. Its sample has the name of the file, without folder and extension. A table
     /// is CSV, or TSV if its header has a tab; lines of one sample are read in their order. Paths are relative to the working
-    /// directory, in a table too.
-    #[arg(value_name = "INPUT", required = true, value_parser = file())]
+    /// directory, in a table too. - is a FASTA on standard input, the sample `stdin`; a run that resumes reads it again.
+    #[arg(value_name = "INPUT", required = true, value_parser = input())]
     pub(crate) inputs: Vec<PathBuf>,
 
     /// Folder for the results, created if missing
@@ -166,7 +168,99 @@ pub(crate) enum Stage {
     Finish,
 }
 
-impl Program for Args {
+/// What plmkit is asked to do. A command line without a subcommand is a run.
+#[derive(Debug)]
+pub(crate) enum CommandLine {
+    Run(Box<Args>),
+    Estimate(Box<Estimated>),
+    Fetch(Fetched),
+}
+
+/// Estimate a run before it: seconds on this machine, and bytes of embeddings
+///
+/// Takes the command line of the run, with or without --out, reads the FASTA as the run would cut it, and writes no results. The time is
+/// that of embedding, without loading the model and validation. The rate of the CPU is measured for half a second in each type that it
+/// computes, on a layer of the model's width with random weights and sequences of the average length; that of a GPU is 40 % of its
+/// peak. A published model need not be fetched. Bytes are those before compression.
+#[derive(Debug, Parser)]
+pub(crate) struct Estimated {
+    #[command(flatten)]
+    pub(crate) args: Args,
+
+    /// Write the estimate as JSON; - is standard output
+    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Fetch a model of the Hugging Face Hub into its local cache, and print the folder
+///
+/// Verifies all files, and uses no network if they are there. See --download of gpu-embed.
+#[derive(Debug, Parser)]
+pub(crate) struct Fetched {
+    /// Id of the Hugging Face Hub: ORGANISATION/NAME or ORGANISATION/NAME@REVISION
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: String,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Options of a run that an estimate takes and does not need.
+const OF_RUNS: [&str; 9] = [
+    "allow_empty",
+    "download",
+    "force",
+    "generate",
+    "out",
+    "pack_batches",
+    "stage",
+    "task",
+    "validate_embeddings",
+];
+
+impl CommandFactory for CommandLine {
+    fn command() -> Command {
+        let commands = [
+            Estimated::command().name("estimate"),
+            Fetched::command().name("fetch"),
+        ];
+        let [estimate, fetch] = commands.map(|command| {
+            command.disable_version_flag(true).mut_args(|arg| {
+                let is_hidden = OF_RUNS.contains(&arg.get_id().as_str());
+                if is_hidden { arg.hide(true) } else { arg }
+            })
+        });
+        Args::command()
+            .args_conflicts_with_subcommands(true)
+            .subcommand_negates_reqs(true)
+            .disable_help_subcommand(true)
+            .subcommand(estimate.mut_arg("out", |out| out.required(false).default_value(".")))
+            .subcommand(fetch)
+    }
+
+    fn command_for_update() -> Command {
+        Self::command()
+    }
+}
+
+impl FromArgMatches for CommandLine {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(match matches.subcommand() {
+            Some(("fetch", matches)) => Self::Fetch(Fetched::from_arg_matches(matches)?),
+            Some((_, matches)) => Self::Estimate(Box::new(Estimated::from_arg_matches(matches)?)),
+            None => Self::Run(Box::new(Args::from_arg_matches(matches)?)),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Parser for CommandLine {}
+
+impl Program for CommandLine {
     const NAME: &'static str = "plmkit";
     const QUIET: &'static [&'static str] = &[
         "plmkit_programs::pack_batches",
@@ -176,27 +270,28 @@ impl Program for Args {
     ];
 
     fn common(&self) -> &Common {
-        &self.common
+        match self {
+            Self::Run(args) => &args.common,
+            Self::Estimate(estimated) => &estimated.args.common,
+            Self::Fetch(fetched) => &fetched.common,
+        }
     }
 
     fn place_of(option: &str) -> Option<String> {
-        let commands = [
-            fasta_shard::Args::command(),
-            pack_batches::Args::command(),
-            gpu_embed::Args::command(),
-            validate_embeddings::Args::command(),
-        ];
-        let is_own = |command: &&Command| {
-            let mut names = command.get_arguments().filter_map(|own| own.get_long());
-            names.any(|name| option.strip_prefix("--") == Some(name))
-        };
-        // The sample of fasta-shard has a name already.
-        let first = usize::from(option == "--sample");
-        let program = commands[first..].iter().find(is_own)?.get_name();
-        Some(format!(
-            "it is an option of {program}: --{program} '{option} …'"
-        ))
+        hints::place_of(option)
     }
+
+    fn spelled(message: &str) -> String {
+        hints::spelled(message)
+    }
+}
+
+/// Parses an input: `-`, or a [`file`].
+fn input() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| match path.to_str() {
+        Some(name) if name.starts_with('-') && name != "-" => Path::new(".").join(path),
+        _ => path,
+    })
 }
 
 /// Parses `N/COUNT`, where N counts from 1.

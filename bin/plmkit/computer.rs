@@ -44,6 +44,7 @@ pub(crate) fn children(
         // All compute in one type.
         (true, format!("--dtype={}", session.engine().info().dtype)),
         (common.quiet, "--quiet".to_owned()),
+        (common.verbose, "--verbose".to_owned()),
         (
             common.log_format == LogFormat::Json,
             "--log-format=json".to_owned(),

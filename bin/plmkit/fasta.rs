@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use plmkit_cli::{Fault, Stop};
+use plmkit_cli::Stop;
 use plmkit_contract::is_stream;
 use plmkit_sequence::{FastaReader, Limits, ShardError};
 use plmkit_store::open_input;
@@ -29,20 +29,19 @@ pub(crate) fn head(path: &Path) -> Vec<u8> {
     head
 }
 
-/// Checks that a file can be read and begins with records of FASTA, as fasta-shard reads them. A pipe is left to fasta-shard.
-pub(crate) fn check(path: &Path, look: Look, stop: &Stop) -> Result<(), Fault> {
-    if is_stream(path) {
-        return Ok(());
-    }
-    let first = FastaReader::open(path, look.limits, stop)?.read()?;
-    if first.is_none() && !look.allow_empty {
-        return Err(ShardError::no_records(&[path.to_owned()]).into());
-    }
-    Ok(())
+/// Whether a file has records of FASTA, of which it reads the first as fasta-shard does. A pipe is left to fasta-shard.
+pub(crate) fn has_records(path: &Path, look: Look, stop: &Stop) -> Result<bool, ShardError> {
+    Ok(is_stream(path)
+        || FastaReader::open(path, look.limits, stop)?
+            .read()?
+            .is_some())
 }
 
 /// Returns the name of the sample in a file: the name of the file without extensions, with `_` for what a sample's name cannot have.
 pub(crate) fn sample_name(path: &Path) -> String {
+    if path == "-" {
+        return "stdin".to_owned();
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut name = &*name;
     while let Some((stem, extension)) = name.rsplit_once('.')
@@ -82,6 +81,8 @@ mod tests {
             ("-few.fasta", "_-few"),
             (".fasta", "_.fasta"),
             ("soil", "soil"),
+            ("-", "stdin"),
+            ("./-", "_-"),
         ] {
             assert_eq!(sample_name(file.as_ref()), name, "{file}");
             assert_eq!(crate::table::check_name(name), Ok(()));

@@ -6,6 +6,7 @@ mod computer;
 mod estimate;
 mod fasta;
 mod finished;
+mod hints;
 mod layout;
 mod lock;
 mod model;
@@ -23,6 +24,12 @@ mod versions;
 
 use std::process::ExitCode;
 
+use args::CommandLine;
+
 fn main() -> ExitCode {
-    plmkit_cli::main(stages::run)
+    plmkit_cli::main(|command_line, stop| match command_line {
+        CommandLine::Run(args) => stages::run(*args, stop),
+        CommandLine::Estimate(estimated) => estimate::estimate(*estimated, stop),
+        CommandLine::Fetch(fetched) => model::fetch(&fetched, stop),
+    })
 }

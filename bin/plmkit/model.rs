@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Exit, Fault, Stop, parse, print};
+use plmkit_esm2::read_config;
 use plmkit_hub::{ModelId, Settings, model_name, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
+
+use crate::args::Fetched;
 
 /// Opens the model, or fetches it if `may_fetch`. `None` for one that is still to be fetched, and after a stop.
 pub(crate) fn open(
@@ -17,6 +20,23 @@ pub(crate) fn open(
         return Ok(None);
     }
     Session::open(args, stop).map_err(|fault| with_owner(&args.model, fault))
+}
+
+/// Fetches a model of the Hub unless it is in the local cache, and prints its folder.
+pub(crate) fn fetch(fetched: &Fetched, stop: &Stop) -> Result<Exit, Fault> {
+    let model = format!("--model={}", fetched.model);
+    let mut args: gpu_embed::Args = parse(&["--download".to_owned(), "--probe".to_owned(), model])?;
+    args.common = fetched.common.clone();
+    let is_here = resolve(&args.model, &Settings::from_env(), None, stop).is_ok();
+    let Some(path) = gpu_embed::find(&args, stop)? else {
+        return Ok(Exit::Done);
+    };
+    let read = read_config(&path).map_err(Fault::from);
+    read.map_err(|fault| with_owner(&args.model, fault))?;
+    if is_here {
+        tracing::info!("{}: already there", fetched.model);
+    }
+    print(format!("{}\n", path.display())).map(|_| Exit::Done)
 }
 
 /// The commit of a model of the Hub that is in the local cache.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::path_text;
+use plmkit_sequence::ShardError;
 use plmkit_store::read_input;
 
 use crate::fasta::{self, Look};
@@ -18,7 +20,7 @@ pub(crate) struct Sample {
 }
 
 /// Finds the samples of the command line, and looks at the first records of each FASTA if `look` says how. All that is wrong is in
-/// `errors`, a fault for each.
+/// `errors`, a fault for each. A FASTA without a record is wrong if all are.
 pub(crate) fn samples(
     inputs: &[PathBuf],
     look: Option<Look>,
@@ -26,10 +28,16 @@ pub(crate) fn samples(
     errors: &mut Vec<Fault>,
 ) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
-    let mut places = BTreeMap::new();
+    let (mut places, mut empty, mut has_records) = (BTreeMap::new(), Vec::new(), false);
     for row in rows(inputs, errors) {
-        let looked = look.map_or(Ok(()), |look| fasta::check(&row.fasta, look, stop));
-        errors.extend(looked.err().map(|fault| row.name(fault)));
+        match look.map(|look| fasta::has_records(&row.fasta, look, stop)) {
+            Some(Ok(false)) => {
+                let nothing = ShardError::no_records(slice::from_ref(&row.fasta));
+                empty.push(row.name(nothing.into()));
+            }
+            Some(Err(error)) => errors.push(row.name(error.into())),
+            _ => has_records = true,
+        }
         let place = *places.entry(row.sample.clone()).or_insert_with(|| {
             samples.push(Sample {
                 name: row.sample,
@@ -38,6 +46,16 @@ pub(crate) fn samples(
             samples.len() - 1
         });
         samples[place].fasta.push(row.fasta);
+    }
+    if look.is_some_and(|look| look.allow_empty) {
+        return samples;
+    }
+    if has_records {
+        for fault in &empty {
+            tracing::warn!("{}", fault.message());
+        }
+    } else {
+        errors.extend(empty);
     }
     samples
 }
@@ -72,6 +90,9 @@ fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
 
 /// Whether an input is a table: by its content, or else by its name.
 fn is_named_table(path: &Path) -> bool {
+    if path == "-" {
+        return false;
+    }
     let head = fasta::head(path);
     let named = path
         .extension()
@@ -85,10 +106,7 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
     let mut rows = Vec::new();
     for path in inputs {
         let sample = fasta::sample_name(path);
-        if ["-", "/dev/stdin"].contains(&&*path.to_string_lossy()) {
-            let what = "a run that resumes reads its input again: expected a file";
-            errors.push(Fault::usage(format!("{}: {what}", path_text(path))));
-        } else if let Err(what) = check_name(&sample) {
+        if let Err(what) = check_name(&sample) {
             errors.push(Fault::usage(format!("{}: {what}", path_text(path))));
         } else if let Some(other) = named.insert(sample.clone(), path) {
             let (one, other) = (path_text(path), path_text(other));
@@ -177,7 +195,7 @@ mod tests {
         let (_, errors) = found(&paths.each_ref().map(PathBuf::as_path));
         let codes: Vec<Exit> = errors.iter().map(|(exit, _)| *exit).collect();
         assert_eq!(codes, [Exit::Data, Exit::NoInput, Exit::Data, Exit::Data]);
-        assert!(errors[3].1.ends_with("found bzip2"), "{}", errors[3].1);
+        assert!(errors[2].1.ends_with("found bzip2"), "{}", errors[2].1);
         let same = [at("a.fasta"), at("a.faa")];
         let (_, errors) = found(&same.each_ref().map(PathBuf::as_path));
         assert!(errors[0].1.contains("are both the sample 'a'"));

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{Manifest, Provenance, RowDigest, SOURCE, ShardSummary, path_text};
+use plmkit_contract::{
+    Manifest, Provenance, RowDigest, SOURCE, ShardSummary, is_stream, path_text,
+};
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::is_shard_name;
 use plmkit_store::{
@@ -71,6 +73,20 @@ impl<'r> SampleFolder<'r> {
             let mut files = manifest.files();
             files.any(|(file, ..)| !shards.join(file).exists())
         })
+    }
+
+    /// Whether an input can be read once.
+    pub(crate) fn reads_a_stream(&self) -> bool {
+        self.sample.fasta.iter().any(|path| is_stream(path))
+    }
+
+    /// Whether the sample has no protein, and another sample of the run has some.
+    pub(crate) fn is_empty_among_others(&self) -> bool {
+        let has_proteins = |sample| {
+            let manifest = SampleFolder::new(self.run, sample).manifest();
+            manifest.is_ok_and(|found| found.records > found.rejected.values().sum())
+        };
+        !has_proteins(self.sample) && self.run.samples.iter().any(has_proteins)
     }
 
     /// Removes what was made of the shards, saved work of unfinished embeddings, too.

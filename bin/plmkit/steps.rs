@@ -27,11 +27,13 @@ impl SampleFolder<'_> {
             copy.append(&text)?;
             copy.finish()?;
         }
-        // Killed while it cut again.
-        let force = self.run.args.force || before.exists() && !manifest.exists();
+        // Killed while it cut: a stream cannot be compared with unfinished shards and then read again.
+        let is_again = before.exists() || self.reads_a_stream();
+        let force = self.run.args.force || is_again && !manifest.exists();
         let mut cut = self.run_fasta_shard(force);
         // Without --force, another input was refused before this: what was lost is cut again, of the same input.
-        if exit_of(&cut) == Exit::Data && !force && self.has_lost_shards() {
+        if exit_of(&cut) == Exit::Data && !force && self.has_lost_shards() && !self.reads_a_stream()
+        {
             tracing::info!("{}: lost shards are cut again", self.sample.name);
             cut = self.run_fasta_shard(true);
         }
@@ -53,6 +55,7 @@ impl SampleFolder<'_> {
         let mut options = run.options.of_sample(&run.args.out, &self.sample.name);
         options.inputs.clone_from(&self.sample.fasta);
         options.force |= force;
+        options.allow_empty |= run.samples.len() > 1;
         fasta_shard::run(options, &run.stop)
     }
 
@@ -115,7 +118,9 @@ impl SampleFolder<'_> {
         if exit_of(&ended) == Exit::NoInput && !batches.exists() && out.exists() {
             return Ok(Exit::Done);
         }
-        if exit_of(&ended) == Exit::Data {
+        // What is wrong with the model, or with an input, stays.
+        let is_of_sample = |fault: &Fault| fault.message().contains(&path_text(&self.path));
+        if exit_of(&ended) == Exit::Data && ended.as_ref().is_err_and(is_of_sample) {
             tell_remedy(&self.sample.name);
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
@@ -197,6 +202,7 @@ impl SampleFolder<'_> {
         let has_surplus = self.report_surplus()?;
         let mut options = self.run.options.validate_embeddings.clone();
         options.dataset = Some(self.path.clone());
+        options.allow_empty |= self.is_empty_among_others();
         options.mqc = Some(self.cleared(&format!("reports/{name}_validation_mqc.json"))?);
         if options.html.is_none() {
             options.html = Some(self.cleared("reports/validation.html")?);

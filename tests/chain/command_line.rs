@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
+    "plmkit",
     "fasta-shard",
     "pack-batches",
     "gpu-embed",
@@ -156,6 +157,7 @@ fn a_dash_is_refused_where_no_stream_is_possible() {
         "monitor-log report --gpu - --out r.json",
         "monitor-log estimate - --model m",
         "monitor-log estimate s --model m --measured -",
+        "plmkit a.fasta --out - --model m",
         "monitor-log top --once --events -",
         "monitor-log export --events -",
     ] {
@@ -263,6 +265,9 @@ fn usage_and_help_describe_a_probe() {
 fn the_man_page_has_the_options_of_the_subcommands_and_refers_to_no_missing_page() {
     let text = run("monitor-log", "--generate=man").stdout;
     let text = String::from_utf8_lossy(&text).replace("\\-", "-");
+    let own = run("plmkit", "--generate=man").stdout;
+    let own = String::from_utf8_lossy(&own);
+    assert!(own.contains("PLMKIT ESTIMATE") && own.contains("PLMKIT FETCH"));
     for part in [
         ".SH \"MONITOR-LOG RECORD\"",
         "--interval",

@@ -269,7 +269,9 @@ fn on_a_cpu_nothing_is_measured_and_the_default_stays() {
     for _ in 0..2 {
         let output = probe().arg("--out").arg(&kept).output().expect("run");
         assert_eq!(output.stdout, b"16384\n");
-        let said = stderr(&output);
+        assert!(!stderr(&output).contains("default batch size"));
+        let output = probe().arg("--verbose").arg("--out").arg(&kept).output();
+        let said = stderr(&output.expect("run"));
         assert_has(&said, "no GPU to probe; default batch size 16384 tokens");
         assert!(!said.contains("already measured"), "{said}");
     }

@@ -1,5 +1,6 @@
 //! The whole job: the same files as by hand, all errors before the start, and resuming.
 mod children;
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
@@ -149,7 +150,7 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             ],
         ),
         (
-            "/dev/stdin --out results --gpu-embed=--help",
+            "a.fasta --out results --gpu-embed=--help",
             2,
             vec!["--gpu-embed: --help is no option of a run; gpu-embed --help lists its options"],
         ),
@@ -162,11 +163,6 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             "a.fasta --out results --fasta-shard=a.fasta",
             2,
             vec!["fasta-shard: expected options, found 'a.fasta'"],
-        ),
-        (
-            "/dev/stdin --out results",
-            2,
-            vec!["/dev/stdin: a run that resumes reads its input again: expected a file"],
         ),
         (
             "a.fasta b.fasta --out results --dtype f64 --windows --translate orf --fasta-shard=--frobnicate",

@@ -66,7 +66,7 @@ const OTHERS: [(&str, &[&str]); 4] = [
 ];
 
 /// Values of options without a default that change no result.
-const NEUTRAL: [(&str, &str); 15] = [
+const NEUTRAL: [(&str, &str); 16] = [
     ("--allow-empty", ""),
     ("--checkpoint-dir", " saved"),
     ("--download", ""),
@@ -81,6 +81,7 @@ const NEUTRAL: [(&str, &str); 15] = [
     ("--sample", " 1"),
     ("--skip", " pooling"),
     ("--threads", " 1"),
+    ("--verbose", ""),
     ("--wait-for-lock", ""),
 ];
 

@@ -176,9 +176,11 @@ check "which says of which sample" finds '^plmkit: not validated, .*: bad$'
 same "the other one has its verdict" "bad not validated a pass" "$(tail -n +2 cohort/summary.tsv | cut -f 1,8 | paste -sd '\t' | tr '\t' ' ')"
 check "and the same embeddings" diff -r whole/a/embeddings cohort/a/embeddings
 printf 'sample,fasta\nempty,gaps.fasta\na,%s\n' "$proteins" >cohort.csv
-FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 cohort.csv empty "$model"
+printf 'sample,fasta\nempty,gaps.fasta\n' >alone.csv
+FASTA_SHARD='--invalid reject' check "no record that is taken" fails_with 1 alone.csv alone "$model"
 check "is a failure" finds '^plmkit: no record could be embedded.*: empty$'
-FASTA_SHARD='--invalid reject' check "unless that is allowed" runs cohort.csv empty "$model" --allow-empty
+FASTA_SHARD='--invalid reject' check "unless that is allowed" runs alone.csv alone "$model" --allow-empty
+FASTA_SHARD='--invalid reject' check "or another sample has some" runs cohort.csv empty "$model"
 check "a warning" finds '^plmkit: warning: no record could be embedded.*: empty$'
 same "and in the table" "empty 2 0 2 0 0 0 empty" "$(grep ^empty empty/summary.tsv | cut -f 1-8 | tr '\t' ' ')"
 

@@ -16,6 +16,10 @@ pub struct Common {
     #[arg(long, global = true)]
     pub quiet: bool,
 
+    /// Print what usually needs no attention, too
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+
     /// Write a man page or a shell completion script to standard output, and exit
     #[arg(long, value_enum, value_name = "WHAT", exclusive = true)]
     pub generate: Option<Generate>,

@@ -20,6 +20,7 @@ pub use common::{Common, LogFormat};
 pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
+pub use log::spelled;
 pub use outputs::OutputArgs;
 pub use paths::{
     NamedPath, file, files_of, keep_all_but_reports, keep_apart, keep_data, keep_renameable,

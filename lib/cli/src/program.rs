@@ -40,6 +40,11 @@ pub trait Program: Parser {
     fn place_of(_option: &str) -> Option<String> {
         None
     }
+
+    /// Spells the options in a message as they are given to this program. The libraries name those of the program that they are of.
+    fn spelled(message: &str) -> String {
+        message.to_owned()
+    }
 }
 
 /// Parses the command line, calls `run`, and returns the exit code.
@@ -61,12 +66,13 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         Err(error) => return report_clap_error::<P>(&error),
     };
     let common = program.common();
-    let level = if common.quiet {
-        Level::WARN
-    } else {
-        Level::INFO
+    let level = match common {
+        Common { quiet: true, .. } => Level::WARN,
+        Common { verbose: true, .. } => Level::DEBUG,
+        _ => Level::INFO,
     };
     log::install(P::NAME, common.log_format, (level, P::QUIET));
+    log::spell_by(P::spelled);
     memory::prepare_refusal_line(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
         if let Some(what) = info.payload_as_str().and_then(memory::refusal) {

@@ -17,6 +17,7 @@ mod checkpoint;
 mod compute_options;
 mod config;
 mod cpu;
+mod cpu_rate;
 pub mod cuda;
 mod device;
 mod error;
@@ -36,6 +37,7 @@ pub use checkpoint::{
 };
 pub use compute_options::{ComputeOptions, Kernels};
 pub use config::{Architecture, FeedForward, ModelConfig, Positions};
+pub use cpu_rate::cpu_rate;
 pub use cuda::Ticket;
 pub use device::Device;
 pub use error::{EsmError, ON_THE_CPU};

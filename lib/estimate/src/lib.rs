@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 
 use plmkit_contract::{Column, ModelShape, StoreDtype};
 use plmkit_page::duration;
-use plmkit_telemetry::devices::{DEFAULT_DEVICES, peak_flops_per_s};
+use plmkit_telemetry::devices::peak_flops_per_s;
 use serde::Serialize;
 
 pub use lengths::Lengths;
@@ -85,11 +85,15 @@ pub struct Time {
 /// Devices and their rates, in floating-point operations a second.
 pub type Rates = Vec<(String, f64)>;
 
-/// Returns common GPUs, and a share of their peaks in a type of the computation: `f32`, `f16` or `bf16`.
-pub fn shares_of_peaks(share: f64, dtype: &str) -> Rates {
-    let peak = |name| Some((name, share * peak_flops_per_s(name, dtype)?));
-    let peaks = DEFAULT_DEVICES.iter().filter_map(|&name| peak(name));
-    peaks.map(|(name, rate)| (name.to_owned(), rate)).collect()
+/// Returns those of the named GPUs whose peaks are known, and a share of their peaks in a type of the computation: `f32`, `f16` or
+/// `bf16`.
+pub fn shares_of_peaks<'n>(
+    share: f64,
+    dtype: &str,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Rates {
+    let peak = |name: &str| Some((name.to_owned(), share * peak_flops_per_s(name, dtype)?));
+    names.into_iter().filter_map(peak).collect()
 }
 
 /// Returns the most MiB of device memory that tensors hold with batches of 65,536 tokens, and the source of the figure: 650M was

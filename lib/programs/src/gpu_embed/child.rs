@@ -106,10 +106,7 @@ impl Session {
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
                 (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
                 let size = self.probe(&args, stop)?;
-                // That there is no GPU is told when the model is loaded.
-                if size.largest_tokens.is_some() {
-                    tell_size(&size);
-                }
+                tell_size(&size);
                 Ok(Exit::Done)
             }
             Request::Embed(files) => {

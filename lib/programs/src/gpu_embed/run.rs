@@ -63,6 +63,6 @@ pub(super) fn tell_size(size: &BatchSize) {
             size.out_of_memory,
         );
     } else {
-        tracing::info!("no GPU to probe; default batch size {recommended} tokens");
+        tracing::debug!("no GPU to probe; default batch size {recommended} tokens");
     }
 }

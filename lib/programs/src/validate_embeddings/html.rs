@@ -1,6 +1,7 @@
 //! What `--html` writes: the verdict as a page for people.
 
 use plmkit_check::{Check, CheckOutcome, ColumnAgreement};
+use plmkit_cli::spelled;
 use plmkit_contract::plural;
 use plmkit_page::{Cell, Column, Page, Tone};
 
@@ -58,12 +59,17 @@ pub(crate) fn html(report: &Report) -> String {
     for check in verdict.of(CheckOutcome::Fail) {
         let definition = check.definition();
         page.heading(check.name);
-        page.paragraph(&format!("{} No: {}.", definition.question, check.summary));
+        page.paragraph(&format!(
+            "{} No: {}.",
+            definition.question,
+            spelled(&check.summary)
+        ));
         if check.violations.len() >= 10 {
             page.paragraph("The first ten of each kind:");
         }
-        page.list(check.violations.iter().map(ToString::to_string));
-        page.paragraph(&format!("Remedy: {}", definition.remedy));
+        let found = check.violations.iter().map(ToString::to_string);
+        page.list(found.map(|found| spelled(&found)));
+        page.paragraph(&format!("Remedy: {}", spelled(definition.remedy)));
     }
     if !verdict.spot_check.is_empty() {
         page.heading("Computed again");

@@ -20,6 +20,20 @@ use crate::translate::Translated;
 /// The most windows of a protein: its rows are in memory at once.
 const MOST_WINDOWS: usize = 1 << 20;
 
+/// Tells a character that is no residue, or no base of a contig.
+pub(crate) fn unknown_residue(unknown: &UnknownResidue, translates: bool) -> String {
+    let UnknownResidue { position, found } = unknown;
+    let found = found.escape_ascii();
+    let expected = if translates {
+        "bases for --translate"
+    } else {
+        "residues"
+    };
+    format!(
+        "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
+    )
+}
+
 impl ShardingRun<'_, '_> {
     /// Adds a record.
     pub(super) fn add(
@@ -62,17 +76,10 @@ impl ShardingRun<'_, '_> {
                 "expected an id after '>', found none; --invalid reject sets the record aside",
             ));
         }
-        let outcome = prepared.outcome.map_err(|UnknownResidue { position, found }| {
-            let found = found.escape_ascii();
-            let expected = if self.translator.is_some() {
-                "bases for --translate"
-            } else {
-                "residues"
-            };
-            invalid(self, &format!(
-                "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
-            ))
-        })?;
+        let translates = self.translator.is_some();
+        let outcome = prepared
+            .outcome
+            .map_err(|unknown| invalid(self, &unknown_residue(&unknown, translates)))?;
         if let Some(new) = &renamed {
             self.tally.count_change("ids_suffixed", 1);
             self.list_renamed(record.id, new)?;

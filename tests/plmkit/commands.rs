@@ -1,0 +1,359 @@
+//! Subcommands, standard input, samples without a protein, and hints.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{assert_failed, command, run, test_data, tree};
+use crate::{data, plmkit, proteins};
+
+fn read_from(command: &mut Command, text: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("plmkit");
+    let mut input = child.stdin.take().expect("a pipe");
+    // One that refuses its input does not read it.
+    let _ = input.write_all(text);
+    drop(input);
+    child.wait_with_output().expect("an end")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_estimate_has_the_lengths_of_the_shards_and_writes_nothing() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 40);
+    fs::write(
+        folder.join("contigs.fna"),
+        ">c\nATGGCTTGTGATGAATTTGGTCATATCAAAAGA\n",
+    )
+    .expect("write");
+    for (number, options) in [
+        "a.fasta",
+        "a.fasta --max-shard-tokens 3000 --layers all --pool mean,max --residues",
+        "a.fasta --windows --fasta-shard=--max-residues=300",
+        "a.fasta --fasta-shard='--long-policy separate --max-residues 200 --min-residues 50'",
+        "contigs.fna --translate six-frame --fasta-shard=--min-residues=3",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let words = shlex::split(options).expect("words");
+        let before = tree(folder);
+        let mut estimate = plmkit(folder, "estimate --report - --threads 2 --dtype f32");
+        let found = estimate.args(&words).output().expect("plmkit");
+        assert!(found.status.success(), "{}", said(&found));
+        assert!(tree(folder) == before, "{options}");
+        let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
+        let out = format!("results-{number}");
+        run(plmkit(folder, &format!("--quiet --out {out}")).args(&words));
+        let of_shards = words
+            .iter()
+            .filter(|word| !word.starts_with("--fasta-shard"));
+        let of_shards = of_shards.map(String::as_str).collect::<Vec<_>>().join(" ");
+        let of_shards = of_shards.split(" --").filter(|option| {
+            ["layers", "pool", "residues"]
+                .iter()
+                .any(|name| option.starts_with(name))
+        });
+        let columns: Vec<String> = of_shards.map(|option| format!("--{option}")).collect();
+        let sample = words[0].split('.').next().expect("a name");
+        let line = format!(
+            "monitor-log estimate {out}/{sample}/shards --report - {}",
+            columns.join(" ")
+        );
+        let mut by_shards = command(folder, line.trim());
+        let by_shards = by_shards
+            .arg("--model")
+            .arg(test_data("model-tiny"))
+            .output();
+        let by_shards: Value =
+            serde_json::from_slice(&by_shards.expect("run").stdout).expect("JSON");
+        for name in [
+            "sequences",
+            "proteins",
+            "tokens",
+            "pairs",
+            "residues",
+            "residue_pairs",
+            "shards",
+            "columns",
+            "embedding_bytes",
+            "files",
+        ] {
+            assert_eq!(found[name], by_shards[name], "{options}: {name}");
+        }
+        let times = found["times"].as_array().expect("times");
+        assert_eq!(times.len(), 1);
+        assert!(times[0]["flops_per_s"].as_f64().expect("a rate") > 1e8);
+        assert!(
+            times[0]["device"]
+                .as_str()
+                .expect("a name")
+                .starts_with("this CPU in f32 (")
+        );
+    }
+}
+
+#[test]
+fn an_estimate_is_refused_as_the_run_would_be() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    fs::write(folder.join("a.fasta"), ">a\nMK1\n").expect("write");
+    for (arguments, code, what) in [
+        (
+            "estimate a.fasta",
+            65,
+            "a.fasta: record 1 'a': expected residues, found '1'",
+        ),
+        ("estimate none.fasta", 66, "none.fasta: cannot open"),
+        (
+            "estimate a.fasta --fasta-shard=--frobnicate",
+            2,
+            "unexpected argument '--frobnicate'",
+        ),
+        (
+            "estimate --layers last",
+            2,
+            "required arguments were not provided: <INPUT>...",
+        ),
+        (
+            "estimate a.fasta --dtype f16",
+            2,
+            "--dtype f16: not computed on this CPU",
+        ),
+        (
+            "estimate a.fasta --layers 9 --fasta-shard=--invalid=x",
+            2,
+            "layer 9 does not exist",
+        ),
+    ] {
+        assert_failed(
+            &plmkit(folder, arguments).output().expect("run"),
+            code,
+            what,
+        );
+    }
+    fs::copy(folder.join("a.fasta"), folder.join("estimate")).expect("copy");
+    let file = plmkit(
+        folder,
+        "./estimate --out r --fasta-shard=--invalid=x --quiet",
+    );
+    assert!({ file }.status().expect("run").success());
+    assert!(folder.join("r/estimate/dataset.json").exists());
+}
+
+#[test]
+fn a_model_that_is_there_is_fetched_without_a_network() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let hub = folder.path().join("hub");
+    let fetch = |model: &str| {
+        let mut fetch = command(folder.path(), &format!("plmkit fetch {model}"));
+        fetch.env("HF_HUB_CACHE", &hub).env("HF_HUB_OFFLINE", "1");
+        fetch.output().expect("run")
+    };
+    let model = test_data("model-tiny");
+    let found = fetch(model.to_str().expect("a path"));
+    assert_eq!(
+        String::from_utf8_lossy(&found.stdout),
+        format!("{}\n", model.display())
+    );
+    assert_failed(
+        &fetch("a/b"),
+        66,
+        "HF_HUB_OFFLINE is set, so nothing is fetched",
+    );
+    assert_failed(
+        &fetch("esm2_t6_8M_UR50D"),
+        66,
+        "is named with its owner, as in facebook/",
+    );
+    assert!(tree(folder.path()).is_empty());
+}
+
+#[test]
+fn standard_input_is_a_sample_that_a_second_run_reads_again() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "stdin.fasta", 6);
+    let text = fs::read(folder.join("stdin.fasta")).expect("read");
+    let mut expected = None;
+    for (name, stage) in [
+        ("-", ""),
+        ("-", ""),
+        ("/dev/stdin", ""),
+        ("-", " --stage check"),
+    ] {
+        let line = format!("{name} --out piped --quiet{stage}");
+        let output = read_from(&mut plmkit(folder, &line), &text);
+        assert!(output.status.success(), "{}", said(&output));
+        let found = data(&folder.join("piped"));
+        assert!(*expected.get_or_insert_with(|| found.clone()) == found, "{line}");
+    }
+    let expected = expected.expect("a run");
+    let other = read_from(&mut plmkit(folder, "- --out piped --quiet"), b">a\nMKV\n");
+    assert_eq!(other.status.code(), Some(73));
+    assert!(said(&other).contains("(the input is not the same); --force replaces it"));
+    // Killed while it published shards: they are made of what is read again.
+    fs::remove_file(folder.join("piped/stdin/shards/manifest.json")).expect("remove");
+    let again = read_from(&mut plmkit(folder, "- --out piped --quiet"), &text);
+    assert!(again.status.success(), "{}", said(&again));
+    assert!(data(&folder.join("piped")) == expected);
+    // A lost shard is not made of the nothing that is left.
+    fs::remove_file(folder.join("piped/stdin/shards/shard-00000.parquet")).expect("remove");
+    let lost = read_from(
+        &mut plmkit(folder, "- --out piped --quiet --allow-empty"),
+        &text,
+    );
+    assert_eq!(lost.status.code(), Some(65), "{}", said(&lost));
+    let forced = read_from(&mut plmkit(folder, "- --out piped --quiet --force"), &text);
+    assert!(forced.status.success(), "{}", said(&forced));
+    assert!(data(&folder.join("piped")) == expected);
+    let two = read_from(&mut plmkit(folder, "- /dev/stdin --out two"), &text);
+    assert_failed(&two, 2, "are both the sample 'stdin'");
+}
+
+#[test]
+fn a_sample_without_a_protein_is_a_warning_unless_all_are() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    for (name, text) in [("none", ""), ("bad", ">a\nM1\n"), ("good", ">a\nMKV\n")] {
+        fs::write(folder.join(format!("{name}.fasta")), text).expect("write");
+    }
+    for (number, (samples, code, what)) in [
+        ("none good bad", 0, "warning: no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects: none bad"),
+        ("bad none", 1, "--allow-empty accepts it: bad none"),
+        ("bad none --allow-empty", 0, "warning: no record could be embedded"),
+        ("none", 65, "none.fasta: no FASTA records"),
+        ("bad", 1, "--allow-empty accepts it: bad"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let samples = samples.split(' ').map(|word| match word.strip_prefix("--") {
+            Some(_) => word.to_owned(),
+            None => format!("{word}.fasta"),
+        });
+        let line = samples.collect::<Vec<_>>().join(" ");
+        let line = format!("{line} --out r{number} --fasta-shard=--invalid=reject");
+        for _ in 0..2 {
+            let output = plmkit(folder, &line).output().expect("run");
+            assert_eq!(output.status.code(), Some(code), "{line}: {}", said(&output));
+            assert!(said(&output).contains(what), "{line}: {}", said(&output));
+        }
+    }
+    let summary = fs::read_to_string(folder.join("r0/summary.tsv")).expect("summary");
+    let verdicts = summary.lines().filter_map(|line| line.split('\t').nth(7));
+    assert_eq!(
+        verdicts.collect::<Vec<_>>(),
+        ["verdict", "empty", "pass", "empty"]
+    );
+}
+
+/// The options that a message offers.
+fn hints(message: &str) -> Vec<String> {
+    let hint = |part: &str| match part.split_once(' ') {
+        Some((option, rest)) if rest.starts_with('"') => {
+            format!(
+                "{option} {}",
+                &rest[..=rest[1..].find('"').unwrap_or(0) + 1]
+            )
+        }
+        Some((option, rest)) => match (option, rest.split([' ', ',']).next()) {
+            ("--translate", Some(way)) => format!("{option} {way}"),
+            ("--fasta-shard", Some(given)) => format!("{option} {given}"),
+            _ => option.to_owned(),
+        },
+        None => part.to_owned(),
+    };
+    // The options of a program are no hints of their own.
+    let message = message.replace("--fasta-shard --", "--fasta-shard -\u{ad}-");
+    let parts = message
+        .match_indices(" --")
+        .map(|(at, _)| &message[at + 1..]);
+    let hints = parts.map(hint);
+    hints.map(|hint| hint.replace('\u{ad}', "")).collect()
+}
+
+#[test]
+fn a_hint_can_be_typed_as_it_is() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("write");
+    write("letter.fasta", ">a\nMK1\n>b\nMKV\n>c\nMKVL\n");
+    write("no-id.fasta", "> \nMKV\n>b\nMKV\n");
+    write("twice.fasta", ">a\nMKV\n>a\nMKV\n");
+    write("dna.fasta", &format!(">a\n{}\n", "ACGTTGCA".repeat(40)));
+    write("blanks.fasta", ">a\nMKV LA AC\nMKVLA\n");
+    write("pir.fasta", ">P1;a\ntitle\nMKV*\n");
+    write("long.fasta", &format!(">a\n{}\n", "MKVLA".repeat(300)));
+    for (name, code, expected) in [
+        (
+            "letter",
+            65,
+            &[
+                "--fasta-shard \"--invalid x\"",
+                "--fasta-shard \"--invalid reject\"",
+            ][..],
+        ),
+        ("no-id", 65, &["--fasta-shard \"--invalid reject\""]),
+        (
+            "twice",
+            65,
+            &["--fasta-shard \"--duplicate-ids drop-identical\""],
+        ),
+        (
+            "dna",
+            65,
+            &["--translate orf", "--fasta-shard \"--alphabet protein\""],
+        ),
+        ("blanks", 65, &["--fasta-shard --drop-blanks"]),
+        ("pir", 65, &["--fasta-shard --pir"]),
+        ("long", 0, &["--windows"]),
+    ] {
+        let line = format!("{name}.fasta --out {name}");
+        let output = plmkit(folder, &line).output().expect("run");
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        let said = said(&output);
+        let message = said.lines().find(|line| line.contains(" --")).expect(&said);
+        assert_eq!(hints(message), expected, "{message}");
+        for (number, hint) in expected.iter().enumerate() {
+            let mut typed = plmkit(
+                folder,
+                &format!("{name}.fasta --out {name}-{number} --quiet"),
+            );
+            typed.args(shlex::split(hint).expect("words"));
+            // Of three records one is more than the default share of rejects.
+            let typed = typed
+                .arg("--validate-embeddings=--max-rejected 60%")
+                .output();
+            let typed = typed.expect("run");
+            assert!(
+                typed.status.success(),
+                "{hint}: {}",
+                String::from_utf8_lossy(&typed.stderr)
+            );
+        }
+    }
+    rejected_records(folder);
+}
+
+fn rejected_records(folder: &Path) {
+    let line = "letter.fasta --out rejected --fasta-shard=--invalid=reject";
+    let failed = plmkit(folder, line).output().expect("run");
+    let hint = "or --validate-embeddings \"--max-rejected SHARE\"";
+    assert!(said(&failed).contains(hint), "{}", said(&failed));
+    let page = fs::read_to_string(folder.join("rejected/letter/reports/validation.html"));
+    let hint = "accept more with --validate-embeddings &quot;--max-rejected …&quot;.";
+    assert!(page.expect("a page").contains(hint));
+    let typed = plmkit(folder, line)
+        .args(["--validate-embeddings", "--max-rejected 50%"])
+        .status();
+    assert!(typed.expect("run").success());
+}
