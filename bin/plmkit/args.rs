@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{Arg, Parser, Subcommand, ValueEnum};
 use plmkit_cli::{Common, Program, file};
 use plmkit_sequence::ShardLimit;
 
@@ -21,6 +21,8 @@ use crate::hints;
 /// failed.
 #[derive(Debug, Parser)]
 #[command(name = "plmkit", version)]
+// The group that says whether there is a run is empty by default, because other structs are flattened into this one.
+#[group(args = ["inputs"])]
 #[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub(crate) struct Args {
     /// FASTA files, a sample each; or one table of samples, with the columns `sample` and `fasta`
@@ -168,97 +170,68 @@ pub(crate) enum Stage {
     Finish,
 }
 
-/// What plmkit is asked to do. A command line without a subcommand is a run.
-#[derive(Debug)]
-pub(crate) enum CommandLine {
-    Run(Box<Args>),
-    Estimate(Box<Estimated>),
-    Fetch(Fetched),
-}
-
-/// Estimate a run before it: seconds on this machine, and bytes of embeddings
-///
-/// Takes the command line of the run, with or without --out, reads the FASTA as the run would cut it, and writes no results. The time is
-/// that of embedding, without loading the model and validation. The rate of the CPU is measured for half a second in each type that it
-/// computes, on a layer of the model's width with random weights and sequences of the average length; that of a GPU is 40 % of its
-/// peak. A published model need not be fetched. Bytes are those before compression.
+// What plmkit is asked to do. A command line without a subcommand is a run, which the help describes.
 #[derive(Debug, Parser)]
-pub(crate) struct Estimated {
-    #[command(flatten)]
-    pub(crate) args: Args,
-
-    /// Write the estimate as JSON; - is standard output
-    #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
-}
-
-/// Fetch a model of the Hugging Face Hub into its local cache, and print the folder
-///
-/// Verifies all files, and uses no network if they are there. See --download of gpu-embed.
-#[derive(Debug, Parser)]
-pub(crate) struct Fetched {
-    /// Id of the Hugging Face Hub: ORGANISATION/NAME or ORGANISATION/NAME@REVISION
-    #[arg(value_name = "MODEL")]
-    pub(crate) model: String,
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    pub(crate) other: Option<Other>,
 
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) run: Option<Args>,
 }
 
-/// Options of a run that an estimate takes and does not need.
-const OF_RUNS: [&str; 9] = [
-    "allow_empty",
-    "download",
-    "force",
-    "generate",
-    "out",
-    "pack_batches",
-    "stage",
-    "task",
-    "validate_embeddings",
-];
+#[derive(Debug, Subcommand)]
+pub(crate) enum Other {
+    /// Estimate a run before it: seconds on this machine, and bytes of embeddings
+    ///
+    /// Takes the command line of the run, with or without --out, reads the FASTA as the run would cut it, and writes no results. Equal
+    /// and known sequences count (--dedup, --known), and all positions (--scores-positions). The time is that of embedding, without
+    /// loading the model and validation. The rate of the CPU is measured for half a second in each type that it computes, on a layer of
+    /// the model's width with random weights and sequences of the average length; that of a GPU is 40 % of its peak. A published model
+    /// need not be fetched. Bytes are those before compression.
+    #[command(mut_args(without_runs))]
+    Estimate {
+        #[command(flatten)]
+        args: Box<Args>,
 
-impl CommandFactory for CommandLine {
-    fn command() -> Command {
-        let commands = [
-            Estimated::command().name("estimate"),
-            Fetched::command().name("fetch"),
-        ];
-        let [estimate, fetch] = commands.map(|command| {
-            command.disable_version_flag(true).mut_args(|arg| {
-                let is_hidden = OF_RUNS.contains(&arg.get_id().as_str());
-                if is_hidden { arg.hide(true) } else { arg }
-            })
-        });
-        Args::command()
-            .args_conflicts_with_subcommands(true)
-            .subcommand_negates_reqs(true)
-            .disable_help_subcommand(true)
-            .subcommand(estimate.mut_arg("out", |out| out.required(false).default_value(".")))
-            .subcommand(fetch)
-    }
+        /// Write the estimate as JSON; - is standard output
+        #[arg(long, value_name = "FILE.json", help_heading = "Output")]
+        report: Option<PathBuf>,
+    },
+    /// Fetch a model of the Hugging Face Hub into its local cache, and print the folder
+    ///
+    /// Verifies all files, and uses no network if they are there. See --download of gpu-embed.
+    #[command(mut_args(without_runs))]
+    Fetch {
+        /// Id of the Hugging Face Hub: ORGANISATION/NAME or ORGANISATION/NAME@REVISION
+        #[arg(value_name = "MODEL")]
+        model: String,
 
-    fn command_for_update() -> Command {
-        Self::command()
-    }
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
-impl FromArgMatches for CommandLine {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(match matches.subcommand() {
-            Some(("fetch", matches)) => Self::Fetch(Fetched::from_arg_matches(matches)?),
-            Some((_, matches)) => Self::Estimate(Box::new(Estimated::from_arg_matches(matches)?)),
-            None => Self::Run(Box::new(Args::from_arg_matches(matches)?)),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+/// Hides an option that a run needs and no other command.
+fn without_runs(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "out" => option.hide(true).required(false).default_value("."),
+        "allow_empty"
+        | "download"
+        | "force"
+        | "generate"
+        | "pack_batches"
+        | "stage"
+        | "task"
+        | "validate_embeddings" => option.hide(true),
+        _ => option,
     }
 }
-
-impl Parser for CommandLine {}
 
 impl Program for CommandLine {
     const NAME: &'static str = "plmkit";
@@ -270,10 +243,11 @@ impl Program for CommandLine {
     ];
 
     fn common(&self) -> &Common {
-        match self {
-            Self::Run(args) => &args.common,
-            Self::Estimate(estimated) => &estimated.args.common,
-            Self::Fetch(fetched) => &fetched.common,
+        match (&self.other, &self.run) {
+            (Some(Other::Estimate { args, .. }), _) => &args.common,
+            (Some(Other::Fetch { common, .. }), _) => common,
+            (None, Some(args)) => &args.common,
+            (None, None) => unreachable!("a run has inputs"),
         }
     }
 

@@ -19,21 +19,17 @@ static PROGRAMS: LazyLock<[Command; 4]> = LazyLock::new(|| {
 static OWN: LazyLock<Command> = LazyLock::new(Args::command);
 
 /// Options that plmkit gives to the programs itself. A message about one is no hint.
-const GIVEN: [&str; 8] = [
-    "--batch-size",
-    "--dataset",
-    "--events",
-    "--manifest",
-    "--mqc",
-    "--rejects",
-    "--serve",
-    "--shards",
+const GIVEN: &str = "--batch-size --dataset --events --manifest --mqc --rejects --serve --shards";
+
+/// Hints with another name here.
+const RENAMED: [[&str; 2]; 2] = [
+    ["--long-policy window", "--windows"],
+    ["pack-batches --force", "--force"],
 ];
 
 fn find<'c>(command: &'c Command, option: &str) -> Option<&'c Arg> {
-    let name = option.strip_prefix("--")?;
     let mut options = command.get_arguments();
-    options.find(|own| own.get_long() == Some(name) && !own.is_hide_set())
+    options.find(|own| own.get_long() == option.strip_prefix("--") && !own.is_hide_set())
 }
 
 /// The program that has an option, and the option.
@@ -51,68 +47,47 @@ pub(crate) fn place_of(option: &str) -> Option<String> {
     ))
 }
 
-/// Spells each option in a message that stands outside of quotes. A word after it is its value if it can be one.
+/// Spells each option in a message that stands outside of quotes and behind no name of a program. A word after it is its value if it
+/// can be one.
 pub(crate) fn spelled(message: &str) -> String {
-    let (mut spelled, mut open): (Vec<String>, Option<char>) = (Vec::new(), None);
+    let renamed = |text: String, [of_program, own]: [&str; 2]| text.replace(of_program, own);
+    let message = RENAMED.into_iter().fold(message.to_owned(), renamed);
+    let (mut spelled, mut is_quoted, mut before) = (Vec::new(), false, "");
     let mut words = message.split(' ').peekable();
     while let Some(word) = words.next() {
-        let bare = word.trim_start_matches('(');
-        let is_end = |quote: char, word: &str| word.contains(quote);
-        open = match open {
-            Some(quote) if is_end(quote, word) => None,
-            None if bare.starts_with(['"', '\''])
-                && !is_end(bare.as_bytes()[0].into(), &bare[1..]) =>
-            {
-                bare.chars().next()
-            }
-            open => open,
-        };
-        let (option, end) = divided(bare);
-        if open.is_some() || !option.starts_with("--") || end.starts_with(['=', '"', '\'']) {
+        let ((option, end), is_named) = (divided(word), before.trim_start_matches(['(', '-']));
+        let is_named = PROGRAMS
+            .iter()
+            .any(|program| program.get_name() == is_named);
+        let is_edge = word.starts_with(QUOTES) || end.starts_with(QUOTES);
+        is_quoted ^= is_edge && word.matches(QUOTES).count() % 2 == 1;
+        before = word;
+        let other = of_program(option).filter(|_| {
+            !is_quoted && !is_named && !is_edge && !end.starts_with('=') && !GIVEN.contains(option)
+        });
+        let Some((program, arg)) = other else {
             spelled.push(word.to_owned());
             continue;
-        }
+        };
         let next = words
             .peek()
             .filter(|_| end.is_empty())
             .map(|next| divided(next));
-        let (own, other) = (find(&OWN, option), of_program(option));
-        let value = next.filter(|(value, _)| other.is_some_and(|(_, arg)| takes(arg, value)));
-        let (value, end) = match value {
-            Some((value, end)) => (words.next().map(|_| value), end),
-            None => (None, end),
-        };
-        let before = spelled.pop_if(|before| {
-            let names = PROGRAMS.iter().map(Command::get_name);
-            names
-                .clone()
-                .any(|name| before.trim_start_matches('(') == name)
+        let value = next.filter(|(value, _)| takes(arg, value));
+        let is_own = find(&OWN, option)
+            .is_some_and(|own| value.is_none() || own.get_action().takes_values());
+        let (value, end) = value.inspect(|_| _ = words.next()).unwrap_or(("…", end));
+        spelled.push(match arg.get_action().takes_values() {
+            _ if is_own && value == "…" => word.to_owned(),
+            _ if is_own => format!("{option} {value}{end}"),
+            true => format!("--{program} \"{option} {value}\"{end}"),
+            false => format!("--{program} {option}{end}"),
         });
-        let text = match (own, other, value) {
-            _ if option == "--long-policy" && value == Some("window") => "--windows".to_owned(),
-            (Some(own), _, value) if value.is_none() || own.get_action().takes_values() => [option]
-                .into_iter()
-                .chain(value)
-                .collect::<Vec<_>>()
-                .join(" "),
-            (_, Some((program, arg)), _) if before.is_none() && !GIVEN.contains(&option) => {
-                let more = value.unwrap_or("…");
-                if arg.get_action().takes_values() {
-                    format!("--{program} \"{option} {more}\"")
-                } else {
-                    format!("--{program} {option}")
-                }
-            }
-            _ => [before.as_deref(), Some(option), value]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(" "),
-        };
-        spelled.push(format!("{}{text}{end}", &word[..word.len() - bare.len()]));
     }
     spelled.join(" ")
 }
+
+const QUOTES: [char; 2] = ['"', '\''];
 
 /// A word, and the punctuation after it.
 fn divided(word: &str) -> (&str, &str) {
@@ -123,10 +98,11 @@ fn divided(word: &str) -> (&str, &str) {
 /// Whether a word can be a value of an option.
 fn takes(option: &Arg, word: &str) -> bool {
     let mut known = option.get_possible_values().into_iter();
+    let is_name = |letter: char| letter.is_ascii_uppercase() || "<>".contains(letter);
     option.get_action().takes_values()
         && (known.any(|value| value.matches(word, false))
-            || word.contains(|letter: char| letter.is_ascii_digit() || letter == '<')
-            || word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase()))
+            || word.contains(|letter: char| letter.is_ascii_digit())
+            || word.len() > 1 && word.chars().all(is_name))
 }
 
 #[cfg(test)]
@@ -156,7 +132,7 @@ mod tests {
                 "--drop-blanks takes every letter",
                 "--fasta-shard --drop-blanks takes every letter",
             ),
-            ("(fasta-shard --known), and", "(--known), and"),
+            ("(fasta-shard --known), and", "(fasta-shard --known), and"),
             (
                 "ordinal 3; pack-batches --force packs them anew",
                 "ordinal 3; --force packs them anew",

@@ -24,12 +24,14 @@ mod versions;
 
 use std::process::ExitCode;
 
-use args::CommandLine;
+use args::{CommandLine, Other};
+use plmkit_cli::Fault;
 
 fn main() -> ExitCode {
-    plmkit_cli::main(|command_line, stop| match command_line {
-        CommandLine::Run(args) => stages::run(*args, stop),
-        CommandLine::Estimate(estimated) => estimate::estimate(*estimated, stop),
-        CommandLine::Fetch(fetched) => model::fetch(&fetched, stop),
+    plmkit_cli::main(|line: CommandLine, stop| match (line.other, line.run) {
+        (Some(Other::Estimate { args, report }), _) => estimate::estimate(&args, report, stop),
+        (Some(Other::Fetch { model, common }), _) => model::fetch(&model, common, stop),
+        (None, Some(args)) => stages::run(args, stop),
+        (None, None) => Err(Fault::usage("expected inputs; see --help")),
     })
 }

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Exit, Fault, Stop, parse, print};
-use plmkit_esm2::read_config;
+use plmkit_cli::{Common, Exit, Fault, Stop, parse, print};
 use plmkit_hub::{ModelId, Settings, model_name, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
-
-use crate::args::Fetched;
 
 /// Opens the model, or fetches it if `may_fetch`. `None` for one that is still to be fetched, and after a stop.
 pub(crate) fn open(
@@ -22,21 +19,21 @@ pub(crate) fn open(
     Session::open(args, stop).map_err(|fault| with_owner(&args.model, fault))
 }
 
-/// Fetches a model of the Hub unless it is in the local cache, and prints its folder.
-pub(crate) fn fetch(fetched: &Fetched, stop: &Stop) -> Result<Exit, Fault> {
-    let model = format!("--model={}", fetched.model);
-    let mut args: gpu_embed::Args = parse(&["--download".to_owned(), "--probe".to_owned(), model])?;
-    args.common = fetched.common.clone();
-    let is_here = resolve(&args.model, &Settings::from_env(), None, stop).is_ok();
-    let Some(path) = gpu_embed::find(&args, stop)? else {
+/// Fetches a model of the Hub unless it is in the local cache, checks it, and prints its folder.
+pub(crate) fn fetch(model: &str, common: Common, stop: &Stop) -> Result<Exit, Fault> {
+    let name = format!("--model={model}");
+    let words = ["--download", "--probe", "--device=cpu", &name].map(str::to_owned);
+    let mut args: gpu_embed::Args = parse(&words)?;
+    args.common = common;
+    let find = || resolve(&args.model, &Settings::from_env(), None, stop);
+    let is_here = find().is_ok();
+    if open(&args, true, stop)?.is_none() {
         return Ok(Exit::Done);
-    };
-    let read = read_config(&path).map_err(Fault::from);
-    read.map_err(|fault| with_owner(&args.model, fault))?;
-    if is_here {
-        tracing::info!("{}: already there", fetched.model);
     }
-    print(format!("{}\n", path.display())).map(|_| Exit::Done)
+    if is_here {
+        tracing::info!("{model}: already there");
+    }
+    print(format!("{}\n", find()?.display())).map(|_| Exit::Done)
 }
 
 /// The commit of a model of the Hub that is in the local cache.

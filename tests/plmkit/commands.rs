@@ -194,7 +194,10 @@ fn standard_input_is_a_sample_that_a_second_run_reads_again() {
         let output = read_from(&mut plmkit(folder, &line), &text);
         assert!(output.status.success(), "{}", said(&output));
         let found = data(&folder.join("piped"));
-        assert!(*expected.get_or_insert_with(|| found.clone()) == found, "{line}");
+        assert!(
+            *expected.get_or_insert_with(|| found.clone()) == found,
+            "{line}"
+        );
     }
     let expected = expected.expect("a run");
     let other = read_from(&mut plmkit(folder, "- --out piped --quiet"), b">a\nMKV\n");

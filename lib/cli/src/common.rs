@@ -16,8 +16,8 @@ pub struct Common {
     #[arg(long, global = true)]
     pub quiet: bool,
 
-    /// Print what usually needs no attention, too
-    #[arg(long, global = true, conflicts_with = "quiet")]
+    /// Print what usually needs no attention, too, unless --quiet is given
+    #[arg(long, global = true)]
     pub verbose: bool,
 
     /// Write a man page or a shell completion script to standard output, and exit

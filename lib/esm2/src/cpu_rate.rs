@@ -12,6 +12,8 @@ use crate::threads::threads;
 const WIDEST: u32 = 1280;
 /// The least tokens of a batch, and those for each thread.
 const TOKENS: [usize; 2] = [1024, 256];
+/// The most tokens of a sequence.
+const LONGEST: u64 = 4096;
 
 /// Returns the floating-point operations a second with which the threads of [`set_threads`](crate::set_threads) compute a layer of a model
 /// in a type, on sequences of `length` tokens. The layer has weights without meaning; one with more than 1,280 channels is measured by
@@ -19,7 +21,7 @@ const TOKENS: [usize; 2] = [1024, 256];
 pub fn cpu_rate(
     shape: &ModelShape,
     dtype: Dtype,
-    length: usize,
+    length: u64,
     time: Duration,
     stop: &Stop,
 ) -> Result<f64, EsmError> {
@@ -32,7 +34,7 @@ pub fn cpu_rate(
         ..*shape
     };
     let (hidden, intermediate) = (shape.hidden as usize, shape.intermediate as usize);
-    let length = (length / part as usize).max(1);
+    let length = (length.min(LONGEST) as usize / part as usize).max(1);
     let count = TOKENS[0].max(TOKENS[1] * threads().get()).div_ceil(length);
     let dense = |inputs: usize, outputs: usize, is_gated: bool| -> Result<_, EsmError> {
         let row = (0..inputs).map(|i| (i * 7919 % 1021) as f32 / 1e4 - 0.05);

@@ -11,4 +11,4 @@ mod testing;
 pub use args::{Args, threads};
 pub use child::{Child, Request, ShardFiles};
 pub use run::run;
-pub use session::{Session, find};
+pub use session::Session;

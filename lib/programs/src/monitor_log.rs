@@ -12,7 +12,7 @@ use args::Command;
 use plmkit_cli::{Exit, Fault};
 
 pub use args::{Args, EstimateArgs, ReportArgs};
-pub use estimate::{PEAK_SHARE, estimate_by, estimate_of, print_estimate, share_of_peak};
+pub use estimate::{estimate, estimate_of, shape};
 pub use record::End;
 pub use report::report;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Failure, Quoted, io_text, path_text};
+use plmkit_contract::{Exit, Failure, Quoted, UnknownResidue, io_text, path_text};
 use plmkit_store::StoreError;
 
 use crate::compression::Compression;
@@ -45,6 +45,23 @@ impl RecordError {
             id: id.map(str::to_owned),
             problem: problem.into(),
         }
+    }
+
+    /// A character is no residue, or no base of a contig.
+    pub(crate) fn unknown(id: Option<&str>, unknown: &UnknownResidue, translates: bool) -> Self {
+        let UnknownResidue { position, found } = unknown;
+        let found = found.escape_ascii();
+        let expected = if translates {
+            "bases for --translate"
+        } else {
+            "residues"
+        };
+        Self::new(
+            id,
+            format!(
+                "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
+            ),
+        )
     }
 }
 

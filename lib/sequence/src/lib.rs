@@ -40,7 +40,7 @@ pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
 pub use error::{RecordError, ShardError};
 pub use fasta::FastaReader;
-pub use lengths::{RowLength, read_lengths};
+pub use lengths::read_lengths;
 pub use policy::{LongPolicy, Outcome, Policy};
 pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};

@@ -2,8 +2,6 @@
 
 mod add;
 
-pub(crate) use add::unknown_residue;
-
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;

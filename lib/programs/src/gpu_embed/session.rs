@@ -1,6 +1,6 @@
 //! One model, and the outputs that it computes one after the other.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop, on_abort};
@@ -17,20 +17,6 @@ use super::model::locate;
 /// Time between two samples of the machine.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Finds the model, or fetches it. `None` after a stop: what was fetched is kept.
-///
-/// # Errors
-/// The model is not in the cache of the Hub and cannot be fetched, or is damaged there.
-pub fn find(args: &Args, stop: &Stop) -> Result<Option<PathBuf>, Fault> {
-    match locate(args, stop) {
-        Err(HubError::Stopped) => {
-            tracing::warn!("stopped: what was fetched is kept; run the same command to resume");
-            Ok(None)
-        }
-        located => Ok(Some(located?)),
-    }
-}
-
 /// A model that embeds shard after shard. It is loaded when the first one is to be computed.
 pub struct Session {
     engine: Engine,
@@ -44,8 +30,12 @@ impl Session {
     /// # Errors
     /// The model is missing, damaged or of another kind, the options contradict each other, or the device is not there.
     pub fn open(args: &Args, stop: &Stop) -> Result<Option<Self>, Fault> {
-        let Some(model) = find(args, stop)? else {
-            return Ok(None);
+        let model = match locate(args, stop) {
+            Err(HubError::Stopped) => {
+                tracing::warn!("stopped: what was fetched is kept; run the same command to resume");
+                return Ok(None);
+            }
+            located => located?,
         };
         let aborted = EsmError::of_driver(args.device, "it aborts");
         on_abort(&args.common, stop, &aborted.into())

@@ -10,6 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, ColorChoice, Parser, Subcommand};
 use plmkit_cli::{Common, OutputArgs, Program, file, interval, variant};
 use plmkit_contract::StoreDtype;
+use plmkit_estimate::{Lengths, Rates};
 use plmkit_logs::Tier;
 
 use super::top::query;
@@ -76,6 +77,14 @@ pub struct EstimateArgs {
     /// Each folder is a sample. All shards of a manifest are read.
     #[arg(required = true, value_name = "SHARDS", value_parser = file())]
     pub shards: Vec<PathBuf>,
+
+    /// The lengths of the shards of samples that are not cut.
+    #[arg(skip)]
+    pub uncut: Vec<Vec<Lengths>>,
+
+    /// The rates of devices, if they are known.
+    #[arg(skip)]
+    pub rates: Option<Rates>,
 
     /// Model: a folder or weight file as gpu-embed reads it, a folder with config.json alone, or the id of a published model, such
     /// as `facebook/esm2_t33_650M_UR50D` or `biohub/ESMC-300M`

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{Exit, Fault, print};
 use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_esm2::read_config;
-use plmkit_estimate::{Estimate, Lengths, Measured, Plan, Rates, shares_of_peaks, tensor_memory};
+use plmkit_estimate::{
+    Estimate, Lengths, Measured, PEAK_SHARE, Plan, shares_of_peaks, tensor_memory,
+};
 use plmkit_logs::event::EventLines;
 use plmkit_store::{FileKind, ShardReader, StoreError, read_sealed, write_json};
 use plmkit_telemetry::devices::DEFAULT_DEVICES;
@@ -15,11 +17,6 @@ use tracing::warn;
 use super::args::EstimateArgs;
 use super::report::{check, logs_of, read_events};
 
-/// The share of a GPU's peak that is assumed if no rate was measured or given.
-///
-/// Published figures of ESM-2 and models like it on A100 and H100, in 16-bit types and without padding, are 43 to 45 %.
-pub const PEAK_SHARE: f64 = 0.4;
-
 /// Files of a shard that the workflows leave: shard, embeddings, events and samples. A list of rejects is rare.
 const FILES_OF_SHARD: u64 = 4;
 /// Files of a sample: manifest, rejects, dataset, and five reports.
@@ -27,21 +24,17 @@ const FILES_OF_SAMPLE: u64 = 8;
 /// Files of a run: summary, versions, parameters, the batch size.
 const FILES_OF_RUN: u64 = 4;
 
-/// Prints the estimate of a run, and writes it as JSON.
-pub(crate) fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
-    let report = args.report.clone();
-    print_estimate(&estimate_of(args)?, report.as_deref())
-}
-
-/// Prints an estimate, and writes it as JSON.
+/// Prints the estimate, and writes it as JSON.
 ///
 /// # Errors
-/// It cannot be written.
-pub fn print_estimate(estimate: &Estimate, report: Option<&Path>) -> Result<Exit, Fault> {
-    if let Some(path) = report {
-        write_json(path, estimate)?;
+/// See [`estimate_of`], or the JSON cannot be written.
+pub fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
+    let report = args.report.clone();
+    let estimate = estimate_of(args)?;
+    if let Some(path) = &report {
+        write_json(path, &estimate)?;
     }
-    if report != Some(Path::new("-")) {
+    if report.as_deref() != Some(Path::new("-")) {
         print(estimate.to_string())?;
     }
     Ok(Exit::Done)
@@ -52,35 +45,18 @@ pub fn print_estimate(estimate: &Estimate, report: Option<&Path>) -> Result<Exit
 /// # Errors
 /// A shard, the model or a log of runs cannot be read.
 pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
-    let read = |args: &EstimateArgs| {
-        let (mut lists, mut shards) = (0, Vec::new());
-        for path in &args.shards {
-            lists += read_shards(path, &mut shards)?;
-        }
-        Ok((args.shards.len() as u64, lists, shards))
-    };
-    estimate_by(args, read, |_, _| Ok(None))
-}
-
-/// Estimates a run whose shards `read` tells: samples, lists of aliases and of known records, and lengths. `rates` tells those of devices
-/// and their source, if not the options.
-///
-/// # Errors
-/// Those of [`estimate_of`] and of the functions.
-pub fn estimate_by(
-    args: EstimateArgs,
-    read: impl FnOnce(&EstimateArgs) -> Result<(u64, u64, Vec<Lengths>), Fault>,
-    rates: impl FnOnce(&ModelShape, &[Lengths]) -> Result<Option<(String, Rates)>, Fault>,
-) -> Result<Estimate, Fault> {
     let logs = logs_of::<EventLines>(&args.measured, "jsonl")?;
     check_paths(&args, &logs)?;
     let shape = shape(&args.model)?;
-    let outputs = Outputs::from(args.outputs.clone());
+    let outputs = Outputs::from(args.outputs);
     let columns = outputs.columns(shape.layers as usize);
     let columns = columns.map_err(|error| Fault::usage(error.to_string()))?;
-    let (samples, lists, mut shards) = read(&args)?;
-    let files = FILES_OF_RUN + FILES_OF_SAMPLE * samples + lists;
-    let files = files + FILES_OF_SHARD * shards.len() as u64;
+    let mut files = FILES_OF_RUN + FILES_OF_SAMPLE * args.uncut.len() as u64;
+    let mut shards = args.uncut.concat();
+    for path in &args.shards {
+        files += FILES_OF_SAMPLE + read_shards(path, &mut shards)?;
+    }
+    files += FILES_OF_SHARD * shards.len() as u64;
     if outputs.scores == Some(Scores::Masked) {
         shards = shards
             .into_iter()
@@ -105,14 +81,15 @@ pub fn estimate_by(
             added.map_err(|what| wrong(&what))?;
         }
     }
-    let (rate, rates) = if let Some(told) = rates(&shape, &shards)? {
-        told
+    let (rate, rates) = if let Some(rates) = args.rates {
+        ("measured rates, or 40 % of a GPU's peak".to_owned(), rates)
     } else if let Some(tera) = args.tflops {
         let device = ("a device".to_owned(), tera * 1e12);
         (format!("the given {tera} TFLOP/s"), vec![device])
     } else if logs.is_empty() {
-        let rates = shares_of_peaks(PEAK_SHARE, &args.dtype, DEFAULT_DEVICES.iter().copied());
-        (share_of_peak(&args.dtype), rates)
+        let percent = 100.0 * PEAK_SHARE;
+        let rates = shares_of_peaks(&args.dtype, DEFAULT_DEVICES);
+        (format!("{percent} % of the peak in {}", args.dtype), rates)
     } else {
         let rate = measured.flops / measured.device_s;
         let tera = rate / 1e12;
@@ -135,11 +112,6 @@ pub fn estimate_by(
     Ok(Estimate::new(plan, &shards, &measured.left, rates))
 }
 
-/// The source of rates that were not measured.
-pub fn share_of_peak(dtype: &str) -> String {
-    format!("{} % of the peak in {dtype}", 100.0 * PEAK_SHARE)
-}
-
 /// Checks that the report replaces no input. It may be beside what it is about.
 fn check_paths(args: &EstimateArgs, measured: &[PathBuf]) -> Result<(), Fault> {
     let manifests = args.shards.iter();
@@ -160,7 +132,10 @@ fn in_folder_of(path: &Path, name: &str) -> PathBuf {
 }
 
 /// Returns the shape of a model: a folder, a weight file, or a published model.
-fn shape(model: &Path) -> Result<ModelShape, Fault> {
+///
+/// # Errors
+/// It is none of these.
+pub fn shape(model: &Path) -> Result<ModelShape, Fault> {
     if model.exists() {
         return Ok(read_config(model)?.shape());
     }

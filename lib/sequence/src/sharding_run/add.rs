@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use plmkit_contract::{
     PeptideRow, RENAMED_FILE, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop,
-    UnknownResidue,
 };
 use plmkit_store::{ListWriter, StoreError};
 
@@ -19,20 +18,6 @@ use crate::translate::Translated;
 
 /// The most windows of a protein: its rows are in memory at once.
 const MOST_WINDOWS: usize = 1 << 20;
-
-/// Tells a character that is no residue, or no base of a contig.
-pub(crate) fn unknown_residue(unknown: &UnknownResidue, translates: bool) -> String {
-    let UnknownResidue { position, found } = unknown;
-    let found = found.escape_ascii();
-    let expected = if translates {
-        "bases for --translate"
-    } else {
-        "residues"
-    };
-    format!(
-        "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
-    )
-}
 
 impl ShardingRun<'_, '_> {
     /// Adds a record.
@@ -76,10 +61,14 @@ impl ShardingRun<'_, '_> {
                 "expected an id after '>', found none; --invalid reject sets the record aside",
             ));
         }
-        let translates = self.translator.is_some();
-        let outcome = prepared
-            .outcome
-            .map_err(|unknown| invalid(self, &unknown_residue(&unknown, translates)))?;
+        let outcome = prepared.outcome.map_err(|unknown| {
+            let id = (!record.id.is_empty()).then_some(record.id);
+            self.invalid(RecordError::unknown(
+                id,
+                &unknown,
+                self.translator.is_some(),
+            ))
+        })?;
         if let Some(new) = &renamed {
             self.tally.count_change("ids_suffixed", 1);
             self.list_renamed(record.id, new)?;
