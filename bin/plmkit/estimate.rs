@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::Manifest;
+use plmkit_contract::{Manifest, plural};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, cpu_rate, set_threads};
 use plmkit_estimate::{Lengths, Rates, shares_of_peaks};
 use plmkit_programs::gpu_embed::{self, Session};
@@ -120,7 +120,10 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         let types = types.filter(|dtype| embed.dtype.is_none_or(|asked| asked == *dtype));
         for dtype in types.filter(|dtype| how(Device::Cpu, Some(*dtype)).check().is_ok()) {
             let kernels = Isa::best().for_weights(dtype);
-            let name = format!("this CPU in {dtype} ({kernels}, {threads} threads)");
+            let name = format!(
+                "this CPU in {dtype} ({kernels}, {})",
+                plural(threads.get() as u64, "thread")
+            );
             let shape = monitor_log::shape(&asked.model)?;
             rates.push((name, cpu_rate(&shape, dtype, length, PROBE, stop)?));
         }

@@ -16,7 +16,7 @@ from typing import Any, Union
 
 from plmkit._programs import PlmkitError, arguments, run
 
-NO_OPTIONS = ("--check-options", "--generate", "--help", "--log-format", "--stage", "--task", "--version")  # of a call that returns rows
+NO_OPTIONS = ("--check-options", "--generate", "--help", "--log-format", "--stage", "--task", "--verbose", "--version")  # of a call that returns rows
 
 Sequences = Union[str, "os.PathLike[str]", Iterable["str | os.PathLike[str]"], Mapping[str, str], Iterable[tuple[str, str]]]
 """FASTA files, a sample each, or a table of samples, by their paths; or residues by id."""
