@@ -513,6 +513,37 @@ fn files_of_the_cache_that_are_not_regular_are_named() {
 }
 
 #[test]
+fn plmkit_fetches_a_model_and_prints_its_folder() {
+    let (case, hub) = (Case::new(), Hub::of_tiny());
+    let fetch = |endpoint: &str| {
+        let mut command = common::command(case.folder.path(), "plmkit fetch some/model");
+        command
+            .env("HF_HOME", case.path("hf"))
+            .env("HF_ENDPOINT", endpoint);
+        command.env_remove("HF_HUB_CACHE").output().expect("run")
+    };
+    let printed = format!("{}\n", case.snapshot().display());
+    for (endpoint, is_here) in [(&*hub.endpoint, false), ("http://127.0.0.1:1", true)] {
+        let output = fetch(endpoint);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), printed);
+        let said = stderr(&output);
+        assert_eq!(
+            said.contains("some/model: already there"),
+            is_here,
+            "{said}"
+        );
+        assert_eq!(said.contains(": fetching "), !is_here, "{said}");
+    }
+    run(&mut case.embed("some/model", "e.parquet"));
+    let config = case.snapshot().join("config.json").canonicalize();
+    fs::write(config.expect("blob"), "{}").expect("write");
+    let damaged = fetch(&hub.endpoint);
+    assert_eq!(damaged.status.code(), Some(65), "{}", stderr(&damaged));
+    assert!(damaged.stdout.is_empty());
+    assert_has(&stderr(&damaged), "damaged: expected");
+}
+
+#[test]
 fn a_model_that_is_not_there_is_not_fetched_unasked() {
     let (case, hub) = (Case::new(), Hub::of_tiny());
     let mut unasked = case.embed("some/model", "e.parquet");
