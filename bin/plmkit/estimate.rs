@@ -9,6 +9,7 @@ use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Manifest, plural};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, cpu_rate, set_threads};
 use plmkit_estimate::{Lengths, Rates, shares_of_peaks};
+use plmkit_hub::{Settings, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::monitor_log::{self, EstimateArgs, estimate_of};
 use plmkit_sequence::{ShardConfig, read_lengths};
@@ -51,7 +52,7 @@ impl Run {
         if shards.is_empty() {
             return;
         }
-        match estimate_of(asked(options, shards)) {
+        match estimate_of(asked(options, shards, &self.stop)) {
             Ok(said) => said
                 .to_string()
                 .lines()
@@ -62,13 +63,18 @@ impl Run {
 }
 
 /// What an estimate is asked for, by the options of gpu-embed.
-fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>) -> EstimateArgs {
+fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> EstimateArgs {
+    // A model of the Hub that is not a published one is known if it was fetched.
+    let is_known = monitor_log::shape(&options.model).is_ok();
+    let found = (!is_known).then(|| resolve(&options.model, &Settings::from_env(), None, stop));
     let dtype = options.dtype.filter(|dtype| *dtype != Dtype::Int8);
     EstimateArgs {
         shards,
         uncut: Vec::new(),
         rates: None,
-        model: options.model.clone(),
+        model: found
+            .and_then(Result::ok)
+            .unwrap_or_else(|| options.model.clone()),
         report: None,
         gpus: NonZeroU32::MIN,
         dtype: dtype.unwrap_or(Dtype::F16).to_string(),
@@ -94,7 +100,7 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         ..ComputeOptions::default()
     };
     how(options.of_model(None).device, embed.dtype).is_cpu()?;
-    let mut asked = asked(embed, Vec::new());
+    let mut asked = asked(embed, Vec::new(), stop);
     asked.report = report;
     for sample in &samples {
         let mut cut = options.of_sample(&args.out, &sample.name);

@@ -534,6 +534,12 @@ fn plmkit_fetches_a_model_and_prints_its_folder() {
         );
         assert_eq!(said.contains(": fetching "), !is_here, "{said}");
     }
+    let mut estimate = common::command(
+        case.folder.path(),
+        "plmkit estimate two.fasta --device cpu --dtype f32 --model some/model",
+    );
+    let estimate = estimate.env("HF_HOME", case.path("hf"));
+    run(estimate.env_remove("HF_HUB_CACHE"));
     run(&mut case.embed("some/model", "e.parquet"));
     let config = case.snapshot().join("config.json").canonicalize();
     fs::write(config.expect("blob"), "{}").expect("write");
