@@ -409,7 +409,7 @@ def test_an_option_that_decides_no_rows_is_refused_before_anything_changes(tmp_p
     assert embed(TWO, out=tmp_path, help=False, stage=None).num_rows == 2
     # Each option is one that decides rows, or is refused.
     decide = "allow-empty dedup device download dtype fasta-shard force gpu-embed known layers max-shard-tokens model out pack-batches pool"
-    decide += " quiet residues threads translate validate-embeddings windows"
+    decide += " quiet residues threads translate validate-embeddings verify windows"
     said = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", plmkit.run("plmkit", "--help"), re.MULTILINE))
     assert said == set(plmkit._tables.NO_OPTIONS) - {"--check-options"} | {f"--{name}" for name in decide.split()}
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from plmkit._programs import PlmkitError, arguments, started
+from plmkit._programs import PlmkitError, arguments, lines, started
 from plmkit._tables import NO_OPTIONS, Sequences, fasta, listed
 
 # Options of fasta-shard and pack-batches; all others are of gpu-embed.
@@ -140,9 +140,9 @@ class Model:
         with contextlib.suppress(BrokenPipeError):  # its last words say why
             process.stdin.write(request)
             process.stdin.flush()
-        for line in process.stdout:
-            if not line.startswith(b"{"):
-                said.append(line.decode(errors="replace").rstrip("\n"))
+        for line in lines(process.stdout):
+            if not line.startswith("{"):
+                said.append(line)
             elif ended := json.loads(line).get("Ended"):
                 if ended["message"]:
                     raise PlmkitError(ended["exit"], _spelled(ended["message"], folder))

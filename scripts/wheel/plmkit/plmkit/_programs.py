@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 class PlmkitError(RuntimeError):
@@ -32,15 +33,15 @@ def run(program: str, *arguments: str, progress: bool = False) -> str:
     code is not 0."""
     quiet, said = [] if progress else ["--quiet"], []
     with tempfile.TemporaryFile() as printed:
-        process = started(program, [*quiet, *arguments], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+        process = started(program, [*quiet, *arguments], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.PIPE)
         with process:
             try:
-                for line in process.stderr or ():
-                    said.append(line.rstrip("\n"))
+                for line in lines(process.stderr):
+                    said.append(line)
                     if progress:
-                        sys.stderr.write(line)
+                        sys.stderr.write(f"{line}\n")
                     elif ": warning: " in line:
-                        warnings.warn(line.rstrip("\n").replace(": warning: ", ": ", 1), stacklevel=3)
+                        warnings.warn(line.replace(": warning: ", ": ", 1), stacklevel=3)
             except BaseException:
                 process.terminate()
                 process.wait()
@@ -60,6 +61,18 @@ def started(program: str, words: Iterable[str], **how: Any) -> subprocess.Popen:
     except (OSError, ValueError) as error:  # such as a NUL in an argument
         is_refused = getattr(error, "errno", None) in (errno.EAGAIN, errno.ENOMEM)
         raise PlmkitError(75 if is_refused else 2, f"{program}: cannot start: {error}") from error
+
+
+def lines(pipe: IO[bytes] | None) -> Iterator[str]:
+    """The lines of a pipe. Waits by poll, which ends with a signal: a read goes on after one where a library, such as polars, asks for it."""
+    rest, ready = b"", select.poll()
+    if pipe is not None:
+        ready.register(pipe, select.POLLIN)
+        while ready.poll() and (more := os.read(pipe.fileno(), 1 << 16)):
+            *whole, rest = (rest + more).split(b"\n")
+            yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def program_path(program: str) -> str:
