@@ -70,7 +70,7 @@ impl Existing {
             return match earlier.difference(options, session) {
                 None => Ok(Self::Same),
                 Some(other) => refused(format!(
-                    "was prepared with {other}; expected the same, or --stage prepare again"
+                    "was prepared with {other}; expected the same, or --stage prepare again, with --force if shards are embedded"
                 )),
             };
         }

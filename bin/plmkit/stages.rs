@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Instant;
 
 use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
-use plmkit_contract::{DATASET_FILE, ListedDataset, ShardSummary, ShortIds, path_text, plural};
+use plmkit_contract::{ShardSummary, ShortIds, path_text};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
-use plmkit_store::{read_id_values, read_sealed, read_shard};
+use plmkit_store::{read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
 use crate::check::report;
@@ -136,7 +136,15 @@ impl Run {
             } else if folder.manifest_path().exists() {
                 self.go_on()?;
                 let result = folder.cut();
-                if exit_of(&result) == Exit::CannotCreate && !self.force() {
+                let is_refused = match exit_of(&result) {
+                    Exit::CannotCreate => !self.force(),
+                    // The rest of an input that can be read once, or an input that was to replace what is there.
+                    Exit::Data => {
+                        folder.reads_a_stream() || self.force() && self.samples.len() == 1
+                    }
+                    _ => false,
+                };
+                if is_refused {
                     folder.end_attempt()?;
                     refused.extend(result.err());
                 } else {
@@ -395,50 +403,7 @@ impl Run {
         if !fine {
             failures.exit.get_or_insert(Exit::Negative);
         }
-        self.report_results();
         Ok(())
-    }
-
-    /// Says where the pages are, and how the table is opened.
-    fn report_results(&self) {
-        let has_verdict = |sample: &&Sample| {
-            let folder = SampleFolder::new(self, sample);
-            folder.path.join("reports/validation.html").is_file()
-        };
-        let judged: Vec<&Sample> = self.samples.iter().filter(has_verdict).collect();
-        let folder = match judged[..] {
-            [] => return,
-            [sample] => self.args.out.join(&sample.name),
-            _ => self.args.out.join("*"),
-        };
-        let datasets = judged.iter().filter_map(|sample| {
-            let path = SampleFolder::new(self, sample).path.join(DATASET_FILE);
-            read_sealed::<ListedDataset>(&path).ok()
-        });
-        let datasets: Vec<ListedDataset> = datasets.collect();
-        let passed = datasets.iter().filter(|listed| listed.passed()).count();
-        let checks = datasets
-            .first()
-            .and_then(|first| first.others.get("checks")?.as_array());
-        let spot_check = checks
-            .into_iter()
-            .flatten()
-            .find(|check| check["name"] == "spot-check");
-        let spot_check = spot_check.and_then(|check| check["summary"].as_str());
-        match (datasets.len(), spot_check) {
-            (1, Some(spot_check)) if passed == 1 => tracing::info!("verdict: pass; {spot_check}"),
-            (all, _) => tracing::info!(
-                "verdict: {passed} of {} passed",
-                plural(all as u64, "sample")
-            ),
-        }
-        let pages = path_text(&folder.join("reports"));
-        tracing::info!("pages: {pages}/validation.html {pages}/run.html");
-        let (out, files) = (
-            path_text(&self.args.out),
-            path_text(&folder.join("embeddings/*.parquet")),
-        );
-        tracing::info!("table: plmkit.read({out:?}) in Python, or FROM '{files}' in DuckDB");
     }
 }
 

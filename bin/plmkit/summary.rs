@@ -1,5 +1,6 @@
 //! `summary.tsv`: what became of each sample, and whether that is what was asked for.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ struct SummaryLine {
     known: u64,
     truncated: u64,
     verdict: Verdict,
+    /// What was computed again.
+    spot_check: String,
     model: String,
     model_digest: String,
     /// What made its vectors, if it has some.
@@ -128,7 +131,43 @@ impl Summary {
         for what in &errors {
             tracing::error!("{what}");
         }
+        self.report();
         Ok(errors.is_empty())
+    }
+
+    /// Says the verdict, where the pages are, and how the table is opened.
+    fn report(&self) {
+        let of = |verdicts: &[Verdict]| {
+            let lines = self.lines.iter();
+            lines
+                .filter(|line| verdicts.contains(&line.verdict))
+                .count()
+        };
+        let (passed, all) = (of(&[Verdict::Pass]), self.lines.len());
+        let quoted = |path: &Path| shlex::try_quote(&path_text(path)).map(Cow::into_owned);
+        let (line, folder) = match &self.lines[..] {
+            [only] => {
+                let folder = quoted(&self.outdir.join(&only.sample));
+                (format!("{}; {}", only.verdict, only.spot_check), folder)
+            }
+            _ => {
+                let folder = quoted(&self.outdir).map(|out| format!("{out}/*"));
+                (format!("{passed} of {all} samples passed"), folder)
+            }
+        };
+        tracing::info!("verdict: {}", line.trim_end_matches("; "));
+        if of(&[Verdict::NotValidated]) < all
+            && let Ok(folder) = folder
+        {
+            tracing::info!("pages: {folder}/reports/validation.html {folder}/reports/run.html");
+        }
+        if passed == all {
+            let out = path_text(&self.outdir);
+            let sample = self.lines.first().filter(|_| all == 1);
+            let sample = sample.map_or("*", |line| &line.sample);
+            let files = format!("{}/{sample}/embeddings/*.parquet", out.replace('\'', "''"));
+            tracing::info!("table: plmkit.read({out:?}) in Python, or FROM '{files}' in DuckDB");
+        }
     }
 
     fn totals(&self) -> String {
@@ -224,6 +263,10 @@ impl SummaryLine {
         self.known = number("known");
         self.rejected = reasons.filter_map(Value::as_u64).sum();
         text("model").clone_into(&mut self.model);
+        let checks = of("checks").and_then(Value::as_array).into_iter().flatten();
+        let mut checks = checks.filter(|check| check["name"] == "spot-check");
+        let summary = checks.find_map(|check| check["summary"].as_str());
+        summary.unwrap_or_default().clone_into(&mut self.spot_check);
         self.model_digest = dataset.model_digest.clone().unwrap_or_default();
         self.work = dataset.model_digest.as_ref().map(|_| dataset.work());
         self.verdict = if dataset.passed() {
@@ -250,6 +293,7 @@ impl SummaryLine {
             known,
             truncated,
             verdict,
+            spot_check: _,
             model,
             model_digest,
             work: _,

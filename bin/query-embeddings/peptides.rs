@@ -44,7 +44,7 @@ impl PeptidesArgs {
         let opened = open(
             &self.dataset,
             &self.asked.files.paths(),
-            (outputs, None),
+            (outputs, (format == PlaceFormat::Fasta).then_some(b">")),
             stop,
         )?;
         let ids = ids.resolve(&opened, stop)?;

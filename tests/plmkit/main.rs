@@ -493,7 +493,22 @@ fn a_finished_sample_is_judged_again_only_if_something_changed() {
     let file = fs::File::options().append(true).open(&path).expect("open");
     file.set_modified(time).expect("time");
     let output = plmkit(folder, line).output().expect("run");
-    assert_eq!(output.status.code(), Some(65));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(65), "{said}");
+    assert!(said.ends_with("plmkit: verdict: not validated\n"), "{said}");
+}
+
+#[test]
+fn a_run_with_force_that_cannot_read_its_input_leaves_all_as_it_was() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = tree(&folder.join("results"));
+    fs::write(folder.join("a.fasta"), ">x\nMK1\n").expect("write");
+    let output = plmkit(folder, "a.fasta --out results --force").output();
+    assert_eq!(output.expect("run").status.code(), Some(65));
+    assert!(tree(&folder.join("results")) == before);
 }
 
 #[test]

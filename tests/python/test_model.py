@@ -5,6 +5,7 @@ import gc
 import inspect
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -272,6 +273,23 @@ def test_an_interrupt_is_one_at_once_and_the_model_goes_on():
             model.embed(["MKVLAAGG" * 100] * 4000)
         assert time.monotonic() - begun < 2 and is_gone(child, 1) and of_shared() <= before
         assert len(model.embed(TWO)) == 2
+
+
+def test_a_model_that_is_loaded_again_is_the_same(tmp_path, monkeypatch):
+    shutil.copytree(MODEL, tmp_path / "m")
+    shutil.copytree(MODEL.with_name("model-tiny-1v"), tmp_path / "sub/m")
+    monkeypatch.chdir(tmp_path)
+    with plmkit.Model("m", device="cpu", contacts=True) as model:
+        first = model.embed(TWO)
+        assert [one.shape for one in first["contacts"]] == [(len(one), len(one)) for one in TWO.values()]
+        os.chdir("sub")
+        model.close()
+        assert (model.embed(TWO)["mean_4"] == first["mean_4"]).all()
+        model.close()
+        shutil.rmtree(tmp_path / "m")
+        shutil.copytree(tmp_path / "sub/m", tmp_path / "m")
+        with pytest.raises(plmkit.PlmkitError, match="changed while a run used it"):
+            model.embed(TWO)
 
 
 def test_the_module_has_public_names_and_a_stub_of_them():

@@ -386,6 +386,15 @@ def test_rejected_records_are_a_warning():
         assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
 
 
+def test_a_home_folder_is_one_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert embed(TWO, out="~/results").num_rows == plmkit.read("~/results").num_rows == 2
+    assert (tmp_path / "home/results/summary.tsv").is_file() and not (tmp_path / "~").exists()
+    assert embed(TWO, out="s3:x").num_rows == 2
+
+
 def test_an_option_that_decides_no_rows_is_refused_before_anything_changes(tmp_path):
     embed(TWO, out=tmp_path)
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()}

@@ -97,10 +97,10 @@ fn peptides_lie_where_their_codons_are() {
         folder,
         "query-embeddings peptides results/contigs --format bed --out p.bed",
     ));
-    run(&mut command(
-        folder,
-        "query-embeddings peptides results --out p.faa",
-    ));
+    for again in ["", "", " --force"] {
+        let line = format!("query-embeddings peptides results --out p.faa{again}");
+        run(&mut command(folder, &line));
+    }
     let fasta = fs::read_to_string(folder.join("p.faa")).expect("FASTA");
     let records = fasta.split_terminator('>').skip(1).map(|record| {
         let (header, residues) = record.split_once('\n').expect("lines");

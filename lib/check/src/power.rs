@@ -45,7 +45,7 @@ impl Power {
         // Not rounded up: it is at least so much.
         let (random, chance) = (self.random, (1000.0 * self.chance()).floor() / 10.0);
         let said = format!(
-            ", {random} of them chosen at random: a fault in 10 % of the rows is seen with {chance:.1} %"
+            ", {random} of them chosen at random: a fault in 10 % of the rows is seen with at least {chance:.1} %"
         );
         match self.longest {
             longest if longest == self.computed => said,

@@ -39,7 +39,7 @@ class Model:
     `fasta-shard`, `pack-batches` and `gpu-embed` by their names: `download=True`, `pool=["mean", "max"]`, `windows=True`,
     `invalid="reject"`. A model that is missing or damaged raises PlmkitError here.
 
-    Threads may share a model; a process that is forked makes its own. `with` and `close` free its memory.
+    Threads may share a model; a forked process has to make one of its own. `with` and `close` free its memory.
     """
 
     _end: Any = staticmethod(lambda: None)
@@ -52,7 +52,8 @@ class Model:
         if options.pop("windows", None):
             options.setdefault("long_policy", "window")
         options.pop("quiet", None)
-        self._name, self._pid, self._lock = os.fspath(model), os.getpid(), threading.Lock()
+        model = os.path.expanduser(model)
+        self._name, self._pid, self._lock = os.path.abspath(model) if os.path.exists(model) else model, os.getpid(), threading.Lock()
         more = {program: shlex.split(str(options.pop(program, None) or "")) for program in ("fasta_shard", "pack_batches", "gpu_embed")}
         own = {program: {name: options.pop(name) for name in names if name in options} for program, names in (("fasta_shard", CUT), ("pack_batches", PACK))}
         own["gpu_embed"] = {"model": self._name, "serve": device or "auto", "dtype": dtype, "quiet": True, **options}
@@ -60,7 +61,8 @@ class Model:
         if asked := [word for word in sum(self._words.values(), []) if word.partition("=")[0] in NO_OPTIONS]:
             raise PlmkitError(2, f"{asked[0]}: expected options that decide rows")
         models.add(self)
-        self.embed([])  # loads it
+        made = self.embed([])._table.schema.metadata[b"plmkit.options"]  # loads it
+        self._words["gpu_embed"].append(f"--serve-model={json.loads(made)['model']}")  # the next child loads the same
 
     def embed(self, sequences: Sequences) -> Embeddings:
         """Embeds sequences: residues in a list, whose positions are the ids; residues by id; or a FASTA file, or several as Path.
@@ -220,7 +222,8 @@ class Embeddings:
         if name not in self._table.column_names:
             raise KeyError(f"{name}: expected a column, one of {', '.join(self._table.column_names)}")
         if name not in self._made:
-            self._made[name] = _numpy(self._table[name].combine_chunks())
+            made = _numpy(self._table[name].combine_chunks())
+            self._made[name] = [one.reshape(round(len(one) ** 0.5), -1) for one in made] if name == "contacts" else made
         return self._made[name]
 
     def __len__(self) -> int:

@@ -47,7 +47,7 @@ def embed(
             return embed(sequences, model, out=temporary, progress=progress, **options)
     if not os.fspath(out):
         raise PlmkitError(2, "out: expected a folder, found ''")
-    folder = Path(out)
+    folder = Path(out).expanduser()
     options.pop("quiet", None)  # it is, unless progress is shown
     words = list(arguments(options))
     for word in words:
@@ -55,7 +55,7 @@ def embed(
             raise PlmkitError(2, f"{word}: expected options that decide rows; progress=True shows messages, as text")
     files, others, made = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
     try:
-        run("plmkit", f"--out={folder}", f"--model={os.fspath(model)}", *words, "--", *files, progress=progress)
+        run("plmkit", f"--out={folder}", f"--model={os.path.expanduser(model)}", *words, "--", *files, progress=progress)
     except PlmkitError:
         for one in made:  # a refused run changes nothing, and the same call writes the sequences again
             if one == made[0] or not any(one.iterdir()):
@@ -93,7 +93,7 @@ def read(results: str | os.PathLike[str], columns: Iterable[str] | None = None, 
     names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, (str, bytes)) else []
     if columns is not None and not (names and all(isinstance(name, str) for name in names)):
         raise TypeError(f"columns={columns!r}: expected names, such as ['id', 'mean_33'], or None for all")
-    samples = _by_dataset(run("query-embeddings", "files", *([] if verify else ["--unverified"]), "--", os.fspath(results)))
+    samples = _by_dataset(run("query-embeddings", "files", *([] if verify else ["--unverified"]), "--", os.path.expanduser(results)))
     for sample in samples:
         if left_out := sum(_counts(sample)[name] or 0 for name in ("aliases", "known")):
             what = f"{left_out} record{' has' if left_out == 1 else 's have'} no row, since others have their residues"
@@ -117,6 +117,7 @@ def _counts(dataset: str) -> dict:
 def _table(files: list[str], columns: list[str] | None = None) -> Any:
     import pyarrow.parquet
 
+    files = [os.path.abspath(path) for path in files]  # a relative path may be an address to pyarrow
     try:
         found = pyarrow.parquet.read_schema(files[0]).names
         if lost := [name for name in columns or () if name not in found]:
@@ -130,7 +131,7 @@ def _files(sequences: Sequences, info: Path, force: bool) -> tuple[list[str], li
     """The files that hold the sequences, those in memory by their content; those of other calls in `info`; and the folders made for them."""
     given = listed(sequences)
     if given and all(isinstance(one, (str, os.PathLike)) for one in given):
-        return [os.fspath(file) for file in given], [], []
+        return [os.path.expanduser(file) for file in given], [], []
     try:
         text = fasta(given).encode()
         path = info / hashlib.sha256(text).hexdigest()[:16] / "sequences.fasta"
