@@ -45,8 +45,23 @@ pub struct NeighboursConfig {
     pub force: bool,
 }
 
+/// By how much the ordinals of the targets exceed those of the same rows among the queries; `None` if these are other rows.
+fn same_rows(queries: &Dataset, targets: &Dataset) -> Option<u64> {
+    let (asked, mut first) = (queries.digest(), 0);
+    if asked == targets.digest() {
+        return Some(0);
+    }
+    let offsets = targets.samples().iter().map(|sample| {
+        let offset = targets.parts[first].offset;
+        first += sample.parts.len();
+        (sample, offset)
+    });
+    let mut same = offsets.filter(|(sample, _)| sample.digest() == asked);
+    same.next().map(|(_, offset)| offset)
+}
+
 /// Writes a table with the nearest targets of each query, in the order of the queries. Equally near targets are in the order of the
-/// input. If queries and targets are the same rows, no record is a neighbour of itself. `tell` is told the plan, `advance` the targets
+/// input. If the queries are among the targets, as all or as a sample of these, no record is a neighbour of itself. `tell` is told the plan, `advance` the targets
 /// as they are read, and the number of all. Returns the number of hits.
 ///
 /// # Errors
@@ -70,7 +85,7 @@ pub fn neighbours(
         metric: config.metric,
         top: config.top.get(),
         least: config.min_score.unwrap_or(f64::NEG_INFINITY),
-        same: queries.dataset.digest() == targets.dataset.digest(),
+        same: same_rows(queries.dataset, targets.dataset),
         threads: plan.threads,
         stop,
     };

@@ -29,8 +29,8 @@ pub(super) struct Search<'a> {
     pub(super) top: usize,
     /// The least nearness of a hit.
     pub(super) least: f64,
-    /// Whether queries and targets are the same rows, so that a record is no neighbour of itself.
-    pub(super) same: bool,
+    /// By how much ordinals of the targets exceed those of the same rows among the queries, which are no neighbours of themselves.
+    pub(super) same: Option<u64>,
     pub(super) threads: NonZero<usize>,
     pub(super) stop: &'a Stop,
 }
@@ -130,8 +130,8 @@ impl Search<'_> {
             },
             found,
         );
-        if self.same {
-            found.retain(|&(_, at)| block.keys[at].0 != queries.keys[query].0);
+        if let Some(offset) = self.same {
+            found.retain(|&(_, at)| block.keys[at].0 != queries.keys[query].0 + offset);
         }
         if is_exact && found.len() > self.top {
             let descending = |one: &(f32, usize), other: &(f32, usize)| other.0.total_cmp(&one.0);
