@@ -145,15 +145,12 @@ impl Summary {
         };
         let (passed, all) = (of(&[Verdict::Pass]), self.lines.len());
         let quoted = |path: &Path| shlex::try_quote(&path_text(path)).map(Cow::into_owned);
-        let (line, folder) = match &self.lines[..] {
-            [only] => {
-                let folder = quoted(&self.outdir.join(&only.sample));
-                (format!("{}; {}", only.verdict, only.spot_check), folder)
-            }
-            _ => {
-                let folder = quoted(&self.outdir).map(|out| format!("{out}/*"));
-                (format!("{passed} of {all} samples passed"), folder)
-            }
+        let (line, folder) = if let [only] = &self.lines[..] {
+            let line = format!("{}; {}", only.verdict, only.spot_check);
+            (line, quoted(&self.outdir.join(&only.sample)))
+        } else {
+            let folder = quoted(&self.outdir).map(|out| format!("{out}/*"));
+            (format!("{passed} of {all} samples passed"), folder)
         };
         tracing::info!("verdict: {}", line.trim_end_matches("; "));
         if of(&[Verdict::NotValidated]) < all

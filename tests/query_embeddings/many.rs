@@ -77,7 +77,6 @@ fn many_samples_are_one_table() {
         "combine R --distinct --out all",
         "combine R --out all.npy",
         "neighbours R R/b --out n.tsv",
-        "neighbours R/b R --out own.tsv",
         "neighbours s.parquet R --top 1 --out n.csv",
     ] {
         let output = query(folder, line);
@@ -89,12 +88,6 @@ fn many_samples_are_one_table() {
     assert_eq!(ids.lines().count(), 6);
     let hits = fs::read_to_string(folder.join("n.tsv")).expect("a table");
     assert!(hits.contains("\ta\tb\n"), "{hits}");
-    let own = fs::read_to_string(folder.join("own.tsv")).expect("a table");
-    let is_own = |line: &str| {
-        let cells: Vec<&str> = line.split('\t').collect();
-        cells[0] == cells[1] && cells[cells.len() - 1] == cells[cells.len() - 2]
-    };
-    assert!(own.lines().count() > 6 && !own.lines().any(is_own), "{own}");
 
     fs::write(
         folder.join("v.csv"),
@@ -192,4 +185,19 @@ fn positions_to_mask_take_short_ids() {
         .map(|line| line.contains('.'))
         .collect::<Vec<_>>();
     assert_eq!(are_masked, [false, true, true], "{text}");
+}
+
+#[test]
+fn a_sample_is_no_neighbour_of_itself_in_its_folder() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    results(folder);
+    let output = query(folder, "neighbours R/b R --out own.tsv");
+    assert!(output.status.success(), "{output:?}");
+    let own = fs::read_to_string(folder.join("own.tsv")).expect("a table");
+    let is_own = |line: &str| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        cells[0] == cells[1] && cells[cells.len() - 1] == cells[cells.len() - 2]
+    };
+    assert!(own.lines().count() > 6 && !own.lines().any(is_own), "{own}");
 }
