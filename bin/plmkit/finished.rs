@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
+use std::time::SystemTime;
 
 use plmkit_contract::{DATASET_FILE, path_text};
 use plmkit_dataset::dataset_folder;
@@ -13,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::layout::verdict_file;
 use crate::options::Options;
 use crate::plan::Sample;
+
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// What a verdict is about: how a sample was made and judged, and the files that it was made of.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -77,8 +81,15 @@ impl Judged {
                 .filter(|(name, _)| !is_verdict(name))
                 .collect::<Vec<_>>()
         };
+        // Where times are whole seconds, a later change may have the same.
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let settled = now.as_nanos() as i64 - 2 * SECOND;
+        let is_settled = |time: &i64| time % SECOND != 0 || *time < settled;
+        let mut states = of(self).into_iter().filter_map(|(_, state)| state);
+        let are_settled = states.all(|[_, times @ ..]| times.iter().all(is_settled));
         let path = verdict_file(out, sample);
         if of(self) == of(before)
+            && are_settled
             && let Some(folder) = path.parent()
             && fs::create_dir_all(folder).is_ok()
         {
@@ -116,10 +127,36 @@ fn add_below(folder: &Path, files: &mut Vec<PathBuf>) {
 /// Size and times of a file.
 fn state(path: &Path) -> Option<[i64; 3]> {
     let found = path.metadata().ok().filter(fs::Metadata::is_file)?;
-    let nanoseconds = |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000) + rest;
+    let nanoseconds = |seconds: i64, rest: i64| seconds.wrapping_mul(SECOND) + rest;
     Some([
         found.size().cast_signed(),
         nanoseconds(found.mtime(), found.mtime_nsec()),
         nanoseconds(found.ctime(), found.ctime_nsec()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_on_files_that_just_changed_is_kept_only_where_times_are_fine() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let out = folder.path();
+        let now = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .expect("a time")
+            .as_secs()
+            .cast_signed()
+            * SECOND;
+        for (time, is_kept) in [(now, false), (now + 1, true), (now - 9 * SECOND, true)] {
+            let judged = Judged {
+                version: String::new(),
+                parameters: String::new(),
+                files: [("a".to_owned(), Some([3, time, time]))].into(),
+            };
+            judged.keep(&judged, out, "a");
+            assert_eq!(judged.is_kept(out, "a"), is_kept, "{time}");
+        }
+    }
 }
