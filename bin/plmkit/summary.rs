@@ -163,7 +163,13 @@ impl Summary {
             let sample = self.lines.first().filter(|_| all == 1);
             let sample = sample.map_or("*", |line| &line.sample);
             let files = format!("{}/{sample}/embeddings/*.parquet", out.replace('\'', "''"));
-            tracing::info!("table: plmkit.read({out:?}) in Python, or FROM '{files}' in DuckDB");
+            // To DuckDB, such a folder is a pattern.
+            let duckdb = if out.contains(['*', '?', '[', '\\']) {
+                String::new()
+            } else {
+                format!(", or FROM '{files}' in DuckDB")
+            };
+            tracing::info!("table: plmkit.read({out:?}) in Python{duckdb}");
         }
     }
 

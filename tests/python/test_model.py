@@ -288,8 +288,13 @@ def test_a_model_that_is_loaded_again_is_the_same(tmp_path, monkeypatch):
         model.close()
         shutil.rmtree(tmp_path / "m")
         shutil.copytree(tmp_path / "sub/m", tmp_path / "m")
-        with pytest.raises(plmkit.PlmkitError, match="changed while a run used it"):
+        with pytest.raises(plmkit.PlmkitError, match="changed since it was loaded first"):
             model.embed(TWO)
+        shutil.rmtree(tmp_path / "m")
+        with pytest.raises(plmkit.PlmkitError, match="m: cannot open"):
+            model.embed(TWO)
+        shutil.copytree(MODEL, tmp_path / "m")
+        assert (model.embed(TWO)["mean_4"] == first["mean_4"]).all()
 
 
 def test_the_module_has_public_names_and_a_stub_of_them():

@@ -14,12 +14,12 @@ use clap::{Command, Parser};
 use plmkit_contract::{Exit, Stop, is_catching_panic};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, test_kill_process};
-use signal_hook::consts::SIGABRT;
+use signal_hook::consts::{SIGABRT, SIGHUP};
 use signal_hook::low_level;
 use tracing::Level;
 
 use crate::generate::generate;
-use crate::signals::{die_of, handle_file_size_limit, install};
+use crate::signals::{die_of, handle_file_size_limit, install, is_ignored};
 use crate::{Common, Fault, Generate, LogFormat, log, memory};
 
 /// The command line of a program.
@@ -280,7 +280,13 @@ fn end_with_parent() -> Result<(), Fault> {
     }
     let id = named.parse().ok().filter(|&id: &i32| id > 0);
     let parent = id.and_then(Pid::from_raw);
-    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    // It may come several times, for each thread of the parent that ends, and a second SIGTERM would end this process at once.
+    let signal = if is_ignored(SIGHUP) {
+        Signal::TERM
+    } else {
+        Signal::HUP
+    };
+    let _ = set_parent_process_death_signal(Some(signal));
     if parent.is_some() && getppid() == parent {
         return Ok(());
     }

@@ -71,7 +71,7 @@ fn code_of(signal: i32) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or_default())
 }
 
-fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: zeros are a valid `sigaction`, and the call only writes to it.
     #[allow(unsafe_code)]
     unsafe {

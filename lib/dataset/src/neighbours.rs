@@ -46,13 +46,19 @@ pub struct NeighboursConfig {
 }
 
 /// By how much the ordinals of the targets exceed those of the same rows among the queries; `None` if these are other rows.
-fn same_rows(queries: &Dataset, targets: &Dataset) -> Option<u64> {
-    let (asked, mut first) = (queries.digest(), 0);
-    if asked == targets.digest() {
+fn same_rows(queries: &Dataset, targets: &Dataset) -> Option<i64> {
+    let more = offset_in(targets, queries).map(u64::cast_signed);
+    more.or_else(|| offset_in(queries, targets).map(|offset| -offset.cast_signed()))
+}
+
+/// The first ordinal in `all` of rows that are all of it, or a sample.
+fn offset_in(all: &Dataset, rows: &Dataset) -> Option<u64> {
+    let (asked, mut first) = (rows.digest(), 0);
+    if asked == all.digest() {
         return Some(0);
     }
-    let offsets = targets.samples().iter().map(|sample| {
-        let offset = targets.parts[first].offset;
+    let offsets = all.samples().iter().map(|sample| {
+        let offset = all.parts[first].offset;
         first += sample.parts.len();
         (sample, offset)
     });

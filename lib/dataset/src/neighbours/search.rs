@@ -30,7 +30,7 @@ pub(super) struct Search<'a> {
     /// The least nearness of a hit.
     pub(super) least: f64,
     /// By how much ordinals of the targets exceed those of the same rows among the queries, which are no neighbours of themselves.
-    pub(super) same: Option<u64>,
+    pub(super) same: Option<i64>,
     pub(super) threads: NonZero<usize>,
     pub(super) stop: &'a Stop,
 }
@@ -131,7 +131,9 @@ impl Search<'_> {
             found,
         );
         if let Some(offset) = self.same {
-            found.retain(|&(_, at)| block.keys[at].0 != queries.keys[query].0 + offset);
+            found.retain(|&(_, at)| {
+                block.keys[at].0 != queries.keys[query].0.wrapping_add_signed(offset)
+            });
         }
         if is_exact && found.len() > self.top {
             let descending = |one: &(f32, usize), other: &(f32, usize)| other.0.total_cmp(&one.0);

@@ -44,6 +44,7 @@ class Model:
 
     _end: Any = staticmethod(lambda: None)
     _process: Any = None
+    _made_by: Any = None
 
     def __init__(self, model: str | os.PathLike[str], *, dtype: str | None = None, device: str | None = None, **options: object) -> None:
         _needs("numpy")  # before anything is loaded
@@ -61,8 +62,7 @@ class Model:
         if asked := [word for word in sum(self._words.values(), []) if word.partition("=")[0] in NO_OPTIONS]:
             raise PlmkitError(2, f"{asked[0]}: expected options that decide rows")
         models.add(self)
-        made = self.embed([])._table.schema.metadata[b"plmkit.options"]  # loads it
-        self._words["gpu_embed"].append(f"--serve-model={json.loads(made)['model']}")  # the next child loads the same
+        self.embed([])  # loads it
 
     def embed(self, sequences: Sequences) -> Embeddings:
         """Embeds sequences: residues in a list, whose positions are the ids; residues by id; or a FASTA file, or several as Path.
@@ -71,6 +71,8 @@ class Model:
         """
         if os.getpid() != self._pid:
             raise PlmkitError(2, f"{self._name}: loaded by process {self._pid}; expected a Model of this process, which was forked from it")
+        if isinstance(sequences, str):
+            sequences = os.path.expanduser(sequences)
         if isinstance(sequences, str) and not os.path.exists(sequences):
             raise PlmkitError(66, f"{sequences}: no such file; residues are given in a list, or by id")
         files, text = listed(sequences), None
@@ -86,7 +88,7 @@ class Model:
             if text is not None:
                 files = [Path(made, "sequences")]
                 files[0].write_bytes(text)
-            said, table, rejected = self._ask(made, [os.path.abspath(file) for file in files], size < 1 << 20)
+            said, table, rejected = self._ask(made, [os.path.abspath(os.path.expanduser(file)) for file in files], size < 1 << 20)
         for line in said if text != b"" else ():
             warnings.warn(line, stacklevel=2)
         if rejected:
@@ -121,6 +123,12 @@ class Model:
             raise
         with pyarrow.parquet.ParquetFile(f"{folder}/embeddings.parquet") as file:
             table = file.read()
+        options = json.loads(table.schema.metadata[b"plmkit.options"])
+        made_by = [options.get(name) for name in ("model", "lm_head", "contact_head")]
+        if self._made_by not in (None, made_by):
+            self._drop()
+            raise PlmkitError(65, f"{self._name}: changed since it was loaded first")
+        self._made_by = made_by
         if len(list(Path(folder, "shards").glob("*.arrow"))) > 1:  # long proteins have a shard of their own
             table = table.sort_by([("ordinal", "ascending"), ("start", "ascending")])
         rejected = []
@@ -150,7 +158,9 @@ class Model:
                     raise PlmkitError(ended["exit"], _spelled(ended["message"], folder))
                 told = [line.replace(": warning: ", ": ", 1) for line in said if ": warning: " in line and "see rejects.csv" not in line]
                 return [_spelled(line, folder) for line in told]
-        if (status := process.wait()) < 0:
+        status = process.wait()
+        self._drop()  # whatever the code, there is no child
+        if status < 0:
             why = ", perhaps for lack of memory" if status == -signal.SIGKILL else ""
             what = f"gpu-embed: ended by signal {-status}{why}; the next call loads the model again"
             raise PlmkitError(70 if -status in BUGS else 75, what)
