@@ -17,8 +17,8 @@ use crate::hints;
 /// Options, inputs and the model are checked first. The first error of each is told, and a refused run changes nothing. Later, a
 /// sample with an error stops no other; the summary at the end names it.
 ///
-/// Exit codes: 0, every sample is embedded and its validation passed; 1, a validation failed; otherwise the code of the program that
-/// failed.
+/// Exit codes: 0, every sample is embedded and its validation passed, or it has no protein and another sample has; 1, a validation
+/// failed; otherwise the code of the program that failed.
 #[derive(Debug, Parser)]
 #[command(name = "plmkit", version)]
 // The group that says whether there is a run is empty by default, because other structs are flattened into this one.

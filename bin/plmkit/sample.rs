@@ -173,6 +173,9 @@ impl<'r> SampleFolder<'r> {
 
     /// The embeddings that are not what this run would make.
     pub(crate) fn of_other_settings(&self, session: &Session) -> Vec<String> {
+        if self.is_finished() {
+            return Vec::new();
+        }
         let embeddings = self.files("embeddings", &["parquet"]).into_iter();
         let other = embeddings.filter(|path| {
             let found = provenance(path);

@@ -370,13 +370,8 @@ impl Run {
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
             let name = &sample.name;
-            let is_finished = folder.is_finished();
-            let other = if is_finished {
-                Vec::new()
-            } else {
-                folder.of_other_settings(session)
-            };
-            if is_finished {
+            let other = folder.of_other_settings(session);
+            if folder.is_finished() {
                 is_judged = true;
             } else if !other.is_empty() {
                 tracing::error!(

@@ -137,13 +137,11 @@ impl Summary {
 
     /// Says the verdict, where the pages are, and how the table is opened.
     fn report(&self) {
-        let of = |verdicts: &[Verdict]| {
+        let of = |verdict| {
             let lines = self.lines.iter();
-            lines
-                .filter(|line| verdicts.contains(&line.verdict))
-                .count()
+            lines.filter(|line| line.verdict == verdict).count()
         };
-        let (passed, all) = (of(&[Verdict::Pass]), self.lines.len());
+        let (passed, all) = (of(Verdict::Pass), self.lines.len());
         let quoted = |path: &Path| shlex::try_quote(&path_text(path)).map(Cow::into_owned);
         let (line, folder) = if let [only] = &self.lines[..] {
             let line = format!("{}; {}", only.verdict, only.spot_check);
@@ -153,7 +151,7 @@ impl Summary {
             (format!("{passed} of {all} samples passed"), folder)
         };
         tracing::info!("verdict: {}", line.trim_end_matches("; "));
-        if of(&[Verdict::NotValidated]) < all
+        if of(Verdict::NotValidated) < all
             && let Ok(folder) = folder
         {
             tracing::info!("pages: {folder}/reports/validation.html {folder}/reports/run.html");

@@ -105,8 +105,8 @@ pub struct Args {
     /// Compute a sample of the rows again, and compare the vectors: the model, as gpu-embed takes it
     ///
     /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. The sample has at least eight rows of each
-    /// shard, over all lengths, and each column; it costs at most a tenth of all tokens, unless --sample says how many rows. Tolerances are those of the type that the embeddings were computed in. A model
-    /// other than that of the embeddings is an error (65).
+    /// shard, over all lengths, and each column; it costs at most a tenth of all tokens, unless --sample says how many rows.
+    /// Tolerances are those of the type that the embeddings were computed in. A model other than that of the embeddings is an error (65).
     #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
     pub model: Option<PathBuf>,
 
