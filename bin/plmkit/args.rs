@@ -8,6 +8,9 @@ use plmkit_cli::{Common, Program, file};
 use plmkit_sequence::ShardLimit;
 
 use crate::hints;
+use crate::page::ReportArgs;
+use crate::search::SearchArgs;
+use crate::variants::VariantsArgs;
 
 /// Embed FASTA files: from records to a validated dataset
 ///
@@ -215,6 +218,9 @@ pub(crate) enum Other {
         #[command(flatten)]
         common: Common,
     },
+    Search(Box<SearchArgs>),
+    Variants(Box<VariantsArgs>),
+    Report(ReportArgs),
 }
 
 /// Hides an option that a run needs and no other command.
@@ -246,6 +252,9 @@ impl Program for CommandLine {
         match (&self.other, &self.run) {
             (Some(Other::Estimate { args, .. }), _) => &args.common,
             (Some(Other::Fetch { common, .. }), _) => common,
+            (Some(Other::Search(search)), _) => &search.common,
+            (Some(Other::Variants(variants)), _) => &variants.common,
+            (Some(Other::Report(report)), _) => &report.common,
             (None, Some(args)) => &args.common,
             (None, None) => unreachable!("a run has inputs"),
         }

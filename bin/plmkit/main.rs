@@ -11,15 +11,18 @@ mod layout;
 mod lock;
 mod model;
 mod options;
+mod page;
 mod params;
 mod plan;
 mod progress;
 mod run;
 mod sample;
+mod search;
 mod stages;
 mod steps;
 mod summary;
 mod table;
+mod variants;
 mod versions;
 
 use std::process::ExitCode;
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
     plmkit_cli::main(|line: CommandLine, stop| match (line.other, line.run) {
         (Some(Other::Estimate { args, report }), _) => estimate::estimate(&args, report, stop),
         (Some(Other::Fetch { model, common }), _) => model::fetch(&model, common, stop),
+        (Some(Other::Search(search)), _) => search.run(stop),
+        (Some(Other::Variants(variants)), _) => variants.run(stop),
+        (Some(Other::Report(report)), _) => report.run(stop),
         (None, Some(args)) => stages::run(args, stop),
         (None, None) => Err(Fault::usage("expected inputs; see --help")),
     })
