@@ -12,12 +12,12 @@ use plmkit_engine::Windows;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
-use plmkit_store::{FileKind, files_in, read_input, read_sealed};
+use plmkit_store::{FileKind, files_in, is_report_or_free, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::Look;
 use crate::finished;
-use crate::layout::{BATCH_SIZE_FILE, MANIFEST, VERSIONS_FILE, params_file};
+use crate::layout::{BATCH_SIZE_FILE, MANIFEST, PAGE, VERSIONS_FILE, params_file};
 use crate::model;
 use crate::options::Options;
 use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
@@ -147,12 +147,14 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         let is_own = String::from_utf8_lossy(&found).contains(text);
         or_file(path, is_ours, is_own)
     };
-    let (size, params) = (out.join(BATCH_SIZE_FILE), params_file(out));
+    let (page, size, params) = (out.join(PAGE), out.join(BATCH_SIZE_FILE), params_file(out));
+    let is_page = is_report_or_free(&page);
     let is_size = read_sealed::<BatchSize>(&size).is_ok();
     let has_run = Params::read(out).is_some();
     let of_results = [
         has(SUMMARY_FILE, SUMMARY_HEADER),
         has(VERSIONS_FILE, "plmkit"),
+        or_file(page, false, is_page),
         or_file(size, is_ours, is_size),
         or_file(params, is_ours, has_run),
     ];

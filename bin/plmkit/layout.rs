@@ -18,11 +18,15 @@ pub(crate) const BATCH_SIZE_FILE: &str = "batch-size.json";
 /// The versions of the programs and the revision of the model.
 pub(crate) const VERSIONS_FILE: &str = "versions.yml";
 
+/// The page of the run.
+pub(crate) const PAGE: &str = "index.html";
+
 /// The folder of what people want to know about a run.
 const INFO: &str = "pipeline_info";
 
 /// Names in a folder of results that no sample can have.
-pub(crate) const TAKEN: [&str; 6] = [
+pub(crate) const TAKEN: [&str; 7] = [
+    PAGE,
     "multiqc",
     VERSIONS_FILE,
     BATCH_SIZE_FILE,

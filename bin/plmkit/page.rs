@@ -1,23 +1,184 @@
-//! `RESULTS/index.html`: one page for a run.
+//! `RESULTS/index.html`: one page for a run, made of what lies in its folder.
 
-use std::path::PathBuf;
+mod lists;
+mod open;
+mod samples;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Common, Exit, Fault, Stop, file};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{Dataset, map_vectors};
+use plmkit_page::{Page, Tone, short};
+use plmkit_programs::validate_embeddings::{add_checks, add_failures, add_origin};
+use plmkit_store::write_report;
 
-/// Write index.html, the page of a folder of results
+use samples::PageSample;
+
+use crate::layout::PAGE;
+
+/// The most points of the map: more make the page large, and hide each other.
+const POINTS: u64 = 5000;
+/// More samples are folded, and more failures are not told.
+const SHOWN: usize = 24;
+
+/// Make the page of a folder of results: index.html
+///
+/// plmkit makes it at the end of a run; workflows, and people who removed it, by this. The samples are those of summary.tsv.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Folder of results
+    /// Folder of results, with the summary.tsv of its last run
     #[arg(value_name = "RESULTS", value_parser = file())]
     results: PathBuf,
+
+    /// What the page calls the folder, if it is to be moved [default: its path]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
 impl ReportArgs {
-    pub(crate) fn run(self, _stop: &Stop) -> Result<Exit, Fault> {
-        let _ = self.results;
+    pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let place = self.place.as_ref().unwrap_or(&self.results);
+        write_page(&self.results, place, stop)?;
+        tracing::info!("page: {}", path_text(&self.results.join(PAGE)));
         Ok(Exit::Done)
     }
+}
+
+/// Writes the page of the results in `out`, which it calls `place`.
+pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fault> {
+    let samples = samples::read(out)?;
+    let logs = samples
+        .iter()
+        .map(|sample| out.join(&sample.name).join("logs"));
+    let logs: Vec<PathBuf> = logs.filter(|logs| logs.is_dir()).collect();
+    let _ = logs;
+    let mut page = Page::new(&format!("Embeddings in {}", path_text(place)));
+    add_head(&mut page, &samples);
+    samples::add_table(&mut page, &samples);
+    add_verdicts(&mut page, &samples);
+    add_lengths(&mut page, &samples);
+    add_map(&mut page, (out, &samples), stop);
+    lists::add(&mut page, (out, &samples), stop)?;
+    open::add(&mut page, place, &samples);
+    Ok(write_report(&out.join(PAGE), &page.finish())?)
+}
+
+/// What the samples are, together.
+fn add_head(page: &mut Page, samples: &[PageSample]) {
+    let passed = samples
+        .iter()
+        .filter(|sample| sample.verdict == "pass")
+        .count();
+    let is_bad = |sample: &PageSample| ["fail", "not validated"].contains(&&*sample.verdict);
+    let (tone, word) = match (passed, samples.iter().any(is_bad)) {
+        (_, true) => (Tone::Bad, "look at the samples"),
+        (0, false) => (Tone::Fair, "empty"),
+        _ => (Tone::Good, "pass"),
+    };
+    let sum = |of: fn(&PageSample) -> u64| samples.iter().map(of).sum::<u64>();
+    let reason = format!(
+        "{passed} of {} passed: {}, {} rejected, {} truncated.",
+        plural(samples.len(), "sample"),
+        plural(sum(|sample| sample.rows), "row"),
+        sum(PageSample::rejected),
+        sum(|sample| sample.truncated),
+    );
+    page.verdict(tone, word, &reason);
+}
+
+/// What the validation of each sample found, as far as there is room.
+fn add_verdicts(page: &mut Page, samples: &[PageSample]) {
+    let failed = |sample: &&PageSample| sample.verdict == "fail";
+    for sample in samples.iter().filter(failed).take(SHOWN) {
+        if let Some(report) = &sample.report {
+            page.heading(&format!("{}: the validation failed", sample.name));
+            add_failures(page, report);
+        }
+    }
+    if let [
+        PageSample {
+            report: Some(report),
+            ..
+        },
+    ] = samples
+    {
+        add_checks(page, report);
+    }
+    let reports = samples.iter().filter_map(|sample| sample.report.as_ref());
+    if let Some(report) = reports.max_by_key(|report| report.verdict.rows) {
+        add_origin(page, report);
+    }
+}
+
+fn add_lengths(page: &mut Page, samples: &[PageSample]) {
+    let mut lengths = BTreeMap::<u32, u64>::new();
+    let reports = || samples.iter().filter_map(|sample| sample.report.as_ref());
+    for (bin, count) in reports().flat_map(|report| &report.verdict.lengths) {
+        *lengths.entry(*bin).or_default() += count;
+    }
+    let Some(last) = lengths.keys().next_back() else {
+        return;
+    };
+    // The bins double in four steps.
+    let end = (f64::from(*last) * 2_f64.powf(0.25)).ceil() as u32;
+    let ends = lengths.keys().copied().skip(1).chain([end.max(last + 1)]);
+    let bins = lengths.iter().zip(ends).map(|((&start, &count), end)| {
+        let width = (f64::from(start) * 2_f64.powf(0.25)).ceil() as u32;
+        ([start, end.min(width.max(start + 1))], count)
+    });
+    let bins: Vec<_> = bins.collect();
+    let options = reports().find_map(|report| report.listed.shard_options.as_ref());
+    let option = |name: &str| options.and_then(|options| options.get(name));
+    let most = option("max_residues").and_then(serde_json::Value::as_f64);
+    let how = match option("long_policy").and_then(serde_json::Value::as_str) {
+        Some("truncate") => "truncated beyond",
+        Some("window") => "in windows beyond",
+        Some("reject") => "rejected beyond",
+        _ => "cut beyond",
+    };
+    let name = most.map(|most| format!("{how} {most} residues"));
+    page.heading("Lengths");
+    page.histogram(
+        "Proteins by length in residues",
+        "residues",
+        &bins,
+        most.zip(name.as_deref()),
+    );
+}
+
+/// A map of the vectors. A page without one says why.
+fn add_map(page: &mut Page, (out, samples): (&Path, &[PageSample]), stop: &Stop) {
+    let with_rows = samples
+        .iter()
+        .filter(|sample| sample.rows > 0 && sample.report.is_some());
+    let with_rows: Vec<&PageSample> = with_rows.collect();
+    let open = |sample: &&PageSample| Dataset::open(&out.join(&sample.name), |_| Ok(()), stop);
+    let opened = with_rows.iter().map(open).collect::<Result<Vec<_>, _>>();
+    let map = match opened.and_then(|datasets| map_vectors(datasets, POINTS, stop)) {
+        Ok(Some(map)) => map,
+        Ok(None) => return,
+        Err(error) => {
+            page.heading("Map").paragraph(&format!("No map: {error}."));
+            return;
+        }
+    };
+    let [x, y] = map.shares.map(|share| format!("{:.0} %", 100.0 * share));
+    let count: usize = map.points.iter().map(Vec::len).sum();
+    let groups = with_rows.iter().zip(&map.points).map(|(sample, points)| {
+        let points = points.iter().map(|(at, id)| (*at, &**id));
+        (&*sample.name, points.collect())
+    });
+    let caption = format!(
+        "{} of {} by the first two principal components of {}, which have {x} and {y} of the variance",
+        short(count as f64),
+        plural(map.rows, "row"),
+        map.column,
+    );
+    page.heading("Map")
+        .scatter(&caption, &groups.collect::<Vec<_>>());
 }

@@ -172,7 +172,7 @@ impl SampleFolder<'_> {
             clocks_agree: false,
             out: self.cleared("reports/run.json")?,
             mqc: Some(self.cleared(&format!("reports/{name}_run_mqc.json"))?),
-            html: Some(self.cleared("reports/run.html")?),
+            html: None,
             peak_tflops: None,
             baseline: None,
             fail_on: None,
@@ -204,9 +204,6 @@ impl SampleFolder<'_> {
         options.dataset = Some(self.path.clone());
         options.allow_empty |= self.is_empty_among_others();
         options.mqc = Some(self.cleared(&format!("reports/{name}_validation_mqc.json"))?);
-        if options.html.is_none() {
-            options.html = Some(self.cleared("reports/validation.html")?);
-        }
         // TMPDIR may be missing or full, which would show after hours.
         let temporary = self.path.join(".temporary");
         fs::create_dir_all(&temporary).map_err(StoreError::cannot_create(&temporary))?;

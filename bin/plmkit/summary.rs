@@ -1,17 +1,17 @@
 //! `summary.tsv`: what became of each sample, and whether that is what was asked for.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::Fault;
+use plmkit_cli::{Fault, Stop};
 use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest, path_text, plural};
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER};
-use plmkit_store::{read_sealed, visible_in, write_report};
+use plmkit_store::{read_input, read_sealed, visible_in, write_report};
 use serde_json::Value;
 
-use crate::layout::MANIFEST;
+use crate::layout::{MANIFEST, PAGE};
+use crate::page::write_page;
 
 /// The samples of a run, as they are added.
 pub(crate) struct Summary {
@@ -80,12 +80,18 @@ impl Summary {
     }
 
     /// Writes the table, and logs the totals and what is wrong. Returns whether nothing is.
-    pub(crate) fn finish(self) -> Result<bool, Fault> {
+    /// The page is made anew if `is_new` says that a sample was validated, or where it is not that of the table.
+    pub(crate) fn finish(self, is_new: bool, stop: &Stop) -> Result<bool, Fault> {
         let mut table = SUMMARY_HEADER.to_owned();
         for line in &self.lines {
             line.write(&mut table);
         }
-        write_report(&self.outdir.join(SUMMARY_FILE), &table)?;
+        let (path, page) = (self.outdir.join(SUMMARY_FILE), self.outdir.join(PAGE));
+        let is_same = read_input(&path).is_ok_and(|found| found == table.as_bytes());
+        write_report(&path, &table)?;
+        if is_new || !is_same || !page.exists() {
+            write_page(&self.outdir, &self.outdir, stop)?;
+        }
         tracing::info!("{}", self.totals());
         let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: &dyn Fn(&SummaryLine) -> String| {
             let names = self.lines.iter().filter(of).map(name);
@@ -135,27 +141,19 @@ impl Summary {
         Ok(errors.is_empty())
     }
 
-    /// Says the verdict, where the pages are, and how the table is opened.
+    /// Says the verdict, where the page is, and how the table is opened.
     fn report(&self) {
         let of = |verdict| {
             let lines = self.lines.iter();
             lines.filter(|line| line.verdict == verdict).count()
         };
         let (passed, all) = (of(Verdict::Pass), self.lines.len());
-        let quoted = |path: &Path| shlex::try_quote(&path_text(path)).map(Cow::into_owned);
-        let (line, folder) = if let [only] = &self.lines[..] {
-            let line = format!("{}; {}", only.verdict, only.spot_check);
-            (line, quoted(&self.outdir.join(&only.sample)))
-        } else {
-            let folder = quoted(&self.outdir).map(|out| format!("{out}/*"));
-            (format!("{passed} of {all} samples passed"), folder)
+        let line = match &self.lines[..] {
+            [only] => format!("{}; {}", only.verdict, only.spot_check),
+            _ => format!("{passed} of {all} samples passed"),
         };
         tracing::info!("verdict: {}", line.trim_end_matches("; "));
-        if of(Verdict::NotValidated) < all
-            && let Ok(folder) = folder
-        {
-            tracing::info!("pages: {folder}/reports/validation.html {folder}/reports/run.html");
-        }
+        tracing::info!("page: {}", path_text(&self.outdir.join(PAGE)));
         if passed == all {
             let out = path_text(&self.outdir);
             let sample = self.lines.first().filter(|_| all == 1);

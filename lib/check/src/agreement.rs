@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use plmkit_contract::{Column, RowKey, plural};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::check::Tallies;
 use crate::checks::reference;
@@ -13,7 +13,7 @@ use crate::vector::cosine;
 use crate::violation::{FILE, Violation};
 
 /// How close the vectors of a column are to others of the same rows, over the files so far. What was not measured is left out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnAgreement {
     /// The column.
     pub column: Column,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::checks::{CHECKS, Definition, Kind, in_words};
 use crate::violation::Violation;
@@ -12,7 +12,7 @@ use crate::violation::Violation;
 pub(crate) const LISTED: usize = 10;
 
 /// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum CheckOutcome {
@@ -33,11 +33,35 @@ pub struct Check {
     pub outcome: CheckOutcome,
     /// The answer in one line.
     pub summary: String,
-    /// What was counted, by name, and the violations of each kind. Empty when skipped.
+    /// What was counted, by name, and the violations of each kind. Empty when skipped, and when read again.
     pub counts: BTreeMap<&'static str, u64>,
     /// The first ten violations of each kind.
     #[serde(rename = "offenders")]
     pub violations: Vec<Violation>,
+}
+
+/// A check of a verdict that was written.
+#[derive(Deserialize)]
+struct WrittenCheck {
+    name: String,
+    outcome: CheckOutcome,
+    summary: String,
+    offenders: Vec<Violation>,
+}
+
+impl<'de> Deserialize<'de> for Check {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = WrittenCheck::deserialize(deserializer)?;
+        let known = CHECKS.iter().find(|check| check.name == written.name);
+        let unknown = || de::Error::custom(format_args!("no check: {}", written.name));
+        Ok(Self {
+            name: known.ok_or_else(unknown)?.name,
+            outcome: written.outcome,
+            summary: written.summary,
+            counts: BTreeMap::new(),
+            violations: written.offenders,
+        })
+    }
 }
 
 impl Check {

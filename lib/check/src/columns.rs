@@ -38,6 +38,8 @@ pub(crate) struct FileColumn {
     pub(crate) again_mean: Option<usize>,
     /// How far its vectors are from those computed again.
     pub(crate) differences: Vec<f64>,
+    /// The smallest cosine with one computed again.
+    pub(crate) min_cosine: Option<f64>,
     /// Whether only some residues have scores.
     is_limited: bool,
     /// Of deviations, the place of the means of the layer, if they are there: the norm of both judges them.
@@ -91,6 +93,7 @@ impl FileColumn {
             again: again(column),
             again_mean: column.layer().and_then(mean_of),
             differences: Vec::new(),
+            min_cosine: None,
             is_limited: file.provenance.options.contains_key(SCORES_POSITIONS),
             mean,
             changes,

@@ -1,6 +1,6 @@
 //! What was found in some of the files; the findings in all of them make the verdict.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{Column, ModelName};
 use roaring::RoaringTreemap;
@@ -17,6 +17,8 @@ use crate::sequences::Sequences;
 pub struct Findings {
     pub(crate) rows: u64,
     pub(crate) truncated: u64,
+    /// See [`Verdict::lengths`](crate::Verdict::lengths).
+    pub(crate) lengths: BTreeMap<u32, u64>,
     /// Whether shards say what is expected.
     pub(crate) knows_shards: bool,
     pub(crate) tallies: Tallies,
@@ -40,6 +42,9 @@ impl Findings {
     pub fn merge(&mut self, other: Self) {
         self.rows += other.rows;
         self.truncated += other.truncated;
+        for (bin, proteins) in other.lengths {
+            *self.lengths.entry(bin).or_default() += proteins;
+        }
         self.knows_shards |= other.knows_shards;
         self.tallies.merge(other.tallies);
         // The windows of a protein are in one shard.

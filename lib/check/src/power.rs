@@ -32,6 +32,9 @@ impl Power {
     /// random of each class, none of these is faulty with a chance of (1 - f)^(n * w) at most. The product over all shards is largest
     /// where `f` is the same everywhere: (1 - f)^n. In the worst case, the rows that are too long are faulty, too.
     pub(crate) fn chance(&self) -> f64 {
+        if self.random == self.rows {
+            return 1.0;
+        }
         let others = (self.rows - self.too_long) as f64;
         let faulty = (self.rows as f64 / 10.0 - self.too_long as f64).max(0.0) / others;
         1.0 - (1.0 - faulty).powf((others / self.one_in).floor())

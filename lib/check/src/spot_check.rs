@@ -11,7 +11,7 @@ use crate::difference::difference;
 use crate::files::EmbeddedFile;
 use crate::recomputed::Recomputed;
 use crate::sample::LEAST;
-use crate::vector::median;
+use crate::vector::{cosine, median};
 use crate::violation::FILE;
 
 impl FileColumn {
@@ -59,6 +59,8 @@ impl FileColumn {
             tallies.add(spot_check::different, row, problem);
         }
         self.differences.push(difference);
+        let cosines = self.min_cosine.into_iter().chain(cosine(found, expected));
+        self.min_cosine = cosines.reduce(f64::min);
     }
 
     /// Judges the column of the file as a whole: single rows may be far, but not most.
@@ -80,7 +82,7 @@ impl FileColumn {
         let agreement = ColumnAgreement {
             column,
             vectors,
-            min_cosine: None,
+            min_cosine: self.min_cosine.take(),
             median_difference: median(&mut differences),
             max_difference: differences.into_iter().reduce(f64::max),
             tolerance: Some(self.tolerance.of_each(column)),

@@ -60,6 +60,12 @@ impl Order {
     }
 }
 
+/// The least length in the bin of a length.
+fn bin_of(length: u32) -> u32 {
+    let bin = (4.0 * f64::from(length.max(1)).log2() + 1e-9).floor();
+    (bin / 4.0).exp2().ceil() as u32
+}
+
 impl<'a> Validator<'a> {
     /// A validator of embeddings that should hold the [expected](Self::expect) rows, if it `knows_shards`.
     pub fn new(criteria: &'a Criteria, knows_shards: bool) -> Self {
@@ -135,6 +141,9 @@ impl<'a> Validator<'a> {
         let tallies = &mut findings.tallies;
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
+        if row.start == 0 {
+            *findings.lengths.entry(bin_of(row.length)).or_default() += 1;
+        }
         self.order.check(row, tallies);
         if let Some(expected) = &mut self.expected {
             expected.compare(row, tallies);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plmkit_contract::{Column, Reason};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agreement::{self, ColumnAgreement};
 use crate::check::{Check, CheckOutcome};
@@ -13,7 +13,7 @@ use crate::findings::Findings;
 use crate::{manifest, ordinals, origin, rejected};
 
 /// All checks with what they counted, and how near vectors are to others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Records of the input, as the manifest says, or an earlier verdict; null when neither was given.
     pub records: Option<u64>,
@@ -29,10 +29,16 @@ pub struct Verdict {
     pub residues_truncated: Option<u64>,
     /// Records that are in no shard, and rows that were not embedded, by reason, as lists, the manifest or an earlier verdict say.
     pub rejected: BTreeMap<Reason, u64>,
+    /// Proteins with rows by length: the least length of a bin, and how many are in it. Four bins double the length.
+    #[serde(default)]
+    pub lengths: BTreeMap<u32, u64>,
     /// The checks, always all of them, in the order of [`CHECKS`](crate::CHECKS).
     pub checks: Vec<Check>,
     /// How near the sampled vectors of each column are to the same computed again; empty where none were.
     pub spot_check: Vec<ColumnAgreement>,
+    /// The chance that the spot check has a row of a fault in a tenth of the rows, at least; null where nothing was computed again.
+    #[serde(default)]
+    pub spot_check_power: Option<f64>,
     /// The agreement of each column with the reference; empty when there is none.
     pub agreement: Vec<ColumnAgreement>,
     /// Columns of the embeddings that were not compared with the reference: those of several vectors a row, and those that it
@@ -143,7 +149,9 @@ impl Findings {
                 .and_then(|manifest| manifest.changed.get("residues_truncated").copied()),
             checks: checks.collect(),
             rejected,
+            lengths: self.lengths.clone(),
             spot_check: self.recomputed.clone(),
+            spot_check_power: criteria.recomputed.as_ref().map(|_| self.power.chance()),
             agreement: self.agreement.clone(),
             not_compared,
         }

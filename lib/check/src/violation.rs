@@ -3,12 +3,12 @@
 use std::fmt;
 
 use plmkit_contract::{AliasRow, Quoted, RowKey};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One row, record or file that fails a check.
 ///
 /// As text: `ordinal 3 'P12345' from residue 511: missing`; a control character of an id is escaped, a long id cut.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// Position of the record in the whole input; null where the violation is a file or a reference row.
     pub ordinal: Option<u64>,

@@ -18,6 +18,7 @@ use block::{Queries, Source};
 use search::Search;
 
 pub use metric::Metric;
+pub(crate) use metric::dot;
 pub use plan::Plan;
 
 use crate::{Dataset, DatasetError};

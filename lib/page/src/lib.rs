@@ -19,12 +19,15 @@
 mod cell;
 mod chart;
 mod escape;
+mod histogram;
 mod page;
 mod scale;
+mod scatter;
 mod table;
 
 pub use cell::{Cell, Tone};
 pub use escape::escape;
 pub use page::Page;
 pub use scale::{duration, short};
+pub use scatter::Group;
 pub use table::{Column, multiqc, words};

@@ -84,6 +84,11 @@ impl Page {
         self
     }
 
+    /// Adds lines of code.
+    pub fn code(&mut self, text: &str) -> &mut Self {
+        self.element("pre", text)
+    }
+
     /// Returns the page.
     pub fn finish(&self) -> String {
         let title = escape(&self.title);

@@ -77,7 +77,7 @@ impl Metric {
 }
 
 /// The inner product in f64.
-pub(super) fn dot(one: &[f32], other: &[f32]) -> f64 {
+pub(crate) fn dot(one: &[f32], other: &[f32]) -> f64 {
     sum(one, other, |one, other| one * other)
 }
 

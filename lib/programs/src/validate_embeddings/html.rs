@@ -18,6 +18,9 @@ const CHECK: &[Column<Check>] = &[
 const SPOT_CHECK: &[Column<ColumnAgreement>] = &[
     Column::new("column", "", |column| Cell::text(column.column.to_string())),
     Column::new("vectors", "", |column| Cell::count(column.vectors)),
+    Column::new("least cosine", "", |column| {
+        Cell::decimals(column.min_cosine, 6)
+    }),
     Column::new("largest median of a file", "", |column| {
         share(column.median_difference)
     }),
@@ -56,9 +59,17 @@ pub(crate) fn html(report: &Report) -> String {
         Tone::Bad
     };
     page.verdict(tone, &listed.outcome, &conclusion(report));
-    for check in verdict.of(CheckOutcome::Fail) {
+    add_failures(&mut page, report);
+    add_checks(&mut page, report);
+    add_origin(&mut page, report);
+    page.finish()
+}
+
+/// Adds what failed, with cause and remedy, to a page.
+pub fn add_failures(page: &mut Page, report: &Report) {
+    for check in report.verdict.of(CheckOutcome::Fail) {
         let definition = check.definition();
-        page.heading(check.name);
+        page.subheading(check.name);
         page.paragraph(&format!(
             "{} No: {}.",
             definition.question,
@@ -71,6 +82,11 @@ pub(crate) fn html(report: &Report) -> String {
         page.list(found.map(|found| spelled(&found)));
         page.paragraph(&format!("Remedy: {}", spelled(definition.remedy)));
     }
+}
+
+/// Adds what was computed again or compared, and the other checks, folded, to a page.
+pub fn add_checks(page: &mut Page, report: &Report) {
+    let verdict = &report.verdict;
     if !verdict.spot_check.is_empty() {
         page.heading("Computed again");
         page.paragraph(&format!("{}.", verdict.check("spot-check").summary));
@@ -83,7 +99,6 @@ pub(crate) fn html(report: &Report) -> String {
         page.heading("Cosines with the reference");
         page.table(&verdict.agreement, AGREEMENT);
     }
-    page.heading("Model and files").facts(origin(report));
     for outcome in [CheckOutcome::Pass, CheckOutcome::Skipped] {
         let checks: Vec<Check> = verdict.of(outcome).cloned().collect();
         let count = plural(checks.len(), "check");
@@ -97,11 +112,10 @@ pub(crate) fn html(report: &Report) -> String {
             });
         }
     }
-    page.finish()
 }
 
-/// What the embeddings are and where they come from: name and value.
-fn origin(report: &Report) -> Vec<(&str, String)> {
+/// Adds what the embeddings are and where they come from.
+pub fn add_origin(page: &mut Page, report: &Report) {
     let listed = &report.listed;
     let columns = listed.columns.iter().map(|column| {
         let [of, dimension, dtype] = ["of", "dimension", "type"].map(|name| &column.others[name]);
@@ -114,7 +128,6 @@ fn origin(report: &Report) -> Vec<(&str, String)> {
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
     let known = [
-        ("sample", listed.sample.as_deref()),
         ("model", report.text("model")),
         ("revision of the model", report.text("model_revision")),
         ("digest of the model", listed.model_digest.as_deref()),
@@ -123,9 +136,8 @@ fn origin(report: &Report) -> Vec<(&str, String)> {
         ("reference", report.text("reference")),
     ];
     let known = known.into_iter();
-    known
-        .filter_map(|(name, value)| Some((name, value?.to_owned())))
-        .collect()
+    let facts = known.filter_map(|(name, value)| Some((name, value?.to_owned())));
+    page.heading("Model and files").facts(facts);
 }
 
 /// What failed, how much was checked, and whether anything was computed again.

@@ -9,13 +9,21 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 /// A verdict, and what it is about.
-pub(crate) struct Report {
+pub struct Report {
     /// What the embeddings are, with the fields of the verdict. What is not known is null.
-    pub(crate) listed: ListedDataset,
-    pub(crate) verdict: Verdict,
+    pub listed: ListedDataset,
+    /// The verdict.
+    pub verdict: Verdict,
 }
 
 impl Report {
+    /// What `dataset.json` says, read again; `None` if it is that of another program.
+    pub fn read(listed: ListedDataset) -> Option<Self> {
+        let verdict = Value::Object(listed.others.clone());
+        let verdict = serde_json::from_value(verdict).ok()?;
+        Some(Self { listed, verdict })
+    }
+
     /// On what was found by these criteria.
     pub(crate) fn new(findings: &Findings, criteria: &Criteria, verdict: Verdict) -> Self {
         let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);

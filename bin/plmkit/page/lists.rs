@@ -1,0 +1,120 @@
+//! The first truncated and rejected records.
+
+use std::path::Path;
+
+use plmkit_cli::{Fault, Stop};
+use plmkit_contract::{KeyColumns, REJECTS_FILE};
+use plmkit_dataset::{Dataset, Merge};
+use plmkit_page::{Cell, Column, Page};
+use plmkit_store::{files_in, read_rejects};
+
+use super::samples::PageSample;
+
+/// How many are listed.
+const LISTED: usize = 100;
+/// Rows in which truncated ones are looked for. All are counted in the table of the samples.
+const SEARCHED: usize = 1_000_000;
+
+/// A record.
+struct Record {
+    sample: String,
+    id: String,
+    ordinal: u64,
+    /// The length of a truncated one, or why it was rejected.
+    what: Cell,
+}
+
+const SAMPLE: Column<Record> = Column::new("sample", "", |record| Cell::text(&record.sample));
+const ID: Column<Record> = Column::new("id", "", |record| Cell::text(&record.id));
+const ORDINAL: Column<Record> = Column::new("record", "", |record| Cell::count(record.ordinal + 1));
+const WHY: Column<Record> = Column::new("reason", "", |record| record.what.clone());
+const LENGTH: Column<Record> = Column::new("residues", "", |record| record.what.clone());
+
+/// Adds the first records that were truncated, and those that were rejected, folded.
+pub(super) fn add(
+    page: &mut Page,
+    (out, samples): (&Path, &[PageSample]),
+    stop: &Stop,
+) -> Result<(), Fault> {
+    let truncated: u64 = samples.iter().map(|sample| sample.truncated).sum();
+    let rejected: u64 = samples.iter().map(PageSample::rejected).sum();
+    if truncated + rejected > 0 {
+        page.heading("Truncated and rejected records");
+    }
+    let several = samples.len() > 1;
+    for (what, records, last) in [
+        (
+            format!("{truncated} truncated"),
+            find_truncated(out, samples, stop)?,
+            LENGTH,
+        ),
+        (
+            format!("{rejected} rejected"),
+            find_rejected(out, samples),
+            WHY,
+        ),
+    ] {
+        let columns = [SAMPLE, ID, ORDINAL, last];
+        let summary = match records.len() {
+            0 => continue,
+            LISTED => format!("{what}; the first {LISTED}"),
+            _ => what,
+        };
+        page.fold(true, &summary, |page| {
+            page.table(&records, &columns[usize::from(!several)..]);
+        });
+    }
+    Ok(())
+}
+
+fn find_truncated(out: &Path, samples: &[PageSample], stop: &Stop) -> Result<Vec<Record>, Fault> {
+    let (mut records, mut searched) = (Vec::new(), 0);
+    for sample in samples
+        .iter()
+        .filter(|sample| sample.truncated > 0 && sample.report.is_some())
+    {
+        let dataset = Dataset::open(&out.join(&sample.name), |_| Ok(()), stop)?;
+        let mut merge = Merge::new(&dataset.parts, [], stop);
+        let mut left = sample.truncated;
+        while left > 0
+            && records.len() < LISTED
+            && searched < SEARCHED
+            && let Some(rows) = merge.next_rows()?
+        {
+            searched += rows.num_rows();
+            let keys = KeyColumns::new(&rows);
+            let truncated = keys.rows().filter(|key| key.truncated);
+            for key in truncated.take(LISTED - records.len()) {
+                left = left.saturating_sub(1);
+                records.push(Record {
+                    sample: sample.name.clone(),
+                    id: key.id.to_owned(),
+                    ordinal: key.ordinal,
+                    what: Cell::count(u64::from(key.length)),
+                });
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// Those that became no row come before those that were not embedded.
+fn find_rejected(out: &Path, samples: &[PageSample]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for sample in samples.iter().filter(|sample| sample.rejected() > 0) {
+        let folder = out.join(&sample.name);
+        let mut lists = vec![folder.join("shards").join(REJECTS_FILE)];
+        lists.extend(files_in(&folder.join("rejects"), &["csv"]).unwrap_or_default());
+        // What is wrong with a list, the validation told.
+        for list in lists.iter().filter_map(|path| read_rejects(path).ok()) {
+            let room = LISTED - records.len();
+            records.extend(list.lines.into_iter().take(room).map(|line| Record {
+                sample: sample.name.clone(),
+                id: line.id,
+                ordinal: line.ordinal,
+                what: Cell::text(line.reason.to_string()),
+            }));
+        }
+    }
+    records
+}

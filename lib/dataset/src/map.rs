@@ -1,0 +1,291 @@
+//! A map of vectors: a sample of the rows on their first two principal components.
+
+use std::iter;
+
+use plmkit_contract::{Column, KeyColumns, Pooling, Stop};
+use plmkit_store::StoreError;
+
+use crate::neighbours::dot;
+use crate::{Dataset, DatasetError, Merge, Vectors};
+
+/// The most steps of Lanczos's method. Components of embeddings are found in about twenty.
+const STEPS: usize = 64;
+
+/// The vectors of some proteins in the plane in which they differ most.
+#[derive(Clone, Debug)]
+pub struct VectorMap {
+    /// The column of the vectors.
+    pub column: String,
+    /// The rows of the datasets, of which the points are some.
+    pub rows: u64,
+    /// The shares of the variance of the vectors along both axes, 0 to 1.
+    pub shares: [f64; 2],
+    /// The points, by the datasets.
+    pub points: Vec<Vec<MapPoint>>,
+}
+
+/// A protein: its place, and its id.
+pub type MapPoint = ([f64; 2], String);
+
+/// Draws a map of datasets that were made alike, with at most `most` points, equally spaced in the input; `None` if fewer than three
+/// proteins have vectors, or all the same. The signs of the axes are those with which the largest weight of each is positive.
+///
+/// # Errors
+/// If the datasets were made in different ways, or a file is damaged.
+pub fn map_vectors(
+    datasets: Vec<Dataset>,
+    most: u64,
+    stop: &Stop,
+) -> Result<Option<VectorMap>, DatasetError> {
+    let Some(first) = datasets.first() else {
+        return Ok(None);
+    };
+    let columns = &first.layout().columns;
+    let is_pooled = |column: &Column| matches!(column, Column::Pooled { .. });
+    let is_mean =
+        |column: &Column| matches!(column, Column::Pooled { pool, .. } if *pool == Pooling::Mean);
+    let place = columns.iter().rposition(is_mean);
+    let Some(place) = place.or_else(|| columns.iter().rposition(is_pooled)) else {
+        return Ok(None);
+    };
+    let first = &first.parts[0];
+    for part in datasets.iter().flat_map(|dataset| &dataset.parts) {
+        if let Some(what) = part.difference(first) {
+            return Err(DatasetError::content(&part.path, what));
+        }
+    }
+    let folder = datasets[0].path.clone();
+    let joined = Dataset::join(&folder, datasets).expect("there is a dataset");
+    let (column, dim) = (
+        joined.layout().columns[place].to_string(),
+        joined.layout().dim,
+    );
+    let (starts, end) = ordinals(&joined);
+    let step = end.div_ceil(most.max(1)).max(1);
+    let chosen: Vec<u64> = (0..end).step_by(step as usize).collect();
+    let mut merge = Merge::new(&joined.parts, [place], stop).of_ordinals(&chosen);
+    let (mut values, mut found) = (Vec::new(), Vec::new());
+    while let Some(rows) = merge.next_rows()? {
+        let vectors = Vectors::new(&rows[&*column]);
+        for (row, key) in KeyColumns::new(&rows).rows().enumerate() {
+            let vector = vectors.row(row);
+            if key.start == 0 && dot(vector, vector).is_finite() {
+                values.extend_from_slice(vector);
+                let dataset = starts.partition_point(|&start| start <= key.ordinal) - 1;
+                found.push((dataset, key.id.to_owned()));
+            }
+        }
+    }
+    StoreError::check(stop)?;
+    let Some((axes, shares)) = components(&mut values, dim).filter(|_| found.len() > 2) else {
+        return Ok(None);
+    };
+    let mut points = vec![Vec::new(); starts.len()];
+    for (vector, (dataset, id)) in values.chunks_exact(dim).zip(found) {
+        points[dataset].push((axes.each_ref().map(|axis| dot(vector, axis)), id));
+    }
+    let rows = joined.rows();
+    Ok(Some(VectorMap {
+        column,
+        rows,
+        shares,
+        points,
+    }))
+}
+
+/// The first ordinal of each sample, and the one after the last.
+fn ordinals(joined: &Dataset) -> (Vec<u64>, u64) {
+    let (mut part, mut starts) = (0, Vec::new());
+    for sample in joined.samples() {
+        starts.push(joined.parts[part].offset);
+        part += sample.parts.len();
+    }
+    let groups = joined.parts.iter().flat_map(|part| &part.groups);
+    (
+        starts,
+        groups.map(|group| group.ordinals.1 + 1).max().unwrap_or(0),
+    )
+}
+
+/// The first two principal components of the rows of a matrix `(rows, dim)`, which is centred, each with its share of the variance;
+/// `None` if the rows have no two directions.
+///
+/// Lanczos's method, with all vectors kept orthogonal, on the matrix `xᵀx`, which is never made (Golub and Van Loan, Matrix
+/// Computations, 10.1).
+fn components(rows: &mut [f32], dim: usize) -> Option<([Vec<f32>; 2], [f64; 2])> {
+    let count = (rows.len() / dim) as f64;
+    let mut mean = vec![0.0; dim];
+    for row in rows.chunks_exact(dim) {
+        add(&mut mean, 1.0 / count, row);
+    }
+    for (value, mean) in rows.iter_mut().zip(mean.iter().cycle()) {
+        *value = (f64::from(*value) - mean) as f32;
+    }
+    let total = dot(rows, rows);
+    // Any start that is orthogonal to no component will do.
+    let mut next: Vec<f64> = (1..=dim).map(|place| (place as f64).sin()).collect();
+    let (mut basis, mut diagonal, mut beside) = (Vec::<Vec<f64>>::new(), Vec::new(), Vec::new());
+    while basis.len() < STEPS.min(dim) {
+        // Twice is enough.
+        for _ in 0..2 {
+            for known in &basis {
+                let along = inner(known, &next);
+                next.iter_mut()
+                    .zip(known)
+                    .for_each(|(value, known)| *value -= along * known);
+            }
+        }
+        let norm = inner(&next, &next).sqrt();
+        if basis.is_empty() || norm > 1e-9 * total {
+            beside.push(norm);
+        } else {
+            break;
+        }
+        next.iter_mut().for_each(|value| *value /= norm);
+        let short: Vec<f32> = next.iter().map(|&value| value as f32).collect();
+        let mut product = vec![0.0; dim];
+        for row in rows.chunks_exact(dim) {
+            add(&mut product, dot(row, &short), row);
+        }
+        diagonal.push(inner(&next, &product));
+        basis.push(std::mem::replace(&mut next, product));
+    }
+    let mut found: Vec<(Vec<f64>, f64)> = Vec::new();
+    for _ in 0..2 {
+        found.push(leading(&diagonal, &beside, &found)?);
+    }
+    // What is left of rounding is no direction.
+    if found[1].1 <= 1e-9 * total {
+        return None;
+    }
+    let axis = |weights: &[f64]| {
+        let mut axis = vec![0.0; dim];
+        for (known, weight) in basis.iter().zip(weights) {
+            axis.iter_mut()
+                .zip(known)
+                .for_each(|(value, known)| *value += weight * known);
+        }
+        let largest = axis
+            .iter()
+            .copied()
+            .reduce(|one, other| if other.abs() > one.abs() { other } else { one });
+        let sign = largest.unwrap_or(1.0).signum();
+        axis.iter()
+            .map(|value| (sign * value) as f32)
+            .collect::<Vec<f32>>()
+    };
+    let [first, second] = [&found[0], &found[1]];
+    Some((
+        [axis(&first.0), axis(&second.0)],
+        [first.1 / total, second.1 / total],
+    ))
+}
+
+/// The eigenvector with the largest eigenvalue of a symmetric tridiagonal matrix, orthogonal to `others`, by power iteration: the
+/// matrix is small. `beside[i]` is beside `diagonal[i]`, to its left.
+fn leading(
+    diagonal: &[f64],
+    beside: &[f64],
+    others: &[(Vec<f64>, f64)],
+) -> Option<(Vec<f64>, f64)> {
+    let size = diagonal.len();
+    let mut vector: Vec<f64> = (1..=size).map(|place| 1.0 / place as f64).collect();
+    let mut value = 0.0;
+    for _ in 0..20_000 {
+        for (other, _) in others {
+            let along = inner(other, &vector);
+            vector
+                .iter_mut()
+                .zip(other)
+                .for_each(|(value, other)| *value -= along * other);
+        }
+        let norm = inner(&vector, &vector).sqrt();
+        if norm <= 1e-12 * diagonal[0].abs() || norm.is_nan() {
+            return None;
+        }
+        vector.iter_mut().for_each(|value| *value /= norm);
+        let at = |place: Option<usize>| {
+            place
+                .and_then(|place| vector.get(place))
+                .copied()
+                .unwrap_or(0.0)
+        };
+        let product: Vec<f64> = (0..size)
+            .map(|i| {
+                let right = beside.get(i + 1).copied().unwrap_or(0.0);
+                diagonal[i] * vector[i] + beside[i] * at(i.checked_sub(1)) + right * at(Some(i + 1))
+            })
+            .collect();
+        let found = inner(&vector, &product);
+        if (found - value).abs() <= 1e-15 * found {
+            return Some((vector, found));
+        }
+        (value, vector) = (found, product);
+    }
+    let norm = inner(&vector, &vector).sqrt();
+    Some((vector.iter().map(|value| value / norm).collect(), value))
+}
+
+/// Adds a multiple of a row.
+fn add(sum: &mut [f64], factor: f64, row: &[f32]) {
+    for (sum, &value) in sum.iter_mut().zip(row) {
+        *sum += factor * f64::from(value);
+    }
+}
+
+fn inner(one: &[f64], other: &[f64]) -> f64 {
+    iter::zip(one, other).map(|(one, other)| one * other).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_components_are_the_directions_of_most_variance() {
+        let dim = 40;
+        let wave = |k: usize| -> Vec<f64> {
+            let waves = (0..dim)
+                .map(|i| (std::f64::consts::PI * k as f64 * (i as f64 + 0.5) / dim as f64).cos());
+            let waves: Vec<f64> = waves.collect();
+            let norm = inner(&waves, &waves).sqrt();
+            waves.iter().map(|value| value / norm).collect()
+        };
+        // Coordinates that are not correlated, of variances 9, 4 and 1, on three orthogonal directions and a mean.
+        let coordinates: [(usize, f64, [f64; 4]); 3] = [
+            (3, 3.0, [1.0, -1.0, 1.0, -1.0]),
+            (5, 2.0, [1.0, 1.0, -1.0, -1.0]),
+            (7, 1.0, [1.0, -1.0, -1.0, 1.0]),
+        ];
+        let mut rows = Vec::new();
+        for row in 0..4 {
+            let mut values = vec![100.0; dim];
+            for (k, size, signs) in &coordinates {
+                let along = size * signs[row];
+                values
+                    .iter_mut()
+                    .zip(wave(*k))
+                    .for_each(|(value, wave)| *value += along * wave);
+            }
+            rows.extend(values.iter().map(|&value| value as f32));
+        }
+        let ([first, second], shares) = components(&mut rows, dim).expect("two directions");
+        for (axis, k) in [(&first, 3), (&second, 5)] {
+            let expected: Vec<f32> = wave(k).iter().map(|&value| value as f32).collect();
+            assert!((dot(axis, &expected).abs() - 1.0).abs() < 1e-5, "{k}");
+            let largest = axis
+                .iter()
+                .copied()
+                .reduce(|one, other| if other.abs() > one.abs() { other } else { one });
+            assert!(largest > Some(0.0));
+        }
+        assert!((shares[0] - 9.0 / 14.0).abs() < 1e-5 && (shares[1] - 4.0 / 14.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn equal_rows_have_no_components() {
+        assert!(components(&mut vec![1.5; 30], 10).is_none());
+        let mut line: Vec<f32> = (0..30).map(|i| (i / 10) as f32).collect();
+        assert!(components(&mut line, 10).is_none());
+    }
+}
