@@ -12,10 +12,10 @@ use plmkit_engine::Windows;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
-use plmkit_store::{FileKind, files_in, is_report_or_free, read_input, read_sealed};
+use plmkit_store::{FileKind, files_in, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
-use crate::fasta::Look;
+use crate::fasta::{Look, head};
 use crate::finished;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, PAGE, VERSIONS_FILE, params_file};
 use crate::model;
@@ -148,7 +148,8 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
         or_file(path, is_ours, is_own)
     };
     let (page, size, params) = (out.join(PAGE), out.join(BATCH_SIZE_FILE), params_file(out));
-    let is_page = is_report_or_free(&page);
+    let is_zeros = || page.is_file() && head(&page).iter().all(|&byte| byte == 0);
+    let is_page = FileKind::detect(&page) == Some(FileKind::Report) || is_zeros();
     let is_size = read_sealed::<BatchSize>(&size).is_ok();
     let has_run = Params::read(out).is_some();
     let of_results = [

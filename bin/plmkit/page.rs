@@ -7,12 +7,12 @@ mod samples;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Common, Exit, Fault, Stop, file};
+use plmkit_cli::{Common, Exit, Fault, Stop, file, keep_all_but_reports};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, map_vectors};
 use plmkit_page::{Page, Tone, short};
 use plmkit_programs::validate_embeddings::{add_checks, add_failures, add_origin};
-use plmkit_store::write_report;
+use plmkit_store::{StoreError, write_report};
 
 use samples::PageSample;
 
@@ -42,9 +42,11 @@ pub(crate) struct ReportArgs {
 
 impl ReportArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let page = self.results.join(PAGE);
+        keep_all_but_reports(&[("the page", &page)])?;
         let place = self.place.as_ref().unwrap_or(&self.results);
         write_page(&self.results, place, stop)?;
-        tracing::info!("page: {}", path_text(&self.results.join(PAGE)));
+        tracing::info!("page: {}", path_text(&page));
         Ok(Exit::Done)
     }
 }
@@ -63,8 +65,9 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     add_verdicts(&mut page, &samples);
     add_lengths(&mut page, &samples);
     add_map(&mut page, (out, &samples), stop);
-    lists::add(&mut page, (out, &samples), stop)?;
+    lists::add(&mut page, (out, &samples), stop);
     open::add(&mut page, place, &samples);
+    StoreError::check(stop)?;
     Ok(write_report(&out.join(PAGE), &page.finish())?)
 }
 

@@ -352,7 +352,7 @@ fn rejected_records(folder: &Path) {
     let failed = plmkit(folder, line).output().expect("run");
     let hint = "or --validate-embeddings \"--max-rejected SHARE\"";
     assert!(said(&failed).contains(hint), "{}", said(&failed));
-    let page = fs::read_to_string(folder.join("rejected/letter/reports/validation.html"));
+    let page = fs::read_to_string(folder.join("rejected/index.html"));
     let hint = "accept more with --validate-embeddings &quot;--max-rejected …&quot;.";
     assert!(page.expect("a page").contains(hint));
     let typed = plmkit(folder, line)

@@ -105,7 +105,7 @@ fn what_is_no_file_is_refused_wherever_it_is_read() {
             &[(plmkit, 0), (report, 66)],
         ),
         ("a/reports/run.json", &[(plmkit, 0)]),
-        ("a/reports/validation.html", &[(plmkit, 0)]),
+        ("index.html", &[(plmkit, 73)]),
     ] {
         for kind in ["pipe", "device"] {
             for &(line, code) in lines {

@@ -18,7 +18,7 @@ fn files_of_somebody_else_are_not_replaced() {
         "pipeline_info/params.json",
         "a/dataset.json",
         "a/batches/reads.arrow",
-        "a/reports/run.html",
+        "index.html",
         "a/logs/reads.csv",
         "a/embeddings/shard-00000.parquet",
     ] {
@@ -354,7 +354,7 @@ fn logs_that_are_gone_cost_the_report_alone() {
     let said = run(&mut plmkit(folder, "a.fasta --out results"));
     assert!(said.contains("no run events"), "{said}");
     assert!(said.contains("1 sample: 3 rows"), "{said}");
-    assert!(folder.join("results/a/reports/run.html").exists());
+    assert!(folder.join("results/index.html").exists());
 }
 
 #[test]
@@ -409,8 +409,12 @@ fn files_that_are_damaged_beyond_recognition_are_made_again() {
         let length = path.metadata().expect("a file").len() as usize;
         fs::write(path, vec![0; length]).expect("write");
     };
-    for name in ["run.json", "run.html", "validation.html", "a_run_mqc.json"] {
-        zeros(&format!("reports/{name}"));
+    for name in [
+        "reports/run.json",
+        "reports/a_run_mqc.json",
+        "../index.html",
+    ] {
+        zeros(name);
     }
     run(&mut plmkit(folder, "a.fasta --out results"));
     for name in [

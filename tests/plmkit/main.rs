@@ -6,6 +6,7 @@ mod common;
 mod ends;
 mod existing;
 mod options;
+mod page;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,14 +69,13 @@ fn two_samples_have_the_files_of_the_programs_by_hand() {
     let said = run(two.arg("soil 1.faa").args(["--pool", "mean,max"]));
     let totals = "plmkit: 2 samples: 29 rows, 0 rejected, 3 truncated, in results";
     let last: Vec<&str> = said.lines().rev().take(4).collect();
-    let pages = "results/*/reports/validation.html results/*/reports/run.html";
     let table =
         r#"plmkit.read("results") in Python, or FROM 'results/*/embeddings/*.parquet' in DuckDB"#;
     assert_eq!(
         last,
         [
             &*format!("plmkit: table: {table}"),
-            &*format!("plmkit: pages: {pages}"),
+            "plmkit: page: results/index.html",
             "plmkit: verdict: 2 of 2 samples passed",
             totals
         ]
@@ -481,9 +481,9 @@ fn a_finished_sample_is_judged_again_only_if_something_changed() {
     let other = format!("{line} --validate-embeddings=--max-rejected=1%");
     assert!(is_cut(&run(&mut plmkit(folder, &other))));
     run(&mut plmkit(folder, line));
-    fs::remove_file(results.join("a/reports/run.html")).expect("remove");
+    fs::remove_file(results.join("index.html")).expect("remove");
     run(&mut plmkit(folder, line));
-    assert!(results.join("a/reports/run.html").is_file());
+    assert!(results.join("index.html").is_file());
     // The same size, and a time of change that was put back.
     let path = results.join("a/embeddings/shard-00000.parquet");
     let time = path.metadata().expect("metadata").modified().expect("time");
@@ -495,7 +495,8 @@ fn a_finished_sample_is_judged_again_only_if_something_changed() {
     let output = plmkit(folder, line).output().expect("run");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(65), "{said}");
-    assert!(said.ends_with("plmkit: verdict: not validated\n"), "{said}");
+    let end = "plmkit: verdict: not validated\nplmkit: page: results/index.html\n";
+    assert!(said.ends_with(end), "{said}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Fault, Stop};
+use plmkit_cli::Stop;
 use plmkit_contract::{KeyColumns, REJECTS_FILE};
-use plmkit_dataset::{Dataset, Merge};
+use plmkit_dataset::{Dataset, DatasetError, Merge};
 use plmkit_page::{Cell, Column, Page};
 use plmkit_store::{files_in, read_rejects};
 
@@ -31,21 +31,18 @@ const WHY: Column<Record> = Column::new("reason", "", |record| record.what.clone
 const LENGTH: Column<Record> = Column::new("residues", "", |record| record.what.clone());
 
 /// Adds the first records that were truncated, and those that were rejected, folded.
-pub(super) fn add(
-    page: &mut Page,
-    (out, samples): (&Path, &[PageSample]),
-    stop: &Stop,
-) -> Result<(), Fault> {
+pub(super) fn add(page: &mut Page, (out, samples): (&Path, &[PageSample]), stop: &Stop) {
     let truncated: u64 = samples.iter().map(|sample| sample.truncated).sum();
     let rejected: u64 = samples.iter().map(PageSample::rejected).sum();
     if truncated + rejected > 0 {
         page.heading("Truncated and rejected records");
     }
     let several = samples.len() > 1;
+    // What is wrong with a file, the map says, and what with a list, the validation.
     for (what, records, last) in [
         (
             format!("{truncated} truncated"),
-            find_truncated(out, samples, stop)?,
+            find_truncated(out, samples, stop).unwrap_or_default(),
             LENGTH,
         ),
         (
@@ -64,10 +61,13 @@ pub(super) fn add(
             page.table(&records, &columns[usize::from(!several)..]);
         });
     }
-    Ok(())
 }
 
-fn find_truncated(out: &Path, samples: &[PageSample], stop: &Stop) -> Result<Vec<Record>, Fault> {
+fn find_truncated(
+    out: &Path,
+    samples: &[PageSample],
+    stop: &Stop,
+) -> Result<Vec<Record>, DatasetError> {
     let (mut records, mut searched) = (Vec::new(), 0);
     for sample in samples
         .iter()
@@ -105,7 +105,6 @@ fn find_rejected(out: &Path, samples: &[PageSample]) -> Vec<Record> {
         let folder = out.join(&sample.name);
         let mut lists = vec![folder.join("shards").join(REJECTS_FILE)];
         lists.extend(files_in(&folder.join("rejects"), &["csv"]).unwrap_or_default());
-        // What is wrong with a list, the validation told.
         for list in lists.iter().filter_map(|path| read_rejects(path).ok()) {
             let room = LISTED - records.len();
             records.extend(list.lines.into_iter().take(room).map(|line| Record {
