@@ -8,8 +8,8 @@ use plmkit_store::StoreError;
 use crate::neighbours::dot;
 use crate::{Dataset, DatasetError, Merge, Vectors};
 
-/// The most steps of Lanczos's method. Components of embeddings are found in about twenty.
-const STEPS: usize = 64;
+/// The most steps that look for the components.
+const STEPS: usize = 300;
 
 /// The vectors of some proteins in the plane in which they differ most.
 #[derive(Clone, Debug)]
@@ -62,7 +62,13 @@ pub fn map_vectors(
         joined.layout().columns[place].to_string(),
         joined.layout().dim,
     );
-    let (starts, end) = ordinals(&joined);
+    let (mut part, mut starts) = (0, Vec::new());
+    for sample in joined.samples() {
+        starts.push(joined.parts[part].offset);
+        part += sample.parts.len();
+    }
+    let groups = joined.parts.iter().flat_map(|part| &part.groups);
+    let end = groups.map(|group| group.ordinals.1 + 1).max().unwrap_or(0);
     let spacing = end.div_ceil(most.max(1)).max(1);
     let chosen: Vec<u64> = (0..end).step_by(spacing as usize).collect();
     let mut merge = Merge::new(&joined.parts, [place], stop).of_ordinals(&chosen);
@@ -95,25 +101,8 @@ pub fn map_vectors(
     }))
 }
 
-/// The first ordinal of each sample, and the one after the last.
-fn ordinals(joined: &Dataset) -> (Vec<u64>, u64) {
-    let (mut part, mut starts) = (0, Vec::new());
-    for sample in joined.samples() {
-        starts.push(joined.parts[part].offset);
-        part += sample.parts.len();
-    }
-    let groups = joined.parts.iter().flat_map(|part| &part.groups);
-    (
-        starts,
-        groups.map(|group| group.ordinals.1 + 1).max().unwrap_or(0),
-    )
-}
-
 /// The first two principal components of the rows of a matrix `(rows, dim)`, which is centred, each with its share of the variance;
-/// `None` if the rows have no two directions.
-///
-/// Lanczos's method, with all vectors kept orthogonal, on the matrix `xᵀx`, which is never made (Golub and Van Loan, Matrix
-/// Computations, 10.1).
+/// `None` if the rows have no two directions. By orthogonal iteration with `xᵀx`, which is never made.
 fn components(rows: &mut [f32], dim: usize) -> Option<([Vec<f32>; 2], [f64; 2])> {
     let count = (rows.len() / dim) as f64;
     let mut mean = vec![0.0; dim];
@@ -124,112 +113,49 @@ fn components(rows: &mut [f32], dim: usize) -> Option<([Vec<f32>; 2], [f64; 2])>
         *value = (f64::from(*value) - mean) as f32;
     }
     let total = dot(rows, rows);
-    // Any start that is orthogonal to no component will do.
-    let mut next: Vec<f64> = (1..=dim).map(|place| (place as f64).sin()).collect();
-    let (mut basis, mut diagonal, mut beside) = (Vec::<Vec<f64>>::new(), Vec::new(), Vec::new());
-    while basis.len() < STEPS.min(dim) {
-        // Twice is enough.
-        for _ in 0..2 {
-            for known in &basis {
-                let along = inner(known, &next);
-                next.iter_mut()
-                    .zip(known)
-                    .for_each(|(value, known)| *value -= along * known);
+    // Any start that is orthogonal to neither will do.
+    let start = |of: f64| (1..=dim).map(move |place| (of * place as f64).sin() as f32);
+    let mut axes: [Vec<f32>; 2] = [start(1.0).collect(), start(2.0).collect()];
+    let mut shares = [0.0; 2];
+    for _ in 0..STEPS {
+        let mut products = [vec![0.0; dim], vec![0.0; dim]];
+        for row in rows.chunks_exact(dim) {
+            for (product, axis) in products.iter_mut().zip(&axes) {
+                add(product, dot(row, axis), row);
             }
         }
-        let norm = inner(&next, &next).sqrt();
-        if basis.is_empty() || norm > 1e-9 * total {
-            beside.push(norm);
-        } else {
+        let [first, second] = &mut products;
+        let along = inner(first, second) / inner(first, first);
+        second
+            .iter_mut()
+            .zip(&*first)
+            .for_each(|(value, first)| *value -= along * first);
+        let mut change = 0.0;
+        for ((axis, product), share) in axes.iter_mut().zip(&products).zip(&mut shares) {
+            let norm = inner(product, product).sqrt();
+            *share = norm / total;
+            // What is left of rounding is no direction.
+            if *share <= 1e-9 || share.is_nan() {
+                return None;
+            }
+            for (value, product) in axis.iter_mut().zip(product) {
+                let found = (product / norm) as f32;
+                change += (found - *value).powi(2);
+                *value = found;
+            }
+        }
+        if change < 1e-11 {
             break;
         }
-        for value in &mut next {
-            *value /= norm;
-        }
-        let short: Vec<f32> = next.iter().map(|&value| value as f32).collect();
-        let mut product = vec![0.0; dim];
-        for row in rows.chunks_exact(dim) {
-            add(&mut product, dot(row, &short), row);
-        }
-        diagonal.push(inner(&next, &product));
-        basis.push(std::mem::replace(&mut next, product));
     }
-    let mut found: Vec<(Vec<f64>, f64)> = Vec::new();
-    for _ in 0..2 {
-        found.push(leading(&diagonal, &beside, &found)?);
+    for axis in &mut axes {
+        let largest = axis.iter().copied();
+        let largest =
+            largest.reduce(|one, other| if other.abs() > one.abs() { other } else { one });
+        let sign = largest.map_or(1.0, f32::signum);
+        axis.iter_mut().for_each(|value| *value *= sign);
     }
-    // What is left of rounding is no direction.
-    if found[1].1 <= 1e-9 * total {
-        return None;
-    }
-    let axis = |weights: &[f64]| {
-        let mut axis = vec![0.0; dim];
-        for (known, weight) in basis.iter().zip(weights) {
-            axis.iter_mut()
-                .zip(known)
-                .for_each(|(value, known)| *value += weight * known);
-        }
-        let largest = axis
-            .iter()
-            .copied()
-            .reduce(|one, other| if other.abs() > one.abs() { other } else { one });
-        let sign = largest.unwrap_or(1.0).signum();
-        axis.iter()
-            .map(|value| (sign * value) as f32)
-            .collect::<Vec<f32>>()
-    };
-    let [first, second] = [&found[0], &found[1]];
-    Some((
-        [axis(&first.0), axis(&second.0)],
-        [first.1 / total, second.1 / total],
-    ))
-}
-
-/// The eigenvector with the largest eigenvalue of a symmetric tridiagonal matrix, orthogonal to `others`, by power iteration: the
-/// matrix is small. `beside[i]` is beside `diagonal[i]`, to its left.
-fn leading(
-    diagonal: &[f64],
-    beside: &[f64],
-    others: &[(Vec<f64>, f64)],
-) -> Option<(Vec<f64>, f64)> {
-    let size = diagonal.len();
-    let mut vector: Vec<f64> = (1..=size).map(|place| 1.0 / place as f64).collect();
-    let mut value = 0.0;
-    for _ in 0..20_000 {
-        for (other, _) in others {
-            let along = inner(other, &vector);
-            vector
-                .iter_mut()
-                .zip(other)
-                .for_each(|(value, other)| *value -= along * other);
-        }
-        let norm = inner(&vector, &vector).sqrt();
-        if norm <= 1e-12 * diagonal[0].abs() || norm.is_nan() {
-            return None;
-        }
-        for value in &mut vector {
-            *value /= norm;
-        }
-        let at = |place: Option<usize>| {
-            place
-                .and_then(|place| vector.get(place))
-                .copied()
-                .unwrap_or(0.0)
-        };
-        let product: Vec<f64> = (0..size)
-            .map(|i| {
-                let right = beside.get(i + 1).copied().unwrap_or(0.0);
-                diagonal[i] * vector[i] + beside[i] * at(i.checked_sub(1)) + right * at(Some(i + 1))
-            })
-            .collect();
-        let found = inner(&vector, &product);
-        if (found - value).abs() <= 1e-15 * found {
-            return Some((vector, found));
-        }
-        (value, vector) = (found, product);
-    }
-    let norm = inner(&vector, &vector).sqrt();
-    Some((vector.iter().map(|value| value / norm).collect(), value))
+    Some((axes, shares))
 }
 
 /// Adds a multiple of a row.
