@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use plmkit_logs::event::{
     BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id,
 };
-use plmkit_logs::{ProgressReporter, Tier, Timestamp, boot_id, boot_seconds, host_name};
+use plmkit_logs::{ProgressReporter, Tier, Timestamp, boot_id, boot_seconds, cpu_time, host_name};
 use plmkit_store::StoreError;
 
 /// Writes run events, if `--events` is given, and sums up the batches.
 pub(crate) struct EventLog {
     start: Instant,
+    cpu_before: Duration,
     writer: Option<EventWriter>,
     /// `None` after the end.
     progress: Option<ProgressReporter>,
@@ -28,6 +29,7 @@ impl EventLog {
     pub(crate) fn start(path: Option<&Path>, started: RunStarted) -> Result<Self, StoreError> {
         let mut log = Self {
             start: Instant::now(),
+            cpu_before: cpu_time(),
             writer: path.map(EventWriter::append).transpose()?,
             progress: Some(ProgressReporter::default()),
             done: RunDone {
@@ -55,6 +57,7 @@ impl EventLog {
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
             elapsed_s: Some(self.elapsed().as_secs_f64()),
+            cpu_s: Some(cpu_time().saturating_sub(self.cpu_before).as_secs_f64()),
             write_ms: Some(milliseconds(write)),
             ..batch
         };
@@ -84,6 +87,7 @@ impl EventLog {
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
             elapsed_s: self.elapsed().as_secs_f64(),
+            cpu_s: Some(cpu_time().saturating_sub(self.cpu_before).as_secs_f64()),
             outcome,
             ..self.done.clone()
         }));

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::str::FromStr;
+use std::time::Duration;
 
 use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use rustix::time::{ClockId, clock_gettime};
@@ -54,6 +55,13 @@ fn kernel_text(path: &str) -> Option<String> {
 pub fn boot_seconds() -> f64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec as f64 + (time.tv_nsec / 1_000_000) as f64 / 1000.0
+}
+
+/// Returns the CPU time of this process, over all of its threads.
+pub fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ProcessCPUTime)
+        .try_into()
+        .unwrap_or_default()
 }
 
 impl Timestamp {

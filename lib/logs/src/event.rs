@@ -156,6 +156,8 @@ pub struct BatchDone {
     pub boot_s: Option<f64>,
     /// Seconds since the run's start, by a monotonic clock.
     pub elapsed_s: Option<f64>,
+    /// CPU time of the process since the run's start, over all threads, in seconds.
+    pub cpu_s: Option<f64>,
     /// How long the device waited for this batch.
     pub wait_ms: Option<f64>,
     /// Copy from host to device.
@@ -231,6 +233,8 @@ pub struct RunDone {
     pub rejected: u64,
     /// Seconds since the run's start, by a monotonic clock.
     pub elapsed_s: f64,
+    /// CPU time of the process since the run's start, over all threads, in seconds.
+    pub cpu_s: Option<f64>,
     /// How it ended.
     pub outcome: Outcome,
 }

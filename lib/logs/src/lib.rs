@@ -20,7 +20,7 @@ pub mod thresholds;
 mod throttle;
 mod tier;
 
-pub use clock::{Timestamp, boot_id, boot_seconds, host_name};
+pub use clock::{Timestamp, boot_id, boot_seconds, cpu_time, host_name};
 pub use folder::{Note, log_name, logs_below};
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Metric, Processes, Subject, is_instance};
 pub use mean::Mean;

@@ -56,6 +56,53 @@ impl Page {
     }
 }
 
+/// The height of a horizontal bar with its margin, in pixels.
+const ROW: usize = 20;
+
+impl Page {
+    /// Adds horizontal bars: the name of each, and the seconds of its parts, one after the other. Adds nothing if all are 0.
+    pub fn stacked(
+        &mut self,
+        caption: &str,
+        parts: &[&str],
+        bars: &[(&str, Vec<f64>)],
+    ) -> &mut Self {
+        let wholes: Vec<f64> = bars.iter().map(|(_, bar)| bar.iter().sum()).collect();
+        let longest = wholes.iter().copied().fold(0.0, f64::max);
+        if longest <= 0.0 {
+            return self;
+        }
+        let (html, caption) = (&mut self.body, escape(caption));
+        let _ = write!(html, "<figure><figcaption>{caption}</figcaption><p>");
+        let parts: Vec<String> = parts.iter().map(|part| escape(part)).collect();
+        for (place, part) in parts.iter().enumerate() {
+            let _ = write!(html, "<span class=\"part{place}\">■</span> {part} ");
+        }
+        let height = ROW * bars.len();
+        let _ = write!(html, "</p><svg role=\"img\" style=\"height:{height}px\">");
+        for (row, ((name, bar), whole)) in bars.iter().zip(wholes).enumerate() {
+            let (name, all, top, mut left) = (escape(name), duration(whole), ROW * row, 35.0);
+            let _ = write!(
+                html,
+                "<svg y=\"{top}\" width=\"100%\" height=\"{ROW}\"><svg width=\"26%\"><title>{name}</title>\
+                 <text y=\"14\">{name}</text></svg><text x=\"34%\" y=\"14\" text-anchor=\"end\">{all}</text>"
+            );
+            for (place, (part, seconds)) in parts.iter().zip(bar).enumerate() {
+                let (width, time) = (65.0 * seconds / longest, duration(*seconds));
+                let _ = write!(
+                    html,
+                    "<rect class=\"part{place}\" x=\"{left:.2}%\" y=\"3\" width=\"{width:.2}%\" height=\"14\">\
+                     <title>{name}: {part} {time} of {all}</title></rect>"
+                );
+                left += width;
+            }
+            html.push_str("</svg>");
+        }
+        html.push_str("</svg></figure>\n");
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

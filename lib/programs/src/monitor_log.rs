@@ -14,7 +14,7 @@ use plmkit_cli::{Exit, Fault};
 pub use args::{Args, EstimateArgs, ReportArgs};
 pub use estimate::{estimate, estimate_of, shape};
 pub use record::End;
-pub use report::report;
+pub use report::{report, report_of};
 
 /// Runs the command. `end` is how the process then ends, if not with the exit code that is returned.
 ///

@@ -21,15 +21,17 @@ mod tables;
 mod text;
 mod times;
 mod values;
+mod wall;
 
 use plmkit_logs::{SkippedLines, Tier};
+use plmkit_page::Tone;
 use serde::Serialize;
 
 pub use batches::{Packing, Queue, Stage, Stages, WaitBin};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
 pub use groups::{Baseline, Speed, Spread};
-pub use html::html;
+pub use html::{add_to, html};
 pub use multiqc::multiqc;
 pub(crate) use run::number;
 pub use run::{Efficiency, RunSummary, Throughput};
@@ -108,10 +110,12 @@ impl Report {
         self.gpus.as_deref().unwrap_or_default()
     }
 
-    /// Returns the verdict as a word: `verdict: mild`, `no verdict`.
-    fn verdict_word(&self) -> String {
-        let known = self.verdict.map(|verdict| format!("verdict: {verdict}"));
-        known.unwrap_or_else(|| "no verdict".to_owned())
+    /// Returns the verdict as a word, `verdict: mild` or `no verdict`, with its tone, and how many runs and GPUs are how bad.
+    pub fn headline(&self) -> (Tone, String, &str) {
+        let word = |verdict| (tables::tone(verdict), format!("verdict: {verdict}"));
+        let unknown = || (Tone::Fair, "no verdict".to_owned());
+        let (tone, word) = self.verdict.map_or_else(unknown, word);
+        (tone, word, &self.reasons)
     }
 
     /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.

@@ -75,12 +75,12 @@ fn check(event: &Event) -> Result<(), String> {
             of_run: batches_total batches_saved sequences_total tokens_total;
         },
         Event::Batch(batch) => check! { batch,
-            duration: elapsed_s wait_ms h2d_ms compute_ms d2h_ms write_ms;
+            duration: elapsed_s cpu_s wait_ms h2d_ms compute_ms d2h_ms write_ms;
             of_batch: sequences tokens residues longest oom_splits recomputed rejected;
             share: utilization;
         },
         Event::Done(done) => check! { done,
-            duration: elapsed_s;
+            duration: elapsed_s cpu_s;
             of_run: sequences tokens residues rejected;
         },
         Event::Probe(_) | Event::Unknown => {}

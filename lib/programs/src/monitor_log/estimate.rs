@@ -45,7 +45,7 @@ pub fn estimate(args: EstimateArgs) -> Result<Exit, Fault> {
 /// # Errors
 /// A shard, the model or a log of runs cannot be read.
 pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
-    let logs = logs_of::<EventLines>(&args.measured, "jsonl")?;
+    let logs = logs_of::<EventLines>(&args.measured, "jsonl", true)?;
     check_paths(&args, &logs)?;
     let shape = shape(&args.model)?;
     let outputs = Outputs::from(args.outputs);

@@ -20,10 +20,12 @@ use super::args::ReportArgs;
 /// # Errors
 /// A log is missing, or is none; an output is an input or data.
 pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
-    let events = logs_of::<EventLines>(&args.events, "jsonl")?;
-    let samples = logs_of::<GpuCsvLines>(&args.gpu, "csv")?;
+    let events = logs_of::<EventLines>(&args.events, "jsonl", true)?;
+    let samples = logs_of::<GpuCsvLines>(&args.gpu, "csv", true)?;
     check_paths(&events, &samples, args)?;
-    let mut report = read(&events, &samples, args)?;
+    let mut runs = Runs::default();
+    (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
+    let mut report = read(&events, &samples, runs, true)?;
     if let Some(path) = &args.baseline {
         compare(&mut report, path)?;
     }
@@ -47,6 +49,17 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     }
 }
 
+/// Returns the report on the runs of several samples, from their folders of logs. Writes nothing. A log that cannot be read is told
+/// and left out.
+///
+/// # Errors
+/// There are none.
+pub fn report_of(folders: &[PathBuf]) -> Result<Report, Fault> {
+    let events = logs_of::<EventLines>(folders, "jsonl", false)?;
+    let samples = logs_of::<GpuCsvLines>(folders, "csv", false)?;
+    read(&events, &samples, Runs::default(), false)
+}
+
 /// Compares the speed with that of another report.
 fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
     let wrong = |what: String| StoreError::malformed(path, what);
@@ -57,10 +70,11 @@ fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
 }
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
-/// a folder that is no log is left out with a warning.
+/// a folder that is no log is left out with a warning. If `is_strict`, a path without logs is an error.
 pub(crate) fn logs_of<P: LineParser>(
     paths: &[PathBuf],
     extension: &str,
+    is_strict: bool,
 ) -> Result<Vec<PathBuf>, Fault> {
     let mut logs = Vec::new();
     for path in paths {
@@ -79,7 +93,7 @@ pub(crate) fn logs_of<P: LineParser>(
             _ => true,
         });
         // What is no folder, and a folder without logs.
-        let found = if in_folder.is_empty() {
+        let found = if in_folder.is_empty() && is_strict {
             files_of(vec![path.clone()], &[extension])?
         } else {
             in_folder
@@ -147,18 +161,29 @@ pub(crate) fn check(
     keep_all_but_reports(&outputs)
 }
 
-/// Reads the logs. Events come first: they tell which samples belong to a run.
-fn read(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<Report, Fault> {
-    let (mut runs, mut skipped) = (Runs::default(), Vec::new());
-    (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
+/// Reads the logs. Events come first: they tell which samples belong to a run. Unless `is_strict`, a log that cannot be read is told.
+fn read(
+    events: &[PathBuf],
+    samples: &[PathBuf],
+    mut runs: Runs,
+    is_strict: bool,
+) -> Result<Report, Fault> {
+    let mut skipped = Vec::new();
+    let mut add = |read: Result<_, StoreError>, kind: FileKind, path: &Path| {
+        match read {
+            Err(error) if is_strict => return Err(explain(kind, path, error)),
+            Err(error) => warn!("left out: {error}"),
+            Ok(lines) => skipped.extend::<Option<_>>(lines),
+        }
+        Ok(())
+    };
     for path in events {
-        let read = read_events(path, &mut runs);
-        skipped.extend(read.map_err(|error| explain(FileKind::Events, path, error))?);
+        add(read_events(path, &mut runs), FileKind::Events, path)?;
     }
     let mut joined = Samples::during(&runs);
     for path in samples {
         let read = read_log::<GpuCsvLines>(path, |sample| joined.add(&sample));
-        skipped.extend(read.map_err(|error| explain(FileKind::Samples, path, error))?);
+        add(read, FileKind::Samples, path)?;
     }
     let runs = Some(runs).filter(|_| !events.is_empty());
     let joined = Some(joined).filter(|_| !samples.is_empty());

@@ -1,6 +1,6 @@
 //! One attempt at a run: a process, from its start to its end or interruption.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use chrono::DateTime;
@@ -8,8 +8,12 @@ use plmkit_logs::Timestamp;
 use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted, is_run_id};
 use roaring::RoaringTreemap;
 
+use super::bins::Bins;
 use super::moments::{extend, micros, time_of_day_us};
 use crate::devices;
+
+/// When an attempt was at work, by the time of day in microseconds, and its tokens a second over these seconds.
+pub(super) type Work = (Range<i64>, Bins);
 
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +26,11 @@ pub(super) struct Attempt {
     pub(super) done: Option<RunDone>,
     /// Seconds to the end or to the last known batch.
     pub(super) elapsed_s: Option<f64>,
-    /// Seconds of the attempts before.
-    pub(super) before_s: f64,
+    /// CPU seconds to the end or to the last known batch.
+    pub(super) cpu_s: Option<f64>,
+    /// Tokens a second over the seconds of the attempt, to its last batch, and the tokens of batches since then.
+    pub(super) rate: Bins,
+    last_batch: (f64, u64),
     /// The time from its first to its last event, in microseconds since boot, and by the time of day.
     pub(super) boot_us: Option<Range<i64>>,
     pub(super) time_us: Option<Range<i64>>,
@@ -44,13 +51,22 @@ impl Attempt {
                 if !self.numbers.insert(batch.batch) {
                     return false;
                 }
+                let (from_s, tokens) = &mut self.last_batch;
+                *tokens += batch.tokens;
+                // The tokens were computed since the previous batch.
+                if let Some(at_s) = batch.elapsed_s.filter(|at_s| at_s > from_s) {
+                    self.rate
+                        .add(*from_s, at_s, *tokens as f64 / (at_s - *from_s));
+                    (*from_s, *tokens) = (at_s, 0);
+                }
                 if self.done.is_none() {
                     let times = [self.elapsed_s, batch.elapsed_s];
                     self.elapsed_s = times.into_iter().flatten().reduce(f64::max);
+                    self.cpu_s = batch.cpu_s.or(self.cpu_s);
                 }
             }
             Event::Done(done) => {
-                self.elapsed_s = Some(done.elapsed_s);
+                (self.elapsed_s, self.cpu_s) = (Some(done.elapsed_s), done.cpu_s);
                 self.done = Some(done.clone());
             }
             Event::Probe(_) | Event::Unknown => {}
@@ -107,12 +123,21 @@ impl Attempt {
         Some(self.elapsed_s.unwrap_or(0.0) * self.gpu_count()?.max(1) as f64)
     }
 
-    /// Returns the hours of its GPUs, to the last known batch and with loading the model; 0 on a CPU.
+    /// Returns the hours of its GPUs, to the last known batch and with loading the model; `None` without a GPU.
     pub(super) fn gpu_hours(&self) -> Option<f64> {
-        match self.gpu_count()? {
-            0 => Some(0.0),
-            gpus => Some((self.load_s()? + self.elapsed_s.unwrap_or(0.0)) * gpus as f64 / 3600.0),
+        let gpus = self.gpu_count().filter(|&gpus| gpus > 0)?;
+        Some((self.load_s()? + self.elapsed_s.unwrap_or(0.0)) * gpus as f64 / 3600.0)
+    }
+
+    /// Returns when it was at work. By the clock of its boot, which never jumps, if that is known: `boots` has the time of day at which
+    /// each began.
+    pub(super) fn work(&self, boots: &mut HashMap<String, i64>) -> Option<Work> {
+        let mut time = self.time_us.clone()?;
+        if let Some((boot_id, boot)) = self.setup.boot_id.clone().zip(self.boot_us.clone()) {
+            let began = *boots.entry(boot_id).or_insert(time.start - boot.start);
+            time = boot.start + began..boot.end + began;
         }
+        Some((time, self.rate.clone()))
     }
 
     pub(super) fn load_s(&self) -> Option<f64> {

@@ -29,6 +29,12 @@ const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
 /// The stages by their names in run events; `None` without a known time.
 pub type Stages = BTreeMap<&'static str, Option<Stage>>;
 
+/// What no kind of kernel took of the computing time.
+const OTHER: &str = "other_ms";
+
+/// The names of kernels come from a log, so that they are no more than this.
+const MAX_KERNELS: usize = 16;
+
 /// One stage over all batches with a known time of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
@@ -89,6 +95,8 @@ pub(super) struct BatchSums {
     depth: Mean,
     fill: Mean,
     below_85: u64,
+    /// The computing time of the batches whose kernels were measured, by kernels, and the rest of it.
+    pub(super) kernels: BTreeMap<String, f64>,
 }
 
 impl BatchSums {
@@ -103,6 +111,17 @@ impl BatchSums {
         }
         let depth = batch.queue_depth.map(|depth| depth as f64);
         self.depth.extend(depth);
+        if let Some((kernels, compute_ms)) = batch.kernels.as_ref().zip(batch.compute_ms) {
+            let mut rest_ms = compute_ms;
+            for (name, ms) in kernels {
+                if self.kernels.len() < MAX_KERNELS || self.kernels.contains_key(name) {
+                    let ms = ms.clamp(0.0, rest_ms);
+                    *self.kernels.entry(name.clone()).or_default() += ms;
+                    rest_ms -= ms;
+                }
+            }
+            *self.kernels.entry(OTHER.to_owned()).or_default() += rest_ms;
+        }
     }
 
     /// Adds how full a batch was.
@@ -124,6 +143,9 @@ impl BatchSums {
             sum.depth.merge(&run.depth);
             sum.fill.merge(&run.fill);
             sum.below_85 += run.below_85;
+            for (name, ms) in &run.kernels {
+                *sum.kernels.entry(name.clone()).or_default() += ms;
+            }
         }
         for (place, mean) in sum.stages.iter_mut().enumerate() {
             if runs.iter().all(|run| is_enough(run.coverage(place))) {

@@ -44,14 +44,16 @@ impl Bins {
         }
     }
 
-    /// Returns the ends and the mean of each bin with values.
+    /// Returns the ends and the mean of each bin with values. A bin that is known in part is shorter; where values are of one time, they
+    /// add up.
     pub(super) fn means(&self) -> Vec<(f64, f64, f64)> {
         let bins = self.bins.iter().enumerate();
         let known = bins.filter(|(_, [known, _])| *known > 0.0);
         known
             .map(|(place, [known, sum])| {
                 let from = place as f64 * self.width;
-                (from, from + self.width, sum / known)
+                let length = known.min(self.width);
+                (from, from + length, sum / length)
             })
             .collect()
     }
@@ -69,6 +71,6 @@ mod tests {
         assert_eq!(bins.means(), [(0.0, 0.5, 2.0), (0.5, 1.0, 3.0)]);
         bins.add(1000.0, 1000.0, 7.0);
         bins.add(1000.0, 1001.0, 7.0);
-        assert_eq!(bins.means(), [(0.0, 4.0, 2.5), (1000.0, 1004.0, 7.0)]);
+        assert_eq!(bins.means(), [(0.0, 1.0, 2.5), (1000.0, 1001.0, 7.0)]);
     }
 }

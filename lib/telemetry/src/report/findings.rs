@@ -42,6 +42,8 @@ pub enum FindingKind {
     Packing,
     /// The time in which the device of a run had no work.
     Idle,
+    /// The threads of a run on a CPU did not have the cores for themselves.
+    Cpu,
     /// Heat or the power supply held the clocks of a GPU down.
     Throttling,
     /// Uncorrected memory errors occurred.
@@ -93,9 +95,10 @@ const OF_GPU: [Rule<GpuSummary>; 8] = [
 ];
 
 #[rustfmt::skip]
-const OF_RUN: [Rule<RunSummary>; 4] = [
+const OF_RUN: [Rule<RunSummary>; 5] = [
     (FindingKind::Packing, packing, ""),
     (FindingKind::Idle, idle, ""),
+    (FindingKind::Cpu, cpu, ": look at other work on this machine, at how many cores the run may use, and at --threads"),
     (FindingKind::OutOfMemory, |run| counted(run.oom_splits, "halving", "of batches for lack of memory"), ": pack with a smaller --max-batch-tokens"),
     (FindingKind::Rejected, |run| counted(run.rejected, "sequence", "rejected"), ": the rejects file of the run says why"),
 ];
@@ -146,11 +149,12 @@ fn judged(what: &str, all: &[Vec<Finding>]) -> Option<String> {
             }
         }
     }
-    let all: u64 = tiers.values().map(|(count, _)| count).sum();
+    let judged: u64 = tiers.values().map(|(count, _)| count).sum();
     let parts = tiers.iter().map(|(Reverse(tier), (count, kinds))| {
         let kinds = kinds.iter().map(|(kind, finding)| {
             let name = match kind {
                 FindingKind::Bottleneck => "busy",
+                FindingKind::Cpu => "CPU",
                 kind => kind.into(),
             };
             let share = finding.share.map(|share| format!(" {}", percent(share)));
@@ -161,8 +165,10 @@ fn judged(what: &str, all: &[Vec<Finding>]) -> Option<String> {
             _ => format!("{count} {tier} ({})", kinds.collect::<Vec<_>>().join(", ")),
         }
     });
-    let parts: Vec<String> = parts.collect();
-    (all > 0).then(|| format!("{}: {}", plural(all, what), parts.join(", ")))
+    let unjudged = all.len() as u64 - judged;
+    let unjudged = (unjudged > 0).then(|| format!("{unjudged} not judged"));
+    let parts: Vec<String> = parts.chain(unjudged).collect();
+    (judged > 0).then(|| format!("{}: {}", plural(all.len(), what), parts.join(", ")))
 }
 
 fn critical_if(critical: bool) -> Tier {
@@ -290,6 +296,18 @@ fn idle(run: &RunSummary) -> Found {
     let known = known.map_or_else(String::new, |known| format!(" ({known})"));
     let found = format!("the device had no work for {time}{known}: {advice}");
     Some((tier, found, Some(share)))
+}
+
+/// A core that a thread does not have is as idle as a GPU. A run that is too short for its idle time is too short for this, too.
+fn cpu(run: &RunSummary) -> Found {
+    let share = run.idle_tier.and(run.cpu_share)?;
+    let threads = plural(run.setup.threads?, "thread");
+    let found = format!(
+        "its {threads} had a core in {} of the computing time",
+        percent(share)
+    );
+    let tier = Tier::of_utilization(share);
+    (tier > Tier::None).then_some((tier, found, Some(share)))
 }
 
 fn counted(count: u64, what: &str, fate: &str) -> Found {

@@ -18,7 +18,7 @@ use super::values::{Figures, Values, energy_w, gpu_values, is_enough};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
 /// of charts has no time between recordings.
-const MAX_GAP_S: f64 = 600.0;
+pub(super) const MAX_GAP_S: f64 = 600.0;
 
 /// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
 /// recording.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::batches::BatchSums;
 use super::run::{Efficiency, RunSummary};
-use super::{Report, share};
+use super::{Report, share, wall};
 
 /// Returns runs together: those of a sample, one for each of its shards, and more where work was repeated. A figure that one of
 /// them lacks is unknown.
@@ -23,7 +23,7 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
         known?.into_iter().reduce(|sum, value| sum + value)
     };
     let unfinished = runs.iter().find(|run| !run.is_done());
-    let name = plural(runs.len() as u64, "run");
+    let name = plural(runs.len(), "run") + " together";
     let mut all = RunSummary {
         name: name.clone(),
         setup: RunStarted {
@@ -36,7 +36,10 @@ pub(super) fn sum(runs: &[RunSummary]) -> RunSummary {
         lost_tokens: count(|run| run.lost_tokens),
         outcome: unfinished.or(runs.last()).and_then(|run| run.outcome),
         ended: runs.iter().filter_map(|run| run.ended).max(),
-        elapsed_s: sum(&|run| run.elapsed_s),
+        elapsed_s: wall::at_work(runs, 0.0).map(|(wall_s, _)| wall_s),
+        runs_s: sum(&|run| run.elapsed_s),
+        cpu_s: sum(&|run| run.cpu_s),
+        is_on_cpu: runs.iter().all(|run| run.is_on_cpu),
         load_s: sum(&|run| run.load_s),
         device_s: sum(&|run| run.device_s),
         gpu_hours: sum(&|run| run.gpu_hours),

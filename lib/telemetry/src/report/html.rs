@@ -1,37 +1,44 @@
 //! A report as a page for people: the verdict, findings, tables, then charts.
 
+use std::cmp::Reverse;
+
 use plmkit_contract::plural;
 use plmkit_logs::Timestamp;
-use plmkit_page::{Page, Tone};
+use plmkit_page::Page;
 
-use super::tables::{FINDINGS, GPUS, NAME, RUNS, SPEEDS, tone};
+use super::gpu::MAX_GAP_S;
+use super::moments::micros;
+use super::tables::{FINDINGS, GPUS, NAME, RUNS, SPEEDS};
 use super::text::details;
-use super::{GpuSummary, Report, RunSummary};
+use super::{GpuSummary, Report, RunSummary, wall};
 
-/// Longer tables of runs and findings, and notes and charts of more runs, are folded.
+/// Longer tables of runs and findings are folded, and so are notes on more runs.
 const SHOWN: usize = 12;
-const SHOWN_CHARTS: usize = 3;
-/// Nobody looks at more charts of GPUs, nor of runs.
-const MAX_CHARTS: usize = 20;
+/// Nobody looks at more runs, findings or GPUs.
+const MOST: usize = 50;
 
 /// Returns the report as one self-contained HTML file. Text from the logs is escaped.
 pub fn html(report: &Report) -> String {
     let mut page = Page::new("Embedding runs");
-    let tone = report.verdict.map_or(Tone::Fair, tone);
-    page.verdict(tone, &report.verdict_word(), &report.reasons);
+    let (tone, verdict, reasons) = report.headline();
+    page.verdict(tone, &verdict, reasons);
+    add_to(&mut page, report);
+    page.finish()
+}
+
+/// Adds the report to a page, without its verdict. Of many runs, the page has the longest.
+pub fn add_to(page: &mut Page, report: &Report) {
     let (findings, runs, sum) = (&report.findings, report.runs(), report.sum.as_ref());
     if let Some(all) = sum.or(runs.first()) {
         let setup = &all.setup;
+        #[rustfmt::skip]
         let facts = [
             ("host", setup.host.clone()),
             ("model", setup.model.clone()),
             ("device", setup.device.clone()),
             ("number type", setup.dtype.clone()),
             ("kernels", setup.kernel_set.clone()),
-            (
-                "batch size",
-                setup.token_budget.map(|tokens| format!("{tokens} tokens")),
-            ),
+            ("batch size", setup.token_budget.map(|tokens| format!("{tokens} tokens"))),
             ("driver", setup.driver_version.clone()),
             ("CUDA", setup.cuda_version.clone()),
             ("date", dates(all)),
@@ -44,19 +51,41 @@ pub fn html(report: &Report) -> String {
     }
     let (first, more) = findings.split_at(findings.len().min(SHOWN));
     page.table(first, &FINDINGS);
-    if !more.is_empty() {
-        page.fold(true, &plural(more.len(), "finding"), |page| {
-            page.table(more, &FINDINGS);
-        });
+    let what = format!("{}, the worst first", plural(more.len(), "more finding"));
+    page.fold(!more.is_empty(), &what, |page| {
+        page.table(more.iter().take(MOST), &FINDINGS);
+    });
+    let mut longest: Vec<&RunSummary> = runs.iter().collect();
+    let mut what = plural(runs.len(), "run");
+    if runs.len() > MOST {
+        what = format!("the {MOST} longest of {what}");
+        longest.sort_by_key(|run| Reverse(run.elapsed_s.map(micros)));
+        longest.truncate(MOST);
     }
+    let is_long = runs.len() > SHOWN;
     if report.runs.is_some() {
         let columns = [&[NAME], &RUNS[..]].concat();
-        let is_long = runs.len() > SHOWN;
-        page.heading("Runs")
-            .table(sum.filter(|_| is_long), &columns);
-        page.fold(is_long, &plural(runs.len(), "run"), |page| {
-            page.table(runs.iter().chain(sum), &columns);
+        page.heading("Runs");
+        page.table(sum.filter(|_| is_long), &columns);
+        page.fold(is_long, &what, |page| {
+            let sum = sum.filter(|_| !is_long);
+            page.table(longest.iter().copied().chain(sum), &columns);
         });
+    }
+    let bars = longest.iter().map(|run| (&*run.name, times_s(run)));
+    let bars: Vec<_> = bars.collect();
+    page.stacked(&format!("Time of {what}"), &TIMES, &bars);
+    if let Some(all) = sum.or(runs.first()) {
+        let kinds: Vec<&str> = all
+            .kernels
+            .keys()
+            .map(|name| name.trim_end_matches("_ms"))
+            .collect();
+        let times_s = all.kernels.values().map(|ms| ms / 1000.0).collect();
+        page.stacked("Computing time by kernels", &kinds, &[(&all.name, times_s)]);
+    }
+    if let Some((_, rate)) = wall::at_work(runs, MAX_GAP_S) {
+        page.chart("tokens/s", &rate.means(), None, &[]);
     }
     let speeds = report.told_speeds();
     if !speeds.is_empty() {
@@ -66,22 +95,36 @@ pub fn html(report: &Report) -> String {
     if let Some(gpus) = report.gpus.as_ref().filter(|gpus| !gpus.is_empty()) {
         page.heading("GPUs");
         page.table(gpus, &GPUS);
-        for gpu in gpus.iter().take(MAX_CHARTS) {
-            add_chart(&mut page, gpu, runs);
+        for gpu in gpus.iter().take(SHOWN) {
+            add_chart(page, gpu, runs);
         }
     }
-    let is_long = runs.len() > SHOWN_CHARTS;
-    page.fold(is_long, "Notes and charts of each run", |page| {
-        for (place, run) in runs.iter().enumerate() {
+    page.fold(runs.len() > 3, &format!("Notes on {what}"), |page| {
+        for run in longest {
             page.subheading(&format!("Run {}", run.name));
             page.list(details(run));
-            if place < MAX_CHARTS {
-                page.chart("tokens/s", &run.rate.means(), None, &[]);
-            }
         }
     });
     page.list(report.skipped.iter().map(ToString::to_string));
-    page.finish()
+}
+
+/// The names of [`times_s`].
+#[rustfmt::skip]
+const TIMES: [&str; 6] = ["loading", "computing", "waiting for batches", "copying", "writing", "other"];
+
+/// Returns how long a run loaded its model and computed, and what took the rest of its time. Waits, copies and writes that ran beside
+/// the computation take none.
+fn times_s(run: &RunSummary) -> Vec<f64> {
+    let elapsed_s = run.elapsed_s.unwrap_or(0.0);
+    let (mut times_s, mut left_s) = (vec![run.load_s.unwrap_or(0.0)], elapsed_s);
+    for stages in [&["compute"][..], &["wait"], &["h2d", "d2h"], &["write"]] {
+        let shares = stages.iter().filter_map(|stage| run.stage_share(stage));
+        let taken_s = (shares.sum::<f64>() * elapsed_s).min(left_s);
+        times_s.push(taken_s);
+        left_s -= taken_s;
+    }
+    times_s.push(left_s);
+    times_s
 }
 
 /// Returns the minutes in which the runs began and ended.

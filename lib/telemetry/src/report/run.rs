@@ -8,9 +8,8 @@ use plmkit_logs::{Tier, Timestamp};
 use roaring::RoaringTreemap;
 use serde::Serialize;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Work};
 use super::batches::{BatchSums, Packing, Queue, Stages};
-use super::bins::Bins;
 use super::gpu::RunGpu;
 use super::share;
 
@@ -39,13 +38,18 @@ pub struct RunSummary {
     /// When it ended, or its last known batch.
     pub ended: Option<Timestamp>,
     /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock. Of a log that lost its
-    /// head, those from its first batch on: its figures are of that part.
+    /// head, those from its first batch on: its figures are of that part. Of several runs together, the seconds in which at least one
+    /// of them was at work.
     pub elapsed_s: Option<f64>,
     /// Seconds of loading the model, summed over the attempts.
     pub load_s: Option<f64>,
     /// Seconds of all its devices, summed over the attempts. All threads of a CPU are one device.
     pub device_s: Option<f64>,
-    /// Hours of its GPUs, with loading the model; 0 on a CPU.
+    /// CPU seconds of its processes, summed over the attempts.
+    pub cpu_s: Option<f64>,
+    /// Of a run on a CPU: how much of the time in which it computed its threads had a core, 0 to 1.
+    pub cpu_share: Option<f64>,
+    /// Hours of its GPUs, with loading the model; unknown without a GPU.
     pub gpu_hours: Option<f64>,
     /// Batches computed.
     pub batches: u64,
@@ -79,8 +83,11 @@ pub struct RunSummary {
     pub idle_tier: Option<Tier>,
     /// What the work cost, compared with the peak of the devices.
     pub efficiency: Efficiency,
-    /// Where the time went.
+    /// Where the time went: shares are of the elapsed time, of several runs together of the sum of their elapsed times.
     pub stages: Stages,
+    /// The computing time of the batches whose kernels were measured, in milliseconds: by kernels as run events name them, and the
+    /// rest as `other_ms`.
+    pub kernels: BTreeMap<String, f64>,
     /// The queue before the device.
     pub queue: Queue,
     /// How full the batches were.
@@ -90,9 +97,12 @@ pub struct RunSummary {
     /// Whether an attempt was on a CPU: its energy is unknown.
     #[serde(skip)]
     pub(super) is_on_cpu: bool,
-    /// Tokens a second over the seconds of the run.
+    /// The sum of the elapsed times of several runs together.
     #[serde(skip)]
-    pub(super) rate: Bins,
+    pub(super) runs_s: Option<f64>,
+    /// When its attempts were at work, and the tokens a second in that time; `None` if that is unknown.
+    #[serde(skip)]
+    pub(super) work: Option<Vec<Work>>,
     /// Sums over its batches.
     #[serde(skip)]
     pub(super) sums: BatchSums,
@@ -120,8 +130,6 @@ pub struct Efficiency {
     pub mfu: Option<f64>,
     /// Energy of all GPUs over the run's time, in joules.
     pub energy_j: Option<f64>,
-    /// The energy over the elapsed time: the mean power of all GPUs of the run together, in watts.
-    pub mean_power_w: Option<f64>,
     /// Residues for each joule.
     pub residues_per_joule: Option<f64>,
 }
@@ -146,17 +154,21 @@ impl RunSummary {
             tokens_per_s: per_s(self.tokens),
         };
         self.mean_length = share(self.tokens as f64, self.sequences as f64);
-        self.stages = self.sums.stages(self.elapsed_s);
+        let runs_s = self.runs_s.or(self.elapsed_s);
+        self.stages = self.sums.stages(runs_s);
+        self.kernels.clone_from(&self.sums.kernels);
         self.queue = self.sums.queue(self.stage_share("wait"));
         self.packing = self.sums.packing();
         let computing = self.stage_share("compute");
         self.idle_share = computing.map(|computing| 1.0 - computing);
+        let threads = self.setup.threads.filter(|_| self.is_on_cpu).zip(computing);
+        let cores = threads.map(|(threads, computing)| threads as f64 * computing);
+        self.cpu_share = share(share(self.cpu_s, cores), runs_s).map(|share| share.min(1.0));
         let idle = self.idle_share.zip(self.elapsed_s);
         self.idle_tier = idle.and_then(|(share, run_s)| Tier::of_idle(share, run_s));
         let of = &mut self.efficiency;
         // A percentage has to be a number, too.
         of.mfu = share(of.flops, of.possible_flops).filter(|mfu| (100.0 * mfu).is_finite());
-        of.mean_power_w = share(of.energy_j, self.elapsed_s);
         of.residues_per_joule = share(self.residues as f64, of.energy_j);
     }
 
@@ -197,8 +209,6 @@ pub(super) struct RunCount {
     flops: (f64, bool),
     /// The tokens of the first batches, and when they were done.
     warm_up: (u64, Option<f64>),
-    /// When the last batch was done, and the tokens of batches since then.
-    last_batch: (f64, u64),
     /// The counts are up to date.
     summary: RunSummary,
 }
@@ -206,10 +216,7 @@ pub(super) struct RunCount {
 impl RunCount {
     /// Adds an attempt with this name and returns its position.
     pub(super) fn begin_attempt(&mut self, name: &str, log: &str) -> usize {
-        let last = self.attempts.last();
-        let before_s = last.map_or(0.0, |last| last.before_s + last.elapsed_s.unwrap_or(0.0));
         let mut attempt = Attempt::default();
-        attempt.before_s = before_s;
         name.clone_into(&mut attempt.setup.run);
         log.clone_into(&mut attempt.log);
         self.attempts.push(attempt);
@@ -258,21 +265,15 @@ impl RunCount {
         self.flops.0 += flops.unwrap_or(0.0);
         self.flops.1 |= flops.is_none();
         run.sums.add_fill(batch);
-        if let Some(elapsed_s) = batch.elapsed_s {
-            let (from_s, tokens) = &mut self.last_batch;
-            let at_s = self.attempts[attempt].before_s + elapsed_s;
-            *tokens += batch.tokens;
-            // The tokens were computed since the previous batch.
-            if at_s > *from_s {
-                let rate = *tokens as f64 / (at_s - *from_s);
-                run.rate.add(*from_s, at_s, rate);
-                (*from_s, *tokens) = (at_s, 0);
-            }
-        }
     }
 
-    /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second.
-    pub(super) fn finish(self, peak_tflops: Option<f64>) -> RunSummary {
+    /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second; `boots`
+    /// has when boots were, by the time of day.
+    pub(super) fn finish(
+        self,
+        peak_tflops: Option<f64>,
+        boots: &mut HashMap<String, i64>,
+    ) -> RunSummary {
         let all = || self.attempts.iter();
         let sum_of_known = |time: fn(&Attempt) -> Option<f64>| {
             let times = all().filter_map(time);
@@ -302,12 +303,14 @@ impl RunCount {
             elapsed_s,
             load_s: sum_of_known(Attempt::load_s),
             device_s: all().map(Attempt::device_s).sum(),
+            cpu_s: all().map(|attempt| attempt.cpu_s).sum(),
             gpu_hours: all().map(Attempt::gpu_hours).sum(),
             // Batches that were taken over from an earlier run have no events, only a count in the last event.
             rejected: done.map_or(0, |done| done.rejected).max(counts.rejected),
             warm_tokens_per_s,
             efficiency,
             notes: self.notes(),
+            work: all().map(|attempt| attempt.work(boots)).collect(),
             is_on_cpu: all().any(|attempt| attempt.gpu_count() == Some(0)),
             ..self.summary
         };

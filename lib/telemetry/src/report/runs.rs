@@ -88,8 +88,9 @@ impl Runs {
 
     /// Returns the runs, in the order of their first events.
     pub fn finish(self) -> Vec<RunSummary> {
+        let mut boots = HashMap::new();
         let runs = self.counts.into_iter();
-        let runs = runs.map(|run| run.finish(self.peak_tflops));
+        let runs = runs.map(|run| run.finish(self.peak_tflops, &mut boots));
         let mut runs: Vec<RunSummary> = runs.collect();
         number(&mut runs);
         runs

@@ -23,6 +23,7 @@ pub(super) const RUNS: [Run; 19] = [
     Run::new("sequences", "", |run| Cell::count(run.sequences)).multiqc("sequences", "Sequences embedded", AMOUNT, true),
     Run::new("tokens/s", "", |run| Cell::decimals(run.throughput.tokens_per_s, 0)).multiqc("tokens_per_s", "Tokens a second over the run", RATE, true),
     Run::new("idle", "%", |run| Cell::percent(run.idle_share)).multiqc("idle_percent", "Share of the run in which the device did not compute; the target is 5 %", LESS_IS_BETTER, true),
+    Run::new("CPU", "%", |run| Cell::percent(run.cpu_share)).multiqc("cpu_percent", "Share of the computing time in which the threads of a run on a CPU had a core", MORE_IS_BETTER, true),
     Run::new("fill", "%", |run| Cell::percent(run.packing.mean_fill)).multiqc("fill_percent", "Mean share of a batch's token budget that was used, last batches left out", MORE_IS_BETTER, true),
     Run::new("MFU", "%", |run| Cell::percent(run.efficiency.mfu)).multiqc("mfu_percent", "Model FLOPs utilization: operations on real tokens over the peak of the devices", MORE_IS_BETTER, true),
     Run::new("GPU busy", "%", |run| Cell::percent(gpu_busy(run))).multiqc("gpu_percent", "Mean utilization over the GPUs of the run", MORE_IS_BETTER, true),
@@ -36,7 +37,6 @@ pub(super) const RUNS: [Run; 19] = [
     Run::new("sequences/s", "", |run| Cell::decimals(run.throughput.sequences_per_s, 1)).multiqc("sequences_per_s", "Sequences a second over the run", RATE, false),
     Run::new("residues/s", "", |run| Cell::decimals(run.throughput.residues_per_s, 0)).multiqc("residues_per_s", "Residues a second over the run", RATE, false),
     Run::new("GPU hours", "", |run| Cell::decimals(run.gpu_hours, 3)).multiqc("gpu_hours", "Hours of GPUs, with loading the model", AMOUNT, false),
-    Run::new("power", "W", |run| Cell::decimals(run.efficiency.mean_power_w, 0)),
     Run::new("host", "", |run| Cell::known(run.setup.host.as_ref())).multiqc("host", "The machine of the run", "", false),
 ];
 
@@ -82,7 +82,7 @@ pub(super) fn tone(tier: Tier) -> Tone {
 }
 
 #[rustfmt::skip]
-pub(super) const GPUS: [Column<GpuSummary>; 11] = [
+pub(super) const GPUS: [Column<GpuSummary>; 12] = [
     Column::new("GPU", "", |gpu| Cell::count(gpu.index.map(u64::from))),
     Column::new("UUID", "", |gpu| Cell::text(short_uuid(&gpu.uuid))),
     Column::new("product", "", |gpu| Cell::known(gpu.name.as_ref())),
@@ -92,8 +92,9 @@ pub(super) const GPUS: [Column<GpuSummary>; 11] = [
     Column::new("peak memory", "MiB", |gpu| whole(&gpu.figures, "mem_used_mib")),
     Column::new("memory", "MiB", |gpu| Cell::count(gpu.mem_total_mib)),
     Column::new("hottest", "°C", |gpu| whole(&gpu.figures, "temperature_c")),
-    Column::new("power", "W", |gpu| Cell::decimals(gpu.figures.mean("power_w"), 0)),
-    Column::new("throttled", "%", |gpu| Cell::percent(gpu.figures.mean("throttled"))),
+    Column::new("mean power", "W", |gpu| Cell::decimals(gpu.figures.mean("power_w"), 0)),
+    Column::new("at its power limit (normal)", "%", |gpu| Cell::percent(gpu.figures.mean("throttle_sw_power_cap"))),
+    Column::new("slowed by heat or power supply", "%", |gpu| Cell::percent(gpu.figures.mean("severe"))),
 ];
 
 fn whole(figures: &Figures, name: &str) -> Cell {

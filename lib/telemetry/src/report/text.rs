@@ -26,7 +26,8 @@ pub fn sentences(report: &Report) -> Vec<String> {
     lines.extend(report.findings.iter().map(ToString::to_string));
     let speeds = report.told_speeds();
     lines.extend(speeds.iter().map(|speed| sentence(speed, &SPEEDS)));
-    lines.push(format!("{}: {}", report.verdict_word(), report.reasons));
+    let (_, verdict, reasons) = report.headline();
+    lines.push(format!("{verdict}: {reasons}"));
     // Names of runs and GPUs come from a log, which may contain anything.
     let printable = lines.iter().map(|line| one_line(line, LIST_SHOWN));
     printable.collect()
