@@ -84,7 +84,6 @@ fn work_is_joined_with_the_power_of_its_gpus_for_any_wall_clock() {
         ("flops", 8e15),
         ("possible_flops", 2.0 * 989.4e12 * 40.0),
         ("mfu", mfu),
-        ("mean_power_w", 1000.0),
         ("energy_j", 40_000.0),
         ("residues_per_joule", 0.04),
     ] {
@@ -166,13 +165,7 @@ fn a_measured_peak_replaces_the_named_one() {
         assert_near(&run(&case, args)["efficiency"]["mfu"], mfu);
     }
     let unknown = run(&case, "--events cpu.jsonl --gpu gpu.csv");
-    let figures = [
-        "mfu",
-        "possible_flops",
-        "mean_power_w",
-        "energy_j",
-        "residues_per_joule",
-    ];
+    let figures = ["mfu", "possible_flops", "energy_j", "residues_per_joule"];
     assert_unknown(&unknown, &figures);
     assert_eq!(unknown["gpus"], Value::Array(Vec::new()));
     for invalid in ["0", "-1", "NaN", "inf", "fast"] {
@@ -226,7 +219,7 @@ fn one_gpu_without_samples_leaves_the_energy_unknown() {
     case.write("gpu.csv", &one);
     let found = run(&case, "--events events.jsonl --gpu gpu.csv");
     assert_near(&found["gpus"][0]["energy_j"], 20_000.0);
-    let unknown = ["mean_power_w", "energy_j", "residues_per_joule"];
+    let unknown = ["energy_j", "residues_per_joule"];
     assert_unknown(&found, &unknown);
     let without = &found["gpus"][1];
     assert_eq!(

@@ -59,9 +59,8 @@ pub fn boot_seconds() -> f64 {
 
 /// Returns the CPU time of this process, over all of its threads.
 pub fn cpu_time() -> Duration {
-    clock_gettime(ClockId::ProcessCPUTime)
-        .try_into()
-        .unwrap_or_default()
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.try_into().unwrap_or_default()
 }
 
 impl Timestamp {

@@ -76,7 +76,12 @@ impl Page {
         let _ = write!(html, "<figure><figcaption>{caption}</figcaption><p>");
         let parts: Vec<String> = parts.iter().map(|part| escape(part)).collect();
         for (place, part) in parts.iter().enumerate() {
-            let _ = write!(html, "<span class=\"part{place}\">■</span> {part} ");
+            let seconds = bars.iter().map(|(_, bar)| bar[place]).sum::<f64>();
+            let percent = 100.0 * seconds / wholes.iter().sum::<f64>();
+            let _ = write!(
+                html,
+                "<span class=\"part{place}\">■</span> {part} {percent:.1} % "
+            );
         }
         let height = ROW * bars.len();
         let _ = write!(html, "</p><svg role=\"img\" style=\"height:{height}px\">");
@@ -85,7 +90,7 @@ impl Page {
             let _ = write!(
                 html,
                 "<svg y=\"{top}\" width=\"100%\" height=\"{ROW}\"><svg width=\"26%\"><title>{name}</title>\
-                 <text y=\"14\">{name}</text></svg><text x=\"34%\" y=\"14\" text-anchor=\"end\">{all}</text>"
+                 <text x=\"4\" y=\"14\">{name}</text></svg><text x=\"34%\" y=\"14\" text-anchor=\"end\">{all}</text>"
             );
             for (place, (part, seconds)) in parts.iter().zip(bar).enumerate() {
                 let (width, time) = (65.0 * seconds / longest, duration(*seconds));
@@ -128,6 +133,31 @@ mod tests {
         ] {
             assert!(html.contains(part), "{part}: {html}");
         }
+    }
+
+    #[test]
+    fn the_longest_bar_is_as_wide_as_the_chart_and_its_parts_are_in_a_row() {
+        let stacked = |bars: &[(&str, Vec<f64>)]| {
+            Page::new("")
+                .stacked("<c>", &["<one>", "two"], bars)
+                .body
+                .clone()
+        };
+        let html = stacked(&[("<a>", vec![1.0, 3.0]), ("b", vec![1.0, 0.0])]);
+        for part in [
+            "<figcaption>&lt;c&gt;</figcaption><p><span class=\"part0\">■</span> &lt;one&gt; 40.0 % ",
+            "height:40px",
+            "<text x=\"4\" y=\"14\">&lt;a&gt;</text>",
+            "<rect class=\"part0\" x=\"35.00%\" y=\"3\" width=\"16.25%\"",
+            "<rect class=\"part1\" x=\"51.25%\" y=\"3\" width=\"48.75%\" height=\"14\"><title>&lt;a&gt;: two 3.0 s of 4.0 s</title>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert_eq!(
+            html.matches("<svg ").count(),
+            html.matches("</svg>").count()
+        );
+        assert!(stacked(&[]).is_empty() && stacked(&[("a", vec![0.0, 0.0])]).is_empty());
     }
 
     #[test]

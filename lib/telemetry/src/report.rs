@@ -112,9 +112,10 @@ impl Report {
 
     /// Returns the verdict as a word, `verdict: mild` or `no verdict`, with its tone, and how many runs and GPUs are how bad.
     pub fn headline(&self) -> (Tone, String, &str) {
-        let word = |verdict| (tables::tone(verdict), format!("verdict: {verdict}"));
-        let unknown = || (Tone::Fair, "no verdict".to_owned());
-        let (tone, word) = self.verdict.map_or_else(unknown, word);
+        let (tone, word) = match self.verdict {
+            Some(verdict) => (tables::tone(verdict), format!("verdict: {verdict}")),
+            None => (Tone::Fair, "no verdict".to_owned()),
+        };
         (tone, word, &self.reasons)
     }
 

@@ -25,7 +25,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     check_paths(&events, &samples, args)?;
     let mut runs = Runs::default();
     (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
-    let mut report = read(&events, &samples, runs, true)?;
+    let mut report = read([&events, &samples], runs, true)?;
     if let Some(path) = &args.baseline {
         compare(&mut report, path)?;
     }
@@ -57,7 +57,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
 pub fn report_of(folders: &[PathBuf]) -> Result<Report, Fault> {
     let events = logs_of::<EventLines>(folders, "jsonl", false)?;
     let samples = logs_of::<GpuCsvLines>(folders, "csv", false)?;
-    read(&events, &samples, Runs::default(), false)
+    read([&events, &samples], Runs::default(), false)
 }
 
 /// Compares the speed with that of another report.
@@ -162,13 +162,8 @@ pub(crate) fn check(
 }
 
 /// Reads the logs. Events come first: they tell which samples belong to a run. Unless `is_strict`, a log that cannot be read is told.
-fn read(
-    events: &[PathBuf],
-    samples: &[PathBuf],
-    mut runs: Runs,
-    is_strict: bool,
-) -> Result<Report, Fault> {
-    let mut skipped = Vec::new();
+fn read(logs: [&[PathBuf]; 2], mut runs: Runs, is_strict: bool) -> Result<Report, Fault> {
+    let ([events, samples], mut skipped) = (logs, Vec::new());
     let mut add = |read: Result<_, StoreError>, kind: FileKind, path: &Path| {
         match read {
             Err(error) if is_strict => return Err(explain(kind, path, error)),

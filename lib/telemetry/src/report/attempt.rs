@@ -15,6 +15,9 @@ use crate::devices;
 /// When an attempt was at work, by the time of day in microseconds, and its tokens a second over these seconds.
 pub(super) type Work = (Range<i64>, Bins);
 
+/// When boots began, by the time of day in microseconds.
+pub(super) type Boots = HashMap<String, i64>;
+
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempt {
@@ -129,15 +132,15 @@ impl Attempt {
         Some((self.load_s()? + self.elapsed_s.unwrap_or(0.0)) * gpus as f64 / 3600.0)
     }
 
-    /// Returns when it was at work. By the clock of its boot, which never jumps, if that is known: `boots` has the time of day at which
-    /// each began.
-    pub(super) fn work(&self, boots: &mut HashMap<String, i64>) -> Option<Work> {
-        let mut time = self.time_us.clone()?;
-        if let Some((boot_id, boot)) = self.setup.boot_id.clone().zip(self.boot_us.clone()) {
-            let began = *boots.entry(boot_id).or_insert(time.start - boot.start);
-            time = boot.start + began..boot.end + began;
+    /// Returns when it was at work. The clock of its boot counts, which never jumps, if that is known. The first attempt of a boot
+    /// places that boot among the others.
+    pub(super) fn work(&self, boots: &mut Boots) -> Option<Work> {
+        let mut start_us = self.time_us.as_ref()?.start;
+        if let Some((boot_id, boot)) = self.setup.boot_id.clone().zip(self.boot_us.as_ref()) {
+            start_us = boot.start + *boots.entry(boot_id).or_insert(start_us - boot.start);
         }
-        Some((time, self.rate.clone()))
+        let end_us = start_us + micros(self.elapsed_s.unwrap_or(0.0));
+        Some((start_us..end_us, self.rate.clone()))
     }
 
     pub(super) fn load_s(&self) -> Option<f64> {

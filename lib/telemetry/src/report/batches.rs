@@ -29,10 +29,7 @@ const EDGES_MS: [f64; 8] = [0.1, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
 /// The stages by their names in run events; `None` without a known time.
 pub type Stages = BTreeMap<&'static str, Option<Stage>>;
 
-/// What no kind of kernel took of the computing time.
-const OTHER: &str = "other_ms";
-
-/// The names of kernels come from a log, so that they are no more than this.
+/// The most kernels: their names come from a log.
 const MAX_KERNELS: usize = 16;
 
 /// One stage over all batches with a known time of it.
@@ -95,7 +92,7 @@ pub(super) struct BatchSums {
     depth: Mean,
     fill: Mean,
     below_85: u64,
-    /// The computing time of the batches whose kernels were measured, by kernels, and the rest of it.
+    /// Milliseconds by kernels, of the batches whose kernels were measured.
     pub(super) kernels: BTreeMap<String, f64>,
 }
 
@@ -111,16 +108,10 @@ impl BatchSums {
         }
         let depth = batch.queue_depth.map(|depth| depth as f64);
         self.depth.extend(depth);
-        if let Some((kernels, compute_ms)) = batch.kernels.as_ref().zip(batch.compute_ms) {
-            let mut rest_ms = compute_ms;
-            for (name, ms) in kernels {
-                if self.kernels.len() < MAX_KERNELS || self.kernels.contains_key(name) {
-                    let ms = ms.clamp(0.0, rest_ms);
-                    *self.kernels.entry(name.clone()).or_default() += ms;
-                    rest_ms -= ms;
-                }
+        for (name, ms) in batch.kernels.iter().flatten() {
+            if self.kernels.len() < MAX_KERNELS || self.kernels.contains_key(name) {
+                *self.kernels.entry(name.clone()).or_default() += ms.clamp(0.0, 1e13);
             }
-            *self.kernels.entry(OTHER.to_owned()).or_default() += rest_ms;
         }
     }
 

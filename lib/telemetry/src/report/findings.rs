@@ -301,11 +301,8 @@ fn idle(run: &RunSummary) -> Found {
 /// A core that a thread does not have is as idle as a GPU. A run that is too short for its idle time is too short for this, too.
 fn cpu(run: &RunSummary) -> Found {
     let share = run.idle_tier.and(run.cpu_share)?;
-    let threads = plural(run.setup.threads?, "thread");
-    let found = format!(
-        "its {threads} had a core in {} of the computing time",
-        percent(share)
-    );
+    let (threads, part) = (plural(run.setup.threads?, "thread"), percent(share));
+    let found = format!("its {threads} had a core in {part} of the computing time");
     let tier = Tier::of_utilization(share);
     (tier > Tier::None).then_some((tier, found, Some(share)))
 }

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 
 use plmkit_contract::plural;
-use plmkit_logs::Timestamp;
+use plmkit_logs::Tier;
 use plmkit_page::Page;
 
 use super::gpu::MAX_GAP_S;
 use super::moments::micros;
 use super::tables::{FINDINGS, GPUS, NAME, RUNS, SPEEDS};
 use super::text::details;
-use super::{GpuSummary, Report, RunSummary, wall};
+use super::{Finding, GpuSummary, Report, RunSummary, wall};
 
 /// Longer tables of runs and findings are folded, and so are notes on more runs.
 const SHOWN: usize = 12;
@@ -41,7 +41,7 @@ pub fn add_to(page: &mut Page, report: &Report) {
             ("batch size", setup.token_budget.map(|tokens| format!("{tokens} tokens"))),
             ("driver", setup.driver_version.clone()),
             ("CUDA", setup.cuda_version.clone()),
-            ("date", dates(all)),
+            ("date", setup.time.zip(all.ended).map(|(from, to)| format!("{} to {} UTC", from.format("%F %H:%M"), to.format("%F %H:%M")))),
         ];
         let known = facts.into_iter();
         page.facts(known.filter_map(|(name, value)| Some((name, value?))));
@@ -49,7 +49,9 @@ pub fn add_to(page: &mut Page, report: &Report) {
     if !findings.is_empty() {
         page.heading("Findings");
     }
-    let (first, more) = findings.split_at(findings.len().min(SHOWN));
+    let is_shown = |finding: &&Finding| findings.len() <= SHOWN || finding.tier > Tier::None;
+    let shown = findings.iter().take(SHOWN).filter(is_shown).count();
+    let (first, more) = findings.split_at(shown);
     page.table(first, &FINDINGS);
     let what = format!("{}, the worst first", plural(more.len(), "more finding"));
     page.fold(!more.is_empty(), &what, |page| {
@@ -65,24 +67,23 @@ pub fn add_to(page: &mut Page, report: &Report) {
     let is_long = runs.len() > SHOWN;
     if report.runs.is_some() {
         let columns = [&[NAME], &RUNS[..]].concat();
-        page.heading("Runs");
-        page.table(sum.filter(|_| is_long), &columns);
+        page.heading("Runs")
+            .table(sum.filter(|_| is_long), &columns);
         page.fold(is_long, &what, |page| {
-            let sum = sum.filter(|_| !is_long);
-            page.table(longest.iter().copied().chain(sum), &columns);
+            page.table(
+                longest.iter().copied().chain(sum.filter(|_| !is_long)),
+                &columns,
+            );
         });
     }
     let bars = longest.iter().map(|run| (&*run.name, times_s(run)));
     let bars: Vec<_> = bars.collect();
     page.stacked(&format!("Time of {what}"), &TIMES, &bars);
     if let Some(all) = sum.or(runs.first()) {
-        let kinds: Vec<&str> = all
-            .kernels
-            .keys()
-            .map(|name| name.trim_end_matches("_ms"))
-            .collect();
+        let names = all.kernels.keys().map(|name| name.trim_end_matches("_ms"));
         let times_s = all.kernels.values().map(|ms| ms / 1000.0).collect();
-        page.stacked("Computing time by kernels", &kinds, &[(&all.name, times_s)]);
+        let (names, bars) = (names.collect::<Vec<_>>(), [(&*all.name, times_s)]);
+        page.stacked("Computing time by kernels", &names, &bars);
     }
     if let Some((_, rate)) = wall::at_work(runs, MAX_GAP_S) {
         page.chart("tokens/s", &rate.means(), None, &[]);
@@ -125,13 +126,6 @@ fn times_s(run: &RunSummary) -> Vec<f64> {
     }
     times_s.push(left_s);
     times_s
-}
-
-/// Returns the minutes in which the runs began and ended.
-fn dates(run: &RunSummary) -> Option<String> {
-    let minute = |time: Timestamp| time.format("%F %H:%M");
-    let (first, last) = (minute(run.setup.time?), minute(run.ended?));
-    Some(format!("{first} to {last} UTC"))
 }
 
 /// Draws the utilization of a GPU over the recording. Its runs are shaded.

@@ -8,7 +8,7 @@ use plmkit_logs::{Tier, Timestamp};
 use roaring::RoaringTreemap;
 use serde::Serialize;
 
-use super::attempt::{Attempt, Work};
+use super::attempt::{Attempt, Boots, Work};
 use super::batches::{BatchSums, Packing, Queue, Stages};
 use super::gpu::RunGpu;
 use super::share;
@@ -85,8 +85,7 @@ pub struct RunSummary {
     pub efficiency: Efficiency,
     /// Where the time went: shares are of the elapsed time, of several runs together of the sum of their elapsed times.
     pub stages: Stages,
-    /// The computing time of the batches whose kernels were measured, in milliseconds: by kernels as run events name them, and the
-    /// rest as `other_ms`.
+    /// Computing time by kernels, as run events name them, of the batches whose kernels were measured.
     pub kernels: BTreeMap<String, f64>,
     /// The queue before the device.
     pub queue: Queue,
@@ -267,13 +266,8 @@ impl RunCount {
         run.sums.add_fill(batch);
     }
 
-    /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second; `boots`
-    /// has when boots were, by the time of day.
-    pub(super) fn finish(
-        self,
-        peak_tflops: Option<f64>,
-        boots: &mut HashMap<String, i64>,
-    ) -> RunSummary {
+    /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second.
+    pub(super) fn finish(self, peak_tflops: Option<f64>, boots: &mut Boots) -> RunSummary {
         let all = || self.attempts.iter();
         let sum_of_known = |time: fn(&Attempt) -> Option<f64>| {
             let times = all().filter_map(time);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use plmkit_logs::event::Event;
 
+use super::attempt::Boots;
 use super::run::{RunCount, RunSummary, number};
 use super::times::WorkTimes;
 
@@ -88,7 +89,7 @@ impl Runs {
 
     /// Returns the runs, in the order of their first events.
     pub fn finish(self) -> Vec<RunSummary> {
-        let mut boots = HashMap::new();
+        let mut boots = Boots::new();
         let runs = self.counts.into_iter();
         let runs = runs.map(|run| run.finish(self.peak_tflops, &mut boots));
         let mut runs: Vec<RunSummary> = runs.collect();

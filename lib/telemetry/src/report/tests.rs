@@ -8,7 +8,7 @@ use std::ops::Range;
 use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
 
-use super::{FindingKind, Report, RunSummary};
+use super::{FindingKind, Report, RunSummary, Tier};
 use crate::tests::{batch, done, report, runs, sample, started, summaries};
 
 /// A machine whose wall clock is put forward by `jump` seconds in second `set`.
@@ -172,6 +172,37 @@ fn the_verdict_counts_runs_and_gpus_by_their_worst_finding() {
     let report = report(runs(events), STEADY.recording("GPU-0", 0..20));
     let expected = "3 runs: 1 critical (packing 70.0 %), 1 mild (packing 83.0 %), 1 ok";
     assert_eq!(report.reasons, expected);
+}
+
+#[test]
+fn threads_that_lack_cores_are_a_finding_of_a_run_on_a_cpu() {
+    let found = |device: &str, seconds: u32, cpu_s: Option<f64>| {
+        let started = started(|run| {
+            (run.device, run.threads) = (Some(device.to_owned()), Some(4));
+        });
+        let batch = batch(0, |batch| {
+            // It computes for 90 % of the time.
+            (batch.elapsed_s, batch.compute_ms) =
+                (Some(f64::from(seconds)), Some(900.0 * f64::from(seconds)));
+            batch.cpu_s = cpu_s;
+        });
+        let report = report(runs([started, batch]), []);
+        let mut found = report.findings.iter();
+        let found = found.find(|finding| finding.kind == FindingKind::Cpu);
+        (
+            found.map(|finding| finding.tier),
+            report.runs()[0].cpu_share,
+        )
+    };
+    let (mild, critical) = (Some(Tier::Mild), Some(Tier::Critical));
+    assert_eq!(found("cpu", 100, Some(360.0)), (None, Some(1.0)));
+    assert_eq!(found("cpu", 100, Some(288.0)), (None, Some(0.8)));
+    assert_eq!(found("cpu", 100, Some(180.0)), (mild, Some(0.5)));
+    assert_eq!(found("cpu", 100, Some(90.0)), (critical, Some(0.25)));
+    // A run of a few seconds, one on a GPU, and a log of an older version.
+    assert_eq!(found("cpu", 8, Some(7.2)), (None, Some(0.25)));
+    assert_eq!(found("cuda:0", 100, Some(90.0)), (None, None));
+    assert_eq!(found("cpu", 100, None), (None, None));
 }
 
 #[test]

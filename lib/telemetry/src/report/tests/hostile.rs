@@ -15,7 +15,7 @@ use crate::report::{Runs, Samples, html, multiqc, sentences};
 const NUMBERS: &str = "0 1 -1 -0.0 2 3.5 60 4095 4096 2147483647 2147483648 4294967295 9007199254740992 9007199254740993 \
     9223372036854775807 18446744073709551614 18446744073709551615 1e9 1e13 1e15 1e300 1e308 -1e308 1e-300 5e-324";
 
-const FIELDS: &str = "batch boot_s elapsed_s wait_ms h2d_ms compute_ms d2h_ms write_ms queue_depth sequences tokens \
+const FIELDS: &str = "batch boot_s elapsed_s cpu_s wait_ms h2d_ms compute_ms d2h_ms write_ms queue_depth sequences tokens \
     residues longest pairs token_budget utilization oom_splits recomputed device_memory_mib device_memory_peak_mib rejected \
     flops_per_token flops_per_pair threads batches_total batches_saved sequences_total tokens_total load_ms";
 
