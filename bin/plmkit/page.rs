@@ -11,8 +11,10 @@ use plmkit_cli::{Common, Exit, Fault, Stop, file, keep_all_but_reports};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, map_vectors};
 use plmkit_page::{Page, Tone, short};
+use plmkit_programs::monitor_log::report_of;
 use plmkit_programs::validate_embeddings::{add_checks, add_failures, add_origin};
 use plmkit_store::{StoreError, write_report};
+use plmkit_telemetry::report::add_to;
 
 use samples::PageSample;
 
@@ -58,13 +60,18 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
         .iter()
         .map(|sample| out.join(&sample.name).join("logs"));
     let logs: Vec<PathBuf> = logs.filter(|logs| logs.is_dir()).collect();
-    let _ = logs;
+    let runs = report_of(&logs)?;
     let mut page = Page::new(&format!("Embeddings in {}", path_text(place)));
     add_head(&mut page, &samples);
+    if !logs.is_empty() {
+        let (tone, verdict, reasons) = runs.headline();
+        page.verdict(tone, &format!("{verdict} on speed"), reasons);
+    }
     samples::add_table(&mut page, &samples);
     add_verdicts(&mut page, &samples);
     add_lengths(&mut page, &samples);
     add_map(&mut page, (out, &samples), stop);
+    add_to(&mut page, &runs);
     lists::add(&mut page, (out, &samples), stop);
     open::add(&mut page, place, &samples);
     StoreError::check(stop)?;
