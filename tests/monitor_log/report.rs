@@ -447,3 +447,72 @@ fn runs_are_named_by_sample_and_shard() {
     let all = ["a/shard-00000", "a/shard-00000 #2", "b/shard-00000"];
     assert_eq!(names("--events R again.jsonl"), all);
 }
+
+/// As the page of a folder of results has them.
+#[test]
+fn the_logs_of_samples_are_one_report_and_what_cannot_be_read_is_left_out() {
+    let case = Case::with_logs();
+    let events = case.read("events.jsonl");
+    let of = |sample: &str| {
+        let named =
+            format!("\"run\":\"a\",\"sample\":\"{sample}\",\"output\":\"shard-00000.parquet\"");
+        events.replace("\"run\":\"a\"", &named)
+    };
+    for sample in ["A", "B", "C"] {
+        fs::create_dir_all(case.path(&format!("R/{sample}/logs"))).unwrap();
+        case.write(&format!("R/{sample}/logs/1.jsonl"), &of(sample));
+    }
+    case.write("R/A/logs/1.csv", &case.read("gpu.csv"));
+    // Its first line is well-formed.
+    case.write(
+        "R/C/logs/0.jsonl",
+        &(events.lines().next().unwrap().to_owned() + "\nx\nx\n"),
+    );
+    case.write("R/C/logs/2.jsonl", "x\nx\n");
+    let folders = ["A", "B", "C", "D"].map(|sample| case.path(&format!("R/{sample}/logs")));
+    let report = plmkit_programs::monitor_log::report_of(&folders).unwrap();
+    let runs = report.runs.as_ref().unwrap();
+    let mut names: Vec<&str> = runs.iter().map(|run| &*run.name).collect();
+    names.sort_unstable();
+    assert_eq!(
+        &names[..3],
+        ["A/shard-00000", "B/shard-00000", "C/shard-00000"]
+    );
+    assert_eq!(
+        (
+            report.gpus.as_ref().unwrap().len(),
+            report.headline().1.as_str()
+        ),
+        (2, "verdict: mild")
+    );
+    let nothing = plmkit_programs::monitor_log::report_of(&folders[3..]).unwrap();
+    assert_eq!((nothing.runs, nothing.gpus), (None, None));
+}
+
+#[test]
+fn a_run_on_a_cpu_has_no_gpu_hours_and_the_share_of_its_threads() {
+    let case = Case::with_logs();
+    let log = case.read("events.jsonl").replace("cuda:0", "cpu");
+    let log = log.replace("\"elapsed_s\":12.5", "\"elapsed_s\":12.5,\"cpu_s\":20.0");
+    case.write(
+        "events.jsonl",
+        &log.replace(",\"gpu_uuids\":[\"GPU-0\"]", ""),
+    );
+    let (code, stderr) =
+        case.code_and_stderr("report --events events.jsonl --out r.json --fail-on mild");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(!stderr.contains("GPU hours"), "{stderr}");
+    // 20 of the 40 seconds of 4 threads in 10 s.
+    assert_contains(
+        &stderr,
+        "mild: run a: its 4 threads had a core in 50.0 % of the computing time: look at other work",
+    );
+    let report: Value = serde_json::from_str(&case.read("r.json")).unwrap();
+    assert_eq!(
+        (
+            &report["runs"][0]["gpu_hours"],
+            &report["runs"][0]["cpu_share"]
+        ),
+        (&Value::Null, &0.5.into())
+    );
+}

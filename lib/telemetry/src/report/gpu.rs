@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::bins::Bins;
 use super::moments::{Moment, clock_of, length, micros, seconds};
 use super::pace::Pace;
-use super::percent;
 use super::times::{BusyTimes, WorkTimes};
 use super::values::{Figures, Values, energy_w, gpu_values, is_enough};
+use super::{percent, share};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
 /// of charts has no time between recordings.
@@ -39,6 +39,9 @@ pub struct GpuSummary {
     /// Its figures over the time.
     #[serde(flatten)]
     pub figures: Figures,
+    /// Mean power over the time, in watts: by the energy counter, or by the readings where the counter is missing. `None` if less than
+    /// half was seen.
+    pub mean_power_w: Option<f64>,
     /// Uncorrected memory errors that occurred while runs used it; without runs, during the recording. `None` if the driver does
     /// not say.
     pub new_ecc_uncorrected: Option<u64>,
@@ -182,7 +185,7 @@ impl GpuRows {
             self.gpu.busy.add(from_s, at_s, percent.into());
         }
         for (us, runs) in self.own.as_ref().unwrap_or(&times.all).during(&time) {
-            self.all.add(at, &values, power_w, us, runs.len());
+            self.all.add(at, &values, power_w, us, 1);
             for &run in runs {
                 let span = self.gpu.runs.entry(run);
                 span.or_insert([from_s, at_s])[1] = at_s;
@@ -262,6 +265,7 @@ impl GpuRows {
             lost,
             silent_s: seconds(silent_us),
             bottleneck: mean.map(Tier::of_utilization),
+            mean_power_w: share(all.energy_j(time_us), seconds(time_us)),
             figures,
             ..self.gpu.clone()
         }

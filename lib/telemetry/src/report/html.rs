@@ -50,8 +50,7 @@ pub fn add_to(page: &mut Page, report: &Report) {
         page.heading("Findings");
     }
     let is_shown = |finding: &&Finding| findings.len() <= SHOWN || finding.tier > Tier::None;
-    let shown = findings.iter().take(SHOWN).filter(is_shown).count();
-    let (first, more) = findings.split_at(shown);
+    let (first, more) = findings.split_at(findings.iter().take(SHOWN).filter(is_shown).count());
     page.table(first, &FINDINGS);
     let what = format!("{}, the worst first", plural(more.len(), "more finding"));
     page.fold(!more.is_empty(), &what, |page| {
@@ -90,12 +89,10 @@ pub fn add_to(page: &mut Page, report: &Report) {
     }
     let speeds = report.told_speeds();
     if !speeds.is_empty() {
-        page.heading("Speed");
-        page.table(&speeds, &SPEEDS);
+        page.heading("Speed").table(&speeds, &SPEEDS);
     }
     if let Some(gpus) = report.gpus.as_ref().filter(|gpus| !gpus.is_empty()) {
-        page.heading("GPUs");
-        page.table(gpus, &GPUS);
+        page.heading("GPUs").table(gpus, &GPUS);
         for gpu in gpus.iter().take(SHOWN) {
             add_chart(page, gpu, runs);
         }

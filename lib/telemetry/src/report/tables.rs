@@ -92,7 +92,7 @@ pub(super) const GPUS: [Column<GpuSummary>; 12] = [
     Column::new("peak memory", "MiB", |gpu| whole(&gpu.figures, "mem_used_mib")),
     Column::new("memory", "MiB", |gpu| Cell::count(gpu.mem_total_mib)),
     Column::new("hottest", "°C", |gpu| whole(&gpu.figures, "temperature_c")),
-    Column::new("mean power", "W", |gpu| Cell::decimals(gpu.figures.mean("power_w"), 0)),
+    Column::new("mean power", "W", |gpu| Cell::decimals(gpu.mean_power_w, 0)),
     Column::new("at power limit (normal)", "%", |gpu| Cell::percent(gpu.figures.mean("throttle_sw_power_cap"))),
     Column::new("slowed by heat or supply", "%", |gpu| Cell::percent(gpu.figures.mean("severe"))),
 ];
