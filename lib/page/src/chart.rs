@@ -78,10 +78,12 @@ impl Page {
         for (place, part) in parts.iter().enumerate() {
             let seconds = bars.iter().map(|(_, bar)| bar[place]).sum::<f64>();
             let percent = 100.0 * seconds / wholes.iter().sum::<f64>();
-            let _ = write!(
-                html,
-                "<span class=\"part{place}\">■</span> {part} {percent:.1} % "
-            );
+            if seconds > 0.0 {
+                let _ = write!(
+                    html,
+                    "<span class=\"part{place}\">■</span> {part} {percent:.1} % "
+                );
+            }
         }
         let height = ROW * bars.len();
         let _ = write!(html, "</p><svg role=\"img\" style=\"height:{height}px\">");

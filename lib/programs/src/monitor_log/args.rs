@@ -282,7 +282,8 @@ pub struct ReportArgs {
     ///
     /// The verdict is the worst finding about wasted GPU time or failing hardware: mean utilization of a GPU that a run used
     /// (below 50 % critical, below 80 % mild; at least 10 samples, over half of the time); time in which the device of a run had
-    /// no work (above 20 % critical, above 5 % mild; loading the model and runs below 10 s left out); mean fill
+    /// no work (above 20 % critical, above 5 % mild; loading the model and runs below 10 s left out); time in which the threads of a
+    /// run on a CPU had a core, of the time in which it computed (below 50 % critical, below 80 % mild; likewise); mean fill
     /// of a run's batches (below 80 % critical, below 85 % mild; without the emptiest batch of each file); clocks held down by
     /// heat or the power supply (for more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU
     /// that stops answering

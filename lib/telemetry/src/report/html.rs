@@ -52,7 +52,11 @@ pub fn add_to(page: &mut Page, report: &Report) {
     let is_shown = |finding: &&Finding| findings.len() <= SHOWN || finding.tier > Tier::None;
     let (first, more) = findings.split_at(findings.iter().take(SHOWN).filter(is_shown).count());
     page.table(first, &FINDINGS);
-    let what = format!("{}, the worst first", plural(more.len(), "more finding"));
+    let what = format!(
+        "{} of {}",
+        more.len().min(MOST),
+        plural(findings.len(), "finding")
+    );
     page.fold(!more.is_empty(), &what, |page| {
         page.table(more.iter().take(MOST), &FINDINGS);
     });
@@ -127,11 +131,12 @@ fn times_s(run: &RunSummary) -> Vec<f64> {
 
 /// Draws the utilization of a GPU over the recording. Its runs are shaded.
 fn add_chart(page: &mut Page, gpu: &GpuSummary, runs: &[RunSummary]) {
-    let shaded = gpu.runs.iter().map(|(&run, &span)| {
+    // Nobody can tell more shades apart.
+    let shaded = gpu.runs.iter().filter(|_| gpu.runs.len() <= MOST);
+    let shaded = shaded.map(|(&run, &span)| {
         let name = runs.get(run).map_or("", |run| &*run.name);
         (span, name)
     });
-    let (shaded, label): (Vec<_>, _) = (shaded.collect(), gpu.label());
-    let caption = format!("{label}: utilization in %");
+    let (shaded, caption): (Vec<_>, _) = (shaded.collect(), gpu.label() + ": utilization in %");
     page.chart(&caption, &gpu.busy.means(), Some(100.0), &shaded);
 }
