@@ -52,12 +52,8 @@ pub fn add_to(page: &mut Page, report: &Report) {
     let is_shown = |finding: &&Finding| findings.len() <= SHOWN || finding.tier > Tier::None;
     let (first, more) = findings.split_at(findings.iter().take(SHOWN).filter(is_shown).count());
     page.table(first, &FINDINGS);
-    let what = format!(
-        "{} of {}",
-        more.len().min(MOST),
-        plural(findings.len(), "finding")
-    );
-    page.fold(!more.is_empty(), &what, |page| {
+    let (told, all) = (more.len().min(MOST), plural(findings.len(), "finding"));
+    page.fold(!more.is_empty(), &format!("{told} of {all}"), |page| {
         page.table(more.iter().take(MOST), &FINDINGS);
     });
     let mut longest: Vec<&RunSummary> = runs.iter().collect();
@@ -73,10 +69,8 @@ pub fn add_to(page: &mut Page, report: &Report) {
         page.heading("Runs")
             .table(sum.filter(|_| is_long), &columns);
         page.fold(is_long, &what, |page| {
-            page.table(
-                longest.iter().copied().chain(sum.filter(|_| !is_long)),
-                &columns,
-            );
+            let rows = longest.iter().copied();
+            page.table(rows.chain(sum.filter(|_| !is_long)), &columns);
         });
     }
     let bars = longest.iter().map(|run| (&*run.name, times_s(run)));
