@@ -4,8 +4,6 @@ use plmkit_cli::{Exit, Fault, LogFormat, Stop};
 use plmkit_esm2::{Device, WorkerGpu};
 use plmkit_programs::gpu_embed::{self, Child, Request, Session};
 
-use crate::options::Options;
-
 /// What computes one shard at a time.
 pub(crate) enum Computer<'a> {
     /// The model of this process.
@@ -14,14 +12,14 @@ pub(crate) enum Computer<'a> {
     Child(&'a mut Child),
 }
 
-/// The children that compute with these options, `count` of them if that does not follow from the device; none if this process
-/// computes. A GPU's library is never loaded into this process.
+/// The children that compute with these options and their words, `count` of them if that does not follow from the device; none if this
+/// process computes. A GPU's library is never loaded into this process.
 pub(crate) fn children(
-    options: &Options,
+    (args, words): (&gpu_embed::Args, &[String]),
     count: Option<usize>,
     session: &Session,
 ) -> Result<Vec<Child>, Fault> {
-    let device = options.gpu_embed.device;
+    let device = args.device;
     let visible = None;
     let devices = match (device, count) {
         (Device::All, _) => Device::each_gpu()?,
@@ -29,34 +27,29 @@ pub(crate) fn children(
         _ if session.engine().info().device_kind() == "cpu" => return Ok(Vec::new()),
         _ => vec![WorkerGpu { device, visible }],
     };
-    let threads = gpu_embed::threads(options.gpu_embed.threads).get();
+    let threads = gpu_embed::threads(args.threads).get();
     let share = threads.div_ceil(devices.len());
-    let mut words = options.words.gpu_embed.clone();
+    let mut words = words.to_vec();
     let model = &session.engine().info().checkpoint.digest;
     words.push(format!("--serve-model={model}"));
-    words.push(format!("--model={}", options.gpu_embed.model.display()));
-    let common = &options.gpu_embed.common;
+    words.push(format!("--model={}", args.model.display()));
+    let common = &args.common;
+    let dtype = session.engine().info().dtype;
+    let is_json = common.log_format == LogFormat::Json;
     let own = [
-        (
-            options.gpu_embed.threads.is_none(),
-            format!("--threads={share}"),
-        ),
+        (true, format!("--threads={share}")),
         // All compute in one type.
-        (true, format!("--dtype={}", session.engine().info().dtype)),
+        (true, format!("--dtype={dtype}")),
         (common.quiet, "--quiet".to_owned()),
         (common.verbose, "--verbose".to_owned()),
-        (
-            common.log_format == LogFormat::Json,
-            "--log-format=json".to_owned(),
-        ),
+        (is_json, "--log-format=json".to_owned()),
     ];
-    let is_given = |word: &str| words.iter().any(|given| given.starts_with(word));
-    let own = own.into_iter().filter(|(is_set, word)| {
+    for (_, word) in own.into_iter().filter(|(is_set, _)| *is_set) {
         let name = word.split('=').next().unwrap_or_default();
-        *is_set && !is_given(name)
-    });
-    let own: Vec<String> = own.map(|(_, word)| word).collect();
-    words.extend(own);
+        if !words.iter().any(|given| given.starts_with(name)) {
+            words.push(word);
+        }
+    }
     let child = |device| Child::new(words.iter().map(Into::into), device);
     Ok(devices.into_iter().map(child).collect())
 }

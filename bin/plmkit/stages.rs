@@ -256,7 +256,8 @@ impl Run {
 
     /// The children that compute the shards of this run, if not this process does.
     fn children(&self, session: &Session) -> Result<Vec<Child>, Fault> {
-        computer::children(&self.options, self.args.children, session)
+        let options = (&self.options.gpu_embed, &self.options.words.gpu_embed[..]);
+        computer::children(options, self.args.children, session)
     }
 
     /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one. Children

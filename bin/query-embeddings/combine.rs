@@ -4,11 +4,12 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, file, variant};
+use plmkit_cli::{Exit, Fault, ProgressMode, Stop, file, variant};
 use plmkit_contract::{ListedDataset, path_text, plural};
 use plmkit_dataset::{
     CombineConfig, Dataset, RowFormat, RowsConfig, check_outside, combine, dataset_folder,
 };
+use plmkit_programs::query_embeddings::rows_shown;
 use plmkit_store::StoreError;
 
 use crate::rows::{check_column, write};
@@ -95,8 +96,8 @@ impl CombineArgs {
             out: &self.out,
             force: self.force,
         };
-        let written =
-            self.with_progress(quiet, |advance| write(&config, dataset, &[], advance, stop))?;
+        let shown = rows_shown((self.progress, quiet));
+        let written = write(&config, dataset, &[], shown, stop)?;
         let listed = written
             .samples()
             .iter()
@@ -146,8 +147,7 @@ impl CombineArgs {
             known: known.collect::<Result<_, _>>()?,
             force: self.force,
         };
-        let outcome = self.with_progress(quiet, |advance| combine(&config, opened, advance, stop));
-        let outcome = outcome?;
+        let outcome = combine(&config, opened, rows_shown((self.progress, quiet)), stop)?;
         let out = path_text(&self.out);
         if outcome.existing {
             tracing::info!(
@@ -174,14 +174,5 @@ impl CombineArgs {
             );
         }
         Ok(Exit::Done)
-    }
-
-    /// Does work that tells the rows as they are written, and the number of all.
-    fn with_progress<T>(&self, quiet: bool, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
-        let mut progress = None;
-        work(&mut |rows, all| {
-            let start = || ProgressDisplay::start(self.progress, quiet, "rows", all);
-            progress.get_or_insert_with(start).advance(rows);
-        })
     }
 }

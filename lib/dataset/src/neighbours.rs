@@ -34,6 +34,11 @@ pub struct NeighboursConfig {
     pub metric: Metric,
     /// The least score of a hit. A distance has none.
     pub min_score: Option<f64>,
+    /// Whether targets with the sequence of a query are no hits of it.
+    pub no_self: bool,
+    /// Whether the queries were embedded for this search, as the targets were, but maybe by a device that does not compute in their
+    /// type. They are records of the targets if they are of the same FASTA files, and a table of text has the columns that people read.
+    pub is_fresh: bool,
     /// The most threads.
     pub threads: NonZero<usize>,
     /// The most bytes of memory.
@@ -47,24 +52,35 @@ pub struct NeighboursConfig {
 }
 
 /// By how much the ordinals of the targets exceed those of the same rows among the queries; `None` if these are other rows.
-fn same_rows(queries: &Dataset, targets: &Dataset) -> Option<i64> {
-    let more = offset_in(targets, queries).map(u64::cast_signed);
-    more.or_else(|| offset_in(queries, targets).map(|offset| -offset.cast_signed()))
+fn same_rows(queries: &Dataset, targets: &Dataset, is_fresh: bool) -> Option<i64> {
+    let more = offset_in(targets, queries, is_fresh).map(u64::cast_signed);
+    let less = || offset_in(queries, targets, false).map(u64::cast_signed);
+    more.or_else(|| Some(-less()?))
 }
 
-/// The first ordinal in `all` of rows that are all of it, or a sample.
-fn offset_in(all: &Dataset, rows: &Dataset) -> Option<u64> {
-    let (asked, mut first) = (rows.digest(), 0);
-    if asked == all.digest() {
+/// The first ordinal in `all` of rows that are all of it, or a sample; if `is_fresh`, of records of the same FASTA files.
+fn offset_in(all: &Dataset, rows: &Dataset, is_fresh: bool) -> Option<u64> {
+    let (asked, has_files) = (rows.digest(), is_fresh && inputs(rows).next().is_some());
+    let is_same = |of: &Dataset| of.digest() == asked || (has_files && inputs(of).eq(inputs(rows)));
+    if is_same(all) {
         return Some(0);
     }
+    let mut first = 0;
     let offsets = all.samples().iter().map(|sample| {
         let offset = all.parts[first].offset;
         first += sample.parts.len();
         (sample, offset)
     });
-    let mut same = offsets.filter(|(sample, _)| sample.digest() == asked);
+    let mut same = offsets.filter(|(sample, _)| is_same(sample));
     same.next().map(|(_, offset)| offset)
+}
+
+/// The digests of the FASTA files of a dataset, if its records have their order.
+fn inputs(of: &Dataset) -> impl Iterator<Item = &String> {
+    let manifest = of.manifest.iter().filter(|of| of.translation.is_none());
+    manifest
+        .flat_map(|of| &of.inputs)
+        .map(|input| &input.digest)
 }
 
 /// Writes a table with the nearest targets of each query, in the order of the queries. Equally near targets are in the order of the
@@ -82,7 +98,9 @@ pub fn neighbours(
 ) -> Result<u64, DatasetError> {
     let column = config.column.as_deref();
     let [queries, targets] = [Source::new(queries, column)?, Source::new(targets, column)?];
-    check_alike(queries, targets)?;
+    if !config.is_fresh {
+        check_alike(queries, targets)?;
+    }
     let plan = Plan::new(config, queries, targets, stop)?;
     tell(&plan);
     let all = plan.passes * targets.dataset.rows();
@@ -92,12 +110,14 @@ pub fn neighbours(
         metric: config.metric,
         top: config.top.get(),
         least: config.min_score.unwrap_or(f64::NEG_INFINITY),
-        same: same_rows(queries.dataset, targets.dataset),
+        same: same_rows(queries.dataset, targets.dataset, config.is_fresh),
+        no_self: config.no_self,
         threads: plan.threads,
         stop,
     };
     let file = AtomicFile::create(&config.out)?.keeping(!config.force);
-    let schema = hits::schema([queries, targets].map(|source| source.dataset.layout()));
+    let is_short = config.is_fresh && config.format != TableFormat::Parquet;
+    let schema = hits::schema([queries, targets].map(|source| source.dataset), is_short);
     let mut table = TableWriter::create(
         file,
         &schema,

@@ -110,6 +110,18 @@ impl Dataset {
         let samples = datasets_at(path, (false, true), warn, stop)?;
         Self::join(path, samples).ok_or_else(|| none_at(path))
     }
+
+    /// Returns what [`into_samples`](Self::into_samples) has returned, of one dataset or of several, as one.
+    ///
+    /// # Errors
+    /// If there are none, or if they were made differently or have rows in common.
+    pub fn from_samples(path: &Path, samples: Vec<Self>) -> Result<Self, DatasetError> {
+        let mut known = BTreeSet::new();
+        for sample in &samples {
+            check_together(sample, &samples[0].parts[0], &mut known)?;
+        }
+        Self::join(path, samples).ok_or_else(|| none_at(path))
+    }
 }
 
 /// Finds datasets, or files without one. Of samples of the last run, tells whether they were validated.
@@ -175,7 +187,9 @@ fn check_together(
 ) -> Result<(), DatasetError> {
     let (part, is_folder) = (&dataset.parts[0], dataset.path.is_dir());
     if let Some(what) = part.difference(first) {
-        let what = format!("different models or options: {what}");
+        let models = [first, part].map(|part| part.provenance.model.as_ref());
+        let [expected, found] = models.map(|model| model.map_or("?", |model| &model.name));
+        let what = format!("different models or options: {what}; models {expected}, {found}");
         return Err(DatasetError::content(&dataset.path, what));
     }
     let [is, was] = [part, first].map(|part| part.provenance.options.contains_key(COMBINED));

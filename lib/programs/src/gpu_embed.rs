@@ -9,6 +9,6 @@ mod session;
 mod testing;
 
 pub use args::{Args, threads};
-pub use child::{Child, Request, ShardFiles};
+pub use child::{Child, Request, ShardFiles, prepare};
 pub use run::run;
 pub use session::Session;

@@ -6,4 +6,5 @@ pub mod fasta_shard;
 pub mod gpu_embed;
 pub mod monitor_log;
 pub mod pack_batches;
+pub mod query_embeddings;
 pub mod validate_embeddings;

@@ -1,12 +1,12 @@
 //! Vectors in memory: queries, and targets that are packed for products with them.
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
-use plmkit_contract::{Dtype, KeyColumns, Quoted, Stop};
+use plmkit_contract::{Dtype, KeyColumns, Quoted, SequenceDigest, Stop};
 use plmkit_cpu::{Isa, Weights};
 
 use super::metric::{Metric, Vector, dot};
@@ -92,6 +92,8 @@ pub(super) struct Queries {
     /// Their keys and labels.
     pub(super) rows: Vec<RecordBatch>,
     pub(super) keys: Vec<(u64, u32)>,
+    /// The sequences of their rows, each with its ordinal: a protein may have several windows.
+    pub(super) digests: HashSet<(u64, SequenceDigest)>,
     /// `(queries, dim)`
     pub(super) values: Vec<f32>,
     /// Of their norms.
@@ -111,6 +113,7 @@ impl Queries {
         let mut queries = Self {
             rows: Vec::new(),
             keys: Vec::new(),
+            digests: HashSet::new(),
             values: Vec::with_capacity(most * source.dim()),
             squares: Vec::new(),
             nearest: Vec::new(),
@@ -124,6 +127,8 @@ impl Queries {
             queries.squares.extend(squares);
             let keys = KeyColumns::new(&rows);
             queries.keys.extend(keys.rows().map(|key| key.sort_key()));
+            let digests = keys.rows().map(|key| (key.ordinal, key.digest));
+            queries.digests.extend(digests);
             let keys = rows.project(&key_columns);
             queries
                 .rows
@@ -165,6 +170,7 @@ impl Queries {
 /// Some targets.
 pub(super) struct Block {
     pub(super) keys: Vec<(u64, u32)>,
+    pub(super) digests: Vec<SequenceDigest>,
     /// `(targets, dim)`
     values: ScalarBuffer<f32>,
     squares: Vec<f64>,
@@ -212,6 +218,7 @@ impl Block {
         let keys = KeyColumns::new(rows);
         Ok(Self {
             keys: keys.rows().map(|key| key.sort_key()).collect(),
+            digests: keys.rows().map(|key| key.digest).collect(),
             longest: squares.iter().copied().fold(0.0, f64::max),
             values,
             squares,

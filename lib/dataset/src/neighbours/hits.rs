@@ -6,30 +6,39 @@ use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use plmkit_contract::{EmbeddingLayout, KeyColumns, SAMPLE, Stop};
+use plmkit_contract::{COMBINED, DESCRIPTION, EmbeddingWork, KeyColumns, SAMPLE, Stop};
 
 use super::block::{Queries, Source};
 use super::metric::Metric;
 use super::nearest::Hit;
-use crate::{DatasetError, Merge};
+use crate::{Dataset, DatasetError, Merge};
 
 /// The hits that are written at once.
 const BATCH_HITS: usize = 1 << 16;
 
 /// The columns of a query and of a target, by their names in embeddings files.
-const KEYS: [(&str, [&str; 2]); 4] = [
+const KEYS: [(&str, [&str; 2]); 5] = [
     ("id", ["query", "target"]),
     ("ordinal", ["query_ordinal", "target_ordinal"]),
     ("start", ["query_start", "target_start"]),
     (SAMPLE, ["query_sample", "target_sample"]),
+    (DESCRIPTION, ["query_description", "target_description"]),
 ];
 
-/// Returns the columns of hits between datasets of these layouts.
-pub(super) fn schema([queries, targets]: [&EmbeddingLayout; 2]) -> SchemaRef {
+/// Returns the columns of hits between datasets; if `is_short`, those that tell hits apart, and the descriptions.
+pub(super) fn schema(datasets: [&Dataset; 2], is_short: bool) -> SchemaRef {
     let mut fields = Vec::new();
     for (key, names) in KEYS {
-        for (layout, name) in [queries, targets].into_iter().zip(names) {
-            if let Ok(field) = layout.schema().field_with_name(key) {
+        for (dataset, name) in datasets.into_iter().zip(names) {
+            let options = &dataset.parts[0].provenance.options;
+            let is_needed = match key {
+                "start" => EmbeddingWork::new(options).has_separate_windows(),
+                SAMPLE => dataset.samples().len() > 1 || options.contains_key(COMBINED),
+                _ => key != "ordinal",
+            };
+            if let Ok(field) = dataset.layout().schema().field_with_name(key)
+                && (is_needed || !is_short)
+            {
                 fields.push(field.clone().with_name(name));
             }
         }
@@ -77,18 +86,18 @@ pub(super) fn each_batch(
                 .collect::<UInt32Array>(),
             some.iter().map(|(_, _, hit)| place(hit)).collect(),
         ];
-        let mut columns = Vec::new();
-        for (key, _) in KEYS {
-            for (rows, places) in [&query_rows, &target_rows].into_iter().zip(&places) {
-                if let Some(column) = rows.column_by_name(key) {
-                    columns.push(take(column, places, None).map_err(failed)?);
-                }
-            }
-        }
         let ranks = UInt32Array::from_iter_values(some.iter().map(|hit| hit.1));
         let scores = some.iter().map(|hit| metric.score(hit.2.nearness()));
-        let scores: ArrayRef = Arc::new(Float64Array::from_iter_values(scores));
-        columns.splice(2..2, [Arc::new(ranks) as ArrayRef, scores]);
+        let scores = Float64Array::from_iter_values(scores);
+        let own = [Arc::new(ranks) as ArrayRef, Arc::new(scores)];
+        let columns = schema.fields().iter().map(|field| {
+            let of = |names: &[&str; 2]| names.iter().position(|name| name == field.name());
+            match KEYS.iter().find_map(|(key, names)| Some((key, of(names)?))) {
+                Some((key, of)) => take(&[&query_rows, &target_rows][of][*key], &places[of], None),
+                None => Ok(Arc::clone(&own[usize::from(field.name() == "score")])),
+            }
+        });
+        let columns = columns.collect::<Result<_, _>>().map_err(failed)?;
         let rows = RecordBatch::try_new(Arc::clone(schema), columns);
         write(&rows.map_err(failed)?)?;
     }

@@ -31,6 +31,8 @@ pub(super) struct Search<'a> {
     pub(super) least: f64,
     /// By how much ordinals of the targets exceed those of the same rows among the queries, which are no neighbours of themselves.
     pub(super) same: Option<i64>,
+    /// Whether targets with the sequence of a query are no neighbours of it either.
+    pub(super) no_self: bool,
     pub(super) threads: NonZero<usize>,
     pub(super) stop: &'a Stop,
 }
@@ -134,6 +136,10 @@ impl Search<'_> {
             found.retain(|&(_, at)| {
                 block.keys[at].0 != queries.keys[query].0.wrapping_add_signed(offset)
             });
+        }
+        if self.no_self {
+            let of = |at: usize| (queries.keys[query].0, block.digests[at]);
+            found.retain(|&(_, at)| !queries.digests.contains(&of(at)));
         }
         if is_exact && found.len() > self.top {
             let descending = |one: &(f32, usize), other: &(f32, usize)| other.0.total_cmp(&one.0);

@@ -125,7 +125,10 @@ impl Session {
                 })
             }
             Request::Fasta { cut, pack, folder } => {
-                args.batches = prepare(cut, pack, stop)?;
+                let mut cut: fasta_shard::Args = parse(cut)?;
+                // Without rows, the table has its columns.
+                cut.allow_empty = true;
+                args.batches = prepare(cut, &parse(pack)?, stop)?;
                 args.out = Some(folder.join("embeddings.parquet"));
                 self.embed(&args, None, stop, &mut |_| ())
             }
@@ -133,16 +136,17 @@ impl Session {
     }
 }
 
-/// Cuts FASTA files and packs their shards. Returns the batches files.
-fn prepare(cut: &[String], pack: &[String], stop: &Stop) -> Result<Vec<PathBuf>, Fault> {
-    let (mut cut, pack) = (
-        parse::<fasta_shard::Args>(cut)?,
-        parse::<pack_batches::Args>(pack)?,
-    );
+/// Cuts FASTA files and packs their shards. Returns the batches files, which are beside the shards.
+///
+/// # Errors
+/// See [`fasta_shard::run`] and [`pack_batches::run`].
+pub fn prepare(
+    cut: fasta_shard::Args,
+    pack: &pack_batches::Args,
+    stop: &Stop,
+) -> Result<Vec<PathBuf>, Fault> {
     let how = (pack.batch_tokens()?, pack.description, false);
     let folder = cut.out.clone();
-    // Without rows, the table has its columns.
-    cut.allow_empty = true;
     fasta_shard::run(cut, stop)?;
     let manifest: Manifest = read_sealed(&folder.join(MANIFEST_FILE))?;
     let pack = |shard: &ShardSummary| {
