@@ -270,7 +270,7 @@ impl Program for CommandLine {
 }
 
 /// Parses an input: `-`, or a file.
-fn input() -> impl TypedValueParser<Value = PathBuf> {
+pub(crate) fn input() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(|path| match path.to_str() {
         Some(name) if name.starts_with('-') && name != "-" => Path::new(".").join(path),
         _ => path,

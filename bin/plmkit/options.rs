@@ -175,7 +175,7 @@ fn value(words: &mut Vec<String>, name: &str, value: Option<&str>) {
 }
 
 /// Splits the value of `option`, which passes options on.
-fn split(option: &str, text: Option<&str>) -> Result<Vec<String>, Fault> {
+pub(crate) fn split(option: &str, text: Option<&str>) -> Result<Vec<String>, Fault> {
     let text = text.unwrap_or_default();
     let words = shlex::split(text).ok_or_else(|| {
         Fault::usage(format!(

@@ -1,16 +1,258 @@
 //! `plmkit search`.
 
-use plmkit_cli::{Common, Exit, Fault, Stop};
+use std::path::{Path, PathBuf};
 
-/// Find the proteins of a dataset that are nearest to those of a FASTA
+use clap::builder::TypedValueParser;
+use plmkit_cli::{
+    Common, Exit, Fault, NamedPath, ProgressDisplay, Stop, file, parse, print, variant,
+};
+use plmkit_contract::{
+    MANIFEST_FILE, Manifest, Quoted, REJECTS_FILE, Reject, WINDOWS, is_stream, path_text, plural,
+};
+use plmkit_dataset::{Dataset, dataset_folder};
+use plmkit_hub::{ModelId, Settings, resolve};
+use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
+use plmkit_programs::query_embeddings::{HitsArgs, format_of_table, open, search};
+use plmkit_programs::{fasta_shard, pack_batches};
+use plmkit_store::{StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed};
+use tracing::dispatcher::{get_default, with_default as with_dispatch};
+use tracing::subscriber::{NoSubscriber, with_default};
+
+use crate::computer::{self, Computer};
+use crate::model;
+use crate::params::Params;
+
+/// Find the proteins of results that are nearest to those of a FASTA
+///
+/// Embeds the queries as the results were made: cut by the same rules, with the same model, layer, pooling and types. Compares them with
+/// all proteins of the results, exactly, and writes a line for each hit, the nearest first. Leaves nothing else. The hits are those of
+/// a run of plmkit on the queries and of query-embeddings neighbours.
+///
+/// If the FASTA is that of a sample of the results, no protein is a hit of itself.
+///
+/// Exit codes: 0; 1 if a query has no vector and so no hits, which a warning names; 65 if the results are of several models, or
+/// --model is another; 66 if the model is not found.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SearchArgs {
+    /// FASTA of the queries, plain or compressed by gzip, bgzip or zstd; - is standard input
+    #[arg(value_name = "QUERIES.fasta", value_parser = crate::args::input())]
+    queries: PathBuf,
+
+    /// Results to search, all of one model: folders of a run or of a sample, dataset.json, or embeddings files
+    #[arg(value_name = "RESULTS", required = true, value_parser = file().map(dataset_folder))]
+    results: Vec<PathBuf>,
+
+    /// Table to write; an existing one with the same content is kept [default: TSV on standard output]
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    out: Option<PathBuf>,
+
+    /// Format of the table [default: by the extension of the file; without one, tsv]
+    #[arg(long, value_name = "FORMAT", value_parser = variant::<TableFormat>())]
+    format: Option<TableFormat>,
+
+    #[command(flatten)]
+    hits: HitsArgs,
+
+    /// Leave out proteins whose sequence is that of the query
+    #[arg(long)]
+    no_self: bool,
+
+    /// Folder or weight file of the model that made the results, if it is not where these say
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
+    /// Fetch the model from the Hub if it is not in the local cache
+    #[arg(long)]
+    download: bool,
+
+    /// Device that embeds the queries: auto, cpu, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+
+    /// More options of fasta-shard for the queries, as in a shell: "--duplicate-ids suffix"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    fasta_shard: Option<String>,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
+/// The options of `fasta-shard` that decide which residues of a record are embedded, and which records are wrong.
+const OF_RECORDS: &str = "duplicate_ids invalid long_policy max_residues overlap";
+
+/// A model, its options, and the words of those that a child gets.
+type Model = (Session, gpu_embed::Args, Vec<String>);
+
 impl SearchArgs {
-    pub(crate) fn run(self, _stop: &Stop) -> Result<Exit, Fault> {
-        Ok(Exit::Done)
+    pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let out = self.out.as_deref().unwrap_or(Path::new("hits.tsv"));
+        let format = format_of_table(self.format, out, TableFormat::Tsv)?;
+        let mut config = self.hits.config(out.to_owned(), format)?;
+        let outputs: Vec<NamedPath> = self.out.iter().map(|out| ("--out", &**out)).collect();
+        let magic = (format == TableFormat::Parquet).then_some(&b"PAR1"[..]);
+        let is_file = !is_stream(&self.queries);
+        let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
+        let (inputs, mut samples) = ([("the queries", &*self.queries)], Vec::new());
+        for results in &self.results {
+            let opened = open(results, &inputs, (&outputs, magic), stop)?;
+            samples.extend(opened.into_samples());
+        }
+        let targets = Dataset::from_samples(&self.results[0], samples)?;
+        let place = targets.place_of(config.column.as_deref())?;
+        let column = targets.layout().columns[place].to_string();
+        // A signal may end the process at once while a driver is asked, so there is no folder yet.
+        let model = self.open_model(&targets, &column, stop)?;
+        let folder =
+            tempfile::tempdir().map_err(StoreError::cannot_create(&std::env::temp_dir()))?;
+        let exit = self.embed(model, &targets, folder.path(), stop)?;
+        let queries = Dataset::open(folder.path(), Err, stop)?;
+        config.out = self.out.clone().unwrap_or(folder.path().join("hits"));
+        (config.column, config.no_self, config.is_fresh) = (Some(column), self.no_self, true);
+        let shown = (self.hits.progress, self.common.quiet);
+        let hits = search(&config, [&queries, &targets], shown, stop)?;
+        if self.out.is_none() {
+            print(read_input(&config.out)?)?;
+        }
+        let out = self.out.unwrap_or("standard output".into());
+        tracing::info!("{}: {}", path_text(&out), plural(hits, "hit"));
+        Ok(exit)
+    }
+
+    /// Opens the model that made a column of the results, as their digest tells.
+    fn open_model(&self, targets: &Dataset, column: &str, stop: &Stop) -> Result<Model, Fault> {
+        let made_by = &targets.parts[0].provenance;
+        let option = |name, default| made_by.text_option(name).unwrap_or(default);
+        let (pool, layer) = column.split_once('_').unwrap_or_default();
+        let (store, how) = (targets.layout().dtype, option(WINDOWS, "stitch"));
+        let words = format!("--pool={pool} --layers={layer} --store-dtype={store} --windows={how}");
+        let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        words.push(format!("--device={}", self.device));
+        words.extend(self.hits.threads.map(|count| format!("--threads={count}")));
+        words.extend(self.download.then(|| "--download".to_owned()));
+        let name = made_by.model.clone();
+        let name = name.map_or_else(String::new, |model| match model.revision {
+            Some(commit) => format!("{}@{commit}", model.name),
+            None => model.name,
+        });
+        let (results, digest) = (path_text(&self.results[0]), option("model", ""));
+        let made_by = format!("the model of {results} is {} ({digest})", Quoted(&name));
+        let found = || self.find(&name, digest, stop);
+        let Some(model) = self.model.clone().or_else(found) else {
+            let fetch = format!("; plmkit fetch {name} or --download fetches it");
+            let fetch = ModelId::parse(&name).map_or("; its name alone is recorded", |_| &fetch);
+            let what = format!("{made_by}, which is not found: expected --model with its path");
+            return Err(Fault::new(Exit::NoInput, what + fetch));
+        };
+        let dtype = option("dtype", "f32");
+        let required = [format!("--model={model}"), format!("--dtype={dtype}")];
+        let others = ["--out=x", "x"].map(str::to_owned);
+        let mut args: gpu_embed::Args = parse(&[&words[..], &required, &others].concat())?;
+        (args.common, args.progress) = (self.common.clone(), self.hits.progress);
+        let mut opened = model::open(&args, true, stop);
+        if opened.as_ref().is_err_and(|it| it.exit() == Exit::Usage) && dtype != "f32" {
+            let what = "which this device does not compute: the queries are computed in f32";
+            tracing::warn!("{results}: made in {dtype}, {what}");
+            args.dtype = Some(plmkit_esm2::Dtype::F32);
+            opened = model::open(&args, true, stop);
+        }
+        let told = |it: Fault| Fault::new(it.exit(), format!("{}; {made_by}", it.message()));
+        let mut session = opened.map_err(told)?.ok_or(StoreError::Stopped)?;
+        let found = &session.engine().info().checkpoint.digest;
+        if found != digest {
+            let what = format!("{model}: another model, with the digest {found}; {made_by}");
+            return Err(Fault::new(Exit::Data, what));
+        }
+        session.settle();
+        Ok((session, args, words))
+    }
+
+    /// Finds the model by its id on the Hub, or where a run had it that made the results.
+    fn find(&self, name: &str, digest: &str, stop: &Stop) -> Option<String> {
+        let is_cached = || resolve(name.as_ref(), &Settings::from_env(), None, stop).is_ok();
+        if ModelId::parse(name).is_some() && (self.download || is_cached()) {
+            return Some(name.to_owned());
+        }
+        let folders = self.results.iter().flat_map(|path| path.canonicalize());
+        let folders: Vec<_> = folders.collect();
+        let folders = folders.iter().flat_map(|path| path.ancestors().take(4));
+        let mut runs = folders.filter_map(Params::read);
+        let is_here = |run: &Params| run.weights == digest && Path::new(&run.model).exists();
+        runs.find(is_here).map(|run| run.model)
+    }
+
+    /// Embeds the queries in a folder, cut as the results were unless the command line says otherwise. Tells what became of them.
+    fn embed(
+        &self,
+        model: Model,
+        targets: &Dataset,
+        to: &Path,
+        stop: &Stop,
+    ) -> Result<Exit, Fault> {
+        let (mut session, mut args, of_child) = model;
+        let given = crate::options::split("--fasta-shard", self.fasta_shard.as_deref())?;
+        let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
+        let mut samples = targets.samples().iter();
+        let cut_by = samples.find_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
+        for (name, value) in cut_by.into_iter().flatten() {
+            let (word, value) = (format!("--{}", name.replace('_', "-")), value.to_string());
+            let is_given = given.iter().any(|given| given.starts_with(&word));
+            if OF_RECORDS.contains(&**name) && value != "null" && !is_given {
+                words.push(format!("{word}={}", value.trim_matches('"')));
+            }
+        }
+        // Samples that were combined have no such options.
+        let windows = targets.parts[0].provenance.text_option(WINDOWS);
+        let windows = windows.filter(|_| cut_by.is_none());
+        words.extend(windows.map(|_| "--long-policy=window".to_owned()));
+        words.extend(given);
+        let mut cut: fasta_shard::Args = parse(&words)?;
+        let mut pack: pack_batches::Args = parse(&["x", "--out=x"].map(str::to_owned))?;
+        pack.description = targets.layout().labels.description;
+        let (at, queries) = (|name: &str| to.join(name), path_text(&self.queries));
+        (cut.out, cut.inputs) = (at("shards"), vec![self.queries.clone()]);
+        let (quiet, messages) = (self.common.quiet, get_default(Clone::clone));
+        args.common.quiet = true;
+        let embed = || -> Result<Manifest, Fault> {
+            prepare(cut, &pack, stop)?;
+            let manifest: Manifest = read_sealed(&at("shards").join(MANIFEST_FILE))?;
+            let embeddings = at("embeddings");
+            std::fs::create_dir(&embeddings).map_err(StoreError::cannot_create(&embeddings))?;
+            let request = Request::Embed(Box::new(ShardFiles {
+                batches: at("shards"),
+                out: embeddings.join("queries.parquet"),
+                rejects: at("rejects.csv"),
+                events: at("events.jsonl"),
+                samples: at("samples.csv"),
+                checkpoint_dir: None,
+                force: false,
+            }));
+            let mut children = computer::children((&args, &of_child), None, &session)?;
+            let mut computers = Computer::all(&mut children, &mut session);
+            let mut shown = ProgressDisplay::start(args.progress, quiet, "tokens", manifest.tokens);
+            let mut advance = |tokens| with_dispatch(&messages, || shown.advance(tokens));
+            computers[0].answer(&args, &request, stop, &mut advance)?;
+            Ok(manifest)
+        };
+        // The messages of programs are about files that nobody sees.
+        let embedded = with_default(NoSubscriber::new(), embed);
+        StoreError::check(stop)?;
+        let manifest = embedded?;
+        if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
+            let (count, longest) = (plural(*count, "protein"), &manifest.options["max_residues"]);
+            tracing::warn!("{queries}: {count} truncated to {longest} residues, as in the results");
+        }
+        let mut rejected = read_rejects(&at("shards").join(REJECTS_FILE))?.lines;
+        if at("rejects.csv").exists() {
+            rejected.extend(read_rejects(&at("rejects.csv"))?.lines);
+        }
+        if rejected.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let count = plural(rejected.len() as u64, "record");
+        rejected.truncate(5);
+        let why = |one: &Reject| format!("{} ({})", Quoted(&one.id), one.reason);
+        let named = rejected.iter().map(why).collect::<Vec<_>>().join(", ");
+        tracing::warn!("{queries}: {count} without a vector, and so without hits, such as {named}");
+        Ok(Exit::Negative)
     }
 }

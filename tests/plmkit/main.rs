@@ -7,6 +7,7 @@ mod ends;
 mod existing;
 mod options;
 mod page;
+mod search;
 
 use std::collections::BTreeMap;
 use std::fs;
