@@ -1,16 +1,221 @@
 //! `plmkit variants`.
 
-use plmkit_cli::{Common, Exit, Fault, Stop};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
 
-/// Score the variants of a table
+use plmkit_cli::{
+    Common, Exit, Fault, ProgressDisplay, ProgressMode, Stop, keep_apart, keep_data,
+    keep_renameable, parse,
+};
+use plmkit_contract::{AMINO_ACIDS, SPECIAL_TOKENS, ShardRow, ShortIds};
+use plmkit_dataset::{Dataset, Sites, Table};
+use plmkit_programs::fasta_shard;
+use plmkit_programs::gpu_embed::{self, Request};
+use plmkit_programs::variants::TableArgs;
+use plmkit_store::{StoreError, read_shard};
+use tracing::dispatcher::{self, get_default};
+use tracing::subscriber::{NoSubscriber, with_default};
+
+use crate::args::input;
+use crate::computer::{self, Computer};
+use crate::model;
+use crate::options::split;
+
+/// Score the variants of a table, or all substitutions, by the log-probabilities of a model
+///
+/// Writes the table with two more columns, `score` and `reason`. The score is the log-probability of the mutant residue less that of the
+/// wild type, summed over the substitutions; above 0, the model prefers the mutant. Stops, frameshifts, insertions and deletions have a
+/// reason instead. Only the proteins that the table names are computed, in windows if they are long. Leaves nothing but the table.
+///
+/// Exit codes: 0; 1 if lines are wrong, of which a warning counts them and names the first, or if a protein could not be computed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VariantsArgs {
+    /// FASTA of the proteins, plain or compressed by gzip, bgzip or zstd; - is standard input
+    #[arg(value_name = "PROTEINS.fasta", value_parser = input())]
+    fasta: PathBuf,
+
+    /// CSV or TSV with a header and a column of variants, such as A123V, p.Ala123Val or A123V:K5R; may be compressed
+    #[arg(value_name = "TABLE", value_parser = input(), required_unless_present = "scan")]
+    path: Option<PathBuf>,
+
+    /// Write the scores of all 19 substitutions of each residue, instead of those of a table
+    #[arg(long, conflicts_with_all = ["path", "column", "id_column", "strict"])]
+    scan: bool,
+
+    /// Predict each residue from the others while it is masked, in a pass for each position of the table
+    #[arg(long)]
+    masked: bool,
+
+    #[command(flatten)]
+    table: TableArgs,
+
+    /// Folder or weight file of the model, or an id of the Hugging Face Hub
+    #[arg(long, value_name = "MODEL")]
+    model: String,
+
+    /// Fetch the model from the Hub if it is not in the local cache
+    #[arg(long)]
+    download: bool,
+
+    /// Device to compute on: auto, cpu, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+
+    /// Precision: auto, f32, f16, bf16 or int8
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    dtype: String,
+
+    /// CPU threads [default: the CPUs that this process may use]
+    #[arg(long, value_name = "N")]
+    threads: Option<u16>,
+
+    /// How progress is shown on standard error
+    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
+    progress: ProgressMode,
+
+    /// More options of fasta-shard for the FASTA, as in a shell: "--invalid x"
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    fasta_shard: Option<String>,
+
+    /// Compute in N child processes, as on so many GPUs
+    #[cfg_attr(feature = "testing", arg(long, value_name = "N", hide = true))]
+    #[cfg_attr(not(feature = "testing"), arg(skip))]
+    children: Option<usize>,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
+/// The id of a protein, and its residues.
+type Protein = (String, String);
+
 impl VariantsArgs {
-    pub(crate) fn run(self, _stop: &Stop) -> Result<Exit, Fault> {
-        Ok(Exit::Done)
+    pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
+        let path = self.path.as_deref().unwrap_or(&self.fasta);
+        let outputs = self.table.outputs();
+        keep_renameable(&outputs)?;
+        keep_apart(&[("the FASTA", &self.fasta), ("the table", path)], &outputs)?;
+        keep_data(&outputs, None)?;
+        let out = self.table.output()?;
+        let folder = tempfile::Builder::new().prefix("plmkit-").tempdir();
+        let folder = folder.map_err(StoreError::cannot_create(&env::temp_dir()))?;
+        let proteins = self.proteins(folder.path(), stop)?;
+        let only = proteins.first().filter(|_| proteins.len() == 1);
+        let mut table = match &self.path {
+            Some(path) => self.table.read(path, only.map(|(id, _)| &**id), stop)?,
+            None => scan(&proteins)?,
+        };
+        let mut named = ShortIds::new(table.lines.iter().map(|(line, ..)| &*line.id));
+        let ids = proteins.iter().map(|(id, _)| id);
+        ids.for_each(|id| named.see(id));
+        table.name(&named);
+        let mut sites = Sites::default();
+        sites.ask(&table);
+        for (id, residues) in &proteins {
+            sites.see(id, (residues.len() as u32, 1), residues.as_bytes());
+        }
+        // With --strict, a wrong line costs no computation.
+        self.table.scores((path, &table), &sites)?;
+        let exit = self.embed(&proteins, &mut sites, folder.path(), stop)?;
+        self.table.write(out, (path, &table), &sites, exit)
     }
+
+    /// Reads the proteins.
+    fn proteins(&self, folder: &Path, stop: &Stop) -> Result<Vec<Protein>, Fault> {
+        let all = folder.join("all");
+        let mut cut = format!("--out={}\n", all.display());
+        cut += "--shards=1\n--max-residues=16777216";
+        let given = split("--fasta-shard", self.fasta_shard.as_deref())?;
+        let input = words(&format!("--\n{}", self.fasta.display()));
+        fasta_shard::run(parse(&[words(&cut), given, input].concat())?, stop)?;
+        let shard = read_shard(&all.join("shard-00000.parquet"))?;
+        let rows = shard.rows();
+        let own = |row: ShardRow<'_>| (row.key.id.to_owned(), row.sequence.to_owned());
+        Ok(rows.iter().map(own).collect())
+    }
+
+    /// Computes the log-probabilities of the proteins that have sites, in a folder, and reads them.
+    fn embed(
+        &self,
+        proteins: &[Protein],
+        sites: &mut Sites,
+        folder: &Path,
+        stop: &Stop,
+    ) -> Result<Exit, Fault> {
+        let names = ["proteins.fasta", "positions.tsv", "shards", "embeddings"];
+        let [fasta, listed, shards, out] = names.map(|name| folder.join(name));
+        let (mut records, mut lines, mut tokens) = (String::new(), "id\tposition\n".to_owned(), 0);
+        for (id, residues) in proteins {
+            let positions = sites.positions(id);
+            if positions.is_empty() {
+                continue;
+            }
+            records.extend([">", id, "\n", residues, "\n"]);
+            lines.extend(positions.iter().map(|at| format!("{id}\t{at}\n")));
+            let passes = 1 + usize::from(self.masked) * positions.len();
+            tokens += (passes * (residues.len() + SPECIAL_TOKENS as usize)) as u64;
+        }
+        if tokens == 0 {
+            return Ok(Exit::Done);
+        }
+        let written = fs::write(&fasta, records).and_then(|()| fs::write(&listed, lines));
+        let made = written.and_then(|()| fs::create_dir(&out));
+        made.map_err(StoreError::cannot_create(&out))?;
+        let mut how = format!("--device={}\n--scores=wild-type", self.device);
+        if self.masked {
+            let masked = format!("masked\n--scores-positions={}", listed.display());
+            how = how.replace("wild-type", &masked);
+        }
+        let mut own = words(&how);
+        own.extend(self.threads.map(|count| format!("--threads={count}")));
+        own.extend(self.download.then(|| "--download".to_owned()));
+        let more = format!("--model={}\n--dtype={}\n--out=x\nx", self.model, self.dtype);
+        let mut args: gpu_embed::Args = parse(&[&own[..], &words(&more)].concat())?;
+        args.common = self.common.clone();
+        let Some(mut session) = model::open(&args, true, stop)? else {
+            return Err(StoreError::Stopped.into());
+        };
+        args.common.quiet = true;
+        let mut children = computer::children((&args, &own), self.children, &session)?;
+        let mut computers = Computer::all(&mut children, &mut session);
+        let [shards, fasta] = [&shards, &fasta].map(|path| path.display());
+        let cut = format!(
+            "--out={shards}\n--shards=1\n--long-policy=window\n--alphabet=protein\n{fasta}"
+        );
+        let request = Request::Fasta {
+            cut: words(&cut),
+            pack: words("x\n--out=x"),
+            folder: out,
+        };
+        let mut shown = ProgressDisplay::start(self.progress, self.common.quiet, "tokens", tokens);
+        let messages = get_default(Clone::clone);
+        let mut advance = |tokens| dispatcher::with_default(&messages, || shown.advance(tokens));
+        // Its messages are about files that nobody sees.
+        let ended = with_default(NoSubscriber::new(), || {
+            computers[0].answer(&args, &request, stop, &mut advance)
+        });
+        StoreError::check(stop)?;
+        let exit = ended?;
+        sites.read(&Dataset::open(folder, Err, stop)?, stop)?;
+        Ok(exit)
+    }
+}
+
+/// The words of a command line, each on a line of its own.
+fn words(lines: &str) -> Vec<String> {
+    lines.lines().map(str::to_owned).collect()
+}
+
+/// The table of all substitutions of these proteins.
+fn scan(proteins: &[Protein]) -> Result<Table, Fault> {
+    let mut text = "id\tmutant\n".to_owned();
+    for (id, residues) in proteins {
+        for (position, own) in (1..).zip(residues.chars()) {
+            let mutants = AMINO_ACIDS.map(char::from).into_iter();
+            let mutants = mutants.filter(|&mutant| mutant != own);
+            text.extend(mutants.map(|mutant| format!("{id}\t{own}{position}{mutant}\n")));
+        }
+    }
+    let table = Table::read(text.as_bytes(), [None; 2], None);
+    table.map_err(|what| Fault::new(Exit::Data, what))
 }

@@ -8,6 +8,7 @@ mod existing;
 mod options;
 mod page;
 mod search;
+mod variants;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -41,10 +41,10 @@ def scored(request, tmp_path_factory):
     return folder / "results-a/a"
 
 
-def variants(scored, lines):
+def variants(scored, lines, *options):
     table = scored / "variants.csv"
     table.write_text("id,variant\n" + "".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return subprocess.run([PROGRAMS / "query-embeddings", "variants", scored, table], capture_output=True, text=True, check=False)
+    return subprocess.run([PROGRAMS / "query-embeddings", "variants", scored, table, *options], capture_output=True, text=True, check=False)
 
 
 def log_probs(scored, protein):
@@ -75,25 +75,28 @@ def test_a_score_is_the_sum_of_log_ratios(scored, protein):
     done = variants(scored, [f"{name},{variant}" for variant in expected])
     assert done.returncode == 0, done.stderr
     lines = [line.split(",") for line in done.stdout.splitlines()]
-    assert lines[0] == ["id", "variant", "score"]
+    assert lines[0] == ["id", "variant", "score", "reason"] and {line[3] for line in lines[1:]} == {""}
     assert [line[:2] for line in lines[1:]] == [[name, variant] for variant in expected]
     assert f"scores are {'masked' if 'masked' in str(scored) else 'wild-type'} marginals" in done.stderr
     assert np.allclose([float(line[2]) for line in lines[1:]], list(expected.values()), atol=1e-5)
 
 
-def test_what_has_no_score_is_told(scored):
+def test_what_has_no_score_has_a_reason(scored):
     beyond = f"{LONG[-1]}{len(LONG)}{'A' if LONG[-1] != 'A' else 'C'}"
-    done = variants(scored, ["odd,M1A", "odd,X3A", "odd,M1A:U4C", f"long,{beyond}"])
+    asked = ["odd,M1A", "odd,X3A", "odd,M1A:U4C", "odd,WT", "odd,U4=", "odd,K2*", "odd,p.Lys2fs", f"long,{beyond}"]
+    done = variants(scored, asked)
     assert done.returncode == 0, done.stderr
-    scores = [line.split(",")[2] for line in done.stdout.splitlines()[1:]]
+    found = [line.split(",")[2:] for line in done.stdout.splitlines()[1:]]
     is_cut = len(log_probs(scored, "long")) < len(LONG)
-    assert [bool(score) for score in scores] == [True, False, False, not is_cut]
-    assert f"{3 if is_cut else 2} variants without a score" in done.stderr
+    others = ["a residue is none of the twenty amino acids"] * 2
+    assert [reason for _, reason in found] == ["", *others, "", "", "stop", "frameshift", "not embedded or not masked" if is_cut else ""]
+    assert [bool(score) for score, _ in found] == [not reason for _, reason in found] and found[3][0] == found[4][0] == "0"
+    assert f"{len(asked)} lines, {3 if is_cut else 4} with a score" in done.stderr
 
 
 def test_without_variants_nothing_is_scored(scored):
     done = variants(scored, [])
-    assert (done.returncode, done.stdout) == (0, "id,variant,score\n")
+    assert (done.returncode, done.stdout) == (0, "id,variant,score,reason\n")
 
 
 def test_masked_and_wild_type_scores_are_never_mixed(tmp_path):
@@ -109,7 +112,7 @@ def test_masked_and_wild_type_scores_are_never_mixed(tmp_path):
     assert [row["log_likelihood"] for row in rows] == [None, None]
     done = variants(tmp_path / "results-m/m", ["odd,M1A", "odd,K2A", "odd,M1A:A7C", "two,M1A"])
     assert [bool(line.split(",")[2]) for line in done.stdout.splitlines()[1:]] == [True, False, True, False]
-    assert "2 variants without a score" in done.stderr and "masked marginals" in done.stderr
+    assert done.stdout.count("not embedded or not masked") == 2 and "masked marginals" in done.stderr
 
     combine = [PROGRAMS / "query-embeddings", "combine", tmp_path / "results-w/w", tmp_path / "results-m/m", "--out", tmp_path / "both"]
     done = subprocess.run(combine, capture_output=True, text=True, check=False)
@@ -119,27 +122,32 @@ def test_masked_and_wild_type_scores_are_never_mixed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "words"),
+    ("line", "words"),
     [
-        ("odd,A1C", 65, "line 2 'odd' 'A1C': expected A at position 1, found M"),
-        (f"long,A{len(LONG) + 1}C", 65, f"expected A at position {len(LONG) + 1}, found a protein of {len(LONG)} residues"),
-        ("odd,M1A:M1C", 65, "expected one substitution at a position"),
-        ("odd,M1X", 65, "one of the twenty amino acids"),
-        ("nobody,A1C", 1, "1 of 1 ids are not in the dataset: 'nobody'"),
+        ("odd,A1C", "line 2 'odd' 'A1C': expected A at position 1, found M"),
+        (f"long,A{len(LONG) + 1}C", f"expected A at position {len(LONG) + 1}, found a protein of {len(LONG)} residues"),
+        ("odd,M1A:M1C", "expected one substitution at a position"),
+        ("odd,1", "expected a residue, its position from 1 and a residue"),
+        ("nobody,A1C", "line 2 'nobody' 'A1C': no protein 'nobody'"),
     ],
 )
-def test_what_is_wrong_is_refused(scored, line, code, words):
-    done = variants(scored, [line])
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_a_wrong_line_has_a_reason_or_is_refused(scored, line, words):
+    done = variants(scored, [line, "odd,M1A"])
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[0]) == (1, "id,variant,score,reason"), done.stderr
+    assert words in done.stderr and "; the first of 1 that are wrong" in done.stderr
+    assert lines[1].startswith(f"{line},,") and lines[1].split(",", 3)[3].strip('"') in done.stderr
+    assert lines[2].split(",")[2] and len(lines) == 3
+    done = variants(scored, [line, "odd,M1A"], "--strict")
+    assert (done.returncode, done.stdout) == (65, ""), done.stderr
+    assert words in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_dataset_without_scores_or_shards_is_refused(scored, tmp_path):
     (tmp_path / "other.csv").write_text("sample,variant\na,A1C\n", encoding="utf-8")
     run = lambda *words: subprocess.run([PROGRAMS / "query-embeddings", *words], capture_output=True, text=True, check=False)
     done = run("variants", scored, tmp_path / "other.csv")
-    assert done.returncode == 65 and "expected the columns id,variant, found 'sample,variant'" in done.stderr
+    assert done.returncode == 65 and "found 'sample,variant'" in done.stderr
     (tmp_path / "one.csv").write_text("id,variant\nodd,M1A\n", encoding="utf-8")
     assert run("combine", scored, "--out", tmp_path / "combined").returncode == 0
     done = run("variants", tmp_path / "combined", tmp_path / "one.csv")
@@ -180,9 +188,8 @@ def test_a_record_with_the_residues_of_another_has_its_scores(tmp_path):
     asked = ["copy,K2A", "rep,V3G", "copy,V3G", "other,M1V"]
     scores = dict(zip(asked, (line.split(",")[2] for line in variants(sample, asked).stdout.splitlines()[1:]), strict=True))
     assert scores["copy,V3G"] == scores["rep,V3G"] != ""
-    assert variants(sample, ["copy,K2A"]).stdout.splitlines()[1] == f"copy,K2A,{scores['copy,K2A']}"
+    assert variants(sample, ["copy,K2A"]).stdout.splitlines()[1] == f"copy,K2A,{scores['copy,K2A']},"
     assert "'copy' 'G2A': expected G at position 2, found K" in variants(sample, ["copy,G2A"]).stderr
-    assert variants(sample, ["nobody,K2A"]).returncode == 1
 
 
 def test_an_id_of_several_records_is_refused_and_that_of_a_copy_has_its_scores(tmp_path):

@@ -49,7 +49,7 @@ fn what_the_manifest_names_is_there_and_as_it_was() {
     let wrong = "id,variant\nw9,A1C\n";
     fs::write(folder.join("wrong.csv"), wrong).expect("write");
     let commands = [
-        "query-embeddings variants results/a wrong.csv",
+        "query-embeddings variants results/a wrong.csv --strict",
         "query-embeddings variants results/a v.csv",
         "query-embeddings lookup results/a w1",
         "query-embeddings lookup results/a copy",

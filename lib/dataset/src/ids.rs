@@ -88,7 +88,7 @@ impl AskedIds {
     }
 
     /// Finds what those ids name that no row has. Only if there are such, all ids are read.
-    pub(crate) fn named(&self, dataset: &Dataset, stop: &Stop) -> Result<ShortIds, DatasetError> {
+    pub fn named(&self, dataset: &Dataset, stop: &Stop) -> Result<ShortIds, DatasetError> {
         let keys = || Merge::new(&dataset.parts, [], stop);
         let mut exact = keys().of_ids(self);
         while exact.next_rows()?.is_some() {}

@@ -8,3 +8,4 @@ pub mod monitor_log;
 pub mod pack_batches;
 pub mod query_embeddings;
 pub mod validate_embeddings;
+pub mod variants;

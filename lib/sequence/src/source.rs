@@ -145,7 +145,7 @@ impl Source {
     }
 
     /// Reads into `text` until it has `until` bytes. Returns false if the input ends before that.
-    pub(crate) fn fill(&mut self, text: &mut Vec<u8>, until: usize) -> Result<bool, ShardError> {
+    pub fn fill(&mut self, text: &mut Vec<u8>, until: usize) -> Result<bool, ShardError> {
         while text.len() < until {
             let bytes = self.peek()?;
             let count = bytes.len().min(until - text.len());

@@ -36,7 +36,7 @@ mod verified;
 
 pub use atomic::{AtomicFile, remove_published, remove_unfinished};
 pub use batches::{BatchesFile, BatchesWriter};
-pub use csv_lines::read_columns;
+pub use csv_lines::{TableRecord, read_columns, read_records};
 pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;

@@ -100,6 +100,11 @@ impl Session {
         advance: &mut dyn FnMut(u64),
     ) -> Result<Exit, Fault> {
         let mut args = args.clone();
+        let mut report = |progress| {
+            if let RunProgress::Advanced { tokens } = progress {
+                advance(tokens);
+            }
+        };
         match request {
             Request::Probe { out } => {
                 // That of another machine or of other options is measured again.
@@ -118,11 +123,7 @@ impl Session {
                 args.force |= files.force;
                 // One that a killed run left behind may still be at work on this shard.
                 args.wait_for_lock = true;
-                self.embed(&args, Some(&files.samples), stop, &mut |progress| {
-                    if let RunProgress::Advanced { tokens } = progress {
-                        advance(tokens);
-                    }
-                })
+                self.embed(&args, Some(&files.samples), stop, &mut report)
             }
             Request::Fasta { cut, pack, folder } => {
                 let mut cut: fasta_shard::Args = parse(cut)?;
@@ -130,7 +131,7 @@ impl Session {
                 cut.allow_empty = true;
                 args.batches = prepare(cut, &parse(pack)?, stop)?;
                 args.out = Some(folder.join("embeddings.parquet"));
-                self.embed(&args, None, stop, &mut |_| ())
+                self.embed(&args, None, stop, &mut report)
             }
         }
     }

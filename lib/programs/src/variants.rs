@@ -1,0 +1,111 @@
+//! Tables of variants: `plmkit variants` and `query-embeddings variants` read and write them.
+
+use std::path::{Path, PathBuf};
+
+use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, print};
+use plmkit_contract::{path_text, plural};
+use plmkit_dataset::{Sites, Table, Unscored};
+use plmkit_sequence::Source;
+use plmkit_store::{AtomicFile, StoreError};
+
+/// A table, and where it is.
+pub type Read<'a> = (&'a Path, &'a Table);
+/// The score of each line of a table, or why it has none.
+pub type Scores = Vec<Result<f64, Unscored>>;
+
+/// How a table of variants is read and written.
+#[derive(Debug, clap::Args)]
+pub struct TableArgs {
+    /// Column of the variants [default: the first of `mutant`, `variant`, `mutation`, `hgvs_p`, `hgvsp`]
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+
+    /// Column of the proteins' ids [default: the first of `protein_id`, `protein`, `seq_id`, `uniprot_id`, `id`, `target`]
+    #[arg(long, value_name = "NAME")]
+    id_column: Option<String>,
+
+    /// Refuse a table with a wrong line, instead of giving the line a reason: one that cannot be read, of an unknown protein, or
+    /// with a residue or a position that the protein does not have
+    #[arg(long)]
+    strict: bool,
+
+    /// Table to write, CSV or TSV by its extension [default: standard output, in the format of the input]
+    #[arg(long, value_name = "FILE", value_parser = file())]
+    out: Option<PathBuf>,
+
+    /// Overwrite an existing table
+    #[arg(long)]
+    force: bool,
+}
+
+impl TableArgs {
+    /// Reads a table, which may be compressed, of an `only` protein or with a column of ids.
+    pub fn read(&self, path: &Path, only: Option<&str>, stop: &Stop) -> Result<Table, Fault> {
+        let mut text = Vec::new();
+        Source::open(path, stop)?.fill(&mut text, usize::MAX)?;
+        let columns = [&self.column, &self.id_column].map(Option::as_deref);
+        let table = Table::read(&text, columns, only);
+        Ok(table.map_err(|what| StoreError::malformed(path, what))?)
+    }
+
+    /// The file to write, if there is one.
+    pub fn outputs(&self) -> Vec<NamedPath<'_>> {
+        self.out.iter().map(|path| ("--out", &**path)).collect()
+    }
+
+    /// Begins the file.
+    pub fn output(&self) -> Result<Option<AtomicFile>, Fault> {
+        let path = self.out.as_deref();
+        if let Some(path) = path.filter(|path| path.exists() && !self.force) {
+            return Err(StoreError::exists(path, "--force overwrites it").into());
+        }
+        Ok(path.map(AtomicFile::create).transpose()?)
+    }
+
+    /// The score of each line, or the reason why it has none. The first wrong line may be an error.
+    pub fn scores(&self, (path, table): Read<'_>, sites: &Sites) -> Result<Scores, Fault> {
+        let lines = table.lines.iter().map(|(line, variant, _)| {
+            let variant = variant.as_ref().map_err(Unscored::clone);
+            let score = variant.and_then(|variant| sites.score(&line.id, variant));
+            match score {
+                Err(Unscored::Wrong(what)) if self.strict => Err(line.error(path, what).into()),
+                score => Ok(score),
+            }
+        });
+        lines.collect()
+    }
+
+    /// Writes the table with its scores, CSV or TSV by the name of the file. Tells how many there are, and the first wrong line. Returns
+    /// how the program ends that would end so.
+    pub fn write(
+        &self,
+        out: Option<AtomicFile>,
+        (path, table): Read<'_>,
+        sites: &Sites,
+        exit: Exit,
+    ) -> Result<Exit, Fault> {
+        let scores = self.scores((path, table), sites)?;
+        let name = self.out.as_ref().and_then(|path| path.extension());
+        let mut names = ["csv", "tsv"].iter();
+        let place = names.position(|own| name == Some(own.as_ref()));
+        let text = table.with(&scores, place.map(|place| b",\t"[place]));
+        match out {
+            Some(mut file) => file.append(&text).and_then(|()| file.finish())?,
+            None => _ = print(text)?,
+        }
+        let (shown, lines) = (path_text(path), plural(scores.len() as u64, "line"));
+        let with = scores.iter().flatten().count();
+        tracing::info!("{shown}: {lines}, {with} with a score");
+        let lines = table.lines.iter().zip(&scores);
+        let mut wrong = lines.filter_map(|((line, ..), score)| match score {
+            Err(Unscored::Wrong(what)) => Some(line.error(path, what)),
+            _ => None,
+        });
+        let Some(first) = wrong.next() else {
+            return Ok(exit);
+        };
+        let count = 1 + wrong.count();
+        tracing::warn!("{first}; the first of {count} that are wrong");
+        Ok(Exit::Negative)
+    }
+}
