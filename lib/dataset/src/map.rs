@@ -153,7 +153,9 @@ fn components(rows: &mut [f32], dim: usize) -> Option<([Vec<f32>; 2], [f64; 2])>
         let largest =
             largest.reduce(|one, other| if other.abs() > one.abs() { other } else { one });
         let sign = largest.map_or(1.0, f32::signum);
-        axis.iter_mut().for_each(|value| *value *= sign);
+        for value in axis {
+            *value *= sign;
+        }
     }
     Some((axes, shares))
 }
