@@ -23,11 +23,10 @@ fn a_run_has_one_page_that_tells_all_of_its_samples() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 40);
-    let mut text = fs::read_to_string(folder.join("a.fasta")).expect("read");
-    text += &format!(
-        "\n>long<b>\n{}\n>short\n\n>letter\nMK1\n>a&b\nMKV\n",
-        "MKVLAY".repeat(300)
-    );
+    let text = fs::read_to_string(folder.join("a.fasta")).expect("read");
+    let long = "MKVLAY".repeat(300);
+    let more = format!(">long<b>\n{long}\n>short\n\n>letter\nMK1\n>a&b\nMKV\n");
+    let text = format!("{text}\n{more}");
     fs::write(folder.join("b.fasta"), text).expect("write");
     fs::write(folder.join("none.fasta"), ">x\n1\n").expect("write");
     let line = "a.fasta b.fasta none.fasta --out results --fasta-shard=--invalid=reject --validate-embeddings=--max-rejected=100%";
