@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn equal_rows_have_no_components() {
-        assert!(components(&mut vec![1.5; 30], 10).is_none());
+        assert!(components(&mut [1.5; 30], 10).is_none());
         let mut line: Vec<f32> = (0..30).map(|i| (i / 10) as f32).collect();
         assert!(components(&mut line, 10).is_none());
     }
