@@ -71,6 +71,7 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     add_verdicts(&mut page, &samples);
     add_lengths(&mut page, &samples);
     add_map(&mut page, (out, &samples), stop);
+    page.heading("Machine");
     add_to(&mut page, &runs);
     lists::add(&mut page, (out, &samples), stop);
     open::add(&mut page, place, &samples);
