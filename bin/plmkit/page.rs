@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{Common, Exit, Fault, Stop, file, keep_all_but_reports};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, map_vectors};
-use plmkit_page::{Page, Tone, short};
+use plmkit_page::{Page, Tone};
 use plmkit_programs::monitor_log::report_of;
 use plmkit_programs::validate_embeddings::{add_checks, add_failures, add_origin};
 use plmkit_store::{StoreError, write_report};
@@ -185,8 +185,7 @@ fn add_map(page: &mut Page, (out, samples): (&Path, &[PageSample]), stop: &Stop)
         (&*sample.name, points.collect())
     });
     let caption = format!(
-        "{} of {} by the first two principal components of {}, which have {x} and {y} of the variance",
-        short(count as f64),
+        "{count} of {} by the first two principal components of {}, which have {x} and {y} of the variance",
         plural(map.rows, "row"),
         map.column,
     );
