@@ -65,6 +65,12 @@ equal() {
     ! find "$1" "$2" -name '.*' -not -name '.' | grep . && ! find "$1" "$2" -type d -empty | grep .
 }
 
+# on_page FOLDER TEXT…: its page has these.
+on_page() {
+    local text
+    for text in "${@:2}"; do grep -qF "$text" "$1/index.html" || return; done
+}
+
 # packed_with FOLDER: how many tokens the measured size and the events of all runs say that a batch holds.
 packed_with() {
     find "$1" \( -name batch-size.json -o -name '*.events.jsonl' \) -exec grep -hoE '"(max_batch_tokens|token_budget)": *[0-9]+' {} + | grep -o '[0-9]*' | sort -u

@@ -85,6 +85,7 @@ workflow {
         EMBED.out.manifest.map { meta, manifest -> [meta.id, manifest] },
         EMBED.out.failed.map { meta, messages -> [meta.id, messages] },
         EMBED.out.report.map { meta, validation -> [meta.id, validation] },
+        EMBED.out.files,
         versions.published.mix(report),
     )
 }

@@ -35,6 +35,7 @@ CHECKS = {
     "verdict": failures.verdict,
     "cohort": failures.cohort,
     "ignored": failures.ignored,
+    "page": failures.pageless,
     "weights": basics.weights,
     "term": lambda case: failures.killed(case, "TERM", keeps=True),
     "kill": lambda case: failures.killed(case, "KILL", keeps=False),

@@ -33,6 +33,9 @@ def profile_test(case):
     written = sorted(path.name.split("_2")[0] for path in case.path("out/pipeline_info").iterdir())
     check("the engine's reports", written == ["execution_report", "execution_timeline", "params.json", "pipeline_dag"], written)
     check("its validation passes for 100 proteins", verdict["outcome"] == "pass" and rows == 100, verdict)
+    page = case.path("out/index.html").read_text()
+    told = [text for text in ("Embeddings in out", "<td>proteins</td>", "by the first two principal components of mean_4") if text in page]
+    check("the page names the sample, with a map", len(told) == 3 and "page: out/index.html" in run.said, (told, run.said))
     cut_in_another_way(case)
 
 
@@ -162,6 +165,7 @@ def two_samples(case):
     case.plmkit(SAMPLES, CHAIN)
     case.compare("out", "plmkit")
     listed = [path.parts[-3] for path in case.path("out").glob("*/rejects/*.csv") if "not_finite" in path.read_text()]
+    check("the page has both samples", all(f"<td>{name}</td>" in case.path("out/index.html").read_text() for name in ("first", "second.v2")))
     check("what could not be embedded is listed", sorted(listed) == ["first", "second.v2"], listed)
     versions = case.path("out/versions.yml").read_text()
     chain = ("fasta-shard", "pack-batches", "gpu-embed", "validate-embeddings", "monitor-log")
@@ -177,7 +181,7 @@ def resume(case):
     shutil.rmtree(lost["workdir"])
     run = case.run("-resume", "--input", SAMPLES, *OPTIONS)
     again = sorted((task["process"].split(":")[-1], task["tag"]) for task in run.computed())
-    chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", "first"), ("RECOMPUTE", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
+    chain = [("GPU_EMBED", lost["tag"]), ("MONITOR_LOG_REPORT", "first"), ("PLMKIT_REPORT", "-"), ("RECOMPUTE", lost["tag"]), ("VALIDATE_EMBEDDINGS", "first")]
     check("-resume after a lost task folder runs its chain alone", again == chain and run.code == 0, again)
     case.compare("out", "plmkit")
     published = case.path("out/first/embeddings/shard-00000.parquet")

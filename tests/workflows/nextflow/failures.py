@@ -46,6 +46,8 @@ def verdict(case):
     report = case.path("out/proteins/dataset.json")
     check("a failing verdict fails the run", run.code != 0 and "the validation failed, see SAMPLE/dataset.json: proteins" in run.said, run.said)
     check("its report is published", report.exists() and json.loads(report.read_text())["outcome"] == "fail", run.said)
+    page = case.path("out/index.html").read_text()
+    check("the page says so, and so does the run, of where the page is", "proteins: the validation failed" in page and "page: out/index.html" in run.said, run.said)
     check("and so are the versions", case.path("out/versions.yml").exists())
 
 
@@ -63,16 +65,30 @@ def cohort(case):
     names = told[1] == "not validated, see the messages above: bad" and "VERDICT" in told[2] and told[3].startswith("ERROR ~")
     check("the end of the run says why, and before its error nothing else", why and names and run.said.count("WARN") == 0, told)
     check("the other one is done", json.loads(case.path("out/a/dataset.json").read_text())["rows"] == 100, run.said)
+    page = case.path("out/index.html").read_text()
+    check("the page has both", "<td>a</td>" in page and "<td>bad</td>" in page and "not validated" in page)
     check("and no other error hides the reason", "Exception" not in run.said, run.said)
     case.path("samples.csv").write_text(f"sample\tfasta\nempty\tgaps.fasta\na\t{PROTEINS}\n")
     options += ["--fasta_shard_args", "--invalid reject"]
     run = case.run("-resume", *options)
     check("so does one without a record that is taken", run.code != 0 and "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects (allow_empty accepts it): empty" in run.said, run.said)
     run = case.run("-resume", *options, "--allow_empty")
-    verdicts = {task["process"].split(":")[-1] for task in run.computed()} == {"PLMKIT_CHECK", "VALIDATE_EMBEDDINGS", "SUMMARY"}
+    verdicts = {task["process"].split(":")[-1] for task in run.computed()} == {"PLMKIT_CHECK", "VALIDATE_EMBEDDINGS", "SUMMARY", "PLMKIT_REPORT"}
     check("unless that is allowed", run.code == 0 and "warning: no record could be embedded" in run.said and verdicts, run.said)
     table = [line.split("\t")[:8] for line in case.path("out/summary.tsv").read_text().splitlines()[1:]]
     check("it is in the table", table == [["empty", "2", "0", "2", "0", "0", "0", "empty"], ["a", "100", "100", "0", "0", "0", "8", "pass"]], table)
+
+
+def pageless(case):
+    """A page that cannot be made costs nothing else, and one of an earlier run does not stay."""
+    case.path("out").mkdir()
+    case.path("out/index.html").write_text("earlier")
+    for parser, wrong in [("v1", "echo 'plmkit: no space' >&2; exit 74"), ("v2", "kill -KILL $$")]:
+        case.env["NXF_SYNTAX_PARSER"] = parser
+        case.wrapper("plmkit", f'[[ $1 == report ]] || exec "$real" "$@"\n{wrong}\n')
+        run = case.run(*FEW)
+        told = run.said.count("no page: ") == 1 and "1 sample: 100 rows" in run.said
+        check(f"a run whose page cannot be made is a run: {wrong}", run.code == 0 and told and not case.path("out/index.html").exists(), run.said)
 
 
 def ignored(case):

@@ -46,13 +46,14 @@ MAX_SHARD_TOKENS=20000 GPU_EMBED=$embed PACK_BATCHES='--max-batch-tokens 4096' \
     check "plmkit" chain samples.csv chain "$model"
 check "a run" run
 check "layout and data are plmkit's" equal chain results
+check "the page has both samples on its map" on_page results 'Embeddings in results' '<td>a</td>' '<td>b</td>' 'by the first two principal components of mean_4'
 check "what could not be embedded is listed" grep ',not_finite,' results/a/rejects/shard-00000.csv results/b/rejects/shard-00000.csv
 same "all programs have a version" 5 "$(grep -cE '^  (fasta-shard|pack-batches|gpu-embed|validate-embeddings|monitor-log): [0-9.]+$' results/versions.yml)"
 check "benchmarks" test -s benchmarks/a/shard-00000.embed.tsv -a -s benchmarks/summary.tsv
 same "in every rule" "$(grep -chE '^(rule|checkpoint) ' "$flow"/workflow/rules/*.smk | paste -sd +)" "$(grep -ch '^    benchmark:' "$flow"/workflow/rules/*.smk | paste -sd +)"
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 check "the report of Snakemake" run --report report.html
-for entry in summary.tsv a_validation_mqc.json run.json; do
+for entry in summary.tsv index.html a_validation_mqc.json run.json; do
     check "it has $entry" grep -q "$entry" report.html
 done
 
@@ -61,15 +62,15 @@ rm results/a/embeddings/shard-00001.parquet
 # As a killed run leaves it; `equal` sees whether it goes.
 mkdir -p results/a/batches
 touch -d 2020-01-01 results/a/batches/shard-00000.arrow
-same "embeddings: only their chain runs" "all:1 embed:1 pack:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"
+same "embeddings: only their chain runs" "all:1 embed:1 pack:1 page:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
 rm results/a/shards/rejects.csv
-same "the rejects of the input: only they and the validation" "all:1 recompute:3 restore:1 summary:1 validate:1" "$(jobs)"
+same "the rejects of the input: only they and the validation" "all:1 page:1 recompute:3 restore:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal chain results
 rm results/a/shards/shard-00001.parquet
-same "a shard: only it and its chain run" "all:1 embed:1 pack:1 recompute:3 restore:1 run_report:1 summary:1 validate:1" "$(jobs)"
+same "a shard: only it and its chain run" "all:1 embed:1 pack:1 page:1 recompute:3 restore:1 run_report:1 summary:1 validate:1" "$(jobs)"
 touch before
 check "it comes back" run
 check "the same" equal chain results
@@ -81,8 +82,10 @@ echo "what must not pass"
 cp results/a/embeddings/shard-00000.parquet results/a/embeddings/shard-00009.parquet
 check "embeddings of no shard fail the workflow" fails run --forcerun results/a/reports/a_validation_mqc.json
 check "its report is kept" grep -q '"outcome": "fail"' results/a/dataset.json
+check "and on the page" on_page results 'a: the validation failed'
 rm results/a/embeddings/shard-00009.parquet
 check "without them it passes" run
+check "and the page tells of no other run" fails on_page results 'the validation failed'
 check "a wrong option" refuses "Additional properties.*max_shard_token'" --config max_shard_token=5
 check "a wrong value" refuses "'many' is not of type 'integer'" --config max_shard_tokens=many
 for lines in 'name,fasta\na,b.fasta' 'sample,fasta\na/b,b.fasta' 'sample,fasta\na,' 'sample,fasta' 'sample,fasta\nversions.yml,b.fasta' \
@@ -129,6 +132,7 @@ mixed() { snakemake --snakefile "$flow/workflow/Snakefile" --configfile mixed.ya
 said() { grep -E -- "$1" mixed.log; }
 check "a sample that cannot be cut fails the workflow" fails mixed
 check "which names it" said '^not validated, .*: bad$'
+check "the page has both" on_page mixed '<td>a</td>' '<td>bad</td>' 'not validated'
 same "in the table, too" "a 100 pass,bad 0 not validated," "$(tail -n +2 mixed/summary.tsv | sort | cut -f 1,3,8 | tr '\t\n' ' ,')"
 check "and shows why" said "^fasta-shard: twice.fasta: record 2 'x'"
 check "the other one has its verdict" grep -q '"outcome": "pass"' mixed/a/dataset.json
@@ -173,7 +177,7 @@ same "it is measured once" 1 "$(grep -l ' tokens fit$' logs/*.log logs/*/*.log |
 check "layout and data are plmkit's" equal small results
 check "a second run does nothing" grep -q 'Nothing to be done' <(run 2>&1)
 rm results/a/embeddings/shard-00001.parquet
-same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"
+same "embeddings that were lost come back without another measurement" "all:1 embed:1 pack:1 page:1 recompute:3 run_report:1 summary:1 validate:1" "$(jobs)"
 check "they come back" run
 check "the same" equal small results
 rm -rf results

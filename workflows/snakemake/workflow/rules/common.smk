@@ -167,6 +167,7 @@ MULTIQC = config.get(
     shutil.which("multiqc") is not None
     and not workflow.deployment_settings.deployment_method,
 )
+PAGE = f"{OUTDIR}/index.html"
 # Measured, unless the user says how large batches are.
 BATCH_SIZE = f"{OUTDIR}/batch-size.json"
 if "--max-batch-tokens" in OPTIONS["pack_batches"]:
@@ -179,10 +180,14 @@ wildcard_constraints:
 
 
 def tell_of_failure():
-    """The totals are said, and in the table. It is older than the verdicts, so that the next run makes it again."""
+    """The totals are said, and in the table, and on the page. The table is older than the verdicts: the next run makes both again."""
     if ROWS.exists():
         table = Path(OUTDIR, "summary.tsv")
         summarise(table)
+        # One of an earlier run would tell of another table. With containers, the programs may be in the images alone.
+        Path(PAGE).unlink(missing_ok=True)
+        if shutil.which("plmkit"):
+            subprocess.run(["plmkit", "report", "--", OUTDIR])
         os.utime(table, (0, 0))
 
 

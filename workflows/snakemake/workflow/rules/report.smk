@@ -9,7 +9,6 @@ rule run_report:
             labels={"sample": "{sample}"},
         ),
         mqc=f"{OUTDIR}/{{sample}}/reports/{{sample}}_run_mqc.json",
-        html=f"{OUTDIR}/{{sample}}/reports/run.html",
     log:
         "logs/{sample}/report.log",
     benchmark:
@@ -22,7 +21,30 @@ rule run_report:
         logs=lambda wildcards: f"{OUTDIR}/{wildcards.sample}/logs",
     shell:
         "monitor-log report --gpu {params.logs:q} --events {params.logs:q}"
-        " --out {output.json:q} --mqc {output.mqc:q} --html {output.html:q} 2> {log:q}"
+        " --out {output.json:q} --mqc {output.mqc:q} 2> {log:q}"
+
+
+# Of all samples, once the table of them is made.
+rule page:
+    input:
+        f"{OUTDIR}/summary.tsv",
+    output:
+        report(
+            PAGE,
+            caption="../report/page.rst",
+            category="Summary",
+        ),
+    log:
+        "logs/page.log",
+    benchmark:
+        "benchmarks/page.tsv"
+    localrule: True
+    conda:
+        "../envs/plmkit.yaml"
+    params:
+        folder=subpath(output[0], parent=True),
+    shell:
+        "plmkit report -- {params.folder:q} 2> {log:q}"
 
 
 rule parameters:

@@ -25,8 +25,8 @@ rule recompute:
         " --model {params.model:q} --out {output:q} --threads {threads} {params.options} 2> {log:q}"
 
 
-# dataset.json and the page are logs, which stay when the verdict is negative and the job fails. All files of the folders are looked at, and
-# not those of the inputs alone: one that is left from another set of shards has to be found.
+# dataset.json is a log, which stays when the verdict is negative and the job fails. All files of the folders are looked at, and not those of
+# the inputs alone: one that is left from another set of shards has to be found.
 rule validate:
     input:
         manifest=f"{OUTDIR}/{{sample}}/shards/manifest.json",
@@ -43,7 +43,6 @@ rule validate:
         ),
     log:
         report=f"{OUTDIR}/{{sample}}/dataset.json",
-        html=f"{OUTDIR}/{{sample}}/reports/validation.html",
         stderr="logs/{sample}/validate.log",
     benchmark:
         "benchmarks/{sample}/validate.tsv"
@@ -61,7 +60,7 @@ rule validate:
     # The folder of rejects is empty if nothing was rejected.
     shell:
         "rmdir {params.folder:q}/rejects 2> /dev/null || true;"
-        " validate-embeddings --dataset {params.folder:q} --mqc {output:q} --html {log.html:q}"
+        " validate-embeddings --dataset {params.folder:q} --mqc {output:q}"
         " {params.recomputed} {input.recomputed:q} {params.empty} --threads {threads} {params.options} 2> {log.stderr:q}"
 
 

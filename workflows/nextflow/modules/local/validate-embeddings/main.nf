@@ -12,7 +12,6 @@ process VALIDATE_EMBEDDINGS {
     output:
     tuple val(meta), path("${prefix}.dataset.json"), emit: report
     tuple val(meta), path("${prefix}_validation_mqc.json"), emit: mqc
-    tuple val(meta), path("${prefix}.validation.html"), emit: html
     // 'pass' or 'fail'. A task that failed would not hand over its report, so what calls this has to act on the verdict.
     tuple val(meta), env('VERDICT'), emit: verdict
     tuple val("${task.process}"), val('validate-embeddings'), eval("validate-embeddings --version | sed 's/.* //'"), topic: versions
@@ -26,7 +25,7 @@ process VALIDATE_EMBEDDINGS {
     for file in embeddings/${prefix}_*.parquet; do mv "\$file" "\${file/${prefix}_/}"; done
     for file in rejects/${prefix}_*.rejects.csv; do name=\${file/${prefix}_/}; mv "\$file" "\${name%.rejects.csv}.csv"; done
     VERDICT=pass
-    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json --html ${prefix}.validation.html ${recomputed ? '--recomputed recomputed' : ''} \\
+    validate-embeddings --dataset . --mqc ${prefix}_validation_mqc.json ${recomputed ? '--recomputed recomputed' : ''} \\
         --threads ${task.cpus} ${args} || {
         code=\$?
         [[ \$code -eq 1 ]] || exit \$code
@@ -40,6 +39,6 @@ process VALIDATE_EMBEDDINGS {
     """
     VERDICT=pass
     printf '{\\n  "tool": "validate-embeddings",\\n  "outcome": "pass",\\n  "rows": 1\\n}\\n' >${prefix}.dataset.json
-    touch ${prefix}_validation_mqc.json ${prefix}.validation.html
+    touch ${prefix}_validation_mqc.json
     """
 }

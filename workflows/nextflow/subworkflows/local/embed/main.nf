@@ -71,6 +71,17 @@ workflow EMBED {
         .map { meta, files, lists, rejects, json -> [meta.id, meta, files + lists + [rejects, json]] }
     VALIDATE_EMBEDDINGS(embedded.join(cut).join(recomputed).map { _id, rows, rejects, meta, files, computed -> [meta, rows, files, rejects, computed] })
 
+    // What the samples have, named as it is published.
+    files = FASTA_SHARD.out.manifest
+        .mix(FASTA_SHARD.out.rejects)
+        .map { meta, file -> ["${meta.id}/shards/${file.name}", file] }
+        .mix(
+            FASTA_SHARD.out.shards.mix(FASTA_SHARD.out.lists).flatMap { meta, parts -> parts.collect { file -> ["${meta.id}/shards/${file.name}", file] } },
+            GPU_EMBED.out.embeddings.flatMap { meta, rows, rejects -> ([rows] + rejects).collect { file -> [placeOf(meta, file), file] } },
+            GPU_EMBED.out.logs.flatMap { meta, recorded, events -> [recorded, events].collect { file -> [placeOf(meta, file), file] } },
+            VALIDATE_EMBEDDINGS.out.report.map { meta, json -> ["${meta.id}/dataset.json", json] },
+        )
+
     embeddings = GPU_EMBED.out.embeddings
     manifest = FASTA_SHARD.out.manifest
     shard = FASTA_SHARD.out.shards
@@ -87,4 +98,12 @@ workflow EMBED {
     report // channel: [ val(meta), path(json) ]
     verdict // channel: [ val(meta), 'pass' or 'fail' ]
     mqc // channel: [ val(meta), path(json) ]
+    files // channel: [ 'SAMPLE/embeddings/shard-00000.parquet' or the like, path(file) ] of all that the samples have
+}
+
+// Where a file of GPU_EMBED stands among the results, SAMPLE_shard-00000.rejects.csv for example.
+def placeOf(meta, file) {
+    def name = file.name - "${meta.sample}_"
+    def folder = name.endsWith('.parquet') ? 'embeddings' : name.endsWith('.rejects.csv') ? 'rejects' : 'logs'
+    return "${meta.sample}/${folder}/${name.replace('.rejects.csv', '.csv')}"
 }

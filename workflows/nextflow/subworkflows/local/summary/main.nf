@@ -1,4 +1,5 @@
-include { SUMMARY } from '../../../modules/local/summary/main'
+include { PLMKIT_REPORT } from '../../../modules/local/plmkit/report/main'
+include { SUMMARY       } from '../../../modules/local/summary/main'
 
 // Fails the run when all else is done: what is published by then stays, and the engine's own error strategy ends the run.
 process VERDICT {
@@ -11,7 +12,7 @@ process VERDICT {
     error("${outdir}/summary.tsv: not all samples are what was asked for, see above")
 }
 
-// The end of a run: the table of all samples and its totals, after everything else is done.
+// The end of a run: the table of all samples, the page and the totals, after everything else is done.
 workflow SUMMARISE {
     take:
     outdir // value: the folder of results
@@ -19,6 +20,7 @@ workflow SUMMARISE {
     cut // channel: [ sample, path(manifest) ] of each sample that was cut
     failed // channel: [ sample, path(messages) ] of each sample that cannot be cut
     judged // channel: [ sample, path(validation) ] of each sample that was validated
+    files // channel: [ place, path(file) ] of all that the samples have
     done // channel: what else has to be done before
 
     main:
@@ -34,7 +36,14 @@ workflow SUMMARISE {
     }
     SUMMARY(text, file("${projectDir}/../engines/summary.sh"), outdir)
 
-    said = SUMMARY.out.verdict.map { verdict, file -> [verdict, file.text.trim()] }
+    // In the order of their places, since the order of arrival would make another task of it after each -resume.
+    placed = files.toSortedList { a, b -> a[0] <=> b[0] }.map { pairs -> [pairs.collect { pair -> pair[0] }, pairs.collect { pair -> pair[1] }] }
+    PLMKIT_REPORT(SUMMARY.out.table, placed, outdir)
+
+    // The last words, and the end of a run that fails, come after the page. One of an earlier run would be of another table.
+    page = PLMKIT_REPORT.out.said.map { line -> line.trim() }.ifEmpty('no page: its task failed')
+    page.filter { line -> line.startsWith('no page') }.subscribe { _line -> file("${outdir}/index.html").delete() }
+    said = SUMMARY.out.verdict.combine(page).map { verdict, file, line -> [verdict, "${line}\n${file.text.trim()}"] }
     said.subscribe { _verdict, lines -> log.info(lines) }
     VERDICT(said.filter { verdict, _lines -> verdict != 'pass' }.map { _verdict, _lines -> outdir })
 }

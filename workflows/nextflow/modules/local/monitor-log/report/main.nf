@@ -12,20 +12,18 @@ process MONITOR_LOG_REPORT {
     output:
     tuple val(meta), path("${prefix}.run.json"), emit: report
     tuple val(meta), path("${prefix}_run_mqc.json"), emit: mqc
-    tuple val(meta), path("${prefix}.run.html"), emit: html
     tuple val("${task.process}"), val('monitor-log'), eval("monitor-log --version | sed 's/.* //'"), topic: versions
 
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    monitor-log report --gpu logs --events logs --out ${prefix}.run.json --mqc ${prefix}_run_mqc.json \\
-        --html ${prefix}.run.html ${args}
+    monitor-log report --gpu logs --events logs --out ${prefix}.run.json --mqc ${prefix}_run_mqc.json ${args}
     """
 
     stub:
     prefix = task.ext.prefix ?: "${meta.id}"
     """
-    touch ${prefix}.run.json ${prefix}_run_mqc.json ${prefix}.run.html
+    touch ${prefix}.run.json ${prefix}_run_mqc.json
     """
 }
