@@ -7,6 +7,7 @@ mod samples;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plmkit_check::length_bin;
 use plmkit_cli::{Common, Exit, Fault, Stop, file, keep_all_but_reports};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, map_vectors};
@@ -132,17 +133,8 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
     for (bin, count) in reports().flat_map(|report| &report.verdict.lengths) {
         *lengths.entry(*bin).or_default() += count;
     }
-    let Some(last) = lengths.keys().next_back() else {
-        return;
-    };
-    // The bins double in four steps.
-    let end = (f64::from(*last) * 2_f64.powf(0.25)).ceil() as u32;
-    let ends = lengths.keys().copied().skip(1).chain([end.max(last + 1)]);
-    let bins = lengths.iter().zip(ends).map(|((&start, &count), end)| {
-        let width = (f64::from(start) * 2_f64.powf(0.25)).ceil() as u32;
-        ([start, end.min(width.max(start + 1))], count)
-    });
-    let bins: Vec<_> = bins.collect();
+    let bins = lengths.into_iter();
+    let bins: Vec<_> = bins.map(|(bin, count)| (length_bin(bin), count)).collect();
     let options = reports().find_map(|report| report.listed.shard_options.as_ref());
     let option = |name: &str| options.and_then(|options| options.get(name));
     let most = option("max_residues").and_then(serde_json::Value::as_f64);
@@ -153,8 +145,7 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
         _ => "cut beyond",
     };
     let name = most.map(|most| format!("{how} {most} residues"));
-    page.heading("Lengths");
-    page.histogram(
+    page.heading("Lengths").histogram(
         "Proteins by length in residues",
         "residues",
         &bins,

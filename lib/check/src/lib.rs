@@ -74,6 +74,6 @@ pub use recomputed::Recomputed;
 pub use reference::Reference;
 pub use rejected::parse_share;
 pub use sample::{Amount, Candidate, Chosen, LEAST, choose, shares};
-pub use validator::Validator;
+pub use validator::{Validator, length_bin};
 pub use verdict::Verdict;
 pub use violation::Violation;

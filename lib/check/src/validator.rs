@@ -60,10 +60,10 @@ impl Order {
     }
 }
 
-/// The least length in the bin of a length.
-fn bin_of(length: u32) -> u32 {
+/// The least length in the bin of a length, and that in the next bin. Four bins double the length.
+pub fn length_bin(length: u32) -> [u32; 2] {
     let bin = (4.0 * f64::from(length.max(1)).log2() + 1e-9).floor();
-    (bin / 4.0).exp2().ceil() as u32
+    [bin, bin + 1.0].map(|bin| (bin / 4.0).exp2().ceil() as u32)
 }
 
 impl<'a> Validator<'a> {
@@ -142,7 +142,10 @@ impl<'a> Validator<'a> {
         findings.rows += 1;
         findings.truncated += u64::from(row.truncated);
         if row.start == 0 {
-            *findings.lengths.entry(bin_of(row.length)).or_default() += 1;
+            *findings
+                .lengths
+                .entry(length_bin(row.length)[0])
+                .or_default() += 1;
         }
         self.order.check(row, tallies);
         if let Some(expected) = &mut self.expected {

@@ -29,7 +29,7 @@ pub struct Verdict {
     pub residues_truncated: Option<u64>,
     /// Records that are in no shard, and rows that were not embedded, by reason, as lists, the manifest or an earlier verdict say.
     pub rejected: BTreeMap<Reason, u64>,
-    /// Proteins with rows by length: the least length of a bin, and how many are in it. Four bins double the length.
+    /// Proteins with rows by length: the least length of a [bin](crate::length_bin), and how many are in it.
     #[serde(default)]
     pub lengths: BTreeMap<u32, u64>,
     /// The checks, always all of them, in the order of [`CHECKS`](crate::CHECKS).
