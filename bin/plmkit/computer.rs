@@ -1,8 +1,11 @@
 //! What computes: this process on a CPU, a child for each GPU.
 
-use plmkit_cli::{Exit, Fault, LogFormat, Stop};
+use plmkit_cli::{Exit, Fault, LogFormat, ProgressDisplay, Stop};
 use plmkit_esm2::{Device, WorkerGpu};
 use plmkit_programs::gpu_embed::{self, Child, Request, Session};
+use plmkit_store::StoreError;
+use tracing::dispatcher::{get_default, with_default as with_dispatch};
+use tracing::subscriber::{NoSubscriber, with_default};
 
 /// What computes one shard at a time.
 pub(crate) enum Computer<'a> {
@@ -52,6 +55,29 @@ pub(crate) fn children(
     }
     let child = |device| Child::new(words.iter().map(Into::into), device);
     Ok(devices.into_iter().map(child).collect())
+}
+
+/// Answers a request of a command that is no run, with a bar of `tokens`, on one computer of these.
+pub(crate) fn answer_aside(
+    (args, words): (&gpu_embed::Args, &[String]),
+    count: Option<usize>,
+    session: &mut Session,
+    (request, tokens): (&Request, u64),
+    stop: &Stop,
+) -> Result<Exit, Fault> {
+    let mut shown = ProgressDisplay::start(args.progress, args.common.quiet, "tokens", tokens);
+    let mut args = args.clone();
+    args.common.quiet = true;
+    let mut children = children((&args, words), count, session)?;
+    let mut computers = Computer::all(&mut children, session);
+    let messages = get_default(Clone::clone);
+    let mut advance = |tokens| with_dispatch(&messages, || shown.advance(tokens));
+    // Its messages are about files that nobody sees.
+    let ended = with_default(NoSubscriber::new(), || {
+        computers[0].answer(&args, request, stop, &mut advance)
+    });
+    StoreError::check(stop)?;
+    ended
 }
 
 impl<'a> Computer<'a> {

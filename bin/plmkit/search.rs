@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
-use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, ProgressDisplay, Stop, file, parse, print, variant,
-};
+use plmkit_cli::{Common, Exit, Fault, NamedPath, Stop, file, parse, print, variant};
 use plmkit_contract::{
     MANIFEST_FILE, Manifest, Quoted, REJECTS_FILE, Reject, WINDOWS, is_stream, path_text, plural,
 };
@@ -15,10 +13,9 @@ use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
 use plmkit_programs::query_embeddings::{HitsArgs, format_of_table, open, search};
 use plmkit_programs::{fasta_shard, pack_batches};
 use plmkit_store::{StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed};
-use tracing::dispatcher::{get_default, with_default as with_dispatch};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::computer::{self, Computer};
+use crate::computer::answer_aside;
 use crate::model;
 use crate::params::Params;
 
@@ -188,7 +185,7 @@ impl SearchArgs {
         to: &Path,
         stop: &Stop,
     ) -> Result<Exit, Fault> {
-        let (mut session, mut args, of_child) = model;
+        let (mut session, args, of_child) = model;
         let given = crate::options::split("--fasta-shard", self.fasta_shard.as_deref())?;
         let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
         let mut samples = targets.samples().iter();
@@ -210,33 +207,24 @@ impl SearchArgs {
         pack.description = targets.layout().labels.description;
         let (at, queries) = (|name: &str| to.join(name), path_text(&self.queries));
         (cut.out, cut.inputs) = (at("shards"), vec![self.queries.clone()]);
-        let (quiet, messages) = (self.common.quiet, get_default(Clone::clone));
-        args.common.quiet = true;
-        let embed = || -> Result<Manifest, Fault> {
-            prepare(cut, &pack, stop)?;
-            let manifest: Manifest = read_sealed(&at("shards").join(MANIFEST_FILE))?;
-            let embeddings = at("embeddings");
-            std::fs::create_dir(&embeddings).map_err(StoreError::cannot_create(&embeddings))?;
-            let request = Request::Embed(Box::new(ShardFiles {
-                batches: at("shards"),
-                out: embeddings.join("queries.parquet"),
-                rejects: at("rejects.csv"),
-                events: at("events.jsonl"),
-                samples: at("samples.csv"),
-                checkpoint_dir: None,
-                force: false,
-            }));
-            let mut children = computer::children((&args, &of_child), None, &session)?;
-            let mut computers = Computer::all(&mut children, &mut session);
-            let mut shown = ProgressDisplay::start(args.progress, quiet, "tokens", manifest.tokens);
-            let mut advance = |tokens| with_dispatch(&messages, || shown.advance(tokens));
-            computers[0].answer(&args, &request, stop, &mut advance)?;
-            Ok(manifest)
-        };
-        // The messages of programs are about files that nobody sees.
-        let embedded = with_default(NoSubscriber::new(), embed);
+        // Its messages are about files that nobody sees.
+        let cut = with_default(NoSubscriber::new(), || prepare(cut, &pack, stop));
         StoreError::check(stop)?;
-        let manifest = embedded?;
+        cut?;
+        let manifest: Manifest = read_sealed(&at("shards").join(MANIFEST_FILE))?;
+        let embeddings = at("embeddings");
+        std::fs::create_dir(&embeddings).map_err(StoreError::cannot_create(&embeddings))?;
+        let request = Request::Embed(Box::new(ShardFiles {
+            batches: at("shards"),
+            out: embeddings.join("queries.parquet"),
+            rejects: at("rejects.csv"),
+            events: at("events.jsonl"),
+            samples: at("samples.csv"),
+            checkpoint_dir: None,
+            force: false,
+        }));
+        let (with, what) = ((&args, &*of_child), (&request, manifest.tokens));
+        answer_aside(with, None, &mut session, what, stop)?;
         if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
             let (count, longest) = (plural(*count, "protein"), &manifest.options["max_residues"]);
             tracing::warn!("{queries}: {count} truncated to {longest} residues, as in the results");

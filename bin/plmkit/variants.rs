@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use plmkit_cli::{
-    Common, Exit, Fault, ProgressDisplay, ProgressMode, Stop, keep_apart, keep_data,
-    keep_renameable, parse,
+    Common, Exit, Fault, ProgressMode, Stop, keep_apart, keep_data, keep_renameable, parse,
 };
 use plmkit_contract::{AMINO_ACIDS, SPECIAL_TOKENS, ShardRow, ShortIds};
 use plmkit_dataset::{Dataset, Sites, Table};
@@ -13,11 +12,9 @@ use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request};
 use plmkit_programs::variants::TableArgs;
 use plmkit_store::{StoreError, read_shard};
-use tracing::dispatcher::{self, get_default};
-use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::args::input;
-use crate::computer::{self, Computer};
+use crate::computer::answer_aside;
 use crate::model;
 use crate::options::split;
 
@@ -171,13 +168,10 @@ impl VariantsArgs {
         own.extend(self.download.then(|| "--download".to_owned()));
         let more = format!("--model={}\n--dtype={}\n--out=x\nx", self.model, self.dtype);
         let mut args: gpu_embed::Args = parse(&[&own[..], &words(&more)].concat())?;
-        args.common = self.common.clone();
+        (args.common, args.progress) = (self.common.clone(), self.progress);
         let Some(mut session) = model::open(&args, true, stop)? else {
             return Err(StoreError::Stopped.into());
         };
-        args.common.quiet = true;
-        let mut children = computer::children((&args, &own), self.children, &session)?;
-        let mut computers = Computer::all(&mut children, &mut session);
         let [shards, fasta] = [&shards, &fasta].map(|path| path.display());
         let cut = format!(
             "--out={shards}\n--shards=1\n--long-policy=window\n--alphabet=protein\n{fasta}"
@@ -187,15 +181,8 @@ impl VariantsArgs {
             pack: words("x\n--out=x"),
             folder: out,
         };
-        let mut shown = ProgressDisplay::start(self.progress, self.common.quiet, "tokens", tokens);
-        let messages = get_default(Clone::clone);
-        let mut advance = |tokens| dispatcher::with_default(&messages, || shown.advance(tokens));
-        // Its messages are about files that nobody sees.
-        let ended = with_default(NoSubscriber::new(), || {
-            computers[0].answer(&args, &request, stop, &mut advance)
-        });
-        StoreError::check(stop)?;
-        let exit = ended?;
+        let (with, what) = ((&args, &*own), (&request, tokens));
+        let exit = answer_aside(with, self.children, &mut session, what, stop)?;
         sites.read(&Dataset::open(folder, Err, stop)?, stop)?;
         Ok(exit)
     }
