@@ -394,9 +394,7 @@ impl Run {
             }
             summary.add(name, is_judged)?;
         }
-        let is_finished = |sample: &Sample| SampleFolder::new(self, sample).is_finished();
-        let is_new = !self.samples.iter().all(is_finished);
-        let fine = summary.finish(is_new, &self.stop)?;
+        let fine = summary.finish(&self.stop)?;
         write_versions(&self.args.out, &self.args.model, &self.stop)?;
         if !fine {
             failures.exit.get_or_insert(Exit::Negative);

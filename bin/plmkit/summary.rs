@@ -80,8 +80,8 @@ impl Summary {
     }
 
     /// Writes the table, and logs the totals and what is wrong. Returns whether nothing is.
-    /// The page is made anew if `is_new` says that a sample was validated, or where it is not that of the table.
-    pub(crate) fn finish(self, is_new: bool, stop: &Stop) -> Result<bool, Fault> {
+    /// The page is made anew where it is not of this table, or older than a verdict.
+    pub(crate) fn finish(self, stop: &Stop) -> Result<bool, Fault> {
         let mut table = SUMMARY_HEADER.to_owned();
         for line in &self.lines {
             line.write(&mut table);
@@ -89,7 +89,10 @@ impl Summary {
         let (path, page) = (self.outdir.join(SUMMARY_FILE), self.outdir.join(PAGE));
         let is_same = read_input(&path).is_ok_and(|found| found == table.as_bytes());
         write_report(&path, &table)?;
-        if is_new || !is_same || !page.exists() {
+        let time = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
+        let samples = self.lines.iter().map(|line| self.outdir.join(&line.sample));
+        let newest = samples.filter_map(|sample| time(&sample.join(DATASET_FILE)));
+        if !is_same || time(&page) <= newest.max() {
             write_page(&self.outdir, &self.outdir, stop)?;
         }
         tracing::info!("{}", self.totals());
