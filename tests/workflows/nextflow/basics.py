@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 from case import MODEL, PROTEINS, ROOT, check, names
 
@@ -165,7 +166,10 @@ def two_samples(case):
     case.plmkit(SAMPLES, CHAIN)
     case.compare("out", "plmkit")
     listed = [path.parts[-3] for path in case.path("out").glob("*/rejects/*.csv") if "not_finite" in path.read_text()]
-    check("the page has both samples", all(f"<td>{name}</td>" in case.path("out/index.html").read_text() for name in ("first", "second.v2")))
+    page = case.path("out/index.html").read_text()
+    check("the page has both samples", all(f"<td>{name}</td>" in page for name in ("first", "second.v2")))
+    subprocess.run(["plmkit", "report", "out"], cwd=case.folder, env=case.env, check=True, stderr=subprocess.DEVNULL)
+    check("and is the one of what was published", case.path("out/index.html").read_text() == page)
     check("what could not be embedded is listed", sorted(listed) == ["first", "second.v2"], listed)
     versions = case.path("out/versions.yml").read_text()
     chain = ("fasta-shard", "pack-batches", "gpu-embed", "validate-embeddings", "monitor-log")
