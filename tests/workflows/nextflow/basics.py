@@ -117,7 +117,7 @@ def estimate(case):
     """What GPUs will need, before the first shard is embedded. Here they are the CPU."""
     case.wrapper("gpu-embed", 'exec "$real" "${@/#cuda/cpu}"\n')
     run = case.run("-profile", "test", "--device", "cuda", "--gpu_embed_args", "--pool max")
-    told = re.search(r"^.*: 4 layers of 64, max_4 in f32\n(.*\n)*?files  24$", run.said, re.MULTILINE)
+    told = re.search(r"^.*: 4 layers of 64, max_4 in f32\n(.*\n)*?files  23$", run.said, re.MULTILINE)
     check("an estimate", run.code == 0 and told and len(run.of("MONITOR_LOG_ESTIMATE")) == 1, run.said)
 
 

@@ -19,10 +19,10 @@ use super::report::{check, logs_of, read_events};
 
 /// Files of a shard that the workflows leave: shard, embeddings, events and samples. A list of rejects is rare.
 const FILES_OF_SHARD: u64 = 4;
-/// Files of a sample: manifest, rejects, dataset, and five reports.
-const FILES_OF_SAMPLE: u64 = 8;
-/// Files of a run: summary, versions, parameters, the batch size.
-const FILES_OF_RUN: u64 = 4;
+/// Files of a sample: manifest, rejects, dataset, and three reports.
+const FILES_OF_SAMPLE: u64 = 6;
+/// Files of a run: summary, page, versions, parameters, the batch size.
+const FILES_OF_RUN: u64 = 5;
 
 /// Prints the estimate, and writes it as JSON.
 ///
