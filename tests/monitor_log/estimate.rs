@@ -87,7 +87,7 @@ fn figures_of_three_proteins_are_those_by_hand() {
                 ("/residues", 16.0),
                 ("/linear_flops", linear),
                 ("/attention_flops", attention),
-                // Four of a shard, eight of a sample, four of a run.
+                // Four of a shard, six of a sample, five of a run.
                 ("/files", 15.0),
                 // Three keys of 49 bytes and vectors, and those of the residues.
                 ("/embedding_bytes", 3.0 * 49.0 + 19.0 * 320.0 * 4.0),
