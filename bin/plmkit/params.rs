@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Program};
 use plmkit_contract::{DESCRIPTION, Outputs, Provenance, path_text};
@@ -135,11 +135,15 @@ fn deciding(args: &gpu_embed::Args) -> impl PartialEq {
 impl Params {
     pub(crate) fn new(args: &Args, options: &Options, session: &Session) -> Self {
         let (inputs, words) = (args.inputs.iter(), &options.words);
+        // A search finds it from any folder.
+        let path = Some(Path::new(&args.model)).filter(|path| path.exists());
+        let path = path.and_then(|path| path::absolute(path).ok());
+        let model = path.map_or_else(|| args.model.clone(), |path| path_text(&path));
         let inputs = inputs.map(|path| path_text(path));
         Self {
             samples: inputs.collect::<Vec<_>>().join(" "),
             outdir: path_text(&args.out),
-            model: args.model.clone(),
+            model,
             max_shard_tokens: args.max_shard_tokens.into(),
             fasta_shard: text(&words.fasta_shard),
             pack_batches: text(&words.pack_batches),

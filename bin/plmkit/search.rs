@@ -10,13 +10,14 @@ use plmkit_contract::{
 use plmkit_dataset::{Dataset, dataset_folder};
 use plmkit_hub::{ModelId, Settings, resolve};
 use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
-use plmkit_programs::query_embeddings::{HitsArgs, format_of_table, open, search};
+use plmkit_programs::query_embeddings::{HitsArgs, format_of_table, marks_of_hits, open, search};
 use plmkit_programs::{fasta_shard, pack_batches};
 use plmkit_store::{StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed};
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::computer::answer_aside;
 use crate::model;
+use crate::options::split;
 use crate::params::Params;
 
 /// Find the proteins of results that are nearest to those of a FASTA
@@ -85,13 +86,19 @@ impl SearchArgs {
         let out = self.out.as_deref().unwrap_or(Path::new("hits.tsv"));
         let format = format_of_table(self.format, out, TableFormat::Tsv)?;
         let mut config = self.hits.config(out.to_owned(), format)?;
+        self.cut_words()?;
         let outputs: Vec<NamedPath> = self.out.iter().map(|out| ("--out", &**out)).collect();
-        let magic = (format == TableFormat::Parquet).then_some(&b"PAR1"[..]);
+        let folder = self.out.as_deref().and_then(Path::parent);
+        let missing = |folder: &&Path| **folder != *"" && !folder.is_dir();
+        if let Some(folder) = folder.filter(missing) {
+            let what = format!("--out: {}: no such folder", path_text(folder));
+            return Err(Fault::new(Exit::CannotCreate, what));
+        }
         let is_file = !is_stream(&self.queries);
         let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
         let (inputs, mut samples) = ([("the queries", &*self.queries)], Vec::new());
         for results in &self.results {
-            let opened = open(results, &inputs, (&outputs, magic), stop)?;
+            let opened = open(results, &inputs, (&outputs, marks_of_hits(format)), stop)?;
             samples.extend(opened.into_samples());
         }
         let targets = Dataset::from_samples(&self.results[0], samples)?;
@@ -136,7 +143,7 @@ impl SearchArgs {
         let found = || self.find(&name, digest, stop);
         let Some(model) = self.model.clone().or_else(found) else {
             let fetch = format!("; plmkit fetch {name} or --download fetches it");
-            let fetch = ModelId::parse(&name).map_or("; its name alone is recorded", |_| &fetch);
+            let fetch = ModelId::parse(&name).map_or("", |_| &fetch);
             let what = format!("{made_by}, which is not found: expected --model with its path");
             return Err(Fault::new(Exit::NoInput, what + fetch));
         };
@@ -152,7 +159,12 @@ impl SearchArgs {
             args.dtype = Some(plmkit_esm2::Dtype::F32);
             opened = model::open(&args, true, stop);
         }
-        let told = |it: Fault| Fault::new(it.exit(), format!("{}; {made_by}", it.message()));
+        let told = |it: Fault| {
+            // A model without that layer is another one.
+            let is_other = it.exit() == Exit::Usage && self.model.is_some();
+            let exit = if is_other { Exit::Data } else { it.exit() };
+            Fault::new(exit, format!("{}; {made_by}", it.message()))
+        };
         let mut session = opened.map_err(told)?.ok_or(StoreError::Stopped)?;
         let found = &session.engine().info().checkpoint.digest;
         if found != digest {
@@ -177,6 +189,19 @@ impl SearchArgs {
         runs.find(is_here).map(|run| run.model)
     }
 
+    /// The options of `fasta-shard` that are given. None leaves out queries.
+    fn cut_words(&self) -> Result<Vec<String>, Fault> {
+        let given = split("--fasta-shard", self.fasta_shard.as_deref())?;
+        let of_left_out =
+            |word: &&String| word.starts_with("--dedup") || word.starts_with("--known");
+        match given.iter().find(of_left_out) {
+            Some(word) => Err(Fault::usage(format!(
+                "--fasta-shard: {word} leaves out queries, which would have no hits"
+            ))),
+            None => Ok(given),
+        }
+    }
+
     /// Embeds the queries in a folder, cut as the results were unless the command line says otherwise. Tells what became of them.
     fn embed(
         &self,
@@ -186,15 +211,21 @@ impl SearchArgs {
         stop: &Stop,
     ) -> Result<Exit, Fault> {
         let (mut session, args, of_child) = model;
-        let given = crate::options::split("--fasta-shard", self.fasta_shard.as_deref())?;
+        let given = self.cut_words()?;
         let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
         let mut samples = targets.samples().iter();
         let cut_by = samples.find_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
         for (name, value) in cut_by.into_iter().flatten() {
             let (word, value) = (format!("--{}", name.replace('_', "-")), value.to_string());
-            let is_given = given.iter().any(|given| given.starts_with(&word));
-            if OF_RECORDS.contains(&**name) && value != "null" && !is_given {
-                words.push(format!("{word}={}", value.trim_matches('"')));
+            if OF_RECORDS.contains(&**name) && value != "null" {
+                let own = format!("{word}={}", value.trim_matches('"'));
+                if !given.iter().any(|given| given.starts_with(&word)) {
+                    words.push(own);
+                } else if !given.contains(&own) && !given.join("=").contains(&own) {
+                    tracing::warn!(
+                        "the results were cut with {own}, the queries are not: the same protein may have another vector"
+                    );
+                }
             }
         }
         // Samples that were combined have no such options.

@@ -9,7 +9,7 @@ use plmkit_programs::gpu_embed::{Request, ShardFiles};
 use plmkit_programs::monitor_log::{self, ReportArgs};
 use plmkit_programs::validate_embeddings::{self, SpotModel};
 use plmkit_programs::{fasta_shard, pack_batches};
-use plmkit_store::{AtomicFile, BatchesFile, StoreError, read_input, remove_file};
+use plmkit_store::{AtomicFile, BatchesFile, FileKind, StoreError, read_input, remove_file};
 
 use crate::computer::Computer;
 use crate::fasta::head;
@@ -108,8 +108,8 @@ impl SampleFolder<'_> {
                 let path = path_text(&out);
                 tracing::info!("{path}: made again, since --force says so");
             }
-            remove_if_zeros(&list)?;
-            remove_if_zeros(&out)?;
+            remove_if_damaged(&list, false)?;
+            remove_if_damaged(&out, force)?;
             files.force = true;
             ended = compute(&files);
         }
@@ -147,7 +147,7 @@ impl SampleFolder<'_> {
             }
             options.batch_size = Some(self.run.batch_size_file());
         }
-        remove_if_zeros(batches)?;
+        remove_if_damaged(batches, self.run.args.force)?;
         options.shard = self.path.join("shards").join(&shard.file);
         batches.clone_into(&mut options.out);
         options.force = true;
@@ -247,10 +247,12 @@ pub(crate) fn exit_of(ended: &Result<Exit, Fault>) -> Exit {
     ended.as_ref().map_or_else(Fault::exit, |exit| *exit)
 }
 
-/// Removes a file of zeros, which one may be after a crash of the machine: nothing tells that it is ours.
-fn remove_if_zeros(path: &Path) -> Result<(), Fault> {
+/// Removes a file of zeros, which one may be after a crash of the machine: nothing tells that it is ours. With `force`, removes any file
+/// that is of no known kind.
+fn remove_if_damaged(path: &Path, force: bool) -> Result<(), Fault> {
     let head = head(path);
-    if !head.is_empty() && head.iter().all(|&byte| byte == 0) {
+    let is_unknown = || force && FileKind::detect(path).is_none();
+    if !head.is_empty() && (head.iter().all(|&byte| byte == 0) || is_unknown()) {
         remove_file(path)?;
     }
     Ok(())

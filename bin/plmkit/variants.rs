@@ -10,7 +10,7 @@ use plmkit_contract::{AMINO_ACIDS, SPECIAL_TOKENS, ShardRow, ShortIds};
 use plmkit_dataset::{Dataset, Sites, Table};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request};
-use plmkit_programs::variants::TableArgs;
+use plmkit_programs::variants::{MARKS, TableArgs};
 use plmkit_store::{StoreError, read_shard};
 
 use crate::args::input;
@@ -92,7 +92,7 @@ impl VariantsArgs {
         let outputs = self.table.outputs();
         keep_renameable(&outputs)?;
         keep_apart(&[("the FASTA", &self.fasta), ("the table", path)], &outputs)?;
-        keep_data(&outputs, None)?;
+        keep_data(&outputs, MARKS)?;
         let out = self.table.output()?;
         let folder = tempfile::Builder::new().prefix("plmkit-").tempdir();
         let folder = folder.map_err(StoreError::cannot_create(&env::temp_dir()))?;
@@ -102,7 +102,7 @@ impl VariantsArgs {
             Some(path) => self.table.read(path, only.map(|(id, _)| &**id), stop)?,
             None => scan(&proteins)?,
         };
-        let mut named = ShortIds::new(table.lines.iter().map(|(line, ..)| &*line.id));
+        let mut named = ShortIds::new(table.ids());
         let ids = proteins.iter().map(|(id, _)| id);
         ids.for_each(|id| named.see(id));
         table.name(&named);

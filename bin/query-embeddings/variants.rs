@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file};
 use plmkit_dataset::{AskedIds, Sites, dataset_folder};
-use plmkit_programs::variants::TableArgs;
+use plmkit_programs::variants::{MARKS, TableArgs};
 
 use crate::open;
 
@@ -33,11 +33,10 @@ impl VariantsArgs {
         let mut table = self.table.read(&self.path, None, stop)?;
         let outputs = self.table.outputs();
         let inputs = [("the table", &*self.path)];
-        let opened = open(&self.dataset, &inputs, (&outputs, None), stop)?;
+        let opened = open(&self.dataset, &inputs, (&outputs, MARKS), stop)?;
         let out = self.table.output()?;
         let mut ids = AskedIds::default();
-        let lines = table.lines.iter().map(|(line, ..)| line);
-        lines.for_each(|line| ids.add(&line.id));
+        table.ids().for_each(|id| ids.add(id));
         table.name(&ids.named(&opened, stop)?);
         let mut sites = Sites::default();
         sites.ask(&table);

@@ -386,12 +386,12 @@ fn lists_of_aliases_are_files_too_and_no_input_is_overwritten() {
             2,
             "are the same file",
         ),
-        ("set", "set/aliases.parquet", 73, "is a file of other data"),
+        ("set", "set/aliases.parquet", 73, "and is a list of aliases"),
         (
             "set/manifest.json",
             "set/shard-00000.parquet",
             73,
-            "is a file of other data",
+            "and is a shard",
         ),
     ] {
         let line = format!("monitor-log estimate {shards} {model} --report {out}");

@@ -334,7 +334,7 @@ fn an_input_is_never_overwritten() {
     assert_failed(
         &output,
         73,
-        "--out data: exists, and is a file of other data",
+        "--out data: exists, and is a Parquet file of another program",
     );
     assert_eq!(
         (case.read("list"), case.read("data")),

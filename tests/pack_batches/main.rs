@@ -457,8 +457,7 @@ fn files_that_a_run_would_replace_or_remove() {
     let before = tree(folder.path());
     let unfinished =
         "the shard .out.arrow.plmkit-tmp: has the name of an unfinished file, which --out removes";
-    let data =
-        "--report other.parquet: exists, and is a file of other data, which nothing replaces";
+    let data = "--report other.parquet: exists, and is a shard, which nothing replaces";
     for (line, code, message) in [
         (".out.arrow.plmkit-tmp --out out.arrow", 2, unfinished),
         (

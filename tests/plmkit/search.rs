@@ -207,15 +207,24 @@ fn the_model_is_found_or_named_and_another_one_is_refused() {
     refused(
         "q.fasta results/a",
         66,
-        "the model of results/a is 'mine' (1eba6091aa453c0a693a9dc3714b6925), which is not found: expected --model with its path; its name alone is recorded",
+        "the model of results/a is 'mine' (1eba6091aa453c0a693a9dc3714b6925), which is not found: expected --model with its path",
     );
     assert_eq!(lines("--top 3 --model moved"), found);
+    let output = search(
+        folder,
+        "q.fasta results --model moved --fasta-shard --max-residues=9",
+    )
+    .output();
+    let said = String::from_utf8(output.expect("run").stderr).expect("text");
+    let what = "the results were cut with --max-residues=1022, the queries are not";
+    assert!(said.contains(what), "{said}");
     let other = test_data("model-tiny-1v");
     run(&mut with_model(
         folder,
         &other,
         "b.fasta --out other --layers 2",
     ));
+    copy_model("model-tiny-1v", &folder.join("shallow"));
     let weights = folder.join("moved/model.safetensors");
     let mut bytes = fs::read(&weights).expect("read");
     let middle = bytes.len() / 2;
@@ -253,6 +262,31 @@ fn the_model_is_found_or_named_and_another_one_is_refused() {
             "q.fasta results --out q.fasta --format tsv",
             2,
             "--out and the queries are the same file",
+        ),
+        (
+            "q.fasta results --out none/hits.tsv",
+            73,
+            "none: no such folder",
+        ),
+        (
+            "q.fasta results --out results/summary.tsv --force",
+            73,
+            "results/summary.tsv: exists, and is a file of other data",
+        ),
+        (
+            "q.fasta results --out results/dataset.json --format tsv",
+            73,
+            "results/dataset.json: a name of plmkit's own files",
+        ),
+        (
+            "q.fasta results --fasta-shard --dedup",
+            2,
+            "--fasta-shard: --dedup leaves out queries",
+        ),
+        (
+            "q.fasta results --model shallow",
+            65,
+            "; the model of results is 'mine'",
         ),
     ] {
         refused(line, code, what);

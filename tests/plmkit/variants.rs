@@ -128,6 +128,10 @@ fn a_line_has_a_score_or_a_reason() {
         ("P1,p.Lys2Ala", ""),
         ("ONE_HUMAN,NP_1.2:p.(Lys2Ala)", ""),
         ("sp|P1|ONE_HUMAN,K2A;T3V", ""),
+        (
+            "odd,ONE_HUMAN:p.Lys2Ala",
+            "expected a variant of this protein, found one of 'sp|P1|ONE_HUMAN'",
+        ),
         ("odd,X3A", "a residue is none of the twenty amino acids"),
         ("odd,K2*", "stop"),
         ("odd,p.Lys2_Ala7del", "deletion"),
@@ -185,8 +189,9 @@ fn a_line_has_a_score_or_a_reason() {
         .stderr;
     let said = String::from_utf8_lossy(&said);
     for what in [
-        "v.csv: 13 lines, 5 with a score",
-        "v.csv: line 11 'none' 'K2A': no protein 'none'; the first of 4 that are wrong",
+        "v.csv: 14 lines, 5 with a score",
+        "v.csv: line 5 'odd' 'ONE_HUMAN:p.Lys2Ala': expected a variant of this protein",
+        "; the first of 5 that are wrong",
     ] {
         assert!(said.contains(what), "{said}");
     }
@@ -226,6 +231,16 @@ fn what_is_refused_leaves_nothing() {
         ),
         ("p.fasta none.csv", 66, "none.csv: cannot open"),
         ("p.fasta v.csv --out there.csv", 73, "there.csv: exists"),
+        (
+            "p.fasta v.csv --out there.csv --force",
+            73,
+            "there.csv: exists, and is no table with scores, which nothing replaces",
+        ),
+        (
+            "p.fasta v.csv --out x.parquet",
+            2,
+            "--out x.parquet: expected a name that ends with .csv or .tsv",
+        ),
         (
             "p.fasta v.csv --out v.csv --force",
             2,

@@ -36,6 +36,9 @@ fn a_matrix_is_written_with_its_ids() {
     assert_eq!(ids, expected);
     succeeded(&write(""));
     fs::write(set.path("m.npy"), "mine").expect("write");
+    let what = "m.npy: exists, and is a file of other data, which nothing replaces";
+    assert_failed(&write("--force"), 73, what);
+    fs::write(set.path("m.npy"), b"\x93NUMPY mine").expect("write");
     let what = "m.npy: exists and holds other work (it has other content)";
     assert_failed(&write(""), 73, what);
     succeeded(&write("--force"));

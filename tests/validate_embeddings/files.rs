@@ -236,7 +236,7 @@ fn a_command_line_that_makes_no_sense_is_refused_and_replaces_no_data() {
     }
     let itself = "--report and the embeddings are the same file";
     let listed = "and a list of files are the same file";
-    let data = "other.parquet: exists, and is a file of other data";
+    let data = "other.parquet: exists, and is an embeddings file";
     for (line, code, what) in [
         ("embeddings.parquet --report embeddings.parquet", 2, itself),
         (

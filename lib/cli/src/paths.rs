@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use plmkit_contract::{Exit, is_stream, path_text};
-use plmkit_store::{files_in, is_replaceable, is_report_or_free, read_input};
+use plmkit_store::{FileKind, Marks, files_in, is_report_or_free, read_input};
 
 use crate::Fault;
 
@@ -180,9 +180,9 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
     Ok(())
 }
 
-/// Checks that no output replaces data. A table may replace files that begin or end with its own `magic`.
-pub fn keep_data(outputs: &[NamedPath], magic: Option<&[u8]>) -> Result<(), Fault> {
-    keep(outputs, |path| is_replaceable(path, magic))
+/// Checks that outputs replace files of their own kind alone.
+pub fn keep_data(outputs: &[NamedPath], marks: Marks) -> Result<(), Fault> {
+    keep(outputs, |path| marks.may_replace(path))
 }
 
 /// Checks that reports replace reports alone.
@@ -194,10 +194,13 @@ fn keep(outputs: &[NamedPath], may_replace: impl Fn(&Path) -> bool) -> Result<()
     let mut outputs = outputs.iter();
     let kept = outputs.find(|(_, path)| !may_replace(path));
     kept.map_or(Ok(()), |(option, path)| {
-        let what = format!(
-            "{option} {}: exists, and is a file of other data, which nothing replaces",
-            path_text(path)
-        );
+        let kind = FileKind::detect(path).map(|kind| kind.to_string());
+        let kind = kind.unwrap_or_else(|| "a file of other data".to_owned());
+        let what = match path.exists() {
+            true => format!("exists, and is {kind}, which nothing replaces"),
+            false => "a name of plmkit's own files: expected another".to_owned(),
+        };
+        let what = format!("{option} {}: {what}", path_text(path));
         Err(Fault::new(Exit::CannotCreate, what))
     })
 }

@@ -31,5 +31,5 @@ pub use part::Part;
 pub use peptides::{PlaceFormat, write_peptides};
 pub use results::{SUMMARY_FILE, SUMMARY_HEADER, embeddings_at};
 pub use rows::{RowFormat, RowsConfig, ids_beside, write_rows};
-pub use variants::{Sites, Table, Unscored, Variant};
+pub use variants::{Sites, Table, Unscored, Variant, has_scores};
 pub use vectors::Vectors;

@@ -80,8 +80,8 @@ impl Part {
     /// Describes how the rows of a file were made otherwise than those of the `first`, of whatever sequences.
     pub(crate) fn difference(&self, first: &Self) -> Option<String> {
         let place = path_text(&first.path);
-        if self.layout != first.layout {
-            return Some(format!("expected the columns of {place}, found others"));
+        if let Some(what) = self.other_columns(first) {
+            return Some(what);
         }
         let [expected, found] =
             [first, self].map(|part| EmbeddingWork::new(&part.provenance.options));
@@ -89,11 +89,31 @@ impl Part {
         Some(format!("{what}; all as in {place}"))
     }
 
+    /// Describes how the columns of a file are others than those of the `first`.
+    fn other_columns(&self, first: &Self) -> Option<String> {
+        let [expected, found] = [first, self].map(|part| {
+            let EmbeddingLayout {
+                columns,
+                dim,
+                dtype,
+                ..
+            } = &part.layout;
+            let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+            format!("{} of {dim} in {dtype}", names.join(", "))
+        });
+        let others = [first, self].map(|part| &part.layout.labels);
+        let is_labelled = expected == found && others[0] != others[1];
+        let labels = ["", ", with other descriptions"][usize::from(is_labelled)];
+        let place = path_text(&first.path);
+        (self.layout != first.layout)
+            .then(|| format!("expected the columns of {place}, {expected}; found {found}{labels}"))
+    }
+
     /// Checks that a file has the columns, the work and the set of shards of the `first` part.
     pub(crate) fn check_same(&self, first: &Self) -> Result<(), DatasetError> {
         let (place, own, expected) = (path_text(&first.path), &self.provenance, &first.provenance);
-        let what = if self.layout != first.layout {
-            format!("expected the columns of {place}, found others")
+        let what = if let Some(what) = self.other_columns(first) {
+            what
         } else if let Some(what) = expected.mismatch(own, &format!(" as in {place}")) {
             what
         } else if own.option_differs(expected, SOURCE) {

@@ -13,17 +13,17 @@ use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{
     Dataset, DatasetError, Metric, NeighboursConfig, Plan, check_outside, has_shards, neighbours,
 };
-use plmkit_store::TableFormat;
+use plmkit_store::{Marks, TableFormat};
 
 /// Opens a dataset whose validation has passed, or those of the samples in a folder of results, of which no file is an output. No output
-/// is one of the other `inputs`, or replaces data but those that begin or end with the same `magic`.
+/// is one of the other `inputs`, or replaces a file without its `marks`.
 ///
 /// # Errors
 /// The dataset cannot be opened, or an output is none of its own.
 pub fn open(
     dataset: &Path,
     inputs: &[NamedPath],
-    (outputs, magic): (&[NamedPath], Option<&[u8]>),
+    (outputs, marks): (&[NamedPath], Marks),
     stop: &Stop,
 ) -> Result<Dataset, Fault> {
     keep_renameable(outputs)?;
@@ -36,7 +36,7 @@ pub fn open(
         let mut samples = opened.samples().iter();
         samples.try_for_each(|sample| check_outside(output, &sample.path))?;
     }
-    keep_data(outputs, magic)?;
+    keep_data(outputs, marks)?;
     Ok(opened)
 }
 
@@ -81,6 +81,16 @@ pub fn format_of_table<T: FromStr>(given: Option<T>, file: &Path, default: T) ->
         }
         format => Ok(format.unwrap_or(default)),
     }
+}
+
+/// The marks of a table of hits.
+pub fn marks_of_hits(format: TableFormat) -> Marks<'static> {
+    let ends: &[&[u8]] = match format {
+        TableFormat::Parquet => &[b"PAR1"],
+        TableFormat::Tsv => &[b"query\t"],
+        TableFormat::Csv => &[b"query,"],
+    };
+    Marks { kind: None, ends }
 }
 
 /// The options of a search.

@@ -4,14 +4,22 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, print};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{Sites, Table, Unscored};
+use plmkit_dataset::{Sites, Table, Unscored, has_scores};
 use plmkit_sequence::Source;
-use plmkit_store::{AtomicFile, StoreError};
+use plmkit_store::{AtomicFile, Marks, StoreError, TableFormat, read_input};
+
+use crate::query_embeddings::format_of_table;
 
 /// A table, and where it is.
 pub type Read<'a> = (&'a Path, &'a Table);
 /// The score of each line of a table, or why it has none.
 pub type Scores = Vec<Result<f64, Unscored>>;
+
+/// The marks of a table: it ends with a line. Whether it has scores, its header says.
+pub const MARKS: Marks<'static> = Marks {
+    kind: None,
+    ends: &[b"\n"],
+};
 
 /// How a table of variants is read and written.
 #[derive(Debug, clap::Args)]
@@ -54,12 +62,26 @@ impl TableArgs {
     }
 
     /// Begins the file.
+    ///
+    /// # Errors
+    /// Its name ends with the format of another table, or it exists, and is no table with scores or not to be overwritten.
     pub fn output(&self) -> Result<Option<AtomicFile>, Fault> {
-        let path = self.out.as_deref();
-        if let Some(path) = path.filter(|path| path.exists() && !self.force) {
-            return Err(StoreError::exists(path, "--force overwrites it").into());
+        let Some(path) = self.out.as_deref() else {
+            return Ok(None);
+        };
+        if format_of_table(None, path, TableFormat::Csv)? == TableFormat::Parquet {
+            let what = "expected a name that ends with .csv or .tsv";
+            return Err(Fault::usage(format!("--out {}: {what}", path_text(path))));
         }
-        Ok(path.map(AtomicFile::create).transpose()?)
+        if path.exists() && !self.force {
+            return Err(StoreError::exists(path, "another table").into());
+        }
+        if path.metadata().is_ok_and(|found| found.len() > 0) && !has_scores(&read_input(path)?) {
+            let what = "exists, and is no table with scores, which nothing replaces";
+            let what = format!("--out {}: {what}", path_text(path));
+            return Err(Fault::new(Exit::CannotCreate, what));
+        }
+        Ok(Some(AtomicFile::create(path)?))
     }
 
     /// The score of each line, or the reason why it has none. The first wrong line may be an error.

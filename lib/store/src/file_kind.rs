@@ -181,25 +181,29 @@ pub fn is_report_or_free(path: &Path) -> bool {
     file_at(path).is_none_or(|found| found.len() == 0 || is_report())
 }
 
-/// Whether a table may replace what is at `path`: nothing, a stream, or text of no known kind and without a name of data. It may also
-/// replace a file that begins or ends with its own `magic`, since a byte at the other end may be damaged.
-pub fn is_replaceable(path: &Path, magic: Option<&[u8]>) -> bool {
-    let Some(found) = file_at(path) else {
-        return true;
-    };
-    let sample = |start| read_sample(&File::open(path)?, start, found.len());
-    let start = sample(0).unwrap_or_default();
-    let end = sample(found.len().saturating_sub(MAGIC_BYTES)).unwrap_or_default();
-    if magic.is_some_and(|magic| start.starts_with(magic) || end.ends_with(magic)) {
-        return true;
+/// How files of one kind are told from others, if they may be damaged.
+#[derive(Clone, Copy, Debug)]
+pub struct Marks<'a> {
+    /// Their kind, if it is one that is known.
+    pub kind: Option<FileKind>,
+    /// What one of them begins with, or ends with if its first byte is damaged.
+    pub ends: &'a [&'a [u8]],
+}
+
+impl Marks<'_> {
+    /// Whether a file with these marks may replace what is at `path`: nothing, a stream, an empty file, or one with the same marks. It
+    /// never has a name of data.
+    pub fn may_replace(self, path: &Path) -> bool {
+        let Some(found) = file_at(path).filter(|found| found.len() > 0) else {
+            return !has_name_of_data(path);
+        };
+        let sample = |start| read_sample(&File::open(path)?, start, found.len());
+        let start = sample(0).unwrap_or_default();
+        let end = sample(found.len().saturating_sub(MAGIC_BYTES)).unwrap_or_default();
+        let is_marked = |mark: &&[u8]| start.starts_with(mark) || end.ends_with(mark);
+        let is_kind = || FileKind::detect(path).is_none_or(|kind| Some(kind) == self.kind);
+        self.ends.iter().any(is_marked) && is_kind() && !has_name_of_data(path)
     }
-    // A character may be cut at the end of the sample.
-    let is_utf8 = str::from_utf8(&start).map_or_else(|error| error.error_len().is_none(), |_| true);
-    // FASTA may begin with blank lines or a comment.
-    let text = without_bom(&start).trim_ascii_start();
-    let is_open = text.starts_with(b";") || text.is_empty() && !start.is_empty();
-    let is_text = is_utf8 && !is_open && !start.contains(&0);
-    is_text && FileKind::detect(path).is_none() && !has_name_of_data(path)
 }
 
 /// What is at `path`, if it is a file, and none that a stream is redirected to.
@@ -248,37 +252,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_replaces_text_and_a_report_reports_alone() {
+    fn a_file_replaces_its_own_kind_and_a_report_reports_alone() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("r");
-        for (text, is_data) in [
-            (&b"PAR1\0\0"[..], true),
-            (b"ARROW1\0\0", true),
-            (b"\x1f\x8b", true),
-            (b"\x40\0\0\0\0\0\0\0{\"__metadata__\":", true),
-            (b"\x89PNG", true),
-            (b"ordinal,id,length,reason,start\n", true),
-            (b">a", true),
-            (b"\n>a", true),
-            (b"\n\n", true),
-            (b"\xef\xbb\xbf>a", true),
-            (b"; comment\n>a", true),
-            (b"{\n  \"tool\": \"fasta-shard\",", true),
-            (b"timestamp,gpu\n", true),
-            (b"{\"type\":\"run\"}", true),
-            (b"\0AR1\x15\0PAR1", true),
-            (b"{}", false),
-            (b"#!/bin/sh\n", false),
-            (b"ordinal,id,mean_4\n", false),
-            (b"PAR", false),
-            ("…".as_bytes(), false),
-            (&"…".as_bytes()[..2], false),
-            (b"", false),
+        let hits = Marks {
+            kind: None,
+            ends: &[b"query\t", b"query,"],
+        };
+        let fasta = Marks {
+            kind: Some(FileKind::Fasta),
+            ends: &[b">"],
+        };
+        let parquet = Marks {
+            kind: None,
+            ends: &[b"PAR1"],
+        };
+        for (text, replacing) in [
+            (&b"PAR1\0\0"[..], "parquet"),
+            (b"\0AR1\x15\0PAR1", "parquet"),
+            (b"PAR1\x15\0PAR1", ""),
+            (b"ARROW1\0\0", ""),
+            (b"\x89PNG", ""),
+            (b"ordinal,id,length,reason,start\n", ""),
+            (b">a", "fasta"),
+            (b"\n>a", ""),
+            (b"\n\n", ""),
+            (b"{\n  \"tool\": \"fasta-shard\",", ""),
+            (b"{}", ""),
+            (b"#!/bin/sh\n", ""),
+            (b"sample\trecords\n", ""),
+            (b"query\ttarget\n", "hits"),
+            (b"query,target\n", "hits"),
+            (b"", "hits fasta parquet"),
         ] {
             fs::write(&path, text).expect("write");
-            assert_eq!(is_replaceable(&path, None), !is_data);
-            let is_own = text.starts_with(b"PAR1") || text.ends_with(b"PAR1");
-            assert_eq!(is_replaceable(&path, Some(b"PAR1")), is_own || !is_data);
+            let all = [("hits", hits), ("fasta", fasta), ("parquet", parquet)];
+            let can = all.iter().filter(|(_, marks)| marks.may_replace(&path));
+            let can: Vec<_> = can.map(|(name, _)| *name).collect();
+            assert_eq!(can.join(" "), replacing, "{text:?}");
             assert_eq!(is_report_or_free(&path), text.is_empty());
         }
         for name in [
@@ -288,9 +299,9 @@ mod tests {
             "a.samples.csv",
         ] {
             let path = folder.path().join(name);
-            assert!(is_replaceable(&path, None), "{name}");
-            fs::write(&path, "{}").expect("write");
-            assert!(!is_replaceable(&path, None), "{name}");
+            assert!(!hits.may_replace(&path), "{name}");
+            fs::write(&path, "query\t").expect("write");
+            assert!(!hits.may_replace(&path), "{name}");
         }
         for (json, is_report) in [
             ("data\": {},\n  \"id\": \"plmkit_monitor\"", true),
@@ -300,11 +311,10 @@ mod tests {
             ("report_version\": 3,", true),
         ] {
             fs::write(&path, format!("{{\n  \"{json}\n")).expect("write");
-            let found = (is_report_or_free(&path), is_replaceable(&path, None));
-            assert_eq!(found, (is_report, !is_report), "{json}");
+            assert_eq!(is_report_or_free(&path), is_report, "{json}");
         }
         for path in [Path::new("/dev/stdout"), folder.path()] {
-            assert!(is_replaceable(path, None) && is_report_or_free(path));
+            assert!(hits.may_replace(path) && is_report_or_free(path));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::iter;
 
 use csv::{StringRecord, WriterBuilder};
-use plmkit_contract::{LIST_SHOWN, ShortIds, one_line};
+use plmkit_contract::{LIST_SHOWN, Quoted, ShortIds, one_line};
 use plmkit_store::{IdValue, read_records};
 
 use super::variant::{Unscored, Variant};
@@ -75,13 +75,29 @@ impl Table {
         })
     }
 
-    /// Takes ids that are short for others for these.
+    /// All ids, those before the variants included.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter().map(|(line, ..)| line);
+        lines
+            .flat_map(|line| [Some(&*line.id), accession(&line.value)])
+            .flatten()
+    }
+
+    /// Takes ids that are short for others for these. A line whose variant begins with the id of another protein is wrong.
     pub fn name(&mut self, named: &ShortIds) {
         for (line, variant, _) in &mut self.lines {
             match named.resolve(&line.id) {
                 Ok(Some(id)) => id.clone_into(&mut line.id),
                 Ok(None) => {}
                 Err(what) => *variant = Err(Unscored::Wrong(what)),
+            }
+            let other = accession(&line.value).and_then(|id| named.resolve(id).ok()?);
+            if let Some(other) = other.filter(|other| *other != line.id) {
+                let what = format!(
+                    "expected a variant of this protein, found one of {}",
+                    Quoted(other)
+                );
+                *variant = Err(Unscored::Wrong(what));
             }
         }
     }
@@ -104,9 +120,39 @@ impl Table {
     }
 }
 
+/// The id before a variant in HGVS.
+fn accession(variant: &str) -> Option<&str> {
+    variant.split_once(":p.").map(|(id, _)| id.trim())
+}
+
+/// Whether a table has the columns that [`Table::with`] adds.
+pub fn has_scores(text: &[u8]) -> bool {
+    let mut records = read_records(text).1.into_iter();
+    let header = records.find_map(|(_, record)| record.ok());
+    let added = header.iter().flatten().skip(1).map(|name| {
+        let end = name.trim_end_matches(|letter: char| letter == '_' || letter.is_ascii_digit());
+        end.to_owned()
+    });
+    Vec::from_iter(added).ends_with(&["score".to_owned(), "reason".to_owned()])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_with_scores_is_known_by_its_last_columns() {
+        for (text, expected) in [
+            ("mutant,score,reason\nA1V,1,\n", true),
+            ("\u{feff}id\tmutant\tscore_2\treason_2\n", true),
+            ("mutant,score\nA1V,1\n", false),
+            ("score,reason\n", false),
+            ("{\n  \"samples\": 1\n}\n", false),
+            ("", false),
+        ] {
+            assert_eq!(has_scores(text.as_bytes()), expected, "{text}");
+        }
+    }
 
     fn read(text: &str, columns: [Option<&str>; 2], only: Option<&str>) -> Result<Table, String> {
         Table::read(text.as_bytes(), columns, only)

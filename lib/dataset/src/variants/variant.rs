@@ -86,7 +86,7 @@ fn substitution(text: &str, is_hgvs: bool) -> Result<(u8, u32, u8), Unscored> {
     };
     match (wild_type, mutant) {
         (_, b'*') => other("stop"),
-        (_, b'X') if is_hgvs => other("stop"),
+        (_, b'X') if is_hgvs && change == "X" => other("stop"),
         (b'*', _) => other("stop loss"),
         _ if mutant == wild_type || AMINO_ACIDS.contains(&mutant) => {
             Ok((wild_type, position, mutant))
@@ -162,7 +162,7 @@ mod tests {
             ("start loss", "p.Met1? M1?"),
             ("unknown effect", "p.? p.(?) p.0 p.Ala5?"),
             ("no variant", "- . NA"),
-            (NO_AMINO_ACID, "A1U p.Ala1Sec A1X"),
+            (NO_AMINO_ACID, "A1U p.Ala1Sec A1X p.Ala1Xaa"),
         ] {
             for text in texts.split(' ') {
                 let unscored = Err(Unscored::Other(reason.to_owned()));

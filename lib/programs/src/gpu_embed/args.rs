@@ -20,7 +20,7 @@ use plmkit_contract::{
 use plmkit_engine::{Injection, Job, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::model_name;
-use plmkit_store::FileKind;
+use plmkit_store::{FileKind, Marks};
 use strum::VariantNames;
 
 #[cfg(feature = "testing")]
@@ -365,14 +365,12 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     if !(args.force || args.probe) {
         return Ok(());
     }
-    let kind = args.out.as_deref().and_then(FileKind::detect);
-    if let Some(kind) = kind.filter(|kind| args.probe || *kind != FileKind::Embeddings) {
-        return Err(other_data("--out", &out, &kind.to_string()));
-    }
-    if !args.probe {
-        keep_data(&[("--out", &out)], Some(b"PAR1"))?;
-    }
-    Ok(())
+    let (kind, end): (_, &[u8]) = match args.probe {
+        true => (None, b"{\n  \"contract\": "),
+        false => (Some(FileKind::Embeddings), b"PAR1"),
+    };
+    let ends = &[end];
+    keep_data(&[("--out", &out)], Marks { kind, ends })
 }
 
 /// Checks that no list of rejects replaces anything else, nor that of `fasta-shard`, which has no starts.
@@ -386,13 +384,9 @@ fn keep_other_lists(path: &Path) -> Result<(), Fault> {
     if !is_there || head.starts_with(format!("{REJECTED_ROWS_HEADER}\n").as_bytes()) {
         return Ok(());
     }
-    Err(other_data("--rejects", path, "no list of gpu-embed"))
-}
-
-fn other_data(option: &str, path: &Path, kind: &str) -> Fault {
-    let path = path_text(path);
-    let what = format!("{option} {path}: exists, and is {kind}, which nothing replaces");
-    Fault::new(Exit::CannotCreate, what)
+    let what = "exists, and is no list of gpu-embed, which nothing replaces";
+    let what = format!("--rejects {}: {what}", path_text(path));
+    Err(Fault::new(Exit::CannotCreate, what))
 }
 
 /// Gives paths a name for messages.

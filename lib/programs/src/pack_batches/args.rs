@@ -8,7 +8,7 @@ use plmkit_cli::{
     keep_renameable,
 };
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
-use plmkit_store::read_sealed;
+use plmkit_store::{FileKind, Marks, read_sealed};
 
 /// Pack the sequences of a shard into batches without padding
 ///
@@ -81,7 +81,11 @@ impl Args {
         let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
         keep_apart(&inputs, &outputs)?;
-        keep_data(&outputs[..1], Some(b"ARROW1"))?;
+        let marks = Marks {
+            kind: Some(FileKind::Batches),
+            ends: &[b"ARROW1"],
+        };
+        keep_data(&outputs[..1], marks)?;
         keep_all_but_reports(&outputs[1..])
     }
 
