@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use plmkit_check::length_bin;
 use plmkit_cli::{Common, Exit, Fault, Stop, file, keep_all_but_reports};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{Dataset, map_vectors};
+use plmkit_dataset::{Dataset, DatasetError, SummaryLine, map_vectors};
 use plmkit_page::{Page, Tone};
 use plmkit_programs::monitor_log::report_of;
 use plmkit_programs::validate_embeddings::{add_checks, add_failures, add_origin};
@@ -59,7 +59,7 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     let samples = samples::read(out)?;
     let logs = samples
         .iter()
-        .map(|sample| out.join(&sample.name).join("logs"));
+        .map(|sample| out.join(&sample.line.name).join("logs"));
     let logs: Vec<PathBuf> = logs.filter(|logs| logs.is_dir()).collect();
     let runs = report_of(&logs)?;
     let mut page = Page::new(&format!("Embeddings in {}", path_text(place)));
@@ -71,10 +71,12 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     samples::add_table(&mut page, &samples);
     add_verdicts(&mut page, &samples);
     add_lengths(&mut page, &samples);
-    add_map(&mut page, (out, &samples), stop);
+    let (datasets, unread) = open_datasets(out, &samples, stop);
+    let truncated = lists::find_truncated(&datasets, stop);
+    add_map(&mut page, datasets, unread, stop);
     page.heading("Machine");
     add_to(&mut page, &runs);
-    lists::add(&mut page, (out, &samples), stop);
+    lists::add(&mut page, (out, &samples), &truncated);
     open::add(&mut page, place, &samples);
     StoreError::check(stop)?;
     Ok(write_report(&out.join(PAGE), &page.finish())?)
@@ -84,9 +86,9 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
 fn add_head(page: &mut Page, samples: &[PageSample]) {
     let passed = samples
         .iter()
-        .filter(|sample| sample.verdict == "pass")
+        .filter(|sample| sample.line.verdict == "pass")
         .count();
-    let is_bad = |sample: &PageSample| ["fail", "not validated"].contains(&&*sample.verdict);
+    let is_bad = |sample: &PageSample| ["fail", "not validated"].contains(&&*sample.line.verdict);
     let (tone, word) = match (passed, samples.iter().any(is_bad)) {
         (_, true) => (Tone::Bad, "look at the samples"),
         (0, false) => (Tone::Fair, "empty"),
@@ -96,19 +98,19 @@ fn add_head(page: &mut Page, samples: &[PageSample]) {
     let reason = format!(
         "{passed} of {} passed: {}, {} rejected, {} truncated.",
         plural(samples.len(), "sample"),
-        plural(sum(|sample| sample.rows), "row"),
-        sum(PageSample::rejected),
-        sum(|sample| sample.truncated),
+        plural(sum(|sample| sample.line.rows), "row"),
+        sum(|sample| sample.line.rejected),
+        sum(|sample| sample.line.truncated),
     );
     page.verdict(tone, word, &reason);
 }
 
 /// What the validation of each sample found, as far as there is room.
 fn add_verdicts(page: &mut Page, samples: &[PageSample]) {
-    let failed = |sample: &&PageSample| sample.verdict == "fail";
+    let failed = |sample: &&PageSample| sample.line.verdict == "fail";
     for sample in samples.iter().filter(failed).take(SHOWN) {
         if let Some(report) = &sample.report {
-            page.heading(&format!("{}: the validation failed", sample.name));
+            page.heading(&format!("{}: the validation failed", sample.line.name));
             add_failures(page, report);
         }
     }
@@ -153,33 +155,52 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
     );
 }
 
-/// A map of the vectors. A page without one says why.
-fn add_map(page: &mut Page, (out, samples): (&Path, &[PageSample]), stop: &Stop) {
-    let with_rows = samples
-        .iter()
-        .filter(|sample| sample.rows > 0 && sample.report.is_some());
-    let with_rows: Vec<&PageSample> = with_rows.collect();
-    let open = |sample: &&PageSample| Dataset::open(&out.join(&sample.name), |_| Ok(()), stop);
-    let opened = with_rows.iter().map(open).collect::<Result<Vec<_>, _>>();
-    let map = match opened.and_then(|datasets| map_vectors(datasets, POINTS, stop)) {
-        Ok(Some(map)) => map,
-        Ok(None) => return,
-        Err(error) => {
-            page.heading("Map").paragraph(&format!("No map: {error}."));
-            return;
+/// The datasets of samples that have some, and what is wrong with the first that cannot be read.
+fn open_datasets<'s>(
+    out: &Path,
+    samples: &'s [PageSample],
+    stop: &Stop,
+) -> (Vec<(&'s SummaryLine, Dataset)>, Option<DatasetError>) {
+    let has_rows = |sample: &&PageSample| sample.line.rows > 0 && sample.report.is_some();
+    let (mut datasets, mut unread) = (Vec::new(), None);
+    for PageSample { line, .. } in samples.iter().filter(has_rows) {
+        match Dataset::open(&out.join(&line.name), |_| Ok(()), stop) {
+            Ok(dataset) => datasets.push((line, dataset)),
+            Err(error) => unread = unread.or(Some(error)),
         }
+    }
+    (datasets, unread)
+}
+
+/// A map of the vectors. Says what is not on it.
+fn add_map(
+    page: &mut Page,
+    datasets: Vec<(&SummaryLine, Dataset)>,
+    unread: Option<DatasetError>,
+    stop: &Stop,
+) {
+    let (lines, datasets): (Vec<_>, Vec<_>) = datasets.into_iter().unzip();
+    let map = map_vectors(datasets, POINTS, stop);
+    if let Some(error) = map.as_ref().err().or(unread.as_ref()) {
+        page.heading("Map")
+            .paragraph(&format!("Not on the map: {error}."));
+    }
+    let Ok(Some(map)) = map else {
+        return;
     };
     let [x, y] = map.shares.map(|share| format!("{:.0} %", 100.0 * share));
     let count: usize = map.points.iter().map(Vec::len).sum();
-    let groups = with_rows.iter().zip(&map.points).map(|(sample, points)| {
+    let groups = lines.iter().zip(&map.points).map(|(line, points)| {
         let points = points.iter().map(|(at, id)| (*at, &**id));
-        (&*sample.name, points.collect())
+        (&*line.name, points.collect())
     });
     let caption = format!(
         "{count} of {} by the first two principal components of {}, which have {x} and {y} of the variance",
         plural(map.rows, "row"),
         map.column,
     );
-    page.heading("Map")
-        .scatter(&caption, &groups.collect::<Vec<_>>());
+    if unread.is_none() {
+        page.heading("Map");
+    }
+    page.scatter(&caption, &groups.collect::<Vec<_>>());
 }

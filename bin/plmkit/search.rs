@@ -102,6 +102,11 @@ impl SearchArgs {
             samples.extend(opened.into_samples());
         }
         let targets = Dataset::from_samples(&self.results[0], samples)?;
+        if let copies @ 1.. = targets.copies() {
+            let (results, copies) = (path_text(&self.results[0]), plural(copies, "record"));
+            let why = "whose residues another has, as aliases.parquet and known.parquet list";
+            tracing::warn!("{results}: no hits of {copies}, {why}");
+        }
         let place = targets.place_of(config.column.as_deref())?;
         let column = targets.layout().columns[place].to_string();
         // A signal may end the process at once while a driver is asked, so there is no folder yet.

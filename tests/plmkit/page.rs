@@ -105,7 +105,21 @@ fn a_page_tells_what_is_wrong() {
     .expect("write");
     run(&mut command(folder, "plmkit report results"));
     let page = fs::read_to_string(&path).expect("a page");
-    assert!(page.contains("No map: results/a/embeddings/shard-00000.parquet: "));
+    assert!(page.contains("Not on the map: results/a/embeddings/shard-00000.parquet: "));
+    // Other samples are.
+    proteins(folder, "b.fasta", 5);
+    run(&mut plmkit(folder, "a.fasta b.fasta --out two"));
+    fs::write(folder.join("two/a/embeddings/shard-00000.parquet"), "PAR1").expect("write");
+    run(&mut command(folder, "plmkit report two"));
+    let page = fs::read_to_string(folder.join("two/index.html")).expect("a page");
+    for part in ["Not on the map: two/a/", "5 of 5 rows by the first two"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for table in ["sample\tb\n", "PAR1"] {
+        fs::write(folder.join("two/summary.tsv"), table).expect("write");
+        let what = "two/summary.tsv: expected the table of samples that plmkit writes";
+        assert_failed(&plmkit_at(folder, "plmkit report two"), 65, what);
+    }
 
     let nothing = plmkit_at(folder, "plmkit report a.fasta");
     assert_eq!(nothing.status.code(), Some(66));

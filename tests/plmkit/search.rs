@@ -145,6 +145,9 @@ fn equal_sequences_are_left_out_and_more_hits_take_their_places() {
             *expected,
             "{options}"
         );
+        let said = run(&mut search(folder, "q.fasta t"));
+        let what = "t: no hits of 1 record, whose residues another has";
+        assert_eq!(said.contains(what), options == "--dedup", "{said}");
         let found = printed(folder, "q.fasta t --top 4 --no-self");
         assert_eq!(column(&found, "target")[0], "near", "{options}");
         assert_eq!(column(&found, "rank"), ["1", "2", "3", "4"], "{options}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plmkit_cli::Stop;
 use plmkit_contract::{KeyColumns, REJECTS_FILE};
-use plmkit_dataset::{Dataset, DatasetError, Merge};
+use plmkit_dataset::{Dataset, Merge, SummaryLine};
 use plmkit_page::{Cell, Column, Page};
 use plmkit_store::{files_in, read_rejects};
 
@@ -16,7 +16,7 @@ const LISTED: usize = 100;
 const SEARCHED: usize = 1_000_000;
 
 /// A record.
-struct Record {
+pub(super) struct Record {
     sample: String,
     id: String,
     ordinal: u64,
@@ -31,23 +31,20 @@ const WHY: Column<Record> = Column::new("reason", "", |record| record.what.clone
 const LENGTH: Column<Record> = Column::new("residues", "", |record| record.what.clone());
 
 /// Adds the first records that were truncated, and those that were rejected, folded.
-pub(super) fn add(page: &mut Page, (out, samples): (&Path, &[PageSample]), stop: &Stop) {
-    let truncated: u64 = samples.iter().map(|sample| sample.truncated).sum();
-    let rejected: u64 = samples.iter().map(PageSample::rejected).sum();
-    if truncated + rejected > 0 {
+pub(super) fn add(page: &mut Page, (out, samples): (&Path, &[PageSample]), truncated: &[Record]) {
+    let lines = || samples.iter().map(|sample| &sample.line);
+    let cut: u64 = lines().map(|line| line.truncated).sum();
+    let rejected: u64 = lines().map(|line| line.rejected).sum();
+    if cut + rejected > 0 {
         page.heading("Truncated and rejected records");
     }
     let several = samples.len() > 1;
-    // What is wrong with a file, the map says, and what with a list, the validation.
+    // What is wrong with a list, the validation says.
     for (what, records, last) in [
-        (
-            format!("{truncated} truncated"),
-            find_truncated(out, samples, stop).unwrap_or_default(),
-            LENGTH,
-        ),
+        (format!("{cut} truncated"), truncated, LENGTH),
         (
             format!("{rejected} rejected"),
-            find_rejected(out, samples),
+            &find_rejected(out, samples),
             WHY,
         ),
     ] {
@@ -58,28 +55,21 @@ pub(super) fn add(page: &mut Page, (out, samples): (&Path, &[PageSample]), stop:
             _ => what,
         };
         page.fold(true, &summary, |page| {
-            page.table(&records, &columns[usize::from(!several)..]);
+            page.table(records, &columns[usize::from(!several)..]);
         });
     }
 }
 
-fn find_truncated(
-    out: &Path,
-    samples: &[PageSample],
-    stop: &Stop,
-) -> Result<Vec<Record>, DatasetError> {
+/// Finds the first truncated records, as far as rows can be read: what is wrong with a file, the map says.
+pub(super) fn find_truncated(datasets: &[(&SummaryLine, Dataset)], stop: &Stop) -> Vec<Record> {
     let (mut records, mut searched) = (Vec::new(), 0);
-    for sample in samples
-        .iter()
-        .filter(|sample| sample.truncated > 0 && sample.report.is_some())
-    {
-        let dataset = Dataset::open(&out.join(&sample.name), |_| Ok(()), stop)?;
+    for (line, dataset) in datasets {
         let mut merge = Merge::new(&dataset.parts, [], stop);
-        let mut left = sample.truncated;
+        let mut left = line.truncated;
         while left > 0
             && records.len() < LISTED
             && searched < SEARCHED
-            && let Some(rows) = merge.next_rows()?
+            && let Ok(Some(rows)) = merge.next_rows()
         {
             searched += rows.num_rows();
             let keys = KeyColumns::new(&rows);
@@ -87,7 +77,7 @@ fn find_truncated(
             for key in truncated.take(LISTED - records.len()) {
                 left = left.saturating_sub(1);
                 records.push(Record {
-                    sample: sample.name.clone(),
+                    sample: line.name.clone(),
                     id: key.id.to_owned(),
                     ordinal: key.ordinal,
                     what: Cell::count(u64::from(key.length)),
@@ -95,20 +85,20 @@ fn find_truncated(
             }
         }
     }
-    Ok(records)
+    records
 }
 
 /// Those that became no row come before those that were not embedded.
 fn find_rejected(out: &Path, samples: &[PageSample]) -> Vec<Record> {
     let mut records = Vec::new();
-    for sample in samples.iter().filter(|sample| sample.rejected() > 0) {
-        let folder = out.join(&sample.name);
+    for sample in samples.iter().filter(|sample| sample.line.rejected > 0) {
+        let folder = out.join(&sample.line.name);
         let mut lists = vec![folder.join("shards").join(REJECTS_FILE)];
         lists.extend(files_in(&folder.join("rejects"), &["csv"]).unwrap_or_default());
         for list in lists.iter().filter_map(|path| read_rejects(path).ok()) {
             let room = LISTED - records.len();
             records.extend(list.lines.into_iter().take(room).map(|line| Record {
-                sample: sample.name.clone(),
+                sample: sample.line.name.clone(),
                 id: line.id,
                 ordinal: line.ordinal,
                 what: Cell::text(line.reason.to_string()),

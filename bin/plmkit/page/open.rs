@@ -10,8 +10,9 @@ use super::samples::PageSample;
 
 /// Adds lines of code that open the embeddings at `place`, with their columns.
 pub(super) fn add(page: &mut Page, place: &Path, samples: &[PageSample]) {
-    let with_rows = samples.iter().filter(|sample| sample.rows > 0);
-    let mut reports = with_rows.filter_map(|sample| Some((&sample.name, sample.report.as_ref()?)));
+    let with_rows = samples.iter().filter(|sample| sample.line.rows > 0);
+    let mut reports =
+        with_rows.filter_map(|sample| Some((&sample.line.name, sample.report.as_ref()?)));
     let Some((name, report)) = reports.next() else {
         return;
     };

@@ -5,48 +5,37 @@ use std::path::Path;
 use plmkit_check::CheckOutcome;
 use plmkit_cli::Fault;
 use plmkit_contract::{DATASET_FILE, ListedDataset};
-use plmkit_dataset::SUMMARY_FILE;
+use plmkit_dataset::{NOT_VALIDATED, SummaryLine, read_summary};
 use plmkit_page::{Cell, Column, Page, Tone};
 use plmkit_programs::validate_embeddings::Report;
-use plmkit_store::{StoreError, read_input, read_sealed};
-use serde::Deserialize;
+use plmkit_store::read_sealed;
 
 use super::SHOWN;
 
-/// A line of the summary, and the verdict that it is about.
-#[derive(Deserialize)]
+/// A sample: its line of the summary, and its verdict.
 pub(super) struct PageSample {
-    #[serde(rename = "sample")]
-    pub(super) name: String,
-    records: u64,
-    pub(super) rows: u64,
-    rejected: u64,
-    aliases: u64,
-    known: u64,
-    pub(super) truncated: u64,
-    pub(super) verdict: String,
+    pub(super) line: SummaryLine,
     /// None of a sample that is not validated.
-    #[serde(skip)]
     pub(super) report: Option<Report>,
 }
 
 const COLUMNS: [Column<PageSample>; 10] = [
-    Column::new("sample", "", |sample| Cell::text(&sample.name)),
+    Column::new("sample", "", |sample| Cell::text(&sample.line.name)),
     Column::new("verdict", "", |sample| {
-        let tone = match &*sample.verdict {
+        let tone = match &*sample.line.verdict {
             "pass" => Tone::Good,
             "empty" => Tone::Fair,
             _ => Tone::Bad,
         };
-        Cell::badge(tone, &sample.verdict)
+        Cell::badge(tone, &sample.line.verdict)
     }),
-    Column::new("records", "", |sample| Cell::count(sample.records)),
-    Column::new("rows", "", |sample| Cell::count(sample.rows)),
-    Column::new("rejected", "", |sample| Cell::count(sample.rejected)),
+    Column::new("records", "", |sample| Cell::count(sample.line.records)),
+    Column::new("rows", "", |sample| Cell::count(sample.line.rows)),
+    Column::new("rejected", "", |sample| Cell::count(sample.line.rejected)),
     Column::new("why", "", |sample| Cell::known(sample.reasons())),
-    Column::new("truncated", "", |sample| Cell::count(sample.truncated)),
+    Column::new("truncated", "", |sample| Cell::count(sample.line.truncated)),
     Column::new("with the rows of others", "", |sample| {
-        let others = sample.aliases + sample.known;
+        let others = sample.line.aliases + sample.line.known;
         Cell::count((others > 0).then_some(others))
     }),
     Column::new("least cosine, computed again", "", |sample| {
@@ -61,10 +50,6 @@ const COLUMNS: [Column<PageSample>; 10] = [
 ];
 
 impl PageSample {
-    pub(super) fn rejected(&self) -> u64 {
-        self.rejected
-    }
-
     /// How many records were rejected for which reason.
     fn reasons(&self) -> Option<String> {
         let rejected = &self.report.as_ref()?.verdict.rejected;
@@ -88,20 +73,15 @@ impl PageSample {
 
 /// Reads the samples of the last run in a folder of results.
 pub(super) fn read(out: &Path) -> Result<Vec<PageSample>, Fault> {
-    let path = out.join(SUMMARY_FILE);
-    let text = read_input(&path)?;
-    let mut lines = csv::ReaderBuilder::new()
-        .delimiter(b'\t')
-        .from_reader(&text[..]);
-    let lines = lines.deserialize().collect::<Result<Vec<PageSample>, _>>();
-    let mut samples = lines.map_err(|error| StoreError::malformed(&path, error))?;
-    for sample in &mut samples {
-        if sample.verdict != "not validated" {
-            let listed = read_sealed::<ListedDataset>(&out.join(&sample.name).join(DATASET_FILE))?;
-            sample.report = Report::read(listed);
+    let lines = read_summary(out)?.into_iter().map(|line| {
+        let mut report = None;
+        if line.verdict != NOT_VALIDATED {
+            let listed = read_sealed::<ListedDataset>(&out.join(&line.name).join(DATASET_FILE))?;
+            report = Report::read(listed);
         }
-    }
-    Ok(samples)
+        Ok(PageSample { line, report })
+    });
+    lines.collect()
 }
 
 /// Adds a table of the samples. Of many, those that need attention are not folded.
@@ -109,7 +89,7 @@ pub(super) fn add_table(page: &mut Page, samples: &[PageSample]) {
     let is_long = samples.len() > SHOWN;
     let to_look_at = samples
         .iter()
-        .filter(|sample| is_long && sample.verdict != "pass");
+        .filter(|sample| is_long && sample.line.verdict != "pass");
     page.heading("Samples").table(to_look_at, &COLUMNS);
     page.fold(is_long, &format!("All {} samples", samples.len()), |page| {
         page.table(samples, &COLUMNS);

@@ -150,6 +150,16 @@ impl Dataset {
         files
     }
 
+    /// Returns the number of records without rows, whose residues others have.
+    pub fn copies(&self) -> u64 {
+        let manifests = self.samples().iter().flat_map(|sample| &sample.manifest);
+        let lists = manifests.flat_map(|of| {
+            let known = of.known.as_ref().map(|known| &known.list);
+            [of.aliases.as_ref(), known]
+        });
+        lists.flatten().map(|list| list.rows).sum()
+    }
+
     /// Returns the columns of all parts.
     pub fn layout(&self) -> &EmbeddingLayout {
         &self.parts[0].layout

@@ -29,7 +29,9 @@ pub use merge::Merge;
 pub use neighbours::{Metric, NeighboursConfig, Plan, neighbours};
 pub use part::Part;
 pub use peptides::{PlaceFormat, write_peptides};
-pub use results::{SUMMARY_FILE, SUMMARY_HEADER, embeddings_at};
+pub use results::{
+    NOT_VALIDATED, SUMMARY_FILE, SUMMARY_HEADER, SummaryLine, embeddings_at, read_summary,
+};
 pub use rows::{RowFormat, RowsConfig, ids_beside, write_rows};
 pub use variants::{Sites, Table, Unscored, Variant, has_scores};
 pub use vectors::Vectors;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{COMBINED, DATASET_FILE, SAMPLE, Stop};
 use plmkit_store::{StoreError, files_in, is_absent, read_input, visible_in};
+use serde::Deserialize;
 
 use crate::dataset::read_dataset;
 use crate::folder::{EMBEDDINGS, dataset_folder, has_shards, parts_at};
@@ -19,7 +20,29 @@ pub const SUMMARY_HEADER: &str =
     "sample\trecords\trows\trejected\taliases\tknown\ttruncated\tverdict\tmodel\tmodel_digest\n";
 
 /// Its verdict of a sample that has none.
-const NOT_VALIDATED: &str = "not validated";
+pub const NOT_VALIDATED: &str = "not validated";
+
+/// A line of it: a sample, the numbers of its records, and the verdict of its validation.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SummaryLine {
+    /// The sample.
+    #[serde(rename = "sample")]
+    pub name: String,
+    /// The records of its FASTA.
+    pub records: u64,
+    /// The rows of its embeddings.
+    pub rows: u64,
+    /// The records that were rejected.
+    pub rejected: u64,
+    /// The records whose residues another record has.
+    pub aliases: u64,
+    /// The records whose residues an earlier dataset has.
+    pub known: u64,
+    /// The proteins that were truncated.
+    pub truncated: u64,
+    /// `pass`, `fail`, `empty` or [`NOT_VALIDATED`].
+    pub verdict: String,
+}
 
 /// Finds embeddings files by what lies at a path. Returns each with the folder of its dataset; one without a dataset with itself.
 /// Samples of the last run come in its order, then those of earlier runs, unless `of_last_run`.
@@ -156,26 +179,33 @@ fn is_sample(path: &Path) -> bool {
     path.join(DATASET_FILE).exists() || has_shards(path) || path.join(EMBEDDINGS).is_dir()
 }
 
-/// The samples in a table of the last run, and whether they were validated.
+/// The samples of the last run, and whether they were validated.
 fn last_run(folder: &Path) -> Result<Vec<(PathBuf, bool)>, DatasetError> {
-    let path = folder.join(SUMMARY_FILE);
-    if is_absent(&path) {
+    if is_absent(&folder.join(SUMMARY_FILE)) {
         return Ok(Vec::new());
     }
+    let samples = read_summary(folder)?.into_iter();
+    let samples = samples.map(|one| (folder.join(&one.name), one.verdict != NOT_VALIDATED));
+    Ok(samples.collect())
+}
+
+/// Reads the table of the samples of the last run in a folder of results.
+///
+/// # Errors
+/// If there is none, or it is not that of plmkit.
+pub fn read_summary(folder: &Path) -> Result<Vec<SummaryLine>, DatasetError> {
+    let path = folder.join(SUMMARY_FILE);
     let text = read_input(&path)?;
-    let lines = str::from_utf8(&text).ok();
-    let lines = lines.and_then(|text| text.strip_prefix(SUMMARY_HEADER));
-    let samples = lines.and_then(|lines| {
-        let samples = lines.lines().map(|line| {
-            let mut cells = line.split('\t');
-            let (sample, verdict) = (cells.next()?, cells.nth(6)?);
-            let is_known = ["pass", "fail", "empty", NOT_VALIDATED].contains(&verdict);
-            is_known.then(|| (folder.join(sample), verdict != NOT_VALIDATED))
-        });
-        samples.collect()
-    });
+    let mut lines = csv::ReaderBuilder::new();
+    let mut lines = lines.delimiter(b'\t').quoting(false).from_reader(&*text);
+    let lines = lines.deserialize().collect::<Result<Vec<SummaryLine>, _>>();
+    let verdicts = ["pass", "fail", "empty", NOT_VALIDATED];
+    let is_known = |line: &SummaryLine| verdicts.contains(&&*line.verdict);
+    let is_table =
+        |lines: &Vec<_>| text.starts_with(SUMMARY_HEADER.as_bytes()) && lines.iter().all(is_known);
     let what = "expected the table of samples that plmkit writes, in UTF-8";
-    samples.ok_or_else(|| DatasetError::content(&path, what))
+    let lines = lines.ok().filter(is_table);
+    lines.ok_or_else(|| DatasetError::content(&path, what))
 }
 
 /// Checks that rows of a dataset were made like the `first`, and that none of these digests and samples, which are `known` then, have
