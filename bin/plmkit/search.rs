@@ -1,5 +1,6 @@
 //! `plmkit search`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
@@ -77,6 +78,9 @@ pub(crate) struct SearchArgs {
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded, and which records are wrong.
 const OF_RECORDS: &str = "duplicate_ids invalid long_policy max_residues overlap";
+
+/// Those of them that decide residues.
+const OF_RESIDUES: [&str; 3] = ["long_policy", "max_residues", "overlap"];
 
 /// A model, its options, and the words of those that a child gets.
 type Model = (Session, gpu_embed::Args, Vec<String>);
@@ -218,8 +222,16 @@ impl SearchArgs {
         let (mut session, args, of_child) = model;
         let given = self.cut_words()?;
         let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
-        let mut samples = targets.samples().iter();
-        let cut_by = samples.find_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
+        let samples = targets.samples().iter();
+        let mut cuts = samples.filter_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
+        let cut_by = cuts.next();
+        let of_residues = |of: &BTreeMap<String, _>| OF_RESIDUES.map(|name| of.get(name).cloned());
+        if cuts.any(|other| cut_by.map(of_residues) != Some(of_residues(other))) {
+            let results = path_text(&self.results[0]);
+            tracing::warn!(
+                "{results}: samples were cut in different ways; queries are cut as the first one was"
+            );
+        }
         for (name, value) in cut_by.into_iter().flatten() {
             let (word, value) = (format!("--{}", name.replace('_', "-")), value.to_string());
             if OF_RECORDS.contains(&**name) && value != "null" {

@@ -166,6 +166,16 @@ fn queries_come_from_standard_input_and_results_from_several_folders() {
             &format!("{name}.fasta --out of-{name}"),
         ));
     }
+    run(&mut plmkit(
+        folder,
+        "b.fasta --out cut --fasta-shard=--max-residues=8",
+    ));
+    fs::write(folder.join("q.fasta"), ">q\nMKVLAAGIVGLC\n").expect("write");
+    let what = "samples were cut in different ways; queries are cut as the first one was";
+    for (results, differ) in [("of-a cut", true), ("of-a of-b", false)] {
+        let said = run(&mut search(folder, &format!("q.fasta {results}")));
+        assert_eq!(said.contains(what), differ, "{said}");
+    }
     let text = zstd::encode_all(&b">q\nMKVLAAGIVGLC\n>none\n\n"[..], 3).expect("zstd");
     let mut found = search(folder, "- of-a of-b --top 2");
     found
