@@ -260,8 +260,8 @@ impl Program for CommandLine {
         }
     }
 
-    fn place_of(option: &str) -> Option<String> {
-        hints::place_of(option)
+    fn owner_of_option(option: &str) -> Option<String> {
+        hints::owner_of_option(option)
     }
 
     fn spelled(message: &str) -> String {

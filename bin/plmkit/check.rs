@@ -57,14 +57,14 @@ impl Run {
         options.complete(&args);
         check_options(&options, (&args, &samples), &mut errors);
         let mut unavailable = None;
-        let opened = model::open(&options.of_model(args.stage), false, stop).or_else(|fault| {
+        let opened = model::open(&options.model_args(args.stage), false, stop).or_else(|fault| {
             let has_embeddings = || embeddings(&args.out).next().is_some();
             if fault.exit() != Exit::Unavailable || args.stage.is_some() || !has_embeddings() {
                 return Err(fault);
             }
             // What is complete needs no device.
             unavailable = Some(fault);
-            model::open(&options.of_model(Some(Stage::Finish)), false, stop)
+            model::open(&options.model_args(Some(Stage::Finish)), false, stop)
         });
         let mut session = unless_wrong(opened, &mut errors);
         let force = args.force || options.gpu_embed.force;
@@ -72,11 +72,12 @@ impl Run {
             && force
             && !matches!(args.stage, Some(Stage::Prepare | Stage::Finish))
         {
-            session.settle();
+            session.pin_device_and_type();
         }
         let (out, how) = (&args.out, (args.stage, force));
         let opened = session.as_ref().and_then(Option::as_ref);
-        let parameters = opened.map(|session| Params::new(&args, &options, session).of_sample());
+        let parameters =
+            opened.map(|session| Params::new(&args, &options, session).sample_settings());
         let finished = parameters.as_ref().filter(|_| !force && !args.verify);
         let finished = finished
             .map(|parameters| finished::finished(parameters, (out, &samples), &options))
@@ -219,7 +220,7 @@ fn check_options(options: &Options, (args, samples): (&Args, &[Sample]), errors:
     let is_cut = |sample: &&Sample| args.out.join(&sample.name).join(MANIFEST).exists();
     let cut_before = samples.iter().find(is_cut);
     let sample = cut_before.or(samples.first());
-    let mut cut = options.of_sample(&args.out, sample.map_or("sample", |sample| &sample.name));
+    let mut cut = options.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
     cut.force |= args.force;
     let named =

@@ -99,11 +99,11 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         dtype,
         ..ComputeOptions::default()
     };
-    how(options.of_model(None).device, embed.dtype).is_cpu()?;
+    how(options.model_args(None).device, embed.dtype).is_cpu()?;
     let mut asked = asked(embed, Vec::new(), stop);
     asked.report = report;
     for sample in &samples {
-        let mut cut = options.of_sample(&args.out, &sample.name);
+        let mut cut = options.shard_args(&args.out, &sample.name);
         cut.inputs.clone_from(&sample.fasta);
         let mut shards = BTreeMap::<_, Lengths>::new();
         read_lengths(

@@ -33,15 +33,15 @@ fn find<'c>(command: &'c Command, option: &str) -> Option<&'c Arg> {
 }
 
 /// The program that has an option, and the option.
-fn of_program(option: &str) -> Option<(&'static str, &'static Arg)> {
+fn find_owner(option: &str) -> Option<(&'static str, &'static Arg)> {
     // The sample of fasta-shard has a name already.
     let mut programs = PROGRAMS[usize::from(option == "--sample")..].iter();
     programs.find_map(|program| Some((program.get_name(), find(program, option)?)))
 }
 
 /// Says where an option belongs that plmkit does not have.
-pub(crate) fn place_of(option: &str) -> Option<String> {
-    let (program, _) = of_program(option)?;
+pub(crate) fn owner_of_option(option: &str) -> Option<String> {
+    let (program, _) = find_owner(option)?;
     Some(format!(
         "it is an option of {program}: --{program} '{option} …'"
     ))
@@ -62,7 +62,7 @@ pub(crate) fn spelled(message: &str) -> String {
         let is_edge = word.starts_with(QUOTES) || end.starts_with(QUOTES);
         is_quoted ^= is_edge && word.matches(QUOTES).count() % 2 == 1;
         before = word;
-        let other = of_program(option).filter(|_| {
+        let other = find_owner(option).filter(|_| {
             !is_quoted && !is_named && !is_edge && !end.starts_with('=') && !GIVEN.contains(option)
         });
         let Some((program, arg)) = other else {

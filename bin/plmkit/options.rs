@@ -106,7 +106,7 @@ impl Options {
     }
 
     /// The options for the model of a stage: one that computes nothing may run where the device is not.
-    pub(crate) fn of_model(&self, stage: Option<Stage>) -> gpu_embed::Args {
+    pub(crate) fn model_args(&self, stage: Option<Stage>) -> gpu_embed::Args {
         let mut args = self.gpu_embed.clone();
         if !matches!(stage, None | Some(Stage::Embed)) {
             (args.device, args.dtype) = (Device::Auto, None);
@@ -117,7 +117,7 @@ impl Options {
     }
 
     /// The options of fasta-shard for a sample.
-    pub(crate) fn of_sample(&self, out: &Path, sample: &str) -> fasta_shard::Args {
+    pub(crate) fn shard_args(&self, out: &Path, sample: &str) -> fasta_shard::Args {
         let mut options = self.fasta_shard.clone();
         options.sample = Some(sample.to_owned());
         options.out = out.join(sample).join("shards");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plmkit_check::length_bin;
-use plmkit_cli::{Common, Exit, Fault, Stop, file, keep_all_but_reports};
+use plmkit_cli::{Common, Exit, Fault, Stop, ensure_reports, file};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, DatasetError, SummaryLine, map_vectors};
 use plmkit_page::{Page, Tone};
@@ -46,7 +46,7 @@ pub(crate) struct ReportArgs {
 impl ReportArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let page = self.results.join(PAGE);
-        keep_all_but_reports(&[("the page", &page)])?;
+        ensure_reports(&[("the page", &page)])?;
         let place = self.place.as_ref().unwrap_or(&self.results);
         write_page(&self.results, place, stop)?;
         tracing::info!("page: {}", path_text(&page));

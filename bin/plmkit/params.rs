@@ -155,7 +155,7 @@ impl Params {
     }
 
     /// All that decides a sample and its verdict, whatever the paths are called.
-    pub(crate) fn of_sample(&self) -> String {
+    pub(crate) fn sample_settings(&self) -> String {
         let mut own = self.clone();
         (own.samples, own.outdir, own.model) = Default::default();
         serde_json::to_string(&own).unwrap_or_default()

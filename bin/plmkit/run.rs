@@ -49,7 +49,7 @@ impl Run {
     }
 
     /// Whether no stop was requested.
-    pub(crate) fn go_on(&self) -> Result<(), Fault> {
+    pub(crate) fn check_stop(&self) -> Result<(), Fault> {
         if self.stop.requested() {
             let what = "stopped; run the same command to resume";
             return Err(Fault::new(Exit::Transient, what));
@@ -69,6 +69,6 @@ impl Run {
             let request = Request::Probe { out };
             computer.answer(&self.options.gpu_embed, &request, &self.stop, &mut |_| {})?;
         }
-        self.go_on()
+        self.check_stop()
     }
 }

@@ -57,7 +57,7 @@ impl<'r> SampleFolder<'r> {
     }
 
     /// Ends an attempt to cut the sample that was refused, if its shards are as they were.
-    pub(crate) fn end_attempt(&self) -> Result<(), Fault> {
+    pub(crate) fn discard_attempt(&self) -> Result<(), Fault> {
         let before = self.manifest_before();
         let [kept, now] = [&before, &self.manifest_path()].map(|path| read_input(path).ok());
         if kept.is_some() && kept == now {
@@ -146,8 +146,8 @@ impl<'r> SampleFolder<'r> {
         if self.is_finished() {
             return true;
         }
-        let path = self.embeddings(name_of(shard));
-        let saved = format!(".{}.parquet.plmkit-run", name_of(shard));
+        let path = self.embeddings(shard_name(shard));
+        let saved = format!(".{}.parquet.plmkit-run", shard_name(shard));
         let folder = self.checkpoint_dir();
         let folder = folder.unwrap_or_else(|| self.path.join("embeddings"));
         !self.run.force()
@@ -156,7 +156,7 @@ impl<'r> SampleFolder<'r> {
             && provenance(&path).is_none_or(|found| {
                 let shard = self.path.join("shards").join(&shard.file);
                 difference(&found, &self.run.options, session).is_none()
-                    && is_of_shard(&found, &shard).unwrap_or(true)
+                    && is_made_of_shard(&found, &shard).unwrap_or(true)
             })
     }
 
@@ -172,7 +172,7 @@ impl<'r> SampleFolder<'r> {
     }
 
     /// The embeddings that are not what this run would make.
-    pub(crate) fn of_other_settings(&self, session: &Session) -> Vec<String> {
+    pub(crate) fn files_with_other_settings(&self, session: &Session) -> Vec<String> {
         if self.is_finished() {
             return Vec::new();
         }
@@ -187,7 +187,10 @@ impl<'r> SampleFolder<'r> {
     /// Names files of shards that the manifest does not list: the folder is to be read as one table. Returns whether there are some.
     pub(crate) fn report_surplus(&self) -> Result<bool, Fault> {
         let listed = self.manifest()?.shards;
-        let listed: BTreeSet<&OsStr> = listed.iter().map(|shard| name_of(shard).as_ref()).collect();
+        let listed: BTreeSet<&OsStr> = listed
+            .iter()
+            .map(|shard| shard_name(shard).as_ref())
+            .collect();
         let is_listed = |file: &Path| file.file_stem().is_some_and(|stem| listed.contains(stem));
         let files = OF_SHARDS[1..3].iter();
         let files = files.flat_map(|(folder, extensions)| self.files(folder, extensions));
@@ -207,12 +210,12 @@ impl<'r> SampleFolder<'r> {
 }
 
 /// The name of a shard's files, without extension.
-pub(crate) fn name_of(shard: &ShardSummary) -> &str {
+pub(crate) fn shard_name(shard: &ShardSummary) -> &str {
     shard.file.strip_suffix(".parquet").unwrap_or(&shard.file)
 }
 
 /// Whether embeddings have the name of the shard that they were made of, as far as footers tell; `None` if one cannot be read.
-fn is_of_shard(made_by: &Provenance, shard: &Path) -> Option<bool> {
+fn is_made_of_shard(made_by: &Provenance, shard: &Path) -> Option<bool> {
     let shard = ShardReader::open(shard).ok()?;
     let batches: RowDigest = made_by.inputs.first()?.parse().ok()?;
     let source = shard.provenance().source();

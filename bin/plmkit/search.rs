@@ -111,7 +111,7 @@ impl SearchArgs {
             let why = "whose residues another has, as aliases.parquet and known.parquet list";
             tracing::warn!("{results}: no hits of {copies}, {why}");
         }
-        let place = targets.place_of(config.column.as_deref())?;
+        let place = targets.column_index(config.column.as_deref())?;
         let column = targets.layout().columns[place].to_string();
         // A signal may end the process at once while a driver is asked, so there is no folder yet.
         let model = self.open_model(&targets, &column, stop)?;
@@ -180,7 +180,7 @@ impl SearchArgs {
             let what = format!("{model}: another model, with the digest {found}; {made_by}");
             return Err(Fault::new(Exit::Data, what));
         }
-        session.settle();
+        session.pin_device_and_type();
         Ok((session, args, words))
     }
 

@@ -23,8 +23,8 @@ use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
 use crate::progress::RunProgress;
 use crate::run::Run;
-use crate::sample::{SampleFolder, name_of};
-use crate::steps::exit_of;
+use crate::sample::{SampleFolder, shard_name};
+use crate::steps::exit_code;
 use crate::summary::Summary;
 use crate::versions::write_versions;
 
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         return print(run.rows()).map(|_| Exit::Done);
     }
     let session = match session {
-        None => model::open(&run.options.of_model(stage), true, stop)?,
+        None => model::open(&run.options.model_args(stage), true, stop)?,
         session => session,
     };
     let Some(mut session) = session else {
@@ -134,9 +134,9 @@ impl Run {
             if folder.is_finished() {
                 ended.insert(&sample.name, Exit::Done);
             } else if folder.manifest_path().exists() {
-                self.go_on()?;
+                self.check_stop()?;
                 let result = folder.cut();
-                let is_refused = match exit_of(&result) {
+                let is_refused = match exit_code(&result) {
                     Exit::CannotCreate => !self.force(),
                     // The rest of an input that can be read once, or an input that was to replace what is there.
                     Exit::Data => {
@@ -145,10 +145,10 @@ impl Run {
                     _ => false,
                 };
                 if is_refused {
-                    folder.end_attempt()?;
+                    folder.discard_attempt()?;
                     refused.extend(result.err());
                 } else {
-                    ended.insert(&sample.name, of_sample(result)?);
+                    ended.insert(&sample.name, log_sample_error(result)?);
                 }
             }
         }
@@ -160,10 +160,10 @@ impl Run {
             self.write_start(session)?;
         }
         for sample in &self.samples {
-            self.go_on()?;
+            self.check_stop()?;
             let exit = match ended.remove(&sample.name) {
                 Some(exit) => exit,
-                None => of_sample(SampleFolder::new(self, sample).cut())?,
+                None => log_sample_error(SampleFolder::new(self, sample).cut())?,
             };
             if failures.go_on_after(exit, sample)? {
                 cut.push(sample);
@@ -306,15 +306,15 @@ impl Run {
             // A lock in the condition would be held while the shard is computed.
             let next = || locked(&left).next();
             while let Some((number, (sample, shard))) = next() {
-                self.go_on()?;
+                self.check_stop()?;
                 if locked(&failures).samples.contains(&sample.name) {
                     continue;
                 }
                 if count > 1 {
-                    let (name, shard) = (&sample.name, name_of(&shard));
+                    let (name, shard) = (&sample.name, shard_name(&shard));
                     tracing::info!("{name}: {shard}, {number} of {count} shards");
                 }
-                let what = format!("{}: {}", sample.name, name_of(&shard));
+                let what = format!("{}: {}", sample.name, shard_name(&shard));
                 let mut rest = shard.tokens;
                 let mut advance = |tokens: u64| {
                     let tokens = tokens.min(rest);
@@ -326,7 +326,7 @@ impl Run {
                     }
                 };
                 let folder = SampleFolder::new(self, sample);
-                let ended = of_sample(folder.embed(&shard, computer, &mut advance))
+                let ended = log_sample_error(folder.embed(&shard, computer, &mut advance))
                     .and_then(|exit| locked(&failures).go_on_after(exit, sample));
                 if ended.is_err() {
                     // No other shard is begun.
@@ -366,12 +366,12 @@ impl Run {
         // That of one sample is freed before its files are read.
         let mut shared = (self.samples.len() > 1).then(SpotModel::default);
         for sample in &self.samples {
-            self.go_on()?;
+            self.check_stop()?;
             let folder = SampleFolder::new(self, sample);
             let failed = failures.samples.contains(&sample.name);
             let mut is_judged = false;
             let name = &sample.name;
-            let other = folder.of_other_settings(session);
+            let other = folder.files_with_other_settings(session);
             if folder.is_finished() {
                 is_judged = true;
             } else if !other.is_empty() {
@@ -383,12 +383,12 @@ impl Run {
             } else if failed && folder.files("embeddings", &["parquet"]).is_empty() {
                 // It has nothing to validate, and why was said.
             } else if folder.is_cut() {
-                let exit = of_sample(folder.validate(shared.as_mut(), progress))?;
+                let exit = log_sample_error(folder.validate(shared.as_mut(), progress))?;
                 failures.go_on_after(exit, sample)?;
                 // What an earlier run made of a sample may be fine, and is not what this one was asked for.
                 is_judged = exit == Exit::Negative || (exit == Exit::Done && !failed);
             } else if self.args.stage.is_none() {
-                folder.end_attempt()?;
+                folder.discard_attempt()?;
             } else {
                 tracing::error!("{name}: not cut: expected --stage prepare with it");
             }
@@ -409,7 +409,7 @@ pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// An error of the files of a sample is told, and ends the sample alone.
-fn of_sample(ended: Result<Exit, Fault>) -> Result<Exit, Fault> {
+fn log_sample_error(ended: Result<Exit, Fault>) -> Result<Exit, Fault> {
     match ended {
         Err(fault) if Failures::are_of_sample(fault.exit()) => {
             tracing::error!("{}", fault.message());

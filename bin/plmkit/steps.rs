@@ -14,7 +14,7 @@ use plmkit_store::{AtomicFile, BatchesFile, FileKind, StoreError, read_input, re
 use crate::computer::Computer;
 use crate::fasta::head;
 use crate::progress::RunProgress;
-use crate::sample::{SampleFolder, name_of};
+use crate::sample::{SampleFolder, shard_name};
 
 impl SampleFolder<'_> {
     /// Cuts the FASTA into shards. What was made of other shards is removed.
@@ -32,13 +32,16 @@ impl SampleFolder<'_> {
         let force = self.run.args.force || is_again && !manifest.exists();
         let mut cut = self.run_fasta_shard(force);
         // Without --force, another input was refused before this: what was lost is cut again, of the same input.
-        if exit_of(&cut) == Exit::Data && !force && self.has_lost_shards() && !self.reads_a_stream()
+        if exit_code(&cut) == Exit::Data
+            && !force
+            && self.has_lost_shards()
+            && !self.reads_a_stream()
         {
             tracing::info!("{}: lost shards are cut again", self.sample.name);
             cut = self.run_fasta_shard(true);
         }
         cut?;
-        self.run.go_on()?;
+        self.run.check_stop()?;
         if differ(&before, &manifest) {
             self.remove_shard_files()?;
         }
@@ -52,7 +55,7 @@ impl SampleFolder<'_> {
 
     fn run_fasta_shard(&self, force: bool) -> Result<Exit, Fault> {
         let run = self.run;
-        let mut options = run.options.of_sample(&run.args.out, &self.sample.name);
+        let mut options = run.options.shard_args(&run.args.out, &self.sample.name);
         options.inputs.clone_from(&self.sample.fasta);
         options.force |= force;
         options.allow_empty |= run.samples.len() > 1;
@@ -66,10 +69,10 @@ impl SampleFolder<'_> {
         computer: &mut Computer<'_>,
         advance: &mut dyn FnMut(u64),
     ) -> Result<Exit, Fault> {
-        let (name, run) = (name_of(shard), self.run);
+        let (name, run) = (shard_name(shard), self.run);
         let batches = self.batches(name);
         self.pack(shard, &batches)?;
-        run.go_on()?;
+        run.check_stop()?;
         // Embeddings that are there are compared, and those of this work are kept.
         let out = self.embeddings(name);
         let (exists, force) = (out.is_file(), run.args.force);
@@ -99,7 +102,7 @@ impl SampleFolder<'_> {
         let mut ended = compute(&files);
         // A second try that has nothing to replace would end as the first.
         let is_refused = (exists || list.is_file())
-            && match exit_of(&ended) {
+            && match exit_code(&ended) {
                 Exit::CannotCreate => !exists || force,
                 exit => exit == Exit::Data && force,
             };
@@ -113,15 +116,15 @@ impl SampleFolder<'_> {
             files.force = true;
             ended = compute(&files);
         }
-        run.go_on()?;
+        run.check_stop()?;
         // A second task of the same number, as of a scheduler that repeats it, has finished the shard meanwhile.
-        if exit_of(&ended) == Exit::NoInput && !batches.exists() && out.exists() {
+        if exit_code(&ended) == Exit::NoInput && !batches.exists() && out.exists() {
             return Ok(Exit::Done);
         }
         // What is wrong with the model, or with an input, stays.
         let is_of_sample = |fault: &Fault| fault.message().contains(&path_text(&self.path));
-        if exit_of(&ended) == Exit::Data && ended.as_ref().is_err_and(is_of_sample) {
-            tell_remedy(&self.sample.name);
+        if exit_code(&ended) == Exit::Data && ended.as_ref().is_err_and(is_of_sample) {
+            log_remedy(&self.sample.name);
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
         ended?;
@@ -177,7 +180,7 @@ impl SampleFolder<'_> {
             baseline: None,
             fail_on: None,
         });
-        match exit_of(&reported) {
+        match exit_code(&reported) {
             Exit::Data | Exit::NoInput => {
                 if let Err(fault) = &reported {
                     tracing::error!("{}", fault.message());
@@ -216,10 +219,10 @@ impl SampleFolder<'_> {
         );
         // What a killed run left goes, too.
         let _ = fs::remove_dir_all(&temporary);
-        self.run.go_on()?;
-        match exit_of(&validated) {
+        self.run.check_stop()?;
+        match exit_code(&validated) {
             Exit::Done => self.remove_batches()?,
-            Exit::Data if !has_surplus => tell_remedy(name),
+            Exit::Data if !has_surplus => log_remedy(name),
             _ => {}
         }
         match validated {
@@ -235,7 +238,7 @@ impl SampleFolder<'_> {
     /// Removes the batches that a run left which was killed after it had embedded them. Other files of the folder stay.
     fn remove_batches(&self) -> Result<(), Fault> {
         for shard in self.manifest()?.shards {
-            remove_file(&self.batches(name_of(&shard)))?;
+            remove_file(&self.batches(shard_name(&shard)))?;
         }
         let _ = fs::remove_dir(self.path.join("batches"));
         Ok(())
@@ -243,7 +246,7 @@ impl SampleFolder<'_> {
 }
 
 /// How a step ended.
-pub(crate) fn exit_of(ended: &Result<Exit, Fault>) -> Exit {
+pub(crate) fn exit_code(ended: &Result<Exit, Fault>) -> Exit {
     ended.as_ref().map_or_else(Fault::exit, |exit| *exit)
 }
 
@@ -259,7 +262,7 @@ fn remove_if_damaged(path: &Path, force: bool) -> Result<(), Fault> {
 }
 
 /// Says what mends a sample of which a program refused a file of its own.
-fn tell_remedy(sample: &str) {
+fn log_remedy(sample: &str) {
     tracing::error!("{sample}: if a file of it is damaged, --force makes that again");
 }
 

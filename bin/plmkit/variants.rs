@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use plmkit_cli::{
-    Common, Exit, Fault, ProgressMode, Stop, keep_apart, keep_data, keep_renameable, parse,
+    Common, Exit, Fault, ProgressMode, Stop, ensure_distinct, ensure_no_stream, ensure_same_kind,
+    parse,
 };
 use plmkit_contract::{AMINO_ACIDS, SPECIAL_TOKENS, ShardRow, ShortIds};
 use plmkit_dataset::{Dataset, Sites, Table};
@@ -90,9 +91,9 @@ impl VariantsArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let path = self.path.as_deref().unwrap_or(&self.fasta);
         let outputs = self.table.outputs();
-        keep_renameable(&outputs)?;
-        keep_apart(&[("the FASTA", &self.fasta), ("the table", path)], &outputs)?;
-        keep_data(&outputs, MARKS)?;
+        ensure_no_stream(&outputs)?;
+        ensure_distinct(&[("the FASTA", &self.fasta), ("the table", path)], &outputs)?;
+        ensure_same_kind(&outputs, MARKS)?;
         let out = self.table.output()?;
         let folder = tempfile::Builder::new().prefix("plmkit-").tempdir();
         let folder = folder.map_err(StoreError::cannot_create(&env::temp_dir()))?;

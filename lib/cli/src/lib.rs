@@ -23,7 +23,7 @@ pub use interval::interval;
 pub use log::spelled;
 pub use outputs::OutputArgs;
 pub use paths::{
-    NamedPath, file, files_of, keep_all_but_reports, keep_apart, keep_data, keep_renameable,
+    NamedPath, ensure_distinct, ensure_no_stream, ensure_reports, ensure_same_kind, file, files_of,
     lists_of,
 };
 pub use program::{PARENT_VARIABLE, Program, main, on_abort, parse, print};

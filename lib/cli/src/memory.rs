@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_contract::{Exit, Refusing, is_catching_panic};
+use plmkit_contract::{Exit, ExitingAllocator, is_catching_panic};
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level;
 use tracing::Level;
@@ -18,7 +18,7 @@ use crate::log::line;
 
 /// A refusal ends the process like a kill, with one line and [`Exit::Transient`]; saved work stays saved.
 #[global_allocator]
-static ALLOCATOR: Refusing = Refusing(end_refused);
+static ALLOCATOR: ExitingAllocator = ExitingAllocator(end_refused);
 
 fn end_refused(bytes: usize) -> ! {
     end(format_args!("an allocation of {bytes} bytes was refused"))

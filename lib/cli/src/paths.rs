@@ -99,7 +99,7 @@ fn no_input(path: &Path, what: &str) -> Fault {
 }
 
 /// Checks that each output can be renamed to its path: that it is no stream.
-pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
+pub fn ensure_no_stream(outputs: &[NamedPath]) -> Result<(), Fault> {
     match outputs.iter().find(|(_, path)| is_stream(path)) {
         Some((name, path)) => Err(Fault::new(
             Exit::CannotCreate,
@@ -122,16 +122,16 @@ pub fn keep_renameable(outputs: &[NamedPath]) -> Result<(), Fault> {
 ///
 /// ```
 /// use std::path::Path;
-/// use plmkit_cli::keep_apart;
+/// use plmkit_cli::ensure_distinct;
 ///
 /// let (batches, out) = (Path::new("b.arrow"), Path::new("e.parquet"));
-/// assert!(keep_apart(&[("the batches", batches)], &[("--out", out)]).is_ok());
+/// assert!(ensure_distinct(&[("the batches", batches)], &[("--out", out)]).is_ok());
 ///
 /// let report = Path::new("./e.parquet");
-/// let fault = keep_apart(&[("the batches", batches)], &[("--out", out), ("--report", report)]).unwrap_err();
+/// let fault = ensure_distinct(&[("the batches", batches)], &[("--out", out), ("--report", report)]).unwrap_err();
 /// assert_eq!(fault.message(), "--report and --out are the same file");
 /// ```
-pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
+pub fn ensure_distinct(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fault> {
     let identified = |&(name, path): &_| (name, identity(path));
     let temporary = |path: &Path| is_temporary(path) || is_temporary(&resolved(path));
     if let Some((output, path)) = outputs.iter().find(|(_, path)| temporary(path)) {
@@ -154,11 +154,11 @@ pub fn keep_apart(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<(), Fau
         known.push((output, identity));
     }
     let mut files = outputs.iter().filter(|(_, path)| !is_stream(path));
-    files.try_for_each(|output| keep_from_folders(inputs, *output))
+    files.try_for_each(|output| ensure_outside_folders(inputs, *output))
 }
 
 /// Checks that an output is in no input that is a folder, and that no input is an unfinished file in the folder of the output.
-fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<(), Fault> {
+fn ensure_outside_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<(), Fault> {
     let place = resolved(path);
     let folder = place.parent().unwrap_or(&place);
     for (name, input) in inputs {
@@ -181,12 +181,12 @@ fn keep_from_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Result<
 }
 
 /// Checks that outputs replace files of their own kind alone.
-pub fn keep_data(outputs: &[NamedPath], marks: Marks) -> Result<(), Fault> {
+pub fn ensure_same_kind(outputs: &[NamedPath], marks: Marks) -> Result<(), Fault> {
     keep(outputs, |path| marks.may_replace(path))
 }
 
 /// Checks that reports replace reports alone.
-pub fn keep_all_but_reports(outputs: &[NamedPath]) -> Result<(), Fault> {
+pub fn ensure_reports(outputs: &[NamedPath]) -> Result<(), Fault> {
     keep(outputs, is_report_or_free)
 }
 
@@ -285,7 +285,7 @@ mod tests {
                 let named = paths.iter().map(|path| ("a file", path.as_path()));
                 named.collect::<Vec<NamedPath>>()
             });
-            keep_apart(&inputs, &outputs).is_err()
+            ensure_distinct(&inputs, &outputs).is_err()
         };
         for same in ["in", "./in", "sub/../in", "hard", "soft"] {
             assert!(refused(&["other", "in"], &["new", same]), "{same}");

@@ -37,7 +37,7 @@ pub trait Program: Parser {
     fn common(&self) -> &Common;
 
     /// Says where an option belongs that this program does not have, if that is known.
-    fn place_of(_option: &str) -> Option<String> {
+    fn owner_of_option(_option: &str) -> Option<String> {
         None
     }
 
@@ -178,7 +178,7 @@ fn fault<P: Program>(error: &clap::Error) -> Fault {
 fn misplaced<P: Program>(error: &clap::Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidArg)?) {
         (clap::error::ErrorKind::UnknownArgument, ContextValue::String(option)) => {
-            let place = P::place_of(option)?;
+            let place = P::owner_of_option(option)?;
             Some(format!("unexpected argument '{option}' found; {place}"))
         }
         _ => None,

@@ -76,7 +76,7 @@ pub use provenance::{
     SCORES, SCORES_POSITIONS, SOURCE, WINDOWS, check_contract, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
-pub use refusing::Refusing;
+pub use refusing::ExitingAllocator;
 pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{
     REJECTED_ROWS_HEADER, REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList, Renamed,

@@ -5,9 +5,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// The system's allocator. Calls the function with the size of an allocation that is refused: without it, Rust would print several
 /// lines and abort, and schedulers would retry the program forever. Code that can continue with less memory does not use it.
 #[derive(Debug)]
-pub struct Refusing(pub fn(usize) -> !);
+pub struct ExitingAllocator(pub fn(usize) -> !);
 
-impl Refusing {
+impl ExitingAllocator {
     fn or_end(&self, memory: *mut u8, bytes: usize) -> *mut u8 {
         if memory.is_null() {
             (self.0)(bytes);
@@ -18,7 +18,7 @@ impl Refusing {
 
 // SAFETY: the system's allocator keeps the contract.
 #[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Refusing {
+unsafe impl GlobalAlloc for ExitingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, here and below.
         self.or_end(unsafe { System.alloc(layout) }, layout.size())

@@ -18,7 +18,7 @@ struct State {
     /// How many times the leader has opened the barrier.
     opened: u64,
     /// Whether the threads that pass go on with their work.
-    go_on: bool,
+    check_stop: bool,
     /// Whether a thread has panicked and will never arrive.
     poisoned: bool,
 }
@@ -48,7 +48,7 @@ impl Barrier {
             state.opened
         };
         self.changed.notify_all();
-        self.wait_while(|state| state.opened == opened).go_on
+        self.wait_while(|state| state.opened == opened).check_stop
     }
 
     /// Waits for all `others`, runs `alone` while they wait, and opens the barrier. After an error the others stop.
@@ -62,7 +62,7 @@ impl Barrier {
         let mut state = self.lock();
         state.waiting = 0;
         state.opened += 1;
-        state.go_on = done.is_ok();
+        state.check_stop = done.is_ok();
         drop(state);
         self.changed.notify_all();
         done

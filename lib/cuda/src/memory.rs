@@ -1,10 +1,10 @@
 //! Memory that the system refuses to this library, whose allocator is not the program's.
 
-use plmkit_contract::{Exit, Refusing};
+use plmkit_contract::{Exit, ExitingAllocator};
 
 /// A refusal ends the program like a kill, with one line and [`Exit::Transient`]; saved work stays saved.
 #[global_allocator]
-static ALLOCATOR: Refusing = Refusing(end);
+static ALLOCATOR: ExitingAllocator = ExitingAllocator(end);
 
 #[allow(unsafe_code)]
 fn end(_: usize) -> ! {

@@ -210,7 +210,7 @@ impl Dataset {
     }
 
     /// Returns the place of a column with one vector for each protein: that with the name, or the only one.
-    pub fn place_of(&self, column: Option<&str>) -> Result<usize, DatasetError> {
+    pub fn column_index(&self, column: Option<&str>) -> Result<usize, DatasetError> {
         let columns = &self.layout().columns;
         let asked: Vec<String> = column.into_iter().map(str::to_owned).collect();
         let mut places = self.places(&asked)?;

@@ -84,7 +84,7 @@ pub fn write_rows(
         ids.map_or(Ok(()), |ids| dataset.check_found(ids, stop))?;
         return Ok((writer.finish(&provenance)?.rows(), false));
     }
-    let place = dataset.place_of(config.column)?;
+    let place = dataset.column_index(config.column)?;
     let mut expected = dataset.rows();
     if let Some(ids) = ids {
         let mut keys = merge(&[]);

@@ -21,7 +21,7 @@ use plmkit_contract::{
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
 
-use crate::scores::{log_likelihood, log_probs, of_amino_acids};
+use crate::scores::{amino_acid_logits, log_likelihood, log_probs};
 
 /// The most bytes of the values of a row: those of a Parquet page, without room for what else is in it.
 pub(crate) const ROW_BYTES: usize = (1 << 31) - (1 << 24);
@@ -92,7 +92,7 @@ impl ColumnWriter {
             (Some((_, masked)), _) => log_probs(masked.as_chunks().0.iter().copied()).into(),
             (None, Some((_, logits))) => {
                 let residues = logits.chunks_exact(self.logits);
-                log_probs(residues.map(of_amino_acids)).into()
+                log_probs(residues.map(amino_acid_logits)).into()
             }
             (None, None) => Buffer::default(),
         }

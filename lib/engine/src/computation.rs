@@ -6,7 +6,7 @@ use plmkit_contract::{Column, MASK, Reason, SPECIAL_TOKENS, StoreDtype, Widths};
 use plmkit_esm2::Buffer;
 
 use crate::batch::Batch;
-use crate::scores::of_model;
+use crate::scores::model_columns;
 
 /// Rows of a batch, or copies of its only row, and what is computed of them.
 pub(crate) struct Computation<'b> {
@@ -27,7 +27,7 @@ impl<'b> Computation<'b> {
     pub(crate) fn new(batch: &'b Batch, sources: &[Column], dtype: StoreDtype) -> Self {
         Self {
             batch,
-            columns: of_model(sources).to_vec(),
+            columns: model_columns(sources).to_vec(),
             dtype,
             is_masked: false,
             values: sources.iter().map(|_| Buffer::default()).collect(),

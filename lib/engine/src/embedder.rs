@@ -20,7 +20,7 @@ use crate::computation::{Computation, is_storable, last, middle, split_columns};
 use crate::config::RunConfig;
 use crate::crash_marks;
 use crate::error::EngineError;
-use crate::scores::{of_amino_acids, of_model, sources};
+use crate::scores::{amino_acid_logits, model_columns, sources};
 use crate::stitch::Stitcher;
 use crate::token_limit::TokenLimit;
 
@@ -220,7 +220,7 @@ impl<'a> Embedder<'a> {
                 .add((row, batch.packed.span(row)), tokens, own);
             // Log-probabilities are made of logits later, and residues that are not masked have none.
             let is_storable = |own: &OutputRow| {
-                let mut columns = own.values[..of_model(&self.columns.sources).len()].iter();
+                let mut columns = own.values[..model_columns(&self.columns.sources).len()].iter();
                 columns.all(|values| is_storable(values, self.config.store_dtype))
             };
             match protein {
@@ -245,7 +245,9 @@ impl<'a> Embedder<'a> {
     ) -> Result<(), EngineError> {
         let dtype = self.model.info().dtype;
         self.compute(computed, (rows, dtype), submitted)?;
-        if of_model(&self.columns.sources) != self.columns.sources && computed.rejected.is_empty() {
+        if model_columns(&self.columns.sources) != self.columns.sources
+            && computed.rejected.is_empty()
+        {
             computed.values.truncate(computed.columns.len());
             match self.mask(computed)? {
                 Ok(logits) => computed.values.push(logits.into()),
@@ -273,7 +275,7 @@ impl<'a> Embedder<'a> {
             }
             let copies = computed.values[0].chunks_exact(residues * width);
             for (&residue, logits) in pass.iter().zip(copies) {
-                masked[residue] = of_amino_acids(&logits[residue * width..][..width]);
+                masked[residue] = amino_acid_logits(&logits[residue * width..][..width]);
             }
         }
         Ok(Ok(masked.into_flattened()))

@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// Takes the device and the type that are not given for given: what was made otherwise is other work.
-    pub fn settle(&mut self) {
+    pub fn pin_device_and_type(&mut self) {
         let compute = &mut self.config.compute;
         compute.dtype = Some(self.model.described.dtype);
         if self.on_cpu {

@@ -124,7 +124,7 @@ impl RunInputs {
             let (first, budget) = (inputs.batches.len(), token_budget(&file));
             file.verify(stop, |record_batch, packed| {
                 for row in inputs.rows_apart(&packed, config) {
-                    let name = name_of(path, record_batch);
+                    let name = batch_name(path, record_batch);
                     let batch = inputs.cut(name, &packed, row, budget);
                     if row.is_some() {
                         let id = batch.packed.ids().value(0).to_owned();
@@ -153,7 +153,7 @@ impl RunInputs {
                 keys.extend(rows.map(|(ordinal, &start)| (ordinal, start, number)));
                 Ok::<_, EngineError>(())
             })?;
-            let last = name_of(path, file.len().saturating_sub(1));
+            let last = batch_name(path, file.len().saturating_sub(1));
             order
                 .check_end()
                 .map_err(|what| EngineError::data(&last, what))?;
@@ -356,7 +356,7 @@ impl RunInputs {
         batches.map(|(index, planned)| {
             let file = &self.files[planned.file];
             let packed = file.batch(planned.record_batch)?;
-            let name = name_of(file.path(), planned.record_batch);
+            let name = batch_name(file.path(), planned.record_batch);
             let mut batch = self.cut(name, &packed, planned.row, token_budget(file));
             (batch.event.batch, batch.event.tail) = (index, planned.tail);
             batch.at_boundary = planned.at_boundary;
@@ -366,7 +366,7 @@ impl RunInputs {
 }
 
 /// Names a record batch of a batches file in messages.
-fn name_of(path: &Path, record_batch: usize) -> String {
+fn batch_name(path: &Path, record_batch: usize) -> String {
     format!("{}: record batch {record_batch}", path_text(path))
 }
 

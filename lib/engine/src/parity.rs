@@ -5,7 +5,7 @@ use std::fmt;
 use plmkit_contract::plural;
 use serde::Serialize;
 
-use crate::scores::{log_softmax, of_amino_acids};
+use crate::scores::{amino_acid_logits, log_softmax};
 
 /// The lowest accepted cosine of a sequence's mean vector.
 const MEAN_FLOOR: f64 = 0.999;
@@ -173,7 +173,7 @@ impl LogitsParity {
         let (mut sum, mut changed) = (self.mean_difference * before, self.changed * before);
         let rows = expected.chunks(width).zip(found.chunks(width));
         for (expected, found) in rows {
-            let log_probs = |logits| log_softmax(of_amino_acids(logits));
+            let log_probs = |logits| log_softmax(amino_acid_logits(logits));
             let [expected, found] = [expected, found].map(log_probs);
             // A position that f32 cannot compute is no measure.
             if !expected.iter().all(|value| value.is_finite()) {

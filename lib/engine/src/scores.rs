@@ -21,7 +21,7 @@ pub(crate) fn sources(columns: &[Column], is_masked: bool) -> Vec<Column> {
 }
 
 /// The sources that the model computes.
-pub(crate) fn of_model(sources: &[Column]) -> &[Column] {
+pub(crate) fn model_columns(sources: &[Column]) -> &[Column] {
     let masked: &[Column] = &[Column::LogProbs];
     sources.strip_suffix(masked).unwrap_or(sources)
 }
@@ -35,7 +35,7 @@ static TOKENS: LazyLock<[usize; AMINO_ACIDS.len()]> = LazyLock::new(|| {
 });
 
 /// Picks the logits of [`AMINO_ACIDS`] from those of a residue.
-pub(crate) fn of_amino_acids(logits: &[f32]) -> [f32; AMINO_ACIDS.len()] {
+pub(crate) fn amino_acid_logits(logits: &[f32]) -> [f32; AMINO_ACIDS.len()] {
     TOKENS.map(|token| logits[token])
 }
 
@@ -80,7 +80,11 @@ mod tests {
 
     #[test]
     fn probabilities_are_over_the_twenty() {
-        let found = log_probs([&logits()[..], &[-3e4; 33]].into_iter().map(of_amino_acids));
+        let found = log_probs(
+            [&logits()[..], &[-3e4; 33]]
+                .into_iter()
+                .map(amino_acid_logits),
+        );
         let total = 18.0 + 2.0 + 3.0_f32;
         for (letter, share) in [(b'M', 2.0), (b'K', 3.0), (b'A', 1.0), (b'Y', 1.0)] {
             let place = AMINO_ACIDS
@@ -94,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_likelihood_is_that_of_the_twenty_alone() {
-        let mut found = log_probs(std::iter::repeat_n(of_amino_acids(&logits()), 3));
+        let mut found = log_probs(std::iter::repeat_n(amino_acid_logits(&logits()), 3));
         let mean = |letters: &[u8], found: &[f32]| log_likelihood(letters.iter().copied(), found);
         let expected = f32::midpoint((2.0 / 23.0_f32).ln(), (3.0 / 23.0_f32).ln());
         assert!((mean(b"MXK", &found).expect("two") - expected).abs() < 1e-6);
@@ -116,6 +120,6 @@ mod tests {
         let columns = [Column::Logits, Column::LogProbs, Column::LogLikelihood];
         let masked = sources(&columns, true);
         assert_eq!(masked, [Column::Logits, Column::LogProbs]);
-        assert_eq!(of_model(&masked), [Column::Logits]);
+        assert_eq!(model_columns(&masked), [Column::Logits]);
     }
 }

@@ -23,11 +23,11 @@ pub(crate) fn is_hash(name: &str) -> bool {
 
 /// Computes the hash of a file that `name` should be, and returns its kind and value; `None` if `name` is no known kind of hash.
 ///
-/// Calls `go_on` now and then, and ends with [`io::ErrorKind::Interrupted`] if it returns false.
+/// Calls `check_stop` now and then, and ends with [`io::ErrorKind::Interrupted`] if it returns false.
 pub(crate) fn hash_like(
     name: &str,
     path: &Path,
-    go_on: &dyn Fn() -> bool,
+    check_stop: &dyn Fn() -> bool,
 ) -> io::Result<Option<(&'static str, String)>> {
     let mut file = open(path)?;
     if !is_hash(name) {
@@ -35,12 +35,12 @@ pub(crate) fn hash_like(
     }
     if name.len() == 64 {
         let mut hasher = Sha256::new();
-        read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
+        read_all(&mut file, check_stop, |bytes| hasher.update(bytes))?;
         return Ok(Some(("SHA-256", hex(&hasher.finalize()))));
     }
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {}\0", file.metadata()?.len()));
-    read_all(&mut file, go_on, |bytes| hasher.update(bytes))?;
+    read_all(&mut file, check_stop, |bytes| hasher.update(bytes))?;
     Ok(Some(("git SHA-1", hex(&hasher.finalize()))))
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn writable(path: &Path) -> io::Result<&Path> {
 
 fn read_all(
     file: &mut File,
-    go_on: &dyn Fn() -> bool,
+    check_stop: &dyn Fn() -> bool,
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
@@ -68,7 +68,7 @@ fn read_all(
             0 => return Ok(()),
             count => take(&buffer[..count]),
         }
-        if !go_on() {
+        if !check_stop() {
             return Err(io::ErrorKind::Interrupted.into());
         }
     }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::thread::available_parallelism;
 
 use plmkit_cli::{
-    Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, keep_apart, keep_data, keep_renameable,
-    variant,
+    Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, ensure_distinct, ensure_no_stream,
+    ensure_same_kind, variant,
 };
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{
@@ -26,17 +26,17 @@ pub fn open(
     (outputs, marks): (&[NamedPath], Marks),
     stop: &Stop,
 ) -> Result<Dataset, Fault> {
-    keep_renameable(outputs)?;
+    ensure_no_stream(outputs)?;
     let opened = open_all(dataset, Err, stop)?;
     let files = opened.files();
     let files = files.iter().map(|file| ("the dataset", file.as_path()));
     let inputs: Vec<NamedPath> = files.chain(inputs.iter().copied()).collect();
-    keep_apart(&inputs, outputs)?;
+    ensure_distinct(&inputs, outputs)?;
     for (_, output) in outputs {
         let mut samples = opened.samples().iter();
         samples.try_for_each(|sample| check_outside(output, &sample.path))?;
     }
-    keep_data(outputs, marks)?;
+    ensure_same_kind(outputs, marks)?;
     Ok(opened)
 }
 

@@ -120,7 +120,7 @@ impl Report {
     }
 
     /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.
-    fn told_speeds(&self) -> Vec<Speed> {
+    fn speeds_to_show(&self) -> Vec<Speed> {
         let all = self.speeds.iter();
         let told = all.filter(|speed| speed.tokens_per_s.runs > 1 || speed.baseline.is_some());
         told.cloned().collect()

@@ -26,7 +26,7 @@ pub(super) struct Source<'a> {
 
 impl<'a> Source<'a> {
     pub(super) fn new(dataset: &'a Dataset, column: Option<&str>) -> Result<Self, DatasetError> {
-        let place = dataset.place_of(column)?;
+        let place = dataset.column_index(column)?;
         Ok(Self { dataset, place })
     }
 

@@ -104,7 +104,7 @@ impl CheckpointTensors {
             has_classifier,
         };
         read.check(&prefix.unwrap_or_default())?;
-        read.settle_decoder();
+        read.choose_decoder();
         Ok(read)
     }
 
@@ -144,7 +144,7 @@ impl CheckpointTensors {
 
     /// Decides what the language-model head decodes with, as transformers 5 does: a stored decoder is used unless it is the word
     /// embeddings.
-    fn settle_decoder(&mut self) {
+    fn choose_decoder(&mut self) {
         self.own_decoder = match self.find(DECODER) {
             Some(decoder) => decoder.values() != self.get(WORDS).values(),
             None => !self.config.tied_decoder,

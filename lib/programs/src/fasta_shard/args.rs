@@ -6,7 +6,7 @@ use std::thread;
 
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, NamedPath, Program, file, keep_apart, variant};
+use plmkit_cli::{Common, Fault, NamedPath, Program, ensure_distinct, file, variant};
 use plmkit_contract::is_sample_name;
 use plmkit_dataset::dataset_folder;
 use plmkit_sequence::{
@@ -286,7 +286,7 @@ fn check_paths(args: &Args) -> Result<(), Fault> {
     let known = args.known.iter();
     let known = known.map(|path| ("--known", path.as_path()));
     let inputs: Vec<NamedPath> = inputs.chain(known).collect();
-    keep_apart(&inputs, &[("--out", &args.out.join("manifest.json"))])
+    ensure_distinct(&inputs, &[("--out", &args.out.join("manifest.json"))])
 }
 
 impl TryFrom<Args> for ShardConfig {

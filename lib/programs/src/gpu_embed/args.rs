@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, file, files_of, interval,
-    keep_apart, keep_data, keep_renameable, lists_of, variant,
+    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, ensure_distinct,
+    ensure_no_stream, ensure_same_kind, file, files_of, interval, lists_of, variant,
 };
 use plmkit_contract::{
     ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype, path_text, plural,
@@ -300,7 +300,7 @@ impl Args {
     /// One output.
     pub(super) fn job(&self) -> Result<Job, Fault> {
         let batches = files_of(self.batches.clone(), &["arrow"])?;
-        keep_files_apart(self, &batches)?;
+        ensure_files_distinct(self, &batches)?;
         Ok(Job {
             batches,
             out: self.out.clone().unwrap_or_default(),
@@ -339,11 +339,11 @@ fn kernels(text: &str, has: impl Fn(Isa) -> bool) -> Result<Kernels, String> {
 /// Checks that the outputs can be renamed into place, before a model is fetched.
 pub(crate) fn check_outputs(args: &Args) -> Result<(), Fault> {
     let outputs = named("--out", &args.out).chain(named("--rejects", &args.rejects));
-    keep_renameable(&outputs.collect::<Vec<NamedPath>>())
+    ensure_no_stream(&outputs.collect::<Vec<NamedPath>>())
 }
 
 /// Checks that no output overwrites the batches, the model or another output.
-fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
+fn ensure_files_distinct(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
     let weights = model_files(&args.model);
     let lists = lists_of(&args.batches);
     let inputs: Vec<NamedPath> = named("a batches file", batches)
@@ -358,7 +358,7 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
         .chain(named("--rejects", &rejects))
         .chain(named("--events", &args.events))
         .collect();
-    keep_apart(&inputs, &outputs)?;
+    ensure_distinct(&inputs, &outputs)?;
     let list = args.rejects.as_deref().filter(|_| !args.probe);
     list.map_or(Ok(()), keep_other_lists)?;
     // Without --force, the run looks at what is there.
@@ -370,7 +370,7 @@ fn keep_files_apart(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> {
         false => (Some(FileKind::Embeddings), b"PAR1"),
     };
     let ends = &[end];
-    keep_data(&[("--out", &out)], Marks { kind, ends })
+    ensure_same_kind(&[("--out", &out)], Marks { kind, ends })
 }
 
 /// Checks that no list of rejects replaces anything else, nor that of `fasta-shard`, which has no starts.

@@ -28,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::args::Args;
-use super::run::tell_size;
+use super::run::log_size;
 use super::session::Session;
 use crate::fasta_shard;
 use crate::pack_batches::{self, pack_shard};
@@ -111,7 +111,7 @@ impl Session {
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
                 (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
                 let size = self.probe(&args, stop)?;
-                tell_size(&size);
+                log_size(&size);
                 Ok(Exit::Done)
             }
             Request::Embed(files) => {

@@ -49,12 +49,12 @@ fn display(mode: ProgressMode, quiet: bool) -> impl FnMut(RunProgress) {
 
 /// Prints the number alone on standard output, so that a shell can pass it on.
 fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
-    tell_size(size);
+    log_size(size);
     print(format!("{}\n", size.max_batch_tokens)).map(|_| Exit::Done)
 }
 
 /// Tells what was measured.
-pub(super) fn tell_size(size: &BatchSize) {
+pub(super) fn log_size(size: &BatchSize) {
     let recommended = size.max_batch_tokens;
     if let Some(largest) = size.largest_tokens {
         tracing::info!(

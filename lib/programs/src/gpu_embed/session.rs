@@ -54,8 +54,8 @@ impl Session {
     }
 
     /// Takes the device and the type that are not given for given: what was made otherwise is other work.
-    pub fn settle(&mut self) {
-        self.engine.settle();
+    pub fn pin_device_and_type(&mut self) {
+        self.engine.pin_device_and_type();
     }
 
     /// Frees the model, which is loaded again if it is needed.

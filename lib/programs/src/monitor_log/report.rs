@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
+use plmkit_cli::{Exit, Fault, NamedPath, ensure_distinct, ensure_reports, files_of, lists_of};
 use plmkit_contract::Failure;
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
@@ -157,8 +157,8 @@ pub(crate) fn check(
     let outputs = outputs.iter();
     let outputs = outputs.filter_map(|(name, path)| Some((*name, path.as_ref()?.as_path())));
     let outputs: Vec<NamedPath> = outputs.collect();
-    keep_apart(&inputs, &outputs)?;
-    keep_all_but_reports(&outputs)
+    ensure_distinct(&inputs, &outputs)?;
+    ensure_reports(&outputs)
 }
 
 /// Reads the logs. Events come first: they tell which samples belong to a run. Unless `is_strict`, a log that cannot be read is told.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use plmkit_cli::{
-    Common, Fault, NamedPath, Program, file, keep_all_but_reports, keep_apart, keep_data,
-    keep_renameable,
+    Common, Fault, NamedPath, Program, ensure_distinct, ensure_no_stream, ensure_reports,
+    ensure_same_kind, file,
 };
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
 use plmkit_store::{FileKind, Marks, read_sealed};
@@ -75,18 +75,18 @@ impl Program for Args {
 impl Args {
     /// Checks that no output is an input or another output.
     pub(crate) fn check_paths(&self) -> Result<(), Fault> {
-        keep_renameable(&[("--out", &self.out)])?;
+        ensure_no_stream(&[("--out", &self.out)])?;
         let mut inputs: Vec<NamedPath> = vec![("the shard", &self.shard)];
         inputs.extend(self.batch_size.iter().map(|path| ("--batch-size", &**path)));
         let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
-        keep_apart(&inputs, &outputs)?;
+        ensure_distinct(&inputs, &outputs)?;
         let marks = Marks {
             kind: Some(FileKind::Batches),
             ends: &[b"ARROW1"],
         };
-        keep_data(&outputs[..1], marks)?;
-        keep_all_but_reports(&outputs[1..])
+        ensure_same_kind(&outputs[..1], marks)?;
+        ensure_reports(&outputs[1..])
     }
 
     /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.

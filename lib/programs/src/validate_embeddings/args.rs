@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use plmkit_check::parse_share;
 use plmkit_cli::{
-    Common, Fault, NamedPath, Program, file, files_of, keep_all_but_reports, keep_apart, lists_of,
+    Common, Fault, NamedPath, Program, ensure_distinct, ensure_reports, file, files_of, lists_of,
 };
 use plmkit_contract::path_text;
 use plmkit_dataset::{dataset_folder, own_files};
@@ -287,8 +287,8 @@ impl Args {
             .iter()
             .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
         let outputs = self.outputs();
-        keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
-        keep_all_but_reports(&outputs)?;
+        ensure_distinct(&inputs.collect::<Vec<_>>(), &outputs)?;
+        ensure_reports(&outputs)?;
         Ok(self)
     }
 
@@ -299,7 +299,7 @@ impl Args {
     pub fn check(&self) -> Result<(), Fault> {
         let is_report = |(option, _): &NamedPath| *option != "--mqc";
         let outputs = self.outputs().into_iter().filter(is_report);
-        keep_all_but_reports(&outputs.collect::<Vec<_>>())
+        ensure_reports(&outputs.collect::<Vec<_>>())
     }
 
     fn outputs(&self) -> Vec<NamedPath<'_>> {

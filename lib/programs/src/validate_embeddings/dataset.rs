@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use plmkit_cli::{Exit, Fault, Stop, files_of, keep_renameable};
+use plmkit_cli::{Exit, Fault, Stop, ensure_no_stream, files_of};
 use plmkit_contract::{
     DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, RecordCounts,
     Sealed, io_text, path_text,
@@ -79,7 +79,7 @@ pub(crate) fn write_verdict(dataset: &Path, listed: &ListedDataset) -> Result<()
 /// That readers of the folder find its parts and nothing else. Without shards, they must be those of a validation that passed, whose
 /// records and rejected records are returned.
 pub(crate) fn check_folder(dataset: &Path) -> Result<Option<RecordCounts>, Fault> {
-    keep_renameable(&[("--dataset", &dataset.join(DATASET_FILE))])?;
+    ensure_no_stream(&[("--dataset", &dataset.join(DATASET_FILE))])?;
     if let Some(stray) = stray_of(dataset)? {
         let what = "among the embeddings, and no Parquet file: expected another place";
         return Err(fault(&stray, Exit::Data, what));

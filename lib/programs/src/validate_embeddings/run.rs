@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plmkit_check::{Criteria, EmbeddedFile, Recomputed};
-use plmkit_cli::{Exit, Fault, Stop, files_of, keep_apart};
+use plmkit_cli::{Exit, Fault, Stop, ensure_distinct, files_of};
 use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, RowKey, SOURCE, path_text};
 use plmkit_store::{
     AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
@@ -153,7 +153,7 @@ fn recompute(args: RecomputeArgs, progress: Report<'_>, stop: &Stop) -> Result<E
         .iter()
         .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
     let manifest_path = args.manifest.iter().map(|path| ("--manifest", &**path));
-    keep_apart(
+    ensure_distinct(
         &inputs.chain(manifest_path).collect::<Vec<_>>(),
         &[("--out", &args.out)],
     )?;

@@ -85,7 +85,7 @@ pub fn add_to(page: &mut Page, report: &Report) {
     if let Some((_, rate)) = wall::at_work(runs, MAX_GAP_S) {
         page.chart("tokens/s", &rate.means(), None, &[]);
     }
-    let speeds = report.told_speeds();
+    let speeds = report.speeds_to_show();
     if !speeds.is_empty() {
         page.heading("Speed").table(&speeds, &SPEEDS);
     }

@@ -24,7 +24,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     }));
     lines.extend(report.skipped.iter().map(ToString::to_string));
     lines.extend(report.findings.iter().map(ToString::to_string));
-    let speeds = report.told_speeds();
+    let speeds = report.speeds_to_show();
     lines.extend(speeds.iter().map(|speed| sentence(speed, &SPEEDS)));
     let (_, verdict, reasons) = report.headline();
     lines.push(format!("{verdict}: {reasons}"));
