@@ -1,9 +1,13 @@
 //! What computes: this process on a CPU, a child for each GPU.
 
+use std::env;
+
 use plmkit_cli::{Exit, Fault, LogFormat, ProgressDisplay, Stop};
+use plmkit_contract::path_text;
 use plmkit_esm2::{Device, WorkerGpu};
 use plmkit_programs::gpu_embed::{self, Child, Request, Session};
 use plmkit_store::StoreError;
+use tempfile::TempDir;
 use tracing::dispatcher::{get_default, with_default as with_dispatch};
 use tracing::subscriber::{NoSubscriber, with_default};
 
@@ -55,6 +59,18 @@ pub(crate) fn children(
     }
     let child = |device| Child::new(words.iter().map(Into::into), device);
     Ok(devices.into_iter().map(child).collect())
+}
+
+/// Makes a folder for what a command leaves nothing of.
+pub(crate) fn temporary_folder() -> Result<TempDir, Fault> {
+    let folder = tempfile::Builder::new().prefix("plmkit-").tempdir();
+    folder.map_err(|error| {
+        let place = format!(
+            "{}: cannot create a temporary folder here, TMPDIR names another",
+            path_text(&env::temp_dir())
+        );
+        Fault::of_system(Exit::CannotCreate, place, &error)
+    })
 }
 
 /// Answers a request of a command that is no run, with a bar of `tokens`, on one computer of these.

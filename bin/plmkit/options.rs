@@ -174,6 +174,18 @@ fn value(words: &mut Vec<String>, name: &str, value: Option<&str>) {
     );
 }
 
+/// The options of `fasta-shard` for a command that needs each record: none that leaves out some.
+pub(crate) fn of_records(text: Option<&str>) -> Result<Vec<String>, Fault> {
+    let words = split("--fasta-shard", text)?;
+    let leaves_out = |word: &&String| word.starts_with("--dedup") || word.starts_with("--known");
+    match words.iter().find(leaves_out) {
+        Some(word) => Err(Fault::usage(format!(
+            "--fasta-shard: {word} leaves out records, and each is needed here"
+        ))),
+        None => Ok(words),
+    }
+}
+
 /// Splits the value of `option`, which passes options on.
 pub(crate) fn split(option: &str, text: Option<&str>) -> Result<Vec<String>, Fault> {
     let text = text.unwrap_or_default();

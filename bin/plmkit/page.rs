@@ -5,15 +5,15 @@ mod open;
 mod samples;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
-use plmkit_check::length_bin;
+use plmkit_check::{CheckOutcome, length_bin};
 use plmkit_cli::{Common, Exit, Fault, Stop, ensure_reports, file};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{Dataset, DatasetError, SummaryLine, map_vectors};
+use plmkit_dataset::{Dataset, SummaryLine, VectorMap, map_vectors};
 use plmkit_page::{Page, Tone};
 use plmkit_programs::monitor_log::report_of;
-use plmkit_programs::validate_embeddings::{add_checks, add_failures, add_origin};
+use plmkit_programs::validate_embeddings::{Report, add_checks, add_failures, add_origin};
 use plmkit_store::{StoreError, write_report};
 use plmkit_telemetry::report::add_to;
 
@@ -56,14 +56,23 @@ impl ReportArgs {
 
 /// Writes the page of the results in `out`, which it calls `place`.
 pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fault> {
-    let samples = samples::read(out)?;
-    let logs = samples
-        .iter()
-        .map(|sample| out.join(&sample.line.name).join("logs"));
-    let logs: Vec<PathBuf> = logs.filter(|logs| logs.is_dir()).collect();
+    let mut problems = Vec::new();
+    let samples = samples::read(out, &mut problems)?;
+    let folders = samples.iter().map(|sample| out.join(&sample.line.name));
+    let logs: Vec<PathBuf> = folders.map(|folder| folder.join("logs")).collect();
+    let logs: Vec<PathBuf> = logs.into_iter().filter(|logs| logs.is_dir()).collect();
     let runs = report_of(&logs)?;
+    let datasets = open_datasets(out, &samples, &mut problems, stop);
+    let truncated = lists::find_truncated(&datasets, &mut problems, stop);
+    let rejected = lists::find_rejected(out, &samples, &mut problems);
+    let (names, datasets): (Vec<_>, Vec<_>) = datasets.into_iter().unzip();
+    let map = map_vectors(datasets, POINTS, stop).unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        None
+    });
+    StoreError::check(stop)?;
     let mut page = Page::new(&format!("Embeddings in {}", path_text(place)));
-    add_head(&mut page, &samples);
+    add_head(&mut page, &samples, &problems);
     if !logs.is_empty() {
         let (tone, verdict, reasons) = runs.headline();
         page.verdict(tone, &format!("{verdict} on speed"), reasons);
@@ -71,38 +80,65 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     samples::add_table(&mut page, &samples);
     add_verdicts(&mut page, &samples);
     add_lengths(&mut page, &samples);
-    let (datasets, unread) = open_datasets(out, &samples, stop);
-    let truncated = lists::find_truncated(&datasets, stop);
-    add_map(&mut page, datasets, unread, stop);
+    add_map(&mut page, map.as_ref(), &names, &samples);
     page.heading("Machine");
+    if logs.len() < samples.len() {
+        let samples = plural(samples.len(), "sample");
+        page.paragraph(&format!("{} of {samples} have logs.", logs.len()));
+    }
     add_to(&mut page, &runs);
-    lists::add(&mut page, (out, &samples), &truncated);
-    open::add(&mut page, place, &samples);
-    StoreError::check(stop)?;
+    lists::add(&mut page, &samples, &truncated, &rejected);
+    let place = if place == out {
+        absolute(place)
+    } else {
+        Ok(place.to_owned())
+    };
+    open::add(
+        &mut page,
+        &place.unwrap_or_default(),
+        (out, &samples),
+        map.as_ref(),
+    );
     Ok(write_report(&out.join(PAGE), &page.finish())?)
 }
 
-/// What the samples are, together.
-fn add_head(page: &mut Page, samples: &[PageSample]) {
-    let passed = samples
-        .iter()
-        .filter(|sample| sample.line.verdict == "pass")
-        .count();
-    let is_bad = |sample: &PageSample| ["fail", "not validated"].contains(&&*sample.line.verdict);
-    let (tone, word) = match (passed, samples.iter().any(is_bad)) {
-        (_, true) => (Tone::Bad, "look at the samples"),
-        (0, false) => (Tone::Fair, "empty"),
-        _ => (Tone::Good, "pass"),
+/// What the samples are, together, and what could not be read.
+fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
+    let count = |verdict: &str| {
+        let with = samples
+            .iter()
+            .filter(|sample| sample.line.verdict == verdict);
+        with.count()
+    };
+    let (passed, empty) = (count("pass"), count("empty"));
+    let (tone, word) = match (passed, empty) {
+        _ if !problems.is_empty() => (Tone::Bad, "files are lost or damaged"),
+        (passed, _) if passed == samples.len() => (Tone::Good, "pass"),
+        (0, empty) if empty == samples.len() => (Tone::Fair, "empty"),
+        (passed, empty) if passed + empty == samples.len() => (Tone::Fair, "some are empty"),
+        _ => (Tone::Bad, "look at the samples"),
     };
     let sum = |of: fn(&PageSample) -> u64| samples.iter().map(of).sum::<u64>();
+    let is_unchecked = |report: &&Report| {
+        let check = report.verdict.check("spot-check");
+        report.verdict.rows > 0 && check.outcome == CheckOutcome::Skipped
+    };
+    let reports = samples.iter().filter_map(|sample| sample.report.as_ref());
+    let unchecked = match reports.filter(is_unchecked).count() {
+        0 => String::new(),
+        unchecked => format!(", {unchecked} without a vector computed again"),
+    };
     let reason = format!(
-        "{passed} of {} passed: {}, {} rejected, {} truncated.",
+        "{passed} of {} passed{unchecked}: {}, {} rejected, {} truncated.",
         plural(samples.len(), "sample"),
         plural(sum(|sample| sample.line.rows), "row"),
         sum(|sample| sample.line.rejected),
         sum(|sample| sample.line.truncated),
     );
-    page.verdict(tone, word, &reason);
+    page.verdict(tone, word, &reason).list(problems);
+    for problem in problems {
+        tracing::warn!("{problem}");
+    }
 }
 
 /// What the validation of each sample found, as far as there is room.
@@ -147,60 +183,60 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
         _ => "cut beyond",
     };
     let name = most.map(|most| format!("{how} {most} residues"));
+    if bins.is_empty() {
+        return;
+    }
     page.heading("Lengths").histogram(
-        "Proteins by length in residues",
+        "Number of proteins by length in residues",
         "residues",
         &bins,
         most.zip(name.as_deref()),
     );
 }
 
-/// The datasets of samples that have some, and what is wrong with the first that cannot be read.
+/// The datasets of samples that have some, with their names. Adds what cannot be read to `problems`.
 fn open_datasets<'s>(
     out: &Path,
     samples: &'s [PageSample],
+    problems: &mut Vec<String>,
     stop: &Stop,
-) -> (Vec<(&'s SummaryLine, Dataset)>, Option<DatasetError>) {
+) -> Vec<(&'s SummaryLine, Dataset)> {
     let has_rows = |sample: &&PageSample| sample.line.rows > 0 && sample.report.is_some();
-    let (mut datasets, mut unread) = (Vec::new(), None);
-    for PageSample { line, .. } in samples.iter().filter(has_rows) {
-        match Dataset::open(&out.join(&line.name), |_| Ok(()), stop) {
-            Ok(dataset) => datasets.push((line, dataset)),
-            Err(error) => unread = unread.or(Some(error)),
-        }
-    }
-    (datasets, unread)
+    let opened = samples.iter().filter(has_rows).filter_map(|sample| {
+        let opened = Dataset::open(&out.join(&sample.line.name), |_| Ok(()), stop);
+        let dataset = opened.map_err(|error| problems.push(error.to_string()));
+        Some((&sample.line, dataset.ok()?))
+    });
+    opened.collect()
 }
 
-/// A map of the vectors. Says what is not on it.
+/// A map of the vectors, or why there is none.
 fn add_map(
     page: &mut Page,
-    datasets: Vec<(&SummaryLine, Dataset)>,
-    unread: Option<DatasetError>,
-    stop: &Stop,
+    map: Option<&VectorMap>,
+    names: &[&SummaryLine],
+    samples: &[PageSample],
 ) {
-    let (lines, datasets): (Vec<_>, Vec<_>) = datasets.into_iter().unzip();
-    let map = map_vectors(datasets, POINTS, stop);
-    if let Some(error) = map.as_ref().err().or(unread.as_ref()) {
-        page.heading("Map")
-            .paragraph(&format!("Not on the map: {error}."));
-    }
-    let Ok(Some(map)) = map else {
+    let rows: u64 = samples.iter().map(|sample| sample.line.rows).sum();
+    let Some(map) = map else {
+        if rows > 0 {
+            let what = "None: it takes three proteins with different pooled vectors.";
+            page.heading("Map").paragraph(what);
+        }
         return;
     };
     let [x, y] = map.shares.map(|share| format!("{:.0} %", 100.0 * share));
     let count: usize = map.points.iter().map(Vec::len).sum();
-    let groups = lines.iter().zip(&map.points).map(|(line, points)| {
+    let groups = names.iter().zip(&map.points).map(|(line, points)| {
         let points = points.iter().map(|(at, id)| (*at, &**id));
         (&*line.name, points.collect())
     });
+    let of_each = ["", ", the first window of each protein,"][usize::from(map.has_windows)];
     let caption = format!(
-        "{count} of {} by the first two principal components of {}, which have {x} and {y} of the variance",
-        plural(map.rows, "row"),
+        "{count} of {}{of_each} by the first two principal components of {}, which have {x} and {y} of the variance",
+        plural(rows, "row"),
         map.column,
     );
-    if unread.is_none() {
-        page.heading("Map");
-    }
-    page.scatter(&caption, &groups.collect::<Vec<_>>());
+    page.heading("Map")
+        .scatter(&caption, &groups.collect::<Vec<_>>());
 }

@@ -11,14 +11,16 @@ use plmkit_contract::{
 use plmkit_dataset::{Dataset, dataset_folder};
 use plmkit_hub::{ModelId, Settings, resolve};
 use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
-use plmkit_programs::query_embeddings::{HitsArgs, format_of_table, marks_of_hits, open, search};
+use plmkit_programs::query_embeddings::{HitsArgs, earlier_hits, format_of_table, open, search};
 use plmkit_programs::{fasta_shard, pack_batches};
-use plmkit_store::{StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed};
+use plmkit_store::{
+    AtomicFile, StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed,
+};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::computer::answer_aside;
+use crate::computer::{answer_aside, temporary_folder};
 use crate::model;
-use crate::options::split;
+use crate::options::of_records;
 use crate::params::Params;
 
 /// Find the proteins of results that are nearest to those of a FASTA
@@ -27,7 +29,7 @@ use crate::params::Params;
 /// all proteins of the results, exactly, and writes a line for each hit, the nearest first. Leaves nothing else. The hits are those of
 /// a run of plmkit on the queries and of query-embeddings neighbours.
 ///
-/// If the FASTA is that of a sample of the results, no protein is a hit of itself.
+/// If the FASTA is that of a sample of the results, no protein is a hit of itself; of combined results, only with --no-self.
 ///
 /// Exit codes: 0; 1 if a query has no vector and so no hits, which a warning names; 65 if the results are of several models, or
 /// --model is another; 66 if the model is not found.
@@ -41,7 +43,7 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "RESULTS", required = true, value_parser = file().map(dataset_folder))]
     results: Vec<PathBuf>,
 
-    /// Table to write; an existing one with the same content is kept [default: TSV on standard output]
+    /// Table to write [default: TSV on standard output]
     #[arg(long, value_name = "FILE", value_parser = file())]
     out: Option<PathBuf>,
 
@@ -90,22 +92,23 @@ impl SearchArgs {
         let out = self.out.as_deref().unwrap_or(Path::new("hits.tsv"));
         let format = format_of_table(self.format, out, TableFormat::Tsv)?;
         let mut config = self.hits.config(out.to_owned(), format)?;
-        self.cut_words()?;
+        of_records(self.fasta_shard.as_deref())?;
         let outputs: Vec<NamedPath> = self.out.iter().map(|out| ("--out", &**out)).collect();
-        let folder = self.out.as_deref().and_then(Path::parent);
-        let missing = |folder: &&Path| **folder != *"" && !folder.is_dir();
-        if let Some(folder) = folder.filter(missing) {
-            let what = format!("--out: {}: no such folder", path_text(folder));
-            return Err(Fault::new(Exit::CannotCreate, what));
-        }
         let is_file = !is_stream(&self.queries);
         let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
         let (inputs, mut samples) = ([("the queries", &*self.queries)], Vec::new());
         for results in &self.results {
-            let opened = open(results, &inputs, (&outputs, marks_of_hits(format)), stop)?;
+            let opened = open(results, &inputs, (&outputs, earlier_hits(format)), stop)?;
             samples.extend(opened.into_samples());
         }
         let targets = Dataset::from_samples(&self.results[0], samples)?;
+        if let Some(out) = &self.out {
+            if out.exists() && !config.force {
+                return Err(StoreError::exists(out, "another table").into());
+            }
+            // Nothing is computed for a folder that is missing.
+            drop(AtomicFile::create(out)?);
+        }
         if let copies @ 1.. = targets.copies() {
             let (results, copies) = (path_text(&self.results[0]), plural(copies, "record"));
             let why = "whose residues another has, as aliases.parquet and known.parquet list";
@@ -115,8 +118,7 @@ impl SearchArgs {
         let column = targets.layout().columns[place].to_string();
         // A signal may end the process at once while a driver is asked, so there is no folder yet.
         let model = self.open_model(&targets, &column, stop)?;
-        let folder =
-            tempfile::tempdir().map_err(StoreError::cannot_create(&std::env::temp_dir()))?;
+        let folder = temporary_folder()?;
         let exit = self.embed(model, &targets, folder.path(), stop)?;
         let queries = Dataset::open(folder.path(), Err, stop)?;
         config.out = self.out.clone().unwrap_or(folder.path().join("hits"));
@@ -198,19 +200,6 @@ impl SearchArgs {
         runs.find(is_here).map(|run| run.model)
     }
 
-    /// The options of `fasta-shard` that are given. None leaves out queries.
-    fn cut_words(&self) -> Result<Vec<String>, Fault> {
-        let given = split("--fasta-shard", self.fasta_shard.as_deref())?;
-        let of_left_out =
-            |word: &&String| word.starts_with("--dedup") || word.starts_with("--known");
-        match given.iter().find(of_left_out) {
-            Some(word) => Err(Fault::usage(format!(
-                "--fasta-shard: {word} leaves out queries, which would have no hits"
-            ))),
-            None => Ok(given),
-        }
-    }
-
     /// Embeds the queries in a folder, cut as the results were unless the command line says otherwise. Tells what became of them.
     fn embed(
         &self,
@@ -220,7 +209,7 @@ impl SearchArgs {
         stop: &Stop,
     ) -> Result<Exit, Fault> {
         let (mut session, args, of_child) = model;
-        let given = self.cut_words()?;
+        let given = of_records(self.fasta_shard.as_deref())?;
         let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
         let samples = targets.samples().iter();
         let mut cuts = samples.filter_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
@@ -238,7 +227,7 @@ impl SearchArgs {
                 let own = format!("{word}={}", value.trim_matches('"'));
                 if !given.iter().any(|given| given.starts_with(&word)) {
                     words.push(own);
-                } else if !given.contains(&own) && !given.join("=").contains(&own) {
+                } else if OF_RESIDUES.contains(&&**name) && !given.join("=").contains(&own) {
                     tracing::warn!(
                         "the results were cut with {own}, the queries are not: the same protein may have another vector"
                     );
@@ -258,7 +247,13 @@ impl SearchArgs {
         // Its messages are about files that nobody sees.
         let cut = with_default(NoSubscriber::new(), || prepare(cut, &pack, stop));
         StoreError::check(stop)?;
-        cut?;
+        cut.map_err(|fault| {
+            let own = "--fasta-shard '--translate orf' or six-frame translates";
+            let what = fault
+                .message()
+                .replace("--translate orf or six-frame translates", own);
+            Fault::new(fault.exit(), what)
+        })?;
         let manifest: Manifest = read_sealed(&at("shards").join(MANIFEST_FILE))?;
         let embeddings = at("embeddings");
         std::fs::create_dir(&embeddings).map_err(StoreError::cannot_create(&embeddings))?;

@@ -1,23 +1,24 @@
 //! `plmkit variants`.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use plmkit_cli::{
     Common, Exit, Fault, ProgressMode, Stop, ensure_distinct, ensure_no_stream, ensure_same_kind,
     parse,
 };
-use plmkit_contract::{AMINO_ACIDS, SPECIAL_TOKENS, ShardRow, ShortIds};
+use plmkit_contract::{AMINO_ACIDS, Quoted, SPECIAL_TOKENS, ShardRow, ShortIds};
 use plmkit_dataset::{Dataset, Sites, Table};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request};
-use plmkit_programs::variants::{MARKS, TableArgs};
+use plmkit_programs::variants::{EARLIER, TableArgs};
 use plmkit_store::{StoreError, read_shard};
 
 use crate::args::input;
-use crate::computer::answer_aside;
+use crate::computer::{answer_aside, temporary_folder};
 use crate::model;
-use crate::options::split;
+use crate::options::of_records;
 
 /// Score the variants of a table, or all substitutions, by the log-probabilities of a model
 ///
@@ -93,10 +94,9 @@ impl VariantsArgs {
         let outputs = self.table.outputs();
         ensure_no_stream(&outputs)?;
         ensure_distinct(&[("the FASTA", &self.fasta), ("the table", path)], &outputs)?;
-        ensure_same_kind(&outputs, MARKS)?;
+        ensure_same_kind(&outputs, EARLIER)?;
         let out = self.table.output()?;
-        let folder = tempfile::Builder::new().prefix("plmkit-").tempdir();
-        let folder = folder.map_err(StoreError::cannot_create(&env::temp_dir()))?;
+        let folder = temporary_folder()?;
         let proteins = self.proteins(folder.path(), stop)?;
         let only = proteins.first().filter(|_| proteins.len() == 1);
         let mut table = match &self.path {
@@ -123,13 +123,19 @@ impl VariantsArgs {
         let all = folder.join("all");
         let mut cut = format!("--out={}\n", all.display());
         cut += "--shards=1\n--max-residues=16777216";
-        let given = split("--fasta-shard", self.fasta_shard.as_deref())?;
+        let given = of_records(self.fasta_shard.as_deref())?;
         let input = words(&format!("--\n{}", self.fasta.display()));
         fasta_shard::run(parse(&[words(&cut), given, input].concat())?, stop)?;
         let shard = read_shard(&all.join("shard-00000.parquet"))?;
         let rows = shard.rows();
         let own = |row: ShardRow<'_>| (row.key.id.to_owned(), row.sequence.to_owned());
-        Ok(rows.iter().map(own).collect())
+        let proteins: Vec<Protein> = rows.iter().map(own).collect();
+        let mut ids = BTreeSet::new();
+        if let Some((id, _)) = proteins.iter().find(|(id, _)| !ids.insert(id)) {
+            let what = format!("{} is the id of several records: expected one", Quoted(id));
+            return Err(StoreError::malformed(&self.fasta, what).into());
+        }
+        Ok(proteins)
     }
 
     /// Computes the log-probabilities of the proteins that have sites, in a folder, and reads them.

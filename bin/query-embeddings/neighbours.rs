@@ -6,7 +6,7 @@ use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, variant};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::dataset_folder;
-use plmkit_programs::query_embeddings::{HitsArgs, marks_of_hits, search};
+use plmkit_programs::query_embeddings::{HitsArgs, earlier_hits, search};
 use plmkit_store::TableFormat;
 
 use crate::{format_of_table, open};
@@ -42,7 +42,7 @@ impl NeighboursArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
         let format = format_of_table(self.format, &self.out, TableFormat::Parquet)?;
         let config = self.hits.config(self.out, format)?;
-        let outputs = (&[("--out", &*config.out)][..], marks_of_hits(format));
+        let outputs = (&[("--out", &*config.out)][..], earlier_hits(format));
         let open = |dataset| open(dataset, &[], outputs, stop);
         let [queries, targets] = [open(&self.queries)?, open(&self.targets)?];
         let shown = (self.hits.progress, quiet);

@@ -6,7 +6,7 @@ use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, variant};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{PlaceFormat, dataset_folder, write_peptides};
-use plmkit_store::{FileKind, Marks};
+use plmkit_store::{FileKind, Replaceable};
 
 use crate::ids::AskedArgs;
 use crate::{format_of_table, open};
@@ -42,16 +42,16 @@ impl PeptidesArgs {
         let format = format_of_table(self.format, &self.out, PlaceFormat::Gff)?;
         let ids = self.asked.read(stop)?;
         let outputs = &[("--out", &*self.out)];
-        let (kind, ends): (_, &[&[u8]]) = match format {
-            PlaceFormat::Gff => (None, &[b"##gff-version 3\n"]),
+        let own = match format {
+            PlaceFormat::Gff => Replaceable::Ends(&[b"##gff-version 3\n"]),
             // The last column is the strand.
-            PlaceFormat::Bed => (None, &[b"\t+\n", b"\t-\n"]),
-            PlaceFormat::Fasta => (Some(FileKind::Fasta), &[b">"]),
+            PlaceFormat::Bed => Replaceable::Ends(&[b"\t+\n", b"\t-\n"]),
+            PlaceFormat::Fasta => Replaceable::Whole(FileKind::Fasta),
         };
         let opened = open(
             &self.dataset,
             &self.asked.files.paths(),
-            (outputs, Marks { kind, ends }),
+            (outputs, own),
             stop,
         )?;
         let ids = ids.resolve(&opened, stop)?;

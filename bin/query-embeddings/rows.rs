@@ -5,7 +5,7 @@ use std::path::Path;
 use plmkit_cli::{Fault, NamedPath, Stop};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, RowFormat, RowsConfig, ids_beside, write_rows};
-use plmkit_store::{FileKind, Marks};
+use plmkit_store::{FileKind, Replaceable};
 
 use crate::ids::warn_of_several;
 use crate::open;
@@ -34,14 +34,14 @@ pub(crate) fn write(
     let is_matrix = config.format == RowFormat::Npy;
     let outputs = [("--out", out), ("--out", &*ids)];
     let outputs = &outputs[..if is_matrix { 2 } else { 1 }];
-    let (kind, ends): (_, &[&[u8]]) = match config.format {
-        RowFormat::Parquet => (Some(FileKind::Embeddings), &[b"PAR1"]),
+    let own = match config.format {
+        RowFormat::Parquet => Replaceable::Whole(FileKind::Embeddings),
         // The list of ids ends with a line.
-        RowFormat::Npy => (None, &[b"\x93NUMPY", b"\n"]),
-        RowFormat::Tsv => (None, &[b"ordinal\t"]),
-        RowFormat::Csv => (None, &[b"ordinal,"]),
+        RowFormat::Npy => Replaceable::Ends(&[b"\x93NUMPY", b"\n"]),
+        RowFormat::Tsv => Replaceable::Ends(&[b"ordinal\tid\tstart\t"]),
+        RowFormat::Csv => Replaceable::Ends(&[b"ordinal,id,start,"]),
     };
-    let opened = open(dataset, others, (outputs, Marks { kind, ends }), stop)?;
+    let opened = open(dataset, others, (outputs, own), stop)?;
     // Two matrices would have one file of ids.
     if is_matrix && out.extension().is_none_or(|found| found != "npy") {
         let out = path_text(out);

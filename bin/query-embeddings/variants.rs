@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file};
 use plmkit_dataset::{AskedIds, Sites, dataset_folder};
-use plmkit_programs::variants::{MARKS, TableArgs};
+use plmkit_programs::variants::{EARLIER, TableArgs};
 
 use crate::open;
 
@@ -33,7 +33,7 @@ impl VariantsArgs {
         let mut table = self.table.read(&self.path, None, stop)?;
         let outputs = self.table.outputs();
         let inputs = [("the table", &*self.path)];
-        let opened = open(&self.dataset, &inputs, (&outputs, MARKS), stop)?;
+        let opened = open(&self.dataset, &inputs, (&outputs, EARLIER), stop)?;
         let out = self.table.output()?;
         let mut ids = AskedIds::default();
         table.ids().for_each(|id| ids.add(id));

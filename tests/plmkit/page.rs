@@ -40,9 +40,10 @@ fn a_run_has_one_page_that_tells_all_of_its_samples() {
         "<td>none</td><td><span class=\"badge fair\">empty</span></td>",
         "<td>long&lt;b&gt;</td><td class=\"number\">41</td><td class=\"number\">1,800</td>",
         "truncated beyond 1022 residues</text>",
-        "plmkit.read(&quot;results&quot;)",
-        "FROM &#39;results/*/embeddings/*.parquet&#39;",
-        "<li>mean_4: 64 values of f32 for each protein</li>",
+        "/results&quot;)",
+        "FROM &#39;/",
+        "/results/*/embeddings/*.parquet&#39;",
+        "<li>mean_4 (64 values of f32 for each protein)</li>",
     ] {
         assert!(page.contains(part), "{part}");
     }
@@ -105,20 +106,45 @@ fn a_page_tells_what_is_wrong() {
     .expect("write");
     run(&mut command(folder, "plmkit report results"));
     let page = fs::read_to_string(&path).expect("a page");
-    assert!(page.contains("Not on the map: results/a/embeddings/shard-00000.parquet: "));
+    for part in [
+        "files are lost or damaged",
+        "results/a/embeddings/shard-00000.parquet: ",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
     // Other samples are.
     proteins(folder, "b.fasta", 5);
     run(&mut plmkit(folder, "a.fasta b.fasta --out two"));
     fs::write(folder.join("two/a/embeddings/shard-00000.parquet"), "PAR1").expect("write");
     run(&mut command(folder, "plmkit report two"));
     let page = fs::read_to_string(folder.join("two/index.html")).expect("a page");
-    for part in ["Not on the map: two/a/", "5 of 5 rows by the first two"] {
+    for part in ["two/a/embeddings/", "5 of 8 rows by the first two"] {
         assert!(page.contains(part), "{part}");
     }
     for table in ["sample\tb\n", "PAR1"] {
         fs::write(folder.join("two/summary.tsv"), table).expect("write");
         let what = "two/summary.tsv: expected the table of samples that plmkit writes";
         assert_failed(&plmkit_at(folder, "plmkit report two"), 65, what);
+    }
+
+    // A later verdict counts.
+    run(&mut plmkit(folder, "b.fasta --out later"));
+    run(&mut plmkit(
+        folder,
+        "b.fasta --out other --gpu-embed=--dtype=bf16",
+    ));
+    let reference = "--reference other/b/embeddings/shard-00000.parquet --min-cosine 0.9999999";
+    let line = format!("validate-embeddings --dataset later/b {reference}");
+    let failed = command(folder, &line).output().expect("run");
+    assert_eq!(failed.status.code(), Some(1));
+    run(&mut command(folder, "plmkit report later"));
+    let page = fs::read_to_string(folder.join("later/index.html")).expect("a page");
+    for part in [
+        "0 of 1 sample passed",
+        "b: the validation failed",
+        "Once all samples have passed",
+    ] {
+        assert!(page.contains(part), "{part}");
     }
 
     let nothing = plmkit_at(folder, "plmkit report a.fasta");

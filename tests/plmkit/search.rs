@@ -113,13 +113,28 @@ fn hits_are_those_of_a_run_and_of_neighbours() {
         );
     }
     run(&mut search(folder, "q.fasta t --out hits.parquet"));
-    let said = run(&mut search(folder, "q.fasta t --out hits.parquet"));
-    assert!(said.contains("hits.parquet: 50 hits"), "{said}");
     assert_fails(
         &mut search(folder, "q.fasta t --top 1 --quiet --out hits.parquet"),
         73,
         "hits.parquet: exists and holds other work",
     );
+    // Only hits are replaced by hits.
+    run(&mut search(folder, "q.fasta t --out hits.parquet --force"));
+    let hits = fs::read(folder.join("hits.parquet")).expect("read");
+    fs::write(folder.join("cut.parquet"), &hits[..hits.len() / 2]).expect("write");
+    fs::write(folder.join("other.tsv"), "query\ttarget\tbits\n").expect("write");
+    for name in [
+        "cut.parquet",
+        "other.tsv",
+        "t/t/embeddings/shard-00000.parquet",
+    ] {
+        let line = format!("q.fasta t --quiet --force --out {name}");
+        let output = search(folder, &line).output().expect("run");
+        assert!(
+            [Some(73), Some(2)].contains(&output.status.code()),
+            "{name}"
+        );
+    }
 }
 
 #[test]
@@ -279,7 +294,7 @@ fn the_model_is_found_or_named_and_another_one_is_refused() {
         (
             "q.fasta results --out none/hits.tsv",
             73,
-            "none: no such folder",
+            "none/hits.tsv: cannot create",
         ),
         (
             "q.fasta results --out results/summary.tsv --force",
@@ -294,7 +309,7 @@ fn the_model_is_found_or_named_and_another_one_is_refused() {
         (
             "q.fasta results --fasta-shard --dedup",
             2,
-            "--fasta-shard: --dedup leaves out queries",
+            "--fasta-shard: --dedup leaves out records",
         ),
         (
             "q.fasta results --model shallow",

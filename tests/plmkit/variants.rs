@@ -134,6 +134,11 @@ fn a_line_has_a_score_or_a_reason() {
         ),
         ("odd,X3A", "a residue is none of the twenty amino acids"),
         ("odd,K2*", "stop"),
+        ("odd,L3fs", "expected L at position 3, found X"),
+        (
+            "odd,p.Lys9del",
+            "expected K at position 9, found a protein of 7 residues",
+        ),
         ("odd,p.Lys2_Ala7del", "deletion"),
         ("odd,", "no variant"),
         ("odd,WT", ""),
@@ -189,9 +194,9 @@ fn a_line_has_a_score_or_a_reason() {
         .stderr;
     let said = String::from_utf8_lossy(&said);
     for what in [
-        "v.csv: 14 lines, 5 with a score",
+        "v.csv: 16 lines, 5 with a score",
         "v.csv: line 5 'odd' 'ONE_HUMAN:p.Lys2Ala': expected a variant of this protein",
-        "; the first of 5 that are wrong",
+        "; the first of 7 that are wrong",
     ] {
         assert!(said.contains(what), "{said}");
     }

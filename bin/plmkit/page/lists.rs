@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plmkit_cli::Stop;
-use plmkit_contract::{KeyColumns, REJECTS_FILE};
+use plmkit_contract::{KeyColumns, REJECTS_FILE, path_text};
 use plmkit_dataset::{Dataset, Merge, SummaryLine};
 use plmkit_page::{Cell, Column, Page};
 use plmkit_store::{files_in, read_rejects};
@@ -31,22 +31,24 @@ const WHY: Column<Record> = Column::new("reason", "", |record| record.what.clone
 const LENGTH: Column<Record> = Column::new("residues", "", |record| record.what.clone());
 
 /// Adds the first records that were truncated, and those that were rejected, folded.
-pub(super) fn add(page: &mut Page, (out, samples): (&Path, &[PageSample]), truncated: &[Record]) {
+pub(super) fn add(
+    page: &mut Page,
+    samples: &[PageSample],
+    truncated: &[Record],
+    rejected: &[Record],
+) {
     let lines = || samples.iter().map(|sample| &sample.line);
-    let cut: u64 = lines().map(|line| line.truncated).sum();
-    let rejected: u64 = lines().map(|line| line.rejected).sum();
-    if cut + rejected > 0 {
+    let counts = [
+        lines().map(|line| line.truncated).sum::<u64>(),
+        lines().map(|line| line.rejected).sum(),
+    ];
+    if counts != [0, 0] {
         page.heading("Truncated and rejected records");
     }
     let several = samples.len() > 1;
-    // What is wrong with a list, the validation says.
     for (what, records, last) in [
-        (format!("{cut} truncated"), truncated, LENGTH),
-        (
-            format!("{rejected} rejected"),
-            &find_rejected(out, samples),
-            WHY,
-        ),
+        (format!("{} truncated", counts[0]), truncated, LENGTH),
+        (format!("{} rejected", counts[1]), rejected, WHY),
     ] {
         let columns = [SAMPLE, ID, ORDINAL, last];
         let summary = match records.len() {
@@ -60,8 +62,12 @@ pub(super) fn add(page: &mut Page, (out, samples): (&Path, &[PageSample]), trunc
     }
 }
 
-/// Finds the first truncated records, as far as rows can be read: what is wrong with a file, the map says.
-pub(super) fn find_truncated(datasets: &[(&SummaryLine, Dataset)], stop: &Stop) -> Vec<Record> {
+/// Finds the first truncated records. Adds what cannot be read to `problems`.
+pub(super) fn find_truncated(
+    datasets: &[(&SummaryLine, Dataset)],
+    problems: &mut Vec<String>,
+    stop: &Stop,
+) -> Vec<Record> {
     let (mut records, mut searched) = (Vec::new(), 0);
     for (line, dataset) in datasets {
         let mut merge = Merge::new(&dataset.parts, [], stop);
@@ -69,7 +75,10 @@ pub(super) fn find_truncated(datasets: &[(&SummaryLine, Dataset)], stop: &Stop) 
         while left > 0
             && records.len() < LISTED
             && searched < SEARCHED
-            && let Ok(Some(rows)) = merge.next_rows()
+            && let Some(rows) = merge.next_rows().unwrap_or_else(|error| {
+                problems.push(error.to_string());
+                None
+            })
         {
             searched += rows.num_rows();
             let keys = KeyColumns::new(&rows);
@@ -88,14 +97,33 @@ pub(super) fn find_truncated(datasets: &[(&SummaryLine, Dataset)], stop: &Stop) 
     records
 }
 
-/// Those that became no row come before those that were not embedded.
-fn find_rejected(out: &Path, samples: &[PageSample]) -> Vec<Record> {
+/// Finds the first rejected records: those that became no row come before those that were not embedded. Adds what cannot be read to
+/// `problems`.
+pub(super) fn find_rejected(
+    out: &Path,
+    samples: &[PageSample],
+    problems: &mut Vec<String>,
+) -> Vec<Record> {
     let mut records = Vec::new();
     for sample in samples.iter().filter(|sample| sample.line.rejected > 0) {
         let folder = out.join(&sample.line.name);
         let mut lists = vec![folder.join("shards").join(REJECTS_FILE)];
         lists.extend(files_in(&folder.join("rejects"), &["csv"]).unwrap_or_default());
-        for list in lists.iter().filter_map(|path| read_rejects(path).ok()) {
+        lists.retain(|list| list.exists());
+        if lists.is_empty() {
+            problems.push(format!(
+                "{}: the list of rejected records is lost",
+                path_text(&folder)
+            ));
+        }
+        for list in lists {
+            let list = match read_rejects(&list) {
+                Ok(list) => list,
+                Err(error) => {
+                    problems.push(error.to_string());
+                    continue;
+                }
+            };
             let room = LISTED - records.len();
             records.extend(list.lines.into_iter().take(room).map(|line| Record {
                 sample: sample.line.name.clone(),

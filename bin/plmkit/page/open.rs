@@ -2,39 +2,55 @@
 
 use std::path::Path;
 
-use plmkit_contract::path_text;
+use plmkit_contract::{LIST_SHOWN, one_line, path_text};
+use plmkit_dataset::VectorMap;
 use plmkit_page::Page;
-use serde_json::Value;
+use plmkit_programs::validate_embeddings::shown;
 
 use super::samples::PageSample;
+use crate::params::samples_with_embeddings;
 
-/// Adds lines of code that open the embeddings at `place`, with their columns.
-pub(super) fn add(page: &mut Page, place: &Path, samples: &[PageSample]) {
+/// Adds lines of code that open the embeddings at `place`, with their columns: that of the map, if there is one. `out` is where they are
+/// now.
+pub(super) fn add(
+    page: &mut Page,
+    place: &Path,
+    (out, samples): (&Path, &[PageSample]),
+    map: Option<&VectorMap>,
+) {
     let with_rows = samples.iter().filter(|sample| sample.line.rows > 0);
     let mut reports =
         with_rows.filter_map(|sample| Some((&sample.line.name, sample.report.as_ref()?)));
     let Some((name, report)) = reports.next() else {
         return;
     };
-    let out = path_text(place);
-    let sample = if reports.next().is_some() { "*" } else { name };
-    let files = format!("{out}/{sample}/embeddings/*.parquet");
-    let columns = report.listed.columns.iter().map(|column| {
-        let entry = |name: &str| column.others.get(name);
-        let text = |name: &str| entry(name).and_then(Value::as_str).unwrap_or_default();
-        let width = entry("dimension")
-            .and_then(Value::as_u64)
-            .unwrap_or_default();
-        let (of, dtype) = (text("of"), text("type"));
-        format!("{}: {width} values of {dtype} for each {of}", column.name)
-    });
     page.heading("Open the embeddings");
+    let is_done = |sample: &PageSample| ["pass", "empty"].contains(&&*sample.line.verdict);
+    if !samples.iter().all(is_done) {
+        page.paragraph("Once all samples have passed, this says how: until then, readers would mix sound rows with others.");
+        return;
+    }
+    let mut others = samples_with_embeddings(out);
+    samples
+        .iter()
+        .for_each(|sample| _ = others.remove(&sample.line.name));
+    if !others.is_empty() {
+        let names = one_line(&Vec::from_iter(others).join(" "), LIST_SHOWN);
+        page.paragraph(&format!(
+            "Samples of earlier runs are in the folder, too, and these lines read them: {names}"
+        ));
+    }
+    let out = path_text(place);
+    let several = reports.next().is_some() || samples.len() > 1;
+    let sample = if several { "*" } else { name };
+    let files = format!("{out}/{sample}/embeddings/*.parquet");
+    let columns = report.listed.columns.iter().map(shown);
     page.list(columns);
-    let column = report
-        .listed
-        .columns
-        .first()
-        .map_or("", |column| &column.name);
+    let first = report.listed.columns.first();
+    let column = map
+        .map(|map| &map.column)
+        .or(first.map(|first| &first.name));
+    let column = column.map_or("", String::as_str);
     // To DuckDB, such a folder is a pattern.
     let sql = if out.contains(['*', '?', '[', '\\', '\'']) {
         String::new()

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use plmkit_check::CheckOutcome;
-use plmkit_cli::Fault;
-use plmkit_contract::{DATASET_FILE, ListedDataset};
-use plmkit_dataset::{NOT_VALIDATED, SummaryLine, read_summary};
+use plmkit_cli::{Exit, Fault};
+use plmkit_contract::{DATASET_FILE, ListedDataset, path_text};
+use plmkit_dataset::{NOT_VALIDATED, SUMMARY_FILE, SummaryLine, read_summary};
 use plmkit_page::{Cell, Column, Page, Tone};
 use plmkit_programs::validate_embeddings::Report;
-use plmkit_store::read_sealed;
+use plmkit_store::{is_absent, read_sealed};
 
 use super::SHOWN;
 
@@ -29,12 +29,14 @@ const COLUMNS: [Column<PageSample>; 10] = [
         };
         Cell::badge(tone, &sample.line.verdict)
     }),
-    Column::new("records", "", |sample| Cell::count(sample.line.records)),
-    Column::new("rows", "", |sample| Cell::count(sample.line.rows)),
-    Column::new("rejected", "", |sample| Cell::count(sample.line.rejected)),
+    Column::new("records", "", |sample| sample.count(sample.line.records)),
+    Column::new("rows", "", |sample| sample.count(sample.line.rows)),
+    Column::new("rejected", "", |sample| sample.count(sample.line.rejected)),
     Column::new("why", "", |sample| Cell::known(sample.reasons())),
-    Column::new("truncated", "", |sample| Cell::count(sample.line.truncated)),
-    Column::new("with the rows of others", "", |sample| {
+    Column::new("truncated", "", |sample| {
+        sample.count(sample.line.truncated)
+    }),
+    Column::new("equal to others", "", |sample| {
         let others = sample.line.aliases + sample.line.known;
         Cell::count((others > 0).then_some(others))
     }),
@@ -50,6 +52,12 @@ const COLUMNS: [Column<PageSample>; 10] = [
 ];
 
 impl PageSample {
+    /// A number of records. Of a sample that could not be cut, none is known.
+    fn count(&self, number: u64) -> Cell {
+        let is_known = self.report.is_some() || self.line.records > 0;
+        Cell::count(is_known.then_some(number))
+    }
+
     /// How many records were rejected for which reason.
     fn reasons(&self) -> Option<String> {
         let rejected = &self.report.as_ref()?.verdict.rejected;
@@ -71,17 +79,43 @@ impl PageSample {
     }
 }
 
-/// Reads the samples of the last run in a folder of results.
-pub(super) fn read(out: &Path) -> Result<Vec<PageSample>, Fault> {
-    let lines = read_summary(out)?.into_iter().map(|line| {
-        let mut report = None;
-        if line.verdict != NOT_VALIDATED {
-            let listed = read_sealed::<ListedDataset>(&out.join(&line.name).join(DATASET_FILE))?;
-            report = Report::read(listed);
+/// Reads the samples of the last run in a folder of results, with their last verdicts. Adds what cannot be read to `problems`.
+pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<PageSample>, Fault> {
+    if is_absent(&out.join(SUMMARY_FILE)) {
+        let what = "no run has ended here: expected a folder of results, with summary.tsv";
+        return Err(Fault::new(
+            Exit::NoInput,
+            format!("{}: {what}", path_text(out)),
+        ));
+    }
+    let lines = read_summary(out)?.into_iter().map(|mut line| {
+        if line.verdict == NOT_VALIDATED {
+            return PageSample { line, report: None };
         }
-        Ok(PageSample { line, report })
+        let listed = read_sealed::<ListedDataset>(&out.join(&line.name).join(DATASET_FILE));
+        let report = match listed {
+            Ok(listed) => Report::read(listed),
+            Err(error) => {
+                problems.push(error.to_string());
+                None
+            }
+        };
+        let verdict = match &report {
+            None => "lost",
+            Some(Report { verdict, .. }) => {
+                (line.rows, line.rejected) = (verdict.rows, verdict.rejected.values().sum());
+                match (verdict.passed(), line.rows + line.known) {
+                    (_, 0) if line.verdict == "empty" => "empty",
+                    (true, 0) => "empty",
+                    (true, _) => "pass",
+                    (false, _) => "fail",
+                }
+            }
+        };
+        verdict.clone_into(&mut line.verdict);
+        PageSample { line, report }
     });
-    lines.collect()
+    Ok(lines.collect())
 }
 
 /// Adds a table of the samples. Of many, those that need attention are not folded.

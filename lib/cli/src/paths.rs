@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use plmkit_contract::{Exit, is_stream, path_text};
-use plmkit_store::{FileKind, Marks, files_in, is_report_or_free, read_input};
+use plmkit_store::{FileKind, Replaceable, files_in, is_report_or_free, read_input};
 
 use crate::Fault;
 
@@ -181,8 +181,8 @@ fn ensure_outside_folders(inputs: &[NamedPath], (output, path): NamedPath) -> Re
 }
 
 /// Checks that outputs replace files of their own kind alone.
-pub fn ensure_same_kind(outputs: &[NamedPath], marks: Marks) -> Result<(), Fault> {
-    keep(outputs, |path| marks.may_replace(path))
+pub fn ensure_same_kind(outputs: &[NamedPath], own: Replaceable) -> Result<(), Fault> {
+    keep(outputs, |path| own.includes(path))
 }
 
 /// Checks that reports replace reports alone.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{DATASET_FILE, path_text};
+use plmkit_contract::{DATASET_FILE, MANIFEST_FILE, path_text};
 use plmkit_store::{StoreError, files_in, visible_in};
 
 use crate::DatasetError;
@@ -93,7 +93,9 @@ pub fn check_outside(output: &Path, folder: &Path) -> Result<(), DatasetError> {
     for place in parent.join(name).ancestors() {
         if let (Some(dataset), Some(name)) = (place.parent(), place.file_name())
             && [EMBEDDINGS, REJECTS, SHARDS].iter().any(|own| name == *own)
-            && (dataset.join(DATASET_FILE).exists() || folder.as_deref() == Some(dataset))
+            && (dataset.join(DATASET_FILE).exists()
+                || dataset.join(SHARDS).join(MANIFEST_FILE).exists()
+                || folder.as_deref() == Some(dataset))
         {
             let [output, place] = [output, place].map(path_text);
             return Err(DatasetError::usage(format!(

@@ -4,6 +4,7 @@
 //! rows interleave with those of others. Memory does not grow with the rows or the parts.
 
 mod combine;
+mod components;
 mod dataset;
 mod error;
 mod folder;
@@ -26,7 +27,7 @@ pub use folder::{check_outside, dataset_folder, embeddings_of, has_shards, own_f
 pub use ids::AskedIds;
 pub use map::{MapPoint, VectorMap, map_vectors};
 pub use merge::Merge;
-pub use neighbours::{Metric, NeighboursConfig, Plan, neighbours};
+pub use neighbours::{HIT_COLUMNS, Metric, NeighboursConfig, Plan, neighbours};
 pub use part::Part;
 pub use peptides::{PlaceFormat, write_peptides};
 pub use results::{

@@ -17,6 +17,7 @@ use serde_json::json;
 use block::{Queries, Source};
 use search::Search;
 
+pub use hits::HIT_COLUMNS;
 pub use metric::Metric;
 pub(crate) use metric::dot;
 pub use plan::Plan;

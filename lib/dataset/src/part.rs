@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    EmbeddingLayout, EmbeddingWork, Provenance, RowDigest, SOURCE, ordinals, path_text,
+    EmbeddingLayout, EmbeddingWork, N_WINDOWS, Provenance, RowDigest, SOURCE, ordinals, path_text,
 };
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 
@@ -92,21 +92,16 @@ impl Part {
     /// Describes how the columns of a file are others than those of the `first`.
     fn other_columns(&self, first: &Self) -> Option<String> {
         let [expected, found] = [first, self].map(|part| {
-            let EmbeddingLayout {
-                columns,
-                dim,
-                dtype,
-                ..
-            } = &part.layout;
-            let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-            format!("{} of {dim} in {dtype}", names.join(", "))
+            let layout = &part.layout;
+            let mut names: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
+            names.extend(layout.stitched.then(|| N_WINDOWS.to_owned()));
+            let labels = layout.labels.fields().into_iter();
+            names.extend(labels.map(|field| field.name().clone()));
+            format!("{} of {} in {}", names.join(", "), layout.dim, layout.dtype)
         });
-        let others = [first, self].map(|part| &part.layout.labels);
-        let is_labelled = expected == found && others[0] != others[1];
-        let labels = ["", ", with other descriptions"][usize::from(is_labelled)];
         let place = path_text(&first.path);
         (self.layout != first.layout)
-            .then(|| format!("expected the columns of {place}, {expected}; found {found}{labels}"))
+            .then(|| format!("expected the columns of {place}, {expected}; found {found}"))
     }
 
     /// Checks that a file has the columns, the work and the set of shards of the `first` part.

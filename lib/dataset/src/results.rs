@@ -200,7 +200,8 @@ pub fn read_summary(folder: &Path) -> Result<Vec<SummaryLine>, DatasetError> {
     let mut lines = lines.delimiter(b'\t').quoting(false).from_reader(&*text);
     let lines = lines.deserialize().collect::<Result<Vec<SummaryLine>, _>>();
     let verdicts = ["pass", "fail", "empty", NOT_VALIDATED];
-    let is_known = |line: &SummaryLine| verdicts.contains(&&*line.verdict);
+    let is_folder = |name: &str| Path::new(name).file_name() == Some(name.as_ref());
+    let is_known = |line: &SummaryLine| verdicts.contains(&&*line.verdict) && is_folder(&line.name);
     let is_table =
         |lines: &Vec<_>| text.starts_with(SUMMARY_HEADER.as_bytes()) && lines.iter().all(is_known);
     let what = "expected the table of samples that plmkit writes, in UTF-8";

@@ -32,7 +32,7 @@ impl Page {
         // Writing to a string does not fail.
         let _ = write!(
             self.body,
-            "<figure><figcaption>{caption}, up to {height}, over {time}</figcaption>\
+            "<figure><figcaption>{caption}: at most {height}, over {time}</figcaption>\
              <svg role=\"img\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\">"
         );
         for ([from, to], name) in shaded {
@@ -95,7 +95,8 @@ impl Page {
                  <text x=\"4\" y=\"14\">{name}</text></svg><text x=\"34%\" y=\"14\" text-anchor=\"end\">{all}</text>"
             );
             for (place, (part, seconds)) in parts.iter().zip(bar).enumerate() {
-                let (width, time) = (65.0 * seconds / longest, duration(*seconds));
+                let seconds = seconds.max(0.0) + 0.0;
+                let (width, time) = (65.0 * seconds / longest, duration(seconds));
                 let _ = write!(
                     html,
                     "<rect class=\"part{place}\" x=\"{left:.2}%\" y=\"3\" width=\"{width:.2}%\" height=\"14\">\
@@ -128,7 +129,7 @@ mod tests {
     fn a_chart_escapes_its_text_and_tells_its_scale() {
         let html = two_bars(3700.0);
         for part in [
-            "&lt;caption&gt;, up to 3.7k, over 4.0 s</figcaption>",
+            "&lt;caption&gt;: at most 3.7k, over 4.0 s</figcaption>",
             "x=\"0.0\" width=\"500.0\" height=\"100\"><title>&lt;run&gt;</title>",
             // The whole and half of the height.
             "M0.0 100V0.0H250.0V100zM750.0 100V50.0H1000.0V100z",

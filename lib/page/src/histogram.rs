@@ -34,7 +34,7 @@ impl Page {
         // Writing to a string does not fail.
         let _ = write!(
             self.body,
-            "<figure><figcaption>{caption}, up to {highest}</figcaption>\
+            "<figure><figcaption>{caption}: at most {highest}</figcaption>\
              <svg class=\"whole\" role=\"img\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">"
         );
         for &([from, to], count) in bins {
@@ -97,7 +97,7 @@ mod tests {
         let bins = [([10, 100], 1), ([100, 1000], 4)];
         page.histogram("<lengths>", "residues", &bins, Some((500.0, "<cut>")));
         for part in [
-            "&lt;lengths&gt;, up to 4</figcaption>",
+            "&lt;lengths&gt;: at most 4</figcaption>",
             "x=\"0.0\" y=\"144.0\" width=\"499.0\" height=\"42.0\"><title>10 to 99 residues: 1</title>",
             "<text x=\"500.0\" y=\"202\" text-anchor=\"middle\">100</text>",
             "<text x=\"1000.0\" y=\"202\" text-anchor=\"end\">1k</text>",

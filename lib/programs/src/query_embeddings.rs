@@ -11,19 +11,20 @@ use plmkit_cli::{
 };
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{
-    Dataset, DatasetError, Metric, NeighboursConfig, Plan, check_outside, has_shards, neighbours,
+    Dataset, DatasetError, HIT_COLUMNS, Metric, NeighboursConfig, Plan, check_outside, has_shards,
+    neighbours,
 };
-use plmkit_store::{Marks, TableFormat};
+use plmkit_store::{FileKind, Replaceable, TableFormat};
 
 /// Opens a dataset whose validation has passed, or those of the samples in a folder of results, of which no file is an output. No output
-/// is one of the other `inputs`, or replaces a file without its `marks`.
+/// is one of the other `inputs`, or replaces a file that is not its own kind.
 ///
 /// # Errors
 /// The dataset cannot be opened, or an output is none of its own.
 pub fn open(
     dataset: &Path,
     inputs: &[NamedPath],
-    (outputs, marks): (&[NamedPath], Marks),
+    (outputs, own): (&[NamedPath], Replaceable),
     stop: &Stop,
 ) -> Result<Dataset, Fault> {
     ensure_no_stream(outputs)?;
@@ -36,7 +37,7 @@ pub fn open(
         let mut samples = opened.samples().iter();
         samples.try_for_each(|sample| check_outside(output, &sample.path))?;
     }
-    ensure_same_kind(outputs, marks)?;
+    ensure_same_kind(outputs, own)?;
     Ok(opened)
 }
 
@@ -83,14 +84,12 @@ pub fn format_of_table<T: FromStr>(given: Option<T>, file: &Path, default: T) ->
     }
 }
 
-/// The marks of a table of hits.
-pub fn marks_of_hits(format: TableFormat) -> Marks<'static> {
-    let ends: &[&[u8]] = match format {
-        TableFormat::Parquet => &[b"PAR1"],
-        TableFormat::Tsv => &[b"query\t"],
-        TableFormat::Csv => &[b"query,"],
-    };
-    Marks { kind: None, ends }
+/// What a table of hits may replace.
+pub fn earlier_hits(format: TableFormat) -> Replaceable<'static> {
+    match format {
+        TableFormat::Parquet => Replaceable::Whole(FileKind::Hits),
+        TableFormat::Tsv | TableFormat::Csv => Replaceable::Table(&HIT_COLUMNS),
+    }
 }
 
 /// The options of a search.

@@ -17,7 +17,7 @@ mod rows;
 mod run;
 
 pub use args::Args;
-pub use html::{add_checks, add_failures, add_origin};
+pub use html::{add_checks, add_failures, add_origin, shown};
 pub use progress::Progress;
 pub use recompute::{SpotModel, spot_check_tokens};
 pub use report::Report;

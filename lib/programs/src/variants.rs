@@ -3,23 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, print};
-use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{Sites, Table, Unscored, has_scores};
+use plmkit_contract::{Quoted, path_text, plural};
+use plmkit_dataset::{Sites, Table, Unscored, check_outside, has_scores};
 use plmkit_sequence::Source;
-use plmkit_store::{AtomicFile, Marks, StoreError, TableFormat, read_input};
-
-use crate::query_embeddings::format_of_table;
+use plmkit_store::{AtomicFile, Replaceable, StoreError, read_input};
 
 /// A table, and where it is.
 pub type Read<'a> = (&'a Path, &'a Table);
 /// The score of each line of a table, or why it has none.
 pub type Scores = Vec<Result<f64, Unscored>>;
 
-/// The marks of a table: it ends with a line. Whether it has scores, its header says.
-pub const MARKS: Marks<'static> = Marks {
-    kind: None,
-    ends: &[b"\n"],
-};
+/// What a table may replace: text. Whether it has scores, its header says.
+pub const EARLIER: Replaceable<'static> = Replaceable::Ends(&[b"\n"]);
 
 /// How a table of variants is read and written.
 #[derive(Debug, clap::Args)]
@@ -28,7 +23,7 @@ pub struct TableArgs {
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
 
-    /// Column of the proteins' ids [default: the first of `protein_id`, `protein`, `seq_id`, `uniprot_id`, `id`, `target`]
+    /// Column of the proteins' ids; '' if all lines are of the only protein [default: the first of `protein_id`, `protein`, `seq_id`, `uniprot_id`, `id`, `target`]
     #[arg(long, value_name = "NAME")]
     id_column: Option<String>,
 
@@ -69,10 +64,12 @@ impl TableArgs {
         let Some(path) = self.out.as_deref() else {
             return Ok(None);
         };
-        if format_of_table(None, path, TableFormat::Csv)? == TableFormat::Parquet {
+        let extension = path.extension();
+        if extension.is_some_and(|name| name != "csv" && name != "tsv") {
             let what = "expected a name that ends with .csv or .tsv";
             return Err(Fault::usage(format!("--out {}: {what}", path_text(path))));
         }
+        check_outside(path, "".as_ref())?;
         if path.exists() && !self.force {
             return Err(StoreError::exists(path, "another table").into());
         }
@@ -126,8 +123,19 @@ impl TableArgs {
         let Some(first) = wrong.next() else {
             return Ok(exit);
         };
-        let count = 1 + wrong.count();
-        tracing::warn!("{first}; the first of {count} that are wrong");
+        let (first, count) = (first.to_string(), 1 + wrong.count());
+        let ids = table
+            .ids
+            .as_ref()
+            .filter(|_| first.contains("': no protein '"));
+        let ids = ids.map(|name| {
+            format!(
+                "; ids are of column {}: --id-column names another, or '' none",
+                Quoted(name)
+            )
+        });
+        let ids = ids.unwrap_or_default();
+        tracing::warn!("{first}; the first of {count} that are wrong{ids}");
         Ok(Exit::Negative)
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plmkit_contract::{
-    DATASET_FILE, Kind, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, is_stream,
+    DATASET_FILE, Kind, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, is_stream, key,
 };
 use strum::EnumProperty;
 
@@ -81,6 +81,9 @@ pub enum FileKind {
     /// A report of any program.
     #[strum(to_string = "a report")]
     Report,
+    /// A table of `query-embeddings` in Parquet.
+    #[strum(to_string = "a table of hits")]
+    Hits,
     /// The log of `monitor-log record`.
     #[strum(to_string = "a log of GPU samples")]
     #[strum(props(maker = "; monitor-log record writes such a log"))]
@@ -107,7 +110,10 @@ impl FileKind {
             if find(&end, b"plmkit.").is_none() && end.ends_with(b"PAR1") {
                 return Some(Self::Parquet);
             }
-            return kind_in(&end)?.parse().ok();
+            return match kind_in(&end) {
+                Some(kind) => kind.parse().ok(),
+                None => find(&end, key::TOOL.as_bytes()).map(|_| Self::Hits),
+            };
         }
         let text = without_bom(&start).trim_ascii_start();
         let beginnings: [(&[u8], Self); 10] = [
@@ -181,28 +187,45 @@ pub fn is_report_or_free(path: &Path) -> bool {
     file_at(path).is_none_or(|found| found.len() == 0 || is_report())
 }
 
-/// How files of one kind are told from others, if they may be damaged.
+/// What an output may replace besides nothing, a stream and an empty file. It never has a name of data.
 #[derive(Clone, Copy, Debug)]
-pub struct Marks<'a> {
-    /// Their kind, if it is one that is known.
-    pub kind: Option<FileKind>,
-    /// What one of them begins with, or ends with if its first byte is damaged.
-    pub ends: &'a [&'a [u8]],
+pub enum Replaceable<'a> {
+    /// A file of this kind, which may be damaged: it begins or ends with these bytes.
+    Damaged(FileKind, &'a [u8]),
+    /// A file of this kind.
+    Whole(FileKind),
+    /// A file of no known kind that begins or ends with one of these.
+    Ends(&'a [&'a [u8]]),
+    /// A table of text with no column but some of these, the first one first.
+    Table(&'a [&'a str]),
 }
 
-impl Marks<'_> {
-    /// Whether a file with these marks may replace what is at `path`: nothing, a stream, an empty file, or one with the same marks. It
-    /// never has a name of data.
-    pub fn may_replace(self, path: &Path) -> bool {
+impl Replaceable<'_> {
+    /// Whether an output may replace what is at `path`.
+    pub fn includes(self, path: &Path) -> bool {
         let Some(found) = file_at(path).filter(|found| found.len() > 0) else {
             return !has_name_of_data(path);
         };
         let sample = |start| read_sample(&File::open(path)?, start, found.len());
         let start = sample(0).unwrap_or_default();
         let end = sample(found.len().saturating_sub(MAGIC_BYTES)).unwrap_or_default();
-        let is_marked = |mark: &&[u8]| start.starts_with(mark) || end.ends_with(mark);
-        let is_kind = || FileKind::detect(path).is_none_or(|kind| Some(kind) == self.kind);
-        self.ends.iter().any(is_marked) && is_kind() && !has_name_of_data(path)
+        let is_marked = |mark: &[u8]| start.starts_with(mark) || end.ends_with(mark);
+        let kind = FileKind::detect(path);
+        let is_own = match self {
+            Self::Damaged(own, mark) => kind.is_none_or(|kind| kind == own) && is_marked(mark),
+            Self::Whole(own) => kind == Some(own),
+            Self::Ends(marks) => kind.is_none() && marks.iter().any(|mark| is_marked(mark)),
+            Self::Table(own) => {
+                let line = start
+                    .split(|&byte| byte == b'\n')
+                    .next()
+                    .unwrap_or_default();
+                let cells = str::from_utf8(line).unwrap_or_default().split(['\t', ',']);
+                let cells: Vec<&str> = cells.collect();
+                kind.is_none() && cells[0] == own[0] && cells.iter().all(|cell| own.contains(cell))
+            }
+        };
+        is_own && !has_name_of_data(path)
     }
 }
 
@@ -214,6 +237,9 @@ fn file_at(path: &Path) -> Option<Metadata> {
 
 /// Whether a path has the name of a dataset's metadata and lists, or of the log of a run.
 fn has_name_of_data(path: &Path) -> bool {
+    // A link may lead to it.
+    let real = path.canonicalize();
+    let path = real.as_deref().unwrap_or(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     NAMES_OF_DATA.contains(&&*name) || name.ends_with(".jsonl") || name.ends_with(".samples.csv")
 }
@@ -232,7 +258,7 @@ fn read_sample(file: &File, start: u64, length: u64) -> io::Result<Vec<u8>> {
 /// Returns the metadata entry of the kind in the end of a Parquet file: the key, a byte for the type, a byte for the length, the
 /// value.
 fn kind_in(end: &[u8]) -> Option<&str> {
-    let key = plmkit_contract::key::KIND.as_bytes();
+    let key = key::KIND.as_bytes();
     let [_, length, rest @ ..] = &end[find(end, key)? + key.len()..] else {
         return None;
     };
@@ -255,23 +281,16 @@ mod tests {
     fn a_file_replaces_its_own_kind_and_a_report_reports_alone() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("r");
-        let hits = Marks {
-            kind: None,
-            ends: &[b"query\t", b"query,"],
-        };
-        let fasta = Marks {
-            kind: Some(FileKind::Fasta),
-            ends: &[b">"],
-        };
-        let parquet = Marks {
-            kind: None,
-            ends: &[b"PAR1"],
-        };
+        let hits = Replaceable::Table(&["query", "target", "rank"]);
+        let fasta = Replaceable::Whole(FileKind::Fasta);
+        let batches = Replaceable::Damaged(FileKind::Batches, b"ARROW1");
+        let matrix = Replaceable::Ends(&[b"NUMPY"]);
         for (text, replacing) in [
-            (&b"PAR1\0\0"[..], "parquet"),
-            (b"\0AR1\x15\0PAR1", "parquet"),
+            (&b"PAR1\0\0"[..], ""),
             (b"PAR1\x15\0PAR1", ""),
-            (b"ARROW1\0\0", ""),
+            (b"ARROW1\0\0", "batches"),
+            (b"\0RROW1ARROW1", "batches"),
+            (b"NUMPY", "matrix"),
             (b"\x89PNG", ""),
             (b"ordinal,id,length,reason,start\n", ""),
             (b">a", "fasta"),
@@ -282,12 +301,20 @@ mod tests {
             (b"#!/bin/sh\n", ""),
             (b"sample\trecords\n", ""),
             (b"query\ttarget\n", "hits"),
-            (b"query,target\n", "hits"),
-            (b"", "hits fasta parquet"),
+            (b"query,rank", "hits"),
+            (b"target,query\n", ""),
+            (b"query\ttarget\tbits\n", ""),
+            (b"query\ttarget_name\n", ""),
+            (b"", "hits fasta batches matrix"),
         ] {
             fs::write(&path, text).expect("write");
-            let all = [("hits", hits), ("fasta", fasta), ("parquet", parquet)];
-            let can = all.iter().filter(|(_, marks)| marks.may_replace(&path));
+            let all = [
+                ("hits", hits),
+                ("fasta", fasta),
+                ("batches", batches),
+                ("matrix", matrix),
+            ];
+            let can = all.iter().filter(|(_, own)| own.includes(&path));
             let can: Vec<_> = can.map(|(name, _)| *name).collect();
             assert_eq!(can.join(" "), replacing, "{text:?}");
             assert_eq!(is_report_or_free(&path), text.is_empty());
@@ -299,9 +326,9 @@ mod tests {
             "a.samples.csv",
         ] {
             let path = folder.path().join(name);
-            assert!(!hits.may_replace(&path), "{name}");
-            fs::write(&path, "query\t").expect("write");
-            assert!(!hits.may_replace(&path), "{name}");
+            assert!(!hits.includes(&path), "{name}");
+            fs::write(&path, "query").expect("write");
+            assert!(!hits.includes(&path), "{name}");
         }
         for (json, is_report) in [
             ("data\": {},\n  \"id\": \"plmkit_monitor\"", true),
@@ -314,7 +341,7 @@ mod tests {
             assert_eq!(is_report_or_free(&path), is_report, "{json}");
         }
         for path in [Path::new("/dev/stdout"), folder.path()] {
-            assert!(hits.may_replace(path) && is_report_or_free(path));
+            assert!(hits.includes(path) && is_report_or_free(path));
         }
     }
 }

@@ -25,6 +25,22 @@ const KEYS: [(&str, [&str; 2]); 5] = [
     (DESCRIPTION, ["query_description", "target_description"]),
 ];
 
+/// All columns that hits may have.
+pub const HIT_COLUMNS: [&str; 12] = [
+    "query",
+    "target",
+    "rank",
+    "score",
+    "query_ordinal",
+    "target_ordinal",
+    "query_start",
+    "target_start",
+    "query_sample",
+    "target_sample",
+    "query_description",
+    "target_description",
+];
+
 /// Returns the columns of hits between datasets; if `is_short`, those that tell hits apart, and the descriptions.
 pub(super) fn schema(datasets: [&Dataset; 2], is_short: bool) -> SchemaRef {
     let mut fields = Vec::new();

@@ -33,6 +33,8 @@ struct Protein {
 /// A position of a protein.
 #[derive(Clone, Copy, Debug, Default)]
 struct Site {
+    /// Whether a substitution is to be scored, not only compared with the protein.
+    is_scored: bool,
     /// Its residue, if the protein has it.
     residue: Option<u8>,
     /// The log-probabilities of [`AMINO_ACIDS`], if the residue was embedded and has some.
@@ -46,8 +48,11 @@ impl Sites {
     pub fn ask(&mut self, table: &Table) {
         for (line, variant, _) in &table.lines {
             let protein = self.proteins.entry(line.id.clone()).or_default();
-            for &(_, position, _) in variant.iter().flat_map(|variant| &variant.0) {
-                protein.sites.entry(position).or_default();
+            if let Ok(variant) = variant {
+                for &(wild_type, position, mutant) in &variant.sites {
+                    let site = protein.sites.entry(position).or_default();
+                    site.is_scored |= variant.reason.is_none() && wild_type != mutant;
+                }
             }
         }
     }
@@ -64,11 +69,11 @@ impl Sites {
         }
     }
 
-    /// Returns the positions of a protein that were asked for and seen.
+    /// Returns the positions of a protein whose log-probabilities were asked for, if the protein has them.
     pub fn positions(&self, id: &str) -> Vec<u32> {
         let sites = self.proteins.get(id).map(|protein| &protein.sites);
         let seen = sites.into_iter().flatten();
-        let seen = seen.filter(|(_, site)| site.residue.is_some());
+        let seen = seen.filter(|(_, site)| site.is_scored && site.residue.is_some());
         seen.map(|(position, _)| *position).collect()
     }
 
@@ -180,7 +185,7 @@ impl Sites {
         let unknown = || Unscored::Wrong(format!("no protein {}", Quoted(id)));
         let Protein { sites, length, .. } = protein.ok_or_else(unknown)?;
         let mut sum = Ok(0.0);
-        for &(wild_type, position, mutant) in &variant.0 {
+        for &(wild_type, position, mutant) in &variant.sites {
             let expected = char::from(wild_type);
             let expected = format!("expected {expected} at position {position}, found");
             if position > *length {
@@ -192,7 +197,7 @@ impl Sites {
                 let what = format!("{expected} {}", char::from(residue));
                 return Err(Unscored::Wrong(what));
             }
-            if mutant == wild_type {
+            if mutant == wild_type || variant.reason.is_some() {
                 continue;
             }
             let place = |letter| AMINO_ACIDS.iter().position(|&other| other == letter);
@@ -204,6 +209,7 @@ impl Sites {
             let ratio = ratio.map_err(|why| Unscored::Other(why.to_owned()));
             sum = sum.and_then(|sum| Ok(sum + ratio?));
         }
-        sum
+        let reason = variant.reason.clone().map(Unscored::Other);
+        reason.map_or(sum, Err)
     }
 }

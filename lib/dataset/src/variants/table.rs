@@ -9,13 +9,18 @@ use plmkit_store::{IdValue, read_records};
 use super::variant::{Unscored, Variant};
 
 /// Usual names of the column of variants, and of that of proteins' ids. The first that a table has is taken.
-const VARIANTS: &str = "mutant or variant or mutation or hgvs_p or hgvsp";
+const VARIANTS: &str =
+    "mutant or variant or mutation or hgvs_p or hgvsp or hgvs_pro or hgvsp_short";
 const IDS: &str = "protein_id or protein or seq_id or uniprot_id or id or target";
 
 /// A table of variants.
 #[derive(Debug)]
 pub struct Table {
+    /// The lines before the header, which begin with `##`.
+    comment: Vec<u8>,
     delimiter: u8,
+    /// The column of ids, if there is one.
+    pub ids: Option<String>,
     /// The header, with two more columns: the score of a line, and the reason why it has none.
     header: StringRecord,
     /// The lines with text: the id of each, its variant, and its cells.
@@ -32,34 +37,62 @@ impl Table {
         [column, ids]: [Option<&str>; 2],
         only: Option<&str>,
     ) -> Result<Self, String> {
+        let mut start = 0;
+        while text[start..].starts_with(b"##") {
+            let end = text[start..].iter().position(|&byte| byte == b'\n');
+            start = end.map_or(text.len(), |end| start + end + 1);
+        }
+        let (comment, text) = text.split_at(start);
+        let before = comment.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let (delimiter, records) = read_records(text);
         let mut records = records.into_iter().map(|(line, record)| {
+            let line = before + line;
             let record = record.map_err(|what| format!("line {line}: {what}"));
             record.map(|record| (line, record))
         });
         let (_, mut header) = records.next().transpose()?.unwrap_or_default();
-        let names = header.iter().map(|name| name.trim().to_lowercase());
+        let names = header
+            .iter()
+            .map(|name| name.trim().trim_start_matches('#').to_lowercase());
         let names: Vec<String> = names.collect();
         let place = |asked: Option<&str>, usual| {
             let asked = asked.unwrap_or(usual).to_lowercase();
             let mut each = asked.split(" or ");
             let place = each.find_map(|name| names.iter().position(|own| own == name));
-            place.ok_or_else(|| {
+            let place = place.ok_or_else(|| {
                 let found = one_line(&Vec::from_iter(&header).join(","), LIST_SHOWN);
-                format!("line 1: expected a column {asked}, found '{found}'")
-            })
+                format!(
+                    "line {}: expected a column {asked}, found '{found}'",
+                    before + 1
+                )
+            })?;
+            if names.iter().filter(|own| **own == names[place]).count() > 1 {
+                let name = Quoted(&header[place]);
+                return Err(format!(
+                    "line {}: expected one column {name}, found several",
+                    before + 1
+                ));
+            }
+            Ok(place)
         };
         let variants = place(column, VARIANTS)?;
-        let id = match (place(ids, IDS), only) {
-            (Err(_), Some(_)) if ids.is_none() => None,
-            (id, _) => Some(id?),
+        let id = match ids {
+            Some("") => None,
+            Some(_) => Some(place(ids, IDS)?),
+            None => place(ids, IDS).ok(),
         };
         let mut lines = Vec::new();
         for record in records {
             let (line, record) = record?;
-            let id = id.map_or(only, |place| Some(record[place].trim()));
-            let id = id.unwrap_or_default().to_owned();
             let value = record[variants].trim().to_owned();
+            let id = id.map(|place| record[place].trim()).or(only);
+            let id = id.or_else(|| accession(&value)).map(str::to_owned);
+            let id = id.ok_or_else(|| {
+                let missing = place(None, IDS).err();
+                missing.unwrap_or_else(|| {
+                    "expected a column of ids: there are several proteins".to_owned()
+                })
+            })?;
             let variant = value.parse();
             lines.push((IdValue { line, id, value }, variant, record));
         }
@@ -69,6 +102,8 @@ impl Table {
         let added = added.find(|added| !added.iter().any(|name| names.contains(name)));
         header.extend(added.into_iter().flatten());
         Ok(Self {
+            comment: comment.to_vec(),
+            ids: id.map(|place| header[place].to_owned()),
             delimiter,
             header,
             lines,
@@ -106,7 +141,7 @@ impl Table {
     pub fn with(&self, scores: &[Result<f64, Unscored>], delimiter: Option<u8>) -> Vec<u8> {
         let mut writer = WriterBuilder::new();
         writer.delimiter(delimiter.unwrap_or(self.delimiter));
-        let mut writer = writer.from_writer(Vec::new());
+        let mut writer = writer.from_writer(self.comment.clone());
         // Memory takes all.
         let _ = writer.write_record(&self.header);
         for ((.., record), score) in self.lines.iter().zip(scores) {
@@ -139,6 +174,25 @@ pub fn has_scores(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_before_the_header_stay_and_accessions_are_ids() {
+        let text = "##a\n##b\n#x\thgvs_p\n1\tNP_1.2:p.Ala1Val\n2\tA1V\n";
+        let error = read(text, [None; 2], None).expect_err("no id");
+        assert!(
+            error.starts_with("line 3: expected a column protein_id or"),
+            "{error}"
+        );
+        let text = &text[..text.len() - "2\tA1V\n".len()];
+        let table = read(text, [None; 2], None).expect("a table");
+        let (line, ..) = &table.lines[0];
+        assert_eq!((line.line, &*line.id), (4, "NP_1.2"));
+        let scored = String::from_utf8(table.with(&[Ok(1.0)], None)).expect("text");
+        assert_eq!(
+            scored,
+            "##a\n##b\n#x\thgvs_p\tscore\treason\n1\tNP_1.2:p.Ala1Val\t1\t\n"
+        );
+    }
 
     #[test]
     fn a_table_with_scores_is_known_by_its_last_columns() {
@@ -205,6 +259,8 @@ mod tests {
             ),
             ("x,HGVS_p\n\nP1,A1V\n", [None, None], ["only", "A1V"]),
             ("x,y\n\nP1,A1V\n", [Some("Y"), Some("x")], ["P1", "A1V"]),
+            ("id,mutant\n\n7,A1V\n", [None, Some("")], ["only", "A1V"]),
+            ("##v\n#Id\tHGVSp\nP1\tA1V\n", [None, None], ["P1", "A1V"]),
         ] {
             let table = read(text, columns, Some("only")).expect(text);
             let (line, ..) = &table.lines[0];
@@ -244,10 +300,22 @@ mod tests {
                 "expected a column x, found 'mutant'",
             ),
             (
-                "mutant\n",
+                "mutant\nA1V\n",
                 [None; 2],
                 None,
                 "or id or target, found 'mutant'",
+            ),
+            (
+                "mutant\nA1V\n",
+                [None, Some("")],
+                None,
+                "or id or target, found 'mutant'",
+            ),
+            (
+                "id,mutant,Mutant\n",
+                [None; 2],
+                None,
+                "line 1: expected one column 'mutant', found several",
             ),
         ] {
             let error = read(text, columns, only).expect_err(what);

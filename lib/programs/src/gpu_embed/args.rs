@@ -20,7 +20,7 @@ use plmkit_contract::{
 use plmkit_engine::{Injection, Job, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::model_name;
-use plmkit_store::{FileKind, Marks};
+use plmkit_store::{FileKind, Replaceable};
 use strum::VariantNames;
 
 #[cfg(feature = "testing")]
@@ -365,12 +365,11 @@ fn ensure_files_distinct(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> 
     if !(args.force || args.probe) {
         return Ok(());
     }
-    let (kind, end): (_, &[u8]) = match args.probe {
-        true => (None, b"{\n  \"contract\": "),
-        false => (Some(FileKind::Embeddings), b"PAR1"),
+    let own = match args.probe {
+        true => Replaceable::Ends(&[b"{\n  \"contract\": "]),
+        false => Replaceable::Damaged(FileKind::Embeddings, b"PAR1"),
     };
-    let ends = &[end];
-    ensure_same_kind(&[("--out", &out)], Marks { kind, ends })
+    ensure_same_kind(&[("--out", &out)], own)
 }
 
 /// Checks that no list of rejects replaces anything else, nor that of `fasta-shard`, which has no starts.

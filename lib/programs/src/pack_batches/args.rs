@@ -8,7 +8,7 @@ use plmkit_cli::{
     ensure_same_kind, file,
 };
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
-use plmkit_store::{FileKind, Marks, read_sealed};
+use plmkit_store::{FileKind, Replaceable, read_sealed};
 
 /// Pack the sequences of a shard into batches without padding
 ///
@@ -81,11 +81,8 @@ impl Args {
         let mut outputs: Vec<NamedPath> = vec![("--out", &self.out)];
         outputs.extend(self.report.iter().map(|path| ("--report", &**path)));
         ensure_distinct(&inputs, &outputs)?;
-        let marks = Marks {
-            kind: Some(FileKind::Batches),
-            ends: &[b"ARROW1"],
-        };
-        ensure_same_kind(&outputs[..1], marks)?;
+        let own = Replaceable::Damaged(FileKind::Batches, b"ARROW1");
+        ensure_same_kind(&outputs[..1], own)?;
         ensure_reports(&outputs[1..])
     }
 

@@ -2,8 +2,9 @@
 
 use plmkit_check::{Check, CheckOutcome, ColumnAgreement};
 use plmkit_cli::spelled;
-use plmkit_contract::plural;
+use plmkit_contract::{ListedColumn, plural};
 use plmkit_page::{Cell, Column, Page, Tone};
+use serde_json::Value;
 
 use super::report::Report;
 
@@ -104,7 +105,7 @@ pub fn add_checks(page: &mut Page, report: &Report) {
         let count = plural(checks.len(), "check");
         let summary = match outcome {
             CheckOutcome::Pass => format!("{count} passed"),
-            _ => format!("{count} skipped, for want of input"),
+            _ => format!("{count} skipped"),
         };
         if !checks.is_empty() {
             page.fold(true, &summary, |page| {
@@ -117,15 +118,7 @@ pub fn add_checks(page: &mut Page, report: &Report) {
 /// Adds what the embeddings are and where they come from.
 pub fn add_origin(page: &mut Page, report: &Report) {
     let listed = &report.listed;
-    let columns = listed.columns.iter().map(|column| {
-        let [of, dimension, dtype] = ["of", "dimension", "type"].map(|name| &column.others[name]);
-        let of = of.as_str().unwrap_or_default();
-        let dtype = dtype.as_str().unwrap_or_default();
-        format!(
-            "{} ({dimension} values of {dtype} for each {of})",
-            column.name
-        )
-    });
+    let columns = listed.columns.iter().map(shown);
     let columns = columns.collect::<Vec<_>>().join(", ");
     let known = [
         ("model", report.text("model")),
@@ -138,6 +131,15 @@ pub fn add_origin(page: &mut Page, report: &Report) {
     let known = known.into_iter();
     let facts = known.filter_map(|(name, value)| Some((name, value?.to_owned())));
     page.heading("Model and files").facts(facts);
+}
+
+/// What a column of embeddings has, in words.
+pub fn shown(column: &ListedColumn) -> String {
+    let text = |name| column.others.get(name).and_then(Value::as_str);
+    let dimension = column.others.get("dimension").and_then(Value::as_u64);
+    let values = plural(dimension.unwrap_or_default(), "value");
+    let [of, dtype] = ["of", "type"].map(|name| text(name).unwrap_or_default());
+    format!("{} ({values} of {dtype} for each {of})", column.name)
 }
 
 /// What failed, how much was checked, and whether anything was computed again.

@@ -3,7 +3,7 @@
 use plmkit_check::{CheckOutcome, Criteria, Findings, ShardFile, Verdict};
 use plmkit_contract::{
     AMINO_ACIDS, COMBINED, CONTRACT_VERSION, Column, EmbeddingLayout, ListedColumn, ListedDataset,
-    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, Sealed, plural,
+    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, Sealed, StoreDtype, plural,
 };
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -133,7 +133,11 @@ fn columns(layout: &EmbeddingLayout) -> Vec<ListedColumn> {
             Column::LogProbs => ("residue", AMINO_ACIDS.len()),
             Column::LogLikelihood => ("protein", 1),
         };
-        let dtype = layout.dtype.to_string();
+        let dtype = match column {
+            Column::LogLikelihood => StoreDtype::F32,
+            _ => layout.dtype,
+        };
+        let dtype = dtype.to_string();
         ListedColumn {
             name: column.to_string(),
             others: object(json!({ "of": of, "dimension": dimension, "type": dtype })),
