@@ -392,7 +392,7 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
         "gpu 0 (Fake, 0, GPU-0)",
         "it was idle part of the time",
         ">2,890</td>",
-        "<figcaption>tokens/s, up to ",
+        "<figcaption>tokens/s: at most ",
         "utilization in %, up to 100, over ",
         "<title>a</title>",
         "prefers-color-scheme: dark",

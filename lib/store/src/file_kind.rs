@@ -294,7 +294,7 @@ mod tests {
             (b"\x89PNG", ""),
             (b"ordinal,id,length,reason,start\n", ""),
             (b">a", "fasta"),
-            (b"\n>a", ""),
+            (b"\n>a", "fasta"),
             (b"\n\n", ""),
             (b"{\n  \"tool\": \"fasta-shard\",", ""),
             (b"{}", ""),
