@@ -19,7 +19,7 @@ pub const EARLIER: Replaceable<'static> = Replaceable::Ends(&[b"\n"]);
 /// How a table of variants is read and written.
 #[derive(Debug, clap::Args)]
 pub struct TableArgs {
-    /// Column of the variants [default: the first of `mutant`, `variant`, `mutation`, `hgvs_p`, `hgvsp`]
+    /// Column of the variants [default: the first of `mutant`, `variant`, `mutation`, `hgvs_p`, `hgvsp`, `hgvs_pro`, `hgvsp_short`]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
 
