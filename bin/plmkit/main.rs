@@ -8,7 +8,6 @@ mod fasta;
 mod finished;
 mod hints;
 mod layout;
-mod lock;
 mod model;
 mod options;
 mod page;

@@ -12,12 +12,11 @@ use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
 use plmkit_contract::{ShardSummary, ShortIds, path_text};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
-use plmkit_store::{read_id_values, read_shard};
+use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard};
 
 use crate::args::{Args, Stage};
 use crate::check::report;
 use crate::computer::{self, Computer};
-use crate::lock::RunLock;
 use crate::model;
 use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
@@ -49,9 +48,13 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         ));
     }
     // The tasks of a scheduler share the folder, and a check changes nothing in it.
-    let shares = matches!(stage, Some(Stage::Embed | Stage::Check));
-    let mut lock = RunLock::new(&args.out, shares);
-    lock.acquire_existing()?;
+    let locks = !matches!(stage, Some(Stage::Embed | Stage::Check));
+    let mut folder = UnfinishedFolder::at(&args.out);
+    // Before anything in it is looked at.
+    let exists = args.out.is_dir();
+    if locks && exists {
+        folder.lock()?;
+    }
     let (run, session) = Run::checked(args, stop)?;
     if stage == Some(Stage::Check) {
         return print(run.rows()).map(|_| Exit::Done);
@@ -66,7 +69,13 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     if matches!(stage, None | Some(Stage::Embed)) {
         run.check_device(&session)?;
     }
-    lock.acquire()?;
+    if locks && !exists {
+        // One that appeared meanwhile is that of another run.
+        if !folder.make()? {
+            return Err(StoreError::busy(folder.path()).into());
+        }
+        folder.lock()?;
+    }
     let mut failures = Failures::default();
     match stage {
         None => {
@@ -79,12 +88,12 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             }
             let cut = run.cut(&session, &mut failures)?;
             run.estimate(&session, &cut);
-            lock.check()?;
+            folder.check()?;
             let computers = (&mut session, children, is_measured);
             let progress = run.embed(computers, &cut, None, &mut failures)?;
             // What validates loads a model of its own.
             session.unload();
-            lock.check()?;
+            folder.check()?;
             run.finish(&session, &progress, &mut failures)?;
         }
         Some(Stage::Prepare) => {

@@ -4,15 +4,16 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance, Stop};
-use plmkit_store::{FileKind, StoreError, read_byte_digest, read_sealed, verify_file};
+use plmkit_store::{
+    FileKind, StoreError, UnfinishedFolder, read_byte_digest, read_sealed, verify_file,
+};
 
 use crate::assignment::is_shard_name;
-use crate::folder::OutputFolder;
 
 /// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Returns whether the
 /// set is complete and verified; if not, the run was killed while it published the shards. Polls `stop`.
 pub(crate) fn compare(
-    folder: &OutputFolder,
+    folder: &UnfinishedFolder,
     found: &[String],
     provenance: &Provenance,
     stop: &Stop,
@@ -37,7 +38,7 @@ pub(crate) fn compare(
 }
 
 /// Whether files of these names are of a set: one of them at least is recognised, and none is of another kind. Others may be damaged.
-pub(crate) fn is_set(folder: &OutputFolder, found: &[String]) -> bool {
+pub(crate) fn is_set(folder: &UnfinishedFolder, found: &[String]) -> bool {
     use FileKind::{Aliases, Known, Manifest, Peptides, Rejects, Renamed, Shard};
     let kinds = found.iter();
     let mut kinds = kinds.filter_map(|name| FileKind::detect(&folder.file(name)));
@@ -75,7 +76,7 @@ fn read_manifest(path: &Path) -> Result<Manifest, StoreError> {
 }
 
 fn compare_set(
-    folder: &OutputFolder,
+    folder: &UnfinishedFolder,
     found: &[String],
     provenance: &Provenance,
     stop: &Stop,

@@ -6,14 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Manifest, Stop, path_text};
-use plmkit_store::{AtomicFile, StoreError};
+use plmkit_store::{AtomicFile, StoreError, UnfinishedFolder};
 use rayon::{ScopeFifo, ThreadPoolBuilder};
 
 use crate::config::ShardConfig;
 use crate::duplicate::DuplicatePolicy;
 use crate::error::ShardError;
 use crate::existing::{compare, compare_options, is_set};
-use crate::folder::OutputFolder;
+use crate::folder::{list_set, publish_set, remove_temporaries};
 use crate::input::{can_be_read_again, check, shown};
 use crate::known::KnownDatasets;
 use crate::sharding_run::ShardingRun;
@@ -27,13 +27,14 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
     for input in &config.inputs {
         check(input).map_err(StoreError::cannot_open(input))?;
     }
-    let mut folder = OutputFolder::open(&config.folder)?;
+    let mut folder = UnfinishedFolder::at(&config.folder);
+    folder.make()?;
     // A complete set can be verified in a read-only folder.
-    let claimed = match folder.claim() {
+    let claimed = match folder.lock() {
         Err(busy @ StoreError::Busy { .. }) => return Err(busy.into()),
         claimed => claimed,
     };
-    let found = folder.list()?;
+    let found = list_set(&folder)?;
     check_inputs(&config.inputs, &folder, &found)?;
     let options = config.provenance(Vec::new(), None).options;
     let known = KnownDatasets::open(&config.known, &options)?;
@@ -49,18 +50,18 @@ pub fn make_shards(config: &ShardConfig, stop: &Stop) -> Result<Option<Manifest>
     if !config.force && !found.is_empty() && is_complete(config, known, &folder, &found, stop)? {
         if claimed.is_ok() {
             // The set is complete even if temporary files of a killed run cannot be removed.
-            let _ = folder.remove_temporaries();
+            let _ = remove_temporaries(&folder);
         }
         return Ok(None);
     }
     claimed?;
-    folder.remove_temporaries()?;
+    remove_temporaries(&folder)?;
     let threads = ThreadPoolBuilder::new().num_threads(config.threads.get());
     let pool = threads.build().map_err(io::Error::other)?;
     let made = pool.scope_fifo(|scope| make(config, known, &folder, scope, stop));
     // An error may be that another run has taken the folder over.
     let (files, manifest) = folder.check().map_err(ShardError::from).and(made)?;
-    folder.publish(files, &manifest)?;
+    publish_set(&folder, files, &manifest)?;
     Ok(Some(manifest))
 }
 
@@ -79,7 +80,7 @@ pub fn check_work(config: &ShardConfig) -> Result<(), ShardError> {
 fn make<'scope>(
     config: &ShardConfig,
     known: Option<&KnownDatasets>,
-    folder: &'scope OutputFolder,
+    folder: &'scope UnfinishedFolder,
     tasks: &ScopeFifo<'scope>,
     stop: &Stop,
 ) -> Result<(Vec<(String, AtomicFile)>, Manifest), ShardError> {
@@ -100,7 +101,7 @@ fn make<'scope>(
 /// Checks that no input is a file that the new set replaces.
 fn check_inputs(
     inputs: &[PathBuf],
-    folder: &OutputFolder,
+    folder: &UnfinishedFolder,
     found: &[String],
 ) -> Result<(), ShardError> {
     let inode = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
@@ -117,7 +118,7 @@ fn check_inputs(
 fn is_complete(
     config: &ShardConfig,
     known: Option<&KnownDatasets>,
-    folder: &OutputFolder,
+    folder: &UnfinishedFolder,
     found: &[String],
     stop: &Stop,
 ) -> Result<bool, ShardError> {

@@ -10,7 +10,7 @@ use plmkit_contract::{
     ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, REJECTS_FILE,
     RENAMED_FILE, Stop, path_text,
 };
-use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError};
+use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError, UnfinishedFolder};
 use rayon::ScopeFifo;
 
 use crate::aliases::Aliases;
@@ -20,7 +20,6 @@ use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::DuplicateFilter;
 use crate::error::{RecordError, ShardError};
 use crate::fasta::{BLOCK_BYTES, FastaReader};
-use crate::folder::OutputFolder;
 use crate::id_table::IdTable;
 use crate::input::shown;
 use crate::known::KnownDatasets;
@@ -34,7 +33,7 @@ use crate::translate::Translator;
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
 pub(crate) struct ShardingRun<'a, 'scope> {
     config: &'a ShardConfig,
-    folder: &'a OutputFolder,
+    folder: &'a UnfinishedFolder,
     policy: Policy,
     tasks: &'a ScopeFifo<'scope>,
     shards: Shards<'a, 'scope>,
@@ -59,7 +58,7 @@ pub(crate) struct ShardingRun<'a, 'scope> {
 impl<'a, 'scope> ShardingRun<'a, 'scope> {
     pub(crate) fn new(
         config: &'a ShardConfig,
-        folder: &'scope OutputFolder,
+        folder: &'scope UnfinishedFolder,
         tasks: &'a ScopeFifo<'scope>,
         known: Option<Vec<IdTable>>,
     ) -> Result<Self, ShardError> {

@@ -10,13 +10,12 @@ use plmkit_contract::{
     Provenance, RowsBuilder, SPECIAL_TOKENS, ShardRow, ShardSummary, shard_schema,
 };
 use plmkit_store::{
-    AtomicFile, RowGroup, RowGroupEncoder, ShardWriter, StoreError, encode_rows, row_bytes,
-    shard_encoder,
+    AtomicFile, RowGroup, RowGroupEncoder, ShardWriter, StoreError, UnfinishedFolder, encode_rows,
+    row_bytes, shard_encoder,
 };
 use rayon::ScopeFifo;
 
 use crate::assignment::ShardKey;
-use crate::folder::OutputFolder;
 use crate::policy::Policy;
 use crate::tasks::Task;
 
@@ -29,7 +28,7 @@ const WAITING_BYTES: usize = 128 << 20;
 
 /// The shards that are not complete.
 pub(crate) struct Shards<'a, 'scope> {
-    folder: &'scope OutputFolder,
+    folder: &'scope UnfinishedFolder,
     policy: Policy,
     /// The bytes of rows that wait for their row groups.
     waiting: usize,
@@ -53,7 +52,7 @@ struct OpenShard {
 impl<'a, 'scope> Shards<'a, 'scope> {
     /// Starts without shards, which will be in `folder`. At most `most_encoding` row groups are encoded at once.
     pub(crate) fn new(
-        folder: &'scope OutputFolder,
+        folder: &'scope UnfinishedFolder,
         policy: Policy,
         tasks: &'a ScopeFifo<'scope>,
         most_encoding: usize,

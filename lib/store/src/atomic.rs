@@ -8,6 +8,7 @@ use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 
 use crate::StoreError;
+use crate::folder::sync_folder;
 use crate::hidden_name::{MARK, NAME_BYTES, hidden_name};
 use crate::input::read_byte_digest;
 use crate::lock::{claim_new, is_at, remove_unheld};
@@ -263,13 +264,8 @@ fn buffered(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 16, file)
 }
 
-/// Syncs the folder of `path`, so that a change of its names outlasts a loss of power.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    File::open(folder)?.sync_all()
+    sync_folder(path.parent().unwrap_or("".as_ref()))
 }
 
 /// Removes the temporary file.

@@ -1,6 +1,6 @@
-//! What readers see of a folder.
+//! What readers see of a folder, and what a crash leaves of it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,13 @@ pub fn files_in(folder: &Path, extensions: &[&str]) -> io::Result<Vec<PathBuf>> 
         path.extension().is_some_and(is_own)
     });
     Ok(files)
+}
+
+/// Syncs a folder, so that a change of its names outlasts a loss of power. An empty path is the working folder.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    let is_here = folder.as_os_str().is_empty();
+    let folder = if is_here { Path::new(".") } else { folder };
+    File::open(folder)?.sync_all()
 }
 
 /// Whether the name of a path starts with a dot. Readers of folders skip such files.

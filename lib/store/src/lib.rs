@@ -32,6 +32,7 @@ mod row_group;
 mod shard;
 mod table;
 mod unfinished;
+mod unfinished_folder;
 mod verified;
 
 pub use atomic::{AtomicFile, remove_published, remove_unfinished};
@@ -43,7 +44,7 @@ pub use error::StoreError;
 pub use existing::{identify, verify, verify_file};
 pub use external::ExternalParquet;
 pub use file_kind::{FileKind, Replaceable, is_report_or_free};
-pub use folder::{files_in, visible_in};
+pub use folder::{files_in, sync_folder, visible_in};
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
 pub use id_values::{IdValue, read_id_values};
 pub use input::{Lines, is_absent, open_input, read_byte_digest, read_input, remove_file};
@@ -60,3 +61,4 @@ pub use shard::{
 };
 pub use table::{TableFormat, TableWriter};
 pub use unfinished::UnfinishedEmbeddings;
+pub use unfinished_folder::UnfinishedFolder;

@@ -42,11 +42,6 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Locks a folder, by a file in it.
-    pub fn of_folder(folder: &Path) -> Result<Self, StoreError> {
-        Self::acquire(&folder.join(".plmkit-lock"), folder)
-    }
-
     /// Locks `output` with the lock file `path`. [`StoreError::Busy`] if another process holds it.
     pub fn acquire(path: &Path, output: &Path) -> Result<Self, StoreError> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -1,10 +1,10 @@
 //! A folder that appears whole.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_store::{Lock, StoreError, hidden_name};
+use plmkit_store::{Lock, StoreError, hidden_name, sync_folder};
 
 /// The folder under construction, until it gets its name.
 const WORK: &str = ".plmkit-combine";
@@ -73,7 +73,8 @@ impl NewFolder {
     pub(crate) fn publish(self) -> Result<(), StoreError> {
         let failed = StoreError::cannot_write(&self.path);
         remove(&self.runs()).map_err(failed)?;
-        let synced = sync(&self.work.join("embeddings")).and_then(|()| sync(&self.work));
+        let synced = sync_folder(&self.work.join("embeddings"));
+        let synced = synced.and_then(|()| sync_folder(&self.work));
         self.check()?;
         synced.map_err(failed)?;
         if self.path.exists() {
@@ -88,8 +89,7 @@ impl NewFolder {
             return Err(lost);
         }
         renamed.map_err(failed)?;
-        let parent = self.path.parent().filter(|path| *path != Path::new(""));
-        sync(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+        sync_folder(self.path.parent().unwrap_or("".as_ref())).map_err(failed)?;
         // A run that was killed between the two renames has left one, too.
         remove(&self.old).map_err(failed)
     }
@@ -106,10 +106,6 @@ impl Drop for NewFolder {
 /// Returns the path of a folder or file that belongs to the folder at `path`.
 fn hidden(path: &Path, mark: &str) -> PathBuf {
     path.with_file_name(hidden_name(path.file_name().unwrap_or_default(), mark))
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 fn remove(folder: &Path) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{Quoted, path_text};
 use plmkit_store::{
-    AtomicFile, Lock, StoreError, UnfinishedEmbeddings, hidden_name, remove_file,
+    AtomicFile, Lock, StoreError, UnfinishedEmbeddings, UnfinishedFolder, hidden_name, remove_file,
     remove_unfinished, strip_temporary_suffix,
 };
 
@@ -28,11 +28,7 @@ const CRASHES: &str = "crashes";
 
 /// The folder `.NAME.plmkit-run` of an output `NAME`. Its lock is the claim on the output.
 #[derive(Debug)]
-pub(crate) struct RunFolder {
-    path: PathBuf,
-    /// `None` only during drop: the lock file has to go before the folder.
-    lock: Option<Lock>,
-}
+pub(crate) struct RunFolder(UnfinishedFolder);
 
 impl RunFolder {
     /// Claims the output, or fails if another run has the claim. The folder is beside the output, or in `within`, which is
@@ -72,38 +68,35 @@ impl RunFolder {
                 Err(StoreError::Create { source, .. }) if within.is_some() => {
                     return Err(cannot_create(source));
                 }
-                lock => {
-                    let lock = Some(lock?);
-                    return Ok(Self { path, lock });
-                }
+                lock => return Ok(Self(UnfinishedFolder::temporary(path, lock?))),
             }
         }
     }
 
     /// Whether the output is still this run's, see [`Lock::check`].
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        self.lock.as_ref().map_or(Ok(()), Lock::check)
+        self.0.check()
     }
 
     /// Whether another run may still write the files in the folder.
     pub(crate) fn is_shared(&self) -> bool {
-        self.lock.as_ref().is_some_and(Lock::is_shared)
+        self.0.is_shared()
     }
 
     /// The path of the part that starts with the batch `first`.
     pub(crate) fn part(&self, first: u64) -> PathBuf {
         let name = format!("{PART_PREFIX}{first:08}{PART_SUFFIX}");
-        self.path.join(name)
+        self.0.file(&name)
     }
 
     /// The path of the output under construction.
     pub(crate) fn blocks(&self) -> PathBuf {
-        self.path.join(BLOCKS)
+        self.0.file(BLOCKS)
     }
 
     /// The path of the marks of crashes.
     pub(crate) fn crashes(&self) -> PathBuf {
-        self.path.join(CRASHES)
+        self.0.file(CRASHES)
     }
 
     /// The path that errors name if the output under construction cannot be written.
@@ -137,18 +130,18 @@ impl RunFolder {
     /// Makes the error that the folder belongs to other work.
     pub(crate) fn other_work(&self, difference: &str) -> StoreError {
         let difference = format!("an unfinished run of which {difference}");
-        StoreError::exists(&self.path, difference)
+        StoreError::exists(self.0.path(), difference)
     }
 
     /// Lists the parts in the folder, in ascending order. Removes unfinished ones.
     pub(crate) fn parts(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let entries = entries(&self.path).map_err(StoreError::cannot_read(&self.path))?;
+        let entries = entries(self.0.path()).map_err(StoreError::cannot_read(self.0.path()))?;
         let names = entries.iter().filter(|entry| is_file(entry)).map(name_of);
         let mut parts = Vec::new();
         for name in names {
             match strip_temporary_suffix(&name) {
-                None if is_part(&name) => parts.push(self.path.join(name)),
-                Some(part) if is_part(part) => remove_file(&self.path.join(name))?,
+                None if is_part(&name) => parts.push(self.0.file(&name)),
+                Some(part) if is_part(part) => remove_file(&self.0.file(&name))?,
                 _ => {}
             }
         }
@@ -161,14 +154,14 @@ impl RunFolder {
         // An earlier list may still be at the path.
         let mut all = self.published_lists();
         all.push(digest.to_owned());
-        let mut file = AtomicFile::create(&self.path.join(REJECTS))?;
+        let mut file = AtomicFile::create(&self.0.file(REJECTS))?;
         file.append(all.join("\n").as_bytes())?;
         file.finish()
     }
 
     /// The digests of the rejects lists that killed runs published or were about to publish.
     pub(crate) fn published_lists(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.path.join(REJECTS)).unwrap_or_default();
+        let text = fs::read_to_string(self.0.file(REJECTS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
@@ -178,7 +171,7 @@ impl RunFolder {
             // Another run took it over, and cleans up.
             return Ok(());
         }
-        let rejects = self.path.join(REJECTS);
+        let rejects = self.0.file(REJECTS);
         remove_file(&rejects)?;
         remove_file(&self.crashes())?;
         remove_unfinished(&rejects);
@@ -195,9 +188,9 @@ impl RunFolder {
                 _ => remove_checkpoint(&path)?,
             }
         }
-        let names = entries(&self.path).unwrap_or_default();
+        let names = entries(self.0.path()).unwrap_or_default();
         let foreign = names.iter().map(name_of).find(|name| !is_own(name));
-        let path = path_text(&self.path);
+        let path = path_text(self.0.path());
         if let Some(difference) = other {
             tracing::warn!("{path}: kept: checkpoint of another run ({difference})");
         } else if let Some(name) = foreign {
@@ -251,12 +244,4 @@ fn is_part(name: &str) -> bool {
     let number = name.strip_prefix(PART_PREFIX);
     let number = number.and_then(|rest| rest.strip_suffix(PART_SUFFIX));
     number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        self.lock = None;
-        // A folder with checkpoints is not empty, and stays.
-        let _ = fs::remove_dir(&self.path);
-    }
 }
