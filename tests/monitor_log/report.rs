@@ -393,7 +393,7 @@ fn the_page_is_self_contained_and_has_the_content_of_the_report() {
         "it was idle part of the time",
         ">2,890</td>",
         "<figcaption>tokens/s: at most ",
-        "utilization in %, up to 100, over ",
+        "utilization in %: at most 100, over ",
         "<title>a</title>",
         "prefers-color-scheme: dark",
         "@media print",

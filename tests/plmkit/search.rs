@@ -191,6 +191,12 @@ fn queries_come_from_standard_input_and_results_from_several_folders() {
         let said = run(&mut search(folder, &format!("q.fasta {results}")));
         assert_eq!(said.contains(what), differ, "{said}");
     }
+    let said = run(&mut search(
+        folder,
+        "q.fasta of-a --fasta-shard --max-residues=9",
+    ));
+    let what = "the results were cut with --max-residues=1022, the queries are not";
+    assert!(said.contains(what), "{said}");
     let text = zstd::encode_all(&b">q\nMKVLAAGIVGLC\n>none\n\n"[..], 3).expect("zstd");
     let mut found = search(folder, "- of-a of-b --top 2");
     found
@@ -238,14 +244,6 @@ fn the_model_is_found_or_named_and_another_one_is_refused() {
         "the model of results/a is 'mine' (1eba6091aa453c0a693a9dc3714b6925), which is not found: expected --model with its path",
     );
     assert_eq!(lines("--top 3 --model moved"), found);
-    let output = search(
-        folder,
-        "q.fasta results --model moved --fasta-shard --max-residues=9",
-    )
-    .output();
-    let said = String::from_utf8(output.expect("run").stderr).expect("text");
-    let what = "the results were cut with --max-residues=1022, the queries are not";
-    assert!(said.contains(what), "{said}");
     let other = test_data("model-tiny-1v");
     run(&mut with_model(
         folder,

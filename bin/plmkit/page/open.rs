@@ -31,9 +31,9 @@ pub(super) fn add(
         return;
     }
     let mut others = samples_with_embeddings(out);
-    samples
-        .iter()
-        .for_each(|sample| _ = others.remove(&sample.line.name));
+    for sample in samples {
+        others.remove(&sample.line.name);
+    }
     if !others.is_empty() {
         let names = one_line(&Vec::from_iter(others).join(" "), LIST_SHOWN);
         page.paragraph(&format!(

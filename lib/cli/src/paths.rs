@@ -196,9 +196,10 @@ fn keep(outputs: &[NamedPath], may_replace: impl Fn(&Path) -> bool) -> Result<()
     kept.map_or(Ok(()), |(option, path)| {
         let kind = FileKind::detect(path).map(|kind| kind.to_string());
         let kind = kind.unwrap_or_else(|| "a file of other data".to_owned());
-        let what = match path.exists() {
-            true => format!("exists, and is {kind}, which nothing replaces"),
-            false => "a name of plmkit's own files: expected another".to_owned(),
+        let what = if path.exists() {
+            format!("exists, and is {kind}, which nothing replaces")
+        } else {
+            "a name of plmkit's own files: expected another".to_owned()
         };
         let what = format!("{option} {}: {what}", path_text(path));
         Err(Fault::new(Exit::CannotCreate, what))

@@ -39,7 +39,7 @@ pub(crate) fn components(rows: &mut [f32], dim: usize) -> Option<([Vec<f32>; 2],
         projected.push(extend(&mut basis, product, ROUNDING * total));
         let size = projected.len();
         let is_last = size == basis.len() || size == MOST;
-        if !is_last && size % LOOKED > 0 {
+        if !is_last && !size.is_multiple_of(LOOKED) {
             continue;
         }
         let pairs = eigenpairs(&projected);
@@ -86,7 +86,9 @@ fn extend(basis: &mut Vec<Vec<f64>>, mut vector: Vec<f64>, least: f64) -> Vec<f6
     }
     let norm = vector.iter().map(|value| value * value).sum::<f64>().sqrt();
     if norm > least {
-        vector.iter_mut().for_each(|value| *value /= norm);
+        for value in &mut vector {
+            *value /= norm;
+        }
         basis.push(vector);
         weights.push(norm);
     }
@@ -136,10 +138,10 @@ fn eigenpairs(columns: &[Vec<f64>]) -> Vec<(f64, Vec<f64>)> {
                     );
                 }
                 for rows in [&mut matrix, &mut vectors] {
-                    for column in 0..size {
-                        let (above, below) = (rows[one][column], rows[other][column]);
-                        rows[one][column] = cos * above - sin * below;
-                        rows[other][column] = sin * above + cos * below;
+                    let (above, below) = rows.split_at_mut(other);
+                    for (above, below) in zip(&mut above[one], &mut below[0]) {
+                        (*above, *below) =
+                            (cos * *above - sin * *below, sin * *above + cos * *below);
                     }
                 }
             }
@@ -237,13 +239,13 @@ mod tests {
         let (axes, shares) = components(&mut rows, dim).expect("two directions");
         assert!(shares[0] > shares[1] && shares[1] > 1.0 / dim as f64);
         // Each axis is an eigenvector: the covariance turns it nowhere.
-        for (axis, share) in axes.iter().zip(shares) {
-            let axis: Vec<f64> = axis.iter().map(|&value| value.into()).collect();
-            let product = multiply(&rows, &axis);
+        for (found, share) in axes.iter().zip(shares) {
+            let along: Vec<f64> = found.iter().map(|&value| value.into()).collect();
+            let product = multiply(&rows, &along);
             let scale = share * dot(&rows, &rows);
             let off = product
                 .iter()
-                .zip(&axis)
+                .zip(&along)
                 .map(|(product, value)| (product / scale - value).powi(2));
             assert!(off.sum::<f64>().sqrt() < 1e-5);
         }

@@ -95,7 +95,7 @@ impl Part {
             let layout = &part.layout;
             let mut names: Vec<String> = layout.columns.iter().map(ToString::to_string).collect();
             names.extend(layout.stitched.then(|| N_WINDOWS.to_owned()));
-            let labels = layout.labels.fields().into_iter();
+            let labels = layout.labels.fields();
             names.extend(labels.map(|field| field.name().clone()));
             format!("{} of {} in {}", names.join(", "), layout.dim, layout.dtype)
         });

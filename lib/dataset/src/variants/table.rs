@@ -37,13 +37,13 @@ impl Table {
         [column, ids]: [Option<&str>; 2],
         only: Option<&str>,
     ) -> Result<Self, String> {
-        let mut start = 0;
+        let (mut start, mut before) = (0, 0);
         while text[start..].starts_with(b"##") {
             let end = text[start..].iter().position(|&byte| byte == b'\n');
             start = end.map_or(text.len(), |end| start + end + 1);
+            before += 1;
         }
         let (comment, text) = text.split_at(start);
-        let before = comment.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let (delimiter, records) = read_records(text);
         let mut records = records.into_iter().map(|(line, record)| {
             let line = before + line;
@@ -168,7 +168,8 @@ pub fn has_scores(text: &[u8]) -> bool {
         let end = name.trim_end_matches(|letter: char| letter == '_' || letter.is_ascii_digit());
         end.to_owned()
     });
-    Vec::from_iter(added).ends_with(&["score".to_owned(), "reason".to_owned()])
+    let added: Vec<String> = added.collect();
+    added.ends_with(&["score".to_owned(), "reason".to_owned()])
 }
 
 #[cfg(test)]

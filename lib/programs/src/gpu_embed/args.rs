@@ -365,9 +365,10 @@ fn ensure_files_distinct(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> 
     if !(args.force || args.probe) {
         return Ok(());
     }
-    let own = match args.probe {
-        true => Replaceable::Ends(&[b"{\n  \"contract\": "]),
-        false => Replaceable::Damaged(FileKind::Embeddings, b"PAR1"),
+    let own = if args.probe {
+        Replaceable::Ends(&[b"{\n  \"contract\": "])
+    } else {
+        Replaceable::Damaged(FileKind::Embeddings, b"PAR1")
     };
     ensure_same_kind(&[("--out", &out)], own)
 }
