@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", help_heading = "Output", value_parser = file())]
     pub(crate) out: PathBuf,
 
-    /// Do again what was made with other options, inputs or weights
+    /// Replace results that are damaged or were made with other options, inputs or weights
     #[arg(long, help_heading = "Output")]
     pub(crate) force: bool,
 

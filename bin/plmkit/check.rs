@@ -129,7 +129,7 @@ fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>
 
 /// Refuses a folder with files of somebody else at the places of results.
 fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>) {
-    // Beside shards of ours, files of ours may be damaged, and are written again.
+    // If a sample here has a manifest of plmkit, a damaged file with the name of a result is plmkit's, too, and may be replaced.
     let is_cut =
         |sample: &Sample| read_sealed::<Manifest>(&out.join(&sample.name).join(MANIFEST)).is_ok();
     let is_ours = samples.iter().any(is_cut);

@@ -15,7 +15,6 @@ use tracing::subscriber::{NoSubscriber, with_default};
 pub(crate) enum Computer<'a> {
     /// The model of this process.
     Here(&'a mut Session),
-    /// A child.
     Child(&'a mut Child),
 }
 

@@ -117,7 +117,7 @@ impl<'r> SampleFolder<'r> {
         files_in(&self.path.join(folder), extensions).unwrap_or_default()
     }
 
-    /// The place of a log, list or report that is made again. One that is damaged beyond recognition would stay: it could be anything.
+    /// The place of a log, list or report that is made again. Removes a file there whose kind is not known: programs do not replace it.
     pub(crate) fn cleared(&self, file: &str) -> Result<PathBuf, Fault> {
         let path = self.path.join(file);
         if path.exists() && !path.is_dir() && FileKind::detect(&path).is_none() {

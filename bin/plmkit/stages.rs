@@ -32,7 +32,6 @@ use crate::versions::write_versions;
 struct Failures {
     /// The first.
     exit: Option<Exit>,
-    /// The samples.
     samples: BTreeSet<String>,
 }
 

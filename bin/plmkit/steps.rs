@@ -31,7 +31,7 @@ impl SampleFolder<'_> {
         let is_again = before.exists() || self.reads_a_stream();
         let force = self.run.args.force || is_again && !manifest.exists();
         let mut cut = self.run_fasta_shard(force);
-        // Without --force, another input was refused before this: what was lost is cut again, of the same input.
+        // The input is the same: without --force, another one was refused before. So lost shards can be cut again.
         if exit_code(&cut) == Exit::Data
             && !force
             && self.has_lost_shards()

@@ -15,7 +15,6 @@ use crate::violation::{FILE, Violation};
 /// How close the vectors of a column are to others of the same rows, over the files so far. What was not measured is left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColumnAgreement {
-    /// The column.
     pub column: Column,
     /// Vectors that were compared.
     pub vectors: u64,

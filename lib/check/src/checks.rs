@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 /// What a check asks and counts.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its name.
     pub name: &'static str,
     /// What it asks.
     pub question: &'static str,

@@ -24,7 +24,6 @@ pub struct Findings {
     pub(crate) tallies: Tallies,
     /// The records in the shards.
     pub(crate) ordinals: RoaringTreemap,
-    /// The shards.
     pub shards: Vec<ShardFile>,
     /// The embeddings files.
     pub embeddings: Vec<EmbeddedFile>,

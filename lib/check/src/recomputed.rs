@@ -9,7 +9,6 @@ use plmkit_contract::{Column, Provenance};
 pub struct Recomputed {
     /// What they were computed by.
     pub made_by: Provenance,
-    /// Their columns.
     pub columns: Vec<Column>,
     /// By ordinal and start: a vector for each column.
     pub rows: HashMap<(u64, u32), Vec<Vec<f32>>>,

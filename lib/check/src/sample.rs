@@ -15,7 +15,6 @@ pub const LEAST: u64 = 8;
 pub struct Amount {
     /// Rows.
     pub rows: u64,
-    /// Their tokens.
     pub tokens: u64,
 }
 

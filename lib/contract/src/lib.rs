@@ -3,6 +3,8 @@
 //! Programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them. All crates use it, so
 //! it also has what all do alike: exit codes, the words of messages, the stop flag, and how panics and refused memory end.
 
+#![warn(missing_docs)]
+
 mod alias;
 mod alphabet;
 mod batch_size;

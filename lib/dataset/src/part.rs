@@ -15,7 +15,6 @@ use crate::error::DatasetError;
 /// An embeddings file of a dataset, closed: what its footer says.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its path.
     pub path: PathBuf,
     /// The digest of its rows, with their number.
     pub digest: RowDigest,

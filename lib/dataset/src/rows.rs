@@ -18,7 +18,6 @@ use crate::{AskedIds, Dataset, DatasetError, Merge};
 /// Which rows are written, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsConfig<'a> {
-    /// The format.
     pub format: RowFormat,
     /// The column of vectors, if several have one vector for each protein.
     pub column: Option<&'a str>,

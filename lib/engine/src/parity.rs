@@ -50,7 +50,6 @@ pub(crate) struct LogitsParity {
     mean_difference: f64,
     /// The highest mean difference that is accepted.
     mean_difference_limit: f64,
-    /// The largest difference.
     largest_difference: f64,
     /// The share of positions whose most probable amino acid is another.
     changed: f64,

@@ -13,7 +13,6 @@ use crate::error::EsmError;
 /// Options of a computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComputeOptions {
-    /// The device.
     pub device: Device,
     /// The type; `None` for the most exact one that is fast on the device.
     pub dtype: Option<Dtype>,

@@ -28,7 +28,6 @@ pub struct CheckpointInfo {
 /// The facts about a loaded model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
-    /// The checkpoint.
     pub checkpoint: CheckpointInfo,
     /// The device: `cpu` or `cuda:0`.
     pub device: String,

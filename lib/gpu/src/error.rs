@@ -10,7 +10,6 @@ pub enum GpuError {
     /// A library of CUDA lacks a function because it is older than CUDA 11.4.
     #[error("{library} has no {symbol}: expected that of CUDA 11.4 or newer")]
     NoSymbol {
-        /// The library.
         library: &'static str,
         /// The function.
         symbol: &'static str,

@@ -25,7 +25,7 @@ const HTML_REPORT: &[u8] = b"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta 
 /// Files beside the data, which nothing else can write again.
 const NAMES_OF_DATA: [&str; 3] = [DATASET_FILE, MANIFEST_FILE, REJECTS_FILE];
 
-/// A kind of file. It displays as in a message. Its maker is the end of a message that it is missing.
+/// A kind of file. It displays as in a message. `maker` ends the message that such a file is missing.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::EnumProperty,
 )]

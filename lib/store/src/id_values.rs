@@ -13,7 +13,6 @@ use crate::{StoreError, open_input, read_columns};
 pub struct IdValue {
     /// Its number in the file, from 1.
     pub line: u64,
-    /// The id.
     pub id: String,
     /// The value, as text.
     pub value: String,

@@ -109,9 +109,7 @@ pub struct Shard {
     path: PathBuf,
     /// The rows in file order, with the columns of [`shard_schema`].
     pub batches: Vec<RecordBatch>,
-    /// Their provenance.
     pub provenance: Provenance,
-    /// Their digest.
     pub digest: RowDigest,
 }
 

@@ -150,7 +150,6 @@ pub enum MemoryAsked {
     Reserve {
         /// Sequences and tokens.
         largest: (usize, usize),
-        /// The columns.
         columns: Vec<Column>,
     },
 }

@@ -63,7 +63,6 @@ pub enum Request {
 /// The files of a shard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShardFiles {
-    /// Its batches.
     pub batches: PathBuf,
     /// Its embeddings.
     pub out: PathBuf,

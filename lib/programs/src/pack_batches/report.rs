@@ -16,7 +16,6 @@ pub(crate) struct BatchesReport<'a> {
     contract: &'static str,
     /// The program that wrote it.
     tool: &'a str,
-    /// Its version.
     version: &'a str,
     /// The row digest of the shard.
     inputs: &'a [String],

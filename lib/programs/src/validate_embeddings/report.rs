@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 pub struct Report {
     /// What the embeddings are, with the fields of the verdict. What is not known is null.
     pub listed: ListedDataset,
-    /// The verdict.
     pub verdict: Verdict,
 }
 
