@@ -4,7 +4,7 @@ mod lists;
 mod open;
 mod samples;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf, absolute};
 
 use plmkit_check::{CheckOutcome, length_bin};
@@ -135,7 +135,8 @@ fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
         sum(|sample| sample.line.rejected),
         sum(|sample| sample.line.truncated),
     );
-    page.verdict(tone, word, &reason).list(problems);
+    let problems = BTreeSet::from_iter(problems);
+    page.verdict(tone, word, &reason).list(&problems);
     for problem in problems {
         tracing::warn!("{problem}");
     }

@@ -54,7 +54,7 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     hits: HitsArgs,
 
-    /// Leave out proteins whose sequence is that of the query
+    /// Leave out proteins whose sequence, as it was embedded, is that of the query
     #[arg(long)]
     no_self: bool,
 
@@ -270,7 +270,7 @@ impl SearchArgs {
         answer_aside(with, None, &mut session, what, stop)?;
         if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
             let (count, longest) = (plural(*count, "protein"), &manifest.options["max_residues"]);
-            tracing::warn!("{queries}: {count} truncated to {longest} residues, as in the results");
+            tracing::warn!("{queries}: {count} truncated to {longest} residues");
         }
         let mut rejected = read_rejects(&at("shards").join(REJECTS_FILE))?.lines;
         if at("rejects.csv").exists() {

@@ -95,7 +95,6 @@ impl VariantsArgs {
         ensure_no_stream(&outputs)?;
         ensure_distinct(&[("the FASTA", &self.fasta), ("the table", path)], &outputs)?;
         ensure_same_kind(&outputs, EARLIER)?;
-        let out = self.table.output()?;
         let folder = temporary_folder()?;
         let proteins = self.proteins(folder.path(), stop)?;
         let only = proteins.first().filter(|_| proteins.len() == 1);
@@ -103,6 +102,7 @@ impl VariantsArgs {
             Some(path) => self.table.read(path, only.map(|(id, _)| &**id), stop)?,
             None => scan(&proteins)?,
         };
+        let out = self.table.output(&table)?;
         let mut named = ShortIds::new(table.ids());
         let ids = proteins.iter().map(|(id, _)| id);
         ids.for_each(|id| named.see(id));

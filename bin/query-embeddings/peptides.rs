@@ -1,6 +1,7 @@
 //! `query-embeddings peptides`.
 
 use std::path::PathBuf;
+use std::str::Lines;
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, variant};
@@ -42,11 +43,19 @@ impl PeptidesArgs {
         let format = format_of_table(self.format, &self.out, PlaceFormat::Gff)?;
         let ids = self.asked.read(stop)?;
         let outputs = &[("--out", &*self.out)];
+        // Each line of these is one of plmkit's; of BED, the strand is the last of six columns.
         let own = match format {
-            PlaceFormat::Gff => Replaceable::Ends(&[b"##gff-version 3\n"]),
-            // The last column is the strand.
-            PlaceFormat::Bed => Replaceable::Ends(&[b"\t+\n", b"\t-\n"]),
-            PlaceFormat::Fasta => Replaceable::Whole(FileKind::Fasta),
+            PlaceFormat::Gff => Replaceable::Like(None, |text| {
+                let mut lines = lines(text).filter(|line| !line.starts_with('#'));
+                lines.all(|line| line.contains("\tplmkit\tORF\t"))
+            }),
+            PlaceFormat::Bed => Replaceable::Like(None, |text| {
+                lines(text).all(|line| line.split('\t').count() == 6 && line.ends_with(['+', '-']))
+            }),
+            PlaceFormat::Fasta => Replaceable::Like(Some(FileKind::Fasta), |text| {
+                let mut headers = lines(text).filter(|line| line.starts_with('>'));
+                headers.all(|line| line.ends_with("(+)") || line.ends_with("(-)"))
+            }),
         };
         let opened = open(
             &self.dataset,
@@ -67,4 +76,9 @@ impl PeptidesArgs {
         tracing::info!("{out}: {}", plural(written, "peptide"));
         Ok(Exit::Done)
     }
+}
+
+/// The lines of a text; of other bytes, one that is nobody's.
+fn lines(text: &[u8]) -> Lines<'_> {
+    str::from_utf8(text).unwrap_or(">").lines()
 }

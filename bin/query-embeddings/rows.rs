@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Fault, NamedPath, Stop};
+use plmkit_cli::{Fault, NamedPath, Stop, ensure_same_kind};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, RowFormat, RowsConfig, ids_beside, write_rows};
 use plmkit_store::{FileKind, Replaceable};
@@ -36,12 +36,21 @@ pub(crate) fn write(
     let outputs = &outputs[..if is_matrix { 2 } else { 1 }];
     let own = match config.format {
         RowFormat::Parquet => Replaceable::Whole(FileKind::Embeddings),
-        // The list of ids ends with a line.
-        RowFormat::Npy => Replaceable::Ends(&[b"\x93NUMPY", b"\n"]),
-        RowFormat::Tsv => Replaceable::Ends(&[b"ordinal\tid\tstart\t"]),
-        RowFormat::Csv => Replaceable::Ends(&[b"ordinal,id,start,"]),
+        // No id has a blank.
+        RowFormat::Npy => Replaceable::Like(None, |text| {
+            let is_blank = |byte: &u8| b" \t".contains(byte);
+            text.starts_with(b"\x93NUMPY")
+                || str::from_utf8(text).is_ok() && !text.iter().any(is_blank)
+        }),
+        RowFormat::Tsv | RowFormat::Csv => Replaceable::Like(None, |text| {
+            text.starts_with(b"ordinal\tid\tstart\t") || text.starts_with(b"ordinal,id,start,")
+        }),
     };
     let opened = open(dataset, others, (outputs, own), stop)?;
+    if is_matrix {
+        let is_matrix = |text: &[u8]| text.starts_with(b"\x93NUMPY");
+        ensure_same_kind(&outputs[..1], Replaceable::Like(None, is_matrix))?;
+    }
     // Two matrices would have one file of ids.
     if is_matrix && out.extension().is_none_or(|found| found != "npy") {
         let out = path_text(out);

@@ -34,7 +34,7 @@ impl VariantsArgs {
         let outputs = self.table.outputs();
         let inputs = [("the table", &*self.path)];
         let opened = open(&self.dataset, &inputs, (&outputs, EARLIER), stop)?;
-        let out = self.table.output()?;
+        let out = self.table.output(&table)?;
         let mut ids = AskedIds::default();
         table.ids().for_each(|id| ids.add(id));
         table.name(&ids.named(&opened, stop)?);

@@ -239,7 +239,7 @@ fn what_is_refused_leaves_nothing() {
         (
             "p.fasta v.csv --out there.csv --force",
             73,
-            "there.csv: exists, and is no table with scores, which nothing replaces",
+            "there.csv: exists, and is not this table with scores, which nothing replaces",
         ),
         (
             "p.fasta v.csv --out x.parquet",

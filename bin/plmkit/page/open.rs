@@ -30,20 +30,24 @@ pub(super) fn add(
         page.paragraph("Once all samples have passed, this says how: until then, readers would mix sound rows with others.");
         return;
     }
+    // One sample has a folder of its own.
+    let several = samples.len() > 1;
     let mut others = samples_with_embeddings(out);
     for sample in samples {
         others.remove(&sample.line.name);
     }
-    if !others.is_empty() {
+    if several && !others.is_empty() {
         let names = one_line(&Vec::from_iter(others).join(" "), LIST_SHOWN);
         page.paragraph(&format!(
             "Samples of earlier runs are in the folder, too, and these lines read them: {names}"
         ));
     }
-    let out = path_text(place);
-    let several = reports.next().is_some() || samples.len() > 1;
-    let sample = if several { "*" } else { name };
-    let files = format!("{out}/{sample}/embeddings/*.parquet");
+    let (out, samples) = if several {
+        (place.to_owned(), place.join("*"))
+    } else {
+        (place.join(name), place.join(name))
+    };
+    let [out, files] = [out, samples.join("embeddings/*.parquet")].map(|path| path_text(&path));
     let columns = report.listed.columns.iter().map(shown);
     page.list(columns);
     let first = report.listed.columns.first();

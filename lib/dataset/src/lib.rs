@@ -34,5 +34,5 @@ pub use results::{
     NOT_VALIDATED, SUMMARY_FILE, SUMMARY_HEADER, SummaryLine, embeddings_at, read_summary,
 };
 pub use rows::{RowFormat, RowsConfig, ids_beside, write_rows};
-pub use variants::{Sites, Table, Unscored, Variant, has_scores};
+pub use variants::{Sites, Table, Unscored, Variant};
 pub use vectors::Vectors;

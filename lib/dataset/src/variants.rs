@@ -5,5 +5,5 @@ mod table;
 mod variant;
 
 pub use sites::Sites;
-pub use table::{Table, has_scores};
+pub use table::Table;
 pub use variant::{Unscored, Variant};

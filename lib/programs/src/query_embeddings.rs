@@ -14,7 +14,7 @@ use plmkit_dataset::{
     Dataset, DatasetError, HIT_COLUMNS, Metric, NeighboursConfig, Plan, check_outside, has_shards,
     neighbours,
 };
-use plmkit_store::{FileKind, Replaceable, TableFormat};
+use plmkit_store::{FileKind, Replaceable, TableFormat, is_table};
 
 /// Opens a dataset whose validation has passed, or those of the samples in a folder of results, of which no file is an output. No output
 /// is one of the other `inputs`, or replaces a file that is not its own kind.
@@ -88,7 +88,9 @@ pub fn format_of_table<T: FromStr>(given: Option<T>, file: &Path, default: T) ->
 pub fn earlier_hits(format: TableFormat) -> Replaceable<'static> {
     match format {
         TableFormat::Parquet => Replaceable::Whole(FileKind::Hits),
-        TableFormat::Tsv | TableFormat::Csv => Replaceable::Table(&HIT_COLUMNS),
+        TableFormat::Tsv | TableFormat::Csv => {
+            Replaceable::Like(None, |text| is_table(text, &HIT_COLUMNS))
+        }
     }
 }
 

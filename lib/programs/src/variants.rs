@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, print};
 use plmkit_contract::{Quoted, path_text, plural};
-use plmkit_dataset::{Sites, Table, Unscored, check_outside, has_scores};
+use plmkit_dataset::{Sites, Table, Unscored, check_outside};
 use plmkit_sequence::Source;
 use plmkit_store::{AtomicFile, Replaceable, StoreError, read_input};
 
@@ -13,8 +13,8 @@ pub type Read<'a> = (&'a Path, &'a Table);
 /// The score of each line of a table, or why it has none.
 pub type Scores = Vec<Result<f64, Unscored>>;
 
-/// What a table may replace: text. Whether it has scores, its header says.
-pub const EARLIER: Replaceable<'static> = Replaceable::Ends(&[b"\n"]);
+/// What a table may replace: text. Whether it has the same columns, [`TableArgs::output`] tells.
+pub const EARLIER: Replaceable<'static> = Replaceable::Like(None, |text| text.ends_with(b"\n"));
 
 /// How a table of variants is read and written.
 #[derive(Debug, clap::Args)]
@@ -59,8 +59,8 @@ impl TableArgs {
     /// Begins the file.
     ///
     /// # Errors
-    /// Its name ends with the format of another table, or it exists, and is no table with scores or not to be overwritten.
-    pub fn output(&self) -> Result<Option<AtomicFile>, Fault> {
+    /// Its name ends with the format of another table, or it exists, and is no such table with scores or not to be overwritten.
+    pub fn output(&self, table: &Table) -> Result<Option<AtomicFile>, Fault> {
         let Some(path) = self.out.as_deref() else {
             return Ok(None);
         };
@@ -73,8 +73,10 @@ impl TableArgs {
         if path.exists() && !self.force {
             return Err(StoreError::exists(path, "another table").into());
         }
-        if path.metadata().is_ok_and(|found| found.len() > 0) && !has_scores(&read_input(path)?) {
-            let what = "exists, and is no table with scores, which nothing replaces";
+        if path.metadata().is_ok_and(|found| found.len() > 0)
+            && !table.has_written(&read_input(path)?)
+        {
+            let what = "exists, and is not this table with scores, which nothing replaces";
             let what = format!("--out {}: {what}", path_text(path));
             return Err(Fault::new(Exit::CannotCreate, what));
         }
@@ -115,6 +117,13 @@ impl TableArgs {
         let (shown, lines) = (path_text(path), plural(scores.len() as u64, "line"));
         let with = scores.iter().flatten().count();
         tracing::info!("{shown}: {lines}, {with} with a score");
+        if let Some((count, first)) = &table.others {
+            let count = plural(*count, "line");
+            tracing::warn!(
+                "{shown}: {count} with another id before the variant, such as {}: scored on the protein of the line",
+                Quoted(first)
+            );
+        }
         let lines = table.lines.iter().zip(&scores);
         let mut wrong = lines.filter_map(|((line, ..), score)| match score {
             Err(Unscored::Wrong(what)) => Some(line.error(path, what)),

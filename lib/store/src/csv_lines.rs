@@ -2,13 +2,16 @@
 
 use csv::{ByteRecord, ReaderBuilder, StringRecord};
 
-/// Reads these columns of a table, see [`read_records`]. Returns the cells of each line, without blanks around them, by its number, or
-/// what is wrong with it. An error of the header is the only line.
+/// Reads these columns of a table, see [`read_records`]. Returns the cells of each line with text, without blanks around them, by its
+/// number, or what is wrong with it. An error of the header is the only line.
 pub fn read_columns<const N: usize>(
     text: &[u8],
     columns: [&str; N],
 ) -> Vec<(u64, Result<[String; N], String>)> {
-    let mut records = read_records(text).1.into_iter();
+    let is_blank = |record: &StringRecord| record.iter().all(|cell| cell.trim().is_empty());
+    let mut records = read_records(text).1;
+    records.retain(|(_, record)| !record.as_ref().is_ok_and(is_blank));
+    let mut records = records.into_iter();
     let (line, header) = records.next().unwrap_or((1, Ok(StringRecord::new())));
     let places = match header.and_then(|header| places(header, columns)) {
         Ok(places) => places,
@@ -24,8 +27,8 @@ pub fn read_columns<const N: usize>(
 /// A record of a table, or what is wrong with it, with the number of its line from 1.
 pub type TableRecord = (u64, Result<StringRecord, String>);
 
-/// Reads the records of a table, CSV, or TSV if its first line has a tab: its header, and each line with text, which has as many
-/// columns. Returns its delimiter, too.
+/// Reads the records of a table, CSV, or TSV if its first line has a tab: its header, and each line that is not empty, which has
+/// as many columns. Returns its delimiter, too.
 ///
 /// The byte-order mark of a file is no part of a name. A second one is.
 pub fn read_records(text: &[u8]) -> (u8, Vec<TableRecord>) {
@@ -51,11 +54,7 @@ pub fn read_records(text: &[u8]) -> (u8, Vec<TableRecord>) {
         let start = start + text[start..].iter().take_while(is_end).count();
         line += text[at..start].split(|&byte| byte == b'\n').count() as u64 - 1;
         at = start;
-        let record = match checked(record) {
-            Ok(record) if record.iter().all(|cell| cell.trim().is_empty()) => continue,
-            record => record,
-        };
-        let record = record.and_then(|record| {
+        let record = checked(record).and_then(|record| {
             let (expected, found) = (*columns.get_or_insert(record.len()), record.len());
             let what = || format!("expected {expected} columns, found {found}");
             (expected == found).then_some(record).ok_or_else(what)

@@ -194,10 +194,21 @@ pub enum Replaceable<'a> {
     Damaged(FileKind, &'a [u8]),
     /// A file of this kind.
     Whole(FileKind),
-    /// A file of no known kind that begins or ends with one of these.
-    Ends(&'a [&'a [u8]]),
-    /// A table of text with no column but some of these, the first one first.
-    Table(&'a [&'a str]),
+    /// A file of no other known kind than this, if its beginning, of whole lines if it is long, is one of such a file.
+    Like(Option<FileKind>, fn(&[u8]) -> bool),
+}
+
+/// Whether a text is a table with no columns but some of these, the first one first, of a separator that is in no cell. Each line has as
+/// many cells.
+pub fn is_table(text: &[u8], columns: &[&str]) -> bool {
+    let text = str::from_utf8(text).unwrap_or_default();
+    let mut lines = text.lines();
+    let header = lines.next().unwrap_or_default();
+    let separator = if header.contains('\t') { '\t' } else { ',' };
+    let cells: Vec<&str> = header.split(separator).collect();
+    cells[0] == columns[0]
+        && cells.iter().all(|cell| columns.contains(cell))
+        && lines.all(|line| line.matches(separator).count() + 1 == cells.len())
 }
 
 impl Replaceable<'_> {
@@ -214,15 +225,14 @@ impl Replaceable<'_> {
         let is_own = match self {
             Self::Damaged(own, mark) => kind.is_none_or(|kind| kind == own) && is_marked(mark),
             Self::Whole(own) => kind == Some(own),
-            Self::Ends(marks) => kind.is_none() && marks.iter().any(|mark| is_marked(mark)),
-            Self::Table(own) => {
-                let line = start
-                    .split(|&byte| byte == b'\n')
-                    .next()
-                    .unwrap_or_default();
-                let cells = str::from_utf8(line).unwrap_or_default().split(['\t', ',']);
-                let cells: Vec<&str> = cells.collect();
-                kind.is_none() && cells[0] == own[0] && cells.iter().all(|cell| own.contains(cell))
+            Self::Like(own, is_like) => {
+                // A line may be cut at the end of the sample.
+                let is_cut = found.len() > start.len() as u64;
+                let end = start.iter().rposition(|&byte| byte == b'\n');
+                let whole = end
+                    .filter(|_| is_cut)
+                    .map_or(&start[..], |end| &start[..=end]);
+                (kind.is_none() || kind == own) && is_like(whole)
             }
         };
         is_own && !has_name_of_data(path)
@@ -281,10 +291,11 @@ mod tests {
     fn a_file_replaces_its_own_kind_and_a_report_reports_alone() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("r");
-        let hits = Replaceable::Table(&["query", "target", "rank"]);
+        let columns = |text: &[u8]| is_table(text, &["query", "target", "rank"]);
+        let hits = Replaceable::Like(None, columns);
         let fasta = Replaceable::Whole(FileKind::Fasta);
         let batches = Replaceable::Damaged(FileKind::Batches, b"ARROW1");
-        let matrix = Replaceable::Ends(&[b"NUMPY"]);
+        let matrix = Replaceable::Like(None, |text| text.starts_with(b"NUMPY"));
         for (text, replacing) in [
             (&b"PAR1\0\0"[..], ""),
             (b"PAR1\x15\0PAR1", ""),
@@ -302,6 +313,8 @@ mod tests {
             (b"sample\trecords\n", ""),
             (b"query\ttarget\n", "hits"),
             (b"query,rank", "hits"),
+            (b"query\ttarget\na\tb\n", "hits"),
+            (b"query\ttarget\na\tb\nmy note\n", ""),
             (b"target,query\n", ""),
             (b"query\ttarget\tbits\n", ""),
             (b"query\ttarget_name\n", ""),

@@ -6,7 +6,7 @@ use csv::{StringRecord, WriterBuilder};
 use plmkit_contract::{LIST_SHOWN, Quoted, ShortIds, one_line};
 use plmkit_store::{IdValue, read_records};
 
-use super::variant::{Unscored, Variant};
+use super::variant::{Unscored, Variant, hgvs_start};
 
 /// Usual names of the column of variants, and of that of proteins' ids. The first that a table has is taken.
 const VARIANTS: &str =
@@ -21,6 +21,8 @@ pub struct Table {
     delimiter: u8,
     /// The column of ids, if there is one.
     pub ids: Option<String>,
+    /// How many lines have another id than theirs before the variant, of no protein that is known, and the first one.
+    pub others: Option<(u64, String)>,
     /// The header, with two more columns: the score of a line, and the reason why it has none.
     header: StringRecord,
     /// The lines with text: the id of each, its variant, and its cells.
@@ -81,20 +83,24 @@ impl Table {
             Some(_) => Some(place(ids, IDS)?),
             None => place(ids, IDS).ok(),
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut has_ids) = (Vec::new(), id.is_some() || only.is_some());
         for record in records {
             let (line, record) = record?;
             let value = record[variants].trim().to_owned();
             let id = id.map(|place| record[place].trim()).or(only);
             let id = id.or_else(|| accession(&value)).map(str::to_owned);
-            let id = id.ok_or_else(|| {
-                let missing = place(None, IDS).err();
-                missing.unwrap_or_else(|| {
-                    "expected a column of ids: there are several proteins".to_owned()
-                })
-            })?;
-            let variant = value.parse();
+            has_ids |= id.is_some();
+            let mut variant = value.parse();
+            if id.is_none() && variant.is_ok() {
+                let what = "expected an id before p., or a column of ids";
+                variant = Err(Unscored::Wrong(what.to_owned()));
+            }
+            let id = id.unwrap_or_default();
             lines.push((IdValue { line, id, value }, variant, record));
+        }
+        if !has_ids && !lines.is_empty() {
+            let several = || "expected a column of ids: there are several proteins".to_owned();
+            return Err(place(None, IDS).err().unwrap_or_else(several));
         }
         // A table that was scored before gets numbered columns.
         let ends = iter::once(String::new()).chain((2..).map(|number| format!("_{number}")));
@@ -104,6 +110,7 @@ impl Table {
         Ok(Self {
             comment: comment.to_vec(),
             ids: id.map(|place| header[place].to_owned()),
+            others: None,
             delimiter,
             header,
             lines,
@@ -126,8 +133,14 @@ impl Table {
                 Ok(None) => {}
                 Err(what) => *variant = Err(Unscored::Wrong(what)),
             }
-            let other = accession(&line.value).and_then(|id| named.resolve(id).ok()?);
-            if let Some(other) = other.filter(|other| *other != line.id) {
+            let Some(other) = accession(&line.value).filter(|other| *other != line.id) else {
+                continue;
+            };
+            let known = named.resolve(other).ok().flatten();
+            if known.is_none() && variant.is_ok() {
+                self.others.get_or_insert((0, other.to_owned())).0 += 1;
+            }
+            if let Some(other) = known.filter(|other| *other != line.id) {
                 let what = format!(
                     "expected a variant of this protein, found one of {}",
                     Quoted(other)
@@ -135,6 +148,13 @@ impl Table {
                 *variant = Err(Unscored::Wrong(what));
             }
         }
+    }
+
+    /// Whether a table is this one with scores, of other lines maybe.
+    pub fn has_written(&self, text: &[u8]) -> bool {
+        let records = read_records(&text[self.comment.len().min(text.len())..]).1;
+        let first = records.first().and_then(|(_, record)| record.as_ref().ok());
+        first == Some(&self.header) && records.iter().all(|(_, record)| record.is_ok())
     }
 
     /// The table with the score of each line, in f32, or the reason why it has none.
@@ -157,19 +177,9 @@ impl Table {
 
 /// The id before a variant in HGVS.
 fn accession(variant: &str) -> Option<&str> {
-    variant.split_once(":p.").map(|(id, _)| id.trim())
-}
-
-/// Whether a table has the columns that [`Table::with`] adds.
-pub fn has_scores(text: &[u8]) -> bool {
-    let mut records = read_records(text).1.into_iter();
-    let header = records.find_map(|(_, record)| record.ok());
-    let added = header.iter().flatten().skip(1).map(|name| {
-        let end = name.trim_end_matches(|letter: char| letter == '_' || letter.is_ascii_digit());
-        end.to_owned()
-    });
-    let added: Vec<String> = added.collect();
-    added.ends_with(&["score".to_owned(), "reason".to_owned()])
+    let start = hgvs_start(variant)?;
+    let id = variant[..start].strip_suffix(':')?.trim();
+    (!id.is_empty() && !id.contains(':')).then_some(id)
 }
 
 #[cfg(test)]
@@ -179,9 +189,13 @@ mod tests {
     #[test]
     fn lines_before_the_header_stay_and_accessions_are_ids() {
         let text = "##a\n##b\n#x\thgvs_p\n1\tNP_1.2:p.Ala1Val\n2\tA1V\n";
-        let error = read(text, [None; 2], None).expect_err("no id");
+        let mixed = read(text, [None; 2], None).expect("a table");
         assert!(
-            error.starts_with("line 3: expected a column protein_id or"),
+            matches!(&mixed.lines[1].1, Err(Unscored::Wrong(what)) if what.contains("expected an id before p."))
+        );
+        let error = read("##\nhgvs_p\nA1V\n", [None; 2], None).expect_err("no id");
+        assert!(
+            error.starts_with("line 2: expected a column protein_id or"),
             "{error}"
         );
         let text = &text[..text.len() - "2\tA1V\n".len()];
@@ -196,16 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_scores_is_known_by_its_last_columns() {
+    fn a_table_knows_what_it_wrote() {
+        let table = read("id,mutant\nP1,A1V\n", [None; 2], None).expect("a table");
         for (text, expected) in [
-            ("mutant,score,reason\nA1V,1,\n", true),
-            ("\u{feff}id\tmutant\tscore_2\treason_2\n", true),
-            ("mutant,score\nA1V,1\n", false),
-            ("score,reason\n", false),
+            ("id,mutant,score,reason\nP1,A1V,1,\n", true),
+            ("id\tmutant\tscore\treason\n", true),
+            ("id,mutant,score,reason\nP1,A1V,1,\nmy note\n", false),
+            ("mutant,score,reason\nA1V,1,\n", false),
+            ("id,mutant\nP1,A1V\n", false),
             ("{\n  \"samples\": 1\n}\n", false),
             ("", false),
         ] {
-            assert_eq!(has_scores(text.as_bytes()), expected, "{text}");
+            assert_eq!(table.has_written(text.as_bytes()), expected, "{text}");
         }
     }
 

@@ -43,7 +43,7 @@ impl FromStr for Variant {
         if none.contains(&&*text.to_lowercase()) {
             return Err(Unscored::Other("no variant".to_owned()));
         }
-        let start = text.find("p.");
+        let start = hgvs_start(&text);
         let text = &text[start.unwrap_or(0)..];
         let are_even = |pair: [char; 2]| {
             let [open, close] = pair.map(|bracket| text.matches(bracket).count());
@@ -75,6 +75,19 @@ impl FromStr for Variant {
         }
         Ok(variant)
     }
+}
+
+/// Where HGVS begins in a text: `p.`, behind an accession or the name of a variant of a gene, and behind no other variant.
+pub(super) fn hgvs_start(text: &str) -> Option<usize> {
+    let start = text.find("p.")?;
+    let before = text[..start].trim_end_matches(['(', ':', ' ']);
+    let of_gene = [":c.", ":g.", ":n.", ":m."]
+        .iter()
+        .any(|mark| before.contains(mark));
+    let mut parts = before.split([':', ';']);
+    let is_id =
+        !before.contains(char::is_whitespace) && parts.all(|part| read_part(part, true).is_none());
+    (before.is_empty() || of_gene || is_id).then_some(start)
 }
 
 fn unreadable() -> Unscored {
@@ -211,6 +224,8 @@ mod tests {
                 vec![(b'A', 123, b'V')],
             ),
             ("p.A123V", vec![(b'A', 123, b'V')]),
+            ("A1V:p.K5R", several.clone()),
+            ("Ala1Val:p.Lys5Arg", several.clone()),
             ("A1V:K5R", several.clone()),
             ("A1V;K5R", several.clone()),
             ("p.[Ala1Val;Lys5Arg]", several.clone()),
@@ -292,6 +307,8 @@ mod tests {
             "A1VV",
             "é1V",
             "delusion",
+            "garbage here:p.A1V",
+            "A1V p.K5R",
             "A2V-L3P",
             "A2-V",
             "A2V_L3Pdel",
