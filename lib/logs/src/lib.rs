@@ -25,7 +25,7 @@ pub use folder::{Note, log_name, logs_below};
 pub use gpu_sample::{GpuProcess, GpuSample, METRICS, Metric, Processes, Subject, is_instance};
 pub use mean::Mean;
 pub use progress_reporter::ProgressReporter;
-pub use reader::{LineParser, LogReader, SkippedLines};
+pub use reader::{LineParser, LogReader};
 pub use stretch::Stretch;
 pub use throttle::Throttle;
 pub use tier::{QueueState, Tier};

@@ -23,7 +23,7 @@ mod times;
 mod values;
 mod wall;
 
-use plmkit_logs::{SkippedLines, Tier};
+use plmkit_logs::Tier;
 use plmkit_page::Tone;
 use serde::Serialize;
 
@@ -68,8 +68,8 @@ pub struct Report {
     pub gpus: Option<Vec<GpuSummary>>,
     /// The speed of the runs, beside that of a baseline, if one was given.
     pub speeds: Vec<Speed>,
-    /// Malformed and torn lines that were left out, by log.
-    pub skipped: Vec<SkippedLines>,
+    /// The logs whose last line is torn, as of a writer that was killed, and left out.
+    pub torn: Vec<String>,
 }
 
 impl Report {
@@ -89,7 +89,7 @@ impl Report {
             sum,
             gpus,
             speeds: Vec::new(),
-            skipped: Vec::new(),
+            torn: Vec::new(),
         };
         report.speeds = groups::speeds(report.runs());
         let (findings, reasons) = findings::findings(&report);
@@ -100,6 +100,12 @@ impl Report {
         }
         report.findings = findings;
         report
+    }
+
+    /// Returns a sentence on each log whose last line was left out.
+    fn torn_lines(&self) -> impl Iterator<Item = String> {
+        let logs = self.torn.iter();
+        logs.map(|log| format!("{log}: its last line is torn and was left out"))
     }
 
     fn runs(&self) -> &[RunSummary] {

@@ -7,16 +7,13 @@ use plmkit_logs::gpu_csv::GpuCsvReader;
 use plmkit_telemetry::report::{Report, Runs, Samples, sentences};
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut reader = GpuCsvReader::new(bytes, "gpu.csv");
+    let reader = GpuCsvReader::new(bytes, "gpu.csv");
     let mut samples = Samples::during(&Runs::default());
-    for sample in reader.by_ref() {
+    for sample in reader {
         let Some(sample) = judged(sample) else {
             return;
         };
         samples.add(&sample);
-    }
-    if judged(reader.finish()).is_none() {
-        return;
     }
     sentences(&Report::new(None, Some(samples)));
 });

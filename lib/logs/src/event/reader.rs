@@ -20,8 +20,7 @@ use crate::{LineParser, LogReader, Timestamp};
 /// let Some(Ok(Event::Run(run))) = reader.next() else { panic!("a run starts") };
 /// assert_eq!(run.device.as_deref(), Some("cpu"));
 /// assert!(reader.next().is_none());
-/// assert_eq!(reader.finish()?.map(|torn| torn.first_line), Some(3));
-/// # Ok::<(), plmkit_store::StoreError>(())
+/// assert!(reader.is_torn());
 /// ```
 pub type EventReader<R> = LogReader<R, EventLines>;
 

@@ -22,27 +22,43 @@ use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp};
 /// let sample = reader.next().unwrap()?;
 /// assert_eq!((sample.gpu_util, sample.mem_used_mib), (Some(97), None));
 /// assert!(reader.next().is_none());
-/// assert_eq!(reader.finish()?.map(|torn| torn.first_line), Some(3));
+/// assert!(reader.is_torn());
 /// # Ok::<(), plmkit_store::StoreError>(())
 /// ```
 pub type GpuCsvReader<R> = LogReader<R, GpuCsvLines>;
 
 /// Parses the lines of a sample log, the first of which is the header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct GpuCsvLines {
     header: StringRecord,
     /// What reads the columns of the header; `None` for one of a newer or an older program.
     columns: Vec<Option<ReadColumn>>,
     row: StringRecord,
-    /// Splits all lines, one at a time: making a reader takes ten times as long as reading a line.
-    csv: Option<Reader<Cursor<Vec<u8>>>>,
+    /// Splits all lines, one at a time.
+    csv: Reader<Cursor<Vec<u8>>>,
+}
+
+impl Default for GpuCsvLines {
+    fn default() -> Self {
+        let mut csv = ReaderBuilder::new();
+        csv.has_headers(false).flexible(true);
+        csv.terminator(Terminator::Any(b'\n'));
+        Self {
+            header: StringRecord::new(),
+            columns: Vec::new(),
+            row: StringRecord::new(),
+            csv: csv.from_reader(Cursor::default()),
+        }
+    }
 }
 
 impl LineParser for GpuCsvLines {
     type Item = GpuSample;
 
     fn parse(&mut self, line: &[u8]) -> Result<Option<GpuSample>, String> {
-        self.split(line)?;
+        *self.csv.get_mut() = Cursor::new([line, b"\n"].concat());
+        let read = self.csv.read_record(&mut self.row);
+        read.map_err(|_| "not UTF-8".to_owned())?;
         if self.columns.is_empty() {
             self.columns = columns(&self.row)?;
             self.header = self.row.clone();
@@ -60,23 +76,6 @@ impl LineParser for GpuCsvLines {
 }
 
 impl GpuCsvLines {
-    /// Splits a line into its fields.
-    fn split(&mut self, line: &[u8]) -> Result<(), String> {
-        let csv = self.csv.get_or_insert_with(|| {
-            let mut csv = ReaderBuilder::new();
-            csv.has_headers(false).flexible(true);
-            csv.terminator(Terminator::Any(b'\n'));
-            csv.from_reader(Cursor::default())
-        });
-        *csv.get_mut() = Cursor::new([line, b"\n"].concat());
-        let read = csv.read_record(&mut self.row);
-        // A line that ends within quotes does not take the lines after it with it.
-        if csv.is_done() {
-            self.csv = None;
-        }
-        read.map(drop).map_err(|_| "not UTF-8".to_owned())
-    }
-
     /// Parses the row. The error has no file and line.
     fn sample(&self) -> Result<GpuSample, String> {
         let (header, row) = (&self.header, &self.row);
@@ -144,9 +143,7 @@ mod tests {
     use plmkit_store::StoreError;
 
     fn samples(log: &str) -> Result<Vec<GpuSample>, StoreError> {
-        let mut reader = GpuCsvReader::new(log.as_bytes(), "gpu.csv");
-        let samples = reader.by_ref().collect();
-        reader.finish().and(samples)
+        GpuCsvReader::new(log.as_bytes(), "gpu.csv").collect()
     }
 
     #[test]
@@ -159,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_ends_in_quotes_is_no_row_and_takes_no_other_with_it() {
+    fn a_line_that_ends_in_quotes_is_an_error() {
         for line in [
             "a,b\n",
             "a,\"b, c\",d\n",
@@ -168,7 +165,8 @@ mod tests {
             "ab\"c,\"d\n",
         ] {
             let log = format!("timestamp,name\n{line}2026-01-31T12:00:00Z,x\n");
-            assert_eq!(samples(&log).unwrap().len(), 1, "{line}");
+            let error = samples(&log).unwrap_err().to_string();
+            assert!(error.starts_with("gpu.csv: line 2: "), "{error}");
         }
     }
 
@@ -212,8 +210,7 @@ mod tests {
                 "wrong number of columns; expected 4, found 1".to_owned(),
             ),
         ] {
-            // Twice: one bad line is left out.
-            let log = format!("timestamp,gpu_util,power_w,processes\n{time},1,,\n{row}\n{row}\n");
+            let log = format!("timestamp,gpu_util,power_w,processes\n{time},1,,\n{row}\n");
             let error = samples(&log).unwrap_err();
             assert_eq!(error.exit(), Exit::Data);
             let expected = format!("gpu.csv: line 3: {expected}");

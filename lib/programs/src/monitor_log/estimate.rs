@@ -12,7 +12,6 @@ use plmkit_logs::event::EventLines;
 use plmkit_store::{FileKind, ShardReader, StoreError, read_sealed, write_json};
 use plmkit_telemetry::devices::DEFAULT_DEVICES;
 use plmkit_telemetry::report::Runs;
-use tracing::warn;
 
 use super::args::EstimateArgs;
 use super::report::{check, logs_of, read_events};
@@ -67,10 +66,7 @@ pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
     measured.left.clone_from(&shards);
     for path in &logs {
         let mut runs = Runs::default();
-        let skipped = read_events(path, &mut runs)?;
-        if let Some(lines) = skipped {
-            warn!("{lines}");
-        }
+        read_events(path, &mut runs)?;
         let runs = runs.finish();
         let wrong = |what: &str| StoreError::malformed(path, what);
         if runs.is_empty() {

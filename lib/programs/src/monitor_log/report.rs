@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, ensure_distinct, ensure_reports, files_of, lists_of};
-use plmkit_contract::Failure;
+use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
+use plmkit_contract::{Failure, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
-use plmkit_logs::{LineParser, LogReader, SkippedLines, Timestamp, log_name, logs_below};
+use plmkit_logs::{LineParser, LogReader, Timestamp, log_name, logs_below};
 use plmkit_store::{FileKind, StoreError, open_input, read_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
@@ -118,16 +118,13 @@ fn first_time<P: LineParser>(path: &Path) -> Result<Option<Timestamp>, StoreErro
     Ok(first.and_then(|first| P::time(&first)))
 }
 
-/// Reads a log, and returns the lines that were left out.
-fn read_log<P: LineParser>(
-    path: &Path,
-    mut add: impl FnMut(P::Item),
-) -> Result<Option<SkippedLines>, StoreError> {
+/// Reads a log, and returns whether its last line is torn.
+fn read_log<P: LineParser>(path: &Path, mut add: impl FnMut(P::Item)) -> Result<bool, StoreError> {
     let mut log = open::<P>(path)?;
     for item in log.by_ref() {
         add(item?);
     }
-    log.finish()
+    Ok(log.is_torn())
 }
 
 fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Result<(), Fault> {
@@ -163,12 +160,12 @@ pub(crate) fn check(
 
 /// Reads the logs. Events come first: they tell which samples belong to a run. Unless `is_strict`, a log that cannot be read is told.
 fn read(logs: [&[PathBuf]; 2], mut runs: Runs, is_strict: bool) -> Result<Report, Fault> {
-    let ([events, samples], mut skipped) = (logs, Vec::new());
-    let mut add = |read: Result<_, StoreError>, kind: FileKind, path: &Path| {
+    let ([events, samples], mut torn) = (logs, Vec::<String>::new());
+    let mut add = |read: Result<bool, StoreError>, kind: FileKind, path: &Path| {
         match read {
             Err(error) if is_strict => return Err(explain(kind, path, error)),
             Err(error) => warn!("left out: {error}"),
-            Ok(lines) => skipped.extend::<Option<_>>(lines),
+            Ok(is_torn) => torn.extend(is_torn.then(|| path_text(path))),
         }
         Ok(())
     };
@@ -183,14 +180,12 @@ fn read(logs: [&[PathBuf]; 2], mut runs: Runs, is_strict: bool) -> Result<Report
     let runs = Some(runs).filter(|_| !events.is_empty());
     let joined = Some(joined).filter(|_| !samples.is_empty());
     let mut report = Report::new(runs, joined);
-    report.skipped = skipped;
+    report.torn = torn;
     Ok(report)
 }
 
-pub(crate) fn read_events(
-    path: &Path,
-    runs: &mut Runs,
-) -> Result<Option<SkippedLines>, StoreError> {
+/// Reads run events, and returns whether the last line of the log is torn.
+pub(crate) fn read_events(path: &Path, runs: &mut Runs) -> Result<bool, StoreError> {
     runs.log = log_name(path);
     read_log::<EventLines>(path, |event| runs.add(&event))
 }

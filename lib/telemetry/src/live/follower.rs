@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use chrono::{DateTime, Utc};
 use plmkit_contract::{Exit, Failure};
 use plmkit_logs::event::{Event, EventReader};
-use plmkit_logs::{Note, SkippedLines, log_name, logs_below};
+use plmkit_logs::{Note, log_name, logs_below};
 use plmkit_store::StoreError;
 
 use super::LiveRuns;
@@ -39,7 +39,9 @@ struct Log {
     /// beginning.
     file: (u64, u64),
     offset: u64,
-    /// `None` of a file that cannot be read, or is no log.
+    /// Whether it is known to be a log: it has an event.
+    is_log: bool,
+    /// `None` of a file that cannot be read, is no log, or has a malformed line.
     reader: Option<EventReader<Box<dyn BufRead + Send>>>,
 }
 
@@ -61,16 +63,13 @@ impl Follower {
             self.search(&mut told);
         }
         for (path, log) in &mut self.logs {
-            let note = match log.read(path, runs) {
-                Err(error) => {
-                    // A folder may have other files, and lose some.
-                    let is_other = error.exit() == Exit::Data || !path.exists();
-                    let is_told = !is_other || self.paths.contains(path);
-                    is_told.then(|| error.to_string())
+            if let Err(error) = log.read(path, runs) {
+                // A folder may have other files, and lose some.
+                let is_other = error.exit() == Exit::Data && !log.is_log || !path.exists();
+                if !is_other || self.paths.contains(path) {
+                    told.push((path.clone(), error.to_string()));
                 }
-                Ok(malformed) => malformed.map(|lines| lines.to_string()),
-            };
-            told.extend(note.map(|note| (path.clone(), note)));
+            }
         }
         let new = told
             .into_iter()
@@ -106,12 +105,9 @@ impl Follower {
 }
 
 impl Log {
-    /// Adds new events to `runs`, and returns the malformed lines. An event without a time has that of the last write to the file.
-    fn read(
-        &mut self,
-        path: &Path,
-        runs: &mut LiveRuns,
-    ) -> Result<Option<SkippedLines>, StoreError> {
+    /// Adds new events to `runs`. An event without a time has that of the last write to the file. After a malformed line, nothing more
+    /// is read.
+    fn read(&mut self, path: &Path, runs: &mut LiveRuns) -> Result<(), StoreError> {
         let metadata = fs::metadata(path).map_err(StoreError::cannot_open(path))?;
         if !metadata.is_file() {
             // Opening a pipe could wait forever.
@@ -125,12 +121,16 @@ impl Log {
         }
         let reader = self.reader.as_mut();
         let Some(reader) = reader.filter(|_| self.offset < metadata.len()) else {
-            return Ok(None);
+            return Ok(());
         };
         let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
         let written = DateTime::<Utc>::from(written);
         runs.log = log_name(path);
-        let mut add = |event: Event| runs.add(&event, written.into());
+        let is_log = &mut self.is_log;
+        let mut add = |event: Event| {
+            *is_log = true;
+            runs.add(&event, written.into());
+        };
         let mut source = File::open(path).map_err(StoreError::cannot_open(path))?;
         let failed = StoreError::cannot_read(path);
         source.seek(SeekFrom::Start(self.offset)).map_err(failed)?;
@@ -143,7 +143,7 @@ impl Log {
         }
         *reader.source_mut() = Box::new(io::empty());
         self.offset = source.stream_position().map_err(failed)?;
-        Ok(reader.malformed())
+        Ok(())
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         }
 
         /// The batches that were read so far, and the outcome.
-        fn read(&mut self) -> (u64, Result<Option<SkippedLines>, StoreError>) {
+        fn read(&mut self) -> (u64, Result<(), StoreError>) {
             let path = self.path();
             let read = self.log.read(&path, &mut self.case.runs);
             let runs = self.case.runs.status(Timestamp::now());
@@ -318,20 +318,19 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_left_out_and_noted_once() {
-        let log = Growing::new(&format!(
-            "{}\n{{\"type\":7}}\n[]\n{}",
-            batch(0).trim(),
-            batch(1)
-        ));
-        let mut follower = Follower::new(vec![log.path()], HOUR);
-        let mut runs = LiveRuns::default();
-        let notes = follower.read_new(&mut runs);
-        let expected = "events.jsonl: 2 of 4 lines are malformed and were left out; the first is line 2: not a run event";
-        assert!(notes.len() == 1 && notes[0].contains(expected), "{notes:?}");
-        log.append(&(batch(2) + "[]\n"));
-        assert!(follower.read_new(&mut runs).is_empty());
-        assert_eq!(runs.status(Timestamp::now())[0].summary.batches, 3);
+    fn a_log_is_read_up_to_a_bad_line_which_is_noted_once() {
+        let log = Growing::new(&(batch(0) + "{\"type\":7}\n" + &batch(1)));
+        // In a folder, too.
+        for path in [log.path(), log.case.path("")] {
+            let mut follower = Follower::new(vec![path], HOUR);
+            let mut runs = LiveRuns::default();
+            let notes = follower.read_new(&mut runs);
+            let expected = "events.jsonl: line 2: not a run event";
+            assert!(notes.len() == 1 && notes[0].contains(expected), "{notes:?}");
+            log.append(&batch(2));
+            assert!(follower.read_new(&mut runs).is_empty());
+            assert_eq!(runs.status(Timestamp::now())[0].summary.batches, 1);
+        }
     }
 
     #[test]

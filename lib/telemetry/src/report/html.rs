@@ -101,7 +101,7 @@ pub fn add_to(page: &mut Page, report: &Report) {
             page.list(details(run));
         }
     });
-    page.list(report.skipped.iter().map(ToString::to_string));
+    page.list(report.torn_lines());
 }
 
 /// The names of [`times_s`].

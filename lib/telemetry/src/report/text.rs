@@ -22,7 +22,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
         let figures = sentence(gpu, &GPUS[LABEL_OF_GPU..]);
         format!("{}: {figures}", gpu.label())
     }));
-    lines.extend(report.skipped.iter().map(ToString::to_string));
+    lines.extend(report.torn_lines());
     lines.extend(report.findings.iter().map(ToString::to_string));
     let speeds = report.speeds_to_show();
     lines.extend(speeds.iter().map(|speed| sentence(speed, &SPEEDS)));
