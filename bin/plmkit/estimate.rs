@@ -78,7 +78,6 @@ fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> Estima
         report: None,
         gpus: NonZeroU32::MIN,
         dtype: dtype.unwrap_or(Dtype::F16).to_string(),
-        tflops: None,
         measured: Vec::new(),
         outputs: options.outputs.clone(),
         store_dtype: options.store_dtype,

@@ -173,7 +173,7 @@ impl SampleFolder<'_> {
             gpu: samples,
             events: logs,
             clocks_agree: false,
-            out: self.cleared("reports/run.json")?,
+            out: Some(self.cleared("reports/run.json")?),
             mqc: Some(self.cleared(&format!("reports/{name}_run_mqc.json"))?),
             html: None,
             peak_tflops: None,

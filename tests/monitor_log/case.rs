@@ -102,6 +102,13 @@ impl Case {
         serde_json::from_str(&self.read("report.json")).expect("JSON")
     }
 
+    /// Returns the text of `monitor-log report ARGS`.
+    pub(crate) fn printed(&self, args: &str) -> String {
+        let output = self.run(&format!("report {args}"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
     /// `monitor-log record --out gpu.csv --interval 20ms -- sh -c SCRIPT`
     pub(crate) fn wrap(&self, script: &str) -> Command {
         let mut command = self.command("record --out gpu.csv --interval 20ms -- sh -c");

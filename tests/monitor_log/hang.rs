@@ -63,7 +63,7 @@ fn a_hanging_driver_does_not_delay_a_signal() {
 
 #[test]
 fn a_hanging_log_does_not_delay_the_end_of_the_command() {
-    let case = Case::new();
+    let case = Case::with_gpus();
     let mut mkfifo = Command::new("mkfifo");
     assert!(mkfifo.arg(case.path("gpu.csv")).status().unwrap().success());
     // Open, full, and not read.
@@ -81,7 +81,7 @@ fn a_hanging_log_does_not_delay_the_end_of_the_command() {
 
 #[test]
 fn one_recording_at_a_time_writes_a_log() {
-    let case = Case::new();
+    let case = Case::with_gpus();
     let count_rows = || {
         let log = std::fs::read_to_string(case.path("gpu.csv"));
         log.map_or(0, |log| log.lines().count())
@@ -106,7 +106,7 @@ fn one_recording_at_a_time_writes_a_log() {
 
 #[test]
 fn a_command_that_ends_before_the_log_is_free_leaves_the_log_alone() {
-    let case = Case::new();
+    let case = Case::with_gpus();
     let record = case.command("record --out gpu.csv --interval 20ms");
     let first = start(&case, record);
     wait_until(|| case.path("gpu.csv").exists());

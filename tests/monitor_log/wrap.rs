@@ -24,7 +24,7 @@ fn the_exit_code_or_the_signal_is_that_of_the_command() {
         .into_iter()
         .zip([15, 2, 1, 9, 11, 10].map(|signal| (None, Some(signal))));
     for (script, expected) in codes.chain(signals) {
-        let case = Case::new();
+        let case = Case::with_gpus();
         let status = case.wrap(&script).status().unwrap();
         assert_eq!((status.code(), status.signal()), expected, "{script}");
         assert!(!case.rows("gpu.csv").is_empty());
@@ -57,7 +57,7 @@ fn start(case: &Case, traps: &str) -> (Child, BufReader<ChildStdout>) {
 #[test]
 fn signals_are_forwarded_and_the_command_decides_how_it_ends() {
     for name in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"] {
-        let case = Case::new();
+        let case = Case::with_gpus();
         let (mut child, mut stdout) =
             start(&case, &format!("trap 'echo got {name}; exit 9' {name}"));
         kill(name, child.id());
@@ -144,7 +144,7 @@ fn a_command_that_cannot_start_has_the_exit_code_of_shells_and_leaves_nothing() 
 
 #[test]
 fn a_full_disk_is_warned_of_once_and_does_not_end_the_command() {
-    let case = Case::new();
+    let case = Case::with_gpus();
     let mut command = case.command("record --out /dev/full --interval 10ms -- sh -c");
     let output = command
         .arg("sleep 0.2; echo done; exit 7")
@@ -209,15 +209,15 @@ fn as_the_first_process_of_a_container_it_ends_with_a_code() {
     if first_process().is_none() {
         return;
     }
-    let case = Case::new();
+    let case = Case::with_gpus();
     let in_namespace = |program: &Command| {
         let mut command = first_process().expect("as before");
         command.arg(program.get_program()).args(program.get_args());
         command.current_dir(case.path(""));
         command
     };
-    let record = case.command("record --out gpu.csv --interval 20ms");
-    let mut child = in_namespace(&record).spawn().unwrap();
+    let record = "record --out gpu.csv --interval 20ms --nvml driver/libnvidia-ml.so.1";
+    let mut child = in_namespace(&case.command(record)).spawn().unwrap();
     let log = || fs::read_to_string(case.path("gpu.csv")).unwrap_or_default();
     wait_until(|| log().lines().count() > 2);
     let children = format!("/proc/{0}/task/{0}/children", child.id());

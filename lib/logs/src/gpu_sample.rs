@@ -1,4 +1,4 @@
-//! A sample of a GPU and its host at one moment. Its numbers are one table, which the log, the exporter, the report, `top` and the
+//! A sample of a GPU at one moment. Its numbers are one table, which the log, the exporter, the report, `top` and the
 //! documents share.
 
 use std::fmt;
@@ -18,8 +18,6 @@ pub enum Subject {
     Gpu,
     /// The GPU, as the driver remembers it: known of a GPU that answers no more.
     Driver,
-    /// The host.
-    Host,
 }
 
 /// A number of a sample.
@@ -46,10 +44,9 @@ pub struct Metric {
 /// whether it is in reports, and what it is.
 macro_rules! samples {
     ($($other:ident $form:expr),*; $($column:ident: $type:ty, $unit:literal, $subject:ident, $prometheus:literal, $in_reports:literal, $help:literal;)*) => {
-        /// One row of a GPU sample log: a GPU, and the host beside it, at one moment.
+        /// One row of a GPU sample log: a GPU at one moment.
         ///
-        /// A value that the driver or the system does not give is `None`, never 0. On a machine without a GPU, a row
-        /// has the host only. Utilisations are percentages, 0 to 100, over the time since the previous sample, or over
+        /// A value that the driver does not give is `None`, never 0. Utilisations are percentages, 0 to 100, over the time since the previous sample, or over
         /// the driver's own interval.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct GpuSample {
@@ -64,7 +61,7 @@ macro_rules! samples {
             pub interval_s: Option<f64>,
             /// The driver's number of the GPU; for a MIG instance, that of its GPU.
             pub index: Option<u32>,
-            /// The UUID of the GPU, `GPU-…`, or of a MIG instance, `MIG-…`. An instance has memory and processes only.
+            /// The UUID of the GPU, `GPU-…`, or of a MIG instance, `MIG-…`. An instance has memory only.
             pub uuid: Option<String>,
             /// The product name.
             pub name: Option<String>,
@@ -126,9 +123,6 @@ samples! {
     mem_temperature_limit_c: u32, "°C", Driver, "plmkit_gpu_memory_temperature_limit_celsius", false, "Temperature of the device memory above which the board lowers its clocks.";
     xid_errors: u64, "", Driver, "plmkit_gpu_xid_errors_total", false, "Xid errors since the driver was opened.";
     last_xid: u64, "", Driver, "plmkit_gpu_last_xid", false, "Number of the last Xid error; absent if there was none.";
-    host_cpu_util: f64, "%", Host, "plmkit_host_cpu_utilization_ratio", false, "Share of all CPUs' time that was not idle.";
-    host_mem_used_mib: u64, "MiB", Host, "plmkit_host_memory_used_bytes", false, "Memory that is not available to new programs.";
-    host_mem_total_mib: u64, "MiB", Host, "plmkit_host_memory_size_bytes", false, "Memory.";
 }
 
 impl Metric {

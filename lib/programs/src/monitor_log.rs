@@ -1,4 +1,4 @@
-//! `monitor-log`: records, shows and exports GPUs, host and runs, reports on runs, and estimates them.
+//! `monitor-log`: records, shows and exports GPUs and runs, reports on runs, and estimates them.
 
 mod args;
 mod estimate;

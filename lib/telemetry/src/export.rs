@@ -1,4 +1,4 @@
-//! Metrics of GPUs, host and runs for Prometheus.
+//! Metrics of GPUs and runs for Prometheus.
 //!
 //! Names and units follow the Prometheus conventions: base units (seconds, bytes, hertz, celsius, watts, joules,
 //! ratios from 0 to 1), `_total` for counters, `_info` for a metric whose content is its labels. An unknown value has
@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use plmkit_logs::{GpuSample, METRICS, QueueState, Subject, Timestamp};
+use plmkit_logs::{GpuSample, METRICS, QueueState, Timestamp};
 use strum::VariantNames;
 
 use crate::live::{RunState, RunStatus};
@@ -31,7 +31,7 @@ type Metric<T> = (
 #[rustfmt::skip]
 const OF_EXPORTER: &[Metric<[GpuSample]>] = &[
     ("gauge", "plmkit_exporter_info", "The program that exports.", |_| named("version", [(env!("CARGO_PKG_VERSION"), 1.0)])),
-    ("gauge", "plmkit_exporter_last_sample_timestamp_seconds", "When GPUs and host were looked at last, in seconds since 1970.", |rows| one(seconds(rows.first().map_or_else(Timestamp::now, |row| row.timestamp)))),
+    ("gauge", "plmkit_exporter_last_sample_timestamp_seconds", "When GPUs were looked at last, in seconds since 1970.", |rows| one(seconds(rows.first().map_or_else(Timestamp::now, |row| row.timestamp)))),
     ("gauge", "plmkit_exporter_driver_up", "Whether a GPU answers, 1 or 0; a driver that is not there is looked for every minute.", |rows| one(f64::from(rows.iter().any(GpuSample::has_values)))),
 ];
 
@@ -81,8 +81,7 @@ const OF_RUN: &[Metric<RunStatus>] = &[
     }),
 ];
 
-/// Returns all metrics of a moment in Prometheus' text format 0.0.4. `rows` has one sample for each GPU, or one for the
-/// host.
+/// Returns all metrics of a moment in Prometheus' text format 0.0.4. `rows` has one sample for each GPU.
 ///
 /// ```
 /// use plmkit_logs::{GpuSample, Timestamp};
@@ -103,16 +102,11 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
         (row, vec![("uuid", row.uuid.clone()), ("index", index)])
     });
     let gpus: Vec<(&GpuSample, Labels)> = gpus.collect();
-    let host: Vec<_> = rows.iter().take(1).map(|row| (row, Vec::new())).collect();
     write_all(&mut text, OF_GPU, &gpus);
     for metric in METRICS {
-        let rows = match metric.subject {
-            Subject::Host => &host,
-            Subject::Gpu | Subject::Driver => &gpus,
-        };
         let value = |row: &GpuSample| one((metric.value)(row).map(|value| metric.in_base(value)));
         let named = (metric.kind(), metric.prometheus, metric.help);
-        write(&mut text, named, rows, value);
+        write(&mut text, named, &gpus, value);
     }
     let runs = runs.iter();
     let runs: Vec<_> = runs

@@ -1,9 +1,8 @@
-//! Samples GPUs and the host, follows runs while they work, reports on both, and exports metrics for Prometheus.
+//! Samples GPUs, follows runs while they work, reports on both, and exports metrics for Prometheus.
 
 pub mod command;
 pub mod devices;
 pub mod export;
-mod host;
 pub mod live;
 mod nvml;
 mod recorder;

@@ -10,6 +10,6 @@ mod runs;
 mod status;
 
 pub use follower::Follower;
-pub use processes::{ProcessReader, ProcessStatus};
+pub use processes::{ProcessStatus, processes};
 pub use runs::LiveRuns;
 pub use status::{LiveProgress, Recent, RunState, RunStatus};

@@ -1,4 +1,4 @@
-//! Samples of the host, and of all GPUs through NVML, NVIDIA's management library. NVML is loaded at run time: neither the build nor
+//! Samples of all GPUs through NVML, NVIDIA's management library. NVML is loaded at run time: neither the build nor
 //! the start needs a driver.
 
 mod gpu;
@@ -18,7 +18,6 @@ use plmkit_logs::{GpuSample, Timestamp, boot_id, boot_seconds};
 use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};
 
-use crate::host::Host;
 use gpu::{Gpu, Reported};
 
 /// The name that the driver installs. The name without `.1` exists only beside a CUDA toolkit.
@@ -47,11 +46,10 @@ pub struct DriverVersions {
 /// Rows: those of a moment; those of a driver that was just opened, with the names alone; none without a driver.
 type Answer = (Vec<GpuSample>, DriverVersions);
 
-/// Takes samples: a row for each GPU and MIG instance, or one row for the host if no GPU was ever seen.
+/// Takes samples: a row for each GPU and MIG instance.
 ///
 /// The driver is behind a thread that may hang: there is never a second question, nor a second thread.
 pub struct Sampler {
-    host: Host,
     boot_id: Option<String>,
     /// Never dropped: the thread would shut NVML down while the process ends.
     questions: ManuallyDrop<Sender<GpuSample>>,
@@ -80,7 +78,6 @@ impl Sampler {
         // Without a thread the sender is dropped, and the receiver says so.
         let _ = thread::Builder::new().name("nvml".to_owned()).spawn(work);
         let mut sampler = Self {
-            host: Host::default(),
             boot_id: boot_id(),
             questions: ManuallyDrop::new(questions),
             answers,
@@ -92,15 +89,13 @@ impl Sampler {
         sampler
     }
 
-    /// Takes the samples of this moment, at least one. If the driver does not answer, rows have the names of the GPUs alone.
+    /// Takes the samples of this moment; none if no GPU was ever seen. If the driver does not answer, rows have the names of the GPUs alone.
     pub fn sample(&mut self) -> Vec<GpuSample> {
         let mut moment = GpuSample::at(Timestamp::now());
         moment.boot_id.clone_from(&self.boot_id);
         moment.boot_s = Some(boot_seconds());
-        self.host.read(&mut moment);
         match self.ask(&moment) {
             Some(rows) if rows.iter().any(GpuSample::has_values) => rows,
-            _ if self.names.is_empty() => vec![moment],
             _ => {
                 let names = self.names.iter();
                 names.map(|gpu| with_names(&moment, gpu)).collect()
@@ -150,7 +145,7 @@ fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<
                     }
                 }
                 Err(reason) if is_first => {
-                    tracing::info!("no GPU found; recording the host only: {reason}");
+                    tracing::info!("no GPU found: {reason}");
                 }
                 Err(_) => {}
             }

@@ -272,8 +272,7 @@ class Export(unittest.TestCase):
             if match := re.search(r"serving (http://(\S+))/metrics", line):
                 cls.url, cls.address = match.groups()
                 break
-        # Some values are those between two samples.
-        wait_for(lambda: "plmkit_host_cpu_utilization_ratio" in get(f"{cls.url}/metrics"))
+        wait_for(lambda: "plmkit_gpu_energy_joules_total" in get(f"{cls.url}/metrics"))
 
     def names(self):
         """The names of all samples."""
@@ -325,7 +324,7 @@ class Export(unittest.TestCase):
 
         with running(command):
             wait_for(lambda: [value for _, value in query('up{job="plmkit"}') if value == 1])
-            wait_for(lambda: query("plmkit_host_cpu_utilization_ratio"))
+            wait_for(lambda: query("plmkit_gpu_power_watts"))
             [(labels, value)] = query('plmkit_gpu_utilization_ratio{uuid="GPU-0"}')
             self.assertEqual((labels["index"], value), ("0", 0.97))
             self.assertEqual(query('plmkit_gpu_utilization_ratio{uuid="GPU-1"}'), [])

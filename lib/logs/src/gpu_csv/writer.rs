@@ -54,11 +54,11 @@ mod tests {
     #[test]
     fn the_header_names_the_fields_in_order_and_unknown_values_are_empty() {
         let mut sample = GpuSample::at("2026-01-31T12:00:00Z".parse().unwrap());
-        sample.host_cpu_util = Some(12.5);
+        sample.last_xid = Some(79);
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.serialize(&sample).unwrap();
         let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let row = format!("2026-01-31T12:00:00.000Z{}12.5,,\n", ",".repeat(26));
+        let row = format!("2026-01-31T12:00:00.000Z{}79\n", ",".repeat(25));
         assert_eq!(text, format!("{HEADER}{row}"));
         assert_eq!(rows(&[sample]), row.as_bytes());
     }

@@ -7,15 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgGroup, ColorChoice, Parser, Subcommand};
+use clap::{ArgGroup, Parser, Subcommand};
 use plmkit_cli::{Common, OutputArgs, Program, file, interval, variant};
 use plmkit_contract::StoreDtype;
 use plmkit_estimate::{Lengths, Rates};
 use plmkit_logs::Tier;
 
-use super::top::query;
-
-/// Records, shows and exports GPUs, host and runs, reports on runs, and estimates them
+/// Records, shows and exports GPUs and runs, reports on runs, and estimates them
 #[derive(Debug, Parser)]
 #[command(name = "monitor-log", version)]
 pub struct Args {
@@ -28,26 +26,26 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sample GPUs and host into a log, alone or around a command
+    /// Sample GPUs into a log, alone or around a command
     ///
-    /// The log has one row for each GPU and moment; on a machine without an NVIDIA driver, one row for the host. A value
-    /// that the driver does not give is empty, never 0.
+    /// The log has one row for each GPU and moment; on a machine without an NVIDIA driver, none. A value that the driver does not
+    /// give is empty, never 0.
     ///
     /// With a command: runs it, forwards signals to it, and exits with its status: 127 if there is no such command, 126 if
     /// it cannot run. A log that fails does not stop the command. Without a command: samples until SIGHUP, SIGINT, SIGQUIT
     /// or SIGTERM.
     Record(RecordArgs),
 
-    /// Show GPUs, host and running runs
+    /// Show GPUs and running runs
     ///
-    /// A line for each GPU, run and process on a GPU, and one for the host. On a terminal, the view is updated every --interval,
-    /// until q, Esc or Ctrl-C. Elsewhere, and with --once, --json or --query, it is printed once.
+    /// A line for each GPU, run and process on a GPU. On a terminal, the view is updated every --interval, until q, Esc or Ctrl-C.
+    /// Elsewhere, and with --once or --json, it is printed once.
     ///
     /// Red is a problem. A temperature of 40 to 80 °C is normal; `hot` is within 5 °C of the limit of the board, or without a
     /// limit above 80 °C. `full` is above 95 % of the memory. The idle time of a run is judged from 10 s on.
     Top(TopArgs),
 
-    /// Export metrics of GPUs, host and runs to Prometheus, over HTTP
+    /// Export metrics of GPUs and runs to Prometheus, over HTTP
     ///
     /// GET /metrics returns the latest values in the text format 0.0.4. Runs until SIGHUP, SIGINT, SIGQUIT or SIGTERM. An
     /// unknown value is left out, never 0. The alerts need an --interval of at most 30s: values older than 60s count as stale.
@@ -63,7 +61,7 @@ pub(crate) enum Command {
     /// Estimate a run before it: operations, time, device memory, files and bytes of embeddings
     ///
     /// Tokens and operations are exact: they follow from the lengths of all sequences. Time is operations over one rate: that of
-    /// measured runs (--measured), a given one (--tflops), or 40 % of the peaks of common GPUs. Loading the model is left out.
+    /// measured runs (--measured), or 40 % of the peaks of common GPUs, which 650M reaches on an H200; small models reach less. Loading the model is left out.
     /// Bytes are those of the values and keys before compression. Memory is what tensors hold at most on a GPU with batches of 65,536
     /// tokens: measured for 650M in f16 and bf16, otherwise by a formula.
     Estimate(EstimateArgs),
@@ -102,13 +100,6 @@ pub struct EstimateArgs {
     /// Precision of the computation, which decides the peak of a GPU; f16 is what gpu-embed takes on a GPU
     #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"], default_value = "f16", help_heading = "Devices")]
     pub dtype: String,
-
-    /// Rate of a device in TFLOP/s
-    ///
-    /// Without it and --measured, 40 % of the peaks of common GPUs. 650M reaches 44 % on an H200; published figures for such
-    /// models on A100 and H100 are 43 to 45 %. The small models, 8M and 35M, reach less.
-    #[arg(long, value_name = "X", value_parser = tflops, conflicts_with = "measured", help_heading = "Devices")]
-    pub tflops: Option<f64>,
 
     /// Take the rate of measured runs of the same model, from their run events
     ///
@@ -175,17 +166,8 @@ pub(crate) struct TopArgs {
     pub(crate) once: bool,
 
     /// Print JSON, an object on one line
-    #[arg(long, conflicts_with = "query")]
+    #[arg(long)]
     pub(crate) json: bool,
-
-    /// Print these columns as CSV, a row for each GPU and MIG instance
-    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
-    #[arg(value_parser = PossibleValuesParser::new(query::columns()), hide_possible_values = true)]
-    pub(crate) query: Vec<String>,
-
-    /// Color the printed lines; auto does on a terminal, unless `NO_COLOR` is set
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: ColorChoice,
 
     /// Run event logs, and folders with subfolders: their *.jsonl of the last day, and later ones
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = ".", help_heading = "Input")]
@@ -251,8 +233,10 @@ pub struct ReportArgs {
     pub clocks_agree: bool,
 
     /// Report to write, as JSON; `-` is standard output. An unknown value is null
+    ///
+    /// Without --out, --mqc and --html, the report is printed as text.
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub out: PathBuf,
+    pub out: Option<PathBuf>,
 
     #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
     #[arg(

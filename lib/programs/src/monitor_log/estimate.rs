@@ -81,9 +81,6 @@ pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
     let (rate, rates) = if let Some(rates) = args.rates {
         let rate = format!("measured rates, or {percent} % of a GPU's peak");
         (rate, rates)
-    } else if let Some(tera) = args.tflops {
-        let device = ("a device".to_owned(), tera * 1e12);
-        (format!("the given {tera} TFLOP/s"), vec![device])
     } else if logs.is_empty() {
         let rates = shares_of_peaks(&args.dtype, DEFAULT_DEVICES);
         (format!("{percent} % of the peak in {}", args.dtype), rates)

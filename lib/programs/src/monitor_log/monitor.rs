@@ -1,19 +1,15 @@
-//! Snapshots of GPUs, host and runs, for `top` and `export`.
+//! Snapshots of GPUs and runs, for `top` and `export`.
 
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use plmkit_logs::event::RunStarted;
 use plmkit_logs::{GpuSample, Timestamp, boot_id, host_name};
-use plmkit_telemetry::live::{Follower, LiveRuns, ProcessReader, ProcessStatus, RunStatus};
+use plmkit_telemetry::live::{Follower, LiveRuns, ProcessStatus, RunStatus, processes};
 use plmkit_telemetry::{DriverVersions, Sampler};
 use serde::Serialize;
 
 use super::args::SamplingArgs;
-
-/// CPU utilisation is measured between two readings, so the first snapshot waits for a second reading.
-const FIRST_READING: Duration = Duration::from_millis(250);
 
 pub(crate) struct Monitor {
     sampler: Sampler,
@@ -23,21 +19,21 @@ pub(crate) struct Monitor {
     here: (Option<String>, Option<String>),
     /// Leaves out runs without news for this long, wherever their logs are.
     forget: Duration,
-    /// Reads what is known of the processes on GPUs, which may ask a server for the names of users.
-    pub(crate) processes: Option<ProcessReader>,
 }
 
-/// GPUs, host and runs at one moment.
+/// GPUs and runs at one moment.
 #[derive(Default, Serialize)]
 pub(crate) struct Snapshot {
+    /// The time of day.
+    pub(crate) time: Timestamp,
     /// The name of this machine.
     pub(crate) host: Option<String>,
     #[serde(flatten)]
     pub(crate) versions: DriverVersions,
-    /// A row for each GPU, or one for the host if there is no GPU.
+    /// A row for each GPU and MIG instance.
     #[serde(rename = "samples")]
     pub(crate) rows: Vec<GpuSample>,
-    /// The processes on GPUs, if they are read.
+    /// The processes on GPUs.
     pub(crate) processes: Vec<ProcessStatus>,
     /// The runs, those at work first.
     pub(crate) runs: Vec<RunStatus>,
@@ -46,15 +42,8 @@ pub(crate) struct Snapshot {
     pub(crate) notes: Vec<String>,
 }
 
-impl Snapshot {
-    /// Returns the rows of GPUs and MIG instances.
-    pub(crate) fn gpus(&self) -> impl Iterator<Item = &GpuSample> {
-        self.rows.iter().filter(|row| row.index.is_some())
-    }
-}
-
 impl Monitor {
-    /// Loads the driver's library and takes a first reading, which may take seconds. Logs in folders are skipped if they are
+    /// Loads the driver's library, which may take seconds. Logs in folders are skipped if they are
     /// older than `keep`, and runs without news for longer than `forget` are left out.
     pub(crate) fn open(
         sampling: &SamplingArgs,
@@ -62,16 +51,12 @@ impl Monitor {
         keep: Duration,
         forget: Duration,
     ) -> Self {
-        let mut sampler = Sampler::open(sampling.nvml.as_deref());
-        sampler.sample();
-        thread::sleep(FIRST_READING);
         Self {
-            sampler,
+            sampler: Sampler::open(sampling.nvml.as_deref()),
             follower: Follower::new(events.to_vec(), keep),
             runs: LiveRuns::default(),
             here: (boot_id(), host_name()),
             forget,
-            processes: None,
         }
     }
 
@@ -80,16 +65,16 @@ impl Monitor {
         let notes = self.follower.read_new(&mut self.runs);
         let now = Timestamp::now();
         let rows = self.sampler.sample();
-        let processes = self.processes.as_mut().map(|reader| reader.read(&rows));
         let here = &self.here;
         let runs = self
             .runs
             .status_of_recent(now, self.forget, |run| is_gone(run, here));
         Snapshot {
+            time: now,
             host: self.here.1.clone(),
             versions: self.sampler.versions.clone(),
+            processes: processes(&rows),
             rows,
-            processes: processes.unwrap_or_default(),
             runs,
             notes,
         }

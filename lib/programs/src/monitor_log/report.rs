@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of};
+use plmkit_cli::{
+    Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of, print,
+};
 use plmkit_contract::{Failure, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
@@ -15,7 +17,7 @@ use tracing::{info, warn};
 
 use super::args::ReportArgs;
 
-/// Writes the report, logs it in sentences, and returns the exit code of the verdict.
+/// Writes the report, or prints it as text, and returns the exit code of the verdict.
 ///
 /// # Errors
 /// A log is missing, or is none; an output is an input or data.
@@ -29,15 +31,20 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     if let Some(path) = &args.baseline {
         compare(&mut report, path)?;
     }
-    write_json(&args.out, &report)?;
+    if let Some(out) = &args.out {
+        write_json(out, &report)?;
+    }
     if let Some(mqc) = &args.mqc {
         write_json(mqc, &multiqc(&report, &sample_name(mqc)))?;
     }
     if let Some(path) = &args.html {
         write_report(path, &html(&report))?;
     }
-    for line in sentences(&report) {
-        info!("{line}");
+    if args.out.is_some() || args.mqc.is_some() || args.html.is_some() {
+        let (_, verdict, reasons) = report.headline();
+        info!("{verdict}: {reasons}");
+    } else {
+        print(sentences(&report).join("\n") + "\n")?;
     }
     // Without a verdict there is no failure.
     match report.verdict.filter(|_| args.fail_on.is_some()) {
@@ -136,7 +143,7 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
         ("--baseline", args.baseline.as_slice()),
     ];
     let outputs = [
-        ("--out", Some(&args.out)),
+        ("--out", args.out.as_ref()),
         ("--mqc", args.mqc.as_ref()),
         ("--html", args.html.as_ref()),
     ];

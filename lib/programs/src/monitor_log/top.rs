@@ -1,18 +1,14 @@
 //! `monitor-log top`.
 
-pub(crate) mod query;
 mod screen;
 mod table;
 mod view;
 
-use std::env;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use clap::ColorChoice;
 use plmkit_cli::{Exit, Fault, print};
-use plmkit_telemetry::live::ProcessReader;
-use ratatui::crossterm::{style, terminal};
+use ratatui::crossterm::terminal;
 
 use super::args::TopArgs;
 use super::monitor::{Monitor, Snapshot};
@@ -23,10 +19,7 @@ const KEEP: Duration = Duration::from_hours(24);
 
 /// Shows a live view on a terminal. Elsewhere, and if asked to, prints a snapshot.
 pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> {
-    // Overrides NO_COLOR, which crossterm reads as well.
-    style::force_color_output(is_colored(args.color));
-    let is_printed = args.once || args.json || !args.query.is_empty();
-    if io::stdout().is_terminal() && !is_printed {
+    if io::stdout().is_terminal() && !args.once && !args.json {
         return screen::show(args, end);
     }
     let snapshot = open(args).take_snapshot();
@@ -38,26 +31,10 @@ pub(crate) fn top(args: &TopArgs, end: &mut Option<End>) -> Result<Exit, Fault> 
 }
 
 fn open(args: &TopArgs) -> Monitor {
-    let mut monitor = Monitor::open(&args.sampling, &args.events, KEEP, Duration::MAX);
-    monitor.processes = Some(ProcessReader::default());
-    monitor
-}
-
-fn is_colored(choice: ColorChoice) -> bool {
-    match choice {
-        ColorChoice::Always => true,
-        ColorChoice::Never => false,
-        ColorChoice::Auto => {
-            let is_off = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            io::stdout().is_terminal() && !is_off
-        }
-    }
+    Monitor::open(&args.sampling, &args.events, KEEP, Duration::MAX)
 }
 
 fn printed(args: &TopArgs, snapshot: &Snapshot) -> Vec<u8> {
-    if !args.query.is_empty() {
-        return query::csv(&args.query, &snapshot.rows);
-    }
     if args.json {
         let json = serde_json::to_string(snapshot).expect("numbers and texts");
         return (json + "\n").into_bytes();
@@ -68,5 +45,5 @@ fn printed(args: &TopArgs, snapshot: &Snapshot) -> Vec<u8> {
         Some((width @ 1.., _)) => width.into(),
         _ => view::WIDE,
     };
-    view::printed(snapshot, width, is_colored(args.color)).into_bytes()
+    view::printed(snapshot, width).into_bytes()
 }

@@ -121,7 +121,7 @@ impl<'n> Gpu<'n> {
         gpu
     }
 
-    /// Reads a row of the GPU, and one of each of its MIG instances. The time and the host's columns are copied from `moment`.
+    /// Reads a row of the GPU, and one of each of its MIG instances. The time is copied from `moment`.
     pub(super) fn read(&mut self, moment: &GpuSample) -> Vec<GpuSample> {
         let mut rows = vec![with_names(moment, &self.names)];
         if let Some(events) = &mut self.xid_events {
@@ -144,11 +144,11 @@ impl<'n> Gpu<'n> {
         }
         let busy = self.utilization.read(device);
         let busy = self.value("utilization by process", busy);
-        self.read_processes("processes", device, &busy.unwrap_or_default(), row);
+        self.read_processes(device, &busy.unwrap_or_default(), row);
     }
 
-    /// Adds a row for each MIG instance, with its memory and its processes: NVML gives no utilisation of an instance. The
-    /// names are read each time, as instances come and go.
+    /// Adds a row for each MIG instance, with its memory: NVML gives no utilisation of an instance. The names are read each time, as
+    /// instances come and go.
     fn read_mig(&self, device: &Device<'n>, moment: &GpuSample, rows: &mut Vec<GpuSample>) {
         let count = self.value("MIG instances", device.mig_device_count());
         let places = 0..count.unwrap_or_default();
@@ -162,21 +162,13 @@ impl<'n> Gpu<'n> {
             };
             let (column, read) = MEMORY;
             self.value(column, read(&instance, &mut row));
-            let what = "processes of a MIG instance";
-            self.read_processes(what, &instance, &HashMap::new(), &mut row);
             rows.push(row);
         }
     }
 
-    /// Reads the processes of a GPU or an instance. Logs once what is impossible about them.
-    fn read_processes(
-        &self,
-        what: &'static str,
-        device: &Device,
-        busy: &HashMap<u32, u32>,
-        row: &mut GpuSample,
-    ) {
-        let infos = self.value(what, read(self.nvml, device));
+    /// Reads the processes of a GPU. Logs once what is impossible about them.
+    fn read_processes(&self, device: &Device, busy: &HashMap<u32, u32>, row: &mut GpuSample) {
+        let infos = self.value("processes", read(self.nvml, device));
         row.processes = infos.map(|infos| {
             let (processes, wrong) = processes(&infos, busy, row.mem_total_mib);
             if let Some(wrong) = wrong.filter(|wrong| self.is_new(wrong)) {

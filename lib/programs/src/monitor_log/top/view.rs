@@ -1,4 +1,4 @@
-//! The contents of the screen, and of printed text: GPUs, runs, processes and the host as lines.
+//! The contents of the screen, and of printed text: GPUs, runs and processes as lines.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -9,7 +9,6 @@ use plmkit_logs::{GpuSample, Metric, Tier};
 use plmkit_page::short;
 use plmkit_telemetry::live::{ProcessStatus, RunState, RunStatus};
 use ratatui::Frame;
-use ratatui::backend::IntoCrossterm;
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
@@ -17,14 +16,8 @@ use ratatui::widgets::Paragraph;
 use super::super::monitor::Snapshot;
 use super::table::{Row, fitting, table};
 
-/// The columns of an ordinary terminal. A narrower one has neither limits nor processes.
+/// The columns of an ordinary terminal. A narrower one has neither MiB, nor details of runs, nor processes.
 pub(super) const WIDE: usize = 80;
-
-/// The width of the bar of a GPU's memory.
-const BAR: usize = 5;
-
-/// The parts of the screen, the most important first, have as many rows each before one has more: GPUs, runs, processes, the host.
-const LEAST_ROWS: [usize; 4] = [4, 3, 4, 1];
 
 /// Draws a snapshot. The last line has the key that quits, and the last message.
 pub(super) fn draw(frame: &mut Frame, snapshot: Option<&Snapshot>, note: Option<&str>) {
@@ -42,60 +35,33 @@ pub(super) fn draw(frame: &mut Frame, snapshot: Option<&Snapshot>, note: Option<
 }
 
 /// Returns a snapshot as text of `width` columns.
-pub(super) fn printed(snapshot: &Snapshot, width: usize, is_colored: bool) -> String {
+pub(super) fn printed(snapshot: &Snapshot, width: usize) -> String {
     let lines = lines(snapshot, width, usize::MAX);
-    let text = lines.iter().map(|line| {
-        if !is_colored {
-            return line.to_string().trim_end().to_owned() + "\n";
-        }
-        let spans = line.spans.iter().map(|span| {
-            let style = line.style.patch(span.style).into_crossterm();
-            style.apply(&*span.content).to_string()
-        });
-        spans.collect::<String>() + "\n"
-    });
+    let text = lines
+        .iter()
+        .map(|line| line.to_string().trim_end().to_owned() + "\n");
     text.collect()
 }
 
 /// Returns the lines of a snapshot, at most `height` of `width` columns.
 fn lines(snapshot: &Snapshot, width: usize, height: usize) -> Vec<Line<'static>> {
-    let host = snapshot.rows.first().map(|row| host(row, width));
     let parts = [
         gpus(snapshot, width),
         runs(&snapshot.runs, &snapshot.rows, width),
         processes(snapshot, width),
-        host.into_iter().collect(),
     ];
-    let wanted = [0, 1, 2, 3].map(|part| parts[part].len());
-    let rows = rows(wanted, height.saturating_sub(1));
-    let hidden = wanted.iter().sum::<usize>() - rows.iter().sum::<usize>();
-    let mut lines = vec![title(snapshot, hidden, width)];
-    for (part, rows) in parts.into_iter().zip(rows) {
-        lines.extend(part.into_iter().take(rows));
-    }
+    let all = parts.concat();
+    let shown = all.len().min(height.saturating_sub(1));
+    let mut lines = vec![title(snapshot, all.len() - shown, width)];
+    lines.extend(all.into_iter().take(shown));
     lines
-}
-
-/// Shares out rows: each part has its least number first.
-fn rows(wanted: [usize; 4], height: usize) -> [usize; 4] {
-    let (mut given, mut left) = ([0; 4], height);
-    for most in [LEAST_ROWS, [usize::MAX; 4]] {
-        for part in 0..given.len() {
-            let more = wanted[part].min(most[part]).saturating_sub(given[part]);
-            let more = more.min(left);
-            given[part] += more;
-            left -= more;
-        }
-    }
-    given
 }
 
 /// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
 fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
-    let time = snapshot.rows.first();
-    let time = time.map(|row| row.timestamp.format("%T UTC"));
+    let time = Some(snapshot.time.format("%T UTC"));
     let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
-    let gpus = snapshot.gpus().filter(|row| !row.is_instance());
+    let gpus = snapshot.rows.iter().filter(|row| !row.is_instance());
     let names: Vec<String> = gpus.map(|row| or_dash(row.name.as_ref())).collect();
     let models = names.chunk_by(|one, other| one == other);
     let models: Vec<String> = models
@@ -120,38 +86,42 @@ fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
 
 /// Returns a line for each GPU and instance.
 fn gpus(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
-    let rows = snapshot.gpus().map(|row| {
+    let rows = snapshot.rows.iter().map(|row| {
         let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
-        gpu(row, tier_style(tiers.max()), width < WIDE)
+        gpu(row, tier_style(tiers.max()))
     });
-    table("<>>>><", rows.collect(), width)
+    table("<>>>><>", rows.collect(), width)
 }
 
 /// Returns the columns of a GPU or an instance.
-fn gpu(row: &GpuSample, busy: Style, is_narrow: bool) -> Row {
-    let index = or_dash(row.index);
-    if !row.has_values() {
-        return vec![index.into(), "lost".red()];
-    }
+fn gpu(row: &GpuSample, busy: Style) -> Row {
     let red_if = |is_bad, text: String| if is_bad { text.red() } else { text.into() };
-    let both = |columns: [&'static str; 2]| value(row, &columns[..if is_narrow { 1 } else { 2 }]);
-    let bar = memory_share(row).filter(|_| !is_narrow);
-    let bar = bar.map_or_else(String::new, bar_of);
-    let memory = red_if(is_full(row), both(["mem_used_mib", "mem_total_mib"]) + &bar);
+    let memory = value(row, &["mem_used_mib", "mem_total_mib"]).into();
+    let share = red_if(is_full(row), percent(memory_share(row)));
     if row.is_instance() {
         // The driver gives nothing else. Its name ends with its size.
         let name = row.name.as_deref().unwrap_or_default();
         let size = name.rsplit(' ').next().unwrap_or_default().to_owned();
         let none = Span::default();
-        return vec!["└".into(), none.clone(), memory, none, size.into()];
+        let power = none.clone();
+        return vec![
+            "└".into(),
+            none.clone(),
+            share,
+            none,
+            power,
+            size.into(),
+            memory,
+        ];
     }
     vec![
-        index.into(),
+        or_dash(row.index).into(),
         Span::styled(value(row, &["gpu_util"]), busy),
-        memory,
+        share,
         red_if(is_hot(row), value(row, &["temperature_c"])),
-        both(["power_w", "power_limit_w"]).into(),
+        value(row, &["power_w", "power_limit_w"]).into(),
         trouble(row),
+        memory,
     ]
 }
 
@@ -172,13 +142,6 @@ fn or_dash(value: Option<impl Display>) -> String {
 /// Returns a share from 0 to 1 as a percentage.
 fn percent(share: Option<f64>) -> String {
     or_dash(share.map(|share| format!("{:.0} %", share * 100.0)))
-}
-
-/// Returns a share as a bar and a percentage.
-fn bar_of(share: f64) -> String {
-    let filled = (share * BAR as f64).round() as usize;
-    let bar = "█".repeat(filled) + &"░".repeat(BAR - filled);
-    format!("  {bar} {:>5}", percent(Some(share)))
 }
 
 /// Returns a duration: `42 s`, `3:07`, `2:15:00`.
@@ -206,6 +169,7 @@ fn trouble(row: &GpuSample) -> Span<'static> {
     let reasons = row.throttle.iter().flat_map(|throttle| &throttle.0);
     let holds = |part: &str| reasons.clone().any(|reason| reason.contains(part));
     match row.throttle.as_ref() {
+        _ if !row.has_values() => "lost".red(),
         Some(_) if holds("thermal") => "heat".red(),
         Some(_) if holds("brake") => "brake".red(),
         Some(throttle) if throttle.is_severe() => "slow".red(),
@@ -238,37 +202,23 @@ fn processes(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
     if snapshot.processes.is_empty() || width < WIDE {
         return Vec::new();
     }
-    let heading = [
-        "gpu", "pid", "user", "memory", "busy", "cpu", "time", "command",
-    ];
+    let heading = ["gpu", "pid", "memory", "busy", "command"];
     let all = [heading.map(Span::from).to_vec()].into_iter();
     let all = all.chain(snapshot.processes.iter().map(process));
-    let mut lines = table("<><>>>>~", all.collect(), width);
+    let mut lines = table("<>>>~", all.collect(), width);
     lines[0] = mem::take(&mut lines[0]).underlined();
     lines
 }
 
 fn process(process: &ProcessStatus) -> Row {
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
-    let percent = |percent: Option<f64>| or_dash(percent.map(|percent| format!("{percent:.0} %")));
     let cells = [
         process.gpu.to_string(),
         process.pid.to_string(),
-        known(&process.user),
         format!("{} MiB", or_dash(process.mem_used_mib)),
-        percent(process.gpu_util.map(f64::from)),
-        percent(process.cpu_util),
-        or_dash(process.age_s.map(duration)),
-        known(&process.command),
+        format!("{} %", or_dash(process.gpu_util)),
+        process.command.clone().unwrap_or_else(|| "?".to_owned()),
     ];
     cells.map(Span::from).to_vec()
-}
-
-fn host(row: &GpuSample, width: usize) -> Line<'static> {
-    let cpu = value(row, &["host_cpu_util"]);
-    let memory = value(row, &["host_mem_used_mib", "host_mem_total_mib"]);
-    let cells = [format!("host cpu {cpu}"), format!("memory {memory}")];
-    fitting(cells.map(Span::from).to_vec(), width)
 }
 
 /// Returns a heading, and a line or two for each run; nothing without runs.

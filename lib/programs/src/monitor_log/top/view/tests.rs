@@ -23,9 +23,6 @@ fn at(second: u32) -> Timestamp {
 /// A GPU in a second of the recording.
 fn gpu_row(index: u32, second: u32) -> GpuSample {
     let mut row = GpuSample {
-        host_cpu_util: Some(34.5),
-        host_mem_used_mib: Some(96 * 1024),
-        host_mem_total_mib: Some(512 * 1024),
         index: Some(index),
         uuid: Some(format!("GPU-{index}")),
         name: Some("NVIDIA H100 80GB HBM3".to_owned()),
@@ -120,17 +117,13 @@ fn live_runs() -> LiveRuns {
 
 fn snapshot(gpus: u32) -> Snapshot {
     let runs = live_runs().status(at(120));
-    let process = |pid, gpu, user: &str, command: &str| ProcessStatus {
+    let process = |pid, gpu, command: &str| ProcessStatus {
         pid,
         gpu,
         gpu_uuid: Some(format!("GPU-{gpu}")),
         mem_used_mib: Some(5120),
         gpu_util: Some(88),
-        user: Some(user.to_owned()),
         command: Some(command.to_owned()),
-        cpu_util: Some(104.0),
-        age_s: Some(125.0),
-        ..ProcessStatus::default()
     };
     let hidden = ProcessStatus {
         pid: 4712,
@@ -138,9 +131,9 @@ fn snapshot(gpus: u32) -> Snapshot {
         ..ProcessStatus::default()
     };
     let processes = [
-        process(4711, 0, "alice", "gpu-embed batches.arrow --out e.parquet"),
+        process(4711, 0, "gpu-embed batches.arrow --out e.parquet"),
         hidden,
-        process(5122, 1, "bob", "python train.py --epochs 3"),
+        process(5122, 1, "python train.py --epochs 3"),
     ];
     let second = 119;
     let mut rows: Vec<GpuSample> = (0..gpus).map(|index| gpu_row(index, second)).collect();
@@ -148,6 +141,7 @@ fn snapshot(gpus: u32) -> Snapshot {
         rows.splice(3..3, ["a", "b"].map(|uuid| instance(uuid, second)));
     }
     Snapshot {
+        time: at(second),
         host: Some("node17".to_owned()),
         rows,
         processes: processes.to_vec(),
