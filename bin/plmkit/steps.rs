@@ -172,7 +172,6 @@ impl SampleFolder<'_> {
         let reported = monitor_log::report(&ReportArgs {
             gpu: samples,
             events: logs,
-            clocks_agree: false,
             out: Some(self.cleared("reports/run.json")?),
             mqc: Some(self.cleared(&format!("reports/{name}_run_mqc.json"))?),
             html: None,

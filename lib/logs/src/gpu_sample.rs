@@ -56,8 +56,7 @@ macro_rules! samples {
             pub boot_id: Option<String>,
             /// The time in [seconds since boot](crate::boot_seconds).
             pub boot_s: Option<f64>,
-            /// Time between samples that the recording was asked for. Readings further apart than 2.5 times of it have a gap
-            /// between them. Logs of older versions have none.
+            /// Time between samples that the recording was asked for.
             pub interval_s: Option<f64>,
             /// The driver's number of the GPU; for a MIG instance, that of its GPU.
             pub index: Option<u32>,

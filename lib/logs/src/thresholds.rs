@@ -66,11 +66,5 @@ pub const COVERAGE_MARKED_BELOW: f64 = 0.90;
 /// A figure from samples that were seen for less than this share of the time is left out.
 pub const COVERAGE_ABSENT_BELOW: f64 = 0.50;
 
-/// A GPU without values in this many last samples of a recording, and for [`GPU_LOST_AFTER_S`], is lost.
-pub const GPU_LOST_MOMENTS: u64 = 3;
-
-/// A shorter time without values is a hiccup of the driver.
-pub const GPU_LOST_AFTER_S: f64 = 5.0;
-
 /// The power that a GPU can draw.
 pub const POSSIBLE_W: RangeInclusive<f64> = 0.0..=3000.0;

@@ -7,27 +7,27 @@
 mod attempt;
 mod batches;
 mod bins;
+mod figures;
 mod findings;
 mod gpu;
 mod groups;
 mod html;
 mod moments;
 mod multiqc;
-mod pace;
 mod run;
 mod runs;
 mod samples;
 mod tables;
 mod text;
-mod times;
-mod values;
 mod wall;
+mod work;
 
 use plmkit_logs::Tier;
 use plmkit_page::Tone;
 use serde::Serialize;
 
 pub use batches::{Packing, Queue, Stage, Stages, WaitBin};
+pub use figures::{GpuFigure, GpuFigures};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
 pub use groups::{Baseline, Speed, Spread};
@@ -38,7 +38,6 @@ pub use run::{Efficiency, RunSummary, Throughput};
 pub use runs::Runs;
 pub use samples::Samples;
 pub use text::sentences;
-pub use values::{Figures, ValueRange};
 
 const NO_VERDICT: &str =
     "neither packing, nor the idle time of a run of 10 s, nor enough GPU utilization is known";

@@ -212,8 +212,7 @@ pub(crate) struct ExportArgs {
 pub struct ReportArgs {
     /// GPU samples of monitor-log record: logs, or folders with subfolders of *.csv
     ///
-    /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds
-    /// since boot, logs without one by the time of day, and logs of different boots only with --clocks-agree. If no sample was
+    /// With --events, only the time of runs counts. Logs with the same boot id are joined by the seconds since boot. If no sample was
     /// taken during a run, the samples count for no verdict.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
@@ -225,12 +224,6 @@ pub struct ReportArgs {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
     pub events: Vec<PathBuf>,
-
-    /// Join runs and samples of different boots or machines by the time of day: their clocks agree
-    ///
-    /// Without it, a run is joined with samples of its own boot; one that does not name its boot, with samples that do not either.
-    #[arg(long, requires = "gpu", requires = "events")]
-    pub clocks_agree: bool,
 
     /// Report to write, as JSON; `-` is standard output. An unknown value is null
     ///
@@ -269,8 +262,7 @@ pub struct ReportArgs {
     /// no work (above 20 % critical, above 5 % mild; loading the model and runs below 10 s left out); time in which the threads of a
     /// run on a CPU had a core, of the time in which it computed (below 50 % critical, below 80 % mild; likewise); mean fill
     /// of a run's batches (below 80 % critical, below 85 % mild; without the emptiest batch of each file); clocks held down by
-    /// heat or the power supply (for more than 10 % of the time critical, else mild); uncorrected memory errors, and a GPU
-    /// that stops answering
+    /// heat or the power supply (for more than 10 % of the time critical, else mild); uncorrected memory errors
     /// (critical). If none of them is known, there is no verdict and no failure.
     ///
     /// Other findings are reported and do not count: a hot GPU (within 5 °C of the limit of its board, or without a limit above

@@ -26,7 +26,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     let samples = logs_of::<GpuCsvLines>(&args.gpu, "csv", true)?;
     check_paths(&events, &samples, args)?;
     let mut runs = Runs::default();
-    (runs.clocks_agree, runs.peak_tflops) = (args.clocks_agree, args.peak_tflops);
+    runs.peak_tflops = args.peak_tflops;
     let mut report = read([&events, &samples], runs, true)?;
     if let Some(path) = &args.baseline {
         compare(&mut report, path)?;

@@ -40,7 +40,7 @@ struct Log {
     file: (u64, u64),
     offset: u64,
     /// Whether it is known to be a log: it has an event.
-    is_log: bool,
+    has_events: bool,
     /// `None` of a file that cannot be read, is no log, or has a malformed line.
     reader: Option<EventReader<Box<dyn BufRead + Send>>>,
 }
@@ -65,7 +65,7 @@ impl Follower {
         for (path, log) in &mut self.logs {
             if let Err(error) = log.read(path, runs) {
                 // A folder may have other files, and lose some.
-                let is_other = error.exit() == Exit::Data && !log.is_log || !path.exists();
+                let is_other = error.exit() == Exit::Data && !log.has_events || !path.exists();
                 if !is_other || self.paths.contains(path) {
                     told.push((path.clone(), error.to_string()));
                 }
@@ -126,9 +126,9 @@ impl Log {
         let written = metadata.modified().unwrap_or_else(|_| SystemTime::now());
         let written = DateTime::<Utc>::from(written);
         runs.log = log_name(path);
-        let is_log = &mut self.is_log;
+        let has_events = &mut self.has_events;
         let mut add = |event: Event| {
-            *is_log = true;
+            *has_events = true;
             runs.add(&event, written.into());
         };
         let mut source = File::open(path).map_err(StoreError::cannot_open(path))?;

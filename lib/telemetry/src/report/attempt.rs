@@ -1,6 +1,6 @@
 //! One attempt at a run: a process, from its start to its end or interruption.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use chrono::DateTime;
@@ -14,9 +14,6 @@ use crate::devices;
 
 /// When an attempt was at work, by the time of day in microseconds, and its tokens a second over these seconds.
 pub(super) type Work = (Range<i64>, Bins);
-
-/// When boots began, by the time of day in microseconds.
-pub(super) type Boots = HashMap<String, i64>;
 
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +31,10 @@ pub(super) struct Attempt {
     /// Tokens a second over the seconds of the attempt, to its last batch, and the tokens of batches since then.
     pub(super) rate: Bins,
     last_batch: (f64, u64),
-    /// The time from its first to its last event, in microseconds since boot, and by the time of day.
+    /// The time from its first to its last event, in microseconds since boot.
     pub(super) boot_us: Option<Range<i64>>,
-    pub(super) time_us: Option<Range<i64>>,
+    /// The time of day of its first event, in microseconds.
+    start_us: Option<i64>,
     numbers: RoaringTreemap,
 }
 
@@ -44,7 +42,8 @@ impl Attempt {
     /// Adds an event of this process. Returns false for a batch that was added before.
     pub(super) fn add(&mut self, event: &Event) -> bool {
         extend(&mut self.boot_us, event.boot_s().map(micros));
-        extend(&mut self.time_us, event.time().map(time_of_day_us));
+        let time_us = event.time().map(time_of_day_us);
+        self.start_us = self.start_us.or(time_us);
         match event {
             Event::Run(started) => {
                 self.setup = started.clone();
@@ -132,13 +131,9 @@ impl Attempt {
         Some((self.load_s()? + self.elapsed_s.unwrap_or(0.0)) * gpus as f64 / 3600.0)
     }
 
-    /// Returns when it was at work. The clock of its boot counts, which never jumps, if that is known. The first attempt of a boot
-    /// places that boot among the others.
-    pub(super) fn work(&self, boots: &mut Boots) -> Option<Work> {
-        let mut start_us = self.time_us.as_ref()?.start;
-        if let Some((boot_id, boot)) = self.setup.boot_id.clone().zip(self.boot_us.as_ref()) {
-            start_us = boot.start + *boots.entry(boot_id).or_insert(start_us - boot.start);
-        }
+    /// Returns when it was at work: from its start, by the time of day, for its elapsed time.
+    pub(super) fn work(&self) -> Option<Work> {
+        let start_us = self.start_us?;
         let end_us = start_us + micros(self.elapsed_s.unwrap_or(0.0));
         Some((start_us..end_us, self.rate.clone()))
     }

@@ -7,8 +7,8 @@ use plmkit_logs::thresholds::PACKING_MILD_BELOW;
 use plmkit_logs::{Mean, QueueState, Tier};
 use serde::Serialize;
 
+use super::figures::is_enough;
 use super::share;
-use super::values::is_enough;
 
 /// A figure of a batch, if it is known.
 type Figure = fn(&BatchDone) -> Option<f64>;

@@ -9,7 +9,7 @@ use plmkit_logs::thresholds::{MEMORY_CRITICAL_ABOVE, MEMORY_MILD_ABOVE, THROTTLE
 use plmkit_logs::{Throttle, Tier};
 use serde::Serialize;
 
-use super::values::REASON;
+use super::figures::REASON;
 use super::{GpuSummary, Report, RunSummary, percent, share};
 
 /// A finding about a run or a GPU.
@@ -48,8 +48,6 @@ pub enum FindingKind {
     Throttling,
     /// Uncorrected memory errors occurred.
     MemoryErrors,
-    /// The values of a GPU ended while the recording went on, or never came.
-    GpuLost,
     /// A GPU was hot.
     Temperature,
     /// Device memory was nearly full.
@@ -66,7 +64,7 @@ impl FindingKind {
     /// Whether the verdict takes findings of this kind into account: those about wasted GPU time and failing hardware. The
     /// other kinds are causes of these, or are handled elsewhere.
     pub fn counts(self) -> bool {
-        self <= Self::GpuLost
+        self <= Self::MemoryErrors
     }
 }
 
@@ -83,9 +81,8 @@ type Found = Option<(Tier, String, Option<f64>)>;
 type Rule<T> = (FindingKind, fn(&T) -> Found, &'static str);
 
 #[rustfmt::skip]
-const OF_GPU: [Rule<GpuSummary>; 8] = [
+const OF_GPU: [Rule<GpuSummary>; 7] = [
     (FindingKind::Bottleneck, utilization, ""),
-    (FindingKind::GpuLost, lost, ": look for Xid errors in the kernel's log, and reset or replace it"),
     (FindingKind::MemoryErrors, memory_errors, ": do not trust what it computed, and reset or replace it"),
     (FindingKind::Throttling, throttling, ": look at cooling and power cables"),
     (FindingKind::Temperature, |gpu| held(gpu, "hot", "it was hot"), ": look at cooling and at its neighbours"),
@@ -187,17 +184,6 @@ fn utilization(gpu: &GpuSummary) -> Found {
     let mean = gpu.figures.share("gpu_util")?;
     let found = format!("{found} (mean utilization {})", percent(mean));
     Some((tier, found, Some(mean)))
-}
-
-fn lost(gpu: &GpuSummary) -> Found {
-    // What happens outside all runs is no matter of theirs.
-    let silent_s = Some(gpu.silent_s).filter(|&silent_s| silent_s > 0.0)?;
-    let found = match gpu.last_seen {
-        Some(last) if gpu.lost => format!("its values ended at {last} while the recording went on"),
-        None if gpu.lost => "it gave no values".to_owned(),
-        _ => format!("it gave no values for {silent_s:.1} s, and came back"),
-    };
-    Some((Tier::Critical, found, None))
 }
 
 fn memory_errors(gpu: &GpuSummary) -> Found {
@@ -348,30 +334,12 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn each_problem_of_a_gpu_is_a_finding_with_its_tier_and_a_threshold_is_none() {
-        use FindingKind::{DeviceMemory, GpuLost, MemoryErrors, Temperature, Throttling, XidErrors};
+        use FindingKind::{DeviceMemory, MemoryErrors, Temperature, Throttling, XidErrors};
         use Tier::{Critical, Mild};
         assert_eq!(found(&|_, _| {}), []);
         // A power limit holds the clocks of every busy GPU down.
         assert_eq!(found(&throttled(10, "sw_power_cap")), []);
-        let empty = |sample: &GpuSample| GpuSample {
-            index: Some(0),
-            uuid: sample.uuid.clone(),
-            boot_id: sample.boot_id.clone(),
-            boot_s: sample.boot_s,
-            ..GpuSample::at(sample.timestamp)
-        };
-        let hiccup = |second, sample: &mut GpuSample| {
-            if (5..8).contains(&second) {
-                *sample = empty(sample);
-            }
-        };
-        assert_eq!(found(&hiccup), []);
-        let lost = |second, sample: &mut GpuSample| {
-            if second > 3 {
-                *sample = empty(sample);
-            }
-        };
-        let cases: [(Change, Tier, FindingKind, &str); 11] = [
+        let cases: [(Change, Tier, FindingKind, &str); 10] = [
             (&|i, s| s.temperature_c = Some(80 + i / 9), Mild, Temperature, "it was hot in 10.0 % of the time"),
             (&|i, s| (s.temperature_c, s.temperature_limit_c) = (Some(88 + i / 9), Some(93)), Mild, Temperature, "it was hot in 10.0 % of the time"),
             // The driver was loaded again, and counts from 0.
@@ -383,7 +351,6 @@ mod tests {
             (&throttled(2, "hw_thermal_slowdown"), Critical, Throttling, "hw_thermal_slowdown in 20.0 %"),
             (&|i, s| (s.xid_errors, s.last_xid) = (Some(7 + u64::from(i > 4)), Some(31)), Mild, XidErrors, "1 Xid error occurred, the last with number 31: "),
             (&|i, s| (s.mem_temperature_c, s.mem_temperature_limit_c) = (Some(94 + i / 9), Some(95)), Mild, Temperature, "its memory was at its temperature limit in 10.0 %"),
-            (&lost, Critical, GpuLost, "its values ended at 2026-01-31T12:00:04.000Z while"),
         ];
         for (change, tier, kind, text) in cases {
             let [finding] = &found(change)[..] else { panic!("{kind:?}") };

@@ -2,26 +2,27 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
-use std::ops::Range;
 
 use plmkit_contract::plural;
-use plmkit_logs::thresholds::{GPU_LOST_AFTER_S, GPU_LOST_MOMENTS, GPU_MIN_SAMPLES};
-use plmkit_logs::{GpuSample, Tier, Timestamp, is_instance};
+use plmkit_logs::thresholds::{COVERAGE_MARKED_BELOW, GPU_MIN_SAMPLES};
+use plmkit_logs::{GpuSample, Tier, is_instance};
 use serde::Serialize;
 
 use super::bins::Bins;
-use super::moments::{Moment, clock_of, length, micros, seconds};
-use super::pace::Pace;
-use super::times::{BusyTimes, WorkTimes};
-use super::values::{Figures, Values, energy_w, gpu_values, is_enough};
-use super::{percent, share};
+use super::figures::{GpuFigures, GpuSums, energy_w, gpu_values, is_enough};
+use super::moments::{micros, seconds};
+use super::percent;
+use super::work::{Span, Work};
 
 /// Samples further apart than this, and than 2.5 times the interval that was asked for, belong to two recordings. The time axis
 /// of charts has no time between recordings.
-pub(super) const MAX_GAP_S: f64 = 600.0;
+pub(super) const MAX_PAUSE_S: f64 = 600.0;
 
-/// One GPU over the time of the runs that used it; if no run did, over the time of all runs; without runs, over the
-/// recording.
+/// Readings further apart than this, and than 2.5 times the interval that was asked for, have a gap between them. It allows for a
+/// driver that takes longer than was asked for.
+const MAX_GAP_S: f64 = 10.0;
+
+/// One GPU over the time of the runs that used it; if no run did, over the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct GpuSummary {
     /// The driver's number of the GPU.
@@ -30,7 +31,7 @@ pub struct GpuSummary {
     pub uuid: String,
     /// The product name.
     pub name: Option<String>,
-    /// Whether a run used it. A run on GPUs that does not name them used all.
+    /// Whether a run used it. A run on GPUs that does not name them used all; without runs, all count as used.
     pub in_run: bool,
     /// Device memory.
     pub mem_total_mib: Option<u64>,
@@ -38,25 +39,17 @@ pub struct GpuSummary {
     pub hot_above_c: Option<u32>,
     /// Its figures over the time.
     #[serde(flatten)]
-    pub figures: Figures,
-    /// Mean power over the time, in watts: by the energy counter, or by the readings where the counter is missing. `None` if less than
-    /// half was seen.
+    pub figures: GpuFigures,
+    /// Mean power over the time, in watts: its energy over the time.
     pub mean_power_w: Option<f64>,
-    /// Uncorrected memory errors that occurred while runs used it; without runs, during the recording. `None` if the driver does
-    /// not say.
+    /// Uncorrected memory errors that occurred in the time. `None` if the driver does not say.
     pub new_ecc_uncorrected: Option<u64>,
     /// Xid errors that occurred in that time.
     pub new_xid_errors: Option<u64>,
     /// The number of the last one.
     pub last_xid: Option<u64>,
-    /// Whether its values ended while the recording went on, or never came.
-    pub lost: bool,
-    /// When it last gave values.
-    pub last_seen: Option<Timestamp>,
-    /// Seconds of the runs that used it in which rows came without values; without runs, of the recording.
-    pub silent_s: f64,
-    /// The tier of the mean utilisation; `None` for a GPU without a run, that was lost in one, with fewer than [`GPU_MIN_SAMPLES`]
-    /// readings, or without a known mean.
+    /// The tier of the mean utilisation; `None` for a GPU without a run, with fewer than [`GPU_MIN_SAMPLES`] readings, or without a
+    /// known mean.
     pub bottleneck: Option<Tier>,
     /// Chart data: utilisation in percent over the seconds of all its recordings in a row, and when runs were at work on it, by their
     /// positions.
@@ -90,12 +83,7 @@ pub struct RunGpu {
     pub uuid: String,
     /// Its figures over the run; of a run with fewer than three readings, only their number and their coverage.
     #[serde(flatten)]
-    pub figures: Figures,
-    /// Its energy over the run in joules: what was seen, scaled to the run's time. Where several runs computed on the GPU at one
-    /// time, each has an equal part. `None` if less than half was seen.
-    pub energy_j: Option<f64>,
-    /// Seconds of the readings in which other runs were at work on it, too.
-    pub shared_s: f64,
+    pub figures: GpuFigures,
     /// Remarks for people: why figures are unknown, or of a part of the run.
     #[serde(skip)]
     pub(super) notes: Vec<String>,
@@ -106,24 +94,33 @@ pub struct RunGpu {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
     last: Option<u64>,
-    /// For how long runs used the GPU since then.
-    used_us: i64,
+    /// Whether a run used the GPU since then.
+    was_used: bool,
     /// What was counted meanwhile.
     new: Option<u64>,
 }
 
 impl Counter {
-    /// Adds the count of a row, if it has one. Runs used the GPU for `used_us` since the row before.
-    fn add(&mut self, count: Option<u64>, used_us: i64) {
-        self.used_us = self.used_us.saturating_add(used_us);
+    /// Adds the count of a row, if it has one. `is_used` tells whether a run used the GPU since the row before.
+    fn add(&mut self, count: Option<u64>, is_used: bool) {
+        self.was_used |= is_used;
         let Some(count) = count else { return };
         let before = self.last.replace(count).unwrap_or(count);
         let more = count.checked_sub(before).unwrap_or(count);
         let new = self.new.get_or_insert(0);
-        if mem::take(&mut self.used_us) > 0 {
+        if mem::take(&mut self.was_used) {
             *new = new.saturating_add(more);
         }
     }
+}
+
+/// The rows of a GPU during one boot, by the clock of that boot.
+#[derive(Clone, Debug, Default)]
+struct Track {
+    work: Work,
+    /// The time of the last row, and of the last reading: a row with values.
+    row: Option<i64>,
+    reading: Option<i64>,
 }
 
 /// The rows of one GPU, in the order of the log.
@@ -131,72 +128,104 @@ impl Counter {
 pub(super) struct GpuRows {
     /// Its names and constants are up to date.
     gpu: GpuSummary,
-    /// When runs used it; `None` if no run did.
-    own: Option<BusyTimes>,
+    /// Whether the times of runs count, not the recording.
+    is_of_runs: bool,
+    tracks: HashMap<String, Track>,
+    /// How long each run was at work on it, by its position, and whether another one was meanwhile; and how long any run was.
+    runs_us: HashMap<usize, (i64, bool)>,
+    any_us: i64,
     ecc_uncorrected: Counter,
     xid_errors: Counter,
     /// How long was recorded in all: the end of the time axis of charts.
     recorded_us: i64,
-    /// Rows without values since the last one with values, the time since that one, and for how long of it runs used the GPU.
-    empty_rows: u64,
-    empty_us: i64,
-    empty_used_us: i64,
-    /// Time of runs on this GPU in which its rows had no values before.
-    silent_us: i64,
-    /// The last rows by each clock.
-    paces: HashMap<Moment, Pace>,
-    /// Over the runs that used the GPU, or over all runs if none did; without runs, over the recording.
-    all: Values,
+    /// Over the runs that used the GPU; if none did, over the recording.
+    all: GpuSums,
     /// Over each run, by its position.
-    runs: BTreeMap<usize, Values>,
+    runs: BTreeMap<usize, GpuSums>,
     /// The energy counter of the last reading.
     last_energy_j: Option<f64>,
 }
 
 impl GpuRows {
-    pub(super) fn new(uuid: &str, times: &mut WorkTimes) -> Self {
-        Self {
+    /// Makes a GPU without rows. `spans` has the work on it by boots; `None` if no run used it. `has_runs` tells whether there are any runs.
+    pub(super) fn new(
+        uuid: &str,
+        spans: Option<HashMap<String, Vec<Span>>>,
+        has_runs: bool,
+    ) -> Self {
+        let mut gpu = Self {
             gpu: GpuSummary {
                 uuid: uuid.to_owned(),
+                in_run: spans.is_some() || !has_runs,
                 ..GpuSummary::default()
             },
-            own: times.take(uuid),
+            is_of_runs: spans.is_some(),
             ..Self::default()
+        };
+        for (boot, spans) in spans.unwrap_or_default() {
+            let work = Work::new(spans);
+            gpu.any_us = gpu.any_us.saturating_add(work.add_to(&mut gpu.runs_us));
+            let track = Track {
+                work,
+                ..Track::default()
+            };
+            gpu.tracks.insert(boot, track);
         }
+        gpu
     }
 
-    /// Adds a sample.
-    pub(super) fn add(&mut self, sample: &GpuSample, at: Moment, times: &WorkTimes) {
-        let (clock, is_reading) = (clock_of(at), sample.has_values());
-        let row = self.paces.get(&clock).and_then(|pace| pace.row);
-        if row.is_none_or(|row| row < at) {
-            self.check(sample, row.unwrap_or(at)..at, times);
+    /// Adds a sample of a boot. A row that is older than one before it, or as old, is left out.
+    pub(super) fn add(&mut self, sample: &GpuSample, boot: &str, at: i64) {
+        if !self.tracks.contains_key(boot) {
+            self.tracks.insert(boot.to_owned(), Track::default());
         }
-        let pace = self.paces.entry(clock).or_default();
-        let Some(time) = pace.place(at, sample.interval_s, is_reading) else {
+        let Some(track) = self.tracks.get_mut(boot) else {
             return;
         };
-        let us = length(&time);
+        let row = track.row.unwrap_or(at);
+        if track.row >= Some(at) {
+            return;
+        }
+        track.row = Some(at);
+        let is_used = !self.is_of_runs || track.work.during(&(row..at)).1 > 0;
+        let max_step = |most_s: f64| micros(most_s.max(2.5 * sample.interval_s.unwrap_or(0.0)));
+        if at - row <= max_step(MAX_PAUSE_S) {
+            self.recorded_us = self.recorded_us.saturating_add(at - row);
+        }
+        if sample.has_values() {
+            let from = track.reading.replace(at).unwrap_or(at);
+            let is_gap = at - from > max_step(MAX_GAP_S);
+            let from = if is_gap { at } else { from };
+            let (mut runs, mut us) = track.work.during(&(from..at));
+            track.work.forget(at);
+            if !self.is_of_runs {
+                (runs, us) = (Vec::new(), at - from);
+            }
+            self.add_reading(sample, at - from, us, &runs);
+        }
+        self.note(sample, is_used);
+    }
+
+    /// Adds a reading that stands for `read_us`: for `us` of it runs were at work, each for a part.
+    fn add_reading(&mut self, sample: &GpuSample, read_us: i64, us: i64, runs: &[(usize, i64)]) {
         let before_j = mem::replace(&mut self.last_energy_j, sample.energy_j);
-        let (values, power_w) = (gpu_values(sample), energy_w(sample, us, before_j));
+        let (values, power_w) = (gpu_values(sample), energy_w(sample, read_us, before_j));
         let at_s = seconds(self.recorded_us);
-        let from_s = (at_s - seconds(us)).max(0.0);
+        let from_s = (at_s - seconds(read_us)).max(0.0);
         if let Some(percent) = sample.gpu_util {
             self.gpu.busy.add(from_s, at_s, percent.into());
         }
-        for (us, runs) in self.own.as_ref().unwrap_or(&times.all).during(&time) {
-            self.all.add(at, &values, power_w, us, 1);
-            for &run in runs {
-                let span = self.gpu.runs.entry(run);
-                span.or_insert([from_s, at_s])[1] = at_s;
-                let of_run = self.runs.entry(run).or_default();
-                of_run.add(at, &values, power_w, us, runs.len());
-            }
+        if us > 0 {
+            self.all.add(&values, power_w, us);
+        }
+        for &(run, us) in runs {
+            self.gpu.runs.entry(run).or_insert([from_s, at_s])[1] = at_s;
+            self.runs.entry(run).or_default().add(&values, power_w, us);
         }
     }
 
-    /// Notes what a new row tells of the names and of the health of the GPU, after the time since the row before.
-    fn check(&mut self, sample: &GpuSample, passed: Range<Moment>, times: &WorkTimes) {
+    /// Notes what a row tells of the names and of the health of the GPU. `is_used` tells whether a run used it since the row before.
+    fn note(&mut self, sample: &GpuSample, is_used: bool) {
         let gpu = &mut self.gpu;
         gpu.index = gpu.index.or(sample.index);
         if gpu.name.is_none() {
@@ -207,65 +236,25 @@ impl GpuRows {
             gpu.hot_above_c = Some(sample.hot_above_c());
         }
         gpu.last_xid = sample.last_xid.or(gpu.last_xid);
-        let schedule = self.own.as_ref().unwrap_or(&times.all);
-        let used_us = schedule.during(&passed).map(|(us, _)| us).sum();
-        self.ecc_uncorrected.add(sample.ecc_uncorrected, used_us);
-        self.xid_errors.add(sample.xid_errors, used_us);
-        let passed_us = length(&passed);
-        let max_gap_s = MAX_GAP_S.max(2.5 * sample.interval_s.unwrap_or(0.0));
-        if passed_us < micros(max_gap_s) {
-            self.recorded_us = self.recorded_us.saturating_add(passed_us);
-        }
-        if !sample.has_values() || self.empty_rows > 0 {
-            self.empty_us = self.empty_us.saturating_add(passed_us);
-            self.empty_used_us = self.empty_used_us.saturating_add(used_us);
-        }
-        if sample.has_values() {
-            self.silent_us = self.silent_us();
-            (self.empty_rows, self.empty_us, self.empty_used_us) = (0, 0, 0);
-            self.gpu.last_seen = Some(sample.timestamp);
-        } else {
-            self.empty_rows += 1;
-        }
-    }
-
-    /// Whether the values ended while the recording went on, or never came.
-    fn is_quiet(&self) -> bool {
-        self.empty_rows >= GPU_LOST_MOMENTS && self.empty_us >= micros(GPU_LOST_AFTER_S)
-    }
-
-    /// Returns for how long of its runs, or of the recording without runs, the GPU gave no values while rows came.
-    fn silent_us(&self) -> i64 {
-        let open_us = if self.is_quiet() {
-            self.empty_used_us
-        } else {
-            0
-        };
-        self.silent_us.saturating_add(open_us)
+        self.ecc_uncorrected.add(sample.ecc_uncorrected, is_used);
+        self.xid_errors.add(sample.xid_errors, is_used);
     }
 
     /// Completes the summary.
-    pub(super) fn finish(&self, times: &WorkTimes) -> GpuSummary {
-        let all = &self.all;
-        let time_us = match &self.own {
-            Some(own) => own.us,
-            None if times.has_runs => times.all.us,
-            None => self.recorded_us.max(all.us),
+    pub(super) fn finish(&self) -> GpuSummary {
+        let time_us = if self.is_of_runs {
+            self.any_us
+        } else {
+            self.recorded_us.max(self.all.us)
         };
-        let figures = all.figures(time_us);
-        let in_run = self.own.is_some() || !times.has_runs;
-        let (lost, silent_us) = (self.is_quiet(), self.silent_us());
-        let readings = all.readings.min(all.count("gpu_util"));
-        let judged = in_run && !(lost && silent_us > 0) && readings >= GPU_MIN_SAMPLES;
+        let figures = self.all.figures(time_us);
+        let judged = self.gpu.in_run && figures.samples >= GPU_MIN_SAMPLES;
         let mean = figures.share("gpu_util").filter(|_| judged);
         GpuSummary {
-            in_run,
             new_ecc_uncorrected: self.ecc_uncorrected.new,
             new_xid_errors: self.xid_errors.new,
-            lost,
-            silent_s: seconds(silent_us),
             bottleneck: mean.map(Tier::of_utilization),
-            mean_power_w: share(all.energy_j(time_us), seconds(time_us)),
+            mean_power_w: super::share(figures.energy_j, seconds(time_us)),
             figures,
             ..self.gpu.clone()
         }
@@ -274,16 +263,15 @@ impl GpuRows {
     /// Returns the GPU over the time of a run.
     pub(super) fn of_run(&self, run: usize) -> RunGpu {
         let (gpu, label) = (&self.gpu, self.gpu.label());
-        let time_us = self.own.as_ref().map_or(0, |own| own.us_of(run));
+        let (time_us, is_shared) = self.runs_us.get(&run).copied().unwrap_or_default();
         let values = self.runs.get(&run).cloned().unwrap_or_default();
-        let figures = values.figures(time_us);
-        let shared_s = seconds(values.shared_us);
+        let mut figures = values.figures(time_us);
         let seen = match figures.coverage {
             None => Some(
                 "its figures are unknown: the events do not tell when the run was at work"
                     .to_owned(),
             ),
-            Some(share) if figures.partial => {
+            Some(share) if share < COVERAGE_MARKED_BELOW => {
                 let effect = match share {
                     0.0 => "its figures are unknown",
                     _ if !is_enough(figures.coverage) => "too little to give figures",
@@ -298,18 +286,15 @@ impl GpuRows {
             )),
             Some(_) => None,
         };
-        let shared = (shared_s > 0.0).then(|| {
-            format!(
-                "other runs were at work on it for {shared_s:.1} s: each has an equal part of its energy in that time"
-            )
+        let shared = is_shared.then(|| {
+            figures.energy_j = None;
+            "other runs were at work on it meanwhile: its energy is known of all together alone, as that of the GPU".to_owned()
         });
         let notes = [seen, shared].into_iter().flatten();
         RunGpu {
             uuid: gpu.uuid.clone(),
             notes: notes.map(|note| format!("{label}: {note}")).collect(),
             figures,
-            energy_j: values.energy_j(time_us),
-            shared_s,
         }
     }
 }

@@ -6,7 +6,7 @@ use plmkit_contract::plural;
 use plmkit_logs::Tier;
 use plmkit_page::Page;
 
-use super::gpu::MAX_GAP_S;
+use super::gpu::MAX_PAUSE_S;
 use super::moments::micros;
 use super::tables::{FINDINGS, GPUS, NAME, RUNS, SPEEDS};
 use super::text::details;
@@ -82,7 +82,7 @@ pub fn add_to(page: &mut Page, report: &Report) {
         let (names, bars) = (names.collect::<Vec<_>>(), [(&*all.name, times_s)]);
         page.stacked("Computing time by kernels", &names, &bars);
     }
-    if let Some((_, rate)) = wall::at_work(runs, MAX_GAP_S) {
+    if let Some((_, rate)) = wall::at_work(runs, MAX_PAUSE_S) {
         page.chart("tokens/s", &rate.means(), None, &[]);
     }
     let speeds = report.speeds_to_show();

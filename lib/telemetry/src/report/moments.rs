@@ -1,4 +1,4 @@
-//! Times as whole numbers of microseconds, of several clocks on one axis.
+//! Times as whole numbers of microseconds.
 
 use std::ops::Range;
 
@@ -30,20 +30,4 @@ pub(super) fn extend(span: &mut Option<Range<i64>>, time: Option<i64>) {
     let Some(time) = time else { return };
     let span = span.get_or_insert(time..time);
     *span = span.start.min(time)..span.end.max(time);
-}
-
-/// A moment in microseconds, on one axis for all clocks: each has a part of it.
-pub(super) type Moment = i128;
-
-/// The part of a clock, beyond what any counts.
-pub(super) const CLOCK: Moment = 1 << 64;
-
-/// Returns the clock of a moment.
-pub(super) fn clock_of(moment: Moment) -> Moment {
-    moment / CLOCK
-}
-
-/// Returns the length of a time by one clock, in microseconds.
-pub(super) fn length(time: &Range<Moment>) -> i64 {
-    i64::try_from(time.end - time.start).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ use plmkit_logs::{Tier, Timestamp};
 use roaring::RoaringTreemap;
 use serde::Serialize;
 
-use super::attempt::{Attempt, Boots, Work};
+use super::attempt::{Attempt, Work};
 use super::batches::{BatchSums, Packing, Queue, Stages};
 use super::gpu::RunGpu;
 use super::share;
@@ -173,7 +173,7 @@ impl RunSummary {
 
     /// Adds the GPUs and their energy.
     pub(super) fn join_gpus(&mut self, gpus: Option<Vec<RunGpu>>) {
-        let joules = |gpus: &Vec<RunGpu>| gpus.iter().map(|gpu| gpu.energy_j).sum();
+        let joules = |gpus: &Vec<RunGpu>| gpus.iter().map(|gpu| gpu.figures.energy_j).sum();
         let known = gpus.as_ref();
         let known = known.filter(|gpus| !self.is_on_cpu && !gpus.is_empty());
         self.efficiency.energy_j = known.and_then(joules);
@@ -267,7 +267,7 @@ impl RunCount {
     }
 
     /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second.
-    pub(super) fn finish(self, peak_tflops: Option<f64>, boots: &mut Boots) -> RunSummary {
+    pub(super) fn finish(self, peak_tflops: Option<f64>) -> RunSummary {
         let all = || self.attempts.iter();
         let sum_of_known = |time: fn(&Attempt) -> Option<f64>| {
             let times = all().filter_map(time);
@@ -304,7 +304,7 @@ impl RunCount {
             warm_tokens_per_s,
             efficiency,
             notes: self.notes(),
-            work: all().map(|attempt| attempt.work(boots)).collect(),
+            work: all().map(Attempt::work).collect(),
             is_on_cpu: all().any(|attempt| attempt.gpu_count() == Some(0)),
             ..self.summary
         };

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use plmkit_logs::event::Event;
 
-use super::attempt::Boots;
+use super::attempt::Attempt;
 use super::run::{RunCount, RunSummary, number};
-use super::times::WorkTimes;
 
 /// Sums over the events of any number of runs, in any order.
 ///
@@ -31,8 +30,6 @@ pub struct Runs {
     jobs: HashMap<String, usize>,
     /// The [name of the log](plmkit_logs::log_name) whose events are added next, if it is known.
     pub log: String,
-    /// Whether the clocks of all machines agree, so that samples of another boot are joined by the time of day.
-    pub clocks_agree: bool,
     /// The measured peak of each device, in 1e12 operations a second. Without it, the peak that belongs to the GPU's name counts.
     pub peak_tflops: Option<f64>,
 }
@@ -77,21 +74,19 @@ impl Runs {
         )
     }
 
-    /// Returns when runs were at work on which GPUs.
-    pub(super) fn work_times(&self) -> WorkTimes {
+    /// Returns all attempts with the positions of their runs.
+    pub(super) fn attempts(&self) -> impl Iterator<Item = (usize, &Attempt)> {
         let counts = self.counts.iter().enumerate();
-        let attempts = counts.flat_map(|(position, count)| {
+        counts.flat_map(|(position, count)| {
             let attempts = count.attempts.iter();
             attempts.map(move |attempt| (position, attempt))
-        });
-        WorkTimes::new(attempts, self.clocks_agree)
+        })
     }
 
     /// Returns the runs, in the order of their first events.
     pub fn finish(self) -> Vec<RunSummary> {
-        let mut boots = Boots::new();
         let runs = self.counts.into_iter();
-        let runs = runs.map(|run| run.finish(self.peak_tflops, &mut boots));
+        let runs = runs.map(|run| run.finish(self.peak_tflops));
         let mut runs: Vec<RunSummary> = runs.collect();
         number(&mut runs);
         runs

@@ -4,7 +4,7 @@ use plmkit_logs::event::Outcome;
 use plmkit_page::{Cell, Column, Tone};
 
 use super::gpu::short_uuid;
-use super::{Figures, Finding, GpuSummary, RunSummary, Speed, Tier};
+use super::{Finding, GpuFigures, GpuSummary, RunSummary, Speed, Tier};
 
 /// Amounts that are neither good nor bad, and scales of the others.
 const AMOUNT: &str = "Blues";
@@ -82,11 +82,10 @@ pub(super) fn tone(tier: Tier) -> Tone {
 }
 
 #[rustfmt::skip]
-pub(super) const GPUS: [Column<GpuSummary>; 12] = [
+pub(super) const GPUS: [Column<GpuSummary>; 11] = [
     Column::new("GPU", "", |gpu| Cell::count(gpu.index.map(u64::from))),
     Column::new("UUID", "", |gpu| Cell::text(short_uuid(&gpu.uuid))),
     Column::new("product", "", |gpu| Cell::known(gpu.name.as_ref())),
-    Column::new("state", "", |gpu| if gpu.lost { Cell::badge(Tone::Bad, "lost") } else { Cell::known(None::<String>) }),
     Column::new("covered", "%", |gpu| Cell::percent(gpu.figures.coverage)),
     Column::new("busy", "%", |gpu| Cell::percent(gpu.figures.share("gpu_util"))),
     Column::new("peak memory", "MiB", |gpu| whole(&gpu.figures, "mem_used_mib")),
@@ -97,7 +96,7 @@ pub(super) const GPUS: [Column<GpuSummary>; 12] = [
     Column::new("slowed by heat or supply", "%", |gpu| Cell::percent(gpu.figures.mean("severe"))),
 ];
 
-fn whole(figures: &Figures, name: &str) -> Cell {
+fn whole(figures: &GpuFigures, name: &str) -> Cell {
     Cell::decimals(figures.max(name), 0)
 }
 

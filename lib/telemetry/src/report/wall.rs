@@ -38,12 +38,11 @@ mod tests {
     use super::*;
     use crate::tests::{batch, done, started, summaries};
 
-    /// A run of `tokens` in one batch: its boot and the second of it, the second of the day, and how long it was.
-    fn run(name: &str, boot: Option<(&str, f64)>, second: u32, elapsed_s: f64) -> [Event; 3] {
+    /// A run of one batch: its second of the day, and how long it was.
+    fn run(name: &str, second: u32, elapsed_s: f64) -> [Event; 3] {
         let run = || name.to_owned();
         let started = started(|started| {
-            (started.run, started.boot_id) = (run(), boot.map(|(id, _)| id.to_owned()));
-            started.boot_s = boot.map(|(_, boot_s)| boot_s);
+            started.run = run();
             started.time = format!("2026-01-31T12:{:02}:{:02}Z", second / 60, second % 60)
                 .parse()
                 .ok();
@@ -62,42 +61,27 @@ mod tests {
     fn each_second_counts_once_whatever_ran_in_it() {
         let cases = [
             // One after the other, beside each other, one within the other, with a pause.
-            ([(None, 0, 10.0), (None, 10, 10.0)], 20.0),
-            ([(None, 0, 10.0), (None, 5, 10.0)], 15.0),
-            ([(None, 0, 10.0), (None, 2, 2.0)], 10.0),
-            ([(None, 0, 10.0), (None, 70, 10.0)], 20.0),
-            // The time of day was put back by a minute between two runs of one boot; another boot is placed by it.
-            (
-                [
-                    (Some(("a", 100.0)), 90, 10.0),
-                    (Some(("a", 105.0)), 35, 10.0),
-                ],
-                15.0,
-            ),
-            (
-                [(Some(("a", 100.0)), 0, 10.0), (Some(("b", 5.0)), 5, 10.0)],
-                15.0,
-            ),
+            ([(0, 10.0), (10, 10.0)], 20.0),
+            ([(0, 10.0), (5, 10.0)], 15.0),
+            ([(0, 10.0), (2, 2.0)], 10.0),
+            ([(0, 10.0), (70, 10.0)], 20.0),
         ];
         for (runs, expected_s) in cases {
             let [one, other] = runs;
-            let events = [
-                run("a", one.0, one.1, one.2),
-                run("b", other.0, other.1, other.2),
-            ];
+            let events = [run("a", one.0, one.1), run("b", other.0, other.1)];
             let runs = summaries(events.concat());
             let wall_s = at_work(&runs, 0.0).map(|(wall_s, _)| wall_s);
             assert_eq!(wall_s, Some(expected_s));
             let sum = super::super::groups::sum(&runs);
             assert_eq!(sum.throughput.tokens_per_s, Some(2000.0 / expected_s));
         }
-        let mut unknown = run("b", None, 0, 10.0);
+        let mut unknown = run("b", 0, 10.0);
         let Event::Run(started) = &mut unknown[0] else {
             panic!("a start")
         };
         started.time = None;
         assert_eq!(
-            at_work(&summaries([run("a", None, 0, 10.0), unknown].concat()), 0.0),
+            at_work(&summaries([run("a", 0, 10.0), unknown].concat()), 0.0),
             None
         );
     }
@@ -105,10 +89,10 @@ mod tests {
     #[test]
     fn rates_of_one_time_add_up_and_only_long_pauses_are_cut() {
         let events = [
-            run("a", None, 0, 10.0),
-            run("b", None, 5, 5.0),
-            run("c", None, 20, 10.0),
-            run("d", None, 1000, 10.0),
+            run("a", 0, 10.0),
+            run("b", 5, 5.0),
+            run("c", 20, 10.0),
+            run("d", 1000, 10.0),
         ];
         let (length_s, rate) = at_work(&summaries(events.concat()), 600.0).unwrap();
         assert_eq!(Some(length_s), Some(40.0));

@@ -82,7 +82,7 @@ fn each_attempt_has_its_gpu_time_and_energy_and_the_run_has_their_sums() {
         (
             gpu.figures.coverage,
             watts,
-            gpu.energy_j,
+            gpu.figures.energy_j,
             gpu.figures.samples,
         )
     });
@@ -133,22 +133,15 @@ fn shares_are_of_the_batches_whose_time_is_known() {
     assert_eq!((compute.share, run.idle_share), (None, None));
 }
 
-/// The machine `b`, whose clock is 30 s ahead of that of the machine `a`.
 #[test]
-fn records_of_two_boots_are_joined_only_if_their_clocks_are_said_to_agree() {
+fn records_of_two_boots_are_not_joined() {
     let run = STEADY.run("r", "GPU-0", 100);
     let other = Machine {
         boot_id: "other",
-        set: 0,
-        jump: 30,
+        ..STEADY
     };
     let rows = other.recording("GPU-0", 100..161);
-    let joined = |clocks_agree| {
-        let mut runs = runs(run.iter().cloned());
-        runs.clocks_agree = clocks_agree;
-        report(runs, rows.iter().cloned())
-    };
-    let apart = joined(false);
+    let apart = report(runs(run), rows);
     let run = &apart.runs()[0];
     assert_eq!(figures(run), (None, None, 0));
     assert!(
@@ -159,11 +152,21 @@ fn records_of_two_boots_are_joined_only_if_their_clocks_are_said_to_agree() {
         run.notes
     );
     assert_eq!(apart.gpus()[0].bottleneck, None);
-    // 31 of 60 readings are busy; 30 s have 500 W and 30 s 100 W.
-    let (utilization, residues_per_joule, readings) = figures(&joined(true).runs()[0]);
-    near(utilization, 31.0 / 60.0);
-    near(residues_per_joule, 60_000.0 / 18_000.0);
-    assert_eq!(readings, 60);
+}
+
+#[test]
+fn the_energy_of_a_gpu_that_runs_share_is_that_of_the_gpu_alone() {
+    let mut second = STEADY.run("b", "GPU-0", 120);
+    if let Event::Run(started) = &mut second[0] {
+        started.job = None;
+    }
+    let events = [STEADY.run("a", "GPU-0", 100), second].concat();
+    let report = report(runs(events), STEADY.recording("GPU-0", 100..181));
+    for run in report.runs() {
+        assert_eq!(figures(run), (Some(1.0), None, 60));
+        assert!(run.notes[0].contains("other runs were at work on it"));
+    }
+    assert_eq!(report.gpus()[0].figures.energy_j, Some(40_000.0));
 }
 
 #[test]

@@ -1,14 +1,13 @@
-//! Values of a GPU over time.
+//! Figures of a GPU over a time.
 
 use std::collections::BTreeMap;
 
-use plmkit_logs::thresholds::{
-    COVERAGE_ABSENT_BELOW, COVERAGE_MARKED_BELOW, POSSIBLE_W, RUN_MIN_READINGS,
-};
-use plmkit_logs::{GpuSample, METRICS, Mean};
+use plmkit_logs::thresholds::{COVERAGE_ABSENT_BELOW, POSSIBLE_W, RUN_MIN_READINGS};
+use plmkit_logs::{GpuSample, METRICS};
 use serde::Serialize;
 
-use super::moments::{Moment, seconds};
+use super::moments::seconds;
+use super::share;
 
 /// The start of the name of a reason that holds the clocks down.
 pub(super) const REASON: &str = "throttle_";
@@ -49,11 +48,6 @@ pub(super) fn gpu_values(sample: &GpuSample) -> Vec<(&'static str, f64)> {
     values
 }
 
-/// Returns the share of `time_us` that `covered_us` is; `None` if the time is unknown.
-fn coverage(covered_us: i64, time_us: i64) -> Option<f64> {
-    (time_us > 0).then(|| (covered_us as f64 / time_us as f64).min(1.0))
-}
-
 /// Whether a figure with this coverage may be shown.
 pub(super) fn is_enough(coverage: Option<f64>) -> bool {
     coverage.is_some_and(|coverage| coverage >= COVERAGE_ABSENT_BELOW)
@@ -61,33 +55,30 @@ pub(super) fn is_enough(coverage: Option<f64>) -> bool {
 
 /// A value over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct ValueRange {
-    /// The share of the time that readings of this value stand for.
-    pub coverage: Option<f64>,
-    /// The least value that was seen, with any coverage.
-    pub min: Option<f64>,
-    /// The mean, weighted by time; `None` below half coverage.
+pub struct GpuFigure {
+    /// The mean, weighted by time; `None` if it was measured for less than half of the time.
     pub mean: Option<f64>,
     /// The greatest value that was seen.
-    pub max: Option<f64>,
+    pub max: f64,
 }
 
 /// Figures of a GPU over a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct GpuFigures {
     /// Readings that stand for a part of the time.
     pub samples: u64,
     /// The share of the time that readings stand for; `None` if the time is unknown.
     pub coverage: Option<f64>,
-    /// Whether the coverage is too low for figures of the whole time: below 90 %.
-    pub partial: bool,
+    /// The energy over the time in joules: what was seen, scaled to the time. `None` if less than half was seen, and over a run that
+    /// shared the GPU with another one.
+    pub energy_j: Option<f64>,
     /// The values by the columns of the log, in their units. One that the driver never gave is not there. The mean of a condition is
     /// the share of the time in which it held: `hot`, `hot_memory`, `throttled`, `severe` (heat or the power supply held the clocks down), and
     /// `throttle_` with each reason that ever held.
-    pub values: BTreeMap<&'static str, ValueRange>,
+    pub values: BTreeMap<&'static str, GpuFigure>,
 }
 
-impl Figures {
+impl GpuFigures {
     /// Returns the mean of a value.
     pub(crate) fn mean(&self, name: &str) -> Option<f64> {
         self.values.get(name)?.mean
@@ -95,7 +86,7 @@ impl Figures {
 
     /// Returns the greatest value.
     pub(crate) fn max(&self, name: &str) -> Option<f64> {
-        self.values.get(name)?.max
+        Some(self.values.get(name)?.max)
     }
 
     /// Returns the mean of a percentage as a share.
@@ -104,72 +95,83 @@ impl Figures {
     }
 }
 
-/// All values of a GPU over one time.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Values {
-    pub(super) readings: u64,
-    last: Option<Moment>,
-    /// The time that readings stand for.
-    pub(super) us: i64,
-    /// The part of it in which several runs were at work on the GPU.
-    pub(super) shared_us: i64,
-    /// Power by the energy counter, or else by the reading, of which several runs have equal parts.
-    own_w: Mean,
-    named: BTreeMap<&'static str, Mean>,
+/// A value, summed over time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    /// The time that the values stand for, in microseconds.
+    us: i64,
+    /// The values, each times its microseconds.
+    sum: f64,
+    max: f64,
 }
 
-impl Values {
-    /// Adds the part `us` of the reading at a moment, in which so many runs were at work on the GPU.
-    pub(super) fn add(
-        &mut self,
-        at: Moment,
-        values: &[(&'static str, f64)],
-        power_w: Option<f64>,
-        us: i64,
-        runs: usize,
-    ) {
-        self.readings += u64::from(self.last.replace(at) != Some(at));
+impl Sum {
+    fn add(&mut self, value: f64, us: i64) {
         self.us = self.us.saturating_add(us);
-        let shared_us = if runs > 1 { us } else { 0 };
-        self.shared_us = self.shared_us.saturating_add(shared_us);
-        if let Some(power_w) = power_w {
-            self.own_w.add_weighted(power_w / runs.max(1) as f64, us);
-        }
-        for &(name, value) in values {
-            self.named.entry(name).or_default().add_weighted(value, us);
-        }
+        self.sum += value * us as f64;
+        self.max = self.max.max(value);
     }
 
-    /// Returns how many readings have a value.
-    pub(super) fn count(&self, name: &str) -> u64 {
-        self.named.get(name).map_or(0, |value| value.count)
+    /// Returns the mean, if the values stand for half of the time.
+    fn mean(&self, time_us: i64) -> Option<f64> {
+        let known = Some(self.us).filter(|&us| is_enough(coverage(us, time_us)))?;
+        share(self.sum, known as f64)
+    }
+}
+
+/// Returns the share of `time_us` that `covered_us` is; `None` if the time is unknown.
+fn coverage(covered_us: i64, time_us: i64) -> Option<f64> {
+    share(covered_us as f64, time_us as f64).map(|share| share.min(1.0))
+}
+
+/// All values of a GPU, summed over one time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GpuSums {
+    pub(super) readings: u64,
+    /// The time that readings stand for.
+    pub(super) us: i64,
+    /// Power by the energy counter, or else by the reading.
+    power_w: Sum,
+    named: BTreeMap<&'static str, Sum>,
+}
+
+impl GpuSums {
+    /// Adds a reading that stands for `us`.
+    pub(super) fn add(&mut self, values: &[(&'static str, f64)], power_w: Option<f64>, us: i64) {
+        self.readings += 1;
+        self.us = self.us.saturating_add(us);
+        if let Some(power_w) = power_w {
+            self.power_w.add(power_w, us);
+        }
+        for &(name, value) in values {
+            self.named.entry(name).or_default().add(value, us);
+        }
     }
 
     /// Returns the figures over a time; of one with too few readings, only their number and their coverage.
-    pub(super) fn figures(&self, time_us: i64) -> Figures {
-        let covered = coverage(self.us, time_us);
-        let named = self.named.iter().filter(|_| self.is_enough());
-        let named =
-            named.filter(|(name, value)| value.max > Some(0.0) || !name.starts_with(REASON));
-        let values = named.map(|(&name, value)| {
-            let coverage = coverage(value.weight, time_us);
-            // A quotient of sums is exact for conditions.
-            let mean = match value.max {
-                Some(1.0) => Some(value.sum / value.weight as f64),
-                _ => value.mean(),
-            };
-            let range = ValueRange {
+    pub(super) fn figures(&self, time_us: i64) -> GpuFigures {
+        let coverage = coverage(self.us, time_us);
+        if !self.is_enough() {
+            return GpuFigures {
+                samples: self.readings,
                 coverage,
-                min: value.min,
-                mean: mean.filter(|_| is_enough(coverage)),
+                ..GpuFigures::default()
+            };
+        }
+        let named = self.named.iter();
+        let named = named.filter(|(name, value)| value.max > 0.0 || !name.starts_with(REASON));
+        let values = named.map(|(&name, value)| {
+            let figure = GpuFigure {
+                mean: value.mean(time_us),
                 max: value.max,
             };
-            (name, range)
+            (name, figure)
         });
-        Figures {
+        let power_w = self.power_w.mean(time_us);
+        GpuFigures {
             samples: self.readings,
-            coverage: covered,
-            partial: covered.is_some_and(|covered| covered < COVERAGE_MARKED_BELOW),
+            coverage,
+            energy_j: power_w.map(|power_w| power_w * seconds(time_us)),
             values: values.collect(),
         }
     }
@@ -177,14 +179,6 @@ impl Values {
     /// Whether there are enough readings for figures: one that is longer than a run tells of the time around it.
     pub(super) fn is_enough(&self) -> bool {
         self.readings >= RUN_MIN_READINGS
-    }
-
-    /// Returns the energy of a run over its time in joules: what was seen, scaled to the time. `None` below half coverage.
-    pub(super) fn energy_j(&self, time_us: i64) -> Option<f64> {
-        let coverage = coverage(self.own_w.weight, time_us);
-        let is_told = is_enough(coverage) && self.is_enough();
-        let part = coverage.filter(|_| is_told)?;
-        Some(self.own_w.sum / 1e6 / part)
     }
 }
 
